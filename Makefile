@@ -1,0 +1,59 @@
+# RewardPool. `make` alone lists the targets; each needs nothing but what its line says.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON  ?= python3
+WORK    := .rewardpool
+VENVS   := $(WORK)/venvs
+UV      := $(VENVS)/uv/bin/uv
+DEV     := $(VENVS)/dev
+SERVER  := $(VENVS)/server
+TRAINER := $(VENVS)/trainer
+UV_VERSION := 0.13.8
+
+# Programs the targets start look here for the engines' and the trainer's interpreters.
+export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
+export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
+
+.PHONY: help setup setup-dev setup-server setup-trainer demo test e2e lint format crds clean
+
+help: ## List the targets
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-15s %s\n", $$1, $$2}'
+
+setup: setup-dev setup-server setup-trainer ## Create the three virtual environments (needs Python 3.11)
+
+setup-dev: $(DEV)/.ready ## Virtual environment of the operator, the command line and the tests
+setup-server: $(SERVER)/.ready ## Virtual environment of the model servers and the router (6 GB)
+setup-trainer: $(TRAINER)/.ready ## Virtual environment of the training job
+
+$(UV):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11")'
+	@echo "==> uv $(UV_VERSION)"
+	@$(PYTHON) -m venv $(VENVS)/uv || { echo "the venv module is missing: install it (Debian: apt-get install python3-venv)"; exit 1; }
+	@$(VENVS)/uv/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+$(DEV)/.ready: pyproject.toml constraints/dev.txt | $(UV)
+	@echo "==> $(DEV): operator, command line, tests"
+	@$(UV) venv --quiet --allow-existing --python $(PYTHON) $(DEV)
+	@$(UV) pip install --python $(DEV)/bin/python --constraint constraints/dev.txt --editable '.[operator,dev]'
+	@touch $@
+
+$(SERVER)/.ready: constraints/server.txt constraints/server-overrides.txt | $(UV)
+	@echo "==> $(SERVER): vLLM for CPU and sglang-router (about 6 GB, once)"
+	@$(UV) venv --quiet --allow-existing --python $(PYTHON) $(SERVER)
+	@$(UV) pip install --python $(SERVER)/bin/python --override constraints/server-overrides.txt --requirement constraints/server.txt
+	@touch $@
+
+$(TRAINER)/.ready: pyproject.toml constraints/trainer.txt | $(UV)
+	@echo "==> $(TRAINER): torch and transformers (once)"
+	@$(UV) venv --quiet --allow-existing --python $(PYTHON) $(TRAINER)
+	@$(UV) pip install --python $(TRAINER)/bin/python --constraint constraints/trainer.txt --editable '.[train]'
+	@touch $@
+
+format: setup-dev ## Format the code
+	@$(DEV)/bin/ruff format . && $(DEV)/bin/ruff check --fix .
+
+clean: ## Remove what was built (environments, binaries, results)
+	rm -rf $(WORK)

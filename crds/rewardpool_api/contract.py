@@ -1,0 +1,106 @@
+"""The data plane: one wire format for every engine, and how an answer becomes a score.
+
+    POST /v1/embeddings {"model": NAME, "input": text | [text] | [token id] | [[token id]]}
+    -> {"data": [{"index": i, "embedding": [score]}, ...]}
+
+The score of item i is the last number of its `embedding`: the raw logit of a one-label model, no sigmoid or softmax. It
+is the format SGLang speaks by itself (its reward models put the raw score last) and the only scoring route that
+sglang-router forwards for every engine. `/v1/classify` is never used: it applies a softmax, and one label becomes 1.0.
+
+A request that is the caller's fault is answered with status **200** and an `error` object instead of data. The router
+counts every non-2xx against the worker's circuit breaker, so twenty samples that are too long would otherwise take the
+whole pool out of service.
+
+The sample of a Function model travels as one JSON string in `input`, because the router drops fields it does not know.
+"""
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+SCORE_PATH = "/v1/embeddings"
+CHAT_PATH = "/v1/chat/completions"
+
+CallerErrorCode = Literal["sample_too_long", "invalid_sample", "function_failed"]
+CALLER_ERROR_CODES: tuple[CallerErrorCode, ...] = ("sample_too_long", "invalid_sample", "function_failed")
+
+
+class NonsenseAnswerError(ValueError):
+    """An answer that is not what the contract says; the text says in what way. Never turned into a number."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallerError:
+    """The `error` object of an answer: the sample, not the server, is at fault."""
+
+    code: CallerErrorCode
+    message: str
+    length_tokens: int | None = None
+    limit_tokens: int | None = None
+
+    def to_wire(self) -> dict[str, Any]:
+        """The whole answer body that carries this error."""
+        error = {key: value for key, value in vars(self).items() if value is not None}
+        return {"object": "list", "data": [], "error": error}
+
+
+def parse_answer(body: bytes | str, *, count: int) -> list[float] | CallerError:
+    """Read the scores out of an answer.
+
+    Args:
+        body: the response body of a 200.
+        count: how many samples were sent.
+
+    Returns:
+        `count` finite floats in the order of the input, or the error object of the answer.
+
+    Raises:
+        NonsenseAnswerError: not JSON, another shape, another number of items, or a score that is not a finite number.
+    """
+    try:
+        answer = json.loads(body)
+    except ValueError as error:
+        raise NonsenseAnswerError(f"the answer is not JSON: {error}") from None
+    if not isinstance(answer, dict):
+        raise NonsenseAnswerError(f"the answer is a JSON {type(answer).__name__}, not an object")
+    if isinstance(answer.get("error"), dict):
+        return _caller_error(answer["error"])
+    data = answer.get("data")
+    if not isinstance(data, list) or len(data) != count:
+        found = len(data) if isinstance(data, list) else "no list"
+        raise NonsenseAnswerError(f"the answer has {found} in `data`, {count} samples were sent")
+    scores: dict[int, float] = {}
+    for position, item in enumerate(data):
+        index = item.get("index", position) if isinstance(item, dict) else position
+        scores[index] = _score(item, position)
+    if sorted(scores) != list(range(count)):
+        raise NonsenseAnswerError(f"the answer's indexes are {sorted(scores)}, not 0 to {count - 1}")
+    return [scores[index] for index in range(count)]
+
+
+def _score(item: object, position: int) -> float:
+    embedding = item.get("embedding") if isinstance(item, dict) else None
+    if not isinstance(embedding, list) or not embedding:
+        raise NonsenseAnswerError(f"data[{position}].embedding is not a list of numbers")
+    value = embedding[-1]
+    # bool is an int in Python; JSON's NaN and Infinity arrive as floats.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise NonsenseAnswerError(f"data[{position}].embedding ends in {value!r}, not in a finite number")
+    return float(value)
+
+
+def _caller_error(error: dict[str, Any]) -> CallerError:
+    code = error.get("code")
+    if code not in CALLER_ERROR_CODES:
+        raise NonsenseAnswerError(f"the answer's error has the unknown code {code!r}: {error.get('message')}")
+    return CallerError(
+        code=code,
+        message=str(error.get("message", "")),
+        length_tokens=_tokens(error.get("length_tokens")),
+        limit_tokens=_tokens(error.get("limit_tokens")),
+    )
+
+
+def _tokens(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

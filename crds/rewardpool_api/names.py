@@ -1,0 +1,84 @@
+"""Every name that two rooms must agree on: API group, labels, annotations, ports, files and environment variables."""
+
+from typing import Final
+
+GROUP: Final = "rewardpool.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+KIND: Final = "RewardPool"
+PLURAL: Final = "rewardpools"
+SINGULAR: Final = "rewardpool"
+
+FIELD_MANAGER: Final = "rewardpool-operator"
+"""The one field manager of every server-side apply."""
+
+MAX_POOL_NAME: Final = 40
+"""Characters a pool's name may have, so that `NAME-worker-REVISION-…` stays a legal pod name and label value."""
+
+# Labels and annotations of owned objects.
+LABEL_POOL: Final = f"{GROUP}/pool"
+LABEL_COMPONENT: Final = f"{GROUP}/component"
+LABEL_REVISION: Final = f"{GROUP}/revision"
+COMPONENT_WORKER: Final = "worker"
+COMPONENT_ROUTER: Final = "router"
+COMPONENT_POOL: Final = "pool"
+"""Component of the objects that belong to the pool as a whole: keys and mounted files."""
+
+ANNOTATION_DRAINING_SINCE: Final = f"{GROUP}/draining-since"
+"""RFC 3339 time at which a worker was told to leave. Its presence is the draining state, so that outlives the operator."""
+
+# Ports inside pods. Processes on one machine take free ports instead.
+WORKER_PORT: Final = 8000
+ROUTER_PORT: Final = 8080
+ROUTER_METRICS_PORT: Final = 9090
+
+# Files and environment variables a worker or a router is started with.
+FILES_DIR: Final = "/etc/rewardpool/files"
+"""Where the ConfigMap with the score middleware and the router launcher is mounted."""
+KEY_DIR: Final = "/etc/rewardpool/key"
+ADMIN_KEY_DIR: Final = "/etc/rewardpool/admin"
+SECRET_KEY: Final = "key"  # noqa: S105 - the name of a Secret's entry, not a secret
+"""Entry of both key Secrets, and file name inside KEY_DIR and ADMIN_KEY_DIR."""
+ENV_KEY_FILE: Final = "REWARDPOOL_KEY_FILE"
+ENV_ADMIN_KEY_FILE: Final = "REWARDPOOL_ADMIN_KEY_FILE"
+ENV_MODEL_TYPE: Final = "REWARDPOOL_MODEL_TYPE"
+ENV_SERVED_NAME: Final = "REWARDPOOL_SERVED_NAME"
+ENV_MAX_BODY_BYTES: Final = "REWARDPOOL_MAX_BODY_BYTES"
+
+READY_PATH: Final = "/rewardpool/ready"
+"""Answers 200 only after a real score came back. Served by the middleware and by the function server."""
+
+# One machine.
+ENV_STATE_DIR: Final = "REWARDPOOL_STATE_DIR"
+ENV_SERVER_PYTHON: Final = "REWARDPOOL_SERVER_PYTHON"
+"""The interpreter that has vLLM and sglang-router; by default the one that runs `rewardpool`."""
+ENV_POOL: Final = "REWARDPOOL_POOL"
+"""`namespace/name`. For a trainer: the pool to use. On a process of a local pool: the pool it belongs to."""
+ENV_URL: Final = "REWARDPOOL_URL"
+STATE_FILE: Final = "pool.json"
+KEY_FILE: Final = "key"
+
+
+def key_secret(pool: str) -> str:
+    """Name of the Secret with the key of the data plane, which trainers may read."""
+    return f"{pool}-key"
+
+
+def admin_secret(pool: str) -> str:
+    """Name of the Secret with the key of the routers' worker list, which only operator and routers may read."""
+    return f"{pool}-router-admin"
+
+
+def files_config_map(pool: str) -> str:
+    """Name of the ConfigMap with the files mounted into stock images."""
+    return f"{pool}-files"
+
+
+def router_name(pool: str) -> str:
+    """Name of the router Deployment and of the Service in front of it."""
+    return f"{pool}-router"
+
+
+def worker_name(pool: str, revision: str) -> str:
+    """Name of the worker Deployment of one revision."""
+    return f"{pool}-worker-{revision}"

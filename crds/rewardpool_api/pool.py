@@ -1,0 +1,279 @@
+"""The RewardPool object: which reward model, on which engine, how many, and how it scales.
+
+Read it from the bottom up: `RewardPool` has a `RewardPoolSpec` (what the user wants) and a `RewardPoolStatus` (what is).
+The docstrings below are the field descriptions of the CRD and of the documentation.
+"""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from rewardpool_api import names
+from rewardpool_api.rules import ApiModel, Rule
+from rewardpool_api.source import SOURCE_MESSAGE, SOURCE_PATTERN, is_source
+from rewardpool_api.status import RewardPoolStatus
+
+ModelType = Literal["Discriminative", "Generative", "Function"]
+EngineName = Literal["vllm", "sglang", "python"]
+ShortText = Annotated[str, Field(min_length=1, max_length=253)]
+Seconds = Annotated[int, Field(ge=0, le=86_400)]
+PodTemplate = Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})]
+
+
+class TokenSecretRef(ApiModel):
+    """A Secret of the pool's namespace with a hub token."""
+
+    name: ShortText
+    """Name of the Secret."""
+    key: ShortText = "token"
+    """Entry of the Secret that holds the token."""
+
+
+class ModelCache(ApiModel):
+    """A volume shared by the pool's workers, so that the model is downloaded once."""
+
+    claim_name: ShortText
+    """PersistentVolumeClaim of the pool's namespace, mounted as the hub's cache."""
+
+
+class ModelSpec(ApiModel):
+    """Which reward model."""
+
+    source: Annotated[str, Field(max_length=1024)]
+    """`hf://ORG/NAME`, `pvc://CLAIM/PATH`, `file:///ABSOLUTE/PATH` (on the node or machine), or `python://MODULE:FUNCTION`."""
+    revision: ShortText = "main"
+    """Branch, tag or commit of an `hf://` model."""
+    type: ModelType = "Discriminative"
+    """Discriminative: a one-label classifier whose raw logit is the score. Generative: a judge that writes. Function: a user's Python function."""
+    token_secret_ref: TokenSecretRef | None = None
+    """Token for a gated `hf://` model."""
+    cache: ModelCache | None = None
+    """Shared download cache for an `hf://` model."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel=f"self.source.matches('{SOURCE_PATTERN}') && !(self.source + '/').contains('/../')",
+            message=SOURCE_MESSAGE,
+            holds=lambda model: is_source(model.source),
+        ),
+    )
+
+
+class SleepSpec(ApiModel):
+    """Colocation with the trainer on the same GPUs."""
+
+    enabled: bool = False
+    """Start the engine so that it can be put to sleep and woken with its weights kept. GPU engines only."""
+
+
+class EngineSpec(ApiModel):
+    """Which server runs the model, and how."""
+
+    name: EngineName = "vllm"
+    """`vllm`, `sglang`, or `python` for a Function model."""
+    image: ShortText | None = None
+    """Container image. Default: the engine's stock image; nothing of RewardPool needs to be baked in."""
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
+    """Number format of the weights. Raw scores differ between formats; see the documentation on parity."""
+    max_model_len: Annotated[int, Field(ge=1, le=16_777_216)] | None = None
+    """Longest sample in tokens. Default: what the model was trained for."""
+    tensor_parallel_size: Annotated[int, Field(ge=1, le=64)] = 1
+    """GPUs of one node that share one replica's weights."""
+    args: Annotated[list[Annotated[str, Field(max_length=4096)]], Field(max_length=64)] = []
+    """Further command-line arguments for the engine, after RewardPool's own."""
+    env: Annotated[dict[str, Annotated[str, Field(max_length=4096)]], Field(max_length=64)] = {}
+    """Environment variables of the engine. Nothing secret: use worker.podTemplate with a secretKeyRef for that."""
+    sleep: SleepSpec = SleepSpec()
+    """Colocation with the trainer."""
+
+
+class WorkerSpec(ApiModel):
+    """What a replica's pod needs."""
+
+    gpus: Annotated[int, Field(ge=0, le=64)] = 1
+    """GPUs per replica; 0 for CPU engines and functions. One machine without Kubernetes does not count GPUs."""
+    gpu_resource: ShortText = "nvidia.com/gpu"
+    """Resource name the GPUs are requested by (MIG slices and other vendors have their own)."""
+    drain_seconds: Seconds = 60
+    """How long a leaving replica may take to finish what it has in flight."""
+    pod_template: PodTemplate = {}
+    """Merged over the rendered pod template: resources, nodeSelector, tolerations, volumes, priorityClassName …; containers merge by name (`worker`)."""
+
+
+class RouterAuth(ApiModel):
+    """Who may score."""
+
+    mode: Literal["Generated", "Disabled"] = "Generated"
+    """Generated: a key is made and kept in the Secret `NAME-key`, or in a file of mode 0600 on one machine. Disabled: anybody who reaches the router."""
+
+
+class RouterSpec(ApiModel):
+    """The SGLang router in front of the workers."""
+
+    replicas: Annotated[int, Field(ge=1, le=16)] = 1
+    """Router replicas. On one machine there is one."""
+    image: ShortText | None = None
+    """Container image that has sglang-router. Default: RewardPool's own image."""
+    request_timeout_seconds: Annotated[int, Field(ge=1, le=86_400)] = 300
+    """Longest one scoring request may take at a worker; longer than the slowest real one."""
+    pod_template: PodTemplate = {}
+    """Merged over the rendered pod template of the routers; containers merge by name (`router`)."""
+    auth: RouterAuth = RouterAuth()
+    """Who may score."""
+
+
+class QueueDepthPolicy(ApiModel):
+    """As many replicas as hold the requests at the target."""
+
+    target_per_replica: Annotated[int, Field(ge=1, le=1_000_000)]
+    """Requests in flight or waiting that one replica should have."""
+
+
+class PolicySpec(ApiModel):
+    """How the number of replicas is chosen."""
+
+    type: Literal["QueueDepth", "External"] = "QueueDepth"
+    """QueueDepth: requests at the routers over a target per replica. External: spec.replicas, written by HPA, KEDA or kubectl scale."""
+    queue_depth: QueueDepthPolicy | None = None
+    """Settings of the policy QueueDepth."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="self.type != 'QueueDepth' || has(self.queueDepth)",
+            message="spec.autoscaling.policy.queueDepth is required when spec.autoscaling.policy.type is QueueDepth",
+            holds=lambda policy: policy.type != "QueueDepth" or policy.queue_depth is not None,
+        ),
+    )
+
+
+class ScaleDownSpec(ApiModel):
+    """How carefully the pool shrinks."""
+
+    stabilization_seconds: Seconds = 120
+    """The pool shrinks to the largest size that was needed within this window."""
+
+
+class AutoscalingSpec(ApiModel):
+    """Bounds and policy of the number of replicas."""
+
+    min_replicas: Annotated[int, Field(ge=0, le=10_000)] = 1
+    """Fewest replicas while there is, or lately was, work. 0 lets the pool go to zero after idleSeconds."""
+    max_replicas: Annotated[int, Field(ge=1, le=10_000)]
+    """Most replicas."""
+    policy: PolicySpec
+    """How the number is chosen."""
+    scale_down: ScaleDownSpec = ScaleDownSpec()
+    """How carefully the pool shrinks."""
+    idle_seconds: Seconds = 600
+    """Without a request for this long, a pool with minReplicas 0 goes to zero."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="self.minReplicas <= self.maxReplicas",
+            message="spec.autoscaling.minReplicas must not be greater than spec.autoscaling.maxReplicas",
+            holds=lambda scaling: scaling.min_replicas <= scaling.max_replicas,
+        ),
+    )
+
+
+class RolloutSpec(ApiModel):
+    """How a changed pod template reaches the replicas."""
+
+    strategy: Literal["Auto", "Surge", "Replace"] = "Auto"
+    """Surge: new replicas start before old ones leave. Replace: an old one leaves first, for clusters without a spare GPU. Auto: Surge until a new replica cannot be scheduled, then Replace."""
+    progress_deadline_seconds: Annotated[int, Field(ge=1, le=86_400)] = 900
+    """A new replica that is not ready after this long fails the rollout; also the budget of a replica's start."""
+
+
+class RewardPoolSpec(ApiModel):
+    """What the user wants."""
+
+    model: ModelSpec
+    """Which reward model."""
+    engine: EngineSpec = EngineSpec()
+    """Which server runs it, and how."""
+    worker: WorkerSpec = WorkerSpec()
+    """What a replica's pod needs."""
+    router: RouterSpec = RouterSpec()
+    """The router in front."""
+    replicas: Annotated[int, Field(ge=0, le=10_000)] | None = None
+    """How many replicas, without autoscaling or under policy External. Default 1."""
+    autoscaling: AutoscalingSpec | None = None
+    """Bounds and policy; without it, `replicas` holds."""
+    rollout: RolloutSpec = RolloutSpec()
+    """How changes reach the replicas."""
+    suspend: bool = False
+    """Take the pool to zero replicas and leave it there; the router and the URL stay."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="!has(self.replicas) || !has(self.autoscaling) || self.autoscaling.policy.type == 'External'",
+            message="spec.replicas must not be set beside spec.autoscaling unless spec.autoscaling.policy.type is External",
+            holds=lambda spec: (
+                spec.replicas is None or spec.autoscaling is None or spec.autoscaling.policy.type == "External"
+            ),
+        ),
+        Rule(
+            cel="(self.model.type == 'Function') == (self.engine.name == 'python')",
+            message="spec.engine.name must be python when spec.model.type is Function, and only then",
+            holds=lambda spec: (spec.model.type == "Function") == (spec.engine.name == "python"),
+        ),
+        Rule(
+            cel="(self.model.type == 'Function') == self.model.source.startsWith('python://')",
+            message="spec.model.source must be python://MODULE:FUNCTION when spec.model.type is Function, and only then",
+            holds=lambda spec: (spec.model.type == "Function") == spec.model.source.startswith("python://"),
+        ),
+        Rule(
+            cel="self.worker.gpus == 0 || self.engine.tensorParallelSize <= self.worker.gpus",
+            message="spec.engine.tensorParallelSize must not be greater than spec.worker.gpus",
+            holds=lambda spec: spec.worker.gpus == 0 or spec.engine.tensor_parallel_size <= spec.worker.gpus,
+        ),
+    )
+
+
+class ObjectMeta(ApiModel):
+    """The part of Kubernetes' object metadata that RewardPool reads; the rest is accepted and left alone."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")]
+    namespace: str = "default"
+    uid: str | None = None
+    generation: int = 1
+    resource_version: str | None = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    finalizers: list[str] = []
+    owner_references: list[dict[str, Any]] = []
+    managed_fields: list[dict[str, Any]] = []
+    generate_name: str | None = None
+    self_link: str | None = None
+
+
+class RewardPool(ApiModel):
+    """A fleet of reward-model servers behind one router."""
+
+    api_version: Literal["rewardpool.dev/v1alpha1"] = "rewardpool.dev/v1alpha1"
+    kind: Literal["RewardPool"] = "RewardPool"
+    metadata: ObjectMeta
+    spec: RewardPoolSpec
+    status: RewardPoolStatus = RewardPoolStatus()
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel=f"size(self.metadata.name) <= {names.MAX_POOL_NAME}",
+            message=f"metadata.name must have at most {names.MAX_POOL_NAME} characters",
+            holds=lambda pool: len(pool.metadata.name) <= names.MAX_POOL_NAME,
+        ),
+    )
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, the pool's name in a trainer's config."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def served_name(self) -> str:
+        """The `model` of a request: the pool's name, whatever the weights are called."""
+        return self.metadata.name

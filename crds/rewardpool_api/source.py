@@ -1,0 +1,58 @@
+"""Where a model comes from: the `spec.model.source` URL and its parts."""
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Scheme = Literal["hf", "pvc", "file", "python"]
+
+SOURCE_PATTERN: Final = (
+    r"^(hf://[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?"
+    r"|pvc://[a-z0-9]([a-z0-9.-]*[a-z0-9])?(/[^/]+)+"
+    r"|file://(/[^/]+)+"
+    r"|python://[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*)$"
+)
+"""RE2 as well as Python `re`: the API server and one machine match the same expression."""
+
+SOURCE_MESSAGE: Final = (
+    "spec.model.source must be hf://ORG/NAME, pvc://CLAIM/PATH, file:///ABSOLUTE/PATH or python://MODULE:FUNCTION"
+)
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """A parsed source.
+
+    `location` is the hub's repository for `hf`, the absolute path for `file`, the path inside the claim (no leading
+    slash) for `pvc`, and `module:function` for `python`. `claim` is set for `pvc` alone.
+    """
+
+    scheme: Scheme
+    location: str
+    claim: str | None = None
+
+
+def is_source(url: str) -> bool:
+    """Whether the URL is one of the four forms; `..` as a path segment is refused."""
+    return re.fullmatch(SOURCE_PATTERN, url) is not None and "/../" not in f"{url}/"
+
+
+def parse_source(url: str) -> ModelSource:
+    """Split a source URL.
+
+    Raises:
+        ValueError: not one of the four forms; the text says which those are.
+    """
+    if not is_source(url):
+        raise ValueError(f"{SOURCE_MESSAGE}, not {url!r}")
+    scheme, _, rest = url.partition("://")
+    match scheme:
+        case "hf":
+            return ModelSource("hf", rest)
+        case "pvc":
+            claim, _, path = rest.partition("/")
+            return ModelSource("pvc", path, claim)
+        case "file":
+            return ModelSource("file", rest)
+        case _:
+            return ModelSource("python", rest)

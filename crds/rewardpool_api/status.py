@@ -1,0 +1,167 @@
+"""What is: the status of a pool, the one place from which trainers and people learn its URL, model and health.
+
+Conditions (each is always present once the operator has seen the pool; `reason` is one word for machines, `message` is for
+people):
+
+| type | True means | False means | what it blocks |
+|---|---|---|---|
+| Ready | samples can be scored now | no worker, or no router, answers | trainers wait or raise |
+| WorkersReady | as many workers answer as are wanted | some are starting, failing or missing | nothing |
+| RouterReady | every wanted router replica answers and holds the right workers | a router is starting or missing | Ready, when none answers |
+| ScalingActive | the number of replicas is being decided from fresh figures, or is fixed | figures are missing: the size is held | growing and shrinking |
+| Progressing | a rollout or a start is under way | nothing is changing, or the deadline passed (ProgressDeadlineExceeded) | nothing |
+| Degraded | something is wrong that does not heal by waiting; the message has the cause and the engine's last lines | no such thing | nothing |
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from rewardpool_api.rules import ApiModel
+
+ConditionType = Literal["Ready", "WorkersReady", "RouterReady", "ScalingActive", "Progressing", "Degraded"]
+CONDITION_TYPES: tuple[ConditionType, ...] = (
+    "Ready",
+    "WorkersReady",
+    "RouterReady",
+    "ScalingActive",
+    "Progressing",
+    "Degraded",
+)
+MAX_MESSAGE = 4096
+"""Characters of a condition's message; the engine's last lines are cut to fit."""
+
+
+class Condition(ApiModel):
+    """One aspect of the pool's health."""
+
+    type: ConditionType
+    """Which aspect."""
+    status: Literal["True", "False", "Unknown"]
+    """Whether it holds."""
+    reason: Annotated[str, Field(max_length=128)]
+    """One CamelCase word for machines."""
+    message: Annotated[str, Field(max_length=MAX_MESSAGE)] = ""
+    """A sentence for people."""
+    last_transition_time: str
+    """RFC 3339 time of the last change of `status`."""
+    observed_generation: int = 0
+    """Generation of the spec this was said about."""
+
+
+class ModelStatus(ApiModel):
+    """The model as it is served."""
+
+    type: Literal["Discriminative", "Generative", "Function"]
+    """How it scores."""
+    served_name: str
+    """The `model` of a request."""
+    max_model_len: int | None = None
+    """Longest sample in tokens, as the engine says; absent for functions and until a worker answered."""
+
+
+class AuthStatus(ApiModel):
+    """Where a trainer finds the key. One of the two, or neither when auth is disabled."""
+
+    secret_name: str | None = None
+    """Secret of the pool's namespace; the entry is `key`."""
+    key_file: str | None = None
+    """File on this machine."""
+
+
+class LoadStatus(ApiModel):
+    """Requests at the routers, summed over router replicas."""
+
+    in_flight: int = 0
+    """Requests at a worker now."""
+    waiting: int = 0
+    """Requests accepted by a router and not at a worker: retrying, or nobody is there."""
+
+
+class ScalingDecision(ApiModel):
+    """One change of the wanted number of replicas."""
+
+    time: str
+    """RFC 3339 time."""
+    replicas: int
+    """The number decided."""
+    reason: str
+    """Why, in words."""
+
+
+class DesiredAt(ApiModel):
+    """What the policy asked for at a moment; the window of these is what scaling down looks back over."""
+
+    time: str
+    """RFC 3339 time."""
+    replicas: int
+    """The number asked for."""
+
+
+class ScalingStatus(ApiModel):
+    """The autoscaler's decision and the state it needs to decide the same after a restart."""
+
+    desired: int
+    """Wanted replicas."""
+    reason: str
+    """Why, in words."""
+    last_busy: str | None = None
+    """RFC 3339 time at which a request was last seen."""
+    window: Annotated[list[DesiredAt], Field(max_length=64)] = []
+    """Recent recommendations, newest last; only those that can still be the window's maximum are kept."""
+    history: Annotated[list[ScalingDecision], Field(max_length=10)] = []
+    """The last ten changes, newest last."""
+
+
+class WorkerProcess(ApiModel):
+    """A replica as people see it in `rewardpool status`; only written on one machine, where there are no pods to look at."""
+
+    name: str
+    """Name of the replica."""
+    revision: str
+    """Revision of its launch command."""
+    url: str
+    """Its own address."""
+    pid: int | None = None
+    """Process id of its process group's leader."""
+    phase: str
+    """Starting, Ready, Draining, or Waiting (backing off after a failed start)."""
+    restarts: int = 0
+    """Times it was started again."""
+    in_flight: int | None = None
+    """Requests it is working on, when a router says so."""
+
+
+class RewardPoolStatus(ApiModel):
+    """What is."""
+
+    observed_generation: int = 0
+    """Generation of the spec the rest of the status is about."""
+    url: str | None = None
+    """Base URL of the router; trainers post to URL/v1/embeddings or URL/v1/chat/completions."""
+    replicas: int = 0
+    """Workers there are, leaving ones not counted."""
+    ready_replicas: int = 0
+    """Workers that answer and are in every router."""
+    draining_replicas: int = 0
+    """Workers that are leaving."""
+    selector: str = ""
+    """Label selector of the worker pods, for the scale subresource."""
+    revision: str = ""
+    """Revision that the pool runs or is being rolled to."""
+    model: ModelStatus | None = None
+    """The model as it is served."""
+    auth: AuthStatus = AuthStatus()
+    """Where a trainer finds the key."""
+    load: LoadStatus | None = None
+    """Requests at the routers; absent while their figures are missing."""
+    conditions: list[Condition] = []
+    """Aspects of the pool's health."""
+    scaling: ScalingStatus | None = None
+    """The autoscaler's decision."""
+    workers: list[WorkerProcess] = []
+    """The replicas' processes, on one machine only."""
+
+    def condition(self, kind: ConditionType) -> Condition | None:
+        """The condition of that type, or None when it was never set."""
+        return next((condition for condition in self.conditions if condition.type == kind), None)
