@@ -90,7 +90,7 @@ class ScalingDecision(ApiModel):
 
 
 class DesiredAt(ApiModel):
-    """What the policy asked for at a moment; the window of these is what scaling down looks back over."""
+    """What the policy asked for; scaling down looks back over a window of these."""
 
     time: str
     """RFC 3339 time."""
@@ -105,10 +105,10 @@ class ScalingStatus(ApiModel):
     """Wanted replicas."""
     reason: str
     """Why, in words."""
-    last_busy: str | None = None
-    """RFC 3339 time at which a request was last seen."""
+    idle_since: str | None = None
+    """RFC 3339 time since which no request was seen; absent while there are requests."""
     window: Annotated[list[DesiredAt], Field(max_length=64)] = []
-    """Recent recommendations, newest last; only those that can still be the window's maximum are kept."""
+    """Recommendations: last the present one with the time it began, before it larger ones with the time they ended."""
     history: Annotated[list[ScalingDecision], Field(max_length=10)] = []
     """The last ten changes, newest last."""
 

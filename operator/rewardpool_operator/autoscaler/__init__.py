@@ -1,0 +1,1 @@
+"""How many replicas: pure functions of observations, policy and the state kept in the pool's status."""

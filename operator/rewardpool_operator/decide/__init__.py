@@ -1,0 +1,44 @@
+"""The decision: what to do about one pool, as a pure function of what was observed.
+
+    1. how many     replicas.py    spec, suspend or autoscaler -> wanted replicas
+    2. which        rollout.py     wanted replicas -> a size for every revision
+    3. who leaves   leaving.py     sizes -> workers to drain, to keep after all, to stop
+    4. who serves   membership.py  workers -> changes to every router's list
+    5. what to say  conditions.py  all of it -> status and events
+
+Each step is a function of the snapshot and of the steps before it; none has a clock or a client. The memory from one
+pass to the next is the object's status and the draining marks on the workers, so a restarted operator goes on where it
+was, and losing an event or a pass costs a delay and never a wrong state.
+"""
+
+from rewardpool_operator.decide.conditions import status_and_events
+from rewardpool_operator.decide.leaving import leave
+from rewardpool_operator.decide.membership import reconcile_routers
+from rewardpool_operator.decide.replicas import observed_load, wanted_replicas
+from rewardpool_operator.decide.rollout import allocate
+from rewardpool_operator.plan import Plan
+from rewardpool_operator.snapshot import Snapshot
+
+__all__ = ["decide"]
+
+
+def decide(snapshot: Snapshot) -> Plan:
+    """Turn an observation into a plan. Pure: the same snapshot gives the same plan."""
+    load = observed_load(snapshot)
+    scaling = wanted_replicas(snapshot, load)
+    rollout = allocate(snapshot, scaling.desired)
+    leaving = leave(snapshot, rollout.sizes)
+    membership = reconcile_routers(snapshot, leaving)
+    status, events = status_and_events(
+        snapshot, load=load, scaling=scaling, rollout=rollout, leaving=leaving, membership=membership
+    )
+    return Plan(
+        leaves=membership.leaves,
+        drain=leaving.drain,
+        keep=leaving.keep,
+        retire=leaving.retire,
+        worker_sets=leaving.worker_sets,
+        joins=membership.joins,
+        status=status,
+        events=events,
+    )

@@ -1,0 +1,51 @@
+"""What is to be done about one pool: the only output of `decide`, carried out by `kubernetes/apply.py` or `local/`."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from rewardpool_api import RewardPoolStatus
+from rewardpool_operator.snapshot import WorkerSet
+
+
+@dataclass(frozen=True, kw_only=True)
+class Join:
+    """Add a worker to a router's list."""
+
+    router: str
+    worker_url: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leave:
+    """Take a worker off a router's list."""
+
+    router: str
+    worker_id: str
+    worker_url: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Something worth telling people, once."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """One pass over one pool. The order of carrying out is the order of the fields."""
+
+    leaves: tuple[Leave, ...] = ()
+    drain: tuple[str, ...] = ()
+    """Workers, by name, to mark as leaving."""
+    keep: tuple[str, ...] = ()
+    """Workers, by name, whose mark is taken back: they are wanted again."""
+    retire: tuple[str, ...] = ()
+    """Workers, by name, that have left every router and have nothing in flight: stop them now."""
+    worker_sets: tuple[WorkerSet, ...] = ()
+    """Every revision that shall exist, with its number of workers (those in `retire` no longer counted)."""
+    joins: tuple[Join, ...] = ()
+    status: RewardPoolStatus
+    events: tuple[Event, ...] = ()

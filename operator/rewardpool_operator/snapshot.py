@@ -1,0 +1,106 @@
+"""What was observed of one pool at one moment: the only input of `decide`.
+
+Plain data, gathered by `kubernetes/observe.py` from the API server and the routers, or by `local/` from processes. A
+figure that could not be had is None, never 0: a missing figure must not look like an idle pool.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from rewardpool_api import RewardPool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Why a worker or router does not come up."""
+
+    reason: str
+    """One CamelCase word: ModelNotFound, PortInUse, OutOfMemory, EngineExited, ImagePull …"""
+    message: str
+    """A sentence, with the engine's last log lines where there are any."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worker:
+    """One replica: a pod, or a process group on one machine."""
+
+    name: str
+    revision: str
+    url: str | None = None
+    """Base URL at which routers reach it; None until it has an address."""
+    created: datetime
+    running: bool = False
+    """Its process runs now."""
+    answering: bool = False
+    """It runs, and a real score came back from it since its process started."""
+    draining_since: datetime | None = None
+    """When it was told to leave; None while it is wanted."""
+    deleting: bool = False
+    """It was told to stop by somebody (scale-down, eviction, a person) and is on its way out."""
+    in_flight: int | None = None
+    """Requests it is working on, by its own count; None when it does not say."""
+    unschedulable: str | None = None
+    """Why no node takes it, in the scheduler's words."""
+    failure: Failure | None = None
+    restarts: int = 0
+    max_model_len: int | None = None
+    """Longest sample in tokens, as the engine says."""
+
+    @property
+    def active(self) -> bool:
+        """Wanted: neither leaving nor being deleted."""
+        return self.draining_since is None and not self.deleting
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegisteredWorker:
+    """An entry of a router's worker list."""
+
+    id: str
+    url: str
+    in_flight: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Router:
+    """One router replica."""
+
+    name: str
+    answering: bool = False
+    registered: tuple[RegisteredWorker, ...] | None = None
+    """Its worker list; None when it could not be read."""
+    waiting: int | None = None
+    """Requests it accepted, has not answered, and holds at no worker; None when unknown."""
+    deleting: bool = False
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerSet:
+    """All workers of one revision, as one wanted number (a Deployment on Kubernetes)."""
+
+    revision: str
+    replicas: int
+    created: datetime | None = None
+    """When the set was made; None in a plan for a set that does not exist yet."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """Everything observed of one pool at `now`."""
+
+    now: datetime
+    """Timezone-aware, UTC."""
+    pool: RewardPool
+    """The object with the status that was last written: the decision's memory."""
+    revision: str
+    """Revision of the pod template or launch command that the spec renders to now."""
+    url: str
+    """Where trainers reach the routers."""
+    worker_sets: tuple[WorkerSet, ...] = ()
+    workers: tuple[Worker, ...] = ()
+    routers: tuple[Router, ...] = ()
+
+    def workers_of(self, revision: str) -> tuple[Worker, ...]:
+        """Workers of one revision."""
+        return tuple(worker for worker in self.workers if worker.revision == revision)

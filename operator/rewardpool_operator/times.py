@@ -1,0 +1,18 @@
+"""RFC 3339 times, as Kubernetes writes them."""
+
+from datetime import UTC, datetime
+
+
+def rfc3339(moment: datetime) -> str:
+    """UTC with microseconds and `Z`."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def from_rfc3339(text: str) -> datetime:
+    """Timezone-aware time of an RFC 3339 text.
+
+    Raises:
+        ValueError: not such a text.
+    """
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
