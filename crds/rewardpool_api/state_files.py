@@ -1,4 +1,4 @@
-"""Where a pool on one machine keeps its state: the folder that `rewardpool up` writes and that a trainer's discovery reads.
+"""Where a pool on one machine keeps its state: the folder that `rewardpool up` writes and discovery reads.
 
 $REWARDPOOL_STATE_DIR/NAMESPACE/NAME/pool.json    the RewardPool object, with its status, as in a cluster
                                      key          the router's key, mode 0600

@@ -1,0 +1,32 @@
+"""What a trainer imports: find a reward pool by its name and stream samples to it. Imports no torch.
+
+from rewardpool import Pool, RewardConfig, Sample
+
+async with Pool(RewardConfig(reward_pool="rl/skywork")) as pool:
+    async for index, outcome in pool.stream(samples):
+        ...
+"""
+
+from rewardpool.blocking import BlockingPool
+from rewardpool.client import Pool
+from rewardpool.config import Constant, RewardConfig
+from rewardpool.discovery import discover
+from rewardpool.endpoint import Endpoint
+from rewardpool.report import Latency, Report
+from rewardpool.sample import FunctionSample, Outcome, Sample, Scored, Unscored
+
+__all__ = [
+    "BlockingPool",
+    "Constant",
+    "Endpoint",
+    "FunctionSample",
+    "Latency",
+    "Outcome",
+    "Pool",
+    "Report",
+    "RewardConfig",
+    "Sample",
+    "Scored",
+    "Unscored",
+    "discover",
+]

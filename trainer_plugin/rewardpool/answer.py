@@ -1,0 +1,107 @@
+"""From a HTTP answer to a score, to the sample's error, or to a setback that another attempt may mend. Pure.
+
+The contract answers a caller's mistake with status 200 and an `error` object. A raw 400 is understood too, because an
+SGLang worker says that way that a sample is too long.
+"""
+
+import json
+import re
+from typing import Any, NoReturn
+
+from rewardpool.errors import FunctionFailedError, InvalidSampleError, SampleError, SampleTooLongError, ScoreError
+from rewardpool.retry import Setback, kind_of_status
+from rewardpool_api.contract import CallerError, NonsenseAnswerError, parse_answer
+
+EXCERPT = 300
+"""Characters of a server's answer that a message quotes."""
+
+_TOO_LONG = (
+    # SGLang: length first, limit second.
+    re.compile(r"input \((?P<length>\d+) tokens\) is longer than the model's context length \((?P<limit>\d+) tokens\)"),
+    # vLLM, when somebody points `url` at a server without the score middleware: limit first.
+    re.compile(
+        r"maximum (?:context|model) length (?:is|of) (?P<limit>\d+)\D.*?(?P<length>\d+) (?:input )?tokens", re.S
+    ),
+)
+
+
+def read_score(status: int, body: bytes, sample: str) -> float:
+    """The score in an answer to one sample.
+
+    Raises:
+        SampleError: This sample cannot be scored, whoever tries.
+        Setback: Another attempt may do.
+    """
+    _check_status(status, body, sample)
+    try:
+        answer = parse_answer(body, count=1)
+    except NonsenseAnswerError as error:
+        raise Setback("worker", str(error)) from error
+    if isinstance(answer, CallerError):
+        raise _sample_error(answer, sample)
+    return answer[0]
+
+
+def read_judgement(status: int, body: bytes, sample: str) -> str:
+    """The text of a chat completion's first choice.
+
+    Raises:
+        SampleError: This request cannot be answered, whoever tries.
+        Setback: Another attempt may do.
+    """
+    _check_status(status, body, sample)
+    answer = _json_object(body)
+    error = answer.get("error")
+    if isinstance(error, dict):
+        raise InvalidSampleError(sample, str(error.get("message", "refused by the worker")))
+    try:
+        text = answer["choices"][0]["message"]["content"]
+    except (KeyError, IndexError, TypeError):
+        text = None
+    if not isinstance(text, str):
+        raise Setback("worker", f"the answer has no choices[0].message.content: {_excerpt(body)}")
+    return text
+
+
+def _check_status(status: int, body: bytes, sample: str) -> None:
+    if status == 200:
+        return
+    kind = kind_of_status(status)
+    if kind is not None:
+        raise Setback(kind, f"HTTP {status}: {_excerpt(body)}")
+    if status in (400, 413, 422):
+        _refused(status, body, sample)
+    raise ScoreError(sample, f"the server answered HTTP {status}, which no retry mends: {_excerpt(body)}")
+
+
+def _refused(status: int, body: bytes, sample: str) -> NoReturn:
+    text = body.decode(errors="replace")
+    for pattern in _TOO_LONG:
+        if found := pattern.search(text):
+            raise SampleTooLongError(sample, int(found["length"]), int(found["limit"]))
+    raise InvalidSampleError(sample, f"refused with HTTP {status}: {_excerpt(body)}")
+
+
+def _sample_error(error: CallerError, sample: str) -> SampleError:
+    match error.code:
+        case "sample_too_long":
+            return SampleTooLongError(sample, error.length_tokens, error.limit_tokens)
+        case "function_failed":
+            return FunctionFailedError(sample, f"the reward function failed: {error.message}")
+        case _:
+            return InvalidSampleError(sample, error.message)
+
+
+def _json_object(body: bytes) -> dict[str, Any]:
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Setback("worker", f"the answer is not JSON: {_excerpt(body)}") from error
+    if not isinstance(answer, dict):
+        raise Setback("worker", f"the answer is not a JSON object: {_excerpt(body)}")
+    return answer
+
+
+def _excerpt(body: bytes) -> str:
+    text = " ".join(body[: 4 * EXCERPT].decode(errors="replace").split())
+    return text[:EXCERPT] + ("…" if len(text) > EXCERPT else "") or "(empty answer)"

@@ -1,0 +1,145 @@
+"""The same pool for code that is not async: an event loop on a thread of its own.
+
+A trainer hands samples over as its rollouts end and goes on with its own work; the thread scores them meanwhile.
+"""
+
+import asyncio
+import concurrent.futures
+import itertools
+import threading
+from collections.abc import Coroutine, Iterable, Iterator
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from rewardpool.client import Pool
+from rewardpool.config import RewardConfig
+from rewardpool.endpoint import Endpoint
+from rewardpool.report import Report
+from rewardpool.sample import Outcome, Sample
+
+CLOSE_SECONDS = 10.0
+"""For what is in flight to be cancelled when the pool is closed."""
+
+T = TypeVar("T")
+
+
+class BlockingPool:
+    """A `Pool` behind plain function calls; any thread may call it. Usable as a context manager.
+
+    Made after a fork, not before: threads do not survive one.
+
+    Raises:
+        RewardPoolError: On construction, what `discover` raises.
+    """
+
+    def __init__(self, config: RewardConfig) -> None:
+        self._config = config
+        self._started: concurrent.futures.Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, Pool]]
+        self._started = concurrent.futures.Future()
+        # A daemon, so that a trainer that dies without closing still exits.
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="rewardpool", daemon=True)
+        self._thread.start()
+        self._loop, self._stop, self._pool = self._started.result()
+
+    async def _serve(self) -> None:
+        stop = asyncio.Event()
+        try:
+            async with Pool(self._config) as pool:
+                self._started.set_result((asyncio.get_running_loop(), stop, pool))
+                await stop.wait()
+                await _cancel_all_others()
+        except Exception as error:
+            if self._started.done():
+                raise
+            self._started.set_exception(error)
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where the pool is now, and what it serves."""
+        return self._pool.endpoint
+
+    def submit(self, sample: Sample) -> concurrent.futures.Future[Outcome]:
+        """Start scoring a sample; at most `concurrency` are at the pool at once, further ones wait their turn.
+
+        Under the policy `raise` the future has the sample's error; the other futures go on. Cancelling the future
+        gives the sample up. A PoolError is in the future under every policy.
+        """
+        return self._call(self._pool.outcome(sample))
+
+    def score(self, sample: Sample) -> float:
+        """The raw score of one sample. Raises SampleError or PoolError, as `Pool.score` does."""
+        return _result(self._call(self._pool.score(sample)))
+
+    def judge(self, messages: list[dict[str, Any]], **sampling: Any) -> str:
+        """What a Generative pool writes about a conversation, as `Pool.judge` does."""
+        return _result(self._call(self._pool.judge(messages, **sampling)))
+
+    def stream(self, samples: Iterable[Sample]) -> Iterator[tuple[int, Outcome]]:
+        """Score samples and yield `(index, outcome)` as they complete; the input is read in this thread.
+
+        It is read as there is room: at most twice `concurrency` samples are started and not yet taken.
+
+        Raises:
+            SampleError: A sample has no score and the policy is `raise`; what is in flight is cancelled first.
+            PoolError: The pool cannot be used, whatever the policy.
+        """
+        source = enumerate(samples)
+        flying: dict[concurrent.futures.Future[Outcome], int] = {}
+        try:
+            while True:
+                room = 2 * self._config.concurrency - len(flying)
+                for index, sample in itertools.islice(source, room):
+                    flying[self.submit(sample)] = index
+                if not flying:
+                    return
+                done, _ = concurrent.futures.wait(flying, return_when=concurrent.futures.FIRST_COMPLETED)
+                for future in done:
+                    yield flying.pop(future), future.result()
+        finally:
+            for future in flying:
+                future.cancel()
+
+    def report(self) -> Report:
+        """Counts and latencies so far."""
+        return self._pool.report()
+
+    def close(self) -> None:
+        """Give up what is in flight and close the connections; may be called again.
+
+        Raises:
+            TimeoutError: The thread did not end within 10 s.
+        """
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join(CLOSE_SECONDS)
+        if self._thread.is_alive():
+            raise TimeoutError(f"the reward pool's thread did not end within {CLOSE_SECONDS:g} s")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        if not self._thread.is_alive():
+            work.close()
+            raise RuntimeError("the pool is closed")
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+
+async def _cancel_all_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+def _result(future: concurrent.futures.Future[T]) -> T:
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()  # Ctrl-C in this thread: nobody waits for the answer any more
+        raise

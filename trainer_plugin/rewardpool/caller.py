@@ -1,0 +1,277 @@
+"""One request, sent again until it is answered.
+
+    attempt -> answer
+            -> setback -> look the address up again, where that may help -> pause -> attempt … until the deadline
+
+`retry.py` says what kinds of setback there are, `answer.py` what an answer means; the waiting is done here. A request
+whose worker failed goes to the same router again, which by then avoids that worker.
+"""
+
+import asyncio
+import logging
+import random
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import aiohttp
+
+from rewardpool.config import RewardConfig
+from rewardpool.discovery import discover
+from rewardpool.endpoint import Endpoint
+from rewardpool.errors import DeadlineError, PoolAccessError, PoolError, RewardPoolError, ScoreError
+from rewardpool.report import Ledger
+from rewardpool.retry import Setback, pause_seconds
+
+log = logging.getLogger(__name__)
+
+CONNECT_SECONDS = 5.0
+"""For one connection to the router. The address of a pod that is gone does not refuse, it is silent."""
+MAX_ANSWER_BYTES = 4 << 20
+"""A score takes a hundred bytes and a judgement some kilobytes; more than this is nonsense."""
+LOOK_AGAIN_SECONDS = 1.0
+"""At most this often is the address of an unreachable pool looked up again."""
+LOG_SECONDS = 10.0
+"""At most this often is a line about retries logged."""
+
+T = TypeVar("T")
+
+
+@dataclass
+class Effort:
+    """What was done for one sample so far; `label` names it in messages."""
+
+    label: str
+    request_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    seconds: float = 0.0
+    """From when its first attempt was due to its end."""
+    attempts: int = 0
+    setbacks: int = 0
+    failures: int = 0
+    """Setbacks at a worker, the only ones that are bounded by number."""
+    problem: str = ""
+    """The last setback, in words."""
+    key_renewed: bool = False
+
+
+class Caller:
+    """Connections to one pool's router, wherever that is just now."""
+
+    def __init__(
+        self,
+        config: RewardConfig,
+        ledger: Ledger,
+        *,
+        find: Callable[..., Awaitable[Endpoint]] = discover,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        uniform: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        """Prepare; nothing is looked up or opened before `open`.
+
+        Args:
+            config: Which pool, and how patient to be with it.
+            ledger: Where attempts are counted.
+            find: Looks the pool up, at the start and whenever its address or key stops working.
+            clock: Monotonic seconds.
+            sleep: Pauses between attempts.
+            uniform: A random number between two bounds, for the jitter of pauses.
+        """
+        self._clock = clock
+        self._config = config
+        self._ledger = ledger
+        self._find = find
+        self._sleep = sleep
+        self._uniform = uniform
+        self._slots = asyncio.Semaphore(config.concurrency)
+        self._looking = asyncio.Lock()
+        self._looked_at = float("-inf")
+        self._logged_at = float("-inf")
+        self._endpoint: Endpoint | None = None
+        self._session: aiohttp.ClientSession | None = None
+
+    async def open(self) -> None:
+        """Find the pool. Raises what `discover` raises."""
+        self._endpoint = await self._find(self._config)
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),  # the slots are the limit
+            timeout=aiohttp.ClientTimeout(total=self._config.seconds_per_attempt, connect=CONNECT_SECONDS),
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+        log.info("using reward pool %s at %s, found by %s", self.endpoint.pool, self.endpoint.url, self.endpoint.origin)
+
+    async def close(self) -> None:
+        """Close the connections; may be called again."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where the pool is now, and what it serves."""
+        if self._endpoint is None:
+            raise RuntimeError("enter the pool first: async with Pool(config) as pool")
+        return self._endpoint
+
+    async def ask(
+        self,
+        effort: Effort,
+        path: str,
+        body: Callable[[Endpoint], dict[str, Any]],
+        read: Callable[[int, bytes, str], T],
+    ) -> T:
+        """Send one request until it is answered.
+
+        Args:
+            effort: Keeps count of what was done, also when this raises.
+            path: Of the request, below the pool's URL.
+            body: Makes the request for an endpoint, or raises the SampleError that says why there is none.
+            read: Makes of status, body and the sample's label a result, a SampleError or a Setback.
+
+        Raises:
+            SampleError: There is no answer, and there will be none.
+            PoolError: The pool cannot be used.
+        """
+        async with self._slots:
+            self._ledger.samples += 1
+            started = self._clock()
+            try:
+                async with asyncio.timeout(self._config.deadline_seconds):
+                    return await self._until_answered(effort, path, body, read)
+            except TimeoutError:
+                seconds, problem = (
+                    self._config.deadline_seconds,
+                    effort.problem or "the first attempt had no answer yet",
+                )
+                raise DeadlineError(effort.label, seconds, effort.attempts, problem) from None
+            except asyncio.CancelledError:
+                self._ledger.cancelled += 1
+                raise
+            except PoolError:
+                self._ledger.unscored += 1
+                raise
+            finally:
+                effort.seconds = self._clock() - started
+
+    async def _until_answered(
+        self,
+        effort: Effort,
+        path: str,
+        body: Callable[[Endpoint], dict[str, Any]],
+        read: Callable[[int, bytes, str], T],
+    ) -> T:
+        while True:
+            endpoint = self.endpoint
+            try:
+                return await self._attempt(effort, endpoint, path, body(endpoint), read)
+            except Setback as setback:
+                await self._recover(effort, endpoint, setback)
+
+    async def _attempt(
+        self, effort: Effort, endpoint: Endpoint, path: str, body: dict[str, Any], read: Callable[[int, bytes, str], T]
+    ) -> T:
+        """One request. Raises Setback where another may help, else SampleError."""
+        if self._session is None:
+            raise RuntimeError("the pool is closed")
+        effort.attempts += 1
+        self._ledger.attempts += 1
+        headers = {"x-request-id": f"{effort.request_id}-{effort.attempts}"}
+        if endpoint.key is not None:
+            headers["Authorization"] = f"Bearer {endpoint.key}"
+        try:
+            # A redirect would carry the key to wherever it points.
+            async with self._session.post(
+                endpoint.url + path, json=body, headers=headers, allow_redirects=False
+            ) as answer:
+                status, content = answer.status, await _read(answer)
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise Setback("unreachable", f"{endpoint.url} cannot be reached: {error}") from error
+        except TimeoutError as error:
+            raise Setback("worker", f"no answer within {self._config.seconds_per_attempt:g} s") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise Setback("worker", f"the connection broke: {error or type(error).__name__}") from error
+        return read(status, content, effort.label)
+
+    async def _recover(self, effort: Effort, used: Endpoint, setback: Setback) -> None:
+        """Do what makes another attempt worth while, and pause; or raise the error that ends the sample."""
+        effort.setbacks += 1
+        effort.problem = setback.problem
+        now = self._clock()
+        match setback.kind:
+            case "denied":
+                if effort.key_renewed or not await self._moved(used, since=now):
+                    raise PoolAccessError(
+                        f"{used.pool} at {used.url} does not take the key found by {used.origin}: {setback.problem}"
+                    )
+                effort.key_renewed = True
+            case "missing":
+                if not await self._moved(used, since=now):
+                    raise ScoreError(
+                        effort.label, f"{used.url}, found by {used.origin}, is no reward pool: {setback.problem}"
+                    )
+            case "unreachable":
+                await self._moved(used, since=now - LOOK_AGAIN_SECONDS)
+            case "worker":
+                effort.failures += 1
+                if effort.failures >= self._config.attempts:
+                    raise ScoreError(
+                        effort.label, f"no usable answer in {effort.attempts} attempts; last: {setback.problem}"
+                    )
+        self._ledger.retry(setback.kind, first=effort.setbacks == 1)
+        self._log_retry(effort, setback)
+        await self._sleep(pause_seconds(effort.setbacks, uniform=self._uniform))
+
+    async def _moved(self, used: Endpoint, *, since: float) -> bool:
+        """Whether the pool's address or key is another than the one used; looked up unless that was done after `since`.
+
+        One task looks at a time and the others share what it finds, so that a thousand failing samples are one look-up.
+        """
+        async with self._looking:
+            if self._endpoint is not used:
+                return True
+            if self._looked_at >= since:
+                return False
+            began = self._clock()
+            self._ledger.rediscoveries += 1
+            try:
+                found = await self._find(self._config, require_ready=False)
+            except RewardPoolError as error:
+                log.warning("looking up reward pool %s again failed: %s", used.pool, error)
+                return False
+            finally:
+                self._looked_at = began
+            if (found.url, found.key) == (used.url, used.key):
+                return False
+            log.warning("reward pool %s is now at %s, found by %s", found.pool, found.url, found.origin)
+            self._endpoint = found
+            return True
+
+    def _log_retry(self, effort: Effort, setback: Setback) -> None:
+        log.debug("retrying sample %s after attempt %d: %s", effort.label, effort.attempts, setback.problem)
+        now = self._clock()
+        if now - self._logged_at >= LOG_SECONDS:
+            self._logged_at = now
+            log.warning(
+                "%d samples needed a retry so far %s; now sample %s, attempt %d (request %s-%d): %s",
+                self._ledger.retried,
+                dict(self._ledger.setbacks),
+                effort.label,
+                effort.attempts,
+                effort.request_id,
+                effort.attempts,
+                setback.problem,
+            )
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    """The whole answer, of bounded size. Raises Setback when it is larger."""
+    parts: list[bytes] = []
+    size = 0
+    async for part in response.content.iter_any():
+        size += len(part)
+        if size > MAX_ANSWER_BYTES:
+            raise Setback("worker", f"the answer is larger than {MAX_ANSWER_BYTES} bytes")
+        parts.append(part)
+    return b"".join(parts)

@@ -1,0 +1,229 @@
+"""The client: samples go in one by one, scores come out as they are ready, and no sample is lost on the way.
+
+    stream: samples are read as there is room -> each is tried -> the failure policy -> outcomes as they complete
+
+How one sample is tried until it has a score is `caller.py`.
+"""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from types import TracebackType
+from typing import Any, Self
+
+from rewardpool.answer import read_judgement, read_score
+from rewardpool.caller import Caller, Effort
+from rewardpool.config import Constant, RewardConfig
+from rewardpool.endpoint import Endpoint
+from rewardpool.errors import InvalidSampleError, SampleError, SampleTooLongError
+from rewardpool.report import Ledger, Report
+from rewardpool.sample import Outcome, Sample, Scored, Unscored
+from rewardpool_api.contract import CHAT_PATH, SCORE_PATH
+
+log = logging.getLogger(__name__)
+
+
+class Pool:
+    """A connection to a reward pool; an async context manager.
+
+    Entering it finds the pool and raises what `discover` raises. One instance serves any number of tasks of one event
+    loop; `BlockingPool` is for everything else.
+    """
+
+    def __init__(self, config: RewardConfig, **injected: Any) -> None:
+        """Prepare a client; `injected` is what `Caller` takes to be tested without a clock or a network."""
+        self._config = config
+        self._ledger = Ledger()
+        self._caller = Caller(config, self._ledger, **injected)
+        self._unnamed = itertools.count()
+
+    async def __aenter__(self) -> Self:
+        await self._caller.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._caller.close()
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where the pool is now, and what it serves."""
+        return self._caller.endpoint
+
+    def report(self) -> Report:
+        """Counts and latencies since the pool was entered."""
+        return self._ledger.report()
+
+    async def score(self, sample: Sample) -> float:
+        """The raw score of one sample.
+
+        There is no outcome to say "unscored" with, so it raises under every failure policy.
+
+        Raises:
+            SampleError: The sample has no score.
+            PoolError: The pool cannot be used.
+        """
+        outcome = await self._try(sample, self._label(sample))
+        if isinstance(outcome, Unscored):
+            self._ledger.unscored += 1
+            raise outcome.error
+        return outcome.value
+
+    async def outcome(self, sample: Sample) -> Outcome:
+        """What becomes of one sample under the config's failure policy.
+
+        Raises:
+            SampleError: The sample has no score and the policy is `raise`.
+            PoolError: The pool cannot be used, whatever the policy.
+        """
+        return self._apply_policy(await self._try(sample, self._label(sample)))
+
+    async def judge(self, messages: Sequence[Mapping[str, Any]], **sampling: Any) -> str:
+        """What a Generative pool writes about a conversation.
+
+        Args:
+            messages: The conversation, as `[{"role": ..., "content": ...}, ...]`.
+            sampling: Further fields of a chat completion request, such as `max_tokens` and `temperature`.
+
+        Raises:
+            SampleError: No text came back.
+            PoolError: The pool cannot be used.
+        """
+        effort = Effort(f"judge-{next(self._unnamed)}")
+
+        def body(endpoint: Endpoint) -> dict[str, Any]:
+            if endpoint.model_type not in (None, "Generative"):
+                raise InvalidSampleError(effort.label, f"{endpoint.pool} is {endpoint.model_type}, which cannot judge")
+            return {**sampling, "model": endpoint.served_name, "messages": list(messages)}
+
+        try:
+            text = await self._caller.ask(effort, CHAT_PATH, body, read_judgement)
+        except SampleError:
+            self._ledger.unscored += 1
+            raise
+        self._ledger.score(effort.seconds)
+        return text
+
+    async def stream(
+        self, samples: Iterable[Sample] | AsyncIterable[Sample]
+    ) -> AsyncGenerator[tuple[int, Outcome], None]:
+        """Score samples as they arrive and yield `(index, outcome)` as they complete; every index comes exactly once.
+
+        Input is read only while there is room: at most twice `concurrency` samples are started and not yet taken. An
+        async iterable may take its time (a rollout); a plain one is read on the event loop, so it should not block.
+
+        A failed sample under `skip` or a constant is an outcome like any other, and the rest go on. Under `raise`, the
+        first failure ends the stream: what is in flight is cancelled, then the error is raised. Leaving the loop early
+        cancels what is in flight as well; wrap the stream in `contextlib.aclosing` to have that happen at once.
+
+        Raises:
+            SampleError: A sample has no score and the policy is `raise`.
+            PoolError: The pool cannot be used, whatever the policy.
+        """
+        window = asyncio.Semaphore(2 * self._config.concurrency)
+        done: asyncio.Queue[tuple[int, Outcome | BaseException] | None] = asyncio.Queue()
+        pump = asyncio.create_task(self._pump(samples, window, done))
+        try:
+            while (item := await done.get()) is not None:
+                index, outcome = item
+                window.release()
+                if isinstance(outcome, BaseException):
+                    raise outcome
+                yield index, outcome
+            await pump  # an input that raised does so here
+        finally:
+            pump.cancel()
+            await asyncio.gather(pump, return_exceptions=True)
+
+    async def _pump(
+        self,
+        samples: Iterable[Sample] | AsyncIterable[Sample],
+        window: asyncio.Semaphore,
+        done: asyncio.Queue[tuple[int, Outcome | BaseException] | None],
+    ) -> None:
+        """Start a task per sample while there is room; ends with None in the queue when all have ended."""
+        running: set[asyncio.Task[None]] = set()
+
+        async def deliver(index: int, sample: Sample) -> None:
+            try:
+                outcome = await self._try(sample, sample.id or f"#{index}")
+                done.put_nowait((index, self._apply_policy(outcome)))
+            except Exception as error:  # handed over, and raised by the stream
+                done.put_nowait((index, error))
+
+        try:
+            async with aclosing(_as_async(samples)) as source:
+                for index in itertools.count():
+                    await window.acquire()
+                    try:
+                        sample = await anext(source)
+                    except StopAsyncIteration:
+                        break
+                    task = asyncio.create_task(deliver(index, sample))
+                    running.add(task)
+                    task.add_done_callback(running.discard)
+            await asyncio.gather(*running)
+        finally:
+            await _cancelled(running)
+            done.put_nowait(None)
+
+    def _label(self, sample: Sample) -> str:
+        return sample.id or f"#{next(self._unnamed)}"
+
+    def _apply_policy(self, outcome: Outcome) -> Outcome:
+        if isinstance(outcome, Scored):
+            return outcome
+        policy = self._config.on_failure
+        if isinstance(policy, Constant):
+            self._ledger.constants += 1
+            log.warning("%s; it scores the constant %g, as configured", outcome.error, policy.constant)
+            return Scored(value=policy.constant, attempts=outcome.attempts, seconds=outcome.seconds, constant=True)
+        self._ledger.unscored += 1
+        if policy == "raise":
+            raise outcome.error
+        return outcome
+
+    async def _try(self, sample: Sample, label: str) -> Outcome:
+        """Score one sample; the failure policy is still to be applied. Raises PoolError."""
+        effort = Effort(label)
+        try:
+            value = await self._caller.ask(
+                effort, SCORE_PATH, lambda endpoint: _body(endpoint, sample, label), read_score
+            )
+        except SampleError as error:
+            return Unscored(error=error, attempts=effort.attempts, seconds=effort.seconds)
+        self._ledger.score(effort.seconds)
+        return Scored(value=value, attempts=effort.attempts, seconds=effort.seconds)
+
+
+def _body(endpoint: Endpoint, sample: Sample, label: str) -> dict[str, Any]:
+    """The request for one sample. Raises SampleError where the pool's model cannot take it."""
+    if endpoint.model_type == "Generative":
+        raise InvalidSampleError(label, f"{endpoint.pool} is Generative, which writes instead of scoring; use judge")
+    if endpoint.model_type is not None and (endpoint.model_type == "Function") != (sample.function is not None):
+        wanted = "function" if endpoint.model_type == "Function" else "text or token_ids"
+        raise InvalidSampleError(label, f"{endpoint.pool} is {endpoint.model_type} and takes {wanted}")
+    limit = endpoint.max_model_len
+    if sample.token_ids is not None and limit is not None and len(sample.token_ids) > limit:
+        raise SampleTooLongError(label, len(sample.token_ids), limit)
+    return {"model": endpoint.served_name, "input": sample.to_input(label)}
+
+
+async def _as_async(samples: Iterable[Sample] | AsyncIterable[Sample]) -> AsyncGenerator[Sample, None]:
+    if isinstance(samples, AsyncIterable):
+        async for sample in samples:
+            yield sample
+    else:
+        for sample in samples:
+            yield sample
+
+
+async def _cancelled(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancel tasks and wait until they have ended."""
+    waiting = list(tasks)
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)

@@ -1,0 +1,115 @@
+"""The reward part of a training config. One key is enough: `reward_pool: namespace/name`."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from rewardpool.errors import ConfigError
+
+POOL_PATTERN = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?/[a-z0-9]([a-z0-9.-]*[a-z0-9])?"
+PositiveSeconds = Annotated[float, Field(gt=0, le=86_400)]
+
+
+def check_pool(pool: str) -> str:
+    """`namespace/name` as it is.
+
+    Raises:
+        ValueError: Not of that form.
+    """
+    if re.fullmatch(POOL_PATTERN, pool) is None:
+        raise ValueError("must be namespace/name of a RewardPool")
+    return pool
+
+
+def check_url(url: str) -> str:
+    """The base URL of a router, without a trailing slash.
+
+    Raises:
+        ValueError: Not an http(s) URL, or one with credentials or a query in it.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be http://HOST[:PORT] or https://HOST[:PORT]")
+    if parts.username or parts.password:
+        raise ValueError("must not contain credentials, which would end up in logs; use key_file")
+    if parts.query or parts.fragment:
+        raise ValueError("must be the router's base URL, without query or fragment")
+    return url.rstrip("/")
+
+
+class Constant(BaseModel):
+    """The failure policy that puts a number in place of a score. Only for those who ask for it in so many words."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    constant: Annotated[float, Field(allow_inf_nan=False)]
+
+
+FailurePolicy = Literal["raise", "skip"] | Constant
+
+
+class RewardConfig(BaseModel):
+    """How a trainer finds its pool, and what it does when a sample cannot be scored.
+
+    Building it directly raises pydantic's `ValidationError`; `parse` raises this package's `ConfigError`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    reward_pool: Annotated[str, AfterValidator(check_pool)] | None = None
+    """`namespace/name` of the RewardPool object, in a cluster or on this machine. Default: $REWARDPOOL_POOL."""
+    url: Annotated[str, AfterValidator(check_url)] | None = None
+    """Base URL of a router, instead of discovery. Default: $REWARDPOOL_URL."""
+    key_file: Path | None = None
+    """File with the router's key, for use with `url`. Default: $REWARDPOOL_KEY_FILE."""
+    served_name: str | None = None
+    """The `model` of requests, for use with `url`; discovery knows it. Default: the name of the pool."""
+    deadline_seconds: PositiveSeconds = 120.0
+    """For one sample, over all its attempts, from its first request on."""
+    attempt_seconds: PositiveSeconds | None = None
+    """For one attempt, so that a silent worker is given up for another. Default: a quarter of the deadline."""
+    attempts: Annotated[int, Field(ge=1, le=100)] = 6
+    """Attempts that may fail at a worker (nonsense, HTTP 500, silence, a broken connection) before the sample fails.
+    Attempts that reach no worker at all are repeated, ever slower, until the deadline, and do not count."""
+    concurrency: Annotated[int, Field(ge=1, le=65_536)] = 64
+    """Requests in flight from this process."""
+    on_failure: FailurePolicy = "raise"
+    """`raise`: the first failed sample ends the stream. `skip`: it comes back Unscored. `{constant: x}`: it gets x."""
+    wait_seconds: Annotated[float, Field(ge=0, le=86_400)] = 0.0
+    """How long to wait at the start for a pool that is not ready; 0 raises at once."""
+
+    @model_validator(mode="after")
+    def _attempt_fits_deadline(self) -> Self:
+        if self.attempt_seconds is not None and self.attempt_seconds >= self.deadline_seconds:
+            raise ValueError(
+                "attempt_seconds must be shorter than deadline_seconds, or a silent worker costs the sample"
+            )
+        return self
+
+    @property
+    def seconds_per_attempt(self) -> float:
+        """`attempt_seconds`, or its default."""
+        return self.deadline_seconds / 4 if self.attempt_seconds is None else self.attempt_seconds
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, Any], *, path: str = "reward") -> Self:
+        """Build from the reward part of a config file, of which `path` is the place in that file.
+
+        Raises:
+            ConfigError: Names the first wrong field by its whole path.
+        """
+        try:
+            return cls.model_validate(dict(raw))
+        except ValidationError as error:
+            raise config_error(error, path=path) from error
+
+
+def config_error(error: ValidationError, *, path: str) -> ConfigError:
+    """The first of pydantic's complaints as a `ConfigError`."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    field = ".".join([path, *(str(part) for part in first["loc"] if part != "Constant")])
+    return ConfigError(field, first["msg"].removeprefix("Value error, "))

@@ -1,0 +1,187 @@
+"""From the config's one key to a router's address.
+
+The order: an explicit URL, the environment, the RewardPool object's status in the cluster, the state file of a pool on
+this machine. The last two hold the same object, so one rule, `why_not_ready`, says of both whether they can score.
+
+    config -> URL given? -> yes: that, with the key of the key file
+                         -> no:  each place in order -> object -> ready? -> Endpoint, or wait, or an error that says why
+
+A place that cannot be asked (an expired kubeconfig on a laptop, say) does not hide a pool in the next one; when no
+place has the pool, its error is the one that is raised, because it is the likelier cause.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+from rewardpool.config import RewardConfig, check_pool, check_url
+from rewardpool.endpoint import Endpoint
+from rewardpool.errors import ConfigError, PoolAccessError, PoolNotFoundError, PoolNotReadyError
+from rewardpool.places import KubernetesPlace, LocalPlace, NotHere, Place, read_key_file
+from rewardpool_api import RewardPool, names
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 1.0
+"""Between two looks at a pool that is waited for."""
+UNNAMED_MODEL = "default"
+"""The `model` of requests to a bare URL: the contract wants one, and a router with one model ignores it."""
+
+
+async def discover(
+    config: RewardConfig,
+    *,
+    environ: Mapping[str, str] | None = None,
+    places: Sequence[Place] | None = None,
+    require_ready: bool = True,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> Endpoint:
+    """Find the pool that the config names.
+
+    Args:
+        config: Which pool, and how many seconds to wait for it to become ready.
+        environ: Environment variables; by default those of this process.
+        places: Where to look for the object, in order; by default the cluster and then this machine.
+        require_ready: False takes a pool's address whatever its health, as a client that has started already does.
+        clock: Monotonic seconds.
+        sleep: Pauses between two looks.
+
+    Raises:
+        ConfigError: No pool is named, or an environment variable is wrong.
+        PoolNotFoundError: No place has it.
+        PoolAccessError: It, or its key, may not be read.
+        PoolNotReadyError: It cannot score, also not after `config.wait_seconds`.
+    """
+    environ = os.environ if environ is None else environ
+    explicit = _explicit_endpoint(config, environ)
+    if explicit is not None:
+        return explicit
+    pool = _pool_name(config, environ)
+    if pool is None:
+        raise ConfigError(
+            "reward_pool",
+            f"set it to namespace/name of a RewardPool, or set url, ${names.ENV_POOL} or ${names.ENV_URL}",
+        )
+    if places is None:
+        places = (KubernetesPlace(environ), LocalPlace(environ))
+    key_file = _key_file(config, environ)
+    deadline = clock() + (config.wait_seconds if require_ready else 0.0)
+    said = ""
+    while True:
+        try:
+            return await _look(pool, places, key_file=key_file, require_ready=require_ready)
+        except PoolNotReadyError as error:
+            left = deadline - clock()
+            if left <= 0:
+                raise
+            if str(error) != said:
+                said = str(error)
+                log.info("waiting up to %.0f s more: %s", left, said)
+        await sleep(min(POLL_SECONDS, left))
+
+
+def why_not_ready(pool: RewardPool) -> str | None:
+    """Why samples cannot be scored by the pool now, or None when they can.
+
+    A pool at zero that autoscales can: the first samples start it, and wait for it within their deadline.
+    """
+    status = pool.status
+    ready = status.condition("Ready")
+    said = f"Ready is {ready.status}, {ready.reason}: {ready.message}" if ready else "it has no status yet"
+    if pool.metadata.deletion_timestamp is not None:
+        return "it is being deleted"
+    if pool.spec.suspend:
+        return "it is suspended; set spec.suspend to false"
+    if status.url is None or status.model is None:
+        return f"it has no URL yet ({said}); is the operator running?"
+    if ready is not None and ready.status == "True":
+        return None
+    if status.replicas == 0 and pool.spec.autoscaling is not None:
+        return None
+    if status.replicas == 0 and pool.spec.replicas == 0:
+        return "it is at zero replicas, and without spec.autoscaling nothing starts one; set spec.replicas"
+    return said
+
+
+async def _look(pool: str, places: Sequence[Place], *, key_file: Path | None, require_ready: bool) -> Endpoint:
+    namespace, _, name = pool.partition("/")
+    looked: list[str] = []
+    refused: PoolAccessError | None = None
+    for place in places:
+        try:
+            found = await place.read_pool(namespace, name)
+        except NotHere as absence:
+            looked.append(str(absence))
+            continue
+        except PoolAccessError as error:
+            refused = refused or error
+            continue
+        if refused is not None:
+            log.warning(
+                "using RewardPool %s of %s, although another place could not be asked: %s", pool, place, refused
+            )
+        key = read_key_file(key_file) if key_file else None
+        return await _endpoint(found, place, key=key, require_ready=require_ready)
+    if refused is not None:
+        raise refused
+    raise PoolNotFoundError(
+        f"no RewardPool {pool}. Looked at: {'; '.join(looked)}. List those of the cluster with "
+        f"`kubectl get rewardpools -n {namespace}`, or start one on this machine with `rewardpool up -f POOL.yaml`"
+    )
+
+
+async def _endpoint(pool: RewardPool, place: Place, *, key: str | None, require_ready: bool) -> Endpoint:
+    problem = why_not_ready(pool)
+    status = pool.status
+    if (problem is not None and require_ready) or status.url is None or status.model is None:
+        raise PoolNotReadyError(f"RewardPool {pool.key} ({place}) is not ready: {problem}")
+    return Endpoint(
+        url=status.url.rstrip("/"),
+        key=key or await place.read_key(pool),
+        pool=pool.key,
+        served_name=status.model.served_name,
+        model_type=status.model.type,
+        max_model_len=status.model.max_model_len,
+        origin=str(place),
+        pool_object_version=pool.metadata.resource_version,
+    )
+
+
+def _explicit_endpoint(config: RewardConfig, environ: Mapping[str, str]) -> Endpoint | None:
+    url, origin = config.url, "the config's url"
+    if url is None and names.ENV_URL in environ:
+        origin = f"${names.ENV_URL}"
+        url = _checked(environ[names.ENV_URL], check_url, origin)
+    if url is None:
+        return None
+    pool = _pool_name(config, environ)
+    key_file = _key_file(config, environ)
+    return Endpoint(
+        url=url,
+        key=read_key_file(key_file) if key_file else None,
+        pool=pool or url,
+        served_name=config.served_name or (pool.partition("/")[2] if pool else UNNAMED_MODEL),
+        origin=origin,
+    )
+
+
+def _pool_name(config: RewardConfig, environ: Mapping[str, str]) -> str | None:
+    if config.reward_pool is not None or names.ENV_POOL not in environ:
+        return config.reward_pool
+    return _checked(environ[names.ENV_POOL], check_pool, f"${names.ENV_POOL}")
+
+
+def _key_file(config: RewardConfig, environ: Mapping[str, str]) -> Path | None:
+    given = environ.get(names.ENV_KEY_FILE)
+    return config.key_file or (Path(given) if given else None)
+
+
+def _checked(value: str, check: Callable[[str], str], name: str) -> str:
+    try:
+        return check(value)
+    except ValueError as error:
+        raise ConfigError(name, f"{error}, not {value!r}") from error

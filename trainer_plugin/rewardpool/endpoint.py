@@ -1,0 +1,30 @@
+"""Where a pool is and what it serves: what discovery finds and the client uses."""
+
+from dataclasses import dataclass, field
+
+from rewardpool_api.pool import ModelType
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """A router's address, its key, and the model behind it.
+
+    Attributes:
+        url: Base URL of the router, without a trailing slash.
+        key: The router's key; None when the pool asks for none. Never shown.
+        pool: `namespace/name`, or the URL itself when nothing else is known.
+        served_name: The `model` of requests.
+        model_type: What kinds of samples the model takes; None when only a URL was given.
+        max_model_len: Longest sample in tokens; None when unknown or unlimited.
+        origin: The place this was found, for messages.
+        pool_object_version: resourceVersion of the object it was read from; None without one.
+    """
+
+    url: str
+    key: str | None = field(default=None, repr=False)
+    pool: str
+    served_name: str
+    model_type: ModelType | None = None
+    max_model_len: int | None = None
+    origin: str
+    pool_object_version: str | None = None

@@ -1,0 +1,86 @@
+"""What can go wrong between a trainer and its reward pool, by name.
+
+Two families. A `SampleError` is about one sample: the failure policy decides what becomes of it. A `PoolError` or a
+`ConfigError` is about the whole job: no policy hides it, because every further sample would fail the same way.
+
+Every error keeps its parts in `args`, so that it survives pickling on its way through Ray or multiprocessing.
+"""
+
+
+class RewardPoolError(Exception):
+    """Base of everything this package raises on purpose."""
+
+
+class ConfigError(RewardPoolError):
+    """The configuration is wrong; `field` is the path of the field, such as `reward.reward_pool`."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(field, problem)
+        self.field = field
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.problem}"
+
+
+class PoolError(RewardPoolError):
+    """The pool as a whole cannot be used; raised under every failure policy."""
+
+
+class PoolNotFoundError(PoolError):
+    """No place that was looked at knows a pool of that name; the message lists the places."""
+
+
+class PoolAccessError(PoolError):
+    """The pool, its object or its key may not be read; the message names the right that is missing."""
+
+
+class PoolNotReadyError(PoolError):
+    """The pool exists and cannot score now; the message has the reason its status gives."""
+
+
+class SampleError(RewardPoolError):
+    """One sample has no score; `sample` is its id, or its index where it has none."""
+
+    def __init__(self, sample: str, problem: str) -> None:
+        super().__init__(sample, problem)
+        self.sample = sample
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"sample {self.sample}: {self.problem}"
+
+
+class SampleTooLongError(SampleError):
+    """The sample has more tokens than the model takes; both lengths are in tokens, None where no server told."""
+
+    def __init__(self, sample: str, length_tokens: int | None, limit_tokens: int | None) -> None:
+        length = "an unknown number of" if length_tokens is None else length_tokens
+        limit = "fewer" if limit_tokens is None else f"at most {limit_tokens}"
+        super().__init__(sample, f"has {length} tokens and the model takes {limit}")
+        self.args = (sample, length_tokens, limit_tokens)
+        self.length_tokens = length_tokens
+        self.limit_tokens = limit_tokens
+
+
+class InvalidSampleError(SampleError):
+    """The sample cannot be scored whoever tries: malformed, or of a kind that the pool's model does not take."""
+
+
+class ScoreError(SampleError):
+    """No usable score came back: the workers' answers made no sense in any attempt, or the server refused for good."""
+
+
+class FunctionFailedError(ScoreError):
+    """The user's reward function raised on this sample; the message has the exception's type and text."""
+
+
+class DeadlineError(SampleError):
+    """The sample's deadline passed, over all its attempts; the message has the last attempt's trouble."""
+
+    def __init__(self, sample: str, seconds: float, attempts: int, last_problem: str) -> None:
+        super().__init__(sample, f"no score within {seconds:g} s and {attempts} attempts; last: {last_problem}")
+        self.args = (sample, seconds, attempts, last_problem)
+        self.seconds = seconds
+        self.attempts = attempts
+        self.last_problem = last_problem

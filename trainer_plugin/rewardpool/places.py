@@ -1,0 +1,176 @@
+"""The places a RewardPool object is read from: a cluster's API server, or the state folder of this machine.
+
+Both hand back the same object and, separately, its key. kubernetes_asyncio is imported only when a cluster is asked.
+"""
+
+import base64
+import binascii
+import json
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import aiohttp
+from pydantic import ValidationError
+
+from rewardpool.errors import PoolAccessError, PoolNotReadyError
+from rewardpool_api import RewardPool, names
+from rewardpool_api.state_files import pool_dir
+
+API_SECONDS = 10.0
+"""For one request to an API server."""
+TRAINER_ROLE = "rewardpool-trainer"
+"""The role of the Helm chart that lets a training job read pools and their keys."""
+SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+
+
+class NotHere(Exception):  # noqa: N818 - an answer, not a failure: the next place is asked
+    """The place has no such pool; the text says where it looked and what it found instead."""
+
+
+class Place(Protocol):
+    """Somewhere a RewardPool object may be; `str()` of it names it in messages."""
+
+    async def read_pool(self, namespace: str, name: str) -> RewardPool:
+        """The object. Raises NotHere, PoolAccessError (it may be there and cannot be read), or PoolNotReadyError."""
+
+    async def read_key(self, pool: RewardPool) -> str | None:
+        """The pool's key, or None when it asks for none. Raises PoolAccessError or PoolNotReadyError."""
+
+
+class LocalPlace:
+    """The state folder that `rewardpool up` writes on this machine."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+
+    def __str__(self) -> str:
+        return "this machine"
+
+    async def read_pool(self, namespace: str, name: str) -> RewardPool:
+        """The object in the pool's state file."""
+        path = pool_dir(self._environ, namespace, name) / names.STATE_FILE
+        try:
+            raw = path.read_bytes()
+        except FileNotFoundError:
+            raise NotHere(f"this machine: there is no {path}") from None
+        except OSError as error:
+            raise PoolAccessError(f"the pool's state file cannot be read: {error}") from error
+        try:
+            return _parse(json.loads(raw))
+        except ValueError as error:
+            raise PoolNotReadyError(f"{path} is not a RewardPool: {error}") from error
+
+    async def read_key(self, pool: RewardPool) -> str | None:
+        """The key in the file that the status names."""
+        file = pool.status.auth.key_file
+        return None if file is None else read_key_file(Path(file))
+
+
+class KubernetesPlace:
+    """The cluster of $KUBECONFIG, else of the pod this runs in, else of `~/.kube/config`."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._in_pod = "KUBECONFIG" not in environ and SERVICE_ACCOUNT_TOKEN.exists()
+        self._kubeconfig = environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+
+    def _is_configured(self) -> bool:
+        return self._in_pod or any(Path(part).exists() for part in self._kubeconfig.split(os.pathsep) if part)
+
+    def __str__(self) -> str:
+        return "Kubernetes, as this pod's service account" if self._in_pod else f"Kubernetes, by {self._kubeconfig}"
+
+    async def read_pool(self, namespace: str, name: str) -> RewardPool:
+        """The object on the API server."""
+        if not self._is_configured():
+            raise NotHere(f"Kubernetes: no cluster is configured (not in a pod, and there is no {self._kubeconfig})")
+        what = f"{names.PLURAL}.{names.GROUP}/{name} in namespace {namespace}"
+        raw = await self._ask(
+            lambda client, api: client.CustomObjectsApi(api).get_namespaced_custom_object(
+                names.GROUP, names.VERSION, namespace, names.PLURAL, name, _request_timeout=API_SECONDS
+            ),
+            what,
+        )
+        if raw is None:
+            raise NotHere(f"{self}: no {what}")
+        try:
+            return _parse(raw)
+        except ValidationError as error:
+            raise PoolNotReadyError(
+                f"{self} has {what} in a version this trainer does not understand: {error}"
+            ) from error
+
+    async def read_key(self, pool: RewardPool) -> str | None:
+        """The key in the Secret that the status names."""
+        secret = pool.status.auth.secret_name
+        if secret is None:
+            return None
+        what = f"secrets/{secret} in namespace {pool.metadata.namespace}"
+        found = await self._ask(
+            lambda client, api: client.CoreV1Api(api).read_namespaced_secret(
+                secret, pool.metadata.namespace, _request_timeout=API_SECONDS
+            ),
+            what,
+        )
+        if found is None:
+            raise PoolNotReadyError(f"RewardPool {pool.key} names {what}, which does not exist; the operator makes it")
+        try:
+            key = base64.b64decode(found.data[names.SECRET_KEY], validate=True).decode().strip()
+        except (KeyError, TypeError, binascii.Error, UnicodeDecodeError):
+            key = ""
+        if not key:
+            raise PoolNotReadyError(
+                f"{what} has no usable entry {names.SECRET_KEY!r}; delete it and the operator makes it anew"
+            )
+        return key
+
+    async def _ask(self, call: Callable[[Any, Any], Awaitable[Any]], what: str) -> Any | None:
+        """What `call(kubernetes_asyncio.client, api)` answers; None for 404. Raises PoolAccessError."""
+        from kubernetes_asyncio import client, config  # heavy, and not needed by a trainer on one machine
+
+        settings = client.Configuration()
+        try:
+            if self._in_pod:
+                config.load_incluster_config(client_configuration=settings)
+            else:
+                await config.load_kube_config(config_file=self._kubeconfig, client_configuration=settings)
+        except (config.ConfigException, OSError, ValueError) as error:
+            raise PoolAccessError(f"{self}: the cluster's credentials cannot be used: {error}") from error
+        async with client.ApiClient(configuration=settings) as api:
+            try:
+                return await call(client, api)
+            except client.ApiException as error:
+                if error.status == 404:
+                    return None
+                raise PoolAccessError(self._refusal(error, what)) from error
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                reason = str(error) or type(error).__name__
+                raise PoolAccessError(f"{self}: the API server {settings.host} does not answer: {reason}") from error
+
+    def _refusal(self, error: Any, what: str) -> str:
+        if error.status == 401:
+            return f"{self}: the API server does not accept the credentials (401); renew them"
+        if error.status == 403:
+            return (
+                f"{self}: no right to get {what} (403); bind the role {TRAINER_ROLE} to who runs the job: "
+                f"`kubectl create rolebinding {TRAINER_ROLE} --clusterrole={TRAINER_ROLE} "
+                "--serviceaccount=NAMESPACE:NAME -n NAMESPACE`"
+            )
+        return f"{self}: reading {what} failed with HTTP {error.status} {error.reason}"
+
+
+def read_key_file(path: Path) -> str:
+    """The key in a file, without surrounding white space. Raises PoolAccessError."""
+    try:
+        key = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise PoolAccessError(f"the key file {path} cannot be read: {error}") from error
+    if not key:
+        raise PoolAccessError(f"the key file {path} is empty")
+    return key
+
+
+def _parse(raw: Any) -> RewardPool:
+    # A newer operator may write fields this trainer does not know; they are none of its business.
+    return RewardPool.model_validate(raw, extra="ignore")

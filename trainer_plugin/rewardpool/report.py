@@ -1,0 +1,102 @@
+"""What scoring cost so far: counts that add up, and quantiles of the latency."""
+
+import math
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+RECENT = 10_000
+"""Latencies kept for the quantiles, so that a job of weeks needs no more memory than one of minutes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Latency:
+    """Seconds from a scored sample's first request to its score, over the last 10,000 of them; max is over all."""
+
+    p50: float = 0.0
+    p90: float = 0.0
+    p99: float = 0.0
+    max: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Counts since the pool was opened: samples = scored + constants + unscored + cancelled + those in flight.
+
+    Attributes:
+        samples: Samples and judgements whose first attempt was due.
+        scored: Samples with a score from a worker.
+        constants: Failed samples that got the failure policy's constant.
+        unscored: Failed samples, raised or handed back.
+        cancelled: Samples given up by the caller.
+        attempts: Requests sent.
+        retried: Samples that needed more than one request, finished or not.
+        setbacks: Failed attempts that were followed by another, by kind.
+        rediscoveries: Times the pool's address or key was looked up again.
+        latency: Quantiles in seconds.
+    """
+
+    samples: int
+    scored: int
+    constants: int
+    unscored: int
+    cancelled: int
+    attempts: int
+    retried: int
+    rediscoveries: int
+    setbacks: Mapping[str, int]
+    latency: Latency
+
+
+@dataclass
+class Ledger:
+    """The running counts behind a `Report`; written by one event loop only."""
+
+    samples: int = 0
+    scored: int = 0
+    constants: int = 0
+    unscored: int = 0
+    cancelled: int = 0
+    attempts: int = 0
+    retried: int = 0
+    rediscoveries: int = 0
+    setbacks: Counter[str] = field(default_factory=Counter)
+    slowest_seconds: float = 0.0
+    recent_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
+
+    def score(self, seconds: float) -> None:
+        """Count a sample that was scored after so many seconds."""
+        self.scored += 1
+        self.recent_seconds.append(seconds)
+        self.slowest_seconds = max(self.slowest_seconds, seconds)
+
+    def retry(self, kind: str, *, first: bool) -> None:
+        """Count a failed attempt that another one follows; `first` says that it is the sample's first."""
+        self.setbacks[kind] += 1
+        self.retried += first
+
+    def report(self) -> Report:
+        """The counts as they are now."""
+        return Report(
+            samples=self.samples,
+            scored=self.scored,
+            constants=self.constants,
+            unscored=self.unscored,
+            cancelled=self.cancelled,
+            attempts=self.attempts,
+            retried=self.retried,
+            rediscoveries=self.rediscoveries,
+            setbacks=dict(self.setbacks),
+            latency=summarise(sorted(self.recent_seconds), slowest=self.slowest_seconds),
+        )
+
+
+def summarise(ordered: Sequence[float], *, slowest: float) -> Latency:
+    """Nearest-rank quantiles of ascending seconds; all zero when there are none."""
+    if not ordered:
+        return Latency(max=slowest)
+
+    def rank(quantile: float) -> float:
+        return ordered[max(0, math.ceil(quantile * len(ordered)) - 1)]
+
+    return Latency(p50=rank(0.5), p90=rank(0.9), p99=rank(0.99), max=slowest)

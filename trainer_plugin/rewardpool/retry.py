@@ -1,0 +1,60 @@
+"""When another attempt may help, and how long to pause before it.
+
+A failed attempt is a `Setback` of one kind, and the kind alone decides:
+
+| kind | what happened | another attempt |
+|---|---|---|
+| unreachable | refused, unknown host, no connection in time | until the deadline, the address looked up again |
+| busy | the router has no free or living worker: 408, 425, 429, 502, 503, 504 | until the deadline |
+| worker | a worker failed: nonsense, HTTP 500, silence, a broken connection | at most `attempts` of these |
+| missing | 404: something else lives at the address | only if the address turns out to have moved |
+| denied | 401 or 403 | once, if the key turns out to have changed |
+
+Waiting for a pool that is away costs nothing but time, so only the deadline bounds it; a worker that fails on a sample
+may fail on it every time, so that is bounded by number. Pauses grow and have full jitter: a random part of a bound that
+doubles, so that a thousand samples which failed together do not come back together.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+Kind = Literal["unreachable", "busy", "worker", "missing", "denied"]
+
+FIRST_PAUSE_SECONDS = 0.25
+LONGEST_PAUSE_SECONDS = 5.0
+
+_BY_STATUS: dict[int, Kind] = {
+    401: "denied",
+    403: "denied",
+    404: "missing",
+    408: "busy",
+    425: "busy",
+    429: "busy",
+    502: "busy",
+    503: "busy",
+    504: "busy",
+}
+_FINAL_SERVER_ERRORS = frozenset({501, 505})
+"""Not implemented, and a HTTP version that is not spoken: the next worker is the same program."""
+
+
+class Setback(Exception):  # noqa: N818 - not an error for the caller: one attempt failed, and another may do
+    """One attempt failed in a way that another may mend."""
+
+    def __init__(self, kind: Kind, problem: str) -> None:
+        super().__init__(kind, problem)
+        self.kind: Kind = kind
+        self.problem = problem
+
+
+def kind_of_status(status: int) -> Kind | None:
+    """The kind of setback a HTTP status other than 200 is, or None when repeating the request cannot help."""
+    if status in _FINAL_SERVER_ERRORS:
+        return None
+    return _BY_STATUS.get(status) or ("worker" if status >= 500 else None)
+
+
+def pause_seconds(setbacks: int, *, uniform: Callable[[float, float], float]) -> float:
+    """How long to pause after so many setbacks (from 1) of one sample: full jitter under a doubling bound."""
+    doublings = min(setbacks - 1, 16)
+    return uniform(0.0, min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**doublings))

@@ -1,0 +1,105 @@
+"""What is scored, and what becomes of it: a `Sample` goes in, a `Scored` or an `Unscored` comes out."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rewardpool.errors import InvalidSampleError, SampleError
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionSample:
+    """The four arguments of a user's `compute_score`; every value must be expressible in JSON."""
+
+    data_source: str
+    solution_str: str
+    ground_truth: Any
+    extra_info: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """One thing to score: exactly one of `text`, `token_ids` and `function`.
+
+    Attributes:
+        text: The whole conversation with the chat template already applied.
+        token_ids: The same as token ids of the reward model's own tokenizer, shape (tokens,).
+        function: The arguments of a reward function.
+        id: A name for messages; the sample's index stands in where there is none.
+
+    Raises:
+        InvalidSampleError: None or several of the three are set, or `token_ids` is empty.
+    """
+
+    text: str | None = None
+    token_ids: Sequence[int] | None = None
+    function: FunctionSample | None = None
+    id: str | None = None
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("text", "token_ids", "function") if getattr(self, name) is not None]
+        if len(given) != 1:
+            problem = f"set exactly one of text, token_ids and function, not {' and '.join(given) or 'none'}"
+            raise InvalidSampleError(self.id or "(unnamed)", problem)
+        if self.token_ids is not None and len(self.token_ids) == 0:
+            raise InvalidSampleError(self.id or "(unnamed)", "token_ids is empty")
+
+    def to_input(self, label: str) -> str | list[int]:
+        """The `input` of an embeddings request.
+
+        A function sample travels as one JSON string, because the router drops request fields it does not know.
+
+        Raises:
+            InvalidSampleError: A value of a function sample cannot be expressed in JSON.
+        """
+        if self.text is not None:
+            return self.text
+        if self.token_ids is not None:
+            return [int(token) for token in self.token_ids]
+        return _function_json(self.function, label)
+
+
+def _function_json(function: FunctionSample | None, label: str) -> str:
+    if function is None:
+        raise InvalidSampleError(label, "has nothing to score")
+    arguments = {
+        "data_source": function.data_source,
+        "solution_str": function.solution_str,
+        "ground_truth": function.ground_truth,
+        "extra_info": dict(function.extra_info),
+    }
+    try:
+        return json.dumps(arguments, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        problem = f"the function's arguments cannot be sent as JSON ({error}); use numbers, strings, lists and dicts"
+        raise InvalidSampleError(label, problem) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """A sample's score.
+
+    Attributes:
+        value: The raw score, finite; no activation applied.
+        attempts: Requests that were sent for it.
+        seconds: From the first request to the answer.
+        constant: True when scoring failed and `value` is the constant that the failure policy asked for.
+    """
+
+    value: float
+    attempts: int
+    seconds: float
+    constant: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unscored:
+    """A sample that got no score, under the policy `skip`. It has no value, so that none can be averaged in."""
+
+    error: SampleError
+    attempts: int
+    seconds: float
+
+
+Outcome = Scored | Unscored
