@@ -1,0 +1,66 @@
+"""From an answer's bytes to scores: numbers only where numbers are."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rewardpool_api.contract import CallerError, NonsenseAnswerError, parse_answer
+
+
+def answer(*embeddings):
+    return json.dumps({"data": [{"index": i, "embedding": e} for i, e in enumerate(embeddings)]})
+
+
+def test_the_score_is_the_last_number_of_the_embedding():
+    assert parse_answer(answer([0.1, -2.5], [3]), count=2) == [-2.5, 3.0]
+
+
+def test_scores_are_in_the_order_of_the_input_whatever_the_order_of_the_answer():
+    body = json.dumps({"data": [{"index": 1, "embedding": [1.0]}, {"index": 0, "embedding": [0.0]}]})
+    assert parse_answer(body, count=2) == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "not json",
+        "[]",
+        "3",
+        "{}",
+        '{"data": {}}',
+        answer(),
+        answer([1.0], [2.0]),
+        answer([]),
+        answer(["1.0"]),
+        answer([None]),
+        answer([True]),
+        answer([float("nan")]),
+        answer([float("inf")]),
+        '{"data": [7]}',
+        '{"data": [{"index": 4, "embedding": [1.0]}]}',
+        '{"error": {"code": "who knows", "message": "x"}}',
+    ],
+)
+def test_nonsense_is_an_error_and_never_a_number(body):
+    with pytest.raises(NonsenseAnswerError):
+        parse_answer(body, count=1)
+
+
+def test_a_caller_error_survives_the_wire():
+    error = CallerError(code="sample_too_long", message="too long", length_tokens=9, limit_tokens=5)
+    assert parse_answer(json.dumps(error.to_wire()), count=1) == error
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=20))
+def test_finite_scores_survive_the_wire(scores):
+    assert parse_answer(answer(*([score] for score in scores)), count=len(scores)) == scores
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_at_all_make_it_fail_in_another_way(body):
+    try:
+        parse_answer(body, count=1)
+    except NonsenseAnswerError:
+        return

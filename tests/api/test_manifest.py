@@ -1,0 +1,113 @@
+"""What a manifest may say, and the words it is refused with."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rewardpool_api import ManifestError, load_manifest
+
+QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart" / "pool.yaml"
+
+
+def manifest(path, value, *, base=None):
+    """The quick-start manifest with one value set (or removed, for ...), as YAML."""
+    document = base or yaml.safe_load(QUICKSTART.read_text())
+    *parents, last = path.split(".")
+    place = document
+    for parent in parents:
+        place = place.setdefault(parent, {})
+    place[last] = value
+    return yaml.safe_dump(document)
+
+
+def test_the_quickstart_manifest_is_valid():
+    assert load_manifest(QUICKSTART).key == "default/quickstart"
+
+
+def test_defaults_need_not_be_written():
+    pool = load_manifest(QUICKSTART)
+    assert (pool.spec.router.replicas, pool.spec.rollout.strategy, pool.spec.worker.drain_seconds) == (1, "Auto", 60)
+
+
+QUEUE_DEPTH = {"type": "QueueDepth", "queueDepth": {"targetPerReplica": 4}}
+
+BAD = {
+    "unknown field": ("spec.modle", {}, 'unknown field "spec.modle"'),
+    "unknown nested field": ("spec.engine.dtpye", "x", 'unknown field "spec.engine.dtpye"'),
+    "a number as text": ("spec.replicas", "2", 'spec.replicas in body must be of type integer: "string"'),
+    "text as a number": ("spec.engine.image", 5, 'spec.engine.image in body must be of type string: "integer"'),
+    "a list as a map": ("spec.engine.args", {}, 'spec.engine.args in body must be of type array: "object"'),
+    "a truth value as text": ("spec.suspend", "no", 'spec.suspend in body must be of type boolean: "string"'),
+    "an unknown engine": (
+        "spec.engine.name",
+        "vlm",
+        'spec.engine.name: Unsupported value: "vlm": supported values: "vllm", "sglang", "python"',
+    ),
+    "a negative number": ("spec.replicas", -1, "spec.replicas in body should be greater than or equal to 0"),
+    "too large a number": (
+        "spec.router.replicas",
+        99,
+        "spec.router.replicas in body should be less than or equal to 16",
+    ),
+    "a source of another kind": ("spec.model.source", "http://x/y", "spec.model.source must be hf://ORG/NAME"),
+    "a source that climbs": ("spec.model.source", "file:///a/../b", "spec.model.source must be hf://ORG/NAME"),
+    "bounds the wrong way round": (
+        "spec.autoscaling",
+        {"minReplicas": 5, "maxReplicas": 2, "policy": QUEUE_DEPTH},
+        "spec.autoscaling.minReplicas must not be greater than spec.autoscaling.maxReplicas",
+    ),
+    "replicas beside a policy": (
+        "spec.autoscaling",
+        {"maxReplicas": 2, "policy": QUEUE_DEPTH},
+        "spec.replicas must not be set beside spec.autoscaling unless",
+    ),
+    "a policy without its block": (
+        "spec.autoscaling",
+        {"maxReplicas": 2, "policy": {"type": "QueueDepth"}},
+        "spec.autoscaling.policy.queueDepth is required when",
+    ),
+    "a missing required field": (
+        "spec.autoscaling",
+        {"policy": QUEUE_DEPTH},
+        "spec.autoscaling.maxReplicas: Required value",
+    ),
+    "a function on vllm": ("spec.model.type", "Function", "spec.engine.name must be python when spec.model.type"),
+    "more shards than GPUs": (
+        "spec.engine.tensorParallelSize",
+        0,
+        "spec.engine.tensorParallelSize in body should be greater than or equal to 1",
+    ),
+    "too long a name": ("metadata.name", "x" * 41, "metadata.name must have at most 40 characters"),
+}
+"""Also what the tests on the real API server go through: path, value, words."""
+
+
+@pytest.mark.parametrize(("path", "value", "words"), BAD.values(), ids=BAD.keys())
+def test_a_bad_manifest_is_refused_with_the_field_and_the_words_of_an_api_server(path, value, words):
+    with pytest.raises(ManifestError) as refused:
+        load_manifest(manifest(path, value))
+    assert words in str(refused.value)
+
+
+def test_all_problems_are_told_at_once():
+    text = manifest("spec.engine.nmae", "x", base=yaml.safe_load(manifest("spec.replicas", -1)))
+    with pytest.raises(ManifestError) as refused:
+        load_manifest(text)
+    assert len(refused.value.problems) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: [", "it is not YAML"),
+        ("", "it holds 0 documents"),
+        ("a: 1\n---\nb: 2", "it holds 2 documents"),
+        ("- a", "it holds 1 documents"),
+        ("apiVersion: v1\nkind: Pod", 'no matches for kind "Pod" in version "v1"'),
+    ],
+)
+def test_a_file_that_is_no_reward_pool_is_refused(text, words):
+    with pytest.raises(ManifestError, match="not a valid RewardPool") as refused:
+        load_manifest(text)
+    assert words in str(refused.value)

@@ -1,0 +1,28 @@
+"""Model sources and their parts."""
+
+import pytest
+
+from rewardpool_api import ModelSource, parse_source
+
+
+@pytest.mark.parametrize(
+    ("url", "source"),
+    [
+        ("hf://org/name", ModelSource("hf", "org/name")),
+        ("hf://gpt2", ModelSource("hf", "gpt2")),
+        ("pvc://claim/a/b", ModelSource("pvc", "a/b", "claim")),
+        ("file:///a/b", ModelSource("file", "/a/b")),
+        ("python://pkg.mod:fn", ModelSource("python", "pkg.mod:fn")),
+    ],
+)
+def test_a_source_is_taken_apart(url, source):
+    assert parse_source(url) == source
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "org/name", "http://x", "file://relative", "pvc://claim", "python://module", "file:///a/../b", "s3://b/k"],
+)
+def test_another_source_is_refused_with_the_forms_there_are(url):
+    with pytest.raises(ValueError, match="hf://ORG/NAME"):
+        parse_source(url)

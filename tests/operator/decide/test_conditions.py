@@ -1,0 +1,78 @@
+"""What the status says."""
+
+from datetime import timedelta
+
+from support.decide_builders import NOW, a_pool, a_router, a_snapshot, a_worker
+
+from rewardpool_operator.decide import decide
+from rewardpool_operator.snapshot import Failure
+
+OOM = Failure(reason="OutOfMemory", message="killed by the kernel\nlast line of the log")
+
+
+def reasons(plan):
+    return {condition.type: (condition.status, condition.reason) for condition in plan.status.conditions}
+
+
+def test_a_serving_pool_is_ready_and_nothing_moves():
+    assert reasons(decide(a_snapshot(a_worker("one")))) == {
+        "Ready": ("True", "Serving"),
+        "WorkersReady": ("True", "AllReady"),
+        "RouterReady": ("True", "AllReady"),
+        "ScalingActive": ("True", "Fixed"),
+        "Progressing": ("False", "Stable"),
+        "Degraded": ("False", "AsExpected"),
+    }
+
+
+def test_a_failing_worker_is_named_with_its_last_lines():
+    broken = a_worker("one", answering=False, running=False, failure=OOM)
+    plan = decide(a_snapshot(broken, routers=(a_router(),)))
+    assert reasons(plan)["Ready"] == ("False", "OutOfMemory")
+    assert "last line of the log" in plan.status.condition("Degraded").message
+
+
+def test_a_worker_that_recovered_is_no_longer_news():
+    assert reasons(decide(a_snapshot(a_worker("one", failure=OOM))))["Degraded"] == ("False", "AsExpected")
+
+
+def test_a_pool_at_zero_says_so():
+    assert reasons(decide(a_snapshot(pool=a_pool(replicas=0))))["Ready"] == ("False", "AtZero")
+
+
+def test_without_a_router_nothing_is_ready():
+    plan = decide(a_snapshot(a_worker("one"), routers=(a_router(answering=False, registered=None),)))
+    assert reasons(plan)["Ready"] == ("False", "RouterNotReady")
+
+
+def test_a_worker_counts_as_ready_only_when_every_router_lists_it():
+    one = a_worker("one")
+    plan = decide(a_snapshot(one, routers=(a_router("a", workers=(one,)), a_router("b"))))
+    assert plan.status.ready_replicas == 0
+
+
+def test_the_transition_time_stays_while_the_condition_does():
+    first = decide(a_snapshot(a_worker("one")))
+    pool = a_pool(replicas=1, status=first.status)
+    later = decide(a_snapshot(a_worker("one"), pool=pool, now=NOW + timedelta(hours=1)))
+    assert later.status == first.status
+
+
+def test_the_length_of_the_model_is_the_shortest_and_outlives_the_workers():
+    first = decide(a_snapshot(a_worker("one", max_model_len=512), a_worker("two", max_model_len=1024)))
+    assert first.status.model.max_model_len == 512
+    later = decide(a_snapshot(pool=a_pool(replicas=2, status=first.status)))
+    assert later.status.model.max_model_len == 512
+
+
+def test_leaving_workers_are_counted_apart():
+    plan = decide(a_snapshot(a_worker("one"), a_worker("two"), pool=a_pool(replicas=1)))
+    assert (plan.status.replicas, plan.status.draining_replicas) == (1, 1)
+
+
+def test_a_pool_that_becomes_ready_or_stops_being_so_is_an_event():
+    first = decide(a_snapshot(a_worker("one")))
+    assert ("Normal", "Ready") in {(event.type, event.reason) for event in first.events}
+    pool = a_pool(replicas=1, status=first.status)
+    second = decide(a_snapshot(a_worker("one", answering=False, running=False), pool=pool))
+    assert ("Warning", "NotReady") in {(event.type, event.reason) for event in second.events}

@@ -1,0 +1,135 @@
+"""How a changed revision replaces the old one."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.decide_builders import NOW, a_pool, a_router, a_snapshot, a_worker
+
+from rewardpool_operator.decide import decide
+from rewardpool_operator.snapshot import RegisteredWorker, WorkerSet
+
+OLD = tuple(a_worker(f"old-{number}", revision="old") for number in range(2))
+
+
+def sizes(plan):
+    return {worker_set.revision: worker_set.replicas for worker_set in plan.worker_sets}
+
+
+def rolling(strategy, **spec):
+    return a_pool(replicas=2, rollout={"strategy": strategy, "progressDeadlineSeconds": 60}, **spec)
+
+
+def test_surge_starts_the_new_revision_beside_the_old():
+    assert sizes(decide(a_snapshot(*OLD, pool=rolling("Surge")))) == {"new": 2, "old": 2}
+
+
+def test_surge_lets_an_old_worker_go_for_each_new_one_that_answers():
+    new = (a_worker("new-0"), a_worker("new-1", answering=False))
+    plan = decide(a_snapshot(*OLD, *new, pool=rolling("Surge")))
+    assert len(plan.drain) == 1
+    assert plan.drain[0].startswith("old")
+
+
+def test_replace_lets_an_old_worker_go_before_a_new_one_starts():
+    plan = decide(a_snapshot(*OLD, pool=rolling("Replace")))
+    assert sizes(plan) == {"new": 0, "old": 2}
+    assert len(plan.drain) == 1
+
+
+def test_auto_falls_back_to_replace_when_a_new_worker_fits_nowhere_and_says_so():
+    stuck = a_worker("new-0", answering=False, running=False, url=None, unschedulable="0/1 nodes: no free GPU")
+    plan = decide(a_snapshot(*OLD, stuck, pool=rolling("Auto"), routers=(a_router(workers=OLD),)))
+    assert plan.retire == ("new-0",)
+    progressing = plan.status.condition("Progressing")
+    assert progressing.reason == "ReplacingForLackOfRoom"
+    assert "no free GPU" in progressing.message
+    assert any(event.type == "Warning" for event in plan.events)
+
+
+def test_auto_stays_with_replace_once_there_was_no_room():
+    stuck = a_worker("new-0", answering=False, running=False, url=None, unschedulable="no free GPU")
+    first = decide(a_snapshot(*OLD, stuck, pool=rolling("Auto")))
+    pool = rolling(
+        "Auto",
+    ).model_copy(update={"status": first.status})
+    assert sizes(decide(a_snapshot(*OLD, pool=pool))) == {"new": 0, "old": 2}
+
+
+def test_a_new_revision_that_never_answers_takes_nothing_from_the_old_one():
+    broken = tuple(a_worker(f"new-{number}", answering=False) for number in range(2))
+    plan = decide(a_snapshot(*OLD, *broken, pool=rolling("Surge"), now=NOW + timedelta(seconds=61)))
+    assert sizes(plan)["old"] == 2
+    assert plan.drain == ()
+    assert plan.status.condition("Progressing").reason == "ProgressDeadlineExceeded"
+    assert plan.status.condition("Ready").status == "True"
+
+
+def test_a_broken_revision_goes_before_a_good_one_so_it_never_blocks_the_fix():
+    broken = tuple(a_worker(f"broken-{number}", revision="broken", answering=False) for number in range(2))
+    plan = decide(a_snapshot(*OLD, *broken, pool=rolling("Surge"), routers=(a_router(workers=OLD),)))
+    assert set(plan.retire) == {"broken-0", "broken-1"}
+    assert sizes(plan) == {"new": 2, "old": 2}
+
+
+class SimulatedFleet:
+    """Carries out plans on paper: what is started answers two passes later, what is stopped is gone at the next."""
+
+    def __init__(self, strategy, replicas):
+        self.pool = a_pool(replicas=replicas, rollout={"strategy": strategy})
+        self.workers = {f"old-{number}": a_worker(f"old-{number}", revision="old") for number in range(replicas)}
+        self.sets = {"old": replicas}
+        self.listed = {worker.url for worker in self.workers.values()}
+        self.now = NOW
+        self.born = 0
+
+    def one_pass(self):
+        self.now += timedelta(seconds=1)
+        entries = tuple(RegisteredWorker(id=url, url=url, in_flight=0) for url in sorted(self.listed))
+        plan = decide(
+            a_snapshot(
+                *self.workers.values(),
+                pool=self.pool,
+                now=self.now,
+                routers=(a_router(registered=entries),),
+                sets=tuple(WorkerSet(revision=name, replicas=size, created=NOW) for name, size in self.sets.items()),
+            )
+        )
+        self.pool = self.pool.model_copy(update={"status": plan.status})
+        self.listed -= {leave.worker_url for leave in plan.leaves}
+        for name in plan.drain:
+            self.workers[name] = replace(self.workers[name], draining_since=self.now)
+        for name in plan.retire:
+            del self.workers[name]
+        for name, worker in self.workers.items():
+            if not worker.answering and self.now - worker.created >= timedelta(seconds=2):
+                self.workers[name] = replace(worker, answering=True)
+        self.sets = {worker_set.revision: worker_set.replicas for worker_set in plan.worker_sets}
+        for revision, size in self.sets.items():
+            missing = size - sum(worker.revision == revision for worker in self.workers.values())
+            for _ in range(missing):
+                self.born += 1
+                name = f"{revision}-born-{self.born}"
+                born = a_worker(name, revision=revision, answering=False)
+                self.workers[name] = replace(born, created=self.now)
+        self.listed |= {join.worker_url for join in plan.joins}
+
+    @property
+    def serving(self):
+        return sum(worker.url in self.listed for worker in self.workers.values())
+
+
+@settings(deadline=None, max_examples=40)
+@given(replicas=st.integers(1, 5), strategy=st.sampled_from(["Surge", "Replace", "Auto"]))
+def test_a_rollout_ends_with_the_new_revision_and_never_falls_below_its_floor(replicas, strategy):
+    fleet = SimulatedFleet(strategy, replicas)
+    floor = replicas if strategy != "Replace" else replicas - 1
+    for _ in range(15 * replicas + 15):
+        fleet.one_pass()
+        assert fleet.serving >= floor
+        if strategy == "Replace":
+            assert len(fleet.workers) <= replicas
+    assert {worker.revision for worker in fleet.workers.values()} == {"new"}
+    assert len(fleet.workers) == fleet.serving == replicas
+    assert fleet.pool.status.condition("Progressing").reason == "Stable"
