@@ -60,7 +60,7 @@ def parse_answer(body: bytes | str, *, count: int) -> list[float] | CallerError:
     """
     try:
         answer = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise NonsenseAnswerError(f"the answer is not JSON: {error}") from None
     if not isinstance(answer, dict):
         raise NonsenseAnswerError(f"the answer is a JSON {type(answer).__name__}, not an object")
@@ -73,9 +73,11 @@ def parse_answer(body: bytes | str, *, count: int) -> list[float] | CallerError:
     scores: dict[int, float] = {}
     for position, item in enumerate(data):
         index = item.get("index", position) if isinstance(item, dict) else position
+        if not isinstance(index, int) or not 0 <= index < count:
+            raise NonsenseAnswerError(f"data[{position}].index is {index!r}, not one of 0 to {count - 1}")
         scores[index] = _score(item, position)
-    if sorted(scores) != list(range(count)):
-        raise NonsenseAnswerError(f"the answer's indexes are {sorted(scores)}, not 0 to {count - 1}")
+    if len(scores) != count:
+        raise NonsenseAnswerError(f"the answer has the indexes {sorted(scores)}, not each of 0 to {count - 1} once")
     return [scores[index] for index in range(count)]
 
 
@@ -84,10 +86,15 @@ def _score(item: object, position: int) -> float:
     if not isinstance(embedding, list) or not embedding:
         raise NonsenseAnswerError(f"data[{position}].embedding is not a list of numbers")
     value = embedding[-1]
-    # bool is an int in Python; JSON's NaN and Infinity arrive as floats.
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise NonsenseAnswerError(f"data[{position}].embedding ends in {value!r}, not in a finite number")
-    return float(value)
+    # bool is an int in Python; JSON's NaN and Infinity arrive as floats, and an int may be too large for one.
+    if not isinstance(value, bool) and isinstance(value, int | float):
+        try:
+            score = float(value)
+        except OverflowError:
+            score = math.inf
+        if math.isfinite(score):
+            return score
+    raise NonsenseAnswerError(f"data[{position}].embedding ends in {value!r:.40}, not in a finite number")
 
 
 def _caller_error(error: dict[str, Any]) -> CallerError:

@@ -1,0 +1,146 @@
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rewardpool.answer import read_judgement, read_score
+from rewardpool.errors import FunctionFailedError, InvalidSampleError, SampleTooLongError, ScoreError
+from rewardpool.retry import Setback
+from rewardpool_api.contract import CallerError
+
+
+def body(*items: object) -> bytes:
+    return json.dumps({"data": list(items)}).encode()
+
+
+@pytest.mark.parametrize(
+    ("answer", "score"),
+    [
+        (body({"index": 0, "embedding": [-1.25]}), -1.25),
+        (body({"embedding": [0]}), 0.0),
+        (body({"index": 0, "embedding": [0.1, 0.2, 7.5]}), 7.5),  # SGLang: the score is the last
+    ],
+)
+def test_the_score_is_the_last_number_of_the_embedding(answer: bytes, score: float) -> None:
+    assert read_score(200, answer, "s") == score
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"not json",
+        b"\xff\xfe",
+        b"[]",
+        b"{}",
+        b"null",
+        b'{"data": []}',
+        b'{"data": {}}',
+        b'{"data": [null]}',
+        b'{"data": [{"embedding": []}]}',
+        b'{"data": [{"embedding": 1.0}]}',
+        b'{"data": [{"embedding": [NaN]}]}',
+        b'{"data": [{"embedding": [Infinity]}]}',
+        b'{"data": [{"embedding": [true]}]}',
+        b'{"data": [{"embedding": ["1.0"]}]}',
+        b'{"data": [{"embedding": [null]}]}',
+        b'{"data": [{"embedding": [1' + b"0" * 400 + b"]}]}",
+        b'{"data": [{"index": [], "embedding": [1.0]}]}',
+        b'{"data": [{"index": 1, "embedding": [1.0]}]}',
+        b'{"data": [{"embedding": [1.0]}, {"embedding": [1.0]}]}',
+        b'{"error": {"code": "who_knows", "message": "x"}}',
+        b"[" * 100_000,
+    ],
+)
+def test_nonsense_is_a_setback_and_never_a_number(answer: bytes) -> None:
+    with pytest.raises(Setback) as caught:
+        read_score(200, answer, "s")
+    assert caught.value.kind == "worker"
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["data", "embedding", "index", "error", "code", "message"]), inner, max_size=3
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.binary(max_size=50) | json_values.map(lambda value: json.dumps(value).encode()))
+def test_whatever_a_worker_says_the_result_is_a_finite_number_or_a_named_error(answer: bytes) -> None:
+    try:
+        score = read_score(200, answer, "s")
+    except (Setback, InvalidSampleError, FunctionFailedError, SampleTooLongError):
+        return
+    assert isinstance(score, float)
+    assert math.isfinite(score)
+
+
+def test_a_sample_that_is_too_long_is_named_with_both_lengths() -> None:
+    error = CallerError(code="sample_too_long", message="long", length_tokens=1500, limit_tokens=1024)
+    with pytest.raises(
+        SampleTooLongError, match="sample 17: has 1500 tokens and the model takes at most 1024"
+    ) as caught:
+        read_score(200, json.dumps(error.to_wire()).encode(), "17")
+    assert (caught.value.length_tokens, caught.value.limit_tokens) == (1500, 1024)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [("invalid_sample", InvalidSampleError), ("function_failed", FunctionFailedError)]
+)
+def test_an_error_of_the_contract_is_the_samples_own(code: str, kind: type[Exception]) -> None:
+    answer = json.dumps({"data": [], "error": {"code": code, "message": "ValueError: no answer found"}}).encode()
+    with pytest.raises(kind, match="ValueError: no answer found"):
+        read_score(200, answer, "s")
+
+
+@pytest.mark.parametrize(
+    ("message", "length", "limit"),
+    [
+        ("The input (1500 tokens) is longer than the model's context length (1024 tokens).", 1500, 1024),
+        (
+            "This model's maximum context length is 1024 tokens. However, your request has 1500 input tokens. "
+            "Please reduce the length of the input messages.",
+            1500,
+            1024,
+        ),
+    ],
+)
+def test_an_engines_own_words_for_too_long_are_understood(message: str, length: int, limit: int) -> None:
+    with pytest.raises(SampleTooLongError) as caught:
+        read_score(400, json.dumps({"message": message}).encode(), "s")
+    assert (caught.value.length_tokens, caught.value.limit_tokens) == (length, limit)
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_any_other_refusal_is_the_samples_fault_and_quoted(status: int) -> None:
+    with pytest.raises(InvalidSampleError, match=f"HTTP {status}: model is required"):
+        read_score(status, b"model is required", "s")
+
+
+@pytest.mark.parametrize("status", [301, 409, 501])
+def test_a_status_that_no_retry_mends_ends_the_sample(status: int) -> None:
+    with pytest.raises(ScoreError, match=f"HTTP {status}"):
+        read_score(status, b"", "s")
+
+
+def test_a_quoted_answer_is_cut() -> None:
+    with pytest.raises(Setback) as caught:
+        read_score(500, b"x" * 1_000_000, "s")
+    assert len(caught.value.problem) < 400
+
+
+def test_a_judgement_is_the_text_of_the_first_choice() -> None:
+    answer = json.dumps({"choices": [{"message": {"content": "Yes."}}]}).encode()
+    assert read_judgement(200, answer, "s") == "Yes."
+
+
+@pytest.mark.parametrize("answer", [b"{}", b"no", b'{"choices": []}', b'{"choices": [{"message": {"content": null}}]}'])
+def test_a_judgement_without_text_is_a_setback(answer: bytes) -> None:
+    with pytest.raises(Setback):
+        read_judgement(200, answer, "s")

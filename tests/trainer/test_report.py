@@ -1,0 +1,30 @@
+from rewardpool.report import RECENT, Latency, Ledger, summarise
+
+
+def test_quantiles_are_by_nearest_rank() -> None:
+    latency = summarise([float(second) for second in range(1, 101)], slowest=100.0)
+    assert latency == Latency(p50=50.0, p90=90.0, p99=99.0, max=100.0)
+
+
+def test_one_latency_is_every_quantile() -> None:
+    assert summarise([2.0], slowest=2.0) == Latency(p50=2.0, p90=2.0, p99=2.0, max=2.0)
+
+
+def test_a_report_of_nothing_is_all_zero() -> None:
+    assert Ledger().report().latency == Latency()
+
+
+def test_a_sample_retried_three_times_is_one_retried_sample() -> None:
+    ledger = Ledger()
+    for first in (True, False, False):
+        ledger.retry("busy", first=first)
+    report = ledger.report()
+    assert (report.retried, report.setbacks) == (1, {"busy": 3})
+
+
+def test_a_long_job_keeps_the_slowest_and_forgets_the_rest() -> None:
+    ledger = Ledger()
+    for seconds in [9.0, *[1.0] * RECENT]:
+        ledger.score(seconds)
+    report = ledger.report()
+    assert (report.scored, report.latency) == (RECENT + 1, Latency(p50=1.0, p90=1.0, p99=1.0, max=9.0))

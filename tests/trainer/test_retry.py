@@ -1,0 +1,41 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rewardpool.retry import LONGEST_PAUSE_SECONDS, Kind, kind_of_status, pause_seconds
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, None),
+        (401, "denied"),
+        (403, "denied"),
+        (404, "missing"),
+        (408, "busy"),
+        (409, None),
+        (413, None),
+        (422, None),
+        (429, "busy"),
+        (500, "worker"),
+        (501, None),
+        (502, "busy"),
+        (503, "busy"),
+        (504, "busy"),
+        (505, None),
+        (599, "worker"),
+        (302, None),
+    ],
+)
+def test_a_status_is_retried_only_where_that_may_help(status: int, kind: Kind | None) -> None:
+    assert kind_of_status(status) == kind
+
+
+@given(setbacks=st.integers(1, 10_000), part=st.floats(0, 1))
+def test_a_pause_never_leaves_its_bounds(setbacks: int, part: float) -> None:
+    pause = pause_seconds(setbacks, uniform=lambda low, high: low + part * (high - low))
+    assert 0 <= pause <= LONGEST_PAUSE_SECONDS
+
+
+def test_pauses_double_until_the_longest() -> None:
+    longest = [pause_seconds(setbacks, uniform=lambda _, high: high) for setbacks in range(1, 8)]
+    assert longest == [0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
