@@ -1,0 +1,134 @@
+"""Command lines: what each engine is started with, as tables."""
+
+from typing import Any
+
+import pytest
+
+from rewardpool_api import RewardPoolSpec
+from rewardpool_worker.engines import Launch, Place, engine_for
+
+
+def launch(model: dict[str, Any] | None = None, *, claim_dir: str | None = None, **engine: Any) -> Launch:
+    name = engine.setdefault("name", "vllm")
+    spec = RewardPoolSpec.model_validate(
+        {
+            "model": {"source": "hf://org/model", **(model or {})},
+            "engine": engine,
+            "worker": {"drainSeconds": 45, "gpus": 8},
+        }
+    )
+    place = Place(served_name="rm", host="0.0.0.0", port=8000, files_dir="/files", key_file="/key", claim_dir=claim_dir)
+    return engine_for(name).launch(spec, place)
+
+
+def value_of(flag: str, argv: tuple[str, ...]) -> str:
+    return argv[argv.index(flag) + 1]
+
+
+@pytest.mark.parametrize(
+    ("engine", "flags"),
+    [
+        (
+            {"name": "vllm", "dtype": "bfloat16", "maxModelLen": 4096, "tensorParallelSize": 2},
+            {
+                "--model": "org/model",
+                "--revision": "main",
+                "--served-model-name": "rm",
+                "--host": "0.0.0.0",
+                "--port": "8000",
+                "--dtype": "bfloat16",
+                "--tensor-parallel-size": "2",
+                "--max-model-len": "4096",
+                "--runner": "pooling",
+                "--shutdown-timeout": "45",
+                "--middleware": "score_middleware.ScoreMiddleware",
+            },
+        ),
+        (
+            {"name": "sglang", "dtype": "bfloat16", "maxModelLen": 4096, "tensorParallelSize": 2},
+            {
+                "--model-path": "org/model",
+                "--revision": "main",
+                "--served-model-name": "rm",
+                "--host": "0.0.0.0",
+                "--port": "8000",
+                "--dtype": "bfloat16",
+                "--tp-size": "2",
+                "--context-length": "4096",
+            },
+        ),
+    ],
+)
+def test_the_spec_becomes_flags(engine: dict[str, Any], flags: dict[str, str]) -> None:
+    argv = launch(**engine).argv
+    assert {flag: value_of(flag, argv) for flag in flags} == flags
+
+
+def test_sglang_serves_a_reward_model_as_an_embedding_and_skips_the_warm_up_that_has_no_key() -> None:
+    assert {"--is-embedding", "--skip-server-warmup"} <= set(launch(name="sglang").argv)
+
+
+@pytest.mark.parametrize(("name", "flag"), [("vllm", "--runner"), ("sglang", "--is-embedding")])
+def test_a_judge_generates(name: str, flag: str) -> None:
+    started = launch({"type": "Generative"}, name=name)
+    assert flag not in started.argv
+    assert started.env["REWARDPOOL_MODEL_TYPE"] == "Generative"
+
+
+def test_vllm_that_sleeps_serves_the_routes_for_it() -> None:
+    started = launch(name="vllm", sleep={"enabled": True})
+    assert "--enable-sleep-mode" in started.argv
+    assert started.env["VLLM_SERVER_DEV_MODE"] == "1"
+
+
+def test_sglang_that_sleeps_keeps_its_weights() -> None:
+    assert "--enable-weights-cpu-backup" in launch(name="sglang", sleep={"enabled": True}).argv
+
+
+@pytest.mark.parametrize("name", ["vllm", "sglang"])
+def test_the_users_arguments_come_last_and_so_win(name: str) -> None:
+    assert launch(name=name, args=["--dtype", "float16"]).argv[-2:] == ("--dtype", "float16")
+
+
+@pytest.mark.parametrize(
+    ("source", "path"),
+    [("file:///models/rm", "/models/rm"), ("pvc://models/rm/v2", "/mnt/claim/rm/v2")],
+)
+def test_files_have_no_revision_and_no_hub(source: str, path: str) -> None:
+    started = launch({"source": source}, claim_dir="/mnt/claim")
+    assert value_of("--model", started.argv) == path
+    assert "--revision" not in started.argv
+    assert started.env["HF_HUB_OFFLINE"] == "1"
+
+
+def test_a_claim_without_kubernetes_names_the_field() -> None:
+    with pytest.raises(ValueError, match=r"spec\.model\.source is pvc://"):
+        launch({"source": "pvc://models/rm"})
+
+
+def test_the_key_is_named_as_a_file_and_by_no_flag() -> None:
+    started = launch(name="vllm")
+    assert started.env["REWARDPOOL_KEY_FILE"] == "/key"
+    assert not any("key" in part for part in started.argv)
+
+
+def test_the_users_python_path_stays_behind_the_mounted_files() -> None:
+    assert launch(env={"PYTHONPATH": "/mine"}).env["PYTHONPATH"] == "/files:/mine"
+
+
+def test_the_users_variables_cannot_turn_the_key_off() -> None:
+    assert launch(env={"REWARDPOOL_KEY_FILE": ""}).env["REWARDPOOL_KEY_FILE"] == "/key"
+
+
+def test_a_function_is_served_by_our_own_server() -> None:
+    model = {"source": "python://rewards.length:compute_score", "type": "Function"}
+    argv = launch(model, name="python", args=["--processes", "4"]).argv
+    assert argv[:3] == ("python3", "-m", "rewardpool_worker.function_server")
+    assert value_of("--function", argv) == "rewards.length:compute_score"
+    assert value_of("--drain-seconds", argv) == "45"
+    assert argv[-2:] == ("--processes", "4")
+
+
+def test_an_unknown_engine_lists_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="vllm, sglang, python"):
+        engine_for("tgi")

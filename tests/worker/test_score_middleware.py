@@ -1,0 +1,407 @@
+"""The score middleware around FakeEngine: an ASGI application in vLLM's or SGLang's place that answers what it is told.
+
+What vLLM itself answers is tested on the real one, in test_real_vllm.py.
+"""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.asgi import ask
+
+from rewardpool_api.contract import CallerError, parse_answer
+from rewardpool_worker.score_middleware import (
+    InvalidSampleError,
+    KeyFile,
+    ScoreMiddleware,
+    Settings,
+    parse_request,
+    parse_too_long,
+)
+
+MODELS = {"data": [{"id": "rm", "max_model_len": 512}]}
+VLLM_TOO_LONG = (
+    "This model's maximum context length is 512 tokens. However, your prompt contains at least 513 input tokens, which "
+    "exceeds this limit even without any output tokens. Please reduce the length of the input prompt. "
+    "(parameter=input_tokens, value=513)"
+)
+VLLM_TOO_MANY_CHARACTERS = (
+    "This model's maximum context length is 512 tokens. However, your prompt contains 15000 characters (more than 6656 "
+    "characters, which is the upper bound for 512 input tokens). Please reduce the length of the input prompt. "
+    "(parameter=input_text, value=15000)"
+)
+SGLANG_TOO_LONG = "The input (600 tokens) is longer than the model's context length (512 tokens)."
+
+
+def classification(*logits: Any) -> dict[str, Any]:
+    return {"data": [{"index": i, "probs": [logit]} for i, logit in enumerate(logits)], "usage": {"total_tokens": 3}}
+
+
+def complaint(message: str) -> dict[str, Any]:
+    return {"error": {"message": message, "type": "BadRequestError", "code": 400}}
+
+
+class FakeEngine:
+    """Answers each path with what the test put there, and keeps what it was asked."""
+
+    def __init__(self, **answers: tuple[int, Any]) -> None:
+        self.answers = {"/v1/models": (200, MODELS), "/health": (200, {})}
+        self.answers |= {"/" + name.replace("__", "/"): answer for name, answer in answers.items()}
+        self.asked: list[tuple[str, Any]] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        body = b""
+        while True:
+            message = await receive()
+            body += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        self.asked.append((scope["path"], json.loads(body) if body else None))
+        await self.gate.wait()
+        status, content = self.answers.get(scope["path"], (404, {"detail": "Not Found"}))
+        raw = content if isinstance(content, bytes) else json.dumps(content).encode()
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": raw})
+
+    def count(self, path: str) -> int:
+        return sum(asked == path for asked, _ in self.asked)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 100.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def worker(fake: FakeEngine, *, clock: Clock | None = None, **settings: Any) -> ScoreMiddleware:
+    return ScoreMiddleware(fake, settings=Settings(served_name="rm", **settings), clock=clock or Clock())
+
+
+async def score(fake: FakeEngine, given: Any = "hello", **settings: Any) -> Any:
+    return await ask(worker(fake, **settings), "POST", "/v1/embeddings", {"model": "rm", "input": given})
+
+
+# Scores
+
+
+async def test_a_raw_logit_comes_back_as_embedding() -> None:
+    engine = FakeEngine(classify=(200, classification(-1.5)))
+    reply = await score(engine)
+    assert reply.status == 200
+    assert parse_answer(reply.body, count=1) == [-1.5]
+    assert engine.asked == [("/classify", {"model": "rm", "input": ["hello"], "use_activation": False})]
+
+
+@pytest.mark.parametrize(
+    ("given", "samples"),
+    [
+        ("a text", ["a text"]),
+        (["one", "two"], ["one", "two"]),
+        ([1, 2, 3], [[1, 2, 3]]),
+        ([[1, 2], [3]], [[1, 2], [3]]),
+    ],
+)
+def test_all_four_input_forms_are_lists_of_samples(given: Any, samples: Any) -> None:
+    assert parse_request(json.dumps({"model": "rm", "input": given}).encode()) == ("rm", samples)
+
+
+@pytest.mark.parametrize("given", [None, 3, {}, [], [[]], ["a", 1], [1.5], [-1], [True], [["a"]], [[1], "a"]])
+def test_any_other_input_is_an_invalid_sample(given: Any) -> None:
+    with pytest.raises(InvalidSampleError, match="`input` must be"):
+        parse_request(json.dumps({"model": "rm", "input": given}).encode())
+
+
+async def test_scores_come_back_in_the_order_of_the_samples() -> None:
+    shuffled = {"data": [{"index": 1, "probs": [2.0]}, {"index": 0, "probs": [1.0]}]}
+    reply = await score(FakeEngine(classify=(200, shuffled)), ["a", "b"])
+    assert [item["embedding"] for item in reply.json()["data"]] == [[1.0], [2.0]]
+
+
+async def test_sglang_is_asked_on_its_own_route_and_its_last_number_is_the_score() -> None:
+    native = {"object": "list", "data": [{"object": "embedding", "index": 0, "embedding": [0.25]}], "usage": {}}
+    engine = FakeEngine(v1__embeddings=(200, native))
+    reply = await score(engine, engine="sglang")
+    assert parse_answer(reply.body, count=1) == [0.25]
+    assert engine.asked == [("/v1/embeddings", {"model": "rm", "input": ["hello"]})]
+
+
+# The engine's faults
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), None, "0.5", True])
+async def test_a_score_that_is_no_finite_number_is_the_engines_fault(value: Any) -> None:
+    reply = await score(FakeEngine(classify=(200, classification(value))))
+    assert reply.status == 500
+    assert "not a finite number" in reply.json()["error"]["message"]
+
+
+async def test_a_nan_that_vllm_blames_on_the_caller_is_the_engines_fault() -> None:
+    engine = FakeEngine(classify=(400, complaint("Out of range float values are not JSON compliant: nan")))
+    reply = await score(engine)
+    assert reply.status == 500
+    assert "NaN or infinite" in reply.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("answer", [b"<html>", b"[]", b"{}", json.dumps(classification(1.0, 2.0)).encode()])
+async def test_an_answer_that_is_not_one_score_per_sample_is_the_engines_fault(answer: bytes) -> None:
+    assert (await score(FakeEngine(classify=(200, answer)))).status == 500
+
+
+@pytest.mark.parametrize(("engine_status", "status"), [(500, 500), (503, 503), (501, 501), (401, 500)])
+async def test_an_engines_failure_stays_a_failure(engine_status: int, status: int) -> None:
+    assert (await score(FakeEngine(classify=(engine_status, {"error": "dead"})))).status == status
+
+
+async def test_an_engine_without_the_route_blames_no_sample() -> None:
+    assert (await score(FakeEngine())).status == 500
+
+
+# The caller's faults
+
+
+async def test_a_sample_that_is_too_long_is_a_200_with_both_lengths() -> None:
+    engine = FakeEngine(classify=(400, complaint(VLLM_TOO_LONG)), tokenize=(200, {"count": 700}))
+    reply = await score(engine)
+    assert reply.status == 200
+    error = parse_answer(reply.body, count=1)
+    assert isinstance(error, CallerError)
+    assert (error.code, error.length_tokens, error.limit_tokens) == ("sample_too_long", 700, 512)
+
+
+async def test_the_long_one_of_several_samples_is_named() -> None:
+    engine = FakeEngine(classify=(400, complaint(VLLM_TOO_LONG)))
+    reply = await score(engine, [[1] * 3, [1] * 513])
+    assert reply.json()["error"]["message"] == "input 1 has 513 tokens, the model takes at most 512"
+
+
+@pytest.mark.parametrize(
+    ("message", "limit", "length"),
+    [
+        (VLLM_TOO_LONG, 512, None),
+        (VLLM_TOO_LONG.replace("at least 513", "600"), 512, 600),
+        (VLLM_TOO_MANY_CHARACTERS, 512, None),
+        (SGLANG_TOO_LONG, 512, 600),
+    ],
+)
+def test_limits_are_read_from_the_words_of_both_engines(message: str, limit: int, length: int | None) -> None:
+    too_long = parse_too_long(message)
+    assert too_long is not None
+    assert (too_long.limit_tokens, too_long.length_tokens) == (limit, length)
+
+
+async def test_sglangs_complaint_has_its_message_on_top() -> None:
+    engine = FakeEngine(v1__embeddings=(400, {"object": "error", "message": SGLANG_TOO_LONG, "code": 400}))
+    error = (await score(engine, [1] * 600, engine="sglang")).json()["error"]
+    assert (error["code"], error["length_tokens"], error["limit_tokens"]) == ("sample_too_long", 600, 512)
+
+
+@pytest.mark.parametrize("body", [b"nope", b"[1]", b'{"input": "a"}', b"\xff"])
+async def test_a_malformed_request_never_reaches_the_engine(body: bytes) -> None:
+    engine = FakeEngine()
+    reply = await ask(worker(engine), "POST", "/v1/embeddings", body)
+    assert (reply.status, reply.json()["error"]["code"]) == (200, "invalid_sample")
+    assert engine.asked == []
+
+
+async def test_a_body_over_the_bound_is_refused_without_being_kept() -> None:
+    reply = await score(FakeEngine(), "x" * 1000, max_body_bytes=100)
+    assert reply.json()["error"] == {"code": "invalid_sample", "message": "the request has more than 100 bytes"}
+
+
+async def test_any_other_complaint_is_an_invalid_sample_in_the_engines_words() -> None:
+    reply = await score(FakeEngine(classify=(400, complaint("Token id 9 is out of vocabulary"))))
+    assert reply.json()["error"] == {"code": "invalid_sample", "message": "Token id 9 is out of vocabulary"}
+
+
+async def test_a_judges_complaint_is_reworded_too() -> None:
+    engine = FakeEngine(v1__chat__completions=(400, complaint(VLLM_TOO_LONG)))
+    app = worker(engine, model_type="Generative")
+    reply = await ask(app, "POST", "/v1/chat/completions", {"model": "rm", "messages": []})
+    assert (reply.status, reply.json()["error"]["limit_tokens"]) == (200, 512)
+
+
+async def test_a_judges_answer_passes_unchanged() -> None:
+    engine = FakeEngine(v1__chat__completions=(200, b"data: token\n\n"))
+    app = worker(engine, model_type="Generative")
+    reply = await ask(app, "POST", "/v1/chat/completions", {"model": "rm", "messages": []})
+    assert (reply.status, reply.body) == (200, b"data: token\n\n")
+
+
+# The key
+
+
+@pytest.fixture
+def key_file(tmp_path: Path) -> Path:
+    path = tmp_path / "key"
+    path.write_text("first\n")
+    return path
+
+
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/classify", "/v1/models", "/sleep", "/health/"])
+@pytest.mark.parametrize("key", [None, "", "wrong", "firs", "first2"])
+async def test_every_other_path_needs_the_key(path: str, key: str | None, key_file: Path) -> None:
+    engine = FakeEngine()
+    reply = await ask(worker(engine, key_file=key_file), "POST", path, {}, key=key)
+    assert (reply.status, reply.headers["www-authenticate"]) == (401, "Bearer")
+    assert engine.asked == []
+
+
+@pytest.mark.parametrize("path", ["/health", "/metrics"])
+async def test_open_paths_need_no_key(path: str, key_file: Path) -> None:
+    engine = FakeEngine(metrics=(200, {}))
+    assert (await ask(worker(engine, key_file=key_file), "GET", path)).status == 200
+
+
+async def test_the_right_key_passes(key_file: Path) -> None:
+    reply = await ask(worker(FakeEngine(), key_file=key_file), "GET", "/v1/models", key="first")
+    assert reply.json() == MODELS
+
+
+def test_a_rotated_key_is_read_again(key_file: Path) -> None:
+    key = KeyFile(key_file)
+    assert key.admits(b"Bearer first")
+    rotated = key_file.with_name("rotated")
+    rotated.write_text("second")
+    rotated.replace(key_file)
+    assert key.admits(b"Bearer second")
+    assert not key.admits(b"Bearer first")
+
+
+def test_a_key_file_that_vanishes_keeps_the_last_key_in_force(key_file: Path) -> None:
+    key = KeyFile(key_file)
+    key_file.unlink()
+    assert key.admits(b"Bearer first")
+    assert not key.admits(None)
+
+
+def test_an_empty_key_file_stops_the_worker_at_its_start(key_file: Path) -> None:
+    key_file.write_text("\n")
+    with pytest.raises(ValueError, match="is empty"):
+        KeyFile(key_file)
+
+
+async def test_a_websocket_without_the_key_is_closed(key_file: Path) -> None:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "websocket", "path": "/v1/realtime", "headers": []}
+    await worker(FakeEngine(), key_file=key_file)(scope, None, send)  # type: ignore[arg-type]
+    assert [message["type"] for message in sent] == ["websocket.close"]
+
+
+def test_a_worker_without_a_key_file_says_that_it_is_open(caplog: pytest.LogCaptureFixture) -> None:
+    assert KeyFile(None).admits(None)
+    assert "scores for anybody" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("REWARDPOOL_MODEL_TYPE", "Function"),
+        ("REWARDPOOL_ENGINE", "tgi"),
+        ("REWARDPOOL_MAX_BODY_BYTES", "many"),
+        ("REWARDPOOL_PROBE_SECONDS", "0"),
+    ],
+)
+def test_a_wrong_setting_names_its_variable(variable: str, value: str) -> None:
+    with pytest.raises(ValueError, match=variable):
+        Settings.from_environment({variable: value})
+
+
+# Readiness
+
+
+async def ready(app: ScoreMiddleware) -> Any:
+    return await ask(app, "GET", "/rewardpool/ready")
+
+
+async def test_ready_makes_a_real_score_and_says_what_the_model_takes() -> None:
+    engine = FakeEngine(classify=(200, classification(0.5)))
+    reply = await ready(worker(engine))
+    assert reply.status == 200
+    assert reply.json() == {"ready": True, "model": "rm", "max_model_len": 512, "score_seconds": 0.0}
+    assert engine.count("/classify") == 1
+
+
+async def test_ready_for_a_judge_generates_one_token() -> None:
+    engine = FakeEngine(v1__chat__completions=(200, {"choices": []}))
+    assert (await ready(worker(engine, model_type="Generative"))).status == 200
+    assert engine.asked[-1][1]["max_tokens"] == 1
+
+
+@pytest.mark.parametrize("answer", [(200, classification(float("nan"))), (500, {}), (404, {"detail": "Not Found"})])
+async def test_an_engine_that_does_not_score_is_not_ready(answer: tuple[int, Any]) -> None:
+    reply = await ready(worker(FakeEngine(classify=answer)))
+    assert reply.status == 503
+    assert reply.json()["reason"]
+
+
+async def test_many_probers_share_one_probe() -> None:
+    engine = FakeEngine(classify=(200, classification(0.5)))
+    engine.gate.clear()
+    app = worker(engine)
+    probers = [asyncio.create_task(ready(app)) for _ in range(20)]
+    await asyncio.sleep(0)
+    engine.gate.set()
+    assert {reply.status for reply in await asyncio.gather(*probers)} == {200}
+    assert engine.count("/classify") == 1
+
+
+async def test_a_prober_that_gives_up_leaves_the_probe_to_the_others() -> None:
+    engine = FakeEngine(classify=(200, classification(0.5)))
+    engine.gate.clear()
+    app = worker(engine)
+    impatient, patient = asyncio.create_task(ready(app)), asyncio.create_task(ready(app))
+    await asyncio.sleep(0)
+    impatient.cancel()
+    engine.gate.set()
+    assert (await patient).status == 200
+
+
+async def test_a_flooded_worker_is_ready_without_another_probe() -> None:
+    clock = Clock()
+    engine = FakeEngine(classify=(200, classification(0.5)))
+    app = worker(engine, clock=clock)
+    await ready(app)
+    clock.seconds += 60
+    await ask(app, "POST", "/v1/embeddings", {"model": "rm", "input": "a trainer's sample"})
+    asked = engine.count("/classify")
+    assert (await ready(app)).status == 200
+    assert engine.count("/classify") == asked
+
+
+async def test_an_old_score_proves_nothing() -> None:
+    clock = Clock()
+    engine = FakeEngine(classify=(200, classification(0.5)))
+    app = worker(engine, clock=clock)
+    await ready(app)
+    engine.answers["/classify"] = (500, {})
+    clock.seconds += 5.1
+    assert (await ready(app)).status == 503
+
+
+async def test_a_failure_is_remembered_for_a_moment_only() -> None:
+    clock = Clock()
+    engine = FakeEngine(classify=(500, {}))
+    app = worker(engine, clock=clock)
+    await ready(app)
+    await ready(app)
+    assert engine.count("/classify") == 1
+    engine.answers["/classify"] = (200, classification(0.5))
+    clock.seconds += 1.1
+    assert (await ready(app)).status == 200
+
+
+async def test_a_probe_that_hangs_ends_at_its_deadline() -> None:
+    engine = FakeEngine(classify=(200, classification(0.5)))
+    engine.gate.clear()
+    reply = await ready(worker(engine, probe_seconds=0.01))
+    assert reply.json() == {"ready": False, "reason": "no score within 0.01 seconds"}

@@ -1,0 +1,10 @@
+"""How each engine is started: pure functions from a pool's spec to a command line.
+
+The operator puts the result into a pod, the local mode into a process; neither knows an engine's flags. A new engine is
+one module with a `launch` function and one line in `engine_for`'s table.
+"""
+
+from rewardpool_worker.engines.engine import Engine, engine_for
+from rewardpool_worker.engines.launch import Launch, Place
+
+__all__ = ["Engine", "Launch", "Place", "engine_for"]

@@ -1,0 +1,41 @@
+"""The engines there are."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rewardpool_api import RewardPoolSpec
+from rewardpool_worker.engines import python, sglang, vllm
+from rewardpool_worker.engines.launch import Launch, Place
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """One kind of server."""
+
+    name: str
+    """`spec.engine.name`."""
+    launch: Callable[[RewardPoolSpec, Place], Launch]
+    """From spec and place to command line; pure."""
+    default_image: str | None
+    """Stock image for `spec.engine.image`; None: RewardPool's own image."""
+
+
+_ENGINES = {
+    engine.name: engine
+    for engine in (
+        Engine(name="vllm", launch=vllm.launch, default_image="vllm/vllm-openai:v0.32.0"),
+        Engine(name="sglang", launch=sglang.launch, default_image="lmsysorg/sglang:v0.5.23"),
+        Engine(name="python", launch=python.launch, default_image=None),
+    )
+}
+
+
+def engine_for(name: str) -> Engine:
+    """Look up an engine by `spec.engine.name`.
+
+    Raises:
+        ValueError: there is none of that name; the text lists those there are.
+    """
+    if name not in _ENGINES:
+        raise ValueError(f"spec.engine.name must be one of {', '.join(_ENGINES)}, not {name!r}")
+    return _ENGINES[name]

@@ -1,0 +1,81 @@
+"""What goes into starting an engine (`Place`), what comes out (`Launch`), and what all engines share."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rewardpool_api import RewardPoolSpec, names, parse_source
+
+ENV_ENGINE = "REWARDPOOL_ENGINE"
+"""Tells the score middleware whose answers it reads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where one worker runs: a pod's container, or a process of this machine."""
+
+    python: tuple[str, ...] = ("python3",)
+    """The program that runs Python there, with its own arguments."""
+    served_name: str
+    """The `model` of a request."""
+    host: str
+    """Address to listen on."""
+    port: int
+    """Port to listen on."""
+    files_dir: str = names.FILES_DIR
+    """Folder with the mounted files, see `rewardpool_worker.mounted`."""
+    key_file: str | None = None
+    """File with the pool's key; None lets everybody score."""
+    claim_dir: str | None = None
+    """Folder where the claim of a `pvc://` source is mounted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """How to start one worker."""
+
+    argv: tuple[str, ...]
+    """Program and arguments. Nothing secret is among them."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Variables to add to the environment."""
+
+
+def model_path(spec: RewardPoolSpec, place: Place) -> str:
+    """The model as an engine takes it: a folder, a hub's repository, or `module:function`.
+
+    Raises:
+        ValueError: a `pvc://` source in a place where no claim is mounted.
+    """
+    source = parse_source(spec.model.source)
+    if source.scheme != "pvc":
+        return source.location
+    if place.claim_dir is None:
+        raise ValueError("spec.model.source is pvc://, which needs Kubernetes; use file:// on one machine")
+    return f"{place.claim_dir}/{source.location}"
+
+
+def revision_flags(spec: RewardPoolSpec) -> tuple[str, ...]:
+    """The revision of a hub's model; files on a disk have none."""
+    from_hub = parse_source(spec.model.source).scheme == "hf"
+    return ("--revision", spec.model.revision) if from_hub else ()
+
+
+def environment(spec: RewardPoolSpec, place: Place, **engine_variables: str) -> dict[str, str]:
+    """The variables every worker gets: the user's, the engine's, and RewardPool's own, later ones winning."""
+    variables = {**spec.engine.env, **engine_variables}
+    if parse_source(spec.model.source).scheme in ("file", "pvc"):
+        # The files are all there; looking for newer ones on a hub costs seconds, or minutes without a network.
+        variables.setdefault("HF_HUB_OFFLINE", "1")
+    variables |= {
+        ENV_ENGINE: spec.engine.name,
+        names.ENV_MODEL_TYPE: spec.model.type,
+        names.ENV_SERVED_NAME: place.served_name,
+    }
+    if place.key_file is not None:
+        variables[names.ENV_KEY_FILE] = place.key_file
+    return variables
+
+
+def python_path(spec: RewardPoolSpec, place: Place) -> str:
+    """PYTHONPATH with the mounted files in front of the user's own folders."""
+    users = spec.engine.env.get("PYTHONPATH")
+    return f"{place.files_dir}:{users}" if users else place.files_dir

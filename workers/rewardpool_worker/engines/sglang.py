@@ -1,0 +1,36 @@
+"""SGLang: its HTTP server, started by `sglang_launcher` with the score middleware in front.
+
+A reward model started with `--is-embedding` answers `/v1/embeddings` with the raw score as the last number, so the
+middleware passes scores on and only guards them. SGLang has no CPU build: what is said here about the engine itself is
+checked by contract tests against recorded requests and answers, not by running it.
+"""
+
+from rewardpool_api import RewardPoolSpec
+from rewardpool_worker.engines.launch import Launch, Place, environment, model_path, python_path, revision_flags
+
+LAUNCHER = "sglang_launcher.py"
+
+
+def launch(spec: RewardPoolSpec, place: Place) -> Launch:
+    """Build the command line of one SGLang worker; a pure function.
+
+    Raises:
+        ValueError: see `model_path`.
+    """
+    engine = spec.engine
+    argv = [*place.python, f"{place.files_dir}/{LAUNCHER}"]
+    argv += ["--model-path", model_path(spec, place), *revision_flags(spec)]
+    argv += ["--served-model-name", place.served_name]
+    argv += ["--host", place.host, "--port", str(place.port)]
+    argv += ["--dtype", engine.dtype, "--tp-size", str(engine.tensor_parallel_size)]
+    if spec.model.type == "Discriminative":
+        argv += ["--is-embedding"]
+    if engine.max_model_len is not None:
+        argv += ["--context-length", str(engine.max_model_len)]
+    # SGLang warms up by asking itself without a key, is refused, and gives up. The readiness probe warms it up instead.
+    argv += ["--skip-server-warmup", "--enable-metrics"]
+    if engine.sleep.enabled:
+        # Without the backup a woken reward model has random weights: it was made for trainers that send new ones.
+        argv += ["--enable-memory-saver", "--enable-weights-cpu-backup"]
+    variables = {"PYTHONPATH": python_path(spec, place)}
+    return Launch(argv=(*argv, *engine.args), env=environment(spec, place, **variables))

@@ -1,0 +1,39 @@
+"""vLLM: the OpenAI-compatible server with the score middleware in front.
+
+Measured with vLLM 0.32. A reward model is started with `--runner pooling`; its raw logit comes from `/classify`, which
+the middleware maps the contract to.
+"""
+
+from rewardpool_api import RewardPoolSpec
+from rewardpool_worker.engines.launch import Launch, Place, environment, model_path, python_path, revision_flags
+
+MIDDLEWARE = "score_middleware.ScoreMiddleware"
+
+
+def launch(spec: RewardPoolSpec, place: Place) -> Launch:
+    """Build the command line of one vLLM worker; a pure function.
+
+    Raises:
+        ValueError: see `model_path`.
+    """
+    engine = spec.engine
+    argv = [*place.python, "-m", "vllm.entrypoints.openai.api_server"]
+    argv += ["--model", model_path(spec, place), *revision_flags(spec)]
+    argv += ["--served-model-name", place.served_name]
+    argv += ["--host", place.host, "--port", str(place.port)]
+    argv += ["--dtype", engine.dtype, "--tensor-parallel-size", str(engine.tensor_parallel_size)]
+    if spec.model.type == "Discriminative":
+        argv += ["--runner", "pooling"]
+    if engine.max_model_len is not None:
+        argv += ["--max-model-len", str(engine.max_model_len)]
+    # Without it SIGTERM kills the engine at once and leaves every request in flight hanging, silently.
+    argv += ["--shutdown-timeout", str(spec.worker.drain_seconds)]
+    argv += ["--middleware", MIDDLEWARE]
+    # One line per sample is more log than anybody reads.
+    argv += ["--disable-uvicorn-access-log"]
+    variables = {"PYTHONPATH": python_path(spec, place)}
+    if engine.sleep.enabled:
+        argv += ["--enable-sleep-mode"]
+        # /sleep and /wake_up are served in this mode alone; the middleware asks for the key there too.
+        variables["VLLM_SERVER_DEV_MODE"] = "1"
+    return Launch(argv=(*argv, *engine.args), env=environment(spec, place, **variables))

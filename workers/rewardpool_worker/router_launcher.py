@@ -1,0 +1,72 @@
+"""Starts sglang-router with its keys read from files: `python router_launcher.py ROUTER-FLAGS…`.
+
+The router's own command line takes both keys as arguments, where every process of the machine can read them. Its Python
+entry point takes them as values, so this one file (the standard library and sglang_router, nothing of the project) is
+mounted into router pods and run on one machine. All flags in argv are the router's own and go to it unchanged.
+
+Two environment variables name the files, each with one key in it:
+
+- REWARDPOOL_KEY_FILE: the key of the data plane. The router forwards the caller's, so workers have the same one.
+- REWARDPOOL_ADMIN_KEY_FILE: the key of the worker list (`/workers`), which trainers never get.
+"""
+
+import os
+import resource
+import sys
+from pathlib import Path
+
+KEY_FLAGS = ("--api-key", "--control-plane-api-keys")
+
+
+def main(argv: list[str]) -> int:
+    """Run the router until it is told to stop; returns the exit code."""
+    refused = [flag for flag in argv if flag.split("=")[0] in KEY_FLAGS]
+    if refused:
+        print(f"{refused[0]} is not taken here: put the key into a file, see --help of this file", file=sys.stderr)
+        return 2
+    try:
+        key = read_key("REWARDPOOL_KEY_FILE")
+        admin_key = read_key("REWARDPOOL_ADMIN_KEY_FILE")
+    except (OSError, ValueError) as error:
+        print(f"the router is not started: {error}", file=sys.stderr)
+        return 2
+    raise_open_file_limit()
+    # Late, so that a missing key is said before a native library of 90 MB is loaded.
+    from sglang_router.launch_router import launch_router, parse_router_args
+
+    arguments = parse_router_args(argv)
+    arguments.api_key = key
+    if admin_key is not None:
+        # (id, name, key, role): the role admin may change the worker list.
+        arguments.control_plane_api_keys = [("rewardpool", "rewardpool", admin_key, "admin")]
+    launch_router(arguments)
+    return 0
+
+
+def read_key(variable: str) -> str | None:
+    """The key in the file that the environment variable names; None where the variable is not set.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: the file is empty, which would open the router to everybody.
+    """
+    path = os.environ.get(variable)
+    if not path:
+        return None
+    key = Path(path).read_text().strip()
+    if not key:
+        raise ValueError(f"{variable} {path} is empty")
+    return key
+
+
+def raise_open_file_limit() -> None:
+    """Raise the soft limit on open files to the hard one.
+
+    A request in flight takes two descriptors; under the usual 1024, 512 requests at once lose some and 4096 lose all.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

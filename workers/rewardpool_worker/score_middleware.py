@@ -1,0 +1,646 @@
+"""What turns a stock model server into a RewardPool worker: a key, one scoring route, and an honest readiness.
+
+This one file needs nothing but the standard library. It is mounted into stock images, never baked into them: vLLM finds
+it by `--middleware score_middleware.ScoreMiddleware` with its folder on PYTHONPATH, SGLang gets it from
+`sglang_launcher.py`. It is plain ASGI, wraps the engine's whole application, and does five things:
+
+- **A key.** Every path but the open ones needs `Authorization: Bearer KEY`. The key comes from a file, never from argv.
+- **Scores.** `POST /v1/embeddings` becomes vLLM's `/classify` without its activation function, and the raw logits come
+  back as `embedding`. It is the only scoring route sglang-router forwards for every engine; SGLang speaks it by itself.
+- **Faults told apart.** What the caller did wrong (a sample that is too long) is a 200 with an `error` object, because
+  the router opens its circuit breaker on any other status; what the engine did wrong stays an error status, and a
+  score that is not a finite number is such a fault, never a number.
+- **Readiness.** `GET /rewardpool/ready` is 200 only when a real score came back.
+- **Load.** `GET /rewardpool/load` tells how many requests are in flight here, so that a worker that leaves is stopped
+  when it is empty: a router forgets what it sent to a worker the moment it takes the worker off its list.
+
+Settings come from the environment: see `Settings`.
+"""
+
+import asyncio
+import hmac
+import json
+import logging
+import math
+import os
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeGuard
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Probe = Callable[[], Awaitable[dict[str, Any]]]
+"""Makes one real score and returns what to say about the model; raises whatever went wrong."""
+Sample = str | list[int]
+"""One sample: its text, or its token ids."""
+
+log = logging.getLogger("rewardpool.worker")
+
+SCORE_PATH = "/v1/embeddings"
+CHAT_PATH = "/v1/chat/completions"
+READY_PATH = "/rewardpool/ready"
+LOAD_PATH = "/rewardpool/load"
+OPEN_PATHS = frozenset({"/health", "/health_generate", READY_PATH, "/metrics"})
+"""Answered without a key: kubelets, routers and Prometheus ask them, and they tell nothing about any sample."""
+
+PROBE_TEXT = "Is this pool ready?"
+
+FRESH_SECONDS = 5.0
+"""A score that came back this recently, a trainer's or a probe's, proves readiness. A flooded engine is ready: its
+probe would wait behind the flood, fail its deadline, and take the busiest worker out of service."""
+FAILED_SECONDS = 1.0
+"""How long a failed probe is answered from memory, so that many probers do not add to the trouble."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the worker was started; every value from one environment variable."""
+
+    key_file: Path | None = None
+    """REWARDPOOL_KEY_FILE. None: anybody who reaches the port may score."""
+    model_type: str = "Discriminative"
+    """REWARDPOOL_MODEL_TYPE: Discriminative or Generative."""
+    served_name: str = ""
+    """REWARDPOOL_SERVED_NAME: the `model` of the probe. Empty: what the engine lists first."""
+    engine: str = "vllm"
+    """REWARDPOOL_ENGINE: vllm, whose scores come from /classify, or sglang, which speaks the contract by itself."""
+    max_body_bytes: int = 16 * 1024 * 1024
+    """REWARDPOOL_MAX_BODY_BYTES: longest request body that is kept in memory."""
+    probe_seconds: float = 30.0
+    """REWARDPOOL_PROBE_SECONDS: deadline of one readiness probe."""
+
+    def __post_init__(self) -> None:
+        """Refuse settings that no worker can run with, before the engine loads its weights."""
+        if self.model_type not in ("Discriminative", "Generative"):
+            raise ValueError(f"REWARDPOOL_MODEL_TYPE must be Discriminative or Generative, not {self.model_type!r}")
+        if self.engine not in ("vllm", "sglang"):
+            raise ValueError(f"REWARDPOOL_ENGINE must be vllm or sglang, not {self.engine!r}")
+        if self.max_body_bytes <= 0 or self.probe_seconds <= 0:
+            raise ValueError("REWARDPOOL_MAX_BODY_BYTES and REWARDPOOL_PROBE_SECONDS must be greater than 0")
+
+    @classmethod
+    def from_environment(cls, environ: MutableMapping[str, str] | None = None) -> "Settings":
+        """Read the settings.
+
+        Raises:
+            ValueError: a value is not what its variable takes; the text names the variable.
+        """
+        environ = os.environ if environ is None else environ
+        key_file = environ.get("REWARDPOOL_KEY_FILE")
+        return cls(
+            key_file=Path(key_file) if key_file else None,
+            model_type=environ.get("REWARDPOOL_MODEL_TYPE", cls.model_type),
+            served_name=environ.get("REWARDPOOL_SERVED_NAME", cls.served_name),
+            engine=environ.get("REWARDPOOL_ENGINE", cls.engine),
+            max_body_bytes=_number(environ, "REWARDPOOL_MAX_BODY_BYTES", int, cls.max_body_bytes),
+            probe_seconds=_number(environ, "REWARDPOOL_PROBE_SECONDS", float, cls.probe_seconds),
+        )
+
+
+def _number(environ: MutableMapping[str, str], name: str, kind: Callable[[str], Any], default: Any) -> Any:
+    try:
+        return kind(environ[name]) if name in environ else default
+    except ValueError:
+        raise ValueError(f"{name} must be a number, not {environ[name]!r}") from None
+
+
+class KeyFile:
+    """The key in a file, read again whenever the file changes.
+
+    Kubernetes replaces a mounted Secret's file by switching a link, so the file behind the path is looked at, not the
+    path. A file that becomes unreadable keeps the last key in force and says so once: a failed rotation closes nothing
+    and opens nothing.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._stamp: tuple[int, int, int] | None = None
+        self._key = b""
+        self._unreadable = False
+        if path is None:
+            log.warning("no REWARDPOOL_KEY_FILE: this worker scores for anybody who reaches its port")
+            return
+        self._key, self._stamp = _read_key(path)
+
+    def admits(self, authorization: bytes | None) -> bool:
+        """Whether a request with this `Authorization` header may pass. Takes the same time for every wrong key."""
+        if self._path is None:
+            return True
+        self._refresh(self._path)
+        scheme, _, key = (authorization or b"").partition(b" ")
+        return hmac.compare_digest(key.strip(), self._key) and scheme.lower() == b"bearer"
+
+    def _refresh(self, path: Path) -> None:
+        try:
+            if _stamp(path) != self._stamp:
+                self._key, self._stamp = _read_key(path)
+            self._unreadable = False
+        except (OSError, ValueError) as error:
+            if not self._unreadable:
+                log.warning("the key file cannot be read again, the last key stays in force: %s", error)
+            self._unreadable = True
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    status = path.stat()
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _read_key(path: Path) -> tuple[bytes, tuple[int, int, int]]:
+    stamp = _stamp(path)
+    key = path.read_bytes().strip()
+    if not key:
+        raise ValueError(f"REWARDPOOL_KEY_FILE {path} is empty")
+    return key, stamp
+
+
+class InvalidSampleError(ValueError):
+    """A request that says something else than the contract; the text says what."""
+
+
+class EngineFaultError(RuntimeError):
+    """The engine answered what cannot be passed on as a score; the text says what."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A whole answer: HTTP status and body."""
+
+    status: int
+    body: bytes
+
+
+def parse_request(body: bytes) -> tuple[str, list[Sample]]:
+    """Read a scoring request.
+
+    Returns:
+        The model's name, and the samples: all texts, or all token ids.
+
+    Raises:
+        InvalidSampleError: not the contract's request.
+    """
+    try:
+        request = json.loads(body)
+    except ValueError as error:
+        raise InvalidSampleError(f"the request is not JSON: {error}") from None
+    if not isinstance(request, dict):
+        raise InvalidSampleError("the request is not a JSON object")
+    model, given = request.get("model"), request.get("input")
+    if not isinstance(model, str):
+        raise InvalidSampleError("`model` must be a text")
+    if isinstance(given, str):
+        return model, [given]
+    if _is_token_ids(given):
+        return model, [given]
+    if isinstance(given, list) and given and (_all_texts(given) or all(_is_token_ids(item) for item in given)):
+        return model, given
+    raise InvalidSampleError("`input` must be a text, a list of texts, a list of token ids, or a list of such lists")
+
+
+def _all_texts(values: list[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+def _is_token_ids(value: Any) -> TypeGuard[list[int]]:
+    # bool is an int in Python.
+    return isinstance(value, list) and bool(value) and all(type(item) is int and item >= 0 for item in value)
+
+
+def to_embeddings(answer: Answer, *, field: str, model: str, count: int) -> dict[str, Any]:
+    """Turn an engine's 200 into the contract's answer.
+
+    Args:
+        answer: the engine's.
+        field: where it keeps a sample's raw logits: `probs` in vLLM's /classify, `embedding` in SGLang's answer.
+        model: the name to answer with.
+        count: how many samples were sent.
+
+    Raises:
+        EngineFaultError: not JSON, another number of items, or a logit that is not a finite number.
+    """
+    try:
+        scored = json.loads(answer.body)
+        items = {item["index"]: [_finite(logit) for logit in item[field]] for item in scored["data"]}
+        usage = scored.get("usage", {})
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise EngineFaultError(f"the engine's answer holds no scores: {type(error).__name__}: {error}") from None
+    if sorted(items) != list(range(count)) or not all(items.values()):
+        raise EngineFaultError(f"the engine answered the samples {sorted(items)}, {count} were sent")
+    data = [{"object": "embedding", "index": index, "embedding": items[index]} for index in range(count)]
+    return {"object": "list", "model": model, "data": data, "usage": usage}
+
+
+def _finite(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise EngineFaultError(f"the engine scored {value!r}, which is not a finite number")
+    return float(value)
+
+
+COMPLAINTS = frozenset({400, 404, 413, 422})
+"""Statuses an engine gives to a request that is at fault."""
+
+_NOT_FINITE = "Out of range float values are not JSON compliant"
+"""Python's words for a NaN that a strict JSON encoder met. vLLM takes every ValueError for the caller's fault, so a
+model that computes NaN answers with status 400 and this text."""
+
+_TOO_LONG = tuple(
+    re.compile(pattern, re.DOTALL)
+    for pattern in (
+        # vLLM, after tokenising; "at least" when its tokenizer stopped early.
+        r"maximum context length is (?P<limit>\d+) tokens.*contains (?P<bound>at least )?(?P<length>\d+) input tokens",
+        # vLLM, before tokenising, where there are more characters than the limit's tokens could hold.
+        r"maximum context length is (?P<limit>\d+) tokens.*contains (?P<characters>\d+) characters",
+        # SGLang.
+        r"input \((?P<length>\d+) tokens\) is longer than the model's context length \((?P<limit>\d+) tokens\)",
+    )
+)
+
+
+@dataclass(frozen=True)
+class TooLong:
+    """What an engine says about a sample that does not fit."""
+
+    limit_tokens: int
+    length_tokens: int | None
+    """None where the engine did not say, or counted only as far as the limit."""
+
+
+def parse_too_long(message: str) -> TooLong | None:
+    """Read limit and length, in tokens, out of vLLM's or SGLang's complaint; None when it is about something else."""
+    for pattern in _TOO_LONG:
+        if found := pattern.search(message):
+            parts = found.groupdict()
+            exact = parts.get("length") and not parts.get("bound")
+            return TooLong(int(parts["limit"]), int(parts["length"]) if exact else None)
+    return None
+
+
+def caller_complaint(answer: Answer) -> str | None:
+    """The engine's message when it says that the request is at fault; None when the answer is anything else.
+
+    vLLM and SGLang answer 400, 404 (a wrong `model`) and 422 with a message. A 404 without one is a route that the
+    engine does not have: the pool is set up wrongly, and no sample is to blame. A NaN is the engine's fault, whatever
+    its answer says.
+    """
+    if answer.status not in COMPLAINTS:
+        return None
+    try:
+        said = json.loads(answer.body)
+        said = said["error"] if isinstance(said.get("error"), dict) else said
+        message = said.get("message")
+    except (ValueError, AttributeError):
+        return None
+    return message if isinstance(message, str) and _NOT_FINITE not in message else None
+
+
+def error_answer(code: str, message: str, **lengths: int | None) -> dict[str, Any]:
+    """The contract's answer to a request that is at fault; goes out with status 200."""
+    known = {name: tokens for name, tokens in lengths.items() if tokens is not None}
+    return {"object": "list", "data": [], "error": {"code": code, "message": message, **known}}
+
+
+class ScoreMiddleware:
+    """The ASGI application around the engine's. Starlette makes one per server process."""
+
+    def __init__(
+        self, app: App, *, settings: Settings | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._app = app
+        self._settings = settings or Settings.from_environment()
+        self._key = KeyFile(self._settings.key_file)
+        self._readiness = Readiness(deadline_seconds=self._settings.probe_seconds, clock=clock)
+        self._model: dict[str, Any] | None = None
+        self._in_flight = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or hand it on."""
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        path = scope["path"]
+        if path not in OPEN_PATHS and not self._key.admits(_header(scope, b"authorization")):
+            await _refuse(scope, send)
+        elif path == READY_PATH:
+            ready, report = await self._readiness.report(lambda: self._probe(scope))
+            await _send_json(send, 200 if ready else 503, report)
+        elif path == LOAD_PATH:
+            await _send_json(send, 200, {"in_flight": self._in_flight})
+        elif scope["type"] == "http" and scope["method"] == "POST" and path == self._scored_path:
+            self._in_flight += 1
+            try:
+                await self._serve(scope, receive, send)
+            finally:
+                self._in_flight -= 1
+        else:
+            await self._app(scope, receive, send)
+
+    @property
+    def _scored_path(self) -> str:
+        return SCORE_PATH if self._settings.model_type == "Discriminative" else CHAT_PATH
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await _read_body(receive, self._settings.max_body_bytes)
+        if body is None:
+            bound = self._settings.max_body_bytes
+            await _send_json(send, 200, error_answer("invalid_sample", f"the request has more than {bound} bytes"))
+        elif self._settings.model_type == "Discriminative":
+            await self._serve_scores(scope, receive, send, body)
+        else:
+            await self._serve_chat(scope, receive, send, body)
+
+    async def _serve_scores(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
+        try:
+            model, samples = parse_request(body)
+            answer = await self._ask_for_scores(scope, receive, model, samples)
+            complaint = caller_complaint(answer)
+            if complaint is not None:
+                await _send_json(send, 200, await self._blame_sample(scope, complaint, model, samples))
+            elif answer.status != 200:
+                await _send(send, _engine_fault(answer))
+            else:
+                await _send_json(send, 200, self._read_scores(answer, model, len(samples)))
+                self._readiness.scored()
+        except InvalidSampleError as error:
+            await _send_json(send, 200, error_answer("invalid_sample", str(error)))
+        except EngineFaultError as error:
+            log.error("%s", error)  # noqa: TRY400 - the message says it all; a traceback per sample would not
+            await _send(send, _fault(500, str(error)))
+
+    async def _serve_chat(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
+        """Pass a request on as it is, and a streamed answer as it comes; only a complaint is held and reworded."""
+        complaint_held = _Held()
+        status = 0
+
+        async def forward(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            if status in COMPLAINTS:
+                await complaint_held.send(message)
+                return
+            await send(message)
+            if status == 200 and message["type"] == "http.response.body" and not message.get("more_body"):
+                self._readiness.scored()
+
+        await self._app(scope, _replay(body, receive), forward)
+        if status not in COMPLAINTS:
+            return
+        answer = complaint_held.answer()
+        complaint = caller_complaint(answer)
+        if complaint is None:
+            await _send(send, _engine_fault(answer))
+        else:
+            await _send_json(send, 200, await self._blame_sample(scope, complaint, "", []))
+
+    async def _ask_for_scores(self, scope: Scope, receive: Receive, model: str, samples: list[Sample]) -> Answer:
+        if self._settings.engine == "sglang":
+            return await self._ask(scope, SCORE_PATH, {"model": model, "input": samples}, receive)
+        # Without use_activation=false the scores are sigmoids, and good samples all look alike.
+        request = {"model": model, "input": samples, "use_activation": False}
+        return await self._ask(scope, "/classify", request, receive)
+
+    def _read_scores(self, answer: Answer, model: str, count: int) -> dict[str, Any]:
+        field = "embedding" if self._settings.engine == "sglang" else "probs"
+        return to_embeddings(answer, field=field, model=model, count=count)
+
+    async def _blame_sample(self, scope: Scope, complaint: str, model: str, samples: list[Sample]) -> dict[str, Any]:
+        too_long = parse_too_long(complaint)
+        if too_long is None:
+            return error_answer("invalid_sample", complaint)
+        limit = too_long.limit_tokens
+        for index, sample in enumerate(samples):
+            length = len(sample) if isinstance(sample, list) else await self._count_tokens(scope, model, sample)
+            if length is not None and length > limit:
+                message = f"input {index} has {length} tokens, the model takes at most {limit}"
+                return error_answer("sample_too_long", message, length_tokens=length, limit_tokens=limit)
+        return error_answer("sample_too_long", complaint, length_tokens=too_long.length_tokens, limit_tokens=limit)
+
+    async def _count_tokens(self, scope: Scope, model: str, text: str) -> int | None:
+        answer = await self._ask(scope, "/tokenize", {"model": model, "prompt": text})
+        if answer.status != 200:
+            log.warning("/tokenize answered %d, a sample's length stays unknown", answer.status)
+            return None
+        return int(json.loads(answer.body)["count"])
+
+    async def _ask(
+        self, scope: Scope, path: str, request: dict[str, Any] | None = None, receive: Receive | None = None
+    ) -> Answer:
+        """Call the engine's own application, and keep its whole answer.
+
+        With the caller's `receive`, the engine hears of a caller who hangs up and stops computing.
+
+        Raises:
+            EngineFaultError: it ended without an answer, as it does when the caller hung up.
+        """
+        body = b"" if request is None else json.dumps(request).encode()
+        inner = {
+            **scope,
+            "method": "GET" if request is None else "POST",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "headers": [*_kept_headers(scope), (b"content-length", str(len(body)).encode())],
+        }
+        held = _Held()
+        await self._app(inner, _replay(body, receive or _never), held.send)
+        return held.answer()
+
+    async def _probe(self, scope: Scope) -> dict[str, Any]:
+        """Make one real score, within the scope of the prober's request: frameworks keep their application in it.
+
+        Returns:
+            What the ready report says about the model: its served name, and its longest sample in tokens or None.
+
+        Raises:
+            EngineFaultError: no finite score came back.
+        """
+        if self._model is None:
+            self._model = await self._describe_model(scope)
+        name = self._model["model"]
+        if self._settings.model_type == "Discriminative":
+            answer = await self._ask_for_scores(scope, _never, name, [PROBE_TEXT])
+            self._read_scores(_only_200(answer), name, 1)
+        else:
+            messages = [{"role": "user", "content": PROBE_TEXT}]
+            request = {"model": name, "messages": messages, "max_tokens": 1}
+            _only_200(await self._ask(scope, CHAT_PATH, request))
+        return self._model
+
+    async def _describe_model(self, scope: Scope) -> dict[str, Any]:
+        answer = _only_200(await self._ask(scope, "/v1/models"))
+        try:
+            cards = json.loads(answer.body)["data"]
+            name = self._settings.served_name or cards[0]["id"]
+            card = next((card for card in cards if card["id"] == name), cards[0])
+        except (ValueError, KeyError, IndexError, TypeError) as error:
+            raise EngineFaultError(f"/v1/models is not a list of models: {type(error).__name__}: {error}") from None
+        return {"model": name, "max_model_len": card.get("max_model_len")}
+
+
+class Readiness:
+    """Whether the worker scores, from at most one probe at a time.
+
+    Probers share a running probe, a recent score stands in for one, and a failure is remembered for a moment. So
+    neither kubelets, routers and operators together nor a stranger can pile up probes on the engine.
+    """
+
+    def __init__(self, *, deadline_seconds: float, clock: Callable[[], float]) -> None:
+        self._deadline_seconds = deadline_seconds
+        self._clock = clock
+        self._last_score = -math.inf
+        self._last_failure = -math.inf
+        self._said: dict[str, Any] = {}
+        self._reason = ""
+        self._running: asyncio.Task[None] | None = None
+
+    def scored(self) -> None:
+        """Note that a score just came back to a caller."""
+        self._last_score = self._clock()
+
+    async def report(self, probe: Probe) -> tuple[bool, dict[str, Any]]:
+        """Return whether the worker is ready, and the JSON to say so with; waits for a probe where none is recent."""
+        if self._is_due():
+            if self._running is None or self._running.done():
+                self._running = asyncio.create_task(self._run(probe))
+            # One prober that gives up must not cancel the probe that others wait for.
+            await asyncio.shield(self._running)
+        if self._said and self._last_score > self._last_failure:
+            return True, {"ready": True, **self._said}
+        return False, {"ready": False, "reason": self._reason}
+
+    def _is_due(self) -> bool:
+        now = self._clock()
+        # Before the first probe the model's limits are not known, however many scores came back.
+        proven = bool(self._said) and now - self._last_score <= FRESH_SECONDS
+        return not proven and now - self._last_failure > FAILED_SECONDS
+
+    async def _run(self, probe: Probe) -> None:
+        started = self._clock()
+        try:
+            described = await asyncio.wait_for(probe(), self._deadline_seconds)
+        except TimeoutError:
+            self._fail(f"no score within {self._deadline_seconds:g} seconds")
+        except Exception as error:  # whatever the engine raises is the reason it is not ready
+            self._fail(f"{type(error).__name__}: {error}")
+        else:
+            self._last_score = self._clock()
+            self._said = {**described, "score_seconds": round(self._clock() - started, 4)}
+
+    def _fail(self, reason: str) -> None:
+        self._last_failure = self._clock()
+        self._reason = reason
+
+
+class _Held:
+    """Collects the messages of one answer instead of sending them."""
+
+    def __init__(self) -> None:
+        self._status: int | None = None
+        self._body = bytearray()
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+        elif message["type"] == "http.response.body":
+            self._body += message.get("body", b"")
+
+    def answer(self) -> Answer:
+        if self._status is None:
+            raise EngineFaultError("the engine ended the request without an answer")
+        return Answer(self._status, bytes(self._body))
+
+
+def _only_200(answer: Answer) -> Answer:
+    if answer.status != 200:
+        raise EngineFaultError(f"status {answer.status}: {answer.body[:500].decode(errors='replace')}")
+    return answer
+
+
+def _header(scope: Scope, name: bytes) -> bytes | None:
+    found: Iterable[bytes] = (value for key, value in scope["headers"] if key == name)
+    return next(iter(found), None)
+
+
+def _kept_headers(scope: Scope) -> list[tuple[bytes, bytes]]:
+    # The body is ours, so what described the caller's goes; request ids and trace contexts stay.
+    replaced = (b"content-length", b"content-type", b"transfer-encoding", b"content-encoding")
+    kept = [(name, value) for name, value in scope["headers"] if name not in replaced]
+    return [*kept, (b"content-type", b"application/json")]
+
+
+async def _read_body(receive: Receive, limit_bytes: int) -> bytes | None:
+    """The request's body; None when it is longer than the limit.
+
+    A body that is too long is read to its end all the same and thrown away: an answer in the middle of it reads as a
+    broken connection to the router, which would try the sample on every other worker.
+    """
+    body = bytearray()
+    too_long = False
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            break
+        chunk = message.get("body", b"")
+        too_long = too_long or len(body) + len(chunk) > limit_bytes
+        if not too_long:
+            body += chunk
+        if not message.get("more_body"):
+            break
+    return None if too_long else bytes(body)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that gives the body first and then whatever the connection gives, which is its end."""
+    given = False
+
+    async def replay() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay
+
+
+async def _never() -> Message:
+    """The `receive` of a caller who never hangs up."""
+    await asyncio.Event().wait()
+    return {"type": "http.disconnect"}
+
+
+def _fault(status: int, message: str) -> Answer:
+    return Answer(status, json.dumps({"error": {"code": "engine_fault", "message": message}}).encode())
+
+
+def _engine_fault(answer: Answer) -> Answer:
+    """What an engine's failure is passed on as: its own words, under a status that nobody takes for the caller's."""
+    status = answer.status if answer.status >= 500 or answer.status == 429 else 500
+    said = answer.body[:2000].decode(errors="replace")
+    if _NOT_FINITE in said:
+        said = f"the engine's score is NaN or infinite ({said})"
+    return _fault(status, f"the engine answered {answer.status}: {said}")
+
+
+async def _send_json(send: Send, status: int, content: dict[str, Any]) -> None:
+    await _send(send, Answer(status, json.dumps(content, allow_nan=False).encode()))
+
+
+async def _send(send: Send, answer: Answer, *headers: tuple[bytes, bytes]) -> None:
+    described = [(b"content-type", b"application/json"), (b"content-length", str(len(answer.body)).encode())]
+    await send({"type": "http.response.start", "status": answer.status, "headers": [*described, *headers]})
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+async def _refuse(scope: Scope, send: Send) -> None:
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008, "reason": "a key is needed"})
+        return
+    message = "this worker needs the pool's key as Authorization: Bearer KEY"
+    body = json.dumps({"error": {"code": "unauthorized", "message": message}}).encode()
+    await _send(send, Answer(401, body), (b"www-authenticate", b"Bearer"))
