@@ -1,0 +1,89 @@
+"""What the chart renders."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from rewardpool_api import names
+from rewardpool_api.crd import crd_yaml
+
+from .conftest import CHART, Helm, HelmError, Objects, Render
+
+
+def one(objects: Objects, kind: str, name: str = "rewardpool") -> dict[str, Any]:
+    (found,) = [item for item in objects if item["kind"] == kind and item["metadata"]["name"] == name]
+    return found
+
+
+def operator_container(objects: Objects) -> dict[str, Any]:
+    (container,) = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert isinstance(container, dict)
+    return container
+
+
+def test_helm_finds_nothing_to_complain_about(helm: Helm) -> None:
+    assert "0 chart(s) failed" in helm("lint", "--strict", str(CHART))
+
+
+def test_the_charts_copy_of_the_crd_is_fresh() -> None:
+    assert (CHART / "files" / "rewardpool.dev_rewardpools.yaml").read_text() == crd_yaml()
+
+
+def test_the_rendered_crd_is_the_generated_one_and_survives_an_uninstall(render: Render) -> None:
+    rendered = one(render(), "CustomResourceDefinition", f"{names.PLURAL}.{names.GROUP}")
+    assert rendered["spec"] == yaml.safe_load(crd_yaml())["spec"]
+    assert rendered["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+
+
+def test_a_misspelt_value_is_refused_by_name(render: Render) -> None:
+    with pytest.raises(HelmError, match=r"at '/image': additional properties 'tga' not allowed"):
+        render(image={"tga": "1"})
+
+
+@pytest.mark.parametrize(
+    ("image", "rendered"),
+    [
+        ({"repository": "hub/rp"}, "hub/rp:0.1.0"),
+        ({"repository": "hub/rp", "tag": "2"}, "hub/rp:2"),
+        ({"repository": "hub/rp", "tag": "2", "digest": "sha256:" + "a" * 64}, "hub/rp@sha256:" + "a" * 64),
+    ],
+)
+def test_a_digest_beats_the_tag_and_the_tag_beats_the_version(
+    render: Render, image: dict[str, str], rendered: str
+) -> None:
+    assert operator_container(render(image=image))["image"] == rendered
+
+
+def test_by_default_one_cluster_role_covers_all_namespaces(render: Render) -> None:
+    objects = render()
+    binding = one(objects, "ClusterRoleBinding")
+    assert binding["roleRef"]["name"] == one(objects, "ClusterRole")["metadata"]["name"]
+    assert not any("--namespace" in argument for argument in operator_container(objects)["args"])
+
+
+def test_named_namespaces_get_a_role_each_and_nothing_is_granted_beyond_them(render: Render) -> None:
+    objects = render(watch={"namespaces": ["a", "b"]})
+    roles = [item for item in objects if item["kind"] == "Role"]
+    assert [role["metadata"]["namespace"] for role in roles] == ["a", "b"]
+    assert not [item for item in objects if item["kind"] == "ClusterRoleBinding"]
+    assert operator_container(objects)["args"][-2:] == ["--namespace=a", "--namespace=b"]
+
+
+def test_no_role_has_a_wildcard(render: Render) -> None:
+    objects = render()
+    rules = [rule for item in objects if item["kind"].endswith("Role") for rule in item["rules"]]
+    assert rules
+    assert not [rule for rule in rules if "*" in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]]
+
+
+def test_the_operator_pod_keeps_to_one_at_a_time(render: Render) -> None:
+    spec = one(render(), "Deployment")["spec"]
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+
+
+def test_nothing_secret_is_rendered(render: Render) -> None:
+    objects = render()
+    assert not [item for item in objects if item["kind"] == "Secret"]
+    words = " ".join([*operator_container(objects)["command"], *operator_container(objects)["args"]]).lower()
+    assert not [word for word in ("key", "token", "password", "secret") if word in words]

@@ -1,0 +1,107 @@
+"""What a real API server makes of the chart: validation, RBAC, pod security."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.control_plane import ControlPlane
+from cluster.processes import ClusterError
+
+from .conftest import CHART, NAMESPACE, Helm, Render
+
+pytestmark = pytest.mark.real
+
+TRAINERS = [{"namespace": "rl", "pools": ["skywork"], "serviceAccounts": [{"namespace": "rl", "name": "trainer"}]}]
+TRAINER = "system:serviceaccount:rl:trainer"
+OPERATOR = f"system:serviceaccount:{NAMESPACE}:rewardpool"
+
+
+@pytest.fixture(scope="module")
+def cluster_helm(plane: ControlPlane, helm_program: Path, tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    return Helm(helm_program, tmp_path_factory.mktemp("cluster-helm"), plane.kubeconfig)
+
+
+@pytest.fixture(scope="module")
+def installed(plane: ControlPlane, cluster_helm: Helm) -> Iterator[ControlPlane]:
+    """A cluster with the chart installed and one group of trainers."""
+    plane.kubectl("create", "namespace", "rl")
+    settings = [f"--set-json=trainers={json.dumps(TRAINERS)}", f"--namespace={NAMESPACE}", "--create-namespace"]
+    cluster_helm("install", "rewardpool", str(CHART), *settings)
+    plane.kubectl("wait", "--for=condition=Established", "crd/rewardpools.rewardpool.dev", "--timeout=30s")
+    yield plane
+    cluster_helm("uninstall", "rewardpool", f"--namespace={NAMESPACE}")
+    assert "rewardpools.rewardpool.dev" in plane.kubectl("get", "crd", "-o", "name"), "uninstall took the CRD along"
+
+
+def may(plane: ControlPlane, who: str, verb: str, what: str, *options: str) -> bool:
+    try:
+        plane.kubectl("auth", "can-i", verb, what, f"--as={who}", *options)
+    except ClusterError:  # can-i says "no" by its exit status
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("verb", "what", "allowed"),
+    [
+        ("get", "rewardpools/skywork", True),
+        ("get", "secrets/skywork-key", True),
+        ("get", "secrets/skywork-router-admin", False),
+        ("get", "secrets/other-key", False),
+        ("list", "secrets", False),
+        ("patch", "rewardpools/skywork", False),
+    ],
+)
+def test_a_trainer_may_read_its_pool_and_key_and_nothing_else(
+    installed: ControlPlane, verb: str, what: str, allowed: bool
+) -> None:
+    assert may(installed, TRAINER, verb, what, "--namespace=rl") is allowed
+
+
+@pytest.mark.parametrize(
+    ("verb", "what", "allowed"),
+    [
+        ("patch", "rewardpools/x --subresource=status", True),
+        ("create", "deployments.apps", True),
+        ("create", "events", True),
+        ("create", "pods", False),
+        ("create", "rolebindings.rbac.authorization.k8s.io", False),
+        ("get", "nodes", False),
+    ],
+)
+def test_the_operator_may_do_its_work_and_no_more(installed: ControlPlane, verb: str, what: str, allowed: bool) -> None:
+    assert may(installed, OPERATOR, verb, *what.split(), "--namespace=rl") is allowed
+
+
+def test_the_operators_pod_passes_the_restricted_pod_security_standard(installed: ControlPlane, render: Render) -> None:
+    (deployment,) = [item for item in render() if item["kind"] == "Deployment"]
+    namespace = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": "strict", "labels": {"pod-security.kubernetes.io/enforce": "restricted"}},
+    }
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "operator", "namespace": "strict"},
+        "spec": deployment["spec"]["template"]["spec"],
+    }
+    installed.kubectl("apply", "-f", "-", input=json.dumps(namespace))
+    installed.kubectl("create", "--dry-run=server", "--validate=strict", "-f", "-", input=json.dumps(pod))
+
+
+def test_every_object_passes_strict_validation(installed: ControlPlane, render: Render) -> None:
+    for item in render(env=[{"name": "A", "value": "b"}], priorityClassName="system-cluster-critical"):
+        data = json.dumps(item)
+        installed.kubectl(
+            "apply",
+            "--server-side",
+            "--force-conflicts",
+            "--dry-run=server",
+            "--validate=strict",
+            "-f",
+            "-",
+            input=data,
+        )
