@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+
 from rewardpool import Constant, RewardConfig
 from rewardpool.errors import ConfigError
 

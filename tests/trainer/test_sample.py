@@ -2,6 +2,7 @@ import json
 import pickle
 
 import pytest
+
 from rewardpool import FunctionSample, Sample
 from rewardpool.errors import DeadlineError, InvalidSampleError, RewardPoolError, SampleTooLongError, ScoreError
 

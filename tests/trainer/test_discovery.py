@@ -1,0 +1,273 @@
+import json
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rewardpool import Endpoint, RewardConfig, discover
+from rewardpool.discovery import why_not_ready
+from rewardpool.errors import ConfigError, PoolAccessError, PoolNotFoundError, PoolNotReadyError
+from rewardpool.places import LocalPlace, NotHere
+from rewardpool_api import RewardPool
+
+CONFIG = RewardConfig(reward_pool="rl/skywork")
+POLICY = {"type": "QueueDepth", "queueDepth": {"targetPerReplica": 32}}
+AUTOSCALED = {"autoscaling": {"minReplicas": 0, "maxReplicas": 4, "policy": POLICY}}
+
+
+def pool_object(
+    *,
+    ready: str | None = "True",
+    metadata: dict[str, Any] | None = None,
+    spec: dict[str, Any] | None = None,
+    status: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """A RewardPool as JSON, ready with two replicas but for what is given."""
+    condition = {
+        "type": "Ready",
+        "status": ready,
+        "reason": "NoWorker",
+        "message": "0 of 2 workers answer",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    return {
+        "apiVersion": "rewardpool.dev/v1alpha1",
+        "kind": "RewardPool",
+        "metadata": {"name": "skywork", "namespace": "rl", "resourceVersion": "7", **(metadata or {})},
+        "spec": {"model": {"source": "hf://org/model"}, **(spec or {})},
+        "status": {
+            "replicas": 2,
+            "url": "http://router:8080",
+            "model": {"type": "Discriminative", "servedName": "skywork", "maxModelLen": 1024},
+            "conditions": [condition] if ready else [],
+            **(status or {}),
+        },
+    }
+
+
+class FakePlace:
+    """A place that answers from a script; the last answer stays."""
+
+    def __init__(self, *answers: dict[str, Any] | Exception) -> None:
+        self._answers = list(answers)
+        self.asked = 0
+
+    def __str__(self) -> str:
+        return "the fake place"
+
+    async def read_pool(self, namespace: str, name: str) -> RewardPool:
+        answer = self._answers[min(self.asked, len(self._answers) - 1)]
+        self.asked += 1
+        if isinstance(answer, Exception):
+            raise answer
+        return RewardPool.model_validate(answer)
+
+    async def read_key(self, pool: RewardPool) -> str | None:
+        return "the-key"
+
+
+class FakeTime:
+    """A clock that moves when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def clock(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+async def find(
+    *places: FakePlace,
+    config: RewardConfig = CONFIG,
+    environ: dict[str, str] | None = None,
+    time: FakeTime | None = None,
+    require_ready: bool = True,
+) -> Endpoint:
+    time = time or FakeTime()
+    return await discover(
+        config, environ=environ or {}, places=places, require_ready=require_ready, clock=time.clock, sleep=time.sleep
+    )
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pool_object(),
+        pool_object(ready="False", status={"replicas": 0}, spec=AUTOSCALED),  # samples start it, and wait
+    ],
+)
+def test_a_pool_that_can_score_is_ready(raw: dict[str, Any]) -> None:
+    assert why_not_ready(RewardPool.model_validate(raw)) is None
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        (pool_object(ready="False"), "Ready is False, NoWorker: 0 of 2 workers answer"),
+        (pool_object(ready=None), "it has no status yet"),
+        (pool_object(ready="False", status={"url": None}), "it has no URL yet .*0 of 2.* is the operator running"),
+        (pool_object(status={"model": None}), "it has no URL yet"),
+        (pool_object(spec={"suspend": True}), "set spec.suspend to false"),
+        (pool_object(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), "being deleted"),
+        (pool_object(ready="False", status={"replicas": 0}, spec={"replicas": 0}), "at zero .*set spec.replicas"),
+        (pool_object(ready="False", status={"replicas": 0}), "Ready is False, NoWorker"),
+        (pool_object(ready="False", status={"replicas": 1}, spec=AUTOSCALED), "Ready is False, NoWorker"),
+    ],
+)
+def test_what_keeps_a_pool_from_scoring_is_said(raw: dict[str, Any], why: str) -> None:
+    assert re.search(why, why_not_ready(RewardPool.model_validate(raw)) or "ready")
+
+
+async def test_the_objects_status_is_the_endpoint() -> None:
+    assert await find(FakePlace(pool_object())) == Endpoint(
+        url="http://router:8080",
+        key="the-key",
+        pool="rl/skywork",
+        served_name="skywork",
+        model_type="Discriminative",
+        max_model_len=1024,
+        origin="the fake place",
+        pool_object_version="7",
+    )
+
+
+async def test_a_key_is_never_shown() -> None:
+    assert "the-key" not in repr(await find(FakePlace(pool_object())))
+
+
+async def test_an_explicit_url_comes_before_everything(tmp_path: Path) -> None:
+    key_file = tmp_path / "key"
+    key_file.write_text("from-file\n")
+    place = FakePlace(pool_object())
+    config = RewardConfig(reward_pool="rl/skywork", url="http://there:1/", key_file=key_file)
+    found = await find(place, config=config, environ={"REWARDPOOL_URL": "http://elsewhere:1"})
+    assert (found.url, found.key, found.served_name, place.asked) == ("http://there:1", "from-file", "skywork", 0)
+
+
+async def test_the_environment_comes_before_the_object(tmp_path: Path) -> None:
+    key_file = tmp_path / "key"
+    key_file.write_text("from-file")
+    place = FakePlace(pool_object())
+    found = await find(place, environ={"REWARDPOOL_URL": "http://there:1", "REWARDPOOL_KEY_FILE": str(key_file)})
+    assert (found.url, found.key, place.asked) == ("http://there:1", "from-file", 0)
+
+
+async def test_the_environment_can_name_the_pool() -> None:
+    found = await find(FakePlace(pool_object()), config=RewardConfig(), environ={"REWARDPOOL_POOL": "rl/skywork"})
+    assert found.pool == "rl/skywork"
+
+
+async def test_a_mounted_key_makes_the_right_to_read_secrets_needless(tmp_path: Path) -> None:
+    key_file = tmp_path / "key"
+    key_file.write_text("mounted")
+    found = await find(FakePlace(pool_object()), config=CONFIG.model_copy(update={"key_file": key_file}))
+    assert found.key == "mounted"
+
+
+@pytest.mark.parametrize(
+    ("environ", "field"),
+    [
+        ({}, "reward_pool"),
+        ({"REWARDPOOL_POOL": "skywork"}, r"\$REWARDPOOL_POOL"),
+        ({"REWARDPOOL_URL": "router"}, r"\$REWARDPOOL_URL"),
+    ],
+)
+async def test_a_config_that_names_no_pool_is_told_what_to_set(environ: dict[str, str], field: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{field}: "):
+        await find(config=RewardConfig(), environ=environ)
+
+
+async def test_the_next_place_is_asked_when_one_has_no_such_pool() -> None:
+    assert (await find(FakePlace(NotHere("the cluster: no")), FakePlace(pool_object()))).pool == "rl/skywork"
+
+
+async def test_a_pool_nobody_knows_names_every_place_and_what_to_do() -> None:
+    with pytest.raises(PoolNotFoundError) as caught:
+        await find(FakePlace(NotHere("the cluster: no such pool")), FakePlace(NotHere("this machine: no file")))
+    for part in ("rl/skywork", "the cluster: no such pool", "this machine: no file", "kubectl get rewardpools -n rl"):
+        assert part in str(caught.value)
+
+
+async def test_a_place_that_cannot_be_asked_does_not_hide_a_pool(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        found = await find(FakePlace(PoolAccessError("credentials expired")), FakePlace(pool_object()))
+    assert found.pool == "rl/skywork"
+    assert "credentials expired" in caplog.text
+
+
+async def test_a_place_that_cannot_be_asked_is_the_error_when_no_other_has_the_pool() -> None:
+    with pytest.raises(PoolAccessError, match="credentials expired"):
+        await find(FakePlace(PoolAccessError("credentials expired")), FakePlace(NotHere("no")))
+
+
+async def test_a_pool_that_is_not_ready_is_an_error_at_once() -> None:
+    place = FakePlace(pool_object(ready="False"))
+    with pytest.raises(PoolNotReadyError, match=r"rl/skywork \(the fake place\) is not ready: .*0 of 2 workers"):
+        await find(place)
+    assert place.asked == 1
+
+
+async def test_a_pool_that_becomes_ready_is_waited_for_where_asked() -> None:
+    place = FakePlace(pool_object(ready="False"), pool_object(ready="False"), pool_object())
+    time = FakeTime()
+    found = await find(place, config=CONFIG.model_copy(update={"wait_seconds": 60.0}), time=time)
+    assert (found.url, time.now) == ("http://router:8080", 2.0)
+
+
+async def test_the_wait_for_a_pool_has_a_deadline() -> None:
+    time = FakeTime()
+    with pytest.raises(PoolNotReadyError):
+        await find(
+            FakePlace(pool_object(ready="False")), config=CONFIG.model_copy(update={"wait_seconds": 2.5}), time=time
+        )
+    assert time.now == 2.5
+
+
+async def test_a_client_that_has_started_takes_the_address_of_a_pool_in_trouble() -> None:
+    found = await find(FakePlace(pool_object(ready="False")), require_ready=False)
+    assert found.url == "http://router:8080"
+
+
+def write_state(folder: Path, raw: dict[str, Any]) -> LocalPlace:
+    place = folder / "rl" / "skywork"
+    place.mkdir(parents=True)
+    (place / "pool.json").write_text(json.dumps(raw))
+    (place / "key").write_text("local-key\n")
+    return LocalPlace({"REWARDPOOL_STATE_DIR": str(folder)})
+
+
+async def test_a_pool_of_this_machine_is_read_from_its_state_file(tmp_path: Path) -> None:
+    key_file = tmp_path / "rl" / "skywork" / "key"
+    place = write_state(tmp_path, pool_object(status={"auth": {"keyFile": str(key_file)}}))
+    pool = await place.read_pool("rl", "skywork")
+    assert (pool.key, await place.read_key(pool)) == ("rl/skywork", "local-key")
+
+
+async def test_a_status_field_of_a_newer_operator_is_none_of_a_trainers_business(tmp_path: Path) -> None:
+    place = write_state(tmp_path, pool_object(status={"invented": {"later": 1}}))
+    assert (await place.read_pool("rl", "skywork")).status.url == "http://router:8080"
+
+
+async def test_a_state_file_that_is_no_pool_is_named(tmp_path: Path) -> None:
+    place = write_state(tmp_path, {"kind": "Pod"})
+    with pytest.raises(PoolNotReadyError, match=r"pool\.json is not a RewardPool"):
+        await place.read_pool("rl", "skywork")
+
+
+async def test_a_missing_state_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NotHere, match=str(tmp_path / "rl/skywork/pool.json")):
+        await LocalPlace({"REWARDPOOL_STATE_DIR": str(tmp_path)}).read_pool("rl", "skywork")
+
+
+@pytest.mark.parametrize("content", [None, "", " \n"])
+async def test_a_key_file_without_a_key_is_named(tmp_path: Path, content: str | None) -> None:
+    key_file = tmp_path / "the-key-file"
+    if content is not None:
+        key_file.write_text(content)
+    with pytest.raises(PoolAccessError, match="the-key-file"):
+        await find(config=RewardConfig(url="http://there:1", key_file=key_file))

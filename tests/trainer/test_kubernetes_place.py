@@ -1,0 +1,135 @@
+"""The cluster as a place, against FakeApiServer: one that answers two paths with what a test sets."""
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from rewardpool.errors import PoolAccessError, PoolNotReadyError
+from rewardpool.places import KubernetesPlace, NotHere
+from rewardpool_api import RewardPool
+
+POOL_PATH = "/apis/rewardpool.dev/v1alpha1/namespaces/rl/rewardpools/skywork"
+SECRET_PATH = "/api/v1/namespaces/rl/secrets/skywork-key"
+POOL = {
+    "metadata": {"name": "skywork", "namespace": "rl"},
+    "spec": {"model": {"source": "hf://org/model"}},
+    "status": {"auth": {"secretName": "skywork-key"}},
+}
+SECRET = {"kind": "Secret", "apiVersion": "v1", "data": {"key": base64.b64encode(b"secret-key").decode()}}
+
+
+class FakeApiServer:
+    """Answers a path with a status and a JSON body; 404 for the rest."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, tuple[int, Any]] = {}
+        self.tokens: list[str | None] = []
+        app = web.Application()
+        app.router.add_get("/{path:.*}", self._serve)
+        self.server = TestServer(app)
+
+    async def _serve(self, request: web.Request) -> web.Response:
+        self.tokens.append(request.headers.get("Authorization"))
+        status, body = self.answers.get(request.path, (404, {"kind": "Status", "code": 404}))
+        return web.json_response(body, status=status)
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[FakeApiServer]:
+    cluster = FakeApiServer()
+    await cluster.server.start_server()
+    yield cluster
+    await cluster.server.close()
+
+
+@pytest.fixture
+def place(cluster: FakeApiServer, tmp_path: Path) -> KubernetesPlace:
+    kubeconfig = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": str(cluster.server.make_url(""))}}],
+        "users": [{"name": "u", "user": {"token": "job-token"}}],
+    }
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump(kubeconfig))
+    return KubernetesPlace({"KUBECONFIG": str(path)})
+
+
+async def test_a_pool_and_its_key_are_read_with_the_jobs_own_rights(
+    cluster: FakeApiServer, place: KubernetesPlace
+) -> None:
+    cluster.answers = {POOL_PATH: (200, POOL), SECRET_PATH: (200, SECRET)}
+    pool = await place.read_pool("rl", "skywork")
+    assert (pool.key, await place.read_key(pool)) == ("rl/skywork", "secret-key")
+    assert set(cluster.tokens) == {"Bearer job-token"}
+
+
+async def test_a_pool_the_cluster_does_not_have_is_not_here(place: KubernetesPlace) -> None:
+    with pytest.raises(NotHere, match=r"no rewardpools\.rewardpool\.dev/skywork in namespace rl"):
+        await place.read_pool("rl", "skywork")
+
+
+async def test_a_missing_right_names_verb_resource_and_role(cluster: FakeApiServer, place: KubernetesPlace) -> None:
+    cluster.answers = {POOL_PATH: (403, {"kind": "Status", "code": 403})}
+    with pytest.raises(
+        PoolAccessError, match=r"no right to get rewardpools.* in namespace rl .*role rewardpool-trainer"
+    ):
+        await place.read_pool("rl", "skywork")
+
+
+async def test_a_secret_that_may_not_be_read_is_named(cluster: FakeApiServer, place: KubernetesPlace) -> None:
+    cluster.answers = {SECRET_PATH: (403, {"kind": "Status", "code": 403})}
+    with pytest.raises(PoolAccessError, match="no right to get secrets/skywork-key in namespace rl"):
+        await place.read_key(RewardPool.model_validate(POOL))
+
+
+async def test_expired_credentials_are_called_that(cluster: FakeApiServer, place: KubernetesPlace) -> None:
+    cluster.answers = {POOL_PATH: (401, {"kind": "Status", "code": 401})}
+    with pytest.raises(PoolAccessError, match="does not accept the credentials"):
+        await place.read_pool("rl", "skywork")
+
+
+async def test_an_api_server_that_does_not_answer_is_named(cluster: FakeApiServer, place: KubernetesPlace) -> None:
+    await cluster.server.close()
+    with pytest.raises(PoolAccessError, match=r"the API server http://127\.0\.0\.1.* does not answer"):
+        await place.read_pool("rl", "skywork")
+
+
+@pytest.mark.parametrize("data", [None, {}, {"key": ""}, {"key": "***"}, {"key": base64.b64encode(b"\xff").decode()}])
+async def test_a_secret_without_a_usable_key_is_named(
+    cluster: FakeApiServer, place: KubernetesPlace, data: dict[str, str] | None
+) -> None:
+    cluster.answers = {SECRET_PATH: (200, {**SECRET, "data": data})}
+    with pytest.raises(PoolNotReadyError, match=r"secrets/skywork-key .*no usable entry 'key'"):
+        await place.read_key(RewardPool.model_validate(POOL))
+
+
+async def test_a_missing_secret_is_named(place: KubernetesPlace) -> None:
+    with pytest.raises(PoolNotReadyError, match=r"secrets/skywork-key .*does not exist"):
+        await place.read_key(RewardPool.model_validate(POOL))
+
+
+async def test_a_pool_without_authentication_has_no_key(place: KubernetesPlace) -> None:
+    pool = RewardPool.model_validate({**POOL, "status": {}})
+    assert await place.read_key(pool) is None
+
+
+async def test_without_a_cluster_the_place_says_that_none_is_configured(tmp_path: Path) -> None:
+    with pytest.raises(NotHere, match="no cluster is configured"):
+        await KubernetesPlace({"KUBECONFIG": str(tmp_path / "none")}).read_pool("rl", "skywork")
+
+
+async def test_a_broken_kubeconfig_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps({"kind": "Config"}))
+    with pytest.raises(PoolAccessError, match="credentials cannot be used"):
+        await KubernetesPlace({"KUBECONFIG": str(path)}).read_pool("rl", "skywork")
