@@ -65,7 +65,9 @@ def test_a_trainer_may_read_its_pool_and_key_and_nothing_else(
     [
         ("patch", "rewardpools/x --subresource=status", True),
         ("create", "deployments.apps", True),
-        ("create", "events", True),
+        ("create", "events.events.k8s.io", True),
+        ("get", "secrets/skywork-router-admin", True),
+        ("list", "secrets", False),
         ("create", "pods", False),
         ("create", "rolebindings.rbac.authorization.k8s.io", False),
         ("get", "nodes", False),

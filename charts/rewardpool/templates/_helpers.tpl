@@ -38,34 +38,30 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 
-{{- /* What the operator uses, no verb more: a test compares it with the list beside the operator's client. */ -}}
+{{- /* The rules of rewardpool_operator.kubernetes.permissions; a test compares the two. */ -}}
 {{- define "rewardpool.operatorRules" -}}
 - apiGroups: [rewardpool.dev]
   resources: [rewardpools]
-  verbs: [get, list, watch, patch]
+  verbs: [get, list, watch]
 - apiGroups: [rewardpool.dev]
   resources: [rewardpools/status]
-  verbs: [get, patch]
+  verbs: [patch]
 - apiGroups: [rewardpool.dev]
-  # Where OwnerReferencesPermissionEnforcement is on, owning objects that block a pool's deletion takes this.
   resources: [rewardpools/finalizers]
   verbs: [update]
 - apiGroups: [apps]
   resources: [deployments]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [list, watch, create, patch, delete]
 - apiGroups: [""]
   resources: [services, configmaps]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [list, watch, create, patch]
 - apiGroups: [""]
   resources: [secrets]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [get, create, patch]
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch, patch]
-- apiGroups: [""]
-  resources: [pods/log]
-  verbs: [get]
-- apiGroups: [""]
+  verbs: [list, watch, patch, delete]
+- apiGroups: [events.k8s.io]
   resources: [events]
-  verbs: [create, patch]
+  verbs: [create]
 {{- end -}}
