@@ -1,0 +1,155 @@
+"""Asking one worker directly, past the routers: does it score, how long may a sample be, how much is it working on.
+
+vLLM and the function server run RewardPool's middleware, whose ready path makes a real score. An engine without it is
+asked for a score as a trainer would ask.
+"""
+
+import json
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+from rewardpool_api import names
+from rewardpool_api.contract import CHAT_PATH, SCORE_PATH, CallerError, NonsenseAnswerError, parse_answer
+from rewardpool_api.pool import ModelType
+
+log = logging.getLogger(__name__)
+
+SCORE_TIMEOUT = aiohttp.ClientTimeout(total=30, sock_connect=2)
+"""Seconds. The first score of an engine may compile something."""
+QUICK_TIMEOUT = aiohttp.ClientTimeout(total=5, sock_connect=2)
+"""Seconds, for what a worker answers from memory."""
+
+PROBE_TEXT = "Is this pool ready?"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeResult:
+    """What a worker answered."""
+
+    ok: bool
+    """A real score came back."""
+    max_model_len: int | None = None
+    """Longest sample in tokens; None when it does not say."""
+    error: str | None = None
+    """Why there was no score, in the worker's words."""
+
+
+class _NoScoreError(Exception):
+    """The text says why there was no score."""
+
+
+async def probe_score(
+    session: aiohttp.ClientSession, worker_url: str, *, key: str | None, served_name: str, model_type: ModelType
+) -> ProbeResult:
+    """Get one real score from a worker.
+
+    Args:
+        session: carries the calls.
+        worker_url: base URL of the worker.
+        key: the pool's key; None when it has none.
+        served_name: the `model` of the request.
+        model_type: which request the model takes.
+
+    Returns:
+        The outcome; a worker that does not answer is an outcome, no error.
+    """
+    caller = _Caller(session, worker_url.rstrip("/"), key)
+    try:
+        ready = await caller.get(names.READY_PATH, timeout=SCORE_TIMEOUT, absent_is_none=True)
+        if ready is None:
+            await _score_as_a_trainer(caller, served_name, model_type)
+            return ProbeResult(ok=True, max_model_len=await _listed_length(caller, served_name))
+        return ProbeResult(ok=True, max_model_len=_tokens(ready.get("max_model_len")))
+    except (_NoScoreError, NonsenseAnswerError) as error:
+        return ProbeResult(ok=False, error=str(error))
+
+
+async def read_in_flight(session: aiohttp.ClientSession, worker_url: str, *, key: str | None) -> int | None:
+    """Requests the worker is working on, by its own count; None when it does not say."""
+    try:
+        answer = await _Caller(session, worker_url.rstrip("/"), key).get(names.LOAD_PATH, timeout=QUICK_TIMEOUT)
+    except _NoScoreError as error:
+        log.debug("%s does not say what it is working on: %s", worker_url, error)
+        return None
+    count = (answer or {}).get("in_flight")
+    if isinstance(count, int) and not isinstance(count, bool) and count >= 0:
+        return count
+    log.warning("%s is working on %r requests, which is no number of requests: left out", worker_url, count)
+    return None
+
+
+class _Caller:
+    """GET and POST of JSON objects with the pool's key."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str, key: str | None) -> None:
+        self._session = session
+        self._url = url
+        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
+
+    async def get(
+        self, path: str, *, timeout: aiohttp.ClientTimeout, absent_is_none: bool = False
+    ) -> dict[str, Any] | None:
+        status, text, answer = await self._ask("GET", path, None, timeout)
+        if absent_is_none and status == 404:
+            return None
+        if status != 200 or answer is None:
+            reason = (answer or {}).get("reason") or text[:300]
+            raise _NoScoreError(f"GET {path}: status {status}: {reason}")
+        return answer
+
+    async def post(self, path: str, request: dict[str, Any]) -> str:
+        status, text, _ = await self._ask("POST", path, request, SCORE_TIMEOUT)
+        if status != 200:
+            raise _NoScoreError(f"POST {path}: status {status}: {text[:300]}")
+        return text
+
+    async def _ask(
+        self, method: str, path: str, request: dict[str, Any] | None, timeout: aiohttp.ClientTimeout
+    ) -> tuple[int, str, dict[str, Any] | None]:
+        try:
+            async with self._session.request(
+                method, self._url + path, json=request, headers=self._headers, timeout=timeout
+            ) as response:
+                text = await response.text(errors="replace")
+                answer = _object(text)
+                return response.status, text, answer
+        except TimeoutError:
+            raise _NoScoreError(f"{method} {path}: no answer in time") from None
+        except aiohttp.ClientError as error:
+            raise _NoScoreError(f"{method} {path}: {type(error).__name__}: {error}") from None
+
+
+async def _score_as_a_trainer(caller: _Caller, served_name: str, model_type: ModelType) -> None:
+    if model_type == "Generative":
+        messages = [{"role": "user", "content": PROBE_TEXT}]
+        await caller.post(CHAT_PATH, {"model": served_name, "messages": messages, "max_tokens": 1})
+        return
+    scores = parse_answer(await caller.post(SCORE_PATH, {"model": served_name, "input": PROBE_TEXT}), count=1)
+    if isinstance(scores, CallerError):
+        raise _NoScoreError(f"POST {SCORE_PATH}: {scores.code}: {scores.message}")
+
+
+async def _listed_length(caller: _Caller, served_name: str) -> int | None:
+    try:
+        models = (await caller.get("/v1/models", timeout=QUICK_TIMEOUT) or {}).get("data")
+    except _NoScoreError as error:
+        log.debug("the longest sample stays unknown: %s", error)
+        return None
+    cards = [card for card in models if isinstance(card, dict)] if isinstance(models, list) else []
+    card = next((card for card in cards if card.get("id") == served_name), cards[0] if cards else {})
+    return _tokens(card.get("max_model_len"))
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        return None
+    return answer if isinstance(answer, dict) else None
+
+
+def _tokens(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

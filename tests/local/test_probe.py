@@ -1,0 +1,97 @@
+"""What a worker's answers mean; the worker is a scripted stand-in."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from support.fleet import free_port
+
+from rewardpool_operator.probe import ProbeResult, probe_score, read_in_flight
+
+Answers = dict[str, tuple[int, Any]]
+Scripted = Callable[[Answers], Awaitable[str]]
+
+LISTED = {"data": [{"id": "other", "max_model_len": 1}, {"id": "rm", "max_model_len": 512}]}
+
+
+@pytest.fixture
+async def scripted() -> AsyncIterator[Scripted]:
+    """Starts a worker that gives these answers by path, and 404 elsewhere."""
+    servers: list[TestServer] = []
+
+    async def start(answers: Answers) -> str:
+        async def answer(request: web.Request) -> web.Response:
+            status, body = answers.get(request.path, (404, {}))
+            return web.json_response(body, status=status)
+
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", answer)
+        servers.append(TestServer(app))
+        await servers[-1].start_server()
+        return str(servers[-1].make_url(""))
+
+    yield start
+    await asyncio.gather(*(server.close() for server in servers))
+
+
+async def probe(session: aiohttp.ClientSession, url: str) -> ProbeResult:
+    return await probe_score(session, url, key="k", served_name="rm", model_type="Discriminative")
+
+
+async def test_a_ready_worker_says_its_longest_sample(scripted: Scripted, session: aiohttp.ClientSession) -> None:
+    url = await scripted({"/rewardpool/ready": (200, {"ready": True, "max_model_len": 512})})
+    assert await probe(session, url) == ProbeResult(ok=True, max_model_len=512)
+
+
+async def test_a_worker_that_is_not_ready_says_why(scripted: Scripted, session: aiohttp.ClientSession) -> None:
+    url = await scripted({"/rewardpool/ready": (503, {"ready": False, "reason": "loading weights"})})
+    result = await probe(session, url)
+    assert (result.ok, "loading weights" in (result.error or "")) == (False, True)
+
+
+async def test_an_engine_without_the_ready_path_is_asked_for_a_score(
+    scripted: Scripted, session: aiohttp.ClientSession
+) -> None:
+    scored = {"data": [{"index": 0, "embedding": [0.5]}]}
+    url = await scripted({"/v1/embeddings": (200, scored), "/v1/models": (200, LISTED)})
+    assert await probe(session, url) == ProbeResult(ok=True, max_model_len=512)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param((200, {"data": [{"index": 0, "embedding": ["NaN"]}]}), id="no number"),
+        pytest.param((200, {"data": [], "error": {"code": "invalid_sample", "message": "no"}}), id="an error object"),
+        pytest.param((500, {}), id="a failure"),
+        pytest.param((404, {}), id="no such path"),
+    ],
+)
+async def test_no_real_score_is_not_ok(
+    scripted: Scripted, session: aiohttp.ClientSession, answer: tuple[int, Any]
+) -> None:
+    result = await probe(session, await scripted({"/v1/embeddings": answer}))
+    assert (result.ok, bool(result.error)) == (False, True)
+
+
+async def test_a_worker_that_is_gone_is_an_outcome(session: aiohttp.ClientSession) -> None:
+    assert (await probe(session, f"http://127.0.0.1:{free_port()}")).ok is False
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        pytest.param((200, {"in_flight": 3}), 3, id="a count"),
+        pytest.param((200, {"in_flight": -1}), None, id="negative"),
+        pytest.param((200, {"in_flight": "many"}), None, id="a text"),
+        pytest.param((200, {"in_flight": True}), None, id="a truth"),
+        pytest.param((404, {}), None, id="an engine that does not count"),
+    ],
+)
+async def test_requests_in_flight(
+    scripted: Scripted, session: aiohttp.ClientSession, answer: tuple[int, Any], expected: int | None
+) -> None:
+    assert await read_in_flight(session, await scripted({"/rewardpool/load": answer}), key="k") == expected

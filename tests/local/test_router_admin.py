@@ -1,0 +1,184 @@
+"""The adapter on a real sglang-router; the workers behind it are stand-ins."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import pytest
+from support import fixed_worker
+from support.fleet import Program, eventually, free_port, server_python
+
+from rewardpool_api import names
+from rewardpool_operator.router_admin import RouterAdmin, RouterError, RouterUnreachableError
+from rewardpool_worker import router_launcher
+from rewardpool_worker.router_flags import router_flags
+
+pytestmark = pytest.mark.real
+ADMIN_KEY = "admin-key-of-the-test"
+
+
+@dataclass
+class RealRouter:
+    """A running sglang-router with an admin key, and its adapter."""
+
+    program: Program
+    admin: RouterAdmin
+    metrics_url: str
+
+
+@pytest.fixture
+async def router(tmp_path: Path, session: aiohttp.ClientSession) -> AsyncIterator[RealRouter]:
+    python, metrics_port = server_python(), free_port()
+    key_file = tmp_path / "admin-key"
+    key_file.write_text(ADMIN_KEY)
+
+    def command(port: int) -> list[str]:
+        flags = router_flags(
+            host="127.0.0.1",
+            port=port,
+            metrics_host="127.0.0.1",
+            metrics_port=metrics_port,
+            request_timeout_seconds=60,
+            shutdown_grace_seconds=5,
+        )
+        return ["env", f"{names.ENV_ADMIN_KEY_FILE}={key_file}", python, router_launcher.__file__, *flags]
+
+    program = Program(command, log=tmp_path / "router.log")
+    metrics_url = f"http://127.0.0.1:{metrics_port}"
+    await program.start()
+    try:
+        admin = RouterAdmin(session, url=program.url, metrics_url=metrics_url, admin_key=ADMIN_KEY)
+        yield RealRouter(program, admin, metrics_url)
+    finally:
+        program.kill()
+
+
+@pytest.fixture
+async def worker(tmp_path: Path) -> AsyncIterator[Program]:
+    """A stand-in engine that takes half a second for a score."""
+    program = Program(
+        lambda port: [sys.executable, fixed_worker.__file__, str(port), "0.5"], log=tmp_path / "worker.log"
+    )
+    await program.start()
+    yield program
+    program.kill()
+
+
+async def score(session: aiohttp.ClientSession, router: RealRouter, *, seconds: float = 30) -> int:
+    timeout = aiohttp.ClientTimeout(total=seconds)
+    body = {"model": "rm", "input": "a sample"}
+    async with session.post(router.program.url + "/v1/embeddings", json=body, timeout=timeout) as answer:
+        return answer.status
+
+
+async def hang_up(session: aiohttp.ClientSession, router: RealRouter, *, seconds: float) -> None:
+    with pytest.raises(TimeoutError):
+        await score(session, router, seconds=seconds)
+
+
+async def join(router: RealRouter, worker: Program) -> None:
+    await router.admin.add(worker.url)
+
+    async def listed() -> bool:
+        return [entry.url for entry in await router.admin.workers()] == [worker.url]
+
+    await eventually(listed, what="the worker is listed")
+
+
+async def test_a_worker_that_was_added_is_listed_and_gone_once_removed(router: RealRouter, worker: Program) -> None:
+    await join(router, worker)
+    (entry,) = await router.admin.workers()
+    await router.admin.remove(entry.id)
+
+    async def empty() -> bool:
+        return await router.admin.workers() == ()
+
+    await eventually(empty, what="the list is empty")
+
+
+async def test_removing_a_worker_that_is_gone_is_no_error(router: RealRouter) -> None:
+    await router.admin.remove("0b6f1f9e-3f0c-4f0e-9d53-3f6f4c6c8f01")
+
+
+async def test_adding_twice_lists_once(router: RealRouter, worker: Program) -> None:
+    await router.admin.add(worker.url)
+    await join(router, worker)
+    assert len(await router.admin.workers()) == 1
+
+
+async def test_an_address_that_does_not_answer_is_queued_only_once(router: RealRouter) -> None:
+    dead = f"http://127.0.0.1:{free_port()}"
+    for _ in range(12):  # ten queued at once would block the list
+        await router.admin.add(dead)
+    started = asyncio.get_running_loop().time()
+    await router.admin.workers()
+    assert asyncio.get_running_loop().time() - started < 2
+
+
+async def test_requests_at_a_worker_are_in_flight_and_not_waiting(
+    router: RealRouter, worker: Program, session: aiohttp.ClientSession
+) -> None:
+    await join(router, worker)
+    async with asyncio.TaskGroup() as group:
+        for _ in range(5):
+            group.create_task(score(session, router))
+
+        async def five_in_flight() -> bool:
+            seen = await router.admin.observe("router")
+            assert seen.registered is not None
+            return (seen.registered[0].in_flight, seen.waiting) == (5, 0)
+
+        await eventually(five_in_flight, what="five requests are in flight")
+
+
+async def test_callers_of_a_pool_without_workers_are_waiting_until_one_joins(
+    router: RealRouter, worker: Program, session: aiohttp.ClientSession
+) -> None:
+    assert await router.admin.waiting() == 0
+    async with asyncio.TaskGroup() as group:
+        calls = [group.create_task(score(session, router)) for _ in range(7)]
+
+        async def seven_wait() -> bool:
+            return await router.admin.waiting() == 7
+
+        await eventually(seven_wait, what="seven requests wait")
+        await join(router, worker)
+    assert [call.result() for call in calls] == [200] * 7
+    assert await router.admin.waiting() == 0
+
+
+async def test_callers_who_hung_up_do_not_count_as_waiting(router: RealRouter, session: aiohttp.ClientSession) -> None:
+    await asyncio.gather(*(hang_up(session, router, seconds=0.5) for _ in range(4)))
+
+    async def nobody_waits() -> bool:
+        return await router.admin.waiting() == 0
+
+    await eventually(nobody_waits, what="nobody waits")
+    async with asyncio.TaskGroup() as group:
+        group.create_task(hang_up(session, router, seconds=4))
+        group.create_task(hang_up(session, router, seconds=4))
+
+        async def two_wait() -> bool:
+            return await router.admin.waiting() == 2
+
+        await eventually(two_wait, what="two requests wait, and not six", seconds=4)
+
+
+async def test_a_wrong_admin_key_is_an_error_and_an_observed_failure(
+    router: RealRouter, session: aiohttp.ClientSession
+) -> None:
+    stranger = RouterAdmin(session, url=router.program.url, metrics_url=router.metrics_url, admin_key="wrong")
+    with pytest.raises(RouterError, match="status 401"):
+        await stranger.workers()
+    seen = await stranger.observe("router")
+    assert (seen.answering, seen.failure is not None) == (False, True)
+
+
+async def test_a_router_that_is_gone_is_unreachable(router: RealRouter) -> None:
+    router.program.kill()
+    with pytest.raises(RouterUnreachableError):
+        await router.admin.workers()
+    assert (await router.admin.observe("router")).answering is False

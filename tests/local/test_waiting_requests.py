@@ -1,0 +1,54 @@
+"""How many requests wait, by tables of figures and a clock of the test's own."""
+
+import pytest
+
+from rewardpool_operator.router_admin import WINDOW_SECONDS, Figures, WaitingRequests
+from rewardpool_worker.router_flags import router_flags
+
+
+def waits(*readings: tuple[float, int, int, int]) -> int | None:
+    """The last answer for readings of (seconds, connections, in flight, retries)."""
+    waiting, answer = WaitingRequests(), None
+    for now, connections, in_flight, retries in readings:
+        answer = waiting.update(Figures(connections=connections, in_flight=in_flight, retries=retries), now=now)
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("readings", "expected"),
+    [
+        pytest.param([(0, 0, 0, 0)], 0, id="an idle router"),
+        pytest.param([(0, 8, 8, 0)], 0, id="all at workers"),
+        pytest.param([(0, 0, 0, 0), (1, 7, 0, 20)], 7, id="retries and nobody there"),
+        pytest.param([(0, 9, 4, 0), (1, 9, 4, 6)], 5, id="some at workers, others retrying"),
+        pytest.param([(0, 0, 0, 0), (9, 40, 0, 0), (10, 40, 0, 50)], 40, id="a burst seen before its first retry"),
+        pytest.param([(0, 5, 0, 90)], None, id="seen for the first time, so nothing is known of the retries"),
+        pytest.param([(0, 5, 0, 90), (4, 5, 0, 90)], 0, id="a window without a retry: all were leaked"),
+        pytest.param([(0, 5, 0, 90), (4, 5, 0, 90), (5, 8, 0, 95)], 3, id="leaked ones are not counted again"),
+        pytest.param([(0, 0, 0, 0), (1, 60, 0, 60), (5, 60, 0, 62)], 2, id="no more than the retries of the window"),
+        pytest.param([(0, 5, 0, 90), (4, 5, 0, 90), (5, 0, 0, 0)], 0, id="a restarted router"),
+        pytest.param([(0, 9, 0, 5), (4, 9, 0, 5), (5, 3, 0, 6)], 1, id="a retry is at least one request"),
+    ],
+)
+def test_waiting(readings: list[tuple[float, int, int, int]], expected: int | None) -> None:
+    assert waits(*readings) == expected
+
+
+@pytest.mark.parametrize("value", ["NaN", "-3", "+Inf"])
+def test_a_figure_that_is_no_number_of_requests_is_missing(value: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert Figures.parse(f"smg_http_connections_active {value}\n") is None
+    assert "smg_http_connections_active" in caplog.text
+
+
+def test_figures_are_summed_over_their_series() -> None:
+    at_workers = 'smg_worker_requests_active{worker="a"} 2\nsmg_worker_requests_active{worker="b"} 3\n'
+    text = at_workers + "smg_http_connections_active 9\n"
+    assert Figures.parse(text) == Figures(connections=9, in_flight=5, retries=0)
+
+
+def test_the_window_is_longer_than_the_routers_longest_pause() -> None:
+    flags = router_flags(
+        host="h", port=1, metrics_host="h", metrics_port=2, request_timeout_seconds=1, shutdown_grace_seconds=1
+    )
+    longest_ms = float(flags[flags.index("--retry-max-backoff-ms") + 1])
+    assert longest_ms / 1000 * 1.2 < WINDOW_SECONDS
