@@ -17,7 +17,7 @@ UV_VERSION := 0.13.8
 export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 
-.PHONY: help setup setup-dev setup-server setup-trainer demo test e2e lint format crds clean
+.PHONY: help setup setup-dev setup-server setup-trainer demo test e2e lint format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-15s %s\n", $$1, $$2}'
@@ -51,6 +51,27 @@ $(TRAINER)/.ready: pyproject.toml constraints/trainer.txt | $(UV)
 	@$(UV) venv --quiet --allow-existing --python $(PYTHON) $(TRAINER)
 	@$(UV) pip install --python $(TRAINER)/bin/python --constraint constraints/trainer.txt --editable '.[train]'
 	@touch $@
+
+CRD       := rewardpool.dev_rewardpools.yaml
+CRD_FILES := crds/$(CRD) charts/rewardpool/files/$(CRD)
+
+crds: setup-dev ## Generate the CRD's YAML from the models
+	@for file in $(CRD_FILES); do $(DEV)/bin/python -m rewardpool_api.crd $$file; done
+
+lint: setup-dev ## Check format, style, types, import directions and that the CRD is fresh
+	@$(DEV)/bin/ruff format --check .
+	@$(DEV)/bin/ruff check .
+	@$(DEV)/bin/mypy
+	@$(DEV)/bin/lint-imports
+	@for file in $(CRD_FILES); do $(DEV)/bin/python -m rewardpool_api.crd --check $$file; done
+
+test: setup binaries ## Run all tests (real vLLM, sglang-router and kube-apiserver)
+	@$(DEV)/bin/pytest tests --ignore=tests/trainer_torch
+	@$(TRAINER)/bin/python -m pytest tests/trainer_torch
+
+binaries: setup-dev
+	@if command -v go >/dev/null; then PYTHONPATH=e2e $(DEV)/bin/python -m cluster.binaries >/dev/null; \
+	else echo "==> Go is missing (install 1.24 or newer): tests that need a real API server or helm will be skipped"; fi
 
 format: setup-dev ## Format the code
 	@$(DEV)/bin/ruff format . && $(DEV)/bin/ruff check --fix .

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -49,6 +50,12 @@ class Helm:
         if done.returncode != 0:
             raise HelmError(done.stderr + done.stdout)
         return done.stdout
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _go() -> None:
+    if shutil.which("go") is None:
+        pytest.skip("Go is missing; helm is built with it")
 
 
 @pytest.fixture(scope="session")
