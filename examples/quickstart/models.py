@@ -35,7 +35,7 @@ DEFAULT_OUT = Path("/var/tmp/rewardpool/quickstart")
 MAX_POSITIONS = 1024
 SEED = 20
 
-# Qwen2's tokenizer class adds <|endoftext|> to a vocabulary that lacks it, one past the last embedding: so it is the pad.
+# The pad is named <|endoftext|> because Qwen2's tokenizer class would add that token, one past the last embedding.
 PAD, END, USER, ASSISTANT = "<|endoftext|>", "<|end|>", "<|user|>", "<|assistant|>"
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}<|end|>{% endfor %}"

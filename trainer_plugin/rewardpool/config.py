@@ -109,7 +109,7 @@ class RewardConfig(BaseModel):
 
 
 def config_error(error: ValidationError, *, path: str) -> ConfigError:
-    """The first of pydantic's complaints as a `ConfigError`."""
+    """The first of pydantic's complaints as a `ConfigError`; `path` leads to what was validated, "" if all was."""
     first = error.errors(include_url=False, include_context=False)[0]
-    field = ".".join([path, *(str(part) for part in first["loc"] if part != "Constant")])
+    field = ".".join(filter(None, [path, *(str(part) for part in first["loc"] if part != "Constant")]))
     return ConfigError(field, first["msg"].removeprefix("Value error, "))

@@ -1,0 +1,111 @@
+"""What goes into a step and what comes out: prompts from a file, rollouts, and the samples they are scored as."""
+
+import json
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from rewardpool.config import config_error
+from rewardpool.errors import ConfigError
+from rewardpool.sample import FunctionSample, Sample
+
+
+class Prompt(BaseModel):
+    """One line of the prompts' file. The last three are what a reward function is given; a reward model needs none."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    prompt: str
+    """What the user says."""
+    data_source: str = ""
+    """Where the prompt is from."""
+    ground_truth: Any = None
+    """The right answer, where there is one."""
+    extra_info: dict[str, Any] = {}
+    """Anything else that a reward function reads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rollout:
+    """One response.
+
+    Attributes:
+        group: Index of its prompt in this rank's share of the step.
+        member: Its index among the responses to that prompt.
+        prompt_ids: Token ids, shape (prompt tokens,).
+        response_ids: Token ids, shape (response tokens,), the end token included where there is one.
+        ended: Whether it ended by itself; False for one that was cut at the length limit.
+    """
+
+    group: int
+    member: int
+    prompt_ids: Sequence[int]
+    response_ids: Sequence[int]
+    ended: bool
+
+
+def read_prompts(path: Path) -> list[Prompt]:
+    """Read a file with one JSON object per line.
+
+    Raises:
+        ConfigError: The file is missing or empty, or a line of it is wrong; the line's number is named.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise ConfigError("data.prompts", f"cannot read {path}: {error.strerror}") from error
+    prompts = [_parse(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+    if not prompts:
+        raise ConfigError("data.prompts", f"{path} has no prompt; put one JSON object with a `prompt` on each line")
+    return prompts
+
+
+def _parse(path: Path, number: int, line: str) -> Prompt:
+    place = f"data.prompts: line {number} of {path}"
+    try:
+        return Prompt.model_validate(json.loads(line))
+    except json.JSONDecodeError as error:
+        raise ConfigError(place, f"is not JSON: {error}") from error
+    except ValidationError as error:
+        raise config_error(error, path=place) from error
+
+
+def steps_of(prompts: Sequence[Prompt], *, per_step: int, seed: int) -> Iterator[list[Prompt]]:
+    """Yield the prompts of one step after another, for ever: every prompt once per round, each round shuffled anew."""
+    rng = random.Random(seed)  # noqa: S311 - an order, not a secret
+    waiting: list[Prompt] = []
+    while True:
+        while len(waiting) < per_step:
+            waiting += rng.sample(prompts, k=len(prompts))
+        yield waiting[:per_step]
+        waiting = waiting[per_step:]
+
+
+def prompt_tokens(tokenizer: Any, prompt: Prompt) -> list[int]:
+    """Return the token ids that the policy continues, shape (tokens,)."""
+    turns = [{"role": "user", "content": prompt.prompt}]
+    encoded = tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=True, return_dict=True)
+    return list(encoded["input_ids"])
+
+
+def sample_to_score(
+    prompt: Prompt, response: str, *, model_type: str | None, reward_tokenizer: Any, name: str
+) -> Sample:
+    """Return the sample for a response, in the form that the pool's type of model takes.
+
+    A reward model reads a conversation in its own chat template, which need not be the policy's.
+    """
+    if model_type == "Function":
+        function = FunctionSample(
+            data_source=prompt.data_source,
+            solution_str=response,
+            ground_truth=prompt.ground_truth,
+            extra_info=prompt.extra_info,
+        )
+        return Sample(function=function, id=name)
+    turns = [{"role": "user", "content": prompt.prompt}, {"role": "assistant", "content": response}]
+    return Sample(text=reward_tokenizer.apply_chat_template(turns, tokenize=False), id=name)

@@ -1,0 +1,72 @@
+"""The processes of one training job, as torchrun starts them, and the few numbers they tell each other."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranks:
+    """A process among its peers.
+
+    Attributes:
+        rank: Its number, from 0.
+        size: How many there are.
+        device: Where its share of the policy lives.
+        mesh: The one-dimensional device mesh that the policy is sharded over.
+    """
+
+    rank: int
+    size: int
+    device: torch.device
+    mesh: Any
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the process that writes files and shows progress."""
+        return self.rank == 0
+
+    def sum(self, *values: float) -> list[float]:
+        """Return each value summed over the ranks. All ranks call this at the same point of their work."""
+        return self._reduce(values, dist.ReduceOp.SUM)
+
+    def max(self, *values: float) -> list[float]:
+        """Return each value's maximum over the ranks. All ranks call this at the same point of their work."""
+        return self._reduce(values, dist.ReduceOp.MAX)
+
+    def _reduce(self, values: tuple[float, ...], operation: Any) -> list[float]:
+        together = torch.tensor(values, dtype=torch.float64, device=self.device)
+        dist.all_reduce(together, op=operation)
+        reduced: list[float] = together.tolist()
+        return reduced
+
+
+@contextmanager
+def joined(*, deadline_seconds: float) -> Iterator[Ranks]:
+    """Join the job that torchrun started, or be a job of one process without it; leave it at the end.
+
+    NCCL where there is a GPU, else gloo. A collective that takes longer than `deadline_seconds` raises.
+    """
+    cuda = torch.cuda.is_available()
+    alone = "RANK" not in os.environ
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if cuda else torch.device("cpu")
+    if cuda:
+        torch.cuda.set_device(device)
+    dist.init_process_group(
+        "nccl" if cuda else "gloo",
+        timeout=timedelta(seconds=deadline_seconds),
+        **({"store": dist.HashStore(), "rank": 0, "world_size": 1} if alone else {}),
+    )
+    try:
+        size = dist.get_world_size()
+        mesh = init_device_mesh(device.type, (size,))
+        yield Ranks(rank=dist.get_rank(), size=size, device=device, mesh=mesh)
+    finally:
+        dist.destroy_process_group()

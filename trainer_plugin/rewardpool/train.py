@@ -1,0 +1,164 @@
+"""Train a policy against a reward pool.
+
+    torchrun --nproc-per-node 2 -m rewardpool.train CONFIG.yaml
+
+Without torchrun it is a job of one process. What it writes into the config's output folder: metrics.jsonl with one
+line per step (`actor.trainer.StepRecord` says what is in it), metrics.json with the totals, policy/ with the model.
+"""
+
+import argparse
+import dataclasses
+import json
+import logging
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import transformers
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from rewardpool.actor.ranks import Ranks, joined
+from rewardpool.actor.scoring import Tally
+from rewardpool.actor.trainer import StepRecord, Trainer
+from rewardpool.blocking import BlockingPool
+from rewardpool.errors import RewardPoolError
+from rewardpool.report import Report
+from rewardpool.train_config import TrainConfig, load_train_config
+
+REWARD_WINDOW_STEPS = 5
+"""The totals compare the mean reward of this many first steps with that of as many last ones; fewer in short jobs."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a training job; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m rewardpool.train", description="Train against a reward pool.")
+    parser.add_argument("config", type=Path, help="YAML file; its fields: rewardpool/train_config.py")
+    parser.add_argument("--output", type=Path, help="folder for the results, instead of the config's")
+    given = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    logging.getLogger("rewardpool").setLevel(logging.INFO)
+    transformers.utils.logging.disable_progress_bar()
+    try:
+        config = load_train_config(given.config)
+        if given.output is not None:
+            config = config.model_copy(update={"output": given.output.resolve()})
+        with joined(deadline_seconds=config.step_deadline_seconds) as ranks:
+            lost = train(config, ranks)
+    except (RewardPoolError, TimeoutError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    if lost:
+        print(f"error: {lost} samples were lost", file=sys.stderr)
+    return 1 if lost else 0
+
+
+def train(config: TrainConfig, ranks: Ranks) -> int:
+    """Run the job's steps on this rank and write the results on the first one; returns the samples lost on all ranks.
+
+    Raises:
+        RewardPoolError: The config, the pool or, under the policy `raise`, a sample does not do.
+        TimeoutError: A step's scores did not come within the deadline.
+    """
+    with BlockingPool(config.reward) as pool:
+        trainer = Trainer(config, ranks=ranks, pool=pool, model_type=pool.endpoint.model_type)
+        with _reporting(config, shown=ranks.first) as on_step:
+            records = trainer.run(on_step)
+        totals = summarise(records, total_tally(trainer.tally, ranks), total_retries(pool.report(), ranks), ranks.size)
+        if ranks.first:
+            trainer.save_policy()
+            _write_json(config.output / "metrics.json", {"pool": pool.endpoint.pool, **totals})
+    return int(totals["lost"])
+
+
+def total_tally(tally: Tally, ranks: Ranks) -> Tally:
+    """Return what became of the samples of all ranks."""
+    submitted, scored, constants, unscored = ranks.sum(tally.submitted, tally.scored, tally.constants, tally.unscored)
+    return Tally(submitted=int(submitted), scored=int(scored), constants=int(constants), unscored=int(unscored))
+
+
+def total_retries(report: Report, ranks: Ranks) -> int:
+    """Return how many samples of all ranks needed more than one request."""
+    [retried] = ranks.sum(report.retried)
+    return int(retried)
+
+
+def summarise(records: Sequence[StepRecord], tally: Tally, retried: int, world_size: int) -> dict[str, Any]:
+    """Return the contents of metrics.json: the job's totals, in samples and seconds."""
+    window = max(1, min(REWARD_WINDOW_STEPS, len(records) // 2))
+    return {
+        "world_size": world_size,
+        "steps": len(records),
+        "samples": tally.submitted,
+        "scored": tally.scored,
+        "constants": tally.constants,
+        "unscored": tally.unscored,
+        "lost": tally.lost,
+        "retried": retried,
+        "reward_window_steps": window,
+        "reward_mean_first": _mean_reward(records[:window]),
+        "reward_mean_last": _mean_reward(records[-window:]),
+        "seconds": {
+            "total": math.fsum(record.step_seconds for record in records),
+            "rollout": math.fsum(record.rollout_seconds for record in records),
+            "reward_exposed": math.fsum(record.reward_exposed_seconds for record in records),
+            "update": math.fsum(record.update_seconds for record in records),
+        },
+    }
+
+
+def _mean_reward(records: Sequence[StepRecord]) -> float | None:
+    """Return the mean over all scores of the steps, None where there is none."""
+    scored = sum(record.scored for record in records)
+    return (
+        math.fsum(record.reward_mean * record.scored for record in records if record.scored) / scored
+        if scored
+        else None
+    )
+
+
+@contextmanager
+def _reporting(config: TrainConfig, *, shown: bool) -> Iterator[Callable[[StepRecord], None]]:
+    """Yield what is to be called after each step: it writes a line of metrics.jsonl and moves the progress bar."""
+    if not shown:
+        yield lambda record: None
+        return
+    config.output.mkdir(parents=True, exist_ok=True)
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with (
+        (config.output / "metrics.jsonl").open("w", encoding="utf-8") as lines,
+        Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as progress,
+    ):
+        bar = progress.add_task("training", total=config.steps)
+
+        def on_step(record: StepRecord) -> None:
+            lines.write(json.dumps(_without_nan(dataclasses.asdict(record))) + "\n")
+            lines.flush()
+            progress.console.print(_line(record), highlight=False)
+            progress.advance(bar)
+
+        yield on_step
+
+
+def _line(record: StepRecord) -> str:
+    return (
+        f"step {record.step:4d}  reward {record.reward_mean:7.4f}  rollout {record.rollout_seconds:5.2f} s  "
+        f"waited for scores {record.reward_exposed_seconds:5.2f} s  update {record.update_seconds:5.2f} s"
+        + (f"  unscored {record.unscored}" if record.unscored else "")
+    )
+
+
+def _without_nan(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values with null for what does not exist: JSON has no NaN."""
+    return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in values.items()}
+
+
+def _write_json(path: Path, values: dict[str, Any]) -> None:
+    path.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

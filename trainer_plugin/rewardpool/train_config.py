@@ -1,0 +1,146 @@
+"""The config of `python -m rewardpool.train`, one YAML file. Wrong fields are named by their path in it.
+
+Relative paths in the file are relative to the file.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from rewardpool.actor.groups import Order
+from rewardpool.config import RewardConfig, config_error
+from rewardpool.errors import ConfigError
+
+Count = Annotated[int, Field(ge=1, le=1_000_000)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class PolicyConfig(_Part):
+    """The model that is trained."""
+
+    path: Path
+    """Folder with a causal language model and its tokenizer, as transformers saves them."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """What its layers compute in; weights and optimiser state are float32 either way."""
+
+
+class DataConfig(_Part):
+    """What the policy is asked."""
+
+    prompts: Path
+    """File with one JSON object per line: `prompt`, and for reward functions `data_source`, `ground_truth`,
+    `extra_info`."""
+
+
+class RolloutConfig(_Part):
+    """How the policy is sampled."""
+
+    prompts_per_step: Count = 8
+    """Over all ranks."""
+    group_size: Annotated[int, Field(ge=2, le=1024)] = 8
+    """Responses to each prompt; they are judged against each other, so there are at least two."""
+    max_new_tokens: Count = 48
+    """Length limit of a response, in tokens."""
+    temperature: Positive = 1.0
+    """Of the sampling."""
+
+
+class UpdateConfig(_Part):
+    """How the policy is trained on a step's rollouts."""
+
+    groups_per_minibatch: Count = 4
+    """Over all ranks. One optimiser step is taken per mini-batch, as soon as that many groups are scored."""
+    learning_rate: Positive = 1e-6
+    """Of AdamW."""
+    clip: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    """How far a token's probability may move within a step before its gradient is cut, as a share."""
+    kl: Annotated[float, Field(ge=0)] = 0.0
+    """Weight of the divergence from the policy that the job started with; 0 keeps no second model."""
+    max_grad_norm: Positive = 1.0
+    """Longer gradients are shortened to this."""
+    micro_batch: Count = 64
+    """Rollouts per forward and backward on one rank; a matter of memory, not of the result."""
+    order: Order = "arrival"
+    """Which scored groups are trained on first: `arrival` never waits longer than it must; `prompt` makes a run
+    repeatable whatever the servers' timing."""
+
+
+class TrainConfig(_Part):
+    """A whole training job."""
+
+    policy: PolicyConfig
+    data: DataConfig
+    reward: RewardConfig
+    """How the pool is found: `reward_pool: namespace/name`."""
+    reward_tokenizer: Path | None = None
+    """Folder with the reward model's tokenizer; samples are written in its chat template. Default: the policy's."""
+    rollout: RolloutConfig = RolloutConfig()
+    update: UpdateConfig = UpdateConfig()
+    steps: Count = 100
+    """Rounds of rollout, reward and update."""
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """Decides the order of the prompts and every sampled token."""
+    step_deadline_seconds: Positive = 900.0
+    """For the scores of one step, and for any exchange between the ranks."""
+    output: Path
+    """Folder for metrics.jsonl (a line per step), metrics.json (the totals) and policy/ (the trained model)."""
+
+    def with_paths_from(self, folder: Path) -> Self:
+        """Return the config with relative paths taken from `folder`."""
+
+        def full(path: Path) -> Path:
+            return folder / path.expanduser()
+
+        return self.model_copy(
+            update={
+                "policy": self.policy.model_copy(update={"path": full(self.policy.path)}),
+                "data": self.data.model_copy(update={"prompts": full(self.data.prompts)}),
+                "reward_tokenizer": None if self.reward_tokenizer is None else full(self.reward_tokenizer),
+                "output": full(self.output),
+            }
+        )
+
+    def check_ranks(self, ranks: int) -> None:
+        """See to it that the work can be shared evenly, because FSDP's ranks move in step.
+
+        Raises:
+            ConfigError: It cannot; the message has the number to be a multiple of.
+        """
+        if self.update.groups_per_minibatch % ranks:
+            raise ConfigError("update.groups_per_minibatch", f"must be a multiple of the {ranks} ranks")
+        if self.rollout.prompts_per_step % self.update.groups_per_minibatch:
+            multiple = self.update.groups_per_minibatch
+            raise ConfigError(
+                "rollout.prompts_per_step", f"must be a multiple of update.groups_per_minibatch, which is {multiple}"
+            )
+
+
+def load_train_config(path: Path) -> TrainConfig:
+    """Read a config file.
+
+    Raises:
+        ConfigError: It cannot be read, is not YAML, or a field of it is wrong; names the first wrong field by its path.
+    """
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(str(path), f"cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(str(path), f"is not YAML: {error}") from error
+    if not isinstance(raw, dict):
+        raise ConfigError(str(path), "must be a mapping with policy, data, reward and output")
+    try:
+        config = TrainConfig.model_validate(raw)
+    except ValidationError as error:
+        raise config_error(error, path="") from error
+    config = config.with_paths_from(path.resolve().parent)
+    for field, folder in (("policy.path", config.policy.path), ("reward_tokenizer", config.reward_tokenizer)):
+        if folder is not None and not folder.is_dir():
+            raise ConfigError(field, f"there is no folder {folder}")
+    return config
