@@ -1,0 +1,100 @@
+"""FakeWorker: answers the data plane from a script, in this process, to show a client every kind of trouble.
+
+A behaviour takes the request and returns the answer. Requests are answered by the scripted behaviours in turn, and by
+`right` when the script is over.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Self
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from rewardpool_api.contract import CHAT_PATH, SCORE_PATH, CallerError
+
+Behaviour = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def score_of(given: str | list[int]) -> float:
+    """The score that a FakeWorker gives: the length of the input."""
+    return float(len(given))
+
+
+async def right(request: web.Request) -> web.Response:
+    """The score, as the contract says."""
+    body = await request.json()
+    return web.json_response({"data": [{"index": 0, "embedding": [score_of(body["input"])]}]})
+
+
+def says(body: str, *, status: int = 200) -> Behaviour:
+    """That body, with that status."""
+
+    async def behaviour(_: web.Request) -> web.Response:
+        return web.Response(text=body, status=status, content_type="application/json")
+
+    return behaviour
+
+
+def refuses(error: CallerError) -> Behaviour:
+    """The error object of the contract."""
+
+    async def behaviour(_: web.Request) -> web.Response:
+        return web.json_response(error.to_wire())
+
+    return behaviour
+
+
+async def hangs(_: web.Request) -> web.Response:
+    """No answer until the caller goes away."""
+    await asyncio.Event().wait()
+    raise AssertionError("unreachable")
+
+
+async def breaks_off(request: web.Request) -> web.StreamResponse:
+    """A connection that is cut in place of an answer."""
+    assert request.transport is not None
+    request.transport.abort()
+    return web.Response()
+
+
+class FakeWorker:
+    """A server on a free port of 127.0.0.1; an async context manager."""
+
+    def __init__(self, *script: Behaviour) -> None:
+        self._script = list(script)
+        self.url = ""
+        self.requests: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.arrived = asyncio.Event()
+        self.idle = asyncio.Event()
+        self.in_flight = 0
+        self.most_in_flight = 0
+        app = web.Application(client_max_size=1 << 24)
+        app.router.add_post(SCORE_PATH, self._serve)
+        app.router.add_post(CHAT_PATH, self._serve)
+        # TestServer cancels a handler whose caller left, as real engines do.
+        self._server = TestServer(app)
+
+    async def __aenter__(self) -> Self:
+        await self._server.start_server()
+        self.url = str(self._server.make_url("")).rstrip("/")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._server.close()
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        self.requests.append(await request.json())
+        self.headers.append({name.lower(): value for name, value in request.headers.items()})
+        self.in_flight += 1
+        self.arrived.set()
+        self.idle.clear()
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            behaviour = self._script.pop(0) if self._script else right
+            return await behaviour(request)
+        finally:
+            self.in_flight -= 1
+            if self.in_flight == 0:
+                self.idle.set()

@@ -1,0 +1,148 @@
+"""A real sglang-router with worker processes behind it, for tests of what happens when some of them die.
+
+The router is started with the flags that pools use. The workers are `fixed_worker.py`, a stand-in engine. Everything
+listens on free ports of 127.0.0.1 and is killed, by process id, when the fleet is left.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+import pytest
+
+from rewardpool_api.names import ENV_SERVER_PYTHON
+from rewardpool_worker.router_flags import router_flags
+
+ROOT = Path(__file__).resolve().parents[2]
+WORKER = Path(__file__).with_name("fixed_worker.py")
+START_SECONDS = 20.0
+"""For a process to listen, on a machine that is busy with other tests."""
+
+
+def server_python() -> str:
+    """The interpreter that has sglang-router; skips the test, saying so, where there is none."""
+    python = os.environ.get(ENV_SERVER_PYTHON) or str(ROOT / ".rewardpool/venvs/server/bin/python")
+    if not Path(python).exists():
+        pytest.skip(f"needs sglang-router: run `make setup-server` (no {python})")
+    return python
+
+
+def free_port() -> int:
+    """A port that nothing listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Program:
+    """One process on a port of its own, which may be killed and started again on the same port."""
+
+    def __init__(self, command: Callable[[int], list[str]], *, log: Path) -> None:
+        self.move()
+        self._command = command
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    async def start(self) -> None:
+        """Start it and wait until it answers /health."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: ASYNC220 - a fork takes milliseconds
+                self._command(self.port), stdout=log, stderr=log, start_new_session=True
+            )
+        await eventually(self._is_healthy, what=f"{self._command(self.port)} answers, see {self._log}")
+
+    async def _is_healthy(self) -> bool:
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session:
+            try:
+                async with session.get(self.url + "/health") as answer:
+                    return answer.status == 200
+            except (aiohttp.ClientError, TimeoutError):
+                return False
+
+    def move(self) -> None:
+        """Take another port; for a process that does not run."""
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process."""
+        if self._process is not None:
+            self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """Kill it with -9, if it runs, and wait until it is gone."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+
+class Fleet:
+    """A router and its workers; an async context manager."""
+
+    def __init__(self, folder: Path, *, workers: int, delay_seconds: float, request_timeout_seconds: int = 60) -> None:
+        python = server_python()
+
+        def router(port: int) -> list[str]:
+            flags = router_flags(
+                host="127.0.0.1",
+                port=port,
+                metrics_host="127.0.0.1",
+                metrics_port=free_port(),
+                request_timeout_seconds=request_timeout_seconds,
+                shutdown_grace_seconds=5,
+            )
+            return [python, "-m", "sglang_router.launch_router", *flags]
+
+        def worker(port: int) -> list[str]:
+            return [sys.executable, str(WORKER), str(port), str(delay_seconds)]
+
+        self.router = Program(router, log=folder / "router.log")
+        self.workers = [Program(worker, log=folder / f"worker-{index}.log") for index in range(workers)]
+
+    async def __aenter__(self) -> Self:
+        try:
+            await asyncio.gather(*(program.start() for program in [self.router, *self.workers]))
+            await self.join()
+        except BaseException:
+            self._kill_all()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._kill_all()
+
+    def _kill_all(self) -> None:
+        for program in [self.router, *self.workers]:
+            program.kill()
+
+    async def join(self) -> None:
+        """Add every worker to the router, and wait until the router uses them all."""
+        async with aiohttp.ClientSession() as session:
+            for worker in self.workers:
+                async with session.post(self.router.url + "/workers", json={"url": worker.url}) as answer:
+                    answer.raise_for_status()
+
+            async def joined() -> bool:
+                async with session.get(self.router.url + "/workers") as answer:
+                    listed: list[dict[str, Any]] = (await answer.json())["workers"]
+                return [worker["is_healthy"] for worker in listed] == [True] * len(self.workers)
+
+            await eventually(joined, what="the router lists all workers as healthy")
+
+
+async def eventually(holds: Callable[[], Any], *, what: str, seconds: float = START_SECONDS) -> None:
+    """Wait until the awaitable condition holds. Fails the test after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while not await holds():
+        if time.monotonic() > deadline:
+            pytest.fail(f"after {seconds:g} s it is not so that {what}")
+        await asyncio.sleep(0.05)

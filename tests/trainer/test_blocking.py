@@ -1,0 +1,96 @@
+"""BlockingPool against FakeWorker, which lives on the test's own event loop while threads call the pool."""
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pytest
+from support.fake_worker import FakeWorker, hangs, refuses
+
+from rewardpool import BlockingPool, RewardConfig, Sample, Scored
+from rewardpool.errors import PoolNotFoundError, SampleTooLongError
+from rewardpool_api.contract import CallerError
+
+T = TypeVar("T")
+TOO_LONG = CallerError(code="sample_too_long", message="long", length_tokens=9, limit_tokens=8)
+
+
+async def with_pool(worker: FakeWorker, use: Callable[[BlockingPool], T], **settings: Any) -> T:
+    """What `use` makes of a pool, in a thread that may block."""
+
+    def run() -> T:
+        with BlockingPool(RewardConfig(url=worker.url, **settings)) as pool:
+            return use(pool)
+
+    return await asyncio.to_thread(run)
+
+
+async def test_submitted_samples_are_futures() -> None:
+    def use(pool: BlockingPool) -> list[Any]:
+        futures = [pool.submit(Sample(text="x" * length)) for length in range(20)]
+        return [future.result() for future in futures]
+
+    async with FakeWorker() as worker:
+        outcomes = await with_pool(worker, use)
+    assert [outcome.value for outcome in outcomes] == [float(length) for length in range(20)]
+
+
+async def test_one_failed_future_leaves_the_others_alone_under_raise() -> None:
+    def use(pool: BlockingPool) -> tuple[BaseException | None, Any]:
+        first = pool.submit(Sample(text="a"))
+        second = pool.submit(Sample(text="bb"))
+        return first.exception(), second.result()
+
+    async with FakeWorker(refuses(TOO_LONG)) as worker:
+        error, outcome = await with_pool(worker, use, concurrency=1)
+    assert isinstance(error, SampleTooLongError)
+    assert isinstance(outcome, Scored)
+
+
+async def test_a_stream_of_a_thread_yields_every_index_once() -> None:
+    def use(pool: BlockingPool) -> dict[int, Any]:
+        return dict(pool.stream(Sample(text="x" * length) for length in range(50)))
+
+    async with FakeWorker() as worker:
+        outcomes = await with_pool(worker, use, concurrency=4)
+    assert {index: outcome.value for index, outcome in outcomes.items()} == {index: float(index) for index in range(50)}
+
+
+async def test_a_failed_sample_raises_out_of_a_threads_stream() -> None:
+    def use(pool: BlockingPool) -> None:
+        for _ in pool.stream([Sample(text="a"), Sample(text="b")]):
+            pass
+
+    async with FakeWorker(refuses(TOO_LONG), hangs) as worker:
+        with pytest.raises(SampleTooLongError):
+            await with_pool(worker, use)
+
+
+async def test_closing_gives_up_what_is_in_flight_and_ends_the_thread() -> None:
+    def use(pool: BlockingPool) -> concurrent.futures.Future[Any]:
+        return pool.submit(Sample(text="four"))
+
+    async with FakeWorker(hangs) as worker:
+        future = await with_pool(worker, use)
+        await asyncio.wait_for(worker.idle.wait(), 5) if worker.requests else None
+    assert future.cancelled()
+    assert [thread for thread in threading.enumerate() if thread.name == "rewardpool"] == []
+
+
+async def test_a_closed_pool_says_so() -> None:
+    def use(pool: BlockingPool) -> None:
+        pool.close()
+        pool.score(Sample(text="four"))
+
+    async with FakeWorker() as worker:
+        with pytest.raises(RuntimeError, match="the pool is closed"):
+            await with_pool(worker, use)
+
+
+def test_a_pool_that_cannot_be_found_raises_where_it_is_made(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    monkeypatch.setenv("REWARDPOOL_STATE_DIR", str(tmp_path))
+    with pytest.raises(PoolNotFoundError, match="rl/skywork"):
+        BlockingPool(RewardConfig(reward_pool="rl/skywork"))

@@ -1,0 +1,381 @@
+"""The client against FakeWorker, which shows it every kind of trouble; pauses between attempts take no time here."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from support.fake_worker import Behaviour, FakeWorker, breaks_off, hangs, refuses, right, says, score_of
+
+from rewardpool import Endpoint, Pool, RewardConfig, Sample, Scored, Unscored
+from rewardpool.errors import (
+    DeadlineError,
+    FunctionFailedError,
+    InvalidSampleError,
+    PoolAccessError,
+    PoolNotFoundError,
+    SampleTooLongError,
+    ScoreError,
+)
+from rewardpool_api.contract import CallerError
+
+TOO_LONG = CallerError(code="sample_too_long", message="long", length_tokens=2000, limit_tokens=1024)
+UNAVAILABLE = says('{"error": "no_available_workers"}', status=503)
+NONSENSE = says("not json")
+
+
+async def no_pause(_: float) -> None:
+    await asyncio.sleep(0)
+
+
+def pool_on(worker: FakeWorker, **settings: Any) -> Pool:
+    """A client of the worker, whose pauses take no time."""
+    return Pool(RewardConfig(url=worker.url, **settings), sleep=no_pause)
+
+
+class Directory:
+    """Stands in for discovery: gives out the endpoints it is told, one after the other; the last one stays."""
+
+    def __init__(self, *found: Endpoint | Exception) -> None:
+        self._found = list(found)
+        self.lookups = 0
+
+    async def __call__(self, _: RewardConfig, **__: Any) -> Endpoint:
+        found = self._found[min(self.lookups, len(self._found) - 1)]
+        self.lookups += 1
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+def endpoint(url: str, **parts: Any) -> Endpoint:
+    return Endpoint(**{"url": url, "pool": "rl/skywork", "served_name": "skywork", "origin": "a test", **parts})
+
+
+def pool_by(directory: Directory, **settings: Any) -> Pool:
+    return Pool(RewardConfig(reward_pool="rl/skywork", **settings), find=directory, sleep=no_pause)
+
+
+@pytest.mark.parametrize(
+    ("sample", "score"), [(Sample(text="four"), 4.0), (Sample(token_ids=[1, 2, 3]), 3.0)], ids=["text", "token_ids"]
+)
+async def test_a_sample_gets_the_workers_number(sample: Sample, score: float) -> None:
+    async with FakeWorker() as worker, pool_on(worker) as pool:
+        assert await pool.score(sample) == score
+
+
+@pytest.mark.parametrize(
+    ("trouble", "kind"),
+    [
+        (NONSENSE, "worker"),
+        (says('{"data": [{"embedding": [NaN]}]}'), "worker"),
+        (says('{"data": []}'), "worker"),
+        (says('{"data": [{"embedding": [1]}, {"embedding": [2]}]}'), "worker"),
+        (says("x" * (5 << 20)), "worker"),
+        (says("", status=500), "worker"),
+        (breaks_off, "worker"),
+        (says("", status=408), "busy"),
+        (says("", status=429), "busy"),
+        (UNAVAILABLE, "busy"),
+    ],
+)
+async def test_trouble_is_retried_and_counted(trouble: Behaviour, kind: str) -> None:
+    async with FakeWorker(trouble) as worker, pool_on(worker) as pool:
+        assert await pool.score(Sample(text="four")) == 4.0
+        report = pool.report()
+    assert (report.attempts, report.retried, report.setbacks, report.scored) == (2, 1, {kind: 1}, 1)
+
+
+async def test_a_retry_leaves_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async with FakeWorker(NONSENSE) as worker, pool_on(worker) as pool:
+        await pool.score(Sample(text="four", id="rollout-7"))
+    assert "rollout-7" in caplog.text
+    assert "not JSON" in caplog.text
+
+
+async def test_nonsense_ends_in_an_error_after_the_configured_attempts() -> None:
+    async with FakeWorker(*[NONSENSE] * 3) as worker, pool_on(worker, attempts=3) as pool:
+        with pytest.raises(ScoreError, match="sample s: no usable answer in 3 attempts; last: the answer is not JSON"):
+            await pool.score(Sample(text="four", id="s"))
+
+
+async def test_an_absent_pool_is_not_given_up_before_the_deadline() -> None:
+    async with FakeWorker(*[UNAVAILABLE] * 30) as worker, pool_on(worker, attempts=1) as pool:
+        assert await pool.score(Sample(text="four")) == 4.0
+
+
+async def test_the_deadline_is_over_all_attempts_and_names_the_last_trouble() -> None:
+    patience = {"deadline_seconds": 0.2, "attempt_seconds": 0.15}
+    async with FakeWorker(UNAVAILABLE, hangs, hangs) as worker, pool_on(worker, **patience) as pool:
+        with pytest.raises(DeadlineError, match=r"sample s: no score within 0\.2 s and 3 attempts; last: no answer"):
+            await pool.score(Sample(text="four", id="s"))
+
+
+async def test_a_worker_that_hangs_is_given_up_and_the_sample_sent_again() -> None:
+    async with FakeWorker(hangs) as worker, pool_on(worker, attempt_seconds=0.1) as pool:
+        assert await pool.score(Sample(text="four")) == 4.0
+        assert worker.in_flight == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "error"), [("invalid_sample", InvalidSampleError), ("function_failed", FunctionFailedError)]
+)
+async def test_a_fault_of_the_sample_is_not_retried(code: Any, error: type[Exception]) -> None:
+    fault = refuses(CallerError(code=code, message="KeyError: 'answer'"))
+    async with FakeWorker(fault) as worker, pool_on(worker) as pool:
+        with pytest.raises(error, match="KeyError: 'answer'"):
+            await pool.score(Sample(text="four"))
+    assert len(worker.requests) == 1
+
+
+async def test_tokens_over_the_limit_fail_before_they_are_sent() -> None:
+    async with FakeWorker() as worker, pool_by(Directory(endpoint(worker.url, max_model_len=4))) as pool:
+        assert await pool.score(Sample(token_ids=[0] * 4)) == 4.0
+        with pytest.raises(SampleTooLongError) as caught:
+            await pool.score(Sample(token_ids=[0] * 5, id="s"))
+    assert (caught.value.sample, caught.value.length_tokens, caught.value.limit_tokens) == ("s", 5, 4)
+    assert len(worker.requests) == 1
+
+
+@pytest.mark.parametrize(("model_type", "problem"), [("Function", "takes function"), ("Generative", "use judge")])
+async def test_a_sample_of_the_wrong_kind_is_refused_before_it_is_sent(model_type: Any, problem: str) -> None:
+    async with FakeWorker() as worker, pool_by(Directory(endpoint(worker.url, model_type=model_type))) as pool:
+        with pytest.raises(InvalidSampleError, match=problem):
+            await pool.score(Sample(text="four"))
+    assert worker.requests == []
+
+
+async def test_every_attempt_has_a_request_id_of_its_own() -> None:
+    async with FakeWorker(NONSENSE) as worker, pool_on(worker) as pool:
+        await pool.score(Sample(text="four"))
+    first, second = (headers["x-request-id"] for headers in worker.headers)
+    assert first.removesuffix("-1") == second.removesuffix("-2")
+
+
+async def test_a_judge_answers_in_words() -> None:
+    answer = says('{"choices": [{"message": {"content": "Good."}}]}')
+    async with FakeWorker(answer) as worker, pool_by(Directory(endpoint(worker.url, model_type="Generative"))) as pool:
+        assert await pool.judge([{"role": "user", "content": "Well?"}], max_tokens=5) == "Good."
+    assert worker.requests == [
+        {"model": "skywork", "messages": [{"role": "user", "content": "Well?"}], "max_tokens": 5}
+    ]
+
+
+async def test_a_redirect_is_not_followed_with_the_key() -> None:
+    async with FakeWorker(says("", status=307)) as worker, pool_on(worker) as pool:
+        with pytest.raises(ScoreError, match="HTTP 307"):
+            await pool.score(Sample(text="four"))
+
+
+# A pool that moves, or changes its key.
+
+
+async def test_a_pool_that_moved_is_found_again() -> None:
+    async with FakeWorker() as gone:
+        pass
+    async with FakeWorker() as worker:
+        directory = Directory(endpoint(gone.url), endpoint(worker.url))
+        async with pool_by(directory) as pool:
+            assert await pool.score(Sample(text="four")) == 4.0
+            assert pool.report().rediscoveries == 1
+
+
+async def test_another_server_at_the_old_address_is_left_for_the_new_one() -> None:
+    async with (
+        FakeWorker(says("", status=404)) as other,
+        FakeWorker() as worker,
+        pool_by(Directory(endpoint(other.url), endpoint(worker.url))) as pool,
+    ):
+        assert await pool.score(Sample(text="four")) == 4.0
+
+
+async def test_an_address_that_is_no_pool_is_an_error_that_says_where_it_came_from() -> None:
+    async with FakeWorker(says("", status=404)) as other, pool_by(Directory(endpoint(other.url))) as pool:
+        with pytest.raises(ScoreError, match="found by a test, is no reward pool"):
+            await pool.score(Sample(text="four"))
+
+
+async def test_a_thousand_failing_samples_are_one_look_up() -> None:
+    async with FakeWorker(*[says("", status=404)] * 100) as other, FakeWorker() as worker:
+        directory = Directory(endpoint(other.url), endpoint(worker.url))
+        async with pool_by(directory, concurrency=100) as pool:
+            await asyncio.gather(*(pool.score(Sample(text="four")) for _ in range(100)))
+    assert directory.lookups == 2
+
+
+async def test_a_look_up_that_fails_does_not_end_the_sample() -> None:
+    async with FakeWorker() as gone:
+        pass
+    async with pool_by(Directory(endpoint(gone.url), PoolNotFoundError("gone")), deadline_seconds=0.2) as pool:
+        with pytest.raises(DeadlineError, match="cannot be reached"):
+            await pool.score(Sample(text="four"))
+
+
+async def test_a_key_that_was_changed_is_read_again_once() -> None:
+    async with FakeWorker(says("", status=401)) as worker:
+        directory = Directory(endpoint(worker.url, key="old"), endpoint(worker.url, key="new"))
+        async with pool_by(directory) as pool:
+            assert await pool.score(Sample(text="four")) == 4.0
+    assert [headers["authorization"] for headers in worker.headers] == ["Bearer old", "Bearer new"]
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_key_that_is_wrong_is_an_error_under_every_policy(status: int) -> None:
+    async with (
+        FakeWorker(*[says("", status=status)] * 9) as worker,
+        pool_by(Directory(endpoint(worker.url, key="the-key")), on_failure="skip") as pool,
+    ):
+        with pytest.raises(PoolAccessError, match="does not take the key found by a test") as caught:
+            await pool.outcome(Sample(text="four"))
+    assert "the-key" not in str(caught.value)
+
+
+# Failure policies.
+
+
+async def test_skip_hands_the_sample_back_without_a_value() -> None:
+    async with FakeWorker(refuses(TOO_LONG)) as worker, pool_on(worker, on_failure="skip") as pool:
+        outcome = await pool.outcome(Sample(text="four", id="s"))
+        report = pool.report()
+    assert isinstance(outcome, Unscored)
+    assert isinstance(outcome.error, SampleTooLongError)
+    assert not hasattr(outcome, "value")
+    assert (report.samples, report.scored, report.unscored) == (1, 0, 1)
+
+
+async def test_a_constant_is_marked_as_one() -> None:
+    async with FakeWorker(refuses(TOO_LONG)) as worker, pool_on(worker, on_failure={"constant": -1.0}) as pool:
+        outcome = await pool.outcome(Sample(text="four"))
+        report = pool.report()
+    assert isinstance(outcome, Scored)
+    assert (outcome.value, outcome.constant) == (-1.0, True)
+    assert (report.scored, report.constants, report.unscored) == (0, 1, 0)
+
+
+async def test_score_never_returns_a_constant_for_a_failure_it_can_raise_under_skip() -> None:
+    async with FakeWorker(refuses(TOO_LONG)) as worker, pool_on(worker, on_failure="skip") as pool:
+        with pytest.raises(SampleTooLongError):
+            await pool.score(Sample(text="four"))
+
+
+# Streams.
+
+
+def texts(count: int) -> Iterator[Sample]:
+    return (Sample(text="x" * length) for length in range(1, count + 1))
+
+
+async def test_a_stream_yields_every_index_once_with_its_own_score() -> None:
+    async with FakeWorker() as worker, pool_on(worker, concurrency=8) as pool:
+        outcomes = [item async for item in pool.stream(texts(100))]
+    assert {index: outcome.value for index, outcome in outcomes if isinstance(outcome, Scored)} == {
+        index: score_of("x" * (index + 1)) for index in range(100)
+    }
+    assert len(outcomes) == 100
+
+
+async def test_a_stream_yields_what_is_ready_first_first() -> None:
+    async def slow(request: Any) -> Any:
+        await asyncio.sleep(0.1)
+        return await right(request)
+
+    async with FakeWorker(slow) as worker, pool_on(worker) as pool:
+        first = [index async for index, _ in pool.stream(texts(3))]
+    assert first[-1] == 0
+
+
+async def test_a_stream_scores_while_the_next_rollout_is_still_running() -> None:
+    scored = asyncio.Event()
+
+    async def rollouts() -> AsyncIterator[Sample]:
+        yield Sample(text="one")
+        await scored.wait()  # the second rollout ends only after the first was scored
+        yield Sample(text="two")
+
+    async with FakeWorker() as worker, pool_on(worker) as pool:
+        seen = []
+        async for index, _ in pool.stream(rollouts()):
+            seen.append(index)
+            scored.set()
+    assert seen == [0, 1]
+
+
+async def test_an_endless_input_is_read_only_as_there_is_room() -> None:
+    read = 0
+
+    def endless() -> Iterator[Sample]:
+        nonlocal read
+        while True:
+            read += 1
+            yield Sample(text="x")
+
+    async with FakeWorker() as worker, pool_on(worker, concurrency=4) as pool:
+        async with aclosing(pool.stream(endless())) as stream:
+            async for index, _ in stream:
+                assert read <= index + 2 * 4 + 4
+                if index > 50:
+                    break
+        assert worker.most_in_flight <= 4
+
+
+async def test_a_sample_that_is_too_long_does_not_stop_the_others_under_skip() -> None:
+    async with FakeWorker(refuses(TOO_LONG)) as worker, pool_on(worker, on_failure="skip", concurrency=1) as pool:
+        outcomes = dict([item async for item in pool.stream(texts(5))])
+    assert [index for index, outcome in outcomes.items() if isinstance(outcome, Unscored)] == [0]
+    assert sum(isinstance(outcome, Scored) for outcome in outcomes.values()) == 4
+
+
+async def test_raise_ends_the_stream_with_the_samples_error_and_leaves_nothing_running() -> None:
+    async with FakeWorker(hangs, hangs, refuses(TOO_LONG)) as worker, pool_on(worker, concurrency=3) as pool:
+        with pytest.raises(SampleTooLongError, match="sample #2: has 2000 tokens and the model takes at most 1024"):
+            async for _ in pool.stream(texts(3)):
+                pass
+        assert tasks_of_the_client() == []
+        assert pool.report().cancelled == 2
+
+
+async def test_leaving_a_stream_early_leaves_nothing_running() -> None:
+    async with FakeWorker(hangs, hangs) as worker, pool_on(worker) as pool:
+        async with aclosing(pool.stream(texts(3))) as stream:
+            async for _ in stream:
+                break
+        assert tasks_of_the_client() == []
+
+
+async def test_an_input_that_raises_raises_out_of_the_stream() -> None:
+    async def rollouts() -> AsyncIterator[Sample]:
+        yield Sample(text="one")
+        raise OSError("the rollout engine died")
+
+    async with FakeWorker() as worker, pool_on(worker) as pool:
+        with pytest.raises(OSError, match="the rollout engine died"):
+            async for _ in pool.stream(rollouts()):
+                pass
+
+
+async def test_cancelling_a_score_cancels_its_request() -> None:
+    async with FakeWorker(hangs) as worker, pool_on(worker) as pool:
+        task = asyncio.create_task(pool.score(Sample(text="four")))
+        await worker.arrived.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.wait_for(worker.idle.wait(), 5)
+        assert pool.report().cancelled == 1
+
+
+async def test_an_empty_stream_ends() -> None:
+    async with FakeWorker() as worker, pool_on(worker) as pool:
+        assert [item async for item in pool.stream([])] == []
+
+
+async def test_a_pool_that_was_not_entered_says_so() -> None:
+    with pytest.raises(RuntimeError, match="async with"):
+        await Pool(RewardConfig(url="http://there:1")).score(Sample(text="four"))
+
+
+def tasks_of_the_client() -> list[str]:
+    """The coroutines of the client that still run."""
+    names = [task.get_coro().__qualname__ for task in asyncio.all_tasks()]  # type: ignore[union-attr]
+    return [name for name in names if name.startswith(("Pool.", "Caller."))]
