@@ -47,6 +47,8 @@ ENV_MAX_BODY_BYTES: Final = "REWARDPOOL_MAX_BODY_BYTES"
 
 READY_PATH: Final = "/rewardpool/ready"
 """Answers 200 only after a real score came back. Served by the middleware and by the function server."""
+LOAD_PATH: Final = "/rewardpool/load"
+"""Answers `{"in_flight": n}`, the requests that the worker itself is working on. Needs the key."""
 
 # One machine.
 ENV_STATE_DIR: Final = "REWARDPOOL_STATE_DIR"

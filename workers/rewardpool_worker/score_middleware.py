@@ -76,7 +76,7 @@ class Settings:
     """REWARDPOOL_PROBE_SECONDS: deadline of one readiness probe."""
 
     def __post_init__(self) -> None:
-        """Refuse settings that no worker can run with, before the engine loads its weights."""
+        """Refuse settings that no worker can run with."""
         if self.model_type not in ("Discriminative", "Generative"):
             raise ValueError(f"REWARDPOOL_MODEL_TYPE must be Discriminative or Generative, not {self.model_type!r}")
         if self.engine not in ("vllm", "sglang"):
@@ -126,7 +126,10 @@ class KeyFile:
         if path is None:
             log.warning("no REWARDPOOL_KEY_FILE: this worker scores for anybody who reaches its port")
             return
-        self._key, self._stamp = _read_key(path)
+        try:
+            self._key, self._stamp = _read_key(path)
+        except OSError as error:
+            raise ValueError(f"REWARDPOOL_KEY_FILE cannot be read: {error}") from None
 
     def admits(self, authorization: bytes | None) -> bool:
         """Whether a request with this `Authorization` header may pass. Takes the same time for every wrong key."""
