@@ -41,6 +41,7 @@ $(DEV)/.ready: pyproject.toml constraints/dev.txt | $(UV)
 	@touch $@
 
 $(SERVER)/.ready: constraints/server.txt constraints/server-overrides.txt | $(UV)
+	@$(PYTHON) -c 'import ctypes; ctypes.CDLL("libnuma.so.1")' 2>/dev/null || { echo "vLLM for CPU needs libnuma: install it (Debian: apt-get install libnuma1)"; exit 1; }
 	@echo "==> $(SERVER): vLLM for CPU and sglang-router (about 6 GB, once)"
 	@$(UV) venv --quiet --allow-existing --python $(PYTHON) $(SERVER)
 	@$(UV) pip install --python $(SERVER)/bin/python --override constraints/server-overrides.txt --requirement constraints/server.txt
@@ -49,7 +50,7 @@ $(SERVER)/.ready: constraints/server.txt constraints/server-overrides.txt | $(UV
 $(TRAINER)/.ready: pyproject.toml constraints/trainer.txt | $(UV)
 	@echo "==> $(TRAINER): torch and transformers (once)"
 	@$(UV) venv --quiet --allow-existing --python $(PYTHON) $(TRAINER)
-	@$(UV) pip install --python $(TRAINER)/bin/python --constraint constraints/trainer.txt --editable '.[train]'
+	@$(UV) pip install --python $(TRAINER)/bin/python --constraint constraints/trainer.txt --editable '.[train,train-test]'
 	@touch $@
 
 CRD       := rewardpool.dev_rewardpools.yaml

@@ -1,0 +1,83 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rewardpool.errors import ConfigError
+from rewardpool.train_config import TrainConfig, load_train_config
+
+QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart" / "train.yaml"
+
+
+def written(folder: Path, **changes: Any) -> Path:
+    """A config file that is right but for the changes."""
+    (folder / "policy").mkdir(exist_ok=True)
+    right = {
+        "policy": {"path": "policy"},
+        "data": {"prompts": "prompts.jsonl"},
+        "reward": {"reward_pool": "rl/skywork"},
+        "output": "out",
+    }
+    path = folder / "train.yaml"
+    path.write_text(yaml.safe_dump(right | changes))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"rollout": {"group_size": 1}}, "rollout.group_size"),
+        ({"rollout": {"groupsize": 4}}, "rollout.groupsize"),
+        ({"update": {"learning_rate": "fast"}}, "update.learning_rate"),
+        ({"update": {"order": "random"}}, "update.order"),
+        ({"reward": {"reward_pool": "skywork"}}, "reward.reward_pool"),
+        ({"reward": {"reward_pool": "rl/skywork", "on_failure": "zero"}}, "reward.on_failure"),
+        ({"data": {}}, "data.prompts"),
+        ({"steps": 0}, "steps"),
+        ({"learning_rate": 1e-3}, "learning_rate"),
+        ({"policy": {"path": "nowhere"}}, "policy.path"),
+    ],
+)
+def test_a_mistake_is_named_by_the_fields_path(tmp_path: Path, changes: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_train_config(written(tmp_path, **changes))
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("text", ["policy: [", "- a list", ""])
+def test_a_file_that_is_no_mapping_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "train.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=str(path)):
+        load_train_config(path)
+
+
+def test_relative_paths_are_relative_to_the_file(tmp_path: Path) -> None:
+    config = load_train_config(written(tmp_path))
+    assert config.data.prompts == tmp_path / "prompts.jsonl"
+    assert config.output == tmp_path / "out"
+
+
+@pytest.mark.parametrize(
+    ("per_step", "per_minibatch", "ranks", "field"),
+    [(8, 3, 2, "update.groups_per_minibatch"), (6, 4, 2, "rollout.prompts_per_step")],
+)
+def test_work_that_the_ranks_cannot_share_is_refused(
+    tmp_path: Path, per_step: int, per_minibatch: int, ranks: int, field: str
+) -> None:
+    config = load_train_config(
+        written(
+            tmp_path,
+            rollout={"prompts_per_step": per_step},
+            update={"groups_per_minibatch": per_minibatch},
+        )
+    )
+    with pytest.raises(ConfigError, match=f"{field}: must be a multiple of"):
+        config.check_ranks(ranks)
+
+
+def test_the_quick_starts_config_is_right_and_finds_its_pool_by_name_only() -> None:
+    config = TrainConfig.model_validate(yaml.safe_load(QUICKSTART.read_text()))
+    config.check_ranks(2)
+    assert config.reward.model_dump(exclude_unset=True) == {"reward_pool": "default/quickstart"}

@@ -1,0 +1,36 @@
+"""Tests that need torch; `make test` runs them with the trainer's interpreter, which has it."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+collect_ignore_glob = [] if HAS_TORCH else ["test_*.py"]
+
+
+def pytest_report_header() -> str:
+    """Say why nothing is collected, if so."""
+    if HAS_TORCH:
+        return "trainer_torch: torch found"
+    return "trainer_torch: left out, there is no torch here; run it with the trainer's interpreter (make test)"
+
+
+@pytest.fixture(scope="session")
+def policy_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a random policy and a tokenizer."""
+    from support import tiny_policy
+
+    folder = tmp_path_factory.mktemp("policy")
+    tiny_policy.make_policy(seed=0).save_pretrained(folder)
+    tiny_policy.make_tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def policy() -> Any:
+    """A random policy of some thousand weights."""
+    from support import tiny_policy
+
+    return tiny_policy.make_policy(seed=0)

@@ -1,0 +1,145 @@
+import json
+import math
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from support import tiny_policy
+
+from rewardpool import Outcome, Sample, Scored, Unscored
+from rewardpool.actor.ranks import joined
+from rewardpool.actor.scoring import Tally
+from rewardpool.actor.trainer import StepRecord, Trainer
+from rewardpool.errors import ConfigError, ScoreError
+from rewardpool.train import main, summarise
+from rewardpool.train_config import TrainConfig, load_train_config
+
+
+class FakePool:
+    """Stands in for a BlockingPool: scores by a function of the text, at once; None is a sample that failed."""
+
+    def __init__(self, score: Callable[[str], float | None]) -> None:
+        self._score = score
+
+    def submit(self, sample: Sample) -> Future[Outcome]:
+        value = self._score(str(sample.text))
+        answer: Future[Outcome] = Future()
+        if value is None:
+            answer.set_result(Unscored(error=ScoreError(str(sample.id), "nonsense"), attempts=6, seconds=1.0))
+        else:
+            answer.set_result(Scored(value=value, attempts=1, seconds=0.0))
+        return answer
+
+
+def share_of_sevens(text: str) -> float:
+    return text.count("7") / max(1, len(text))
+
+
+def config_of(tmp_path: Path, policy_folder: Path, **changes: Any) -> TrainConfig:
+    (tmp_path / "prompts.jsonl").write_text("\n".join(json.dumps({"prompt": digit}) for digit in "123456"))
+    file = tmp_path / "train.yaml"
+    right = {
+        "policy": {"path": str(policy_folder)},
+        "data": {"prompts": "prompts.jsonl"},
+        "reward": {"reward_pool": "default/none"},
+        "rollout": {"prompts_per_step": 4, "group_size": 8, "max_new_tokens": 12},
+        "update": {"groups_per_minibatch": 2, "learning_rate": 1e-2, "order": "prompt"},
+        "steps": 2,
+        "output": "out",
+    }
+    file.write_text(yaml.safe_dump(right | changes))
+    return load_train_config(file)
+
+
+def trained(config: TrainConfig, score: Callable[[str], float | None]) -> tuple[list[StepRecord], Tally]:
+    """Train alone, in this process."""
+    with joined(deadline_seconds=60) as ranks:
+        trainer = Trainer(config, ranks=ranks, pool=FakePool(score), model_type=None)
+        return trainer.run(lambda record: None), trainer.tally
+
+
+def test_the_reward_rises(tmp_path: Path, policy_folder: Path) -> None:
+    records, tally = trained(config_of(tmp_path, policy_folder, steps=12), share_of_sevens)
+    assert records[-1].reward_mean > 2 * records[0].reward_mean
+    assert (tally.submitted, tally.scored, tally.lost) == (12 * 32, 12 * 32, 0)
+
+
+def test_a_run_is_repeatable(tmp_path: Path, policy_folder: Path) -> None:
+    config = config_of(tmp_path, policy_folder)
+    first, second = (trained(config, share_of_sevens)[0] for _ in range(2))
+    assert [(r.reward_mean, r.loss, r.grad_norm) for r in first] == [
+        (r.reward_mean, r.loss, r.grad_norm) for r in second
+    ]
+
+
+def test_unscored_samples_are_left_out_and_counted(tmp_path: Path, policy_folder: Path) -> None:
+    records, tally = trained(
+        config_of(tmp_path, policy_folder), lambda text: None if len(text) % 2 else share_of_sevens(text)
+    )
+    assert tally.unscored == sum(record.unscored for record in records) > 0
+    assert tally.scored + tally.unscored == tally.submitted == 64
+    assert not math.isnan(records[-1].loss)
+
+
+def test_a_step_without_any_score_changes_nothing_and_invents_no_figure(tmp_path: Path, policy_folder: Path) -> None:
+    records, _ = trained(config_of(tmp_path, policy_folder, steps=1), lambda text: None)
+    assert math.isnan(records[0].reward_mean)
+    assert math.isnan(records[0].loss)
+    summary = summarise(records, Tally(), retried=0, world_size=1)
+    assert summary["reward_mean_last"] is None
+
+
+def test_waiting_for_scores_is_not_counted_as_rollout_or_update(tmp_path: Path, policy_folder: Path) -> None:
+    [record] = trained(config_of(tmp_path, policy_folder, steps=1), share_of_sevens)[0]
+    parts = record.rollout_seconds + record.reward_exposed_seconds + record.update_seconds
+    assert parts <= record.step_seconds
+    assert record.reward_exposed_seconds < record.rollout_seconds  # these scores were there before they were asked for
+
+
+def test_a_tokenizer_without_a_chat_template_is_refused(tmp_path: Path, policy_folder: Path) -> None:
+    tokenizer = tiny_policy.make_tokenizer()
+    tokenizer.chat_template = None
+    tokenizer.save_pretrained(tmp_path / "bare")
+    tiny_policy.make_policy(seed=0).save_pretrained(tmp_path / "bare")
+    config = config_of(tmp_path, tmp_path / "bare")
+    with pytest.raises(ConfigError, match=r"policy\.path: .* has no chat template"):
+        trained(config, share_of_sevens)
+
+
+def test_the_command_names_a_wrong_field_and_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "train.yaml").write_text("reward: {reward_pool: 1}")
+    assert main([str(tmp_path / "train.yaml")]) == 1
+    assert capsys.readouterr().err.startswith("error: policy: Field required")
+
+
+def test_the_first_and_last_means_are_over_five_steps_weighted_by_samples() -> None:
+    def record(step: int) -> StepRecord:
+        empty = dict.fromkeys(("reward_std", "response_tokens_mean", "loss", "clipped", "grad_norm"), 0.0)
+        seconds = dict.fromkeys(("rollout_seconds", "reward_exposed_seconds", "update_seconds"), 1.0)
+        scored = 10 if step == 1 else 30
+        return StepRecord(
+            step=step, reward_mean=float(step), scored=scored, unscored=0, step_seconds=4.0, **empty, **seconds
+        )
+
+    totals = summarise([record(step) for step in range(1, 13)], Tally(submitted=3, scored=2), retried=1, world_size=2)
+    assert totals["reward_mean_first"] == pytest.approx((1 * 10 + (2 + 3 + 4 + 5) * 30) / 130)
+    assert totals["reward_mean_last"] == pytest.approx(10.0)
+    assert (totals["lost"], totals["retried"], totals["reward_window_steps"]) == (1, 1, 5)
+    assert totals["seconds"] == {"total": 48.0, "rollout": 12.0, "reward_exposed": 12.0, "update": 12.0}
+
+
+def test_the_trained_policy_can_be_loaded_again(tmp_path: Path, policy_folder: Path) -> None:
+    config = config_of(tmp_path, policy_folder, steps=1)
+    with joined(deadline_seconds=60) as ranks:
+        trainer = Trainer(config, ranks=ranks, pool=FakePool(share_of_sevens), model_type=None)
+        trainer.run(lambda record: None)
+        trainer.save_policy()
+    from transformers import AutoModelForCausalLM
+
+    saved = AutoModelForCausalLM.from_pretrained(config.output / "policy")
+    start = dict(tiny_policy.make_policy(seed=0).named_parameters())
+    assert any(not torch.equal(weight, start[name]) for name, weight in saved.named_parameters())
