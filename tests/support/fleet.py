@@ -1,29 +1,31 @@
-"""A real sglang-router with worker processes behind it, for tests of what happens when some of them die.
+"""A real sglang-router with real function servers behind it, for tests of what happens when some of them die.
 
-The router is started with the flags that pools use. The workers are `fixed_worker.py`, a stand-in engine. Everything
-listens on free ports of 127.0.0.1 and is killed, by process id, when the fleet is left.
+Both are started as pools start them: the router's flags, keys in files, one to score and one for the worker list.
+Everything listens on free ports of 127.0.0.1 and is killed, by process id, when the fleet is left.
 """
 
 import asyncio
 import os
+import secrets
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import aiohttp
 import pytest
 
-from rewardpool_api.names import ENV_SERVER_PYTHON
+from rewardpool_api.names import ENV_ADMIN_KEY_FILE, ENV_KEY_FILE, ENV_SERVER_PYTHON
 from rewardpool_worker.router_flags import router_flags
 
 ROOT = Path(__file__).resolve().parents[2]
-WORKER = Path(__file__).with_name("fixed_worker.py")
-START_SECONDS = 20.0
+ROUTER_LAUNCHER = ROOT / "workers" / "rewardpool_worker" / "router_launcher.py"
+FUNCTION = "support.reward_functions:compute_score"
+START_SECONDS = 30.0
 """For a process to listen, on a machine that is busy with other tests."""
 
 
@@ -45,19 +47,25 @@ def free_port() -> int:
 class Program:
     """One process on a port of its own, which may be killed and started again on the same port."""
 
-    def __init__(self, command: Callable[[int], list[str]], *, log: Path) -> None:
-        self.move()
+    def __init__(self, command: Callable[[int], list[str]], *, env: Mapping[str, str], log: Path) -> None:
         self._command = command
+        self._env = {**os.environ, **env}
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
+        self.move()
+
+    def move(self) -> None:
+        """Take another port from the next start on."""
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
 
     async def start(self) -> None:
         """Start it and wait until it answers /health."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: ASYNC220 - a fork takes milliseconds
-                self._command(self.port), stdout=log, stderr=log, start_new_session=True
+                self._command(self.port), env=self._env, stdout=log, stderr=log, start_new_session=True
             )
-        await eventually(self._is_healthy, what=f"{self._command(self.port)} answers, see {self._log}")
+        await eventually(self._is_healthy, what=f"{self.url} answers, see {self._log}")
 
     async def _is_healthy(self) -> bool:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session:
@@ -66,11 +74,6 @@ class Program:
                     return answer.status == 200
             except (aiohttp.ClientError, TimeoutError):
                 return False
-
-    def move(self) -> None:
-        """Take another port; for a process that does not run."""
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process."""
@@ -86,10 +89,18 @@ class Program:
 
 
 class Fleet:
-    """A router and its workers; an async context manager."""
+    """A router and its workers; an async context manager.
 
-    def __init__(self, folder: Path, *, workers: int, delay_seconds: float, request_timeout_seconds: int = 60) -> None:
+    Attributes:
+        key_file: The key that scoring needs.
+    """
+
+    def __init__(self, folder: Path, *, workers: int) -> None:
         python = server_python()
+        self.key_file = folder / "key"
+        self._admin_key_file = folder / "admin-key"
+        self.renew_key()
+        self._admin_key_file.write_text(secrets.token_urlsafe())
 
         def router(port: int) -> list[str]:
             flags = router_flags(
@@ -97,16 +108,22 @@ class Fleet:
                 port=port,
                 metrics_host="127.0.0.1",
                 metrics_port=free_port(),
-                request_timeout_seconds=request_timeout_seconds,
+                request_timeout_seconds=60,
                 shutdown_grace_seconds=5,
             )
-            return [python, "-m", "sglang_router.launch_router", *flags]
+            return [python, str(ROUTER_LAUNCHER), *flags]
 
         def worker(port: int) -> list[str]:
-            return [sys.executable, str(WORKER), str(port), str(delay_seconds)]
+            # Many calls at once: these tests are about workers that die, not about workers that are full.
+            program = [sys.executable, "-m", "rewardpool_worker.function_server", "--function", FUNCTION]
+            return [*program, "--port", str(port), "--concurrency", "256"]
 
-        self.router = Program(router, log=folder / "router.log")
-        self.workers = [Program(worker, log=folder / f"worker-{index}.log") for index in range(workers)]
+        keys = {ENV_KEY_FILE: str(self.key_file), ENV_ADMIN_KEY_FILE: str(self._admin_key_file)}
+        path = {"PYTHONPATH": str(ROOT / "tests")}
+        self.router = Program(router, env=keys, log=folder / "router.log")
+        self.workers = [
+            Program(worker, env={**keys, **path}, log=folder / f"worker-{index}.log") for index in range(workers)
+        ]
 
     async def __aenter__(self) -> Self:
         try:
@@ -124,23 +141,28 @@ class Fleet:
         for program in [self.router, *self.workers]:
             program.kill()
 
+    def renew_key(self) -> None:
+        """Make another key for scoring; workers take it at once, the router from its next start on."""
+        self.key_file.write_text(secrets.token_urlsafe())
+
     async def join(self) -> None:
         """Add every worker to the router, and wait until the router uses them all."""
-        async with aiohttp.ClientSession() as session:
+        admin = {"Authorization": f"Bearer {self._admin_key_file.read_text()}"}
+        async with aiohttp.ClientSession(headers=admin) as session:
             for worker in self.workers:
                 async with session.post(self.router.url + "/workers", json={"url": worker.url}) as answer:
                     answer.raise_for_status()
 
-            async def joined() -> bool:
+            async def all_healthy() -> bool:
                 async with session.get(self.router.url + "/workers") as answer:
-                    listed: list[dict[str, Any]] = (await answer.json())["workers"]
+                    listed = (await answer.json())["workers"]
                 return [worker["is_healthy"] for worker in listed] == [True] * len(self.workers)
 
-            await eventually(joined, what="the router lists all workers as healthy")
+            await eventually(all_healthy, what="the router lists all workers as healthy")
 
 
-async def eventually(holds: Callable[[], Any], *, what: str, seconds: float = START_SECONDS) -> None:
-    """Wait until the awaitable condition holds. Fails the test after so many seconds."""
+async def eventually(holds: Callable[[], Awaitable[bool]], *, what: str, seconds: float = START_SECONDS) -> None:
+    """Wait until the condition holds. Fails the test after so many seconds."""
     deadline = time.monotonic() + seconds
     while not await holds():
         if time.monotonic() > deadline:

@@ -1,7 +1,4 @@
-"""The client through a real sglang-router, with real processes behind it that die, hang and come back.
-
-The workers are a stand-in engine with a fixed score per text; the router, the kills and the silence are real.
-"""
+"""The client through a real sglang-router, with real function servers behind it that die, hang and come back."""
 
 import asyncio
 import itertools
@@ -14,28 +11,45 @@ from typing import Any
 
 import aiohttp
 import pytest
-from support.fixed_worker import LIMIT_WORDS, fixed_score
 from support.fleet import Fleet
+from support.reward_functions import expected_score
 
-from rewardpool import Outcome, Pool, RewardConfig, Sample, Scored, Unscored
-from rewardpool.errors import SampleTooLongError
+from rewardpool import FunctionSample, Outcome, Pool, RewardConfig, Sample, Scored, Unscored
+from rewardpool.errors import FunctionFailedError, PoolAccessError
 
 pytestmark = pytest.mark.real
 
 
-def texts(count: int) -> list[str]:
-    return [f"conversation {index}" for index in range(count)]
+def samples(count: int, *, seconds: float) -> list[Sample]:
+    """Samples that each take a worker so many seconds."""
+    return [sample(f"solution {index}", seconds=seconds) for index in range(count)]
 
 
-async def score_directly(url: str, samples: list[str]) -> list[float]:
-    """What a worker itself says about the texts, without router and client."""
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=200)) as session:
+def sample(solution: str, *, seconds: float = 0.0) -> Sample:
+    arguments = {"data_source": "test", "ground_truth": None, "extra_info": {"seconds": seconds}}
+    return Sample(function=FunctionSample(solution_str=solution, **arguments))  # type: ignore[arg-type]
 
-        async def score(text: str) -> float:
-            async with session.post(url + "/v1/embeddings", json={"model": "m", "input": text}) as answer:
+
+def expected(count: int) -> list[float]:
+    """The right scores of `samples(count)`."""
+    return [expected_score(f"solution {index}") for index in range(count)]
+
+
+def config(fleet: Fleet, **settings: Any) -> RewardConfig:
+    return RewardConfig(url=fleet.router.url, key_file=fleet.key_file, **settings)
+
+
+async def score_directly(fleet: Fleet, samples: list[Sample]) -> list[float]:
+    """What a worker itself says, without router and client."""
+    headers = {"Authorization": f"Bearer {fleet.key_file.read_text()}"}
+    async with aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(limit=200)) as session:
+
+        async def score(sample: Sample) -> float:
+            body = {"model": "m", "input": sample.to_input("s")}
+            async with session.post(fleet.workers[0].url + "/v1/embeddings", json=body) as answer:
                 return float((await answer.json())["data"][0]["embedding"][-1])
 
-        return await asyncio.gather(*(score(text) for text in samples))
+        return await asyncio.gather(*(score(sample) for sample in samples))
 
 
 @asynccontextmanager
@@ -51,10 +65,10 @@ async def during(trouble: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         task.cancel()
 
 
-async def collect(pool: Pool, samples: list[str]) -> dict[int, Outcome]:
+async def collect(pool: Pool, samples: list[Sample]) -> dict[int, Outcome]:
     """All outcomes of a stream; fails on an index that comes twice."""
     outcomes: dict[int, Outcome] = {}
-    async for index, outcome in pool.stream(Sample(text=text) for text in samples):
+    async for index, outcome in pool.stream(samples):
         assert index not in outcomes
         outcomes[index] = outcome
     return outcomes
@@ -67,7 +81,7 @@ def values(outcomes: dict[int, Outcome]) -> list[float]:
 
 
 async def test_two_thousand_samples_get_their_right_scores_while_workers_are_killed(tmp_path: Path) -> None:
-    samples = texts(2000)
+    batch = samples(2000, seconds=0.2)
     kills = 0
 
     async def kill_and_restart_one_after_the_other(fleet: Fleet) -> None:
@@ -79,37 +93,37 @@ async def test_two_thousand_samples_get_their_right_scores_while_workers_are_kil
             await asyncio.sleep(1.0)
             await worker.start()
 
-    async with Fleet(tmp_path, workers=3, delay_seconds=0.2) as fleet:
-        direct = await score_directly(fleet.workers[0].url, samples)
-        config = RewardConfig(url=fleet.router.url, concurrency=32)
-        async with during(kill_and_restart_one_after_the_other(fleet)), Pool(config) as pool:
-            outcomes = await collect(pool, samples)
+    async with Fleet(tmp_path, workers=3) as fleet:
+        direct = await score_directly(fleet, batch)
+        async with during(kill_and_restart_one_after_the_other(fleet)), Pool(config(fleet, concurrency=32)) as pool:
+            outcomes = await collect(pool, batch)
             report = pool.report()
 
     print(f"{kills} kills, {report}")
     assert kills >= 4
     assert (report.samples, report.scored, report.unscored) == (2000, 2000, 0)
-    assert values(outcomes) == direct
+    assert values(outcomes) == direct == expected(2000)
 
 
-async def test_a_router_that_is_restarted_costs_time_and_no_sample(tmp_path: Path) -> None:
-    samples = texts(300)
-
+async def test_a_router_restarted_with_another_key_costs_time_and_no_sample(tmp_path: Path) -> None:
     async def restart(fleet: Fleet) -> None:
         await asyncio.sleep(0.5)
         fleet.router.kill()
+        fleet.renew_key()
         await asyncio.sleep(1.0)
         await fleet.router.start()
         await fleet.join()
 
-    async with Fleet(tmp_path, workers=2, delay_seconds=0.1) as fleet:
-        config = RewardConfig(url=fleet.router.url, concurrency=16)
-        async with during(restart(fleet)), Pool(config) as pool:
-            outcomes = await collect(pool, samples)
-            report = pool.report()
+    async with (
+        Fleet(tmp_path, workers=2) as fleet,
+        during(restart(fleet)),
+        Pool(config(fleet, concurrency=16)) as pool,
+    ):
+        outcomes = await collect(pool, samples(300, seconds=0.1))
+        report = pool.report()
 
     assert report.setbacks["unreachable"] > 0
-    assert values(outcomes) == [fixed_score(text) for text in samples]
+    assert values(outcomes) == expected(300)
 
 
 async def test_a_pool_whose_router_moved_is_followed_to_its_new_address(
@@ -117,7 +131,6 @@ async def test_a_pool_whose_router_moved_is_followed_to_its_new_address(
 ) -> None:
     monkeypatch.setenv("REWARDPOOL_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    samples = texts(200)
 
     async def move(fleet: Fleet) -> None:
         await asyncio.sleep(0.5)
@@ -125,32 +138,32 @@ async def test_a_pool_whose_router_moved_is_followed_to_its_new_address(
         fleet.router.move()
         await fleet.router.start()
         await fleet.join()
-        write_state(tmp_path / "state", fleet.router.url)
+        write_state(tmp_path / "state", fleet)
 
-    async with Fleet(tmp_path, workers=2, delay_seconds=0.1) as fleet:
-        write_state(tmp_path / "state", fleet.router.url)
-        async with during(move(fleet)), Pool(RewardConfig(reward_pool="rl/fixed", concurrency=16)) as pool:
-            outcomes = await collect(pool, samples)
+    async with Fleet(tmp_path, workers=2) as fleet:
+        write_state(tmp_path / "state", fleet)
+        async with during(move(fleet)), Pool(RewardConfig(reward_pool="rl/fleet", concurrency=16)) as pool:
+            outcomes = await collect(pool, samples(200, seconds=0.1))
             assert pool.endpoint.url == fleet.router.url
             assert pool.report().rediscoveries > 0
 
-    assert values(outcomes) == [fixed_score(text) for text in samples]
+    assert values(outcomes) == expected(200)
 
 
-def write_state(folder: Path, url: str) -> None:
+def write_state(folder: Path, fleet: Fleet) -> None:
     """The state file that a pool on this machine would have."""
-    place = folder / "rl" / "fixed"
+    place = folder / "rl" / "fleet"
     place.mkdir(parents=True, exist_ok=True)
+    ready = {"type": "Ready", "status": "True", "reason": "Ok", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     state = {
-        "metadata": {"name": "fixed", "namespace": "rl"},
-        "spec": {"model": {"source": "hf://org/fixed"}},
+        "metadata": {"name": "fleet", "namespace": "rl"},
+        "spec": {"model": {"source": "python://rewards:score", "type": "Function"}, "engine": {"name": "python"}},
         "status": {
-            "url": url,
+            "url": fleet.router.url,
             "replicas": 2,
-            "model": {"type": "Discriminative", "servedName": "fixed"},
-            "conditions": [
-                {"type": "Ready", "status": "True", "reason": "Ok", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-            ],
+            "model": {"type": "Function", "servedName": "fleet"},
+            "auth": {"keyFile": str(fleet.key_file)},
+            "conditions": [ready],
         },
     }
     fresh = place / "fresh.json"
@@ -159,46 +172,50 @@ def write_state(folder: Path, url: str) -> None:
 
 
 async def test_a_worker_that_falls_silent_costs_one_attempt_and_no_sample(tmp_path: Path) -> None:
-    samples = texts(200)
-
     async def silence(fleet: Fleet) -> None:
         await asyncio.sleep(0.3)
         fleet.workers[0].signal(signal.SIGSTOP)
 
-    async with Fleet(tmp_path, workers=2, delay_seconds=0.1) as fleet:
-        config = RewardConfig(url=fleet.router.url, concurrency=16, attempt_seconds=2)
-        async with during(silence(fleet)), Pool(config) as pool:
-            outcomes = await collect(pool, samples)
-            report = pool.report()
+    async with (
+        Fleet(tmp_path, workers=2) as fleet,
+        during(silence(fleet)),
+        Pool(config(fleet, concurrency=16, attempt_seconds=2)) as pool,
+    ):
+        outcomes = await collect(pool, samples(200, seconds=0.1))
+        report = pool.report()
 
     assert report.setbacks["worker"] > 0
     assert report.latency.max < 20  # the router itself holds what a silent worker has for its request timeout, 60 s
-    assert values(outcomes) == [fixed_score(text) for text in samples]
+    assert values(outcomes) == expected(200)
 
 
 async def test_a_sample_waits_for_the_first_worker_within_its_deadline(tmp_path: Path) -> None:
-    async with Fleet(tmp_path, workers=1, delay_seconds=0) as fleet:
+    async with Fleet(tmp_path, workers=1) as fleet, Pool(config(fleet)) as pool:
         fleet.workers[0].kill()
-        async with Pool(RewardConfig(url=fleet.router.url)) as pool:
-            waiting = asyncio.create_task(pool.score(Sample(text="early")))
-            await asyncio.sleep(3)
-            await fleet.workers[0].start()
-            assert await waiting == fixed_score("early")
+        waiting = asyncio.create_task(pool.score(sample("early")))
+        await asyncio.sleep(3)
+        await fleet.workers[0].start()
+        assert await waiting == expected_score("early")
 
 
-async def test_samples_that_are_too_long_are_named_and_do_not_disturb_the_others(tmp_path: Path) -> None:
+async def test_samples_that_cannot_be_scored_do_not_disturb_the_others(tmp_path: Path) -> None:
     # More of them than the router's circuit breaker forgives, which is why the contract answers them with 200.
-    too_long = ["word " * (LIMIT_WORDS + 1)] * 50
-    async with (
-        Fleet(tmp_path, workers=1, delay_seconds=0) as fleet,
-        Pool(RewardConfig(url=fleet.router.url, on_failure="skip")) as pool,
-    ):
-        outcomes = await collect(pool, [*too_long, *texts(50)])
+    faulty = [sample("")] * 50
+    async with Fleet(tmp_path, workers=1) as fleet, Pool(config(fleet, on_failure="skip")) as pool:
+        outcomes = await collect(pool, [*faulty, *samples(50, seconds=0)])
 
-    failed = [outcome.error for outcome in outcomes.values() if isinstance(outcome, Unscored)]
-    assert {(type(error), str(error).partition(": ")[2]) for error in failed} == {
-        (SampleTooLongError, "has 101 tokens and the model takes at most 100")
-    }
-    assert {index: outcome.value for index, outcome in outcomes.items() if isinstance(outcome, Scored)} == {
-        50 + index: fixed_score(text) for index, text in enumerate(texts(50))
-    }
+    failed = {index: outcome.error for index, outcome in outcomes.items() if isinstance(outcome, Unscored)}
+    assert sorted(failed) == list(range(50))
+    assert {type(error) for error in failed.values()} == {FunctionFailedError}
+    assert "ValueError: there is no solution to score" in str(failed[0])
+    assert values({index: outcomes[50 + index] for index in range(50)}) == expected(50)
+
+
+async def test_a_wrong_key_is_an_error_that_says_so(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong"
+    wrong.write_text("not the key")
+    async with Fleet(tmp_path, workers=1) as fleet:
+        settings = RewardConfig(url=fleet.router.url, key_file=wrong, on_failure="skip")
+        async with Pool(settings) as pool:
+            with pytest.raises(PoolAccessError, match="does not take the key found by the config's url"):
+                await pool.score(sample("secret"))

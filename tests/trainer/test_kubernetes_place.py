@@ -80,9 +80,7 @@ async def test_a_pool_the_cluster_does_not_have_is_not_here(place: KubernetesPla
 
 async def test_a_missing_right_names_verb_resource_and_role(cluster: FakeApiServer, place: KubernetesPlace) -> None:
     cluster.answers = {POOL_PATH: (403, {"kind": "Status", "code": 403})}
-    with pytest.raises(
-        PoolAccessError, match=r"no right to get rewardpools.* in namespace rl .*role rewardpool-trainer"
-    ):
+    with pytest.raises(PoolAccessError, match=r"no right to get rewardpools.* in namespace rl .*rewardpool-trainer"):
         await place.read_pool("rl", "skywork")
 
 

@@ -21,7 +21,7 @@ from rewardpool_api.state_files import pool_dir
 API_SECONDS = 10.0
 """For one request to an API server."""
 TRAINER_ROLE = "rewardpool-trainer"
-"""The role of the Helm chart that lets a training job read pools and their keys."""
+"""The name that the Helm chart's roles for training jobs begin with."""
 SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 
@@ -153,9 +153,9 @@ class KubernetesPlace:
             return f"{self}: the API server does not accept the credentials (401); renew them"
         if error.status == 403:
             return (
-                f"{self}: no right to get {what} (403); bind the role {TRAINER_ROLE} to who runs the job: "
-                f"`kubectl create rolebinding {TRAINER_ROLE} --clusterrole={TRAINER_ROLE} "
-                "--serviceaccount=NAMESPACE:NAME -n NAMESPACE`"
+                f"{self}: no right to get {what} (403). Add the job's service account to the Helm chart's `trainers`, "
+                f"which binds a {TRAINER_ROLE} role in that namespace; or mount the pool's Secret into the job and set "
+                f"${names.ENV_KEY_FILE} to the key's file, and bind the cluster role {TRAINER_ROLE}"
             )
         return f"{self}: reading {what} failed with HTTP {error.status} {error.reason}"
 

@@ -1,0 +1,121 @@
+"""Discovery against a real API server: the object's status, the key's Secret, and the rights a training job has."""
+
+import asyncio
+import json
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.control_plane import ControlPlane
+from rewardpool import RewardConfig, discover
+from rewardpool.errors import PoolAccessError, PoolNotFoundError, PoolNotReadyError
+
+pytestmark = pytest.mark.real
+
+CRD = Path(__file__).parents[2] / "crds" / "rewardpool.dev_rewardpools.yaml"
+Environment = dict[str, str]
+TrainerOf = Callable[..., Environment]
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """An API server with a namespace `rl` and the operator's work done by hand."""
+    if shutil.which("go") is None:
+        pytest.skip("Go is missing; kube-apiserver is built with it")
+    with ControlPlane(tmp_path_factory.mktemp("plane"), controllers=False, manifests=[CRD]) as plane:
+        plane.kubectl("create", "namespace", "rl")
+        plane.kubectl("create", "secret", "generic", "skywork-key", "-n", "rl", "--from-literal=key=the-key")
+        yield plane
+
+
+@pytest.fixture
+def trainer(plane: ControlPlane, tmp_path: Path) -> TrainerOf:
+    """Makes the environment of a job whose service account may get the given resources."""
+    account = f"trainer-{secrets.token_hex(4)}"
+
+    def make(*resources: str) -> Environment:
+        plane.kubectl("create", "serviceaccount", account, "-n", "rl")
+        for resource in resources:
+            role = f"{account}-{resource.partition('.')[0]}"
+            plane.kubectl("create", "role", role, "-n", "rl", "--verb=get", f"--resource={resource}")
+            plane.kubectl("create", "rolebinding", role, "-n", "rl", f"--role={role}", f"--serviceaccount=rl:{account}")
+        token = plane.kubectl("create", "token", account, "-n", "rl").strip()
+        return {
+            "KUBECONFIG": str(plane.kubeconfig_for(account, token)),
+            "REWARDPOOL_STATE_DIR": str(tmp_path),
+        }
+
+    return make
+
+
+@pytest.fixture
+def pool(plane: ControlPlane) -> Iterator[str]:
+    """A RewardPool without a status."""
+    manifest = {
+        "apiVersion": "rewardpool.dev/v1alpha1",
+        "kind": "RewardPool",
+        "metadata": {"name": "skywork", "namespace": "rl"},
+        "spec": {"model": {"source": "hf://org/model"}, "replicas": 1},
+    }
+    plane.kubectl("apply", "-f", "-", input=json.dumps(manifest))
+    yield "rl/skywork"
+    plane.kubectl("delete", "rewardpool", "skywork", "-n", "rl")
+
+
+def make_ready(plane: ControlPlane) -> None:
+    status: dict[str, Any] = {
+        "url": "http://skywork-router.rl.svc:8080",
+        "replicas": 1,
+        "model": {"type": "Discriminative", "servedName": "skywork", "maxModelLen": 4096},
+        "auth": {"secretName": "skywork-key"},
+        "conditions": [
+            {"type": "Ready", "status": "True", "reason": "Ok", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        ],
+    }
+    patch = json.dumps({"status": status})
+    plane.kubectl("patch", "rewardpool", "skywork", "-n", "rl", "--subresource=status", "--type=merge", "-p", patch)
+
+
+POOLS = "rewardpools.rewardpool.dev"
+
+
+async def test_one_key_finds_url_model_and_key(plane: ControlPlane, pool: str, trainer: TrainerOf) -> None:
+    make_ready(plane)
+    found = await discover(RewardConfig(reward_pool=pool), environ=trainer(POOLS, "secrets"))
+    assert (found.url, found.key, found.max_model_len) == ("http://skywork-router.rl.svc:8080", "the-key", 4096)
+
+
+async def test_a_job_without_the_right_to_the_pool_is_told_which(pool: str, trainer: TrainerOf) -> None:
+    with pytest.raises(PoolAccessError, match=r"no right to get rewardpools\.rewardpool\.dev/skywork in namespace rl"):
+        await discover(RewardConfig(reward_pool=pool), environ=trainer())
+
+
+async def test_a_job_without_the_right_to_the_key_is_told_which(
+    plane: ControlPlane, pool: str, trainer: TrainerOf
+) -> None:
+    make_ready(plane)
+    with pytest.raises(PoolAccessError, match="no right to get secrets/skywork-key in namespace rl"):
+        await discover(RewardConfig(reward_pool=pool), environ=trainer(POOLS))
+
+
+async def test_a_pool_that_is_not_there_is_named_with_where_it_was_looked_for(trainer: TrainerOf) -> None:
+    with pytest.raises(PoolNotFoundError, match=r"no rewardpools.*/typo in namespace rl.*there is no .*pool\.json"):
+        await discover(RewardConfig(reward_pool="rl/typo"), environ=trainer(POOLS))
+
+
+async def test_a_pool_that_the_operator_has_not_seen_is_not_ready(pool: str, trainer: TrainerOf) -> None:
+    with pytest.raises(PoolNotReadyError, match="is the operator running"):
+        await discover(RewardConfig(reward_pool=pool), environ=trainer(POOLS))
+
+
+async def test_a_pool_that_becomes_ready_is_waited_for(plane: ControlPlane, pool: str, trainer: TrainerOf) -> None:
+    environ = trainer(POOLS, "secrets")
+    waiting = asyncio.create_task(discover(RewardConfig(reward_pool=pool, wait_seconds=30), environ=environ))
+    await asyncio.sleep(1.5)
+    assert not waiting.done()
+    await asyncio.to_thread(make_ready, plane)
+    assert (await waiting).key == "the-key"
