@@ -1,0 +1,5 @@
+"""Fixtures of more than one room. What is expensive to start is shared by the whole session."""
+
+from support.vllm_server import vllm_server
+
+__all__ = ["vllm_server"]

@@ -1,0 +1,68 @@
+"""One real vLLM worker for a whole test session: 45 s to start, so every test that needs one shares it.
+
+It serves the quick start's reward model exactly as a pool's worker does: command line from `engines`, mounted files,
+a key. Tests take the fixture `vllm_server`.
+"""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from support.fleet import ROOT, free_port, server_python
+from support.processes import RealProcess, http
+
+from rewardpool_api import RewardPool, load_manifest, names
+from rewardpool_worker.engines import Place, engine_for
+from rewardpool_worker.mounted import write_mounted_files
+
+START_SECONDS = 180.0
+KEY = "the-key-of-the-tests"
+QUICKSTART = ROOT / "examples" / "quickstart"
+
+
+@dataclass(frozen=True)
+class VllmServer:
+    """A vLLM worker that scores."""
+
+    url: str
+    key: str
+    served_name: str
+    max_model_len: int
+    """Tokens."""
+
+
+def quickstart_pool() -> RewardPool:
+    """The quick start's pool with its models built; that takes seconds, or half a minute the first time."""
+    python = os.environ.get("REWARDPOOL_TRAINER_PYTHON") or str(ROOT / ".rewardpool/venvs/trainer/bin/python")
+    if not Path(python).exists():
+        pytest.skip(f"needs torch to build a model: run `make setup-trainer` (no {python})")
+    subprocess.run([python, str(QUICKSTART / "models.py")], check=True, capture_output=True, timeout=300)
+    return load_manifest(QUICKSTART / "pool.yaml")
+
+
+@pytest.fixture(scope="session")
+def vllm_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServer]:
+    """A real vLLM that serves the quick start's reward model behind the score middleware."""
+    python = server_python()
+    pool = quickstart_pool()
+    folder = tmp_path_factory.mktemp("vllm")
+    key_file = folder / names.KEY_FILE
+    key_file.write_text(KEY)
+    write_mounted_files(folder / "files")
+    place = Place(
+        python=(python,),
+        served_name=pool.served_name,
+        host="127.0.0.1",
+        port=free_port(),
+        files_dir=str(folder / "files"),
+        key_file=str(key_file),
+    )
+    launch = engine_for(pool.spec.engine.name).launch(pool.spec, place)
+    url = f"http://{place.host}:{place.port}"
+    with RealProcess(launch.argv, env=launch.env, log=folder / "vllm.log", cwd=folder) as process:
+        ready = url + names.READY_PATH
+        process.until(lambda: http("GET", ready)[0] == 200, seconds=START_SECONDS, what="vLLM scores")
+        yield VllmServer(url, KEY, pool.served_name, pool.spec.engine.max_model_len or 0)

@@ -1,0 +1,52 @@
+"""A user's reward functions, well behaved and not. What they do is in the sample's `solution_str`."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+
+def length(data_source: str, solution_str: str, ground_truth: Any, extra_info: Any) -> float:
+    return float(len(solution_str))
+
+
+async def length_async(data_source: str, solution_str: str, ground_truth: Any, extra_info: Any) -> float:
+    await asyncio.sleep(0.01)
+    return float(len(solution_str))
+
+
+def detailed(data_source: str, solution_str: str, ground_truth: Any, extra_info: Any) -> dict[str, Any]:
+    return {"score": 1.0, "correct": solution_str == ground_truth, "from": data_source, "pid": os.getpid()}
+
+
+def obedient(data_source: str, solution_str: str, ground_truth: Any, extra_info: Any) -> Any:
+    """Does as the sample says."""
+    match solution_str.split():
+        case ["raise"]:
+            raise KeyError("no such answer")
+        case ["exit"]:
+            raise SystemExit(3)
+        case ["sleep", seconds]:
+            time.sleep(float(seconds))
+        case ["announce", path, seconds]:
+            Path(path).touch()
+            time.sleep(float(seconds))
+        case ["die"]:
+            os._exit(11)
+        case ["die-once", path] if not Path(path).exists():
+            Path(path).touch()
+            os._exit(11)
+        case ["pid"]:
+            return {"score": 0.0, "pid": os.getpid()}
+    return 1.0
+
+
+async def obedient_async(data_source: str, solution_str: str, ground_truth: Any, extra_info: Any) -> Any:
+    if solution_str == "raise":
+        raise KeyError("no such answer")
+    await asyncio.sleep(60 if solution_str == "hang" else 0)
+    return 1.0
+
+
+not_callable = 3

@@ -1,0 +1,114 @@
+"""What dead engines printed, and what is said about it. The excerpts are vLLM 0.32's own words, shortened."""
+
+import pytest
+
+from rewardpool_worker.diagnosis import KEPT_CHARACTERS, KEPT_LINES, diagnose
+
+MISSING_FOLDER = """\
+  File "/venv/huggingface_hub/utils/_validators.py", line 133, in validate_repo_id
+    raise HFValidationError(
+huggingface_hub.errors.HFValidationError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': \
+'/nonexistent/model'. Use `repo_type` argument if needed.
+"""
+EMPTY_FOLDER = """\
+pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig
+  Value error, Invalid repository ID or local directory specified: '/models/empty'.
+Please verify the following requirements:
+"""
+OFFLINE_HUB = """\
+huggingface_hub.errors.LocalEntryNotFoundError: Cannot find an appropriate cached snapshot folder for the specified \
+revision on the local disk and outgoing traffic has been disabled.
+"""
+UNREACHABLE_HUB = """\
+    raise OSError(
+OSError: We couldn't connect to 'https://huggingface.co' to load the files, and couldn't find them in the cached files.
+Check your internet connection or see how to run the library in offline mode.
+"""
+PORT_IN_USE = """\
+    sock = create_server_socket(sock_addr, reuse_port=reuse_port)
+           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+OSError: [Errno 98] Address already in use
+"""
+NO_ROOM_FOR_CACHE = """\
+(Worker pid=28683) ERROR 11-21 03:24:32 [multiproc_executor.py:1063] ValueError: Available memory on node 0 \
+(9.65/11.46 GiB) on kv cache allocation is less than requested memory for kv (500.0 GiB).
+(EngineCore pid=28668) ERROR 11-21 03:24:32 [core.py:1510] EngineCore failed to start.
+    raise RuntimeError(
+RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}
+"""
+NO_ROOM_AT_ALL = """\
+(VllmWorker-0 pid=29137) ERROR 11-21 03:25:43 [multiproc_executor.py:953] ValueError: Available memory on node 0 \
+(9.66/11.46 GiB) on startup is less than desired CPU memory utilization (0.92, 10.55 GiB).
+RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore': 1}
+"""
+UNKNOWN_FLAG = """\
+                     [--enable-log-requests | --no-enable-log-requests]
+                     [model_tag]
+api_server.py: error: unrecognized arguments: --no-such-flag
+"""
+WRONG_VALUE = "api_server.py: error: argument --dtype: invalid choice: 'float99' (choose from 'auto', 'bfloat16')\n"
+TOO_LONG_FOR_MODEL = """\
+pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig
+  Value error, User-specified max_model_len (4096) is greater than the derived max_model_len
+"""
+NO_KEY = "ValueError: REWARDPOOL_KEY_FILE cannot be read: [Errno 2] No such file or directory: '/key'\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "exit_code", "reason", "quoted"),
+    [
+        (MISSING_FOLDER, 1, "ModelNotFound", "'/nonexistent/model'"),
+        (EMPTY_FOLDER, 1, "ModelNotFound", "'/models/empty'"),
+        (OFFLINE_HUB, 1, "ModelNotFound", "outgoing traffic has been disabled"),
+        (UNREACHABLE_HUB, 1, "ModelNotFound", "We couldn't connect"),
+        (PORT_IN_USE, 1, "PortInUse", "Address already in use"),
+        (NO_ROOM_FOR_CACHE, 1, "OutOfMemory", "requested memory for kv (500.0 GiB)"),
+        (NO_ROOM_AT_ALL, 1, "OutOfMemory", "desired CPU memory utilization"),
+        (UNKNOWN_FLAG, 2, "BadArguments", "--no-such-flag"),
+        (WRONG_VALUE, 2, "BadArguments", "float99"),
+        (TOO_LONG_FOR_MODEL, 1, "BadArguments", "max_model_len (4096)"),
+        (NO_KEY, 1, "BadArguments", "REWARDPOOL_KEY_FILE"),
+        ("Segmentation fault\n", 139, "EngineExited", "SIGSEGV"),
+        ("", 1, "EngineExited", "exit code 1"),
+        ("KeyError: 'x'\nbye\n", 1, "EngineExited", "KeyError: 'x'"),
+    ],
+)
+def test_the_log_tells_why(log: str, exit_code: int, reason: str, quoted: str) -> None:
+    diagnosis = diagnose(exit_code=exit_code, log=log)
+    assert diagnosis.reason == reason
+    assert quoted in diagnosis.message
+    assert "\n" not in diagnosis.message
+
+
+@pytest.mark.parametrize("exit_code", [-9, 137])
+def test_a_kill_is_told_as_one_in_both_notations(exit_code: int) -> None:
+    diagnosis = diagnose(exit_code=exit_code, log=PORT_IN_USE)
+    assert (diagnosis.reason, "SIGKILL" in diagnosis.message) == ("EngineExited", True)
+
+
+def test_a_kill_for_memory_is_out_of_memory() -> None:
+    assert diagnose(exit_code=137, oom_killed=True, log="").reason == "OutOfMemory"
+
+
+def test_the_kept_log_is_the_bounded_end() -> None:
+    kept = diagnose(exit_code=1, log="\n".join(f"line {number} {'x' * 1000}" for number in range(1000))).log
+    assert len(kept) == KEPT_LINES
+    assert kept[-1].startswith("line 999")
+    assert max(map(len, kept)) == KEPT_CHARACTERS
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Authorization: Bearer s3cr3t-s3cr3t",
+        "token=hf_s3cr3ts3cr3t",
+        "using hf_s3cr3ts3cr3t to log in",
+        "api_key='s3cr3t-s3cr3t', port=8000",
+        '{"password": "s3cr3t-s3cr3t"}',
+        "AWS_SECRET_ACCESS_KEY=s3cr3ts3cr3t",
+        "https://me:s3cr3t@hub.example/model",
+    ],
+)
+def test_no_secret_is_passed_on(line: str) -> None:
+    diagnosis = diagnose(exit_code=1, log=f"Error: {line}\n")
+    assert "s3cr3t" not in diagnosis.message + "".join(diagnosis.log)

@@ -1,0 +1,212 @@
+"""Running somebody else's function: what is a score, and what each way of failing becomes."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rewardpool_worker.function_runner import (
+    Failed,
+    FunctionNotFoundError,
+    FunctionSample,
+    LocalRunner,
+    ProcessRunner,
+    Scored,
+    load_function,
+    parse_sample,
+    read_result,
+)
+from rewardpool_worker.score_middleware import InvalidSampleError
+
+
+@pytest.fixture(autouse=True)
+def _users_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(Path(__file__).parent / "functions"), *sys.path])
+
+
+def sample(solution: str) -> FunctionSample:
+    return FunctionSample(data_source="test", solution_str=solution)
+
+
+def local(function: str, *, concurrency: int = 4, timeout_seconds: float = 5) -> LocalRunner:
+    return LocalRunner(f"rewards:{function}", concurrency=concurrency, timeout_seconds=timeout_seconds)
+
+
+# What is a score
+
+
+@pytest.mark.parametrize(("result", "value"), [(1, 1.0), (-0.5, -0.5), (Fraction(1, 4), 0.25), ({"score": 2}, 2.0)])
+def test_any_real_number_is_a_score(result: Any, value: float) -> None:
+    assert read_result(result) == Scored(value)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**53), 2**53))
+def test_no_score_is_changed(value: float) -> None:
+    assert read_result(value) == Scored(float(value))
+
+
+@pytest.mark.parametrize(
+    "result",
+    [None, True, False, "1.0", float("nan"), float("inf"), [1.0], {}, {"reward": 1.0}, {"score": None}, 10**400, 1j],
+)
+def test_anything_else_is_a_failure_and_never_a_number(result: Any) -> None:
+    assert isinstance(read_result(result), Failed)
+
+
+def test_what_comes_beside_the_score_is_json_or_its_text() -> None:
+    result = {"score": 1, "ok": True, "nan": float("nan"), "path": Path("/a")}
+    assert read_result(result) == Scored(1.0, {"ok": True, "nan": "nan", "path": "PosixPath('/a')"})
+
+
+# What is a sample
+
+
+def test_a_sample_has_verls_four_arguments() -> None:
+    text = '{"data_source": "gsm8k", "solution_str": "4", "ground_truth": ["4"], "extra_info": {"index": 1}}'
+    assert parse_sample(text) == FunctionSample(
+        data_source="gsm8k", solution_str="4", ground_truth=["4"], extra_info={"index": 1}
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "plain text",
+        "3",
+        "{}",
+        '{"data_source": "a"}',
+        '{"data_source": 1, "solution_str": "b"}',
+        '{"data_source": "a", "solution_str": "b", "extra_info": []}',
+        '{"data_source": "a", "solution_str": "b", "prompt": "c"}',
+    ],
+)
+def test_anything_else_is_an_invalid_sample(text: str) -> None:
+    with pytest.raises(InvalidSampleError, match="sample"):
+        parse_sample(text)
+
+
+@pytest.mark.parametrize(
+    ("reference", "words"),
+    [
+        ("nowhere:f", "ModuleNotFoundError"),
+        ("rewards:nothing", "AttributeError"),
+        ("rewards:not_callable", "it is a int"),
+        ("broken:f", "no licence"),
+    ],
+)
+def test_a_function_that_is_not_there_is_named_with_what_is_missing(reference: str, words: str) -> None:
+    with pytest.raises(FunctionNotFoundError, match=f"{reference}.*{words}"):
+        load_function(reference)
+
+
+# In this process
+
+
+@pytest.mark.parametrize("function", ["length", "length_async"])
+async def test_functions_and_coroutines_score(function: str) -> None:
+    assert await local(function).run(sample("four")) == Scored(4.0)
+
+
+@pytest.mark.parametrize("function", ["obedient", "obedient_async"])
+async def test_an_exception_is_told_with_its_type_and_text(function: str) -> None:
+    assert await local(function).run(sample("raise")) == Failed("KeyError: 'no such answer'")
+
+
+async def test_a_function_that_exits_ends_its_sample_alone() -> None:
+    assert await local("obedient").run(sample("exit")) == Failed("SystemExit: 3")
+
+
+@pytest.mark.parametrize(("function", "hang"), [("obedient", "sleep 0.2"), ("obedient_async", "hang")])
+async def test_a_call_that_takes_too_long_is_a_failure(function: str, hang: str) -> None:
+    outcome = await local(function, timeout_seconds=0.05).run(sample(hang))
+    assert outcome == Failed("TimeoutError: the function took longer than 0.05 seconds")
+
+
+async def test_no_more_calls_run_at_once_than_allowed() -> None:
+    runner = local("obedient", concurrency=1, timeout_seconds=0.05)
+    await runner.run(sample("sleep 0.3"))
+    # The thread still sleeps and keeps the only place.
+    waiting = asyncio.create_task(runner.run(sample("score")))
+    done, _ = await asyncio.wait({waiting}, timeout=0.05)
+    assert not done
+    assert await waiting == Scored(1.0)
+
+
+async def test_a_stuck_thread_is_told_at_the_end() -> None:
+    runner = local("obedient", timeout_seconds=0.05)
+    assert await runner.close()
+    runner = local("obedient", timeout_seconds=0.05)
+    await runner.run(sample("sleep 0.3"))
+    assert not await runner.close()
+
+
+# In processes
+
+
+@pytest.fixture
+async def processes() -> AsyncIterator[ProcessRunner]:
+    runner = ProcessRunner("rewards:obedient", processes=2, timeout_seconds=5)
+    yield runner
+    await runner.close()
+
+
+async def pids(runner: ProcessRunner) -> set[int]:
+    outcomes = await asyncio.gather(*(runner.run(sample("pid")) for _ in range(8)))
+    return {outcome.extra["pid"] for outcome in outcomes if isinstance(outcome, Scored)}
+
+
+async def test_calls_are_spread_over_processes_of_their_own(processes: ProcessRunner) -> None:
+    found = await pids(processes)
+    assert len(found) == 2
+    assert os.getpid() not in found
+
+
+async def test_a_process_that_dies_is_replaced_and_the_sample_tried_again(
+    processes: ProcessRunner, tmp_path: Path
+) -> None:
+    before = await pids(processes)
+    assert await processes.run(sample(f"die-once {tmp_path / 'died'}")) == Scored(1.0)
+    assert len(before & await pids(processes)) == 1
+
+
+async def test_a_sample_that_kills_its_process_again_fails_alone(processes: ProcessRunner) -> None:
+    deadly, harmless = await asyncio.gather(processes.run(sample("die")), processes.run(sample("sleep 0.5")))
+    assert deadly == Failed("the function's process died, twice")
+    assert harmless == Scored(1.0)
+
+
+async def test_a_process_that_hangs_is_ended() -> None:
+    runner = ProcessRunner("rewards:obedient", processes=1, timeout_seconds=0.3)
+    try:
+        before = await pids(runner)
+        assert isinstance(await runner.run(sample("sleep 600")), Failed)
+        assert before.isdisjoint(await pids(runner))
+    finally:
+        await runner.close()
+
+
+async def test_a_coroutine_runs_in_a_process_too() -> None:
+    runner = ProcessRunner("rewards:length_async", processes=1, timeout_seconds=5)
+    try:
+        assert await runner.run(sample("four")) == Scored(4.0)
+    finally:
+        await runner.close()
+
+
+async def test_a_missing_function_is_found_missing_at_the_start() -> None:
+    runner = ProcessRunner("rewards:nothing", processes=1, timeout_seconds=5)
+    with pytest.raises(FunctionNotFoundError, match="has no attribute 'nothing'"):
+        await runner.start()
+
+
+@given(st.builds(FunctionSample, data_source=st.text(), solution_str=st.text(), ground_truth=st.text() | st.none()))
+def test_a_sample_survives_its_trip_as_text(one: FunctionSample) -> None:
+    assert parse_sample(json.dumps(vars(one))) == one

@@ -1,0 +1,181 @@
+"""The function server as a real process: contract, key, readiness, drain, and what it leaves behind."""
+
+import json
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from support.fleet import free_port, server_python
+from support.processes import RealProcess, http
+
+from rewardpool_api.contract import CallerError, parse_answer
+from rewardpool_worker import router_launcher
+from rewardpool_worker.diagnosis import diagnose
+from rewardpool_worker.router_flags import router_flags
+
+FUNCTIONS = Path(__file__).parent / "functions"
+
+
+class Server:
+    def __init__(self, process: RealProcess, url: str) -> None:
+        self.process, self.url = process, url
+
+    def score(self, *samples: Any, key: str | None = None) -> tuple[int, dict[str, str], Any]:
+        texts = [item if isinstance(item, str) else json.dumps(item) for item in samples]
+        return http("POST", f"{self.url}/v1/embeddings", {"model": "rm", "input": texts}, key=key)
+
+
+def a_sample(solution: str) -> dict[str, Any]:
+    return {"data_source": "test", "solution_str": solution, "ground_truth": "4", "extra_info": None}
+
+
+Start = Callable[..., Server]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start a server around a function of `functions/rewards.py`; ends with the test."""
+    with ExitStack() as stack:
+
+        def started(function: str, *flags: str, port: int | None = None, answers: bool = True, **env: str) -> Server:
+            port = port or free_port()
+            argv = [sys.executable, "-m", "rewardpool_worker.function_server", "--function", f"rewards:{function}"]
+            argv += ["--port", str(port), "--served-name", "rm", *flags]
+            log = tmp_path / f"server-{port}.log"
+            process = stack.enter_context(RealProcess(argv, log=log, env=env, cwd=FUNCTIONS))
+            server = Server(process, f"http://127.0.0.1:{port}")
+            if answers:
+                process.until(
+                    lambda: http("GET", server.url + "/health")[0] == 200, seconds=30, what="the server answers"
+                )
+            return server
+
+        yield started
+
+
+@pytest.mark.parametrize("flags", [(), ("--processes", "1")], ids=["threads", "processes"])
+def test_a_functions_score_comes_by_the_contract(start: Start, flags: tuple[str, ...]) -> None:
+    status, _, answer = start("detailed", *flags).score(a_sample("4"), a_sample("5"))
+    assert status == 200
+    assert parse_answer(json.dumps(answer), count=2) == [1.0, 1.0]
+    assert [item["extra"]["correct"] for item in answer["data"]] == [True, False]
+
+
+def test_faults_of_samples_are_answers_that_no_breaker_counts(start: Start) -> None:
+    server = start("obedient", "--max-body-bytes", "2000")
+    told = []
+    for given in [(a_sample("raise"),), ("plain text",), (a_sample("ok"), a_sample("raise")), (a_sample("x" * 3000),)]:
+        status, _, answer = server.score(*given)
+        error = parse_answer(json.dumps(answer), count=len(given))
+        assert isinstance(error, CallerError)
+        told.append((status, error.code, error.message))
+    assert [line[:2] for line in told] == [
+        (200, "function_failed"),
+        (200, "invalid_sample"),
+        (200, "function_failed"),
+        (200, "invalid_sample"),
+    ]
+    assert told[0][2] == "KeyError: 'no such answer'"
+    assert told[2][2] == "input 1: KeyError: 'no such answer'"
+
+
+def test_the_key_guards_scores_and_not_the_probes(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("k")
+    server = start("length", REWARDPOOL_KEY_FILE=str(tmp_path / "key"))
+    assert server.score(a_sample("four"))[0] == 401
+    assert server.score(a_sample("four"), key="k")[0] == 200
+    assert http("GET", server.url + "/v1/models")[0] == 401
+    assert http("GET", server.url + "/rewardpool/ready")[0] == 200
+
+
+@pytest.mark.parametrize(("solution", "status"), [("score", 200), ("raise", 503)])
+def test_ready_means_that_the_probe_sample_scores(start: Start, tmp_path: Path, solution: str, status: int) -> None:
+    (tmp_path / "probe.json").write_text(json.dumps(a_sample(solution)))
+    server = start("obedient", "--probe-sample", str(tmp_path / "probe.json"))
+    answered, _, report = http("GET", server.url + "/rewardpool/ready")
+    assert (answered, report["ready"]) == (status, status == 200)
+
+
+@pytest.mark.parametrize("flags", [(), ("--processes", "1")], ids=["threads", "processes"])
+def test_sigterm_finishes_what_is_in_flight_and_refuses_the_rest(
+    start: Start, flags: tuple[str, ...], tmp_path: Path
+) -> None:
+    server = start("obedient", *flags)
+    answers: list[Any] = []
+    slow = a_sample(f"announce {tmp_path / 'begun'} 1.5")
+    asking = threading.Thread(target=lambda: answers.append(server.score(slow)))
+    asking.start()
+    server.process.until((tmp_path / "begun").exists, seconds=20, what="the slow sample is in flight")
+    server.process.signal(signal.SIGTERM)
+    server.process.until(lambda: http("GET", server.url + "/health")[0] == 503, seconds=10, what="it drains")
+    status, headers, _ = server.score(a_sample("late"))
+    assert (status, headers["connection"]) == (503, "close")
+    asking.join(20)
+    assert answers[0][0] == 200
+    assert server.process.exit_code(seconds=10) == 0
+
+
+def test_the_drain_ends_at_its_deadline(start: Start, tmp_path: Path) -> None:
+    server = start("obedient", "--drain-seconds", "0.2")
+    hung = a_sample(f"announce {tmp_path / 'begun'} 60")
+    threading.Thread(target=lambda: server.score(hung), daemon=True).start()
+    server.process.until((tmp_path / "begun").exists, seconds=20, what="the slow sample is in flight")
+    server.process.signal(signal.SIGTERM)
+    assert server.process.exit_code(seconds=10) == 0
+    assert "1 requests were still in flight" in server.process.tail()
+
+
+def test_a_server_that_is_killed_leaves_no_process(start: Start) -> None:
+    server = start("obedient", "--processes", "2")
+    children = psutil.Process(server.process.pid).children(recursive=True)
+    server.process.signal(signal.SIGKILL)
+    server.process.exit_code(seconds=10)
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert len(children) >= 2
+    assert not alive
+
+
+def test_a_missing_function_is_diagnosed_as_a_missing_model(start: Start) -> None:
+    process = start("nothing", answers=False).process
+    diagnosis = diagnose(exit_code=process.exit_code(seconds=30), log=process.log.read_text())
+    assert diagnosis.reason == "ModelNotFound"
+    assert "rewards:nothing" in diagnosis.message
+
+
+def test_a_port_in_use_is_diagnosed(start: Start) -> None:
+    port = int(start("length").url.rsplit(":", 1)[1])
+    process = start("length", port=port, answers=False).process
+    assert diagnose(exit_code=process.exit_code(seconds=30), log=process.log.read_text()).reason == "PortInUse"
+
+
+def test_a_wrong_flag_is_diagnosed(start: Start) -> None:
+    process = start("length", "--proceses", "2", answers=False).process
+    assert diagnose(exit_code=process.exit_code(seconds=30), log=process.log.read_text()).reason == "BadArguments"
+
+
+@pytest.mark.real
+def test_scores_and_extras_pass_through_the_real_router(start: Start, tmp_path: Path) -> None:
+    server = start("detailed")
+    port = free_port()
+    flags = router_flags(
+        host="127.0.0.1",
+        port=port,
+        metrics_host="127.0.0.1",
+        metrics_port=free_port(),
+        request_timeout_seconds=30,
+        shutdown_grace_seconds=5,
+    )
+    url = f"http://127.0.0.1:{port}"
+    argv = [server_python(), router_launcher.__file__, *flags]
+    with RealProcess(argv, log=tmp_path / "router.log", cwd=tmp_path) as router:
+        router.until(lambda: http("GET", url + "/health")[0] == 200, seconds=20, what="the router answers")
+        http("POST", url + "/workers", {"url": server.url})
+        router.until(lambda: http("GET", url + "/readiness")[0] == 200, seconds=20, what="the worker has joined")
+        status, _, answer = http("POST", url + "/v1/embeddings", {"model": "rm", "input": json.dumps(a_sample("4"))})
+        assert (status, answer["data"][0]["extra"]["correct"]) == (200, True)

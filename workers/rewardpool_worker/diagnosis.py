@@ -1,0 +1,144 @@
+"""Why a worker or a router ended: from its exit status and the end of its log to a reason and a sentence.
+
+The reasons are what conditions and commands show; the sentence names the field to change, and quotes the line of the
+log that tells. The words looked for are those vLLM 0.32, sglang-router 0.3.2 and the function server really print.
+"""
+
+import re
+import signal
+from dataclasses import dataclass
+from typing import Literal
+
+Reason = Literal["PortInUse", "ModelNotFound", "OutOfMemory", "BadArguments", "EngineExited"]
+
+LOG_TAIL_BYTES = 64 * 1024
+"""How much of a log's end to give to `diagnose`: the cause may stand above 20 KB of usage text or tracebacks."""
+KEPT_LINES = 12
+KEPT_CHARACTERS = 300
+"""Per line; Kubernetes takes at most 1024 characters in an event and 32 KiB in a condition."""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Why a process ended."""
+
+    reason: Reason
+    """One CamelCase word, for conditions and events."""
+    message: str
+    """One line: what happened, what to do, and the line of the log that says so."""
+    log: tuple[str, ...] = ()
+    """The last lines of the log, shortened, without secrets."""
+
+
+@dataclass(frozen=True)
+class _Symptom:
+    reason: Reason
+    words: re.Pattern[str]
+    advice: str
+
+
+def _symptom(reason: Reason, words: str, advice: str) -> _Symptom:
+    return _Symptom(reason, re.compile(words), advice)
+
+
+# The first that is found in the log counts, so what is also a symptom of something else comes first.
+_SYMPTOMS = (
+    _symptom(
+        "PortInUse",
+        r"Address already in use|address already in use",
+        "the port is taken by another process; stop it or let another port be chosen",
+    ),
+    _symptom(
+        "ModelNotFound",
+        r"GatedRepoError|gated repo|401 Client Error",
+        "the hub refuses the model; give a token by spec.model.tokenSecretRef",
+    ),
+    _symptom(
+        "ModelNotFound",
+        r"RevisionNotFoundError",
+        "the model has no such revision; check spec.model.revision",
+    ),
+    _symptom(
+        "ModelNotFound",
+        r"HFValidationError: |Invalid repository ID or local directory specified|LocalEntryNotFoundError: "
+        r"|We couldn't connect to|RepositoryNotFoundError|is not a local folder and is not a valid model identifier"
+        r"|cannot load the function",
+        "there is no model where spec.model.source points; check the path, or the network for a hub's model",
+    ),
+    _symptom(
+        "OutOfMemory",
+        r"OutOfMemoryError|out of memory|No available memory for the cache blocks|MemoryError|std::bad_alloc"
+        r"|is less than desired [CG]PU memory utilization|is less than requested memory for kv"
+        r"|larger than the available KV cache memory|Cannot allocate memory",
+        "the worker does not fit into memory; give it more, or lower spec.engine.maxModelLen or its memory flags in "
+        "spec.engine.args (VLLM_CPU_KVCACHE_SPACE, in GiB, on a CPU)",
+    ),
+    _symptom(
+        "BadArguments",
+        r"error: unrecognized arguments|error: argument |error: unexpected argument|Value error, |No such option"
+        r"|Invalid value for |REWARDPOOL_[A-Z_]+ ",
+        "the engine refuses how it was started; check spec.engine",
+    ),
+)
+
+
+def diagnose(*, exit_code: int | None, log: str, oom_killed: bool = False) -> Diagnosis:
+    """Tell why a process ended; a pure function.
+
+    Args:
+        exit_code: as a shell or Kubernetes gives it (128 + signal) or as `subprocess` does (-signal); None if unknown.
+        log: the last `LOG_TAIL_BYTES` of what it printed, standard output and error together.
+        oom_killed: the kernel or the container runtime says that it was killed for memory.
+    """
+    lines = [cleaned for line in log.splitlines() if (cleaned := _clean(line))]
+    kept = tuple(lines[-KEPT_LINES:])
+    if oom_killed:
+        return Diagnosis("OutOfMemory", "killed for using more memory than its limit; raise the memory limit", kept)
+    ended, by_hand = _ending(exit_code)
+    if by_hand:
+        # What it printed while it was alive is not what ended it.
+        return Diagnosis("EngineExited", ended, kept)
+    for symptom in _SYMPTOMS:
+        # The last line that matches is the outermost error, with the least of the engine's inside around it.
+        telling = next((line for line in reversed(lines) if symptom.words.search(line)), None)
+        if telling is not None:
+            return Diagnosis(symptom.reason, f"{symptom.advice} ({ended}: {telling.strip()})", kept)
+    return Diagnosis("EngineExited", ended if not kept else f"{ended}: {_last_error(lines)}", kept)
+
+
+def _ending(exit_code: int | None) -> tuple[str, bool]:
+    """How it ended in words, and whether a signal from outside ended it."""
+    if exit_code is None:
+        return "ended with an unknown exit code", False
+    number = -exit_code if exit_code < 0 else exit_code - 128
+    if number in signal.valid_signals() and number > 0:
+        name = signal.Signals(number).name
+        perhaps = ", perhaps by the kernel for memory" if number == signal.SIGKILL else ""
+        return f"killed by {name}{perhaps}", number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+    return f"exit code {exit_code}", False
+
+
+def _last_error(lines: list[str]) -> str:
+    """The last line that reads like an error, or else the last line."""
+    return next((line for line in reversed(lines) if re.search(r"\b\w*(Error|Exception)\b|error:", line)), lines[-1])
+
+
+_PREFIX = re.compile(r"^(\(\w[\w-]* pid=\d+\) )?((INFO|WARNING|ERROR) \d\d-\d\d [\d:]{8} \[[\w.]+:\d+\] ?)?")
+"""What vLLM writes before each line: process, level, time and place in its source."""
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_SECRETS = (
+    (re.compile(r"(?i)\b(bearer)\s+\S+"), r"\1 ***"),
+    (re.compile(r"(?i)((?:api_?key|[_-]key|token|password|secret)['\"]?\s*[=:]\s*)['\"]?[^\s,'\"]+"), r"\1***"),
+    (re.compile(r"\b(hf|sk)[_-][A-Za-z0-9_-]{8,}"), r"\1-***"),
+    (re.compile(r"://[^/\s:@]+:[^/\s@]+@"), "://***@"),
+)
+
+
+def _clean(line: str) -> str:
+    """A line of a log without colours, prefix, secrets and length; empty for a traceback's underlining."""
+    line = _PREFIX.sub("", _COLOUR.sub("", line).rstrip(), count=1)
+    if not line.strip(" ^~"):
+        return ""
+    for secret, stars in _SECRETS:
+        line = secret.sub(stars, line)
+    return line if len(line) <= KEPT_CHARACTERS else f"{line[: KEPT_CHARACTERS - 1]}…"

@@ -1,0 +1,351 @@
+"""Runs a user's `compute_score`: where (event loop, threads, processes), for how long, and what counts as a score.
+
+The function is somebody else's code. It may raise, hang, return nonsense or take its process down; each of these is an
+`Outcome` for the sample that caused it, and none of them harms another sample or becomes a number.
+"""
+
+import asyncio
+import functools
+import importlib
+import inspect
+import json
+import logging
+import math
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from multiprocessing.connection import wait
+from numbers import Real
+from typing import Any, Protocol
+
+from rewardpool_worker.score_middleware import InvalidSampleError
+
+log = logging.getLogger("rewardpool.worker")
+
+MAX_MESSAGE = 2000
+"""Characters of a user's exception that are passed on."""
+PROCESS_START_SECONDS = 300
+"""How long a new process may take to import the function's module and what that imports."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionSample:
+    """The arguments of one call, named as verl's reward functions name them."""
+
+    data_source: str
+    solution_str: str
+    ground_truth: Any = None
+    extra_info: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A score, and whatever else the function returned beside it."""
+
+    value: float
+    extra: dict[str, Any] = field(default_factory=dict)
+    """JSON values."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The function gave no score; the text says why, type and message of an exception first."""
+
+    message: str
+
+
+Outcome = Scored | Failed
+
+
+class FunctionNotFoundError(Exception):
+    """There is no such function; the text says what is missing."""
+
+
+def parse_sample(text: str) -> FunctionSample:
+    """Read the JSON text that stands for a sample in a request's `input`.
+
+    Raises:
+        InvalidSampleError: not JSON, or other fields than those of `FunctionSample`.
+    """
+    try:
+        given = json.loads(text)
+    except ValueError as error:
+        raise InvalidSampleError(
+            f"a sample for a function is a JSON object as text, and this is not JSON: {error}"
+        ) from None
+    if not isinstance(given, dict):
+        raise InvalidSampleError(f"a sample for a function is a JSON object, not a {type(given).__name__}")
+    known = set(FunctionSample.__dataclass_fields__)
+    if unknown := sorted(set(given) - known):
+        raise InvalidSampleError(f"a sample has no field {unknown[0]!r}; it has {', '.join(sorted(known))}")
+    for name in ("data_source", "solution_str"):
+        if not isinstance(given.get(name), str):
+            raise InvalidSampleError(f"a sample's {name} must be a text")
+    if not isinstance(given.get("extra_info"), dict | None):
+        raise InvalidSampleError("a sample's extra_info must be an object or null")
+    return FunctionSample(**given)
+
+
+def load_function(reference: str) -> Callable[..., Any]:
+    """Import `module:function`.
+
+    Raises:
+        FunctionNotFoundError: the module cannot be imported, or has no such function.
+    """
+    module_name, _, name = reference.partition(":")
+    try:
+        function = getattr(importlib.import_module(module_name), name)
+    except Exception as error:  # a module runs any code while it is imported
+        raise FunctionNotFoundError(f"cannot load the function {reference}: {type(error).__name__}: {error}") from error
+    if not callable(function):
+        raise FunctionNotFoundError(f"cannot load the function {reference}: it is a {type(function).__name__}")
+    return function  # type: ignore[no-any-return]
+
+
+def read_result(result: Any) -> Outcome:
+    """Turn what a function returned into a score, or into why it is none.
+
+    A score is a finite real number, numpy's among them, or a mapping with one under `score`; a truth value, a text and
+    None are mistakes more often than scores.
+    """
+    extra: dict[str, Any] = {}
+    if isinstance(result, dict):
+        if "score" not in result:
+            return Failed(f"the function returned an object without `score`: {sorted(map(str, result))}")
+        extra = {str(name): _as_json(value) for name, value in result.items() if name != "score"}
+        result = result["score"]
+    if isinstance(result, bool) or not isinstance(result, Real):
+        return Failed(f"the function returned a {type(result).__name__}, not a number")
+    try:
+        value = float(result)
+    except OverflowError as error:
+        return Failed(f"the function returned a number that is no float: {error}")
+    return Scored(value, extra) if math.isfinite(value) else Failed(f"the function returned {value}")
+
+
+def _as_json(value: Any) -> Any:
+    """The value itself where JSON has it, else its text."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return repr(value)
+    return value
+
+
+def _failed(error: BaseException) -> Failed:
+    return Failed(f"{type(error).__name__}: {error}"[:MAX_MESSAGE])
+
+
+def _call(function: Callable[..., Any], sample: FunctionSample) -> Outcome:
+    try:
+        result = function(**_arguments(sample))
+        return read_result(asyncio.run(result) if inspect.iscoroutine(result) else result)
+    except (Exception, SystemExit) as error:
+        return _failed(error)
+
+
+def _arguments(sample: FunctionSample) -> dict[str, Any]:
+    return {name: getattr(sample, name) for name in FunctionSample.__dataclass_fields__}
+
+
+class Runner(Protocol):
+    """Runs the function."""
+
+    async def start(self) -> None:
+        """Load the function; raises FunctionNotFoundError. Done again, it only checks."""
+
+    async def run(self, sample: FunctionSample) -> Outcome:
+        """Score one sample, when its turn comes."""
+
+    async def close(self) -> bool:
+        """Let go of threads and processes; False when one is stuck in the function and cannot be."""
+
+
+class LocalRunner:
+    """Runs the function in this process: a coroutine on the event loop, anything else in threads.
+
+    A thread cannot be stopped. One that exceeds its time is left alone and keeps its place until it ends, so that hung
+    calls lower the concurrency instead of piling up. Functions that may hang belong into processes.
+    """
+
+    def __init__(self, reference: str, *, concurrency: int, timeout_seconds: float) -> None:
+        self._function = load_function(reference)
+        self._timeout_seconds = timeout_seconds
+        self._places = asyncio.Semaphore(concurrency)
+        self._threads = ThreadPoolExecutor(max_workers=concurrency, thread_name_prefix="compute_score")
+        self._busy = 0
+
+    async def start(self) -> None:
+        """Nothing is left to do: the function was loaded when the runner was made."""
+
+    async def run(self, sample: FunctionSample) -> Outcome:
+        """Score one sample, when its turn comes."""
+        await self._places.acquire()
+        if inspect.iscoroutinefunction(self._function):
+            try:
+                return await self._run_coroutine(sample)
+            finally:
+                self._places.release()
+        call = asyncio.get_running_loop().run_in_executor(self._threads, _call, self._function, sample)
+        self._busy += 1
+        call.add_done_callback(self._came_back)
+        done, _ = await asyncio.wait({call}, timeout=self._timeout_seconds)
+        return call.result() if done else _overdue(self._timeout_seconds)
+
+    async def close(self) -> bool:
+        """Let go of the threads; False when one is stuck in the function."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        return self._busy == 0
+
+    async def _run_coroutine(self, sample: FunctionSample) -> Outcome:
+        try:
+            async with asyncio.timeout(self._timeout_seconds) as limit:
+                return read_result(await self._function(**_arguments(sample)))
+        except TimeoutError as error:
+            return _overdue(self._timeout_seconds) if limit.expired() else _failed(error)
+        except (Exception, SystemExit) as error:
+            return _failed(error)
+
+    def _came_back(self, _: asyncio.Future[Outcome]) -> None:
+        self._busy -= 1
+        self._places.release()
+
+
+class ProcessRunner:
+    """Runs the function in processes of its own, one call at a time in each."""
+
+    def __init__(self, reference: str, *, processes: int, timeout_seconds: float) -> None:
+        self._all = [_Process(reference, timeout_seconds) for _ in range(processes)]
+        self._free: asyncio.Queue[_Process] = asyncio.Queue()
+        for process in self._all:
+            self._free.put_nowait(process)
+
+    async def start(self) -> None:
+        """Load the function in every process that is not running; raises FunctionNotFoundError."""
+        await asyncio.gather(*(process.start() for process in self._all))
+
+    async def run(self, sample: FunctionSample) -> Outcome:
+        """Score one sample, when its turn comes."""
+        process = await self._free.get()
+        try:
+            return await process.call(sample)
+        finally:
+            self._free.put_nowait(process)
+
+    async def close(self) -> bool:
+        """End the processes; they can always be ended."""
+        for process in self._all:
+            process.close()
+        return True
+
+
+class _Process:
+    """One process with the function in it, started again when it died.
+
+    An executor of one: the standard library's breaks as a whole when one of its processes dies, and would fail every
+    sample in flight for the one that killed it.
+    """
+
+    def __init__(self, reference: str, timeout_seconds: float) -> None:
+        self._reference = reference
+        self._timeout_seconds = timeout_seconds
+        self._executor: ProcessPoolExecutor | None = None
+        self._pid: int | None = None
+        self._starting = asyncio.Lock()
+        self._closed = False
+
+    async def start(self) -> ProcessPoolExecutor:
+        """Start the process unless it runs; raises FunctionNotFoundError."""
+        async with self._starting:
+            if self._closed:
+                raise RuntimeError("the server is ending")
+            if self._executor is None:
+                # spawn: a fork of a process with threads in it can deadlock.
+                context = multiprocessing.get_context("spawn")
+                self._executor = ProcessPoolExecutor(1, context, initializer=_prepare_process, initargs=(sys.path[:],))
+                await self._load(self._executor)
+            return self._executor
+
+    async def call(self, sample: FunctionSample) -> Outcome:
+        """Score one sample; a process that dies of it is replaced, and the sample tried once more."""
+        for attempt in (1, 2):
+            executor = await self.start()
+            call = asyncio.wrap_future(executor.submit(_call_in_process, self._reference, sample))
+            try:
+                return await asyncio.wait_for(call, self._timeout_seconds)
+            except TimeoutError:
+                self._kill()
+                return _overdue(self._timeout_seconds)
+            except BrokenProcessPool:
+                log.warning("process %s died while it scored (attempt %d of 2), it is replaced", self._pid, attempt)
+                self._drop()
+        return Failed("the function's process died, twice")
+
+    def close(self) -> None:
+        """End the process for good."""
+        self._closed = True
+        self._kill()
+
+    async def _load(self, executor: ProcessPoolExecutor) -> None:
+        try:
+            loading = asyncio.wrap_future(executor.submit(_load_in_process, self._reference))
+            self._pid = await asyncio.wait_for(loading, PROCESS_START_SECONDS)
+        except BrokenProcessPool:
+            self._drop()
+            raise FunctionNotFoundError(f"cannot load the function {self._reference}: its process died") from None
+        except (FunctionNotFoundError, TimeoutError):
+            self._kill()
+            raise
+
+    def _kill(self) -> None:
+        # The executor has no way to end a process that is busy.
+        if self._pid is not None:
+            os.kill(self._pid, signal.SIGKILL)
+        self._drop()
+
+    def _drop(self) -> None:
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+        self._executor, self._pid = None, None
+
+
+def _overdue(seconds: float) -> Failed:
+    return Failed(f"TimeoutError: the function took longer than {seconds:g} seconds")
+
+
+# In the processes.
+
+
+def _prepare_process(path: list[str]) -> None:
+    sys.path[:] = path
+    # Ctrl-C goes to the whole group; only the server decides when a process ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A server that is killed cannot end its processes, and they do not notice by themselves."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+    os._exit(1)
+
+
+@functools.cache
+def _loaded(reference: str) -> Callable[..., Any]:
+    return load_function(reference)
+
+
+def _load_in_process(reference: str) -> int:
+    _loaded(reference)
+    return os.getpid()
+
+
+def _call_in_process(reference: str, sample: FunctionSample) -> Outcome:
+    return _call(_loaded(reference), sample)

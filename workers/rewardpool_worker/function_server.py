@@ -1,0 +1,272 @@
+"""Serves a user's reward function as a worker: `python -m rewardpool_worker.function_server --function MODULE:NAME`.
+
+The contract is that of every other engine: `POST /v1/embeddings`, one score per sample. A sample is one JSON text with
+verl's four arguments, `{"data_source", "solution_str", "ground_truth", "extra_info"}`; what the function returns beside
+`score` comes back as `data[i].extra`. SIGTERM stops taking requests, finishes those in flight, and exits with 0.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from aiohttp import web
+
+from rewardpool_api import names
+from rewardpool_api.contract import SCORE_PATH, CallerError
+from rewardpool_worker.function_runner import (
+    Failed,
+    FunctionNotFoundError,
+    FunctionSample,
+    LocalRunner,
+    ProcessRunner,
+    Runner,
+    Scored,
+    parse_sample,
+)
+from rewardpool_worker.score_middleware import OPEN_PATHS, InvalidSampleError, KeyFile, Readiness, Settings
+
+log = logging.getLogger("rewardpool.worker")
+
+Handler = Any
+"""aiohttp's type of a handler, which it does not export."""
+
+PROBE_DEADLINE_SECONDS = 30.0
+EXIT_NOT_STARTED = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How the server was started; the command line's options."""
+
+    function: str
+    served_name: str
+    host: str
+    port: int
+    concurrency: int
+    processes: int
+    timeout_seconds: float
+    drain_seconds: float
+    max_body_bytes: int
+    key_file: Path | None
+    probe_sample: FunctionSample | None
+
+
+class FunctionServer:
+    """The HTTP side: who may ask, what is a sample, what is answered, and how to stop."""
+
+    def __init__(self, runner: Runner, options: Options) -> None:
+        self._runner = runner
+        self._options = options
+        self._key = KeyFile(options.key_file)
+        self._readiness = Readiness(deadline_seconds=PROBE_DEADLINE_SECONDS, clock=time.monotonic)
+        self._in_flight = 0
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._draining = False
+
+    def application(self) -> web.Application:
+        """The aiohttp application."""
+        application = web.Application(client_max_size=self._options.max_body_bytes, middlewares=[self._admit])
+        application.router.add_get("/health", self._health)
+        application.router.add_get(names.READY_PATH, self._ready)
+        application.router.add_get("/v1/models", self._models)
+        application.router.add_post(SCORE_PATH, self._score)
+        return application
+
+    async def drain(self, deadline_seconds: float) -> int:
+        """Take no more requests and wait for those in flight; returns how many the deadline left behind."""
+        self._draining = True
+        log.info("draining, %d requests in flight", self._in_flight)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._empty.wait(), deadline_seconds)
+        return self._in_flight
+
+    @web.middleware
+    async def _admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if self._draining:
+            # /health too: a router that hears 503 sends nothing more here, and tries this request elsewhere.
+            refused = _error(503, "draining", "this worker is leaving")
+            refused.force_close()
+            return refused
+        authorization = request.headers.get("Authorization", "").encode()
+        if request.path not in OPEN_PATHS and not self._key.admits(authorization):
+            return _error(401, "unauthorized", "this worker needs the pool's key as Authorization: Bearer KEY")
+        response: web.StreamResponse = await handler(request)
+        return response
+
+    async def _health(self, _: web.Request) -> web.Response:
+        return web.json_response({})
+
+    async def _ready(self, _: web.Request) -> web.Response:
+        ready, report = await self._readiness.report(self._probe)
+        return web.json_response(report, status=200 if ready else 503)
+
+    async def _models(self, _: web.Request) -> web.Response:
+        card = {"id": self._options.served_name, "object": "model", "owned_by": "rewardpool", "max_model_len": None}
+        return web.json_response({"object": "list", "data": [card]})
+
+    async def _score(self, request: web.Request) -> web.Response:
+        async with self._counted():
+            try:
+                samples = parse_input(await request.read())
+            except web.HTTPRequestEntityTooLarge:
+                bound = self._options.max_body_bytes
+                return _caller_error("invalid_sample", f"the request has more than {bound} bytes")
+            except InvalidSampleError as error:
+                return _caller_error("invalid_sample", str(error))
+            outcomes = await asyncio.gather(*(self._runner.run(sample) for sample in samples))
+        data = []
+        for index, outcome in enumerate(outcomes):
+            if isinstance(outcome, Failed):
+                where = f"input {index}: " if len(outcomes) > 1 else ""
+                return _caller_error("function_failed", f"{where}{outcome.message}")
+            data.append(_item(index, outcome))
+        self._readiness.scored()
+        return web.json_response({"object": "list", "model": self._options.served_name, "data": data, "usage": {}})
+
+    async def _probe(self) -> dict[str, Any]:
+        await self._runner.start()
+        if self._options.probe_sample is not None:
+            outcome = await self._runner.run(self._options.probe_sample)
+            if isinstance(outcome, Failed):
+                raise RuntimeError(f"the probe sample got no score: {outcome.message}")
+        return {"model": self._options.served_name, "max_model_len": None}
+
+    @contextlib.asynccontextmanager
+    async def _counted(self) -> AsyncIterator[None]:
+        self._in_flight += 1
+        self._empty.clear()
+        try:
+            yield
+        finally:
+            self._in_flight -= 1
+            if self._in_flight == 0:
+                self._empty.set()
+
+
+def parse_input(body: bytes) -> list[FunctionSample]:
+    """Read the samples of a request.
+
+    Raises:
+        InvalidSampleError: not the contract's request, or a sample that is none.
+    """
+    try:
+        request = json.loads(body)
+    except ValueError as error:
+        raise InvalidSampleError(f"the request is not JSON: {error}") from None
+    given = request.get("input") if isinstance(request, dict) else None
+    texts = [given] if isinstance(given, str) else given
+    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
+        raise InvalidSampleError("`input` must be one sample as a JSON text, or a list of them")
+    return [parse_sample(text) for text in texts]
+
+
+def _item(index: int, scored: Scored) -> dict[str, Any]:
+    item = {"object": "embedding", "index": index, "embedding": [scored.value]}
+    return {**item, "extra": scored.extra} if scored.extra else item
+
+
+def _caller_error(code: Any, message: str) -> web.Response:
+    return web.json_response(CallerError(code=code, message=message).to_wire())
+
+
+def _error(status: int, code: str, message: str) -> web.Response:
+    return web.json_response({"error": {"code": code, "message": message}}, status=status)
+
+
+def make_runner(options: Options) -> Runner:
+    """The runner the options ask for.
+
+    Raises:
+        FunctionNotFoundError: there is no such function.
+    """
+    if options.processes:
+        return ProcessRunner(options.function, processes=options.processes, timeout_seconds=options.timeout_seconds)
+    return LocalRunner(options.function, concurrency=options.concurrency, timeout_seconds=options.timeout_seconds)
+
+
+async def serve(options: Options) -> bool:
+    """Serve until SIGTERM or SIGINT, then finish what is in flight.
+
+    Returns:
+        False when a thread is stuck in the function, so that the interpreter cannot end by itself.
+
+    Raises:
+        FunctionNotFoundError: there is no such function.
+        OSError: the address cannot be listened on.
+    """
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    runner = make_runner(options)
+    server = FunctionServer(runner, options)
+    application = web.AppRunner(server.application(), access_log=None, shutdown_timeout=1.0)
+    try:
+        await runner.start()
+        await application.setup()
+        await web.TCPSite(application, options.host, options.port).start()
+        log.info("serving %s on %s:%d", options.function, options.host, options.port)
+        await stop.wait()
+        if left := await server.drain(options.drain_seconds):
+            log.warning("%d requests were still in flight after %g seconds", left, options.drain_seconds)
+    finally:
+        await application.cleanup()
+        free = await runner.close()
+    return free
+
+
+def main(
+    function: Annotated[str, typer.Option(help="The reward function, as module:function.")],
+    served_name: Annotated[str, typer.Option(help="The `model` of a request.")] = "function",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.", min=1, max=65535)] = names.WORKER_PORT,
+    concurrency: Annotated[int, typer.Option(help="Calls at once, without --processes.", min=1)] = 32,
+    processes: Annotated[int, typer.Option(help="Processes for a CPU-bound function; 0: none.", min=0)] = 0,
+    timeout_seconds: Annotated[float, typer.Option(help="Longest call.", min=0.001)] = 60.0,
+    drain_seconds: Annotated[float, typer.Option(help="Longest wait on SIGTERM.", min=0.0)] = 60.0,
+    max_body_bytes: Annotated[
+        int, typer.Option(help="Longest request.", min=1, envvar=names.ENV_MAX_BODY_BYTES)
+    ] = Settings.max_body_bytes,
+    key_file: Annotated[Path | None, typer.Option(help="File with the pool's key.", envvar=names.ENV_KEY_FILE)] = None,
+    probe_sample: Annotated[
+        Path | None, typer.Option(help="JSON file with a sample to score before the worker is ready.")
+    ] = None,
+) -> None:
+    """Serve a Python reward function behind RewardPool's scoring contract."""
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+    try:
+        options = Options(
+            function=function,
+            served_name=served_name,
+            host=host,
+            port=port,
+            concurrency=concurrency,
+            processes=processes,
+            timeout_seconds=timeout_seconds,
+            drain_seconds=drain_seconds,
+            max_body_bytes=max_body_bytes,
+            key_file=key_file,
+            probe_sample=parse_sample(probe_sample.read_text()) if probe_sample else None,
+        )
+        free = asyncio.run(serve(options))
+    except (FunctionNotFoundError, OSError, ValueError) as error:
+        log.error("not started: %s: %s", type(error).__name__, error)  # noqa: TRY400 - a reason, not a crash
+        raise typer.Exit(EXIT_NOT_STARTED) from None
+    if not free:
+        # The interpreter would wait for the stuck thread, for ever.
+        log.warning("a call is stuck in %s, leaving it", function)
+        logging.shutdown()
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    typer.run(main)
