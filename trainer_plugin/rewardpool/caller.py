@@ -88,6 +88,7 @@ class Caller:
         self._slots = asyncio.Semaphore(config.concurrency)
         self._looking = asyncio.Lock()
         self._looked_at = float("-inf")
+        self._look_up_problem = ""
         self._logged_at = float("-inf")
         self._endpoint: Endpoint | None = None
         self._session: aiohttp.ClientSession | None = None
@@ -187,11 +188,13 @@ class Caller:
             ) as answer:
                 status, content = answer.status, await _read(answer)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise Setback("unreachable", f"{endpoint.url} cannot be reached: {error}") from error
+            raise Setback(
+                "unreachable", f"{endpoint.url}, found by {endpoint.origin}, cannot be reached: {error}"
+            ) from error
         except TimeoutError as error:
             raise Setback("worker", f"no answer within {self._config.seconds_per_attempt:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise Setback("worker", f"the connection broke: {error or type(error).__name__}") from error
+            raise Setback("worker", f"the connection broke: {str(error) or type(error).__name__}") from error
         return read(status, content, effort.label)
 
     async def _recover(self, effort: Effort, used: Endpoint, setback: Setback) -> None:
@@ -212,7 +215,9 @@ class Caller:
                         effort.label, f"{used.url}, found by {used.origin}, is no reward pool: {setback.problem}"
                     )
             case "unreachable":
-                await self._moved(used, since=now - LOOK_AGAIN_SECONDS)
+                moved = await self._moved(used, since=now - LOOK_AGAIN_SECONDS)
+                if not moved and self._look_up_problem:
+                    effort.problem += f"; looking it up again: {self._look_up_problem}"
             case "worker":
                 effort.failures += 1
                 if effort.failures >= self._config.attempts:
@@ -238,10 +243,13 @@ class Caller:
             try:
                 found = await self._find(self._config, require_ready=False)
             except RewardPoolError as error:
-                log.warning("looking up reward pool %s again failed: %s", used.pool, error)
+                if str(error) != self._look_up_problem:
+                    log.warning("looking up reward pool %s again failed: %s", used.pool, error)
+                self._look_up_problem = str(error)
                 return False
             finally:
                 self._looked_at = began
+            self._look_up_problem = ""
             if (found.url, found.key) == (used.url, used.key):
                 return False
             log.warning("reward pool %s is now at %s, found by %s", found.pool, found.url, found.origin)
