@@ -41,7 +41,7 @@ def leave(snapshot: Snapshot, sizes: dict[str, int]) -> Leaving:
         workers = [worker for worker in snapshot.workers_of(revision) if not worker.deleting]
         active = [worker for worker in workers if worker.active]
         draining = [worker for worker in workers if not worker.active]
-        victims = sorted(active, key=least_to_lose)[: max(0, len(active) - size)]
+        victims = sorted(active, key=lambda worker: least_to_lose(worker, snapshot))[: max(0, len(active) - size)]
         spared = _wanted_again(draining, size - len(active))
         finished = [worker for worker in [*draining, *victims] if worker not in spared and may_stop(worker, snapshot)]
         drain += [worker.name for worker in victims if worker not in finished]
@@ -54,10 +54,17 @@ def leave(snapshot: Snapshot, sizes: dict[str, int]) -> Leaving:
     return Leaving(drain=tuple(drain), keep=tuple(keep), retire=tuple(retire), worker_sets=tuple(worker_sets))
 
 
-def least_to_lose(worker: Worker) -> tuple[bool, int, float]:
+def least_to_lose(worker: Worker, snapshot: Snapshot) -> tuple[bool, int, float]:
     """Sort key of victims, first to go first. An unknown number in flight counts as many."""
-    in_flight = 1_000_000 if worker.in_flight is None else worker.in_flight
-    return worker.answering, in_flight, -worker.created.timestamp()
+    in_flight = worker.in_flight if worker.in_flight is not None else _in_flight_by_routers(worker, snapshot)
+    return worker.answering, 1_000_000 if in_flight is None else in_flight, -worker.created.timestamp()
+
+
+def _in_flight_by_routers(worker: Worker, snapshot: Snapshot) -> int | None:
+    """What the routers hold at a listed worker; right at once, but 0 as soon as it is off their lists."""
+    entries = [entry for router in snapshot.routers for entry in router.registered or () if entry.url == worker.url]
+    known = [entry.in_flight for entry in entries if entry.in_flight is not None]
+    return sum(known) if entries and len(known) == len(entries) else None
 
 
 def may_stop(worker: Worker, snapshot: Snapshot) -> bool:

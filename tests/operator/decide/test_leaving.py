@@ -4,7 +4,7 @@ import pytest
 from support.decide_builders import NOW, a_pool, a_router, a_snapshot, a_worker, leaving
 
 from rewardpool_operator.decide import decide
-from rewardpool_operator.snapshot import WorkerSet
+from rewardpool_operator.snapshot import RegisteredWorker, WorkerSet
 
 TO_ONE = a_pool(replicas=1)
 
@@ -19,7 +19,17 @@ TO_ONE = a_pool(replicas=1)
     ids=["the least busy", "then the newest", "an unknown count is a busy one"],
 )
 def test_the_victim_has_the_least_to_lose(workers, victim):
-    assert decide(a_snapshot(*workers, pool=TO_ONE)).drain == (victim,)
+    assert decide(a_snapshot(*workers, pool=TO_ONE, routers=(a_router(),))).drain == (victim,)
+
+
+def test_what_the_routers_hold_tells_how_busy_a_worker_is_that_does_not_say_itself():
+    workers = (a_worker("busy", in_flight=None, age_seconds=1), a_worker("idle", in_flight=None))
+    entries = tuple(
+        RegisteredWorker(id=worker.name, url=worker.url, in_flight=2 if worker.name == "busy" else 0)
+        for worker in workers
+    )
+    routers = (a_router("a", registered=entries), a_router("b", registered=entries))
+    assert decide(a_snapshot(*workers, pool=TO_ONE, routers=routers)).drain == ("idle",)
 
 
 def test_a_worker_that_never_answered_goes_first_and_at_once():
