@@ -2,13 +2,17 @@
 
 $REWARDPOOL_STATE_DIR/NAMESPACE/NAME/pool.json    the RewardPool object, with its status, as in a cluster
                                      key          the router's key, mode 0600
+                                     lock         held by the pool's supervisor for as long as it lives
                                      logs/        what the processes print
 """
 
+import fcntl
 from collections.abc import Mapping
 from pathlib import Path
 
 from rewardpool_api import names
+
+LOCK_FILE = "lock"
 
 
 def state_dir(environ: Mapping[str, str]) -> Path:
@@ -20,3 +24,19 @@ def state_dir(environ: Mapping[str, str]) -> Path:
 def pool_dir(environ: Mapping[str, str], namespace: str, name: str) -> Path:
     """The folder of one pool; it need not exist."""
     return state_dir(environ) / namespace / name
+
+
+def is_supervised(folder: Path) -> bool:
+    """Whether the pool of this folder has a supervisor, without which its status is only a memory.
+
+    The kernel drops the lock with the process, however it ended. A folder without a lock was written by something else
+    and is taken at its word.
+    """
+    try:
+        with (folder / LOCK_FILE).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return folder.exists()
+    except BlockingIOError:
+        return True
+    return False

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from rewardpool.errors import PoolAccessError, PoolNotReadyError
 from rewardpool_api import RewardPool, names
-from rewardpool_api.state_files import pool_dir
+from rewardpool_api.state_files import is_supervised, pool_dir
 
 API_SECONDS = 10.0
 """For one request to an API server."""
@@ -50,13 +50,18 @@ class LocalPlace:
 
     async def read_pool(self, namespace: str, name: str) -> RewardPool:
         """The object in the pool's state file."""
-        path = pool_dir(self._environ, namespace, name) / names.STATE_FILE
+        folder = pool_dir(self._environ, namespace, name)
+        path = folder / names.STATE_FILE
         try:
             raw = path.read_bytes()
+            supervised = is_supervised(folder)
         except FileNotFoundError:
             raise NotHere(f"this machine: there is no {path}") from None
         except OSError as error:
             raise PoolAccessError(f"the pool's state file cannot be read: {error}") from error
+        if not supervised:
+            # Whatever its last status says, nobody keeps the pool; its processes may be gone.
+            raise NotHere(f"this machine: the pool of {path} is not running")
         try:
             return _parse(json.loads(raw))
         except ValueError as error:

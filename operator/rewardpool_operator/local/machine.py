@@ -1,0 +1,124 @@
+"""What this machine must have before anything of a pool is started, and its free ports."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rewardpool_api import RewardPool, names, parse_source
+
+HOST = "127.0.0.1"
+"""Workers and router listen here: a pool on one machine is for that machine."""
+
+_ENGINE_MODULES = {"vllm": "vllm", "sglang": "sglang"}
+_INSTALL = {"vllm": "vllm", "sglang": "sglang", "sglang_router": "sglang-router==0.3.2"}
+_FIND = "import sys, importlib.util as u; print(*(m for m in sys.argv[1:] if u.find_spec(m) is None))"
+FIND_SECONDS = 60
+
+
+class NotStartableError(RuntimeError):
+    """The pool cannot run on this machine; the text says why and what to do. Nothing was started."""
+
+
+def server_python(environ: Mapping[str, str]) -> str:
+    """The interpreter that has the engine and the router: $REWARDPOOL_SERVER_PYTHON, by default this one."""
+    return environ.get(names.ENV_SERVER_PYTHON) or sys.executable
+
+
+def check(pool: RewardPool, *, port: int | None, environ: Mapping[str, str]) -> None:
+    """Find out before the start what would make it fail.
+
+    Raises:
+        NotStartableError: a model that is not there, a port in use, or a program that is missing.
+    """
+    _check_model(pool, environ)
+    if port is not None:
+        _check_port(port)
+    modules = ["sglang_router"]
+    if pool.spec.engine.name in _ENGINE_MODULES:
+        modules.insert(0, _ENGINE_MODULES[pool.spec.engine.name])
+    _check_modules(server_python(environ), modules)
+
+
+def free_port() -> int:
+    """A port that nothing listens on now; by the time it is used that may have changed."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def _check_model(pool: RewardPool, environ: Mapping[str, str]) -> None:
+    source = parse_source(pool.spec.model.source)
+    match source.scheme:
+        case "file":
+            if not Path(source.location).is_dir():
+                raise NotStartableError(f"spec.model.source: there is no folder {source.location} on this machine")
+        case "pvc":
+            raise NotStartableError("spec.model.source: pvc:// needs Kubernetes; use file:///ABSOLUTE/PATH here")
+        case "python":
+            _check_function_module(source.location.partition(":")[0], pool, environ)
+
+
+def _check_function_module(module: str, pool: RewardPool, environ: Mapping[str, str]) -> None:
+    path = function_path(pool.spec.engine.env, environ)
+    try:
+        missing = _missing(sys.executable, [module], {**environ, "PYTHONPATH": path})
+    except NotStartableError as error:
+        raise NotStartableError(f"spec.model.source: looking for the module {module} failed: {error}") from None
+    if missing:
+        raise NotStartableError(
+            f"spec.model.source: there is no module {module} in {path} nor in {sys.prefix}; run `rewardpool up` in its "
+            "folder, or set PYTHONPATH in spec.engine.env"
+        )
+
+
+def function_path(engine_env: Mapping[str, str], environ: Mapping[str, str]) -> str:
+    """PYTHONPATH of a function worker: the user's own folders, then the folder that the command is run in."""
+    users = engine_env.get("PYTHONPATH") or environ.get("PYTHONPATH")
+    return os.pathsep.join([*([users] if users else []), str(Path.cwd())])
+
+
+def _check_port(port: int) -> None:
+    with socket.socket() as probe:
+        # As servers do it: a connection that lingers from before does not count.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            raise NotStartableError(
+                f"port {port} cannot be used for the router: {error.strerror}; stop what uses it, or give another"
+                " --port"
+            ) from None
+
+
+def _check_modules(python: str, modules: Sequence[str]) -> None:
+    if shutil.which(python) is None:
+        raise NotStartableError(f"{names.ENV_SERVER_PYTHON} is {python}, which is no program")
+    missing = _missing(python, modules, os.environ)
+    if missing:
+        packages = " ".join(_INSTALL[module] for module in missing)
+        raise NotStartableError(
+            f"{python} has no {' and no '.join(missing)}: run `{python} -m pip install {packages}`, or set "
+            f"{names.ENV_SERVER_PYTHON} to an interpreter that has it (in a checkout, `make setup-server` makes one)"
+        )
+
+
+def _missing(python: str, modules: Sequence[str], environ: Mapping[str, str]) -> list[str]:
+    try:
+        found = subprocess.run(
+            [python, "-c", _FIND, *modules],
+            env=dict(environ),
+            capture_output=True,
+            text=True,
+            timeout=FIND_SECONDS,
+            check=True,
+        )
+    except subprocess.CalledProcessError as error:
+        last = (error.stderr or "").strip().splitlines()[-1:]
+        raise NotStartableError(f"{python}: {' '.join(last) or f'exit code {error.returncode}'}") from None
+    except subprocess.TimeoutExpired:
+        raise NotStartableError(f"{python} did not start within {FIND_SECONDS} s") from None
+    return found.stdout.split()

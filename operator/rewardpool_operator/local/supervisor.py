@@ -1,0 +1,228 @@
+"""The loop of a pool on one machine: observe, decide, carry out, until told to stop; then drain, and leave nothing.
+
+It is told what to run by `wanted.json` in the pool's folder, before the start and at any time later, and to stop by
+SIGINT, SIGTERM or SIGHUP. The order of stopping: the router takes no new request and finishes those in flight, with all
+workers still behind it; then the workers, which have nothing left. A second signal ends everything at once.
+"""
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from time import monotonic
+
+import aiohttp
+
+from rewardpool_api import RewardPool, RewardPoolStatus
+from rewardpool_api.status import AuthStatus
+from rewardpool_operator.decide import decide
+from rewardpool_operator.local.fleet import Fleet, revision_of
+from rewardpool_operator.local.folder import PoolFolder, SupervisorRecord, stopped
+from rewardpool_operator.local.kept import Run
+from rewardpool_operator.local.process import kill_all, marked
+from rewardpool_operator.local.router import LocalRouter
+from rewardpool_operator.plan import Plan
+from rewardpool_operator.snapshot import Snapshot
+from rewardpool_worker.mounted import write_mounted_files
+
+log = logging.getLogger(__name__)
+
+PASS_SECONDS = 0.5
+"""Between two passes; a process that ends starts one at once."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How to supervise."""
+
+    python: str
+    """The interpreter that has the engine and the router."""
+    port: int | None = None
+    """Of the router; None for a free one."""
+    give_up_seconds: float | None = None
+    """Stop when no worker was ever ready for this long; None for the manifest's progressDeadlineSeconds."""
+
+
+def kill_leftovers(folder: PoolFolder) -> list[int]:
+    """End what a supervisor left that was killed before it could; the caller holds the folder's lock.
+
+    Returns:
+        The ids of the processes.
+    """
+    record = folder.read_supervisor()
+    if record is None:
+        return []
+    left = marked(f"/{record.run_id}/")
+    kill_all(left)
+    folder.forget_supervisor()
+    return [process.pid for process in left]
+
+
+class Supervisor:
+    """One pool's loop. The caller holds the folder's lock."""
+
+    def __init__(self, folder: PoolFolder, pool: RewardPool, settings: Settings, environ: Mapping[str, str]) -> None:
+        """Prepare; nothing is started yet.
+
+        Args:
+            folder: created, with `wanted.json` in it.
+            pool: what is wanted at the start.
+            settings: how to supervise.
+            environ: the environment that function workers take their folders from.
+        """
+        auth = AuthStatus(key_file=str(folder.key_file)) if pool.spec.router.auth.mode == "Generated" else AuthStatus()
+        self._pool = pool.model_copy(update={"status": RewardPoolStatus(auth=auth)})
+        self._folder = folder
+        self._settings = settings
+        self._environ = environ
+        self._wanted_stamp = folder.wanted_stamp()
+        self._changed = asyncio.Event()
+        self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._unready_since = monotonic()
+        self._was_ready = False
+
+    async def run(self) -> bool:
+        """Run the pool until told to stop; returns False when it gave up because no worker became ready."""
+        run = Run(
+            id=secrets.token_hex(8), pool=self._pool.key, logs=self._folder.logs, changed=lambda: self._changed.set()
+        )
+        self._folder.write_supervisor(SupervisorRecord(pid=os.getpid(), run_id=run.id))
+        write_mounted_files(self._folder.files)
+        python = self._settings.python
+        # A connection for each request: one that is kept may be closed by a worker at the moment it is used again.
+        connector = aiohttp.TCPConnector(limit=0, force_close=True)
+        async with aiohttp.ClientSession(connector=connector) as session:
+            key = self._folder.key_file.read_text().strip() if self._pool.status.auth.key_file else None
+            router = LocalRouter(run=run, folder=self._folder, session=session, python=python, port=self._settings.port)
+            fleet = Fleet(run=run, folder=self._folder, session=session, python=python, key=key, environ=self._environ)
+            gave_up = True
+            try:
+                with self._on_signals():
+                    gave_up = await self._loop(router, fleet)
+                    await self._drain_or_hurry(router, fleet)
+            finally:
+                await asyncio.gather(router.kill(), fleet.kill())
+                self._publish_end(gave_up=gave_up)
+                log.info("%s is down: none of its processes is left", self._pool.key)
+        return not gave_up
+
+    async def _loop(self, router: LocalRouter, fleet: Fleet) -> bool:
+        while not self._stop.is_set():
+            self._changed.clear()
+            self._take_wanted()
+            await self._pass(router, fleet)
+            if self._is_hopeless():
+                log.error("giving up: no worker became ready within %g s", self._patience_seconds)
+                return True
+            try:
+                await asyncio.wait_for(self._changed.wait(), PASS_SECONDS)
+            except TimeoutError:
+                continue
+        return False
+
+    async def _pass(self, router: LocalRouter, fleet: Fleet) -> None:
+        await router.ensure(self._pool)
+        seen = await router.observe()
+        worker_sets, workers = fleet.observe()
+        now = datetime.now(UTC)
+        plan = decide(
+            Snapshot(
+                now=now,
+                pool=self._pool,
+                revision=revision_of(self._pool),
+                url=router.url,
+                worker_sets=worker_sets,
+                workers=workers,
+                routers=(seen,),
+            )
+        )
+        for leave in plan.leaves:
+            await router.remove(leave.worker_id)
+        await fleet.carry_out(plan, self._pool, now)
+        for join in plan.joins:
+            await router.add(join.worker_url)
+        self._publish(plan, fleet)
+
+    def _publish(self, plan: Plan, fleet: Fleet) -> None:
+        for event in plan.events:
+            log.log(logging.WARNING if event.type == "Warning" else logging.INFO, "%s: %s", event.reason, event.message)
+        status = plan.status.model_copy(update={"workers": fleet.describe()})
+        if status != self._pool.status:
+            self._pool = self._pool.model_copy(update={"status": status})
+            self._folder.write_pool(self._pool)
+
+    def _publish_end(self, *, gave_up: bool) -> None:
+        if gave_up:
+            message = f"no worker became ready within {self._patience_seconds:g} s; logs are in {self._folder.logs}"
+            self._folder.write_pool(stopped(self._pool, reason="GaveUp", message=message))
+        else:
+            message = "it was stopped; `rewardpool up` starts it again"
+            self._folder.write_pool(stopped(self._pool, reason="Stopped", message=message))
+        self._folder.forget_supervisor()
+
+    def _take_wanted(self) -> None:
+        stamp = self._folder.wanted_stamp()
+        if stamp == self._wanted_stamp:
+            return
+        self._wanted_stamp = stamp
+        wanted = self._folder.read_wanted()
+        if wanted is None or wanted.spec == self._pool.spec:
+            return
+        generation = self._pool.metadata.generation + 1
+        log.info("the manifest changed: generation %d", generation)
+        metadata = wanted.metadata.model_copy(update={"generation": generation})
+        self._pool = wanted.model_copy(update={"metadata": metadata, "status": self._pool.status})
+
+    @property
+    def _patience_seconds(self) -> float:
+        given = self._settings.give_up_seconds
+        return self._pool.spec.rollout.progress_deadline_seconds if given is None else given
+
+    def _is_hopeless(self) -> bool:
+        status = self._pool.status
+        self._was_ready = self._was_ready or status.ready_replicas > 0
+        if self._was_ready or status.scaling is None or status.scaling.desired == 0:
+            self._unready_since = monotonic()
+        return monotonic() - self._unready_since > self._patience_seconds
+
+    @contextmanager
+    def _on_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in SIGNALS:
+            loop.add_signal_handler(number, self._be_told_to_stop)
+        try:
+            yield
+        finally:
+            for number in SIGNALS:
+                loop.remove_signal_handler(number)
+
+    def _be_told_to_stop(self) -> None:
+        if self._stop.is_set():
+            log.warning("stopping at once: requests in flight are lost")
+            self._hurry.set()
+            return
+        seconds = self._pool.spec.worker.drain_seconds
+        log.info("stopping: requests in flight have up to %d s; a second signal ends all at once", seconds)
+        self._stop.set()
+        self._changed.set()
+
+    async def _drain_or_hurry(self, router: LocalRouter, fleet: Fleet) -> None:
+        drain = asyncio.create_task(_drain(router, fleet))
+        hurry = asyncio.create_task(self._hurry.wait())
+        await asyncio.wait({drain, hurry}, return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+        if drain.done():
+            drain.result()
+        drain.cancel()
+
+
+async def _drain(router: LocalRouter, fleet: Fleet) -> None:
+    await router.stop()
+    await fleet.stop()
