@@ -49,7 +49,8 @@ LOAD_PATH = "/rewardpool/load"
 OPEN_PATHS = frozenset({"/health", "/health_generate", READY_PATH, "/metrics"})
 """Answered without a key: kubelets, routers and Prometheus ask them, and they tell nothing about any sample."""
 
-PROBE_TEXT = "Is this pool ready?"
+PROBE_TEXT = "ok"
+"""Short, so that it fits every model."""
 
 FRESH_SECONDS = 5.0
 """A score that came back this recently, a trainer's or a probe's, proves readiness. A flooded engine is ready: its

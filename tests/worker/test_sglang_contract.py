@@ -1,0 +1,97 @@
+"""SGLang's side of the contract, as far as it can be checked where SGLang cannot run.
+
+The launcher and the middleware are the real ones, in a real process started by the real command line. SGLang itself is
+FakeSglang: its names and the shapes of its answers, recorded from its source.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.fleet import free_port, server_python
+from support.processes import RealProcess, http
+
+from rewardpool_api import RewardPoolSpec
+from rewardpool_api.contract import CallerError, parse_answer
+from rewardpool_worker.diagnosis import diagnose
+from rewardpool_worker.engines import Place, engine_for
+from rewardpool_worker.mounted import write_mounted_files
+
+pytestmark = pytest.mark.real
+FAKE_SGLANG = Path(__file__).parent / "fake_sglang"
+KEY = "the-key-of-the-tests"
+
+
+def process(folder: Path, *args: str) -> tuple[RealProcess, str]:
+    (folder / "key").write_text(KEY)
+    write_mounted_files(folder / "files")
+    spec = RewardPoolSpec.model_validate(
+        {
+            "model": {"source": "file:///models/rm"},
+            "engine": {
+                "name": "sglang",
+                "maxModelLen": 16,
+                "sleep": {"enabled": True},
+                "args": args,
+                "env": {"PYTHONPATH": str(FAKE_SGLANG)},
+            },
+        }
+    )
+    place = Place(
+        python=(server_python(),),
+        served_name="rm",
+        host="127.0.0.1",
+        port=free_port(),
+        files_dir=str(folder / "files"),
+        key_file=str(folder / "key"),
+    )
+    launch = engine_for("sglang").launch(spec, place)
+    real = RealProcess(launch.argv, env=launch.env, log=folder / "sglang.log", cwd=folder)
+    return real, f"http://127.0.0.1:{place.port}"
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    server, url = process(tmp_path_factory.mktemp("sglang"))
+    with server:
+        server.until(lambda: http("GET", url + "/rewardpool/ready")[0] == 200, seconds=30, what="SGLang scores")
+        yield url
+
+
+def score(url: str, given: Any) -> Any:
+    return http("POST", url + "/v1/embeddings", {"model": "rm", "input": given}, key=KEY)
+
+
+@pytest.mark.parametrize(
+    ("given", "scores"), [("abc", [3.0]), (["a", "bb"], [1.0, 2.0]), ([7, 8], [2.0]), ([[7], [8, 9]], [1.0, 2.0])]
+)
+def test_all_four_input_forms_score(url: str, given: Any, scores: list[float]) -> None:
+    status, _, answer = score(url, given)
+    assert status == 200
+    assert parse_answer(json.dumps(answer), count=len(scores)) == scores
+
+
+def test_a_sample_that_is_too_long_is_a_200_with_both_lengths(url: str) -> None:
+    status, _, answer = score(url, [1] * 17)
+    error = parse_answer(json.dumps(answer), count=1)
+    assert isinstance(error, CallerError)
+    assert (status, error.code, error.length_tokens, error.limit_tokens) == (200, "sample_too_long", 17, 16)
+
+
+def test_sglangs_own_routes_need_the_key(url: str) -> None:
+    assert http("GET", url + "/v1/models")[0] == 401
+    assert http("GET", url + "/v1/models", key=KEY)[0] == 200
+
+
+def test_servers_that_would_ask_for_no_key_are_refused(tmp_path: Path) -> None:
+    with process(tmp_path, "--tokenizer-worker-num", "4")[0] as server:
+        assert server.exit_code(seconds=20) == 2
+        assert "is not supported" in server.tail()
+
+
+def test_a_wrong_flag_is_diagnosed(tmp_path: Path) -> None:
+    with process(tmp_path, "--no-such-flag")[0] as server:
+        diagnosis = diagnose(exit_code=server.exit_code(seconds=20), log=server.log.read_text())
+        assert diagnosis.reason == "BadArguments"
