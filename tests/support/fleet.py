@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -91,15 +91,22 @@ class Program:
 class Fleet:
     """A router and its workers; an async context manager.
 
+    Args:
+        folder: For keys and logs.
+        workers: How many function servers to start.
+        others: URLs of workers that run already, whose key is `key`.
+        key: The key that scoring needs; by default a new one.
+
     Attributes:
-        key_file: The key that scoring needs.
+        key_file: Has that key in it.
     """
 
-    def __init__(self, folder: Path, *, workers: int) -> None:
+    def __init__(self, folder: Path, *, workers: int, others: Sequence[str] = (), key: str | None = None) -> None:
         python = server_python()
         self.key_file = folder / "key"
         self._admin_key_file = folder / "admin-key"
-        self.renew_key()
+        self._others = others
+        self.renew_key(key)
         self._admin_key_file.write_text(secrets.token_urlsafe())
 
         def router(port: int) -> list[str]:
@@ -141,22 +148,23 @@ class Fleet:
         for program in [self.router, *self.workers]:
             program.kill()
 
-    def renew_key(self) -> None:
-        """Make another key for scoring; workers take it at once, the router from its next start on."""
-        self.key_file.write_text(secrets.token_urlsafe())
+    def renew_key(self, key: str | None = None) -> None:
+        """Change the key for scoring; its workers take it at once, the router from its next start on."""
+        self.key_file.write_text(key or secrets.token_urlsafe())
 
     async def join(self) -> None:
         """Add every worker to the router, and wait until the router uses them all."""
+        urls = [*(worker.url for worker in self.workers), *self._others]
         admin = {"Authorization": f"Bearer {self._admin_key_file.read_text()}"}
         async with aiohttp.ClientSession(headers=admin) as session:
-            for worker in self.workers:
-                async with session.post(self.router.url + "/workers", json={"url": worker.url}) as answer:
+            for url in urls:
+                async with session.post(self.router.url + "/workers", json={"url": url}) as answer:
                     answer.raise_for_status()
 
             async def all_healthy() -> bool:
                 async with session.get(self.router.url + "/workers") as answer:
                     listed = (await answer.json())["workers"]
-                return [worker["is_healthy"] for worker in listed] == [True] * len(self.workers)
+                return [worker["is_healthy"] for worker in listed] == [True] * len(urls)
 
             await eventually(all_healthy, what="the router lists all workers as healthy")
 
