@@ -1,0 +1,221 @@
+"""The API server, as far as the operator needs it: a handful of calls on plain JSON objects.
+
+kubernetes_asyncio brings credentials (kubeconfig with its plugins, or a pod's ServiceAccount) and transport. Its typed
+models are left aside: what is applied and compared is exactly what goes over the wire, and parsing thousands of pods
+into objects costs more than everything else in a pass.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import aiohttp
+import kopf
+from kubernetes_asyncio import client as kubernetes_client
+from kubernetes_asyncio import config as kubernetes_config
+
+from rewardpool_api import names
+
+Object = dict[str, Any]
+"""A Kubernetes object as JSON."""
+
+REQUEST_SECONDS = 10.0
+"""Deadline of one call; the API server answers in milliseconds or is in trouble."""
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A kind of object, by its URL."""
+
+    group: str
+    version: str
+    plural: str
+
+    def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
+        """URL path of the collection, an object, or a subresource."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        return "/".join(part for part in (root, "namespaces", namespace, self.plural, name, subresource) if part)
+
+
+POOLS: Final = Resource(names.GROUP, names.VERSION, names.PLURAL)
+DEPLOYMENTS: Final = Resource("apps", "v1", "deployments")
+PODS: Final = Resource("", "v1", "pods")
+SERVICES: Final = Resource("", "v1", "services")
+SECRETS: Final = Resource("", "v1", "secrets")
+CONFIG_MAPS: Final = Resource("", "v1", "configmaps")
+EVENTS: Final = Resource("events.k8s.io", "v1", "events")
+
+
+class KubeError(RuntimeError):
+    """The API server refused a call.
+
+    Attributes:
+        status: HTTP status.
+        reason: Kubernetes' one word for it, such as NotFound, Forbidden or Invalid.
+    """
+
+    def __init__(self, call: str, *, status: int, reason: str, message: str) -> None:
+        self.status = status
+        self.reason = reason
+        super().__init__(f"{call}: {message or reason or status}")
+
+
+class KubeUnreachableError(RuntimeError):
+    """The API server does not answer, or not in time."""
+
+
+class Kube:
+    """An API server. Use as an async context manager."""
+
+    def __init__(self, configuration: kubernetes_client.Configuration) -> None:
+        self._configuration = configuration
+
+    async def __aenter__(self) -> Self:
+        self._client = kubernetes_client.ApiClient(self._configuration)
+        self._client.user_agent = names.FIELD_MANAGER
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.close()
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
+        """The object, or None when there is none."""
+        try:
+            return await self._call("GET", resource.path(namespace, name))
+        except KubeError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    async def list(self, resource: Resource, namespace: str, *, selector: str) -> list[Object]:
+        """All objects with these labels."""
+        answer = await self._call("GET", resource.path(namespace), query={"labelSelector": selector})
+        items: list[Object] = answer["items"]
+        return items
+
+    async def last_warning(self, namespace: str, uid: str) -> str | None:
+        """The newest warning event about the object with this uid; None when there is none."""
+        query = {"fieldSelector": f"regarding.uid={uid},type=Warning"}
+        events = (await self._call("GET", EVENTS.path(namespace), query=query))["items"]
+        newest = max(events, key=_time_of, default=None)
+        return None if newest is None else f"{newest.get('reason', '')}: {newest.get('note', '')}"
+
+    async def apply(self, resource: Resource, manifest: Object, *, subresource: str = "") -> Object:
+        """Server-side apply: make the object, or bring the manifest's fields to its values. Other fields are left."""
+        metadata = manifest["metadata"]
+        return await self._call(
+            "PATCH",
+            resource.path(metadata["namespace"], metadata["name"], subresource),
+            body=manifest,
+            content_type="application/apply-patch+yaml",
+            # Fields that somebody else owns are ours where we render them. An unknown field of a user's podTemplate is
+            # an error and not a warning that nobody reads.
+            query={"fieldManager": names.FIELD_MANAGER, "force": "true", "fieldValidation": "Strict"},
+        )
+
+    async def create(self, resource: Resource, manifest: Object) -> Object:
+        """Make the object; an object of that name is an error with reason AlreadyExists."""
+        query = {"fieldManager": names.FIELD_MANAGER}
+        return await self._call("POST", resource.path(manifest["metadata"]["namespace"]), body=manifest, query=query)
+
+    async def merge(self, resource: Resource, namespace: str, name: str, patch: Object) -> Object:
+        """JSON merge patch: nulls delete, lists are replaced."""
+        return await self._call(
+            "PATCH",
+            resource.path(namespace, name),
+            body=patch,
+            content_type="application/merge-patch+json",
+            query={"fieldManager": names.FIELD_MANAGER},
+        )
+
+    async def delete(self, resource: Resource, namespace: str, name: str) -> None:
+        """Delete the object in the background; one that is gone already is fine."""
+        try:
+            await self._call("DELETE", resource.path(namespace, name), query={"propagationPolicy": "Background"})
+        except KubeError as error:
+            if error.status != 404:
+                raise
+
+    async def serves(self, resource: Resource) -> bool:
+        """Whether the API server knows the kind at all."""
+        try:
+            answer = await self._call("GET", f"/apis/{resource.group}/{resource.version}")
+        except KubeError as error:
+            if error.status == 404:
+                return False
+            raise
+        return any(entry["name"] == resource.plural for entry in answer["resources"])
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Object | None = None,
+        content_type: str = "application/json",
+    ) -> Object:
+        try:
+            response = await self._client.call_api(
+                path,
+                method,
+                query_params=list((query or {}).items()),
+                header_params={"Accept": "application/json", "Content-Type": content_type},
+                body=body,
+                auth_settings=["BearerToken"],
+                _preload_content=False,
+                _request_timeout=REQUEST_SECONDS,
+            )
+            async with response:
+                return _answer(f"{method} {path}", response.status, await response.text())
+        except (aiohttp.ClientError, TimeoutError) as error:
+            words = "no answer in time" if isinstance(error, TimeoutError) else str(error)
+            raise KubeUnreachableError(f"{method} {path}: {words}") from None
+
+
+def _time_of(event: Object) -> str:
+    series = event.get("series") or {}
+    times = (series.get("lastObservedTime"), event.get("deprecatedLastTimestamp"), event.get("eventTime"))
+    return next((time for time in times if time), "")
+
+
+def _answer(call: str, status: int, text: str) -> Object:
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        answer = {"message": text[:300]}
+    if status >= 400 or not isinstance(answer, dict):
+        said = answer if isinstance(answer, dict) else {}
+        raise KubeError(call, status=status, reason=said.get("reason", ""), message=said.get("message", text[:300]))
+    return answer
+
+
+async def load_configuration(environ: Mapping[str, str] = os.environ) -> kubernetes_client.Configuration:
+    """Credentials: $KUBECONFIG where it is set, else the pod's ServiceAccount, else `~/.kube/config`.
+
+    Raises:
+        kubernetes_config.ConfigException: none of them is there or usable.
+    """
+    configuration = kubernetes_client.Configuration()
+    if "KUBECONFIG" not in environ and "KUBERNETES_SERVICE_HOST" in environ:
+        kubernetes_config.load_incluster_config(client_configuration=configuration)
+    else:
+        await kubernetes_config.load_kube_config(client_configuration=configuration)
+    return configuration
+
+
+async def kopf_credentials() -> kopf.ConnectionInfo:
+    """The same credentials for kopf's watches; loaded anew at each call, since tokens expire."""
+    configuration = await load_configuration()
+    scheme, _, token = configuration.api_key.get("BearerToken", "").partition(" ")
+    return kopf.ConnectionInfo(
+        server=configuration.host,
+        ca_path=configuration.ssl_ca_cert,
+        insecure=not configuration.verify_ssl,
+        scheme=scheme or None,
+        token=token or None,
+        certificate_path=configuration.cert_file,
+        private_key_path=configuration.key_file,
+    )

@@ -1,0 +1,55 @@
+"""Whether a live object still is what its manifest says, without asking the API server.
+
+An idle pool writes nothing, so each pass compares before it applies. Two things are looked at: the hash of the manifest
+that was applied last (an annotation; it tells that a field was removed from the manifest), and every field of the
+manifest in the live object (it tells that somebody edited the object). Fields that others added are left alone.
+"""
+
+import hashlib
+import json
+from typing import Any, Final
+
+from rewardpool_api import names
+from rewardpool_operator.kubernetes.client import Object
+from rewardpool_operator.kubernetes.merge import MERGE_KEYS
+
+ANNOTATION_MANIFEST: Final = f"{names.GROUP}/manifest"
+"""Hash of the manifest as it was applied."""
+
+
+def short_hash(value: Any) -> str:
+    """Eight hexadecimal digits of the value's canonical JSON."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:8]
+
+
+def stamped(manifest: Object) -> Object:
+    """The manifest with its own hash as an annotation."""
+    metadata = manifest["metadata"]
+    annotations = {**metadata.get("annotations", {}), ANNOTATION_MANIFEST: short_hash(manifest)}
+    return {**manifest, "metadata": {**metadata, "annotations": annotations}}
+
+
+def differs(manifest: Object, live: Object) -> bool:
+    """Whether the live object lacks anything that the stamped manifest says."""
+    return not _holds(manifest, live)
+
+
+def _holds(wanted: Any, found: Any, field: str = "") -> bool:
+    if isinstance(wanted, dict):
+        # The API server leaves out what is empty.
+        found = {} if found is None else found
+        return isinstance(found, dict) and all(_holds(value, found.get(name), name) for name, value in wanted.items())
+    if isinstance(wanted, list):
+        found = [] if found is None else found
+        return isinstance(found, list) and _holds_items(wanted, found, field)
+    return bool(wanted == found) or (wanted in ("", 0, False) and found is None)
+
+
+def _holds_items(wanted: list[Any], found: list[Any], field: str) -> bool:
+    if len(wanted) > len(found):
+        return False
+    key = MERGE_KEYS.get(field)
+    if key is None or not all(isinstance(item, dict) and key in item for item in [*wanted, *found]):
+        return len(wanted) == len(found) and all(map(_holds, wanted, found))
+    by_key = {item[key]: item for item in found}
+    return all(_holds(item, by_key.get(item[key])) for item in wanted)

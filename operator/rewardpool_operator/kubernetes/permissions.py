@@ -1,0 +1,33 @@
+"""What the operator may do: every resource and verb that `client.py`'s callers and kopf's watches use, and no other.
+
+The Helm chart's role has the same rules (a test compares them), and the operator's own tests run it with exactly these.
+Secrets are read by name only: the operator cannot list the secrets of a namespace.
+"""
+
+from typing import Final
+
+from rewardpool_api import names
+
+Rule = dict[str, list[str]]
+
+
+def _rule(group: str, resource: str, *verbs: str) -> Rule:
+    return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    _rule(names.GROUP, "rewardpools", "get", "list", "watch"),
+    _rule(names.GROUP, "rewardpools/status", "patch"),
+    # Where the admission plugin OwnerReferencesPermissionEnforcement is on, `blockOwnerDeletion` takes this.
+    _rule(names.GROUP, "rewardpools/finalizers", "update"),
+    # A server-side apply that makes an object takes `create` beside `patch`.
+    _rule("apps", "deployments", "list", "watch", "create", "patch", "delete"),
+    _rule("", "services", "list", "watch", "create", "patch"),
+    _rule("", "configmaps", "list", "watch", "create", "patch"),
+    _rule("", "secrets", "get", "create", "patch"),
+    # `delete` for a worker that has left while its ReplicaSet would choose another one.
+    _rule("", "pods", "list", "watch", "patch", "delete"),
+    # `list` for the reason why a pod does not even start its containers: a missing claim, path or Secret.
+    _rule("events.k8s.io", "events", "list", "create"),
+)
+"""Rules of a ClusterRole, or of a Role in every served namespace."""

@@ -1,0 +1,163 @@
+"""What a pod object says about a worker or a router: pure functions from JSON to the snapshot's words.
+
+The kubelet's startup probe asks a worker for a real score, and its outcome stays in the pod's status for as long as the
+container runs. So "it has answered since it started" survives the operator, and no memory of ours has to.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rewardpool_api import names
+from rewardpool_operator.kubernetes.client import Object
+from rewardpool_operator.kubernetes.render import CONTAINER_ROUTER, CONTAINER_WORKER, PORT_HTTP, PORT_METRICS
+from rewardpool_operator.snapshot import Failure, Router, Worker
+from rewardpool_operator.times import from_rfc3339
+from rewardpool_worker.diagnosis import diagnose
+
+ANNOTATION_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+
+_IMAGE_REASONS: Final = {
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "ErrImageNeverPull",
+    "ImageInspectError",
+}
+_STARTING_REASONS: Final = {"ContainerCreating", "PodInitializing"}
+
+
+def is_managed(pod: Object) -> bool:
+    """Whether a Deployment of ours stands behind the pod, and not somebody who uses our labels."""
+    labels, owners = pod["metadata"].get("labels", {}), pod["metadata"].get("ownerReferences", [])
+    needed = {
+        names.COMPONENT_WORKER: {names.LABEL_REVISION},
+        names.COMPONENT_ROUTER: set[str](),
+    }.get(labels.get(names.LABEL_COMPONENT))
+    return needed is not None and needed <= labels.keys() and any(owner["kind"] == "ReplicaSet" for owner in owners)
+
+
+def is_over(pod: Object) -> bool:
+    """Whether the pod ended for good (evicted, or its node is gone); its ReplicaSet has replaced it already."""
+    return pod.get("status", {}).get("phase") in ("Failed", "Succeeded")
+
+
+def worker_of(pod: Object, *, trouble: str | None = None) -> Worker:
+    """A worker pod.
+
+    Args:
+        pod: the object.
+        trouble: the last warning event of a pod whose containers do not even start.
+    """
+    metadata, status = pod["metadata"], _container_status(pod, CONTAINER_WORKER)
+    running = _is_running(status)
+    draining = _annotations(pod).get(names.ANNOTATION_DRAINING_SINCE)
+    return Worker(
+        name=metadata["name"],
+        revision=metadata["labels"][names.LABEL_REVISION],
+        url=address(pod, CONTAINER_WORKER, PORT_HTTP),
+        created=from_rfc3339(metadata["creationTimestamp"]),
+        running=running,
+        answering=running and bool(status.get("started")),
+        draining_since=from_rfc3339(draining) if draining else None,
+        deleting=is_deleting(pod),
+        unschedulable=_unschedulable(pod),
+        failure=failure_of(status, trouble=trouble),
+        restarts=status.get("restartCount", 0),
+    )
+
+
+def router_of(pod: Object, *, trouble: str | None = None) -> Router:
+    """A router pod, as far as Kubernetes knows it; what it answers is added by `observe`."""
+    status = _container_status(pod, CONTAINER_ROUTER)
+    return Router(name=pod["metadata"]["name"], deleting=is_deleting(pod), failure=failure_of(status, trouble=trouble))
+
+
+def router_is_running(pod: Object) -> bool:
+    """Whether asking the router makes sense."""
+    return _is_running(_container_status(pod, CONTAINER_ROUTER))
+
+
+def is_deleting(pod: Object) -> bool:
+    """Whether somebody told the pod to stop."""
+    return "deletionTimestamp" in pod["metadata"]
+
+
+def is_stuck_before_start(pod: Object) -> bool:
+    """Whether a node took the pod and none of its containers was started yet: mounts, images, the sandbox."""
+    statuses = pod.get("status", {}).get("containerStatuses", [])
+    waiting = [status.get("state", {}).get("waiting", {}).get("reason") for status in statuses]
+    return bool(pod["spec"].get("nodeName")) and not is_deleting(pod) and set(waiting) <= _STARTING_REASONS
+
+
+def container_id(pod: Object) -> str:
+    """Tells one start of the worker's process from the next."""
+    return str(_container_status(pod, CONTAINER_WORKER).get("containerID", pod["metadata"]["uid"]))
+
+
+def address(pod: Object, container: str, port: str) -> str | None:
+    """Base URL of a container's named port; None until the pod has an address. The one place that builds such URLs."""
+    ip = pod.get("status", {}).get("podIP")
+    if not ip:
+        return None
+    host = f"[{ip}]" if ":" in ip else ip
+    return f"http://{host}:{_container_port(pod, container, port)}"
+
+
+def _container_port(pod: Object, container: str, port: str) -> int:
+    defaults = {
+        (CONTAINER_WORKER, PORT_HTTP): names.WORKER_PORT,
+        (CONTAINER_ROUTER, PORT_HTTP): names.ROUTER_PORT,
+        (CONTAINER_ROUTER, PORT_METRICS): names.ROUTER_METRICS_PORT,
+    }
+    for spec in pod["spec"]["containers"]:
+        for entry in spec.get("ports", []) if spec["name"] == container else []:
+            if entry.get("name") == port:
+                return int(entry["containerPort"])
+    return defaults[container, port]
+
+
+def failure_of(status: Mapping[str, Any], *, trouble: str | None = None) -> Failure | None:
+    """Why a container does not run, or stopped the last time it did."""
+    state = status.get("state", {})
+    waiting, terminated = state.get("waiting", {}), state.get("terminated")
+    reason, message = waiting.get("reason", ""), waiting.get("message", "")
+    terminated = terminated or status.get("lastState", {}).get("terminated")
+    if reason in _IMAGE_REASONS:
+        return Failure(reason="ImagePull", message=f"the image cannot be had: {message or reason}")
+    if terminated is not None and not status.get("started"):
+        return _ended(terminated)
+    if trouble is not None:
+        return Failure(reason="PodNotStarting", message=trouble)
+    if reason and reason not in _STARTING_REASONS:
+        return Failure(reason=reason, message=message or reason)
+    return None
+
+
+def _ended(terminated: Mapping[str, Any]) -> Failure:
+    """The kubelet keeps the log's last lines in the message, see `terminationMessagePolicy` in render.py."""
+    diagnosis = diagnose(
+        exit_code=terminated.get("exitCode"),
+        log=terminated.get("message", ""),
+        oom_killed=terminated.get("reason") == "OOMKilled",
+    )
+    return Failure(reason=diagnosis.reason, message="\n".join([diagnosis.message, *diagnosis.log]))
+
+
+def _unschedulable(pod: Object) -> str | None:
+    for condition in pod.get("status", {}).get("conditions", []):
+        if (condition["type"], condition["status"]) == ("PodScheduled", "False"):
+            return str(condition.get("message") or condition.get("reason", ""))
+    return None
+
+
+def _container_status(pod: Object, name: str) -> dict[str, Any]:
+    statuses = pod.get("status", {}).get("containerStatuses", [])
+    return next((status for status in statuses if status["name"] == name), {})
+
+
+def _is_running(status: Mapping[str, Any]) -> bool:
+    return "running" in status.get("state", {})
+
+
+def _annotations(pod: Object) -> dict[str, str]:
+    return pod["metadata"].get("annotations") or {}

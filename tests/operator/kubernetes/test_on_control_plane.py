@@ -1,0 +1,278 @@
+"""The operator as a process, on a real API server with its controllers, with real routers and workers.
+
+Only the node is a stand-in (`support.loopback_kubelet`). The pool `fn` is brought up once; every test leaves it whole.
+"""
+
+import base64
+import json
+import os
+import re
+from collections.abc import Iterator
+from signal import SIGKILL
+from typing import Any
+
+import pytest
+from support.operator_cluster import Cluster, seconds_until
+from support.processes import http
+from support.reward_functions import expected_score
+
+from rewardpool_api import names
+
+pytestmark = pytest.mark.real
+
+POOL = "fn"
+SAMPLE = {"data_source": "test", "solution_str": "four", "ground_truth": "4", "extra_info": {}}
+OWNED = ("deployment", "service", "secret", "configmap")
+REPAIR_SECONDS = 5.0
+"""The promise: within this time of the operator running, all is as declared."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def pool(cluster: Cluster) -> Iterator[None]:
+    cluster.apply(POOL, replicas=1)
+    cluster.eventually(lambda: cluster.is_ready(POOL, replicas=1), seconds=30, what="the pool is ready")
+    yield
+    cluster.kubectl("delete", "rewardpool", POOL)
+
+
+def key(cluster: Cluster, secret: str = names.key_secret(POOL)) -> str:
+    found = cluster.get("secret", secret)
+    return base64.b64decode(found["data"][names.SECRET_KEY]).decode() if found else ""
+
+
+def router_url(cluster: Cluster) -> str:
+    """The Service's address needs a network; this is the address behind it."""
+    (pod,) = (pod for pod in cluster.pods(POOL, "router") if "deletionTimestamp" not in pod["metadata"])
+    return f"http://{pod['status']['podIP']}:{names.ROUTER_PORT}"
+
+
+def listed(cluster: Cluster) -> set[str]:
+    """Addresses in the router's worker list; empty while it does not answer."""
+    status, _, answer = http("GET", f"{router_url(cluster)}/workers", key=key(cluster, names.admin_secret(POOL)))
+    return {worker["url"] for worker in answer["workers"]} if status == 200 else set()
+
+
+def workers(cluster: Cluster) -> set[str]:
+    return {f"http://{pod['status'].get('podIP')}:{names.WORKER_PORT}" for pod in cluster.pods(POOL, "worker")}
+
+
+def score(cluster: Cluster, *, with_key: str | None) -> tuple[int, Any]:
+    request = {"model": POOL, "input": json.dumps(SAMPLE)}
+    status, _, answer = http("POST", f"{router_url(cluster)}/v1/embeddings", request, key=with_key)
+    return status, answer
+
+
+def test_a_sample_scores_through_the_router(cluster: Cluster) -> None:
+    status, answer = score(cluster, with_key=key(cluster))
+    assert status == 200
+    assert answer["data"][0]["embedding"][-1] == pytest.approx(expected_score("four"))
+
+
+def test_nobody_scores_without_the_key(cluster: Cluster) -> None:
+    assert score(cluster, with_key=None)[0] == 401
+
+
+def test_the_status_tells_a_trainer_all_it_needs(cluster: Cluster) -> None:
+    status = cluster.status(POOL)
+    assert status["url"] == "http://fn-router.pools.svc:8080"
+    assert status["auth"] == {"secretName": "fn-key"}
+    assert status["model"] == {"type": "Function", "servedName": "fn"}
+    assert cluster.condition(POOL, "Ready")["status"] == "True"
+
+
+def test_events_tell_the_story(cluster: Cluster) -> None:
+    reasons = cluster.kubectl("get", "events", "--field-selector", "involvedObject.kind=RewardPool", "-o", "name")
+    told = cluster.kubectl("describe", "rewardpool", POOL)
+    assert reasons
+    assert "Scaled" in told
+    assert "Serving" in told
+
+
+def test_every_owned_object_is_owned_by_the_pool(cluster: Cluster) -> None:
+    uid = (cluster.get("rewardpool", POOL) or {})["metadata"]["uid"]
+    selector = f"{names.LABEL_POOL}={POOL}"
+    found = json.loads(cluster.kubectl("get", ",".join(OWNED), "-l", selector, "-o", "json"))["items"]
+    assert len(found) == 6
+    owners = {item["metadata"]["name"]: item["metadata"]["ownerReferences"][0] for item in found}
+    assert all(owner["uid"] == uid and owner["controller"] for owner in owners.values())
+
+
+def test_workers_come_and_go_through_the_scale_subresource(cluster: Cluster) -> None:
+    cluster.kubectl("scale", "rewardpool", POOL, "--replicas=2")
+    cluster.eventually(lambda: cluster.is_ready(POOL, replicas=2), seconds=20, what="two workers serve")
+    assert len(listed(cluster)) == 2
+    cluster.kubectl("scale", "rewardpool", POOL, "--replicas=1")
+    cluster.eventually(lambda: len(listed(cluster)) == 1, seconds=REPAIR_SECONDS, what="one worker left the router")
+    cluster.eventually(lambda: cluster.is_ready(POOL, replicas=1), seconds=20, what="one worker is left")
+    cluster.eventually(lambda: listed(cluster) == workers(cluster), seconds=10, what="the right one is left")
+
+
+def test_a_restarted_router_gets_its_workers_back(cluster: Cluster) -> None:
+    (pod,) = cluster.pods(POOL, "router")
+    os.kill(cluster.kubelet.pid(pod), SIGKILL)
+    cluster.eventually(
+        lambda: http("GET", f"{router_url(cluster)}/health", seconds=2)[0] == 200, seconds=15, what="the router is back"
+    )
+    cluster.eventually(lambda: listed(cluster) == workers(cluster), seconds=REPAIR_SECONDS, what="its list is whole")
+
+
+def test_a_worker_put_on_the_list_by_hand_is_taken_off(cluster: Cluster) -> None:
+    intruder = f"{router_url(cluster)}/"
+    admin = key(cluster, names.admin_secret(POOL))
+    assert http("POST", f"{router_url(cluster)}/workers", {"url": intruder.rstrip("/")}, key=admin)[0] == 202
+    seconds_until(lambda: len(listed(cluster)) == 2, limit=2)
+    cluster.eventually(lambda: listed(cluster) == workers(cluster), seconds=REPAIR_SECONDS, what="the list is right")
+
+
+def owned_objects(cluster: Cluster) -> list[tuple[str, str]]:
+    revision = cluster.status(POOL)["revision"]
+    return [
+        ("service", names.router_name(POOL)),
+        ("configmap", names.files_config_map(POOL)),
+        ("secret", names.key_secret(POOL)),
+        ("secret", names.admin_secret(POOL)),
+        ("deployment", names.worker_name(POOL, revision)),
+        ("deployment", names.router_name(POOL)),
+    ]
+
+
+@pytest.mark.parametrize("index", range(6))
+def test_a_deleted_object_comes_back(cluster: Cluster, index: int) -> None:
+    kind, name = owned_objects(cluster)[index]
+    before = cluster.get(kind, name)
+    assert before is not None
+    cluster.kubectl("delete", kind, name, "--wait=false")
+    cluster.eventually(
+        lambda: uid_of(cluster.get(kind, name)) not in (None, uid_of(before)),
+        seconds=REPAIR_SECONDS,
+        what=f"{kind} {name} is back",
+    )
+    if kind == "secret":
+        assert cluster.get(kind, name)["data"] == before["data"]  # type: ignore[index]
+    cluster.eventually(lambda: is_whole(cluster), seconds=40, what="the pool serves again")
+
+
+def uid_of(found: dict[str, Any] | None) -> str | None:
+    return found["metadata"]["uid"] if found else None
+
+
+def is_whole(cluster: Cluster) -> bool:
+    settled = len(cluster.pods(POOL, "router")) == 1 and len(cluster.pods(POOL, "worker")) == 1
+    return settled and cluster.is_ready(POOL, replicas=1) and listed(cluster) == workers(cluster)
+
+
+def test_a_hand_edit_is_undone(cluster: Cluster) -> None:
+    service = names.router_name(POOL)
+    cluster.kubectl("patch", "service", service, "-p", '{"spec":{"selector":{"rewardpool.dev/component":"nobody"}}}')
+    cluster.eventually(
+        lambda: cluster.get("service", service)["spec"]["selector"][names.LABEL_COMPONENT] == "router",  # type: ignore[index]
+        seconds=REPAIR_SECONDS,
+        what="the selector is as rendered",
+    )
+
+
+def test_what_broke_while_the_operator_was_away_is_repaired(cluster: Cluster) -> None:
+    known = key(cluster)
+    cluster.stop_operator()
+    for kind, name in owned_objects(cluster)[:3]:
+        cluster.kubectl("delete", kind, name)
+    (pod,) = cluster.pods(POOL, "router")
+    os.kill(cluster.kubelet.pid(pod), SIGKILL)
+    seconds_until(lambda: http("GET", f"{router_url(cluster)}/health", seconds=2)[0] == 200, limit=15)
+    assert listed(cluster) == set()
+
+    cluster.start_operator()
+    cluster.eventually(
+        lambda: (
+            all(cluster.get(kind, name) for kind, name in owned_objects(cluster)[:3])
+            and listed(cluster) == workers(cluster)
+        ),
+        seconds=REPAIR_SECONDS,
+        what="all is as declared",
+    )
+    assert key(cluster) == known
+
+
+def test_a_restarted_operator_leaves_a_whole_pool_alone(cluster: Cluster) -> None:
+    cluster.eventually(lambda: is_whole(cluster), seconds=20, what="the pool is whole")
+    cluster.stop_operator()
+    before = versions(cluster)
+    cluster.start_operator()
+    seconds_until(lambda: listed(cluster) != workers(cluster), limit=4)
+    assert listed(cluster) == workers(cluster)
+    assert versions(cluster) == before
+
+
+def versions(cluster: Cluster) -> dict[str, str]:
+    kinds = ",".join(("rewardpool", "pod", *OWNED))
+    found = json.loads(cluster.kubectl("get", kinds, "-o", "json"))["items"]
+    return {f"{item['kind']}/{item['metadata']['name']}": item["metadata"]["resourceVersion"] for item in found}
+
+
+def test_an_idle_pool_writes_nothing(cluster: Cluster) -> None:
+    cluster.eventually(lambda: is_whole(cluster), seconds=20, what="the pool is whole")
+    before = writes(cluster)
+    seconds_until(lambda: writes(cluster) != before, limit=6)
+    assert writes(cluster) == before
+
+
+_REQUESTS = re.compile(r'^apiserver_request_total\{.*resource="(\w+)".*verb="(\w+)"\} ([\d.e+]+)$', re.MULTILINE)
+_LOOKED_AT = {"rewardpools", "deployments", "pods", "services", "secrets", "configmaps", "events"}
+
+
+def writes(cluster: Cluster) -> dict[str, float]:
+    """How often anybody asked the API server to write such objects, by kind and verb."""
+    metrics = cluster.plane.kubectl("get", "--raw", "/metrics")
+    totals: dict[str, float] = {}
+    for resource, verb, count in _REQUESTS.findall(metrics):
+        if resource in _LOOKED_AT and verb in {"POST", "PUT", "PATCH", "APPLY", "DELETE"}:
+            totals[f"{verb} {resource}"] = totals.get(f"{verb} {resource}", 0) + float(count)
+    return totals
+
+
+def test_a_changed_pod_reaches_the_workers_without_a_gap(cluster: Cluster) -> None:
+    old = cluster.status(POOL)["revision"]
+    cluster.apply(POOL, replicas=1, worker={"gpus": 0, "drainSeconds": 11})
+    gaps = []
+
+    def rolled() -> bool:
+        gaps.append(listed(cluster) == set())
+        return cluster.status(POOL)["revision"] != old and is_whole(cluster)
+
+    cluster.eventually(rolled, seconds=40, what="the new revision serves alone")
+    assert not any(gaps)
+    assert cluster.get("deployment", names.worker_name(POOL, old)) is None
+
+
+def test_what_the_api_server_refuses_is_told_in_its_words(cluster: Cluster) -> None:
+    cluster.apply(
+        "refused", worker={"gpus": 0, "podTemplate": {"spec": {"containers": [{"name": "worker", "imagine": 1}]}}}
+    )
+    cluster.eventually(
+        lambda: cluster.condition("refused", "Degraded").get("reason") == "ApplyFailed", seconds=10, what="it is told"
+    )
+    assert "imagine" in cluster.condition("refused", "Degraded")["message"]
+    cluster.kubectl("delete", "rewardpool", "refused")
+
+
+def test_a_worker_that_cannot_start_is_told_with_its_last_words(cluster: Cluster) -> None:
+    cluster.apply("broken", model={"source": "python://no_such_module:score", "type": "Function"})
+    cluster.eventually(
+        lambda: cluster.condition("broken", "Degraded").get("status") == "True", seconds=20, what="it is told"
+    )
+    degraded = cluster.condition("broken", "Degraded")
+    assert degraded["reason"] == "ModelNotFound"
+    assert "no_such_module" in degraded["message"]
+    assert cluster.condition("broken", "Ready")["status"] == "False"
+    cluster.kubectl("delete", "rewardpool", "broken")
+
+
+@pytest.mark.parametrize("cascade", ["background", "foreground"])
+def test_a_deleted_pool_leaves_nothing(cluster: Cluster, cascade: str) -> None:
+    cluster.apply("short", replicas=1)
+    cluster.eventually(lambda: cluster.is_ready("short", replicas=1), seconds=20, what="it serves")
+    cluster.kubectl("delete", "rewardpool", "short", f"--cascade={cascade}", "--wait=false")
+    kinds = ",".join(("rewardpool", "pod", "replicaset", *OWNED))
+    cluster.eventually(
+        lambda: "short" not in cluster.kubectl("get", kinds, "-o", "name"), seconds=40, what="nothing is left"
+    )

@@ -1,0 +1,20 @@
+"""A real API server with its controllers and the RewardPool CRD, shared by all tests that need one."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.control_plane import ControlPlane
+
+CRD = Path(__file__).resolve().parents[2] / "crds" / "rewardpool.dev_rewardpools.yaml"
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """etcd, kube-apiserver and kube-controller-manager, up in seconds once their binaries are built."""
+    if shutil.which("go") is None:
+        pytest.skip("needs Go, to build the API server: see e2e/cluster/binaries.py")
+    with ControlPlane(tmp_path_factory.mktemp("control-plane"), manifests=[CRD]) as plane:
+        yield plane

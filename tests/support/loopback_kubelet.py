@@ -1,0 +1,303 @@
+"""A stand-in for a node: runs pods as processes on loopback addresses. No containers, no pod network, no kubelet.
+
+What runs in the pods is real (the router, the function server, with the command line, files and keys of their pods),
+and so is the API server above. In between, this file does what the operator can see of a scheduler and a kubelet: it
+binds the pod, mounts Secrets and ConfigMaps as folders, gives each pod an address of its own (127.x.y.z), asks the startup
+probe, reports the status, restarts what ends, and obeys deletion with preStop, SIGTERM and the grace period.
+
+Differences that matter: paths and `0.0.0.0` in command lines and variables are replaced, since processes share the
+machine; images, limits and security contexts are ignored; a dead address refuses instead of going silent; and Services
+have no endpoints, because Kubernetes takes no loopback address for one.
+"""
+
+import asyncio
+import base64
+import contextlib
+import random
+import signal
+import ssl
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+
+from cluster.control_plane import ControlPlane
+
+NODE = "loopback"
+POLL_SECONDS = 0.1
+LEASE_SECONDS = 3.0
+RESTART_SECONDS = 0.5
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+
+
+@dataclass
+class RunningPod:
+    """A pod's process."""
+
+    address: str
+    folder: Path
+    process: asyncio.subprocess.Process | None = None
+    restarts: int = 0
+    deleting: asyncio.Event = field(default_factory=asyncio.Event)
+    last_state: dict[str, Any] = field(default_factory=dict)
+
+
+class LoopbackKubelet:
+    """Runs every pod of a control plane, in a thread of its own; a context manager.
+
+    Args:
+        plane: the control plane, with its controllers.
+        directory: for volumes and logs.
+        pythons: container name -> the interpreter that stands for `python3` in its image.
+    """
+
+    def __init__(self, plane: ControlPlane, directory: Path, *, pythons: Mapping[str, str]) -> None:
+        self._plane = plane
+        self._directory = directory
+        self._pythons = pythons
+        self._pods: dict[str, RunningPod] = {}
+        self._network = random.randint(64, 250)
+        self._addresses = 0
+        self._stop = threading.Event()
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name="loopback-kubelet")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        if not self._started.wait(timeout=20):
+            raise TimeoutError("the loopback node could not be made within 20 s")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(timeout=20)
+
+    def pid(self, pod: Mapping[str, Any]) -> int:
+        """Process id of a running pod, to kill it by hand."""
+        process = self._pods[pod["metadata"]["uid"]].process
+        if process is None:
+            raise ProcessLookupError(pod["metadata"]["name"])
+        return process.pid
+
+    async def _main(self) -> None:
+        trust = ssl.create_default_context(cafile=str(self._plane.authority.certificate))
+        connector = aiohttp.TCPConnector(ssl=trust)
+        headers = {"Authorization": f"Bearer {self._plane.admin_token}", "User-Agent": "loopback-kubelet"}
+        async with aiohttp.ClientSession(self._plane.url, connector=connector, headers=headers) as self._session:
+            await self._make_node()
+            self._started.set()
+            tasks: dict[str, asyncio.Task[None]] = {}
+            heartbeat = asyncio.create_task(self._heartbeat())
+            try:
+                while not self._stop.is_set():
+                    for pod in (await self._call("GET", "/api/v1/pods"))["items"]:
+                        uid = pod["metadata"]["uid"]
+                        if uid not in tasks:
+                            tasks[uid] = asyncio.create_task(self._live(pod))
+                        elif "deletionTimestamp" in pod["metadata"] and uid in self._pods:
+                            self._pods[uid].deleting.set()
+                    await asyncio.sleep(POLL_SECONDS)
+            finally:
+                for task in [heartbeat, *tasks.values()]:
+                    task.cancel()
+                await asyncio.gather(heartbeat, *tasks.values(), return_exceptions=True)
+
+    async def _make_node(self) -> None:
+        node = {"metadata": {"name": NODE}, "spec": {}}
+        await self._call("POST", "/api/v1/nodes", node)
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": _now()}
+        status = {"status": {"conditions": [ready]}}
+        await self._call("PATCH", f"/api/v1/nodes/{NODE}/status", status, content_type=STRATEGIC_PATCH)
+        lease = {"metadata": {"name": NODE}, "spec": {"holderIdentity": NODE, "leaseDurationSeconds": 40}}
+        await self._call("POST", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", lease)
+
+    async def _heartbeat(self) -> None:
+        path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{NODE}"
+        while True:
+            await self._call("PATCH", path, {"spec": {"renewTime": _now(micro=True)}}, content_type=MERGE_PATCH)
+            await asyncio.sleep(LEASE_SECONDS)
+
+    async def _live(self, pod: dict[str, Any]) -> None:
+        """From binding to removal."""
+        metadata = pod["metadata"]
+        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+        folder = self._directory / metadata["name"]
+        folder.mkdir(parents=True)
+        running = self._pods[metadata["uid"]] = RunningPod(address=self._address(), folder=folder)
+        if not pod["spec"].get("nodeName"):
+            binding = {"metadata": {"name": metadata["name"]}, "target": {"kind": "Node", "name": NODE}}
+            await self._call("POST", f"{path}/binding", binding)
+        container = pod["spec"]["containers"][0]
+        try:
+            await self._containers(pod, container, running, path)
+        finally:
+            if running.process is not None and running.process.returncode is None:
+                running.process.kill()
+                await running.process.wait()
+        # With force; the uid spares a pod that was made anew under the same name.
+        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": metadata["uid"]}}
+        with contextlib.suppress(aiohttp.ClientResponseError):
+            await self._call("DELETE", path, options)
+        del self._pods[metadata["uid"]]
+
+    async def _containers(self, pod: Any, container: Any, running: RunningPod, path: str) -> None:
+        """Run the container again and again until the pod is deleted."""
+        mounts = await self._mounted(pod, container, running)
+        while not running.deleting.is_set():
+            await self._start(container, mounts, running)
+            await self._report(path, container, running, started=False)
+            startup = asyncio.create_task(self._started_up(path, container, running))
+            ended = asyncio.create_task(running.process.wait())
+            deleting = asyncio.create_task(running.deleting.wait())
+            await asyncio.wait([ended, deleting], return_when=asyncio.FIRST_COMPLETED)
+            startup.cancel()
+            if running.deleting.is_set():
+                await self._end(pod, container, running)
+            else:
+                await self._report_end(path, container, running)
+                await asyncio.sleep(RESTART_SECONDS)
+                running.restarts += 1
+            deleting.cancel()
+
+    async def _start(self, container: Any, mounts: Mapping[str, str], running: RunningPod) -> None:
+        def here(text: str) -> str:
+            for inside, outside in mounts.items():
+                text = text.replace(inside, outside)
+            return text.replace("0.0.0.0", running.address)
+
+        program, *arguments = container["command"] + container.get("args", [])
+        if program == "python3":
+            program = self._pythons[container["name"]]
+        variables = {entry["name"]: here(entry.get("value", "")) for entry in container.get("env", [])}
+        with (running.folder / "log").open("ab") as log:
+            running.process = await asyncio.create_subprocess_exec(
+                "setpriv",
+                *("--pdeathsig", "KILL", "--", program),
+                *map(here, arguments),
+                env={"PATH": "/usr/bin:/bin"} | variables,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    async def _mounted(self, pod: Any, container: Any, running: RunningPod) -> dict[str, str]:
+        """Mount path -> folder of this machine."""
+        volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes", [])}
+        folders = {}
+        for mount in container.get("volumeMounts", []):
+            volume = volumes[mount["name"]]
+            if "hostPath" in volume or mount["mountPath"] == "/dev/shm":
+                continue
+            folder = running.folder / mount["name"]
+            folder.mkdir()
+            for name, content in (await self._contents(pod, volume)).items():
+                (folder / name).write_bytes(content)
+            folders[mount["mountPath"]] = str(folder)
+        return folders
+
+    async def _contents(self, pod: Any, volume: Any) -> dict[str, bytes]:
+        namespace = f"/api/v1/namespaces/{pod['metadata']['namespace']}"
+        if "secret" in volume:
+            secret = await self._eventually(f"{namespace}/secrets/{volume['secret']['secretName']}")
+            items = volume["secret"].get("items") or [{"key": key, "path": key} for key in secret["data"]]
+            return {item["path"]: base64.b64decode(secret["data"][item["key"]]) for item in items}
+        if "configMap" in volume:
+            config = await self._eventually(f"{namespace}/configmaps/{volume['configMap']['name']}")
+            return {name: text.encode() for name, text in config["data"].items()}
+        return {}
+
+    async def _eventually(self, path: str) -> dict[str, Any]:
+        """As a kubelet does: a pod waits for what it mounts."""
+        while True:
+            with contextlib.suppress(aiohttp.ClientResponseError):
+                return await self._call("GET", path)
+            await asyncio.sleep(0.2)
+
+    async def _started_up(self, path: str, container: Any, running: RunningPod) -> None:
+        probe = container.get("startupProbe") or container.get("readinessProbe")
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+        url = f"http://{running.address}:{ports[probe['httpGet']['port']]}{probe['httpGet']['path']}"
+        while True:
+            with contextlib.suppress(aiohttp.ClientError, TimeoutError):
+                async with self._session.get(url, timeout=aiohttp.ClientTimeout(total=5)) as response:
+                    if response.status == 200:
+                        break
+            await asyncio.sleep(0.2)
+        await self._report(path, container, running, started=True)
+
+    async def _end(self, pod: Any, container: Any, running: RunningPod) -> None:
+        """Wait for preStop, ask the process to end, then make it."""
+        sleep = container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
+        grace = pod["spec"]["terminationGracePeriodSeconds"]
+        await asyncio.sleep(sleep)
+        if running.process is None or running.process.returncode is not None:
+            return
+        running.process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(running.process.wait(), timeout=grace - sleep)
+
+    async def _report(self, path: str, container: Any, running: RunningPod, *, started: bool) -> None:
+        state = {"running": {"startedAt": _now()}}
+        await self._write_status(path, container, running, state=state, phase="Running", started=started)
+
+    async def _report_end(self, path: str, container: Any, running: RunningPod) -> None:
+        code = running.process.returncode if running.process else 0
+        ended = {
+            "exitCode": code if code is not None and code >= 0 else 128 - (code or 0),
+            "reason": "Error",
+            "message": (running.folder / "log").read_bytes()[-2048:].decode(errors="replace"),
+        }
+        running.last_state = {"terminated": ended}
+        state = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off restarting failed container"}}
+        await self._write_status(path, container, running, state=state, phase="Running", started=False)
+
+    async def _write_status(
+        self, path: str, container: Any, running: RunningPod, *, state: Any, phase: str, started: bool
+    ) -> None:
+        ready = "True" if started else "False"
+        process = running.process.pid if running.process else 0
+        status = {
+            "phase": phase,
+            "podIP": running.address,
+            "podIPs": [{"ip": running.address}],
+            "hostIP": "127.0.0.1",
+            "conditions": [
+                {"type": kind, "status": ready, "lastTransitionTime": _now()} for kind in ("Ready", "ContainersReady")
+            ],
+            "containerStatuses": [
+                {
+                    "name": container["name"],
+                    "image": container["image"],
+                    "imageID": container["image"],
+                    "containerID": f"loopback://{process}",
+                    "ready": started,
+                    "started": started,
+                    "restartCount": running.restarts,
+                    "state": state,
+                    "lastState": running.last_state,
+                }
+            ],
+        }
+        with contextlib.suppress(aiohttp.ClientResponseError):
+            await self._call("PATCH", f"{path}/status", {"status": status}, content_type=MERGE_PATCH)
+
+    def _address(self) -> str:
+        self._addresses += 1
+        return f"127.{self._network}.{self._addresses // 250}.{self._addresses % 250 + 1}"
+
+    async def _call(
+        self, method: str, path: str, body: Any = None, *, content_type: str = "application/json"
+    ) -> dict[str, Any]:
+        headers = {"Content-Type": content_type}
+        async with self._session.request(method, path, json=body, headers=headers, raise_for_status=True) as response:
+            answer: dict[str, Any] = await response.json()
+            return answer
+
+
+def _now(*, micro: bool = False) -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds" if micro else "seconds").replace("+00:00", "Z")

@@ -1,0 +1,129 @@
+"""A pool's whole surroundings: API server, a node's stand-in, and the operator as a process."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from signal import SIGTERM
+from typing import Any
+
+import pytest
+import yaml
+from support.fleet import server_python
+from support.loopback_kubelet import LoopbackKubelet
+from support.operator_process import operator_process, restricted_kubeconfig
+from support.processes import RealProcess
+
+from cluster.control_plane import ControlPlane
+from cluster.processes import ClusterError
+from rewardpool_api import names
+from rewardpool_operator.main import RUNNING
+
+NAMESPACE = "pools"
+FUNCTIONS = Path(__file__).resolve().parent
+
+
+class Cluster:
+    """What the tests do and look at, in few words."""
+
+    def __init__(self, plane: ControlPlane, kubelet: LoopbackKubelet, *, kubeconfig: Path, folder: Path) -> None:
+        self.plane = plane
+        self.kubelet = kubelet
+        self._kubeconfig = kubeconfig
+        self._folder = folder
+        self._starts = 0
+        self.operator: RealProcess
+
+    def start_operator(self) -> None:
+        self._starts += 1
+        log = self._folder / f"operator-{self._starts}.log"
+        self.operator = operator_process(self._kubeconfig, namespace=NAMESPACE, log=log)
+        self.operator.__enter__()
+        self.operator.until(lambda: RUNNING in log.read_text(), seconds=30, what="the operator runs")
+
+    def stop_operator(self) -> None:
+        self.operator.signal(SIGTERM)
+        assert self.operator.exit_code(seconds=15) == 0
+        self.kill_operator()
+
+    def kill_operator(self) -> None:
+        self.operator.__exit__(None, None, None)
+
+    def kubectl(self, *args: str, data: str | None = None) -> str:
+        return self.plane.kubectl("--namespace", NAMESPACE, *args, input=data)
+
+    def apply(self, name: str, **spec: Any) -> None:
+        """Apply a pool of Python functions; `spec` as in a manifest."""
+        manifest = {
+            "apiVersion": names.API_VERSION,
+            "kind": names.KIND,
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": {
+                "model": {"source": "python://reward_functions:compute_score", "type": "Function"},
+                "engine": {"name": "python", "env": {"PYTHONPATH": str(FUNCTIONS)}},
+                "worker": {"gpus": 0, "drainSeconds": 10},
+                "router": {"requestTimeoutSeconds": 10},
+                **spec,
+            },
+        }
+        self.kubectl("apply", "-f", "-", data=yaml.safe_dump(manifest))
+
+    def get(self, kind: str, name: str) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = json.loads(self.kubectl("get", kind, name, "-o", "json"))
+        except ClusterError as error:
+            if "NotFound" in str(error):
+                return None
+            raise
+        return found
+
+    def status(self, pool: str) -> dict[str, Any]:
+        return (self.get("rewardpool", pool) or {}).get("status") or {}
+
+    def condition(self, pool: str, kind: str) -> dict[str, Any]:
+        return next((item for item in self.status(pool).get("conditions", []) if item["type"] == kind), {})
+
+    def pods(self, pool: str, component: str) -> list[dict[str, Any]]:
+        selector = f"{names.LABEL_POOL}={pool},{names.LABEL_COMPONENT}={component}"
+        found: list[dict[str, Any]] = json.loads(self.kubectl("get", "pods", "-l", selector, "-o", "json"))["items"]
+        return found
+
+    def is_ready(self, pool: str, *, replicas: int) -> bool:
+        """Whether that many workers serve, and the condition says so of this very spec."""
+        found = self.get("rewardpool", pool) or {}
+        status = found.get("status") or {}
+        current = status.get("observedGeneration") == found["metadata"]["generation"]
+        counts = (status.get("readyReplicas"), status.get("replicas"), status.get("drainingReplicas"))
+        return current and counts == (replicas, replicas, 0)
+
+    def eventually(self, holds: Callable[[], object], *, seconds: float, what: str) -> None:
+        self.operator.until(lambda: bool(holds()), seconds=seconds, what=what)
+
+
+@pytest.fixture(scope="module")
+def cluster(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The operator runs; nothing else does yet."""
+    folder = tmp_path_factory.mktemp("cluster")
+    control_plane.kubectl("create", "namespace", NAMESPACE)
+    pythons = {"worker": sys.executable, "router": server_python()}
+    with ExitStack() as stack:
+        kubelet = stack.enter_context(LoopbackKubelet(control_plane, folder / "pods", pythons=pythons))
+        kubeconfig = restricted_kubeconfig(control_plane, NAMESPACE)
+        cluster = Cluster(control_plane, kubelet, kubeconfig=kubeconfig, folder=folder)
+        cluster.start_operator()
+        stack.callback(lambda: cluster.kill_operator())
+        yield cluster
+
+
+def seconds_until(holds: Callable[[], object], *, limit: float) -> float:
+    """Seconds until it holds; the limit, when it never did."""
+    began = time.monotonic()
+    while not holds() and time.monotonic() - began < limit:
+        time.sleep(0.05)
+    return time.monotonic() - began
+
+
+def names_of(objects: Sequence[dict[str, Any]]) -> set[str]:
+    return {item["metadata"]["name"] for item in objects}
