@@ -22,14 +22,14 @@ from typing import Self
 from cluster import binaries
 from cluster.certificates import Authority, make_key
 from cluster.kubectl import kubectl, write_kubeconfig
-from cluster.processes import ClusterError, Daemon, free_port, stop, wait_until
+from cluster.processes import ClusterError, Daemon, free_port, kill, wait_until
 from cluster.progress import Say, timed_lines
 
 START_SECONDS = 60.0
 """Deadline for each part to come up; idle on two cores all of it takes three to five seconds."""
 
 _ISSUER = "https://kubernetes.default.svc"
-_COMPONENTS = ("kube-controller-manager", "kube-scheduler", "kube-proxy")
+_COMPONENTS = ("kube-controller-manager", "kube-scheduler", "kube-proxy", "coredns")
 
 _FAST_CLIENT = ("--kube-api-qps=500", "--kube-api-burst=1000")
 """The defaults (20 and 30 for the controllers) are the limit of everything that creates more than a few pods."""
@@ -118,9 +118,8 @@ class ControlPlane:
         self._say(f"Kubernetes answers at {self.url} after {time.monotonic() - began:.1f} s")
 
     def stop(self) -> None:
-        """End what was started, the API server before its etcd."""
-        stop(self._daemons[1:])
-        stop(self._daemons[:1])
+        """End what was started."""
+        kill(self._daemons)
         self._daemons.clear()
 
     def kubectl(self, *args: str, input: str | None = None, deadline_seconds: float = 60.0) -> str:  # noqa: A002

@@ -7,7 +7,6 @@ shows the end of the logs.
 
 import os
 import random
-import signal
 import socket
 import subprocess
 import time
@@ -54,27 +53,21 @@ class Daemon:
         """The last lines of the log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal, if the program still runs."""
-        if self.status is None:
-            self._process.send_signal(number)
+    def kill(self) -> None:
+        """End the program at once, if it still runs; `join` waits for the end."""
+        self._process.kill()
 
-    def join(self, *, grace_seconds: float) -> None:
-        """Wait for the end; kill what is still there after `grace_seconds`."""
-        try:
-            self._process.wait(timeout=grace_seconds)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(timeout=10)
+    def join(self) -> None:
+        """Wait until the program has ended. Raises `subprocess.TimeoutExpired` if it does not within ten seconds."""
+        self._process.wait(timeout=10)
 
 
-def stop(daemons: Sequence[Daemon], *, grace_seconds: float = 3.0) -> None:
-    """End the daemons: the signal to all at once, then the wait for each."""
+def kill(daemons: Sequence[Daemon]) -> None:
+    """End the daemons without asking: nothing that they would still write is ever read."""
     for daemon in daemons:
-        daemon.signal(signal.SIGTERM)
-    deadline = time.monotonic() + grace_seconds
+        daemon.kill()
     for daemon in daemons:
-        daemon.join(grace_seconds=max(0.0, deadline - time.monotonic()))
+        daemon.join()
 
 
 def wait_until(

@@ -1,0 +1,116 @@
+"""The addresses of one node, and the wire between it and the host.
+
+A node lives in a network namespace of its own, joined to the host by a pair of virtual interfaces; pods hang behind
+it. The host's firewall, its other interfaces and its forwarding setting are not touched: all that the host gets is one
+interface and two routes, and both vanish with the namespace.
+
+    host 10.N.0.1 --- 10.N.0.2 node -+- pods 10.N.64.0/18
+                                     +- Services 10.N.128.0/17 (kube-proxy)
+
+Pods reach each other, the Services and the host, and nothing else. The address of a pod that is gone goes silent, as
+on a real network, where loopback would refuse.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+
+from cluster.processes import ClusterError, output_of
+
+
+@dataclass(frozen=True)
+class Network:
+    """The addresses that follow from `number`, the second byte of the network 10.N.0.0/16."""
+
+    number: int
+
+    @property
+    def whole(self) -> IPv4Network:
+        """All addresses of the node, its pods and Services."""
+        return IPv4Network(f"10.{self.number}.0.0/16")
+
+    @property
+    def host(self) -> IPv4Address:
+        """The host's end of the wire: the API server listens here."""
+        return IPv4Address(f"10.{self.number}.0.1")
+
+    @property
+    def node(self) -> IPv4Address:
+        """The node's end of the wire: kubelet and DNS listen here."""
+        return IPv4Address(f"10.{self.number}.0.2")
+
+    @property
+    def pods(self) -> IPv4Network:
+        """Where pods get their addresses."""
+        return IPv4Network(f"10.{self.number}.64.0/18")
+
+    @property
+    def services(self) -> IPv4Network:
+        """Where Services get their addresses."""
+        return IPv4Network(f"10.{self.number}.128.0/17")
+
+    @property
+    def interface(self) -> str:
+        """The name of the host's interface."""
+        return f"rewardpool{self.number}"
+
+
+def free_network(taken: Iterable[str]) -> Network:
+    """The first network, of 10.200 to 10.250, that overlaps none of `taken` (networks or addresses).
+
+    Raises `ClusterError` when all are in use.
+    """
+    used = [IPv4Network(destination, strict=False) for destination in taken]
+    for number in range(200, 251):
+        network = Network(number)
+        if not any(network.whole.overlaps(other) for other in used):
+            return network
+    raise ClusterError(
+        "all of 10.200.0.0/16 to 10.250.0.0/16 are routed on this machine; no network is left for a node"
+    )
+
+
+def routed_destinations() -> list[str]:
+    """The networks and addresses in the host's routing tables, the default route aside."""
+    routes = json.loads(output_of("ip", "-4", "-json", "route", "show", "table", "all"))
+    return [route["dst"] for route in routes if route["dst"] != "default"]
+
+
+def connect(network: Network, *, namespace_pid: int) -> None:
+    """Make the wire: one end on the host, the other in the network namespace of `namespace_pid` as eth0."""
+    far = f"rpn{network.number}"
+    _ip("link", "add", network.interface, "type", "veth", "peer", "name", far)
+    _ip("link", "set", far, "netns", str(namespace_pid), "name", "eth0")
+    _ip("address", "add", f"{network.host}/30", "dev", network.interface)
+    _ip("link", "set", network.interface, "up")
+    for behind in (network.pods, network.services):
+        _ip("route", "add", str(behind), "via", str(network.node), "dev", network.interface)
+
+
+def disconnect(interface: str) -> None:
+    """Remove the wire, if it is still there."""
+    if any(link["ifname"] == interface for link in json.loads(output_of("ip", "-json", "link", "show"))):
+        _ip("link", "delete", interface)
+
+
+def node_commands(network: Network) -> list[list[str]]:
+    """The commands that give a node's namespace its addresses and routes; run them inside it after `connect`."""
+    ip = ["ip", "-4"]
+    return [
+        ["sysctl", "--quiet", "--write", "net.ipv4.ip_forward=1"],
+        [*ip, "link", "set", "lo", "up"],
+        [*ip, "address", "add", f"{network.node}/30", "dev", "eth0"],
+        [*ip, "link", "set", "eth0", "up"],
+        # Each pod brings its own, more specific route; an address without one is a pod that is gone.
+        [*ip, "route", "add", "blackhole", str(network.pods)],
+        # The node's own packets to a Service need a route before kube-proxy's rules rewrite them.
+        [*ip, "link", "add", "services", "type", "bridge"],
+        [*ip, "link", "set", "services", "up"],
+        [*ip, "route", "add", str(network.services), "dev", "services", "src", str(network.node)],
+        [*ip, "route", "add", "unreachable", "default"],
+    ]
+
+
+def _ip(*args: str) -> None:
+    output_of("ip", *args)
