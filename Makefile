@@ -53,6 +53,10 @@ $(TRAINER)/.ready: pyproject.toml constraints/trainer.txt | $(UV)
 	@$(UV) pip install --python $(TRAINER)/bin/python --constraint constraints/trainer.txt --editable '.[train,train-test]'
 	@touch $@
 
+demo: setup-dev setup-server setup-trainer ## Train against a pool on this machine and kill a worker half way (5 minutes)
+	@$(TRAINER)/bin/python examples/quickstart/demo.py --out $(WORK)/demo \
+		--rewardpool $(DEV)/bin/rewardpool --server-python $(SERVER)/bin/python
+
 CRD       := rewardpool.dev_rewardpools.yaml
 CRD_FILES := crds/$(CRD) charts/rewardpool/files/$(CRD)
 
