@@ -2,8 +2,8 @@
 
 What runs in the pods is real (the router, the function server, with the command line, files and keys of their pods),
 and so is the API server above. In between, this file does what the operator can see of a scheduler and a kubelet: it
-binds the pod, mounts Secrets and ConfigMaps as folders, gives each pod an address of its own (127.x.y.z), asks the startup
-probe, reports the status, restarts what ends, and obeys deletion with preStop, SIGTERM and the grace period.
+binds the pod, mounts Secrets and ConfigMaps as folders, gives each pod an address of its own (127.x.y.z), asks the
+startup probe, reports the status, restarts what ends, and obeys deletion with preStop, SIGTERM and the grace period.
 
 Differences that matter: paths and `0.0.0.0` in command lines and variables are replaced, since processes share the
 machine; images, limits and security contexts are ignored; a dead address refuses instead of going silent; and Services

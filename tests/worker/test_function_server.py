@@ -121,6 +121,17 @@ def test_sigterm_finishes_what_is_in_flight_and_refuses_the_rest(
     assert server.process.exit_code(seconds=10) == 0
 
 
+def test_it_tells_how_many_requests_it_holds(start: Start, tmp_path: Path) -> None:
+    server = start("obedient")
+    assert http("GET", server.url + "/rewardpool/load")[2] == {"in_flight": 0}
+    slow = a_sample(f"announce {tmp_path / 'begun'} 1.5")
+    asking = threading.Thread(target=lambda: server.score(slow))
+    asking.start()
+    server.process.until((tmp_path / "begun").exists, seconds=20, what="the slow sample is in flight")
+    assert http("GET", server.url + "/rewardpool/load")[2] == {"in_flight": 1}
+    asking.join(20)
+
+
 def test_the_drain_ends_at_its_deadline(start: Start, tmp_path: Path) -> None:
     server = start("obedient", "--drain-seconds", "0.2")
     hung = a_sample(f"announce {tmp_path / 'begun'} 60")

@@ -78,6 +78,7 @@ class FunctionServer:
         application = web.Application(client_max_size=self._options.max_body_bytes, middlewares=[self._admit])
         application.router.add_get("/health", self._health)
         application.router.add_get(names.READY_PATH, self._ready)
+        application.router.add_get(names.LOAD_PATH, self._load)
         application.router.add_get("/v1/models", self._models)
         application.router.add_post(SCORE_PATH, self._score)
         return application
@@ -109,6 +110,9 @@ class FunctionServer:
     async def _ready(self, _: web.Request) -> web.Response:
         ready, report = await self._readiness.report(self._probe)
         return web.json_response(report, status=200 if ready else 503)
+
+    async def _load(self, _: web.Request) -> web.Response:
+        return web.json_response({"in_flight": self._in_flight})
 
     async def _models(self, _: web.Request) -> web.Response:
         card = {"id": self._options.served_name, "object": "model", "owned_by": "rewardpool", "max_model_len": None}
