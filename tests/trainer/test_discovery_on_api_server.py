@@ -3,7 +3,6 @@
 import asyncio
 import json
 import secrets
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,20 +15,19 @@ from rewardpool.errors import PoolAccessError, PoolNotFoundError, PoolNotReadyEr
 
 pytestmark = pytest.mark.real
 
-CRD = Path(__file__).parents[2] / "crds" / "rewardpool.dev_rewardpools.yaml"
+NAMESPACE = "trainers"
+POOLS = "rewardpools.rewardpool.dev"
 Environment = dict[str, str]
 TrainerOf = Callable[..., Environment]
 
 
 @pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """An API server with a namespace `rl` and the operator's work done by hand."""
-    if shutil.which("go") is None:
-        pytest.skip("Go is missing; kube-apiserver is built with it")
-    with ControlPlane(tmp_path_factory.mktemp("plane"), controllers=False, manifests=[CRD]) as plane:
-        plane.kubectl("create", "namespace", "rl")
-        plane.kubectl("create", "secret", "generic", "skywork-key", "-n", "rl", "--from-literal=key=the-key")
-        yield plane
+def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """The API server with a namespace and a key in it; the tests do the operator's work by hand."""
+    control_plane.kubectl("create", "namespace", NAMESPACE)
+    control_plane.kubectl("create", "secret", "generic", "skywork-key", "-n", NAMESPACE, "--from-literal=key=the-key")
+    yield control_plane
+    control_plane.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 
 
 @pytest.fixture
@@ -38,12 +36,20 @@ def trainer(plane: ControlPlane, tmp_path: Path) -> TrainerOf:
     account = f"trainer-{secrets.token_hex(4)}"
 
     def make(*resources: str) -> Environment:
-        plane.kubectl("create", "serviceaccount", account, "-n", "rl")
+        plane.kubectl("create", "serviceaccount", account, "-n", NAMESPACE)
         for resource in resources:
             role = f"{account}-{resource.partition('.')[0]}"
-            plane.kubectl("create", "role", role, "-n", "rl", "--verb=get", f"--resource={resource}")
-            plane.kubectl("create", "rolebinding", role, "-n", "rl", f"--role={role}", f"--serviceaccount=rl:{account}")
-        token = plane.kubectl("create", "token", account, "-n", "rl").strip()
+            plane.kubectl("create", "role", role, "-n", NAMESPACE, "--verb=get", f"--resource={resource}")
+            plane.kubectl(
+                "create",
+                "rolebinding",
+                role,
+                "-n",
+                NAMESPACE,
+                f"--role={role}",
+                f"--serviceaccount={NAMESPACE}:{account}",
+            )
+        token = plane.kubectl("create", "token", account, "-n", NAMESPACE).strip()
         return {
             "KUBECONFIG": str(plane.kubeconfig_for(account, token)),
             "REWARDPOOL_STATE_DIR": str(tmp_path),
@@ -58,17 +64,17 @@ def pool(plane: ControlPlane) -> Iterator[str]:
     manifest = {
         "apiVersion": "rewardpool.dev/v1alpha1",
         "kind": "RewardPool",
-        "metadata": {"name": "skywork", "namespace": "rl"},
+        "metadata": {"name": "skywork", "namespace": NAMESPACE},
         "spec": {"model": {"source": "hf://org/model"}, "replicas": 1},
     }
     plane.kubectl("apply", "-f", "-", input=json.dumps(manifest))
-    yield "rl/skywork"
-    plane.kubectl("delete", "rewardpool", "skywork", "-n", "rl")
+    yield f"{NAMESPACE}/skywork"
+    plane.kubectl("delete", "rewardpool", "skywork", "-n", NAMESPACE)
 
 
 def make_ready(plane: ControlPlane) -> None:
     status: dict[str, Any] = {
-        "url": "http://skywork-router.rl.svc:8080",
+        "url": "http://skywork-router.trainers.svc:8080",
         "replicas": 1,
         "model": {"type": "Discriminative", "servedName": "skywork", "maxModelLen": 4096},
         "auth": {"secretName": "skywork-key"},
@@ -77,20 +83,21 @@ def make_ready(plane: ControlPlane) -> None:
         ],
     }
     patch = json.dumps({"status": status})
-    plane.kubectl("patch", "rewardpool", "skywork", "-n", "rl", "--subresource=status", "--type=merge", "-p", patch)
-
-
-POOLS = "rewardpools.rewardpool.dev"
+    plane.kubectl(
+        "patch", "rewardpool", "skywork", "-n", NAMESPACE, "--subresource=status", "--type=merge", "-p", patch
+    )
 
 
 async def test_one_key_finds_url_model_and_key(plane: ControlPlane, pool: str, trainer: TrainerOf) -> None:
     make_ready(plane)
     found = await discover(RewardConfig(reward_pool=pool), environ=trainer(POOLS, "secrets"))
-    assert (found.url, found.key, found.max_model_len) == ("http://skywork-router.rl.svc:8080", "the-key", 4096)
+    assert (found.url, found.key, found.max_model_len) == ("http://skywork-router.trainers.svc:8080", "the-key", 4096)
 
 
 async def test_a_job_without_the_right_to_the_pool_is_told_which(pool: str, trainer: TrainerOf) -> None:
-    with pytest.raises(PoolAccessError, match=r"no right to get rewardpools\.rewardpool\.dev/skywork in namespace rl"):
+    with pytest.raises(
+        PoolAccessError, match=r"no right to get rewardpools\.rewardpool\.dev/skywork in namespace trainers"
+    ):
         await discover(RewardConfig(reward_pool=pool), environ=trainer())
 
 
@@ -98,13 +105,15 @@ async def test_a_job_without_the_right_to_the_key_is_told_which(
     plane: ControlPlane, pool: str, trainer: TrainerOf
 ) -> None:
     make_ready(plane)
-    with pytest.raises(PoolAccessError, match="no right to get secrets/skywork-key in namespace rl"):
+    with pytest.raises(PoolAccessError, match="no right to get secrets/skywork-key in namespace trainers"):
         await discover(RewardConfig(reward_pool=pool), environ=trainer(POOLS))
 
 
 async def test_a_pool_that_is_not_there_is_named_with_where_it_was_looked_for(trainer: TrainerOf) -> None:
-    with pytest.raises(PoolNotFoundError, match=r"no rewardpools.*/typo in namespace rl.*there is no .*pool\.json"):
-        await discover(RewardConfig(reward_pool="rl/typo"), environ=trainer(POOLS))
+    with pytest.raises(
+        PoolNotFoundError, match=r"no rewardpools.*/typo in namespace trainers.*there is no .*pool\.json"
+    ):
+        await discover(RewardConfig(reward_pool=f"{NAMESPACE}/typo"), environ=trainer(POOLS))
 
 
 async def test_a_pool_that_the_operator_has_not_seen_is_not_ready(pool: str, trainer: TrainerOf) -> None:
