@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import aiohttp
 import kopf
@@ -140,6 +140,8 @@ async def serve(*, namespaces: Sequence[str] = (), health_port: int | None = Non
                 registry=wiring(operator),
                 settings=watch_settings(),
                 standalone=True,
+                # kopf would ask for the name of the user, and the bare user id of a container has none.
+                identity=cast(Any, names.FIELD_MANAGER),
                 clusterwide=not namespaces,
                 namespaces=namespaces,
             )
