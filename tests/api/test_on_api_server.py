@@ -1,0 +1,151 @@
+"""The CRD on a real API server: it refuses what `load_manifest` refuses, in the same words, with the same defaults."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster.control_plane import ControlPlane
+from cluster.processes import ClusterError
+from rewardpool_api import ManifestError, dump_manifest, load_manifest, names
+from rewardpool_api.pool import RewardPool, WorkerSpec
+from rewardpool_api.rules import ApiModel, Rule
+
+pytestmark = pytest.mark.real
+
+NAMESPACE = "api"
+MISSING = object()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _namespace(control_plane: ControlPlane) -> Iterator[None]:
+    control_plane.kubectl("create", "namespace", NAMESPACE)
+    yield
+    control_plane.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+
+
+def a_manifest(changes: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A good manifest with some fields, by dotted path, set or (MISSING) left out."""
+    manifest: dict[str, Any] = {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": {"name": "pool", "namespace": NAMESPACE},
+        "spec": {"model": {"source": "hf://org/model"}},
+    }
+    for path, value in (changes or {}).items():
+        *parents, field = path.split(".")
+        place = manifest
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        if value is MISSING:
+            del place[field]
+        else:
+            place[field] = value
+    return manifest
+
+
+QUEUE = {"type": "QueueDepth", "queueDepth": {"targetPerReplica": 8}}
+
+VIOLATIONS: dict[str, dict[str, Any]] = {
+    "bad source": {"spec.model.source": "ftp://somewhere/model"},
+    "source that leaves its folder": {"spec.model.source": "file:///models/../etc"},
+    "queue depth without its settings": {"spec.autoscaling": {"maxReplicas": 2, "policy": {"type": "QueueDepth"}}},
+    "more at least than at most": {"spec.autoscaling": {"minReplicas": 3, "maxReplicas": 2, "policy": QUEUE}},
+    "replicas beside an autoscaler": {"spec.replicas": 2, "spec.autoscaling": {"maxReplicas": 2, "policy": QUEUE}},
+    "function on an engine for models": {
+        "spec.model": {"source": "python://rewards:score", "type": "Function"},
+        "spec.engine.name": "vllm",
+    },
+    "source of a model for a function": {"spec.model.type": "Function", "spec.engine.name": "python"},
+    "more shards than GPUs": {"spec.worker.gpus": 2, "spec.engine.tensorParallelSize": 4},
+    "too long a name": {"metadata.name": "n" * 41},
+}
+"""Every rule of the models is broken by one of these."""
+
+MISTAKES: dict[str, dict[str, Any]] = {
+    "unknown field": {"spec.replcias": 2},
+    "unknown field further down": {"spec.engine.gpu": 1},
+    "text for a number": {"spec.replicas": "2"},
+    "fraction for a number": {"spec.replicas": 1.5},
+    "number for a text": {"spec.model.source": 3},
+    "text for a truth value": {"spec.suspend": "yes"},
+    "one for a list": {"spec.engine.args": "--flag"},
+    "text for a part": {"spec.engine": "vllm"},
+    "not in the enumeration": {"spec.engine.name": "tgi"},
+    "below its bound": {"spec.replicas": -1},
+    "above its bound": {"spec.router.replicas": 17},
+    "empty text": {"spec.engine.image": ""},
+    "text too long": {"spec.engine.image": "i" * 254},
+    "list too long": {"spec.engine.args": ["-v"] * 65},
+    "required field left out": {"spec.model.source": MISSING},
+    "required part left out": {"spec.model": MISSING},
+}
+
+
+def told_by_kubectl(plane: ControlPlane, manifest: dict[str, Any]) -> str:
+    """What `kubectl apply` says when the API server refuses."""
+    with pytest.raises(ClusterError) as refused:
+        plane.kubectl("apply", "--dry-run=server", "-f", "-", input=yaml.safe_dump(manifest))
+    return str(refused.value)
+
+
+def told_by_us(manifest: dict[str, Any]) -> list[str]:
+    with pytest.raises(ManifestError) as refused:
+        load_manifest(yaml.safe_dump(manifest))
+    return refused.value.problems
+
+
+@pytest.mark.parametrize("changes", [*VIOLATIONS.values(), *MISTAKES.values()], ids=[*VIOLATIONS, *MISTAKES])
+def test_kubectl_and_rewardpool_refuse_in_the_same_words(control_plane: ControlPlane, changes: dict[str, Any]) -> None:
+    manifest = a_manifest(changes)
+    (problem,) = told_by_us(manifest)
+    assert problem in told_by_kubectl(control_plane, manifest)
+
+
+def rules_of(model: type[ApiModel]) -> list[Rule]:
+    """The rules of a model and of every model in its fields."""
+    parts = [field.annotation for field in model.model_fields.values()]
+    inner = [part for found in parts for part in (found, *getattr(found, "__args__", ())) if isinstance(part, type)]
+    return [*model.rules, *(rule for part in inner if issubclass(part, ApiModel) for rule in rules_of(part))]
+
+
+def test_every_rule_is_broken_above() -> None:
+    told = [problem for changes in VIOLATIONS.values() for problem in told_by_us(a_manifest(changes))]
+    assert {rule.message for rule in rules_of(RewardPool)} == set(told)
+
+
+def test_defaults_are_those_of_the_models(control_plane: ControlPlane) -> None:
+    changes = {"spec.autoscaling": {"maxReplicas": 2, "policy": QUEUE}}
+    text = yaml.safe_dump(a_manifest(changes))
+    answer = control_plane.kubectl("apply", "--dry-run=server", "-o", "json", "-f", "-", input=text)
+    assert json.loads(answer)["spec"] == dump_manifest(load_manifest(text))["spec"]
+
+
+def test_the_longest_good_manifest_is_taken(control_plane: ControlPlane) -> None:
+    changes = {"metadata.name": "n" * 40, "spec.worker.podTemplate": {"spec": {"nodeSelector": {"gpu": "h100"}}}}
+    control_plane.kubectl("apply", "--dry-run=server", "-f", "-", input=yaml.safe_dump(a_manifest(changes)))
+
+
+def test_a_pool_is_listed_scaled_and_described(control_plane: ControlPlane) -> None:
+    kubectl = ("--namespace", NAMESPACE)
+    control_plane.kubectl("apply", "-f", "-", input=yaml.safe_dump(a_manifest({"spec.replicas": 1})))
+    status = {"readyReplicas": 1, "replicas": 1, "selector": "a=b", "url": "http://there:8080"}
+    status |= {"load": {"inFlight": 7, "waiting": 3}, "scaling": {"desired": 2, "reason": "r"}}
+    patch = json.dumps({"status": status})
+    control_plane.kubectl(*kubectl, "patch", "rp", "pool", "--subresource=status", "--type=merge", "-p", patch)
+
+    header, row = control_plane.kubectl(*kubectl, "get", "rewardpools").splitlines()
+    assert header.split() == ["NAME", "MODEL", "READY", "DESIRED", "IN-FLIGHT", "WAITING", "URL", "AGE"]
+    assert row.split()[:7] == ["pool", "hf://org/model", "1", "2", "7", "3", "http://there:8080"]
+
+    control_plane.kubectl(*kubectl, "scale", "rewardpool", "pool", "--replicas=2")
+    path = f"/apis/{names.API_VERSION}/namespaces/{NAMESPACE}/{names.PLURAL}/pool/scale"
+    scale = json.loads(control_plane.kubectl("get", "--raw", path))
+    assert (scale["spec"]["replicas"], scale["status"]) == (2, {"replicas": 1, "selector": "a=b"})
+
+
+def test_explain_tells_what_a_field_means(control_plane: ControlPlane) -> None:
+    explained = control_plane.kubectl("explain", "rewardpool.spec.worker.drainSeconds")
+    assert WorkerSpec.model_fields["drain_seconds"].description in " ".join(explained.split())
