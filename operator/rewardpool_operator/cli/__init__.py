@@ -41,7 +41,9 @@ WaitSeconds = Annotated[
 
 @app.command()
 def up(
-    file: Annotated[Path, typer.Option("--file", "-f", help="The manifest, as for kubectl apply.")],
+    file: Annotated[
+        Path, typer.Option("--file", "-f", exists=True, dir_okay=False, help="The manifest, as for kubectl apply.")
+    ],
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Of the router. Default: a free one.")] = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return once the pool is ready; it runs on.")] = False,
     wait_seconds: WaitSeconds = None,

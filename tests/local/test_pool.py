@@ -1,0 +1,197 @@
+"""A pool on one machine: real processes, the real router, a reward function as the engine."""
+
+import asyncio
+import json
+import os
+import signal
+from typing import Any
+
+import aiohttp
+import pytest
+from support.fleet import eventually
+from support.local_machine import POOL, LocalMachine, finish
+
+from rewardpool import RewardConfig, discover
+from rewardpool.errors import PoolNotFoundError
+from rewardpool_operator.local.folder import PoolFolder
+
+pytestmark = pytest.mark.real
+
+
+def request(folder: PoolFolder, *, seconds: float) -> dict[str, Any]:
+    """The arguments of a POST for a score that takes so many seconds."""
+    sample = {"data_source": "", "solution_str": "four", "ground_truth": "", "extra_info": {"seconds": seconds}}
+    key = folder.key_file.read_text()
+    return {
+        "json": {"model": "length", "input": json.dumps(sample)},
+        "headers": {"Authorization": f"Bearer {key}"},
+        "timeout": aiohttp.ClientTimeout(total=40),
+    }
+
+
+async def score(session: aiohttp.ClientSession, machine: LocalMachine, *, seconds: float = 0.02) -> float:
+    """One score from the router, by a caller who never tries twice."""
+    url = f"{machine.pool().status.url}/v1/embeddings"
+    async with session.post(url, **request(machine.folder, seconds=seconds)) as answer:
+        return float((await answer.json())["data"][0]["embedding"][-1])
+
+
+async def test_up_gives_a_pool_that_scores_and_down_leaves_nothing(machine: LocalMachine) -> None:
+    said = await machine.up(replicas=2)
+    assert "rl/length is ready: 2 of 2 replicas" in said
+    assert await machine.run("score", "hello world") == (0, "11.0\n")
+    code, shown = await machine.run("status", POOL, "--json")
+    status = json.loads(shown)["status"]
+    assert (code, status["readyReplicas"], len(status["workers"])) == (0, 2, 2)
+    assert (await machine.run("down"))[0] == 0
+    assert machine.processes() == []
+
+
+async def test_a_pool_that_is_down_is_not_found(machine: LocalMachine) -> None:
+    await machine.up()
+    await machine.run("down")
+    with pytest.raises(PoolNotFoundError, match="not running"):
+        await discover(RewardConfig(reward_pool=POOL), environ=machine.environ | {"KUBECONFIG": "/nowhere"})
+    assert "Stopped" in (await machine.run("status", POOL))[1]
+
+
+async def test_keys_are_in_files_of_the_owner_and_in_no_command_line(machine: LocalMachine) -> None:
+    await machine.up()
+    for file in (machine.folder.key_file, machine.folder.admin_key_file):
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert not any(file.read_text() in " ".join(process.cmdline()) for process in machine.processes())
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{machine.pool().status.url}/v1/embeddings", json={"model": "m", "input": "x"}) as answer,
+    ):
+        assert answer.status == 401
+
+
+async def test_a_killed_worker_is_replaced_and_no_request_is_lost(
+    machine: LocalMachine, session: aiohttp.ClientSession
+) -> None:
+    await machine.up(replicas=2)
+    victim = machine.pool().status.workers[0]
+    assert victim.pid is not None
+    async with asyncio.TaskGroup() as group:
+        calls = [group.create_task(score(session, machine, seconds=0.2)) for _ in range(30)]
+        await asyncio.sleep(0.1)
+        os.kill(victim.pid, signal.SIGKILL)
+    assert [call.result() for call in calls] == [4.0] * 30
+
+    async def replaced() -> bool:
+        worker = machine.pool().status.workers[0]
+        return worker.restarts == 1 and worker.phase == "Ready" and worker.pid != victim.pid
+
+    await eventually(replaced, what="the worker has a new process")
+    await machine.serves(2)
+
+
+async def test_a_killed_router_comes_back_at_its_address_with_its_workers(
+    machine: LocalMachine, session: aiohttp.ClientSession
+) -> None:
+    await machine.up(replicas=2)
+    url = machine.pool().status.url
+    machine.router().kill()
+
+    async def noticed() -> bool:
+        return machine.pool().status.ready_replicas == 0
+
+    await eventually(noticed, what="the router is missed")
+    await machine.serves(2)
+    assert machine.pool().status.url == url
+    assert await score(session, machine) == 4.0
+
+
+async def test_growing_and_shrinking_under_load_loses_no_request(
+    machine: LocalMachine, session: aiohttp.ClientSession
+) -> None:
+    await machine.up(replicas=1)
+    done = asyncio.Event()
+
+    async def keep_asking() -> list[float]:
+        scores = []
+        while not done.is_set():
+            scores.append(await score(session, machine, seconds=0.05))
+        return scores
+
+    async with asyncio.TaskGroup() as group:
+        callers = [group.create_task(keep_asking()) for _ in range(8)]
+        for replicas in ("3", "1"):
+            code, said = await machine.run("scale", "rl/length", replicas)
+            assert code == 0, said
+            await machine.serves(int(replicas))
+        done.set()
+    scores = [value for caller in callers for value in caller.result()]
+    assert len(scores) > 100
+    assert set(scores) == {4.0}
+
+
+async def test_sigterm_finishes_what_is_in_flight(machine: LocalMachine, session: aiohttp.ClientSession) -> None:
+    command = machine.start("up", "-f", machine.manifest(replicas=2))
+    await eventually(lambda: asyncio.to_thread(machine.folder.is_supervised), what="the supervisor is there")
+    await machine.serves(2)
+    async with asyncio.TaskGroup() as group:
+        calls = [group.create_task(score(session, machine, seconds=2)) for _ in range(6)]
+        await asyncio.sleep(0.5)
+        command.send_signal(signal.SIGTERM)
+    assert [call.result() for call in calls] == [4.0] * 6
+    assert (await finish(command))[0] == 0
+    assert machine.processes() == []
+
+
+async def test_a_second_signal_ends_everything_at_once(machine: LocalMachine, session: aiohttp.ClientSession) -> None:
+    command = machine.start("up", "-f", machine.manifest(replicas=1))
+    await eventually(lambda: asyncio.to_thread(machine.folder.is_supervised), what="the supervisor is there")
+    await machine.serves(1)
+    call = asyncio.create_task(score(session, machine, seconds=30))
+    await asyncio.sleep(0.5)
+    command.send_signal(signal.SIGINT)
+    await asyncio.sleep(0.5)
+    command.send_signal(signal.SIGINT)
+    code, said = await asyncio.wait_for(finish(command), 5)
+    assert (code, "requests in flight are lost" in said) == (0, True)
+    with pytest.raises(aiohttp.ClientError):
+        await call
+
+
+async def test_up_ends_what_a_killed_supervisor_left(machine: LocalMachine) -> None:
+    # This child leaves its group and its session, so nothing but its mark leads to it.
+    await machine.up(engine={"name": "python", "env": {"LEAVE_A_CHILD": "1"}})
+    machine.supervisor().kill()
+
+    async def only_the_child() -> bool:
+        return [process.name() for process in machine.processes()] == ["sleep"]
+
+    await eventually(only_the_child, what="router and worker ended with their supervisor")
+    code, shown = await machine.run("status", POOL)
+    assert (code, "SupervisorGone" in shown) == (0, True)
+    (child,) = machine.processes()
+    said = await machine.up()
+    assert f"ended 1 processes that a killed supervisor had left: {child.pid}" in said
+    assert not child.is_running()
+
+
+async def test_the_same_manifest_again_changes_nothing(machine: LocalMachine) -> None:
+    await machine.up()
+    supervisor = machine.supervisor().pid
+    code, said = await machine.run("up", "-f", machine.manifest())
+    assert (code, "nothing to do" in said, machine.supervisor().pid) == (0, True, supervisor)
+
+
+async def test_a_changed_manifest_is_rolled_out_without_losing_a_request(
+    machine: LocalMachine, session: aiohttp.ClientSession
+) -> None:
+    await machine.up(replicas=1)
+    before = machine.pool()
+    rolling = machine.start("up", "-f", machine.manifest(engine={"name": "python", "env": {"NEW": "1"}}, replicas=1))
+    scores = []
+    while rolling.poll() is None:
+        scores.append(await score(session, machine, seconds=0.05))
+    assert rolling.returncode == 0
+    await machine.serves(1)
+    after = machine.pool()
+    assert set(scores) == {4.0}
+    assert after.status.revision != before.status.revision
+    assert after.metadata.generation == before.metadata.generation + 1
+    assert after.status.url == before.status.url

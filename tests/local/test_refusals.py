@@ -1,0 +1,119 @@
+"""What `rewardpool up` refuses before anything is started, and what it says when an engine does not come up."""
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.local_machine import POOL, LocalMachine
+
+from rewardpool_api import names
+
+
+@pytest.mark.parametrize(
+    ("spec", "complaint"),
+    [
+        pytest.param({"replica": 2}, 'unknown field "spec.replica"', id="an unknown field"),
+        pytest.param({"replicas": "2"}, "spec.replicas in body must be of type integer", id="a wrong type"),
+        pytest.param(
+            {"autoscaling": {"minReplicas": 3, "maxReplicas": 2, "policy": {"type": "External"}}},
+            "spec.autoscaling.minReplicas must not be greater than spec.autoscaling.maxReplicas",
+            id="bounds that cross",
+        ),
+        pytest.param(
+            {
+                "replicas": 2,
+                "autoscaling": {
+                    "maxReplicas": 2,
+                    "policy": {"type": "QueueDepth", "queueDepth": {"targetPerReplica": 1}},
+                },
+            },
+            "spec.replicas must not be set beside spec.autoscaling",
+            id="replicas beside autoscaling",
+        ),
+        pytest.param({"model": {"source": "s4://bucket"}}, "spec.model.source must be hf://", id="a bad source"),
+        pytest.param(
+            {"model": {"source": "file:///no/such/model"}, "engine": {"name": "vllm"}},
+            "spec.model.source: there is no folder /no/such/model",
+            id="a model that is not there",
+        ),
+        pytest.param(
+            {"model": {"source": "pvc://models/rm"}, "engine": {"name": "vllm"}},
+            "spec.model.source: pvc:// needs Kubernetes",
+            id="a claim without a cluster",
+        ),
+        pytest.param(
+            {"model": {"source": "python://absent:length", "type": "Function"}},
+            "spec.model.source: there is no module absent",
+            id="a function that is not there",
+        ),
+    ],
+)
+async def test_a_pool_that_cannot_be_is_refused_by_name(
+    machine: LocalMachine, spec: dict[str, Any], complaint: str
+) -> None:
+    code, said = await machine.run("up", "-f", machine.manifest(**spec))
+    assert code == 2, said
+    assert complaint in said
+    assert not machine.folder.path.exists()
+
+
+async def test_a_port_in_use_is_refused_by_its_number(machine: LocalMachine) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        code, said = await machine.run("up", "-f", machine.manifest(), "--port", str(port))
+    assert (code, f"port {port} cannot be used" in said) == (2, True)
+    assert not machine.folder.path.exists()
+
+
+async def test_an_interpreter_without_the_router_is_refused_with_what_to_install(machine: LocalMachine) -> None:
+    bare = machine.home / "bare-python"
+    bare.write_text('#!/bin/sh\nexec /usr/bin/env python3 -I -S "$@"\n')
+    bare.chmod(0o755)
+    machine.environ[names.ENV_SERVER_PYTHON] = str(bare)
+    code, said = await machine.run("up", "-f", machine.manifest())
+    assert (code, "-m pip install sglang-router==0.3.2" in said) == (2, True)
+
+
+async def test_a_manifest_that_does_not_exist_is_refused(machine: LocalMachine) -> None:
+    code, said = await machine.run("up", "-f", Path("nowhere.yaml"))
+    assert (code, "nowhere.yaml" in said) == (2, True)
+
+
+@pytest.mark.real
+async def test_an_engine_that_exits_at_once_is_retried_named_and_given_up(machine: LocalMachine) -> None:
+    manifest = machine.manifest(engine={"name": "python", "env": {"EXIT_AT_ONCE": "1"}})
+    code, said = await machine.run("up", "-f", manifest, "--wait-seconds", "6")
+    assert code == 1, said
+    assert "the weights are gone" in said
+    assert "starts again in" in said
+    pool = machine.pool()
+    ready, degraded = pool.status.condition("Ready"), pool.status.condition("Degraded")
+    assert ready is not None
+    assert degraded is not None
+    assert (ready.reason, degraded.status) == ("GaveUp", "True")
+    assert "the weights are gone" in degraded.message
+    assert machine.processes() == []
+
+
+async def test_status_without_any_pool_says_how_to_start_one(machine: LocalMachine) -> None:
+    assert "rewardpool up" in (await machine.run("status"))[1]
+
+
+async def test_status_of_all_pools_is_a_list_for_machines(machine: LocalMachine) -> None:
+    code, said = await machine.run("status", "--json")
+    assert (code, json.loads(said)) == (0, {"items": []})
+
+
+@pytest.mark.parametrize("command", [("down", POOL), ("scale", POOL, "2"), ("status", POOL)])
+async def test_a_pool_that_was_never_started_is_an_error(machine: LocalMachine, command: tuple[str, ...]) -> None:
+    code, said = await machine.run(*command)
+    assert (code, POOL in said) == (1, True)
+
+
+async def test_the_crd_is_printed_as_it_is_in_the_repository(machine: LocalMachine) -> None:
+    file = Path(__file__).parents[2] / "crds" / "rewardpool.dev_rewardpools.yaml"
+    assert await machine.run("crd") == (0, file.read_text())

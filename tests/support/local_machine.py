@@ -1,0 +1,152 @@
+"""LocalMachine: the real command line on a state folder of the test's own, with reward functions as engines.
+
+Leaving it ends every process that the pools started, and fails the test when one was left after all pools were down.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+from support.fleet import eventually, server_python
+
+from rewardpool_api import RewardPool, names
+from rewardpool_operator.local.folder import PoolFolder, folder_of
+from rewardpool_operator.local.process import ENV_PROCESS
+
+POOL = "rl/length"
+COMMAND_SECONDS = 60
+
+FUNCTIONS = """
+import asyncio, os, subprocess
+
+if "LEAVE_A_CHILD" in os.environ:
+    subprocess.Popen(["sleep", "600"], start_new_session=True)
+if "EXIT_AT_ONCE" in os.environ:
+    raise RuntimeError("the weights are gone")
+
+async def length(data_source, solution_str, ground_truth, extra_info):
+    await asyncio.sleep(extra_info.get("seconds", 0.02))
+    return len(solution_str)
+"""
+
+
+class LocalMachine:
+    """A machine for one test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home = folder
+        (folder / "functions.py").write_text(FUNCTIONS)
+        self.environ = {
+            **os.environ,
+            names.ENV_STATE_DIR: str(folder / "state"),
+            names.ENV_SERVER_PYTHON: server_python(),
+        }
+        self._commands: list[subprocess.Popen[str]] = []
+
+    def manifest(self, **spec: Any) -> Path:
+        """A manifest of a pool of a reward function; `spec` is merged over it."""
+        body = {
+            "model": {"source": "python://functions:length", "type": "Function"},
+            "engine": {"name": "python"},
+            "worker": {"gpus": 0, "drainSeconds": 10},
+            **spec,
+        }
+        namespace, _, name = POOL.partition("/")
+        text = {
+            "apiVersion": names.API_VERSION,
+            "kind": names.KIND,
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": body,
+        }
+        path = self.home / "pool.yaml"
+        path.write_text(json.dumps(text))  # JSON is YAML
+        return path
+
+    def start(self, *arguments: str | Path) -> subprocess.Popen[str]:
+        """Start `rewardpool` with these arguments."""
+        command = [str(Path(sys.executable).with_name("rewardpool")), *map(str, arguments)]
+        process = subprocess.Popen(
+            command, cwd=self.home, env=self.environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        self._commands.append(process)
+        return process
+
+    async def run(self, *arguments: str | Path) -> tuple[int, str]:
+        """Run `rewardpool` with these arguments; returns its exit code and all it printed."""
+        return await finish(self.start(*arguments))
+
+    async def up(self, **spec: Any) -> str:
+        """Bring the pool up in the background; returns what was printed."""
+        code, said = await self.run("up", "-f", self.manifest(**spec), "--detach", "--wait-seconds", "40")
+        assert code == 0, said
+        return said
+
+    @property
+    def folder(self) -> PoolFolder:
+        return folder_of(POOL, self.environ)
+
+    def pool(self) -> RewardPool:
+        """The object as `rewardpool status` sees it."""
+        pool = self.folder.read_pool_as_it_is()
+        assert pool is not None
+        return pool
+
+    def supervisor(self) -> psutil.Process:
+        record = self.folder.read_supervisor()
+        assert record is not None
+        return psutil.Process(record.pid)
+
+    def processes(self) -> list[psutil.Process]:
+        """Everything that pools of this machine started, wherever it went."""
+        return [process for process in psutil.process_iter() if self._is_ours(process)]
+
+    def router(self) -> psutil.Process:
+        """The router's process."""
+        (found,) = [process for process in self.processes() if "/router/" in process.environ()[ENV_PROCESS]]
+        return found
+
+    async def serves(self, replicas: int) -> None:
+        """Wait until exactly so many replicas serve, and nothing else is there."""
+
+        async def so_many() -> bool:
+            status = self.pool().status
+            phases = [worker.phase for worker in status.workers]
+            return status.ready_replicas == replicas and phases == ["Ready"] * replicas
+
+        await eventually(so_many, what=f"{replicas} replicas serve", seconds=40)
+
+    def clean_up(self) -> list[str]:
+        """End all that is left; returns the command lines of what the pools should have ended themselves."""
+        for command in self._commands:
+            if command.poll() is None:
+                command.send_signal(signal.SIGTERM)
+                command.wait(COMMAND_SECONDS)
+        if self.folder.is_supervised():
+            supervisor = self.supervisor()
+            supervisor.terminate()
+            psutil.wait_procs([supervisor], timeout=COMMAND_SECONDS)
+        left = self.processes()
+        lines = [" ".join(process.cmdline()) for process in left]
+        for process in left:
+            process.kill()
+        return lines
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        try:
+            environ = process.environ()
+        except psutil.Error:
+            return False
+        admin_key, key = environ.get(names.ENV_ADMIN_KEY_FILE, ""), environ.get(names.ENV_KEY_FILE, "")
+        return ENV_PROCESS in environ and str(self.home) in admin_key + key
+
+
+async def finish(command: subprocess.Popen[str]) -> tuple[int, str]:
+    """Wait for a command; returns its exit code and all it printed."""
+    said, _ = await asyncio.to_thread(command.communicate, timeout=COMMAND_SECONDS)
+    return command.returncode, said
