@@ -117,10 +117,10 @@ def build(
 def lent_pip_settings(listing: str) -> str:
     """The text of a pip.conf with those settings of `pip config list`'s output that hold inside a build too.
 
-    Environment settings come later in the listing and win, as they do in pip.
+    The environment wins over the files, as it does in pip.
     """
     section: dict[str, str] = {}
-    for line in listing.splitlines():
+    for line in sorted(listing.splitlines(), key=lambda line: line.startswith(":env:.")):
         name, _, value = line.partition("=")
         key = name.rpartition(".")[2]
         if key in _LENT_PIP_SETTINGS and name.startswith(("global.", "install.", ":env:.")):

@@ -84,7 +84,7 @@ def remove_cgroups(name: str, *, root: Path = _CGROUPS, deadline_seconds: float 
 
     The kernel gives a group free a moment after its last process ended, hence the deadline; raises `ClusterError` then.
     """
-    if not name or "/" in name:
+    if name in ("", ".", "..") or "/" in name:
         raise ValueError(f"{name!r} does not name one control group")
     deadline = time.monotonic() + deadline_seconds
     for top in [root / name, *sorted(root.glob(f"*/{name}"))]:

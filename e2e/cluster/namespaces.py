@@ -28,8 +28,8 @@ INSIDE = Path("/run/node")
 class Machine:
     """Namespaces held open by `pause`; `directory` holds its files on the host and appears inside at /run/node.
 
-    Inside, /run is empty and /var a copy-on-write view: programs may write to their usual places, and the host does not
-    see it. The rest of the file system is the host's, so hostPath volumes find what is there.
+    Inside, /run is empty, and /var/lib and /var/log are copy-on-write views: programs write to their usual places, and
+    the host does not see it. The rest of the file system is the host's, so hostPath volumes find what is there.
     """
 
     def __init__(self, directory: Path, *, pause: Path) -> None:
@@ -96,18 +96,20 @@ class Machine:
         return found[0]
 
     def _mount(self) -> None:
-        for name in ("var", "var-work"):
-            (self.directory / name).mkdir()
         for name, value in _KUBELET_SYSCTLS.items():
             private = self.directory / "sysctl" / name
             private.parent.mkdir(parents=True, exist_ok=True)
             private.write_text(value)
-        layers = f"lowerdir=/var,upperdir={INSIDE / 'var'},workdir={INSIDE / 'var-work'}"
         # The kubelet wants mounts that spread to its pods; to the host they still do not.
         self.run("mount", "--make-rshared", "/")
         self.run("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")
         self.run("mkdir", INSIDE)
         self.run("mount", "--bind", self.directory, INSIDE)
-        self.run("mount", "-t", "overlay", "-o", layers, "overlay", "/var")
+        for folder in (Path("/var/lib"), Path("/var/log")):
+            for role in ("upper", "work"):
+                (self.directory / role / folder.name).mkdir(parents=True)
+            upper, work = (INSIDE / role / folder.name for role in ("upper", "work"))
+            layers = f"lowerdir={folder},upperdir={upper},workdir={work}"
+            self.run("mount", "-t", "overlay", "-o", layers, "overlay", folder)
         for name in _KUBELET_SYSCTLS:
             self.run("mount", "--bind", INSIDE / "sysctl" / name, f"/proc/sys/{name}")

@@ -14,10 +14,9 @@ import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from cluster import binaries, images, leftovers, network, node_files, packages
+from cluster.contract import Cluster
 from cluster.control_plane import ControlPlane
 from cluster.folders import STATE
 from cluster.gpus import fake_gpus
@@ -37,10 +36,10 @@ _IMPORT_SECONDS = 300.0
 _CTR = ("ctr", f"--address={node_files.SOCKET}")
 
 
-class NodeCluster:
-    """One node and its control plane. A `cluster.choose.Cluster`; use it as a context manager.
+class NodeCluster(Cluster):
+    """One node and its control plane.
 
-    Raises `ClusterError` from `start` where the machine cannot carry a node, saying what is missing.
+    Start it from the main thread: the kernel ends a cluster together with the thread that started it.
     """
 
     description = f"Kubernetes built from source, {NODE} in namespaces of this machine"
@@ -50,22 +49,13 @@ class NodeCluster:
         self._undo = ExitStack()
         self._running: tuple[ControlPlane, Machine] | None = None
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     @property
     def kubeconfig(self) -> Path:
         """The administrator's kubeconfig."""
         return self._parts()[0].kubeconfig
 
     def kubectl(self, *args: str, input: str | None = None, deadline_seconds: float = 60.0) -> str:  # noqa: A002
-        """Run kubectl as the administrator; see `ControlPlane.kubectl`."""
+        """See `Cluster.kubectl`."""
         return self._parts()[0].kubectl(*args, input=input, deadline_seconds=deadline_seconds)
 
     def load_image(self, archive: Path) -> None:

@@ -1,0 +1,50 @@
+"""What every cluster can do, whichever of the three it is."""
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+
+class Cluster(ABC):
+    """A Kubernetes that runs pods, as a context manager: entering starts it, leaving removes what it made."""
+
+    description: str
+    """Which one this is, for people and for `summary.json`."""
+
+    @property
+    @abstractmethod
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig. Raises `ClusterError` before the start."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Return when pods can run; on failure remove what was made and raise `ClusterError`, saying what to do."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Remove everything that was made, and only that. Does nothing the second time."""
+
+    @abstractmethod
+    def kubectl(self, *args: str, input: str | None = None, deadline_seconds: float = 60.0) -> str:  # noqa: A002
+        """Run kubectl as the administrator and return what it prints; `input` becomes its standard input.
+
+        Raises `ClusterError` with kubectl's own words when it fails or takes longer than `deadline_seconds`.
+        """
+
+    @abstractmethod
+    def load_image(self, archive: Path) -> None:
+        """Give the nodes the image of a docker-archive, such as `cluster.images.build` writes."""
+
+    @abstractmethod
+    def fake_gpus(self, count: int) -> None:
+        """Let a node say that it has `count` GPUs."""
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
