@@ -1,5 +1,7 @@
 """What the chart renders."""
 
+from collections.abc import Iterable, Mapping
+from itertools import product
 from typing import Any
 
 import pytest
@@ -7,6 +9,7 @@ import yaml
 
 from rewardpool_api import names
 from rewardpool_api.crd import crd_yaml
+from rewardpool_operator.kubernetes import permissions
 
 from .conftest import CHART, Helm, HelmError, Objects, Render
 
@@ -68,6 +71,14 @@ def test_named_namespaces_get_a_role_each_and_nothing_is_granted_beyond_them(ren
     assert [role["metadata"]["namespace"] for role in roles] == ["a", "b"]
     assert not [item for item in objects if item["kind"] == "ClusterRoleBinding"]
     assert operator_container(objects)["args"][-2:] == ["--namespace=a", "--namespace=b"]
+
+
+def granted(rules: Iterable[Mapping[str, list[str]]]) -> set[tuple[str, str, str]]:
+    return {triple for rule in rules for triple in product(rule["apiGroups"], rule["resources"], rule["verbs"])}
+
+
+def test_the_operators_role_is_what_its_code_uses(render: Render) -> None:
+    assert granted(one(render(), "ClusterRole")["rules"]) == granted(permissions.RULES)
 
 
 def test_no_role_has_a_wildcard(render: Render) -> None:
