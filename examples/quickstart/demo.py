@@ -43,6 +43,7 @@ RANKS = 2
 READY_SECONDS = 240  # vLLM takes 40 to 90 s to its first score on two cores
 TRAINING_SECONDS = 300
 DRAIN_SECONDS = 60
+KILL_SECONDS = 10
 POLL_SECONDS = 0.25
 
 console = Console()
@@ -117,6 +118,13 @@ def read_pool(env: Mapping[str, str]) -> RewardPool | None:
     return RewardPool.model_validate_json(state.read_text())
 
 
+def stop_leftover(programs: Programs, env: Mapping[str, str]) -> None:
+    """Bring down the pool of a demo that was killed before it could."""
+    if is_supervised(pool_dir(env, NAMESPACE, NAME)):
+        console.print("an earlier demo's pool is still running: bringing it down")
+        subprocess.run([programs.rewardpool, "down", f"{NAMESPACE}/{NAME}"], env=env, check=True)
+
+
 def wait_until_ready(process: subprocess.Popen[bytes], *, env: Mapping[str, str], log: Path) -> RewardPool:
     """Return the pool once all its replicas answer; shows what it is waiting for."""
     deadline = time.monotonic() + READY_SECONDS
@@ -141,20 +149,16 @@ def kill_one_worker(env: Mapping[str, str]) -> str | None:
     """End a ready worker with all its processes, as a lost node would; returns its name, None where none is ready."""
     pool = read_pool(env)
     for worker in pool.status.workers if pool else []:
-        if worker.phase == "Ready" and worker.pid is not None:
+        if worker.phase != "Ready" or worker.pid is None:
+            continue
+        try:
+            leader = psutil.Process(worker.pid)
             os.killpg(worker.pid, signal.SIGKILL)
-            return worker.name if is_dead(worker.pid) else None
+        except (psutil.NoSuchProcess, ProcessLookupError):
+            continue  # it has just ended by itself, which is no kill of ours
+        leader.wait(KILL_SECONDS)
+        return worker.name
     return None
-
-
-def is_dead(pid: int, *, within_seconds: float = 5.0) -> bool:
-    """Return whether a process that was killed is gone."""
-    deadline = time.monotonic() + within_seconds
-    while time.monotonic() < deadline:
-        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def read_steps(metrics: Path) -> list[dict[str, Any]]:
@@ -253,6 +257,7 @@ def run(programs: Programs, out: Path) -> int:
     steps = yaml.safe_load((HERE / "train.yaml").read_text())["steps"]
     if subprocess.run([programs.trainer_python, HERE / "models.py"], env=env, check=False).returncode:
         raise DemoError("the models could not be made; the lines above say why")
+    stop_leftover(programs, env)
     log = out / "pool.log"
     with running([programs.rewardpool, "up", "-f", HERE / "pool.yaml"], env=env, log=log) as process:
         pool = wait_until_ready(process, env=env, log=log)

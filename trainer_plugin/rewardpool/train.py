@@ -137,7 +137,7 @@ def _reporting(config: TrainConfig, *, shown: bool) -> Iterator[Callable[[StepRe
         def on_step(record: StepRecord) -> None:
             lines.write(json.dumps(_without_nan(dataclasses.asdict(record))) + "\n")
             lines.flush()
-            progress.console.print(_line(record), highlight=False)
+            progress.console.print(_line(record), highlight=False, soft_wrap=True)
             progress.advance(bar)
 
         yield on_step
