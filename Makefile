@@ -74,6 +74,9 @@ test: setup binaries ## Run all tests (real vLLM, sglang-router and kube-apiserv
 	@$(DEV)/bin/pytest tests --ignore=tests/trainer_torch
 	@$(TRAINER)/bin/python -m pytest tests/trainer_torch
 
+e2e: setup ## The whole product on a real one-node Kubernetes cluster (needs root, Go, Debian's apt)
+	@PYTHONPATH=e2e $(DEV)/bin/python e2e/run.py
+
 binaries: setup-dev
 	@if command -v go >/dev/null; then PYTHONPATH=e2e $(DEV)/bin/python -m cluster.binaries >/dev/null; \
 	else echo "==> Go is missing (install 1.24 or newer): tests that need a real API server or helm will be skipped"; fi

