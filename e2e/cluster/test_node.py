@@ -99,6 +99,7 @@ def archive() -> Path:
 
 @pytest.fixture(scope="module")
 def cluster(archive: Path) -> Iterator[NodeCluster]:
+    leftovers.sweep(say=timed_lines())
     before = traces()
     with NodeCluster() as running:
         running.load_image(archive)
