@@ -64,6 +64,10 @@ class Rendered:
     worker_template: Object
 
 
+class NotOursError(RuntimeError):
+    """An object of the name we need belongs to somebody else; taking it would delete it with the pool."""
+
+
 class Apply:
     """One pass of carrying out over one pool."""
 
@@ -114,7 +118,7 @@ class Apply:
     async def _guarded(self, step: Awaitable[object]) -> None:
         try:
             await step
-        except KubeError as error:
+        except (KubeError, NotOursError) as error:
             log.warning("%s: %s", self._pool.key, error)
             self.failures.append(str(error))
             self.changed = True
@@ -199,10 +203,15 @@ class Apply:
         manifest = stamped(manifest)
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         live = _live(self._objects, kind, name)
+        resource = _RESOURCES[kind]
+        # An object without our labels is not among those that were listed.
+        there = live or await self._kube.get(resource, self._namespace, name)
+        if there is not None and not is_ours(there, self._pool):
+            raise NotOursError(f"{kind} {name} is there and is not this pool's: delete it, or name the pool otherwise")
         digest = manifest["metadata"]["annotations"][ANNOTATION_MANIFEST]
         if live is not None and not needs_apply(manifest, live, self._written.manifests.get((kind, name))):
             return
-        applied = await self._kube.apply(_RESOURCES[kind], manifest)
+        applied = await self._kube.apply(resource, manifest)
         self._written.manifests[kind, name] = (digest, version_of(applied))
         self.changed = True
 
@@ -237,6 +246,13 @@ def _removal(leave: Leave) -> RouterCall:
 
 def _addition(join: Join) -> RouterCall:
     return lambda admin: admin.add(join.worker_url)
+
+
+def is_ours(live: Object, pool: RewardPool) -> bool:
+    """Whether the object belongs to the pool, by its label or by its owner."""
+    metadata = live["metadata"]
+    owners = {owner["uid"] for owner in metadata.get("ownerReferences", [])}
+    return metadata.get("labels", {}).get(names.LABEL_POOL) == pool.metadata.name or pool.metadata.uid in owners
 
 
 def needs_apply(manifest: Object, live: Object, before: tuple[str, str] | None) -> bool:

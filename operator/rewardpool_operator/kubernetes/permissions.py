@@ -21,9 +21,9 @@ RULES: Final[tuple[Rule, ...]] = (
     # Where the admission plugin OwnerReferencesPermissionEnforcement is on, `blockOwnerDeletion` takes this.
     _rule(names.GROUP, "rewardpools/finalizers", "update"),
     # A server-side apply that makes an object takes `create` beside `patch`.
-    _rule("apps", "deployments", "list", "watch", "create", "patch", "delete"),
-    _rule("", "services", "list", "watch", "create", "patch"),
-    _rule("", "configmaps", "list", "watch", "create", "patch"),
+    _rule("apps", "deployments", "get", "list", "watch", "create", "patch", "delete"),
+    _rule("", "services", "get", "list", "watch", "create", "patch"),
+    _rule("", "configmaps", "get", "list", "watch", "create", "patch"),
     _rule("", "secrets", "get", "create", "patch"),
     # `delete` for a worker that has left while its ReplicaSet would choose another one.
     _rule("", "pods", "list", "watch", "patch", "delete"),

@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 TICK_SECONDS: Final = 1.5
 """Between passes without events: how long a router that lost its list is without workers."""
+QUIET_SECONDS: Final = 0.2
+"""Between passes at least, however many events come."""
 REFRESH_SECONDS: Final = 4.0
 """Age at which the objects are read again without an event. Secrets, which are not watched, are noticed by this."""
 LONGEST_BACKOFF_SECONDS: Final = 5.0
@@ -147,5 +149,7 @@ class PoolLoop:
             backoff = min(LONGEST_BACKOFF_SECONDS, 0.5 * 2 ** min(failed, 8))
             await asyncio.sleep(backoff * random.uniform(0.5, 1.0))  # noqa: S311 - spreads retries, hides nothing
             return
+        # A hundred pods that start together are some passes, not some hundred.
+        await asyncio.sleep(QUIET_SECONDS)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._woken.wait(), timeout=TICK_SECONDS)

@@ -43,7 +43,7 @@ HUB_DIR: Final = "/var/cache/huggingface"
 """The hub's cache: a shared claim, or a folder that outlives restarts of the container."""
 
 NON_ROOT_GROUP: Final = 65532
-"""Group of mounted keys in pods whose image does not run as root."""
+"""Group of mounted keys in pods on RewardPool's own image, or on one built from it, which do not run as root."""
 
 KEY_COPY: Final = "data-plane-key"
 """Entry of the admin Secret with a copy of the pool's key: a deleted key Secret comes back with the key that running
@@ -194,7 +194,6 @@ def worker_template(pool: RewardPool, *, image: str) -> Object:
     """
     spec = pool.spec
     engine = engine_for(spec.engine.name)
-    own = engine.default_image is None and spec.engine.image is None
     launch = engine.launch(
         spec,
         Place(
@@ -218,7 +217,8 @@ def worker_template(pool: RewardPool, *, image: str) -> Object:
     if spec.worker.gpus:
         container["resources"] = {"limits": {spec.worker.gpu_resource: str(spec.worker.gpus)}}
     grace = PRE_STOP_SECONDS + spec.worker.drain_seconds + GRACE_MARGIN_SECONDS
-    template = _pod_template(container, volumes, grace_seconds=grace, non_root=own)
+    stock = engine.default_image is not None
+    template = _pod_template(container, volumes, grace_seconds=grace, security={} if stock else _OWN_IMAGE)
     result: Object = merged(template, spec.worker.pod_template)
     return result
 
@@ -309,7 +309,7 @@ def _router_template(pool: RewardPool, image: str) -> Object:
         "resources": {"requests": {"cpu": "250m", "memory": "640Mi"}},
     }
     grace = PRE_STOP_SECONDS + router.request_timeout_seconds + GRACE_MARGIN_SECONDS
-    return _pod_template(container, volumes, grace_seconds=grace, non_root=router.image is None)
+    return _pod_template(container, volumes, grace_seconds=grace, security=_OWN_IMAGE)
 
 
 def _common_volumes(pool: RewardPool) -> tuple[list[Object], list[Object]]:
@@ -328,12 +328,13 @@ def _key_item() -> Object:
     return {"key": names.SECRET_KEY, "path": names.SECRET_KEY}
 
 
-def _pod_template(container: Object, volumes: list[Object], *, grace_seconds: int, non_root: bool) -> Object:
-    """What every pod of a pool has in common.
+_OWN_IMAGE: Final = {"runAsNonRoot": True, "fsGroup": NON_ROOT_GROUP}
+"""For images made from RewardPool's own. Stock engine images run as root and read the keys as their owner; a group for
+them would have a kubelet change the owner of every file in a shared model volume."""
 
-    `non_root` is for RewardPool's own image. Stock engine images run as root and read the keys as their owner; a group
-    for them would have a kubelet change the owner of every file in a shared model volume.
-    """
+
+def _pod_template(container: Object, volumes: list[Object], *, grace_seconds: int, security: Object) -> Object:
+    """What every pod of a pool has in common."""
     return {
         "metadata": {},
         "spec": {
@@ -341,10 +342,7 @@ def _pod_template(container: Object, volumes: list[Object], *, grace_seconds: in
             # A variable for every Service of the namespace: one named `vllm` would set VLLM_PORT and break the engine.
             "enableServiceLinks": False,
             "terminationGracePeriodSeconds": grace_seconds,
-            "securityContext": {
-                "seccompProfile": {"type": "RuntimeDefault"},
-                **({"runAsNonRoot": True, "fsGroup": NON_ROOT_GROUP} if non_root else {}),
-            },
+            "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}, **security},
             "containers": [
                 {
                     **container,

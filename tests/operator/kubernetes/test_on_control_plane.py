@@ -267,12 +267,15 @@ def test_a_worker_that_cannot_start_is_told_with_its_last_words(cluster: Cluster
     cluster.kubectl("delete", "rewardpool", "broken")
 
 
-@pytest.mark.parametrize("cascade", ["background", "foreground"])
-def test_a_deleted_pool_leaves_nothing(cluster: Cluster, cascade: str) -> None:
-    cluster.apply("short", replicas=1)
-    cluster.eventually(lambda: cluster.is_ready("short", replicas=1), seconds=20, what="it serves")
-    cluster.kubectl("delete", "rewardpool", "short", f"--cascade={cascade}", "--wait=false")
+def test_a_deleted_pool_leaves_nothing(cluster: Cluster) -> None:
+    doomed = {"gone-a": "background", "gone-b": "foreground"}
+    for name in doomed:
+        cluster.apply(name, replicas=1)
+    for name in doomed:
+        cluster.eventually(lambda name=name: cluster.is_ready(name, replicas=1), seconds=30, what=f"{name} serves")
+    for name, cascade in doomed.items():
+        cluster.kubectl("delete", "rewardpool", name, f"--cascade={cascade}", "--wait=false")
     kinds = ",".join(("rewardpool", "pod", "replicaset", *OWNED))
     cluster.eventually(
-        lambda: "short" not in cluster.kubectl("get", kinds, "-o", "name"), seconds=40, what="nothing is left"
+        lambda: "/gone-" not in cluster.kubectl("get", kinds, "-o", "name"), seconds=40, what="nothing is left"
     )

@@ -1,0 +1,266 @@
+"""The order and the economy of carrying out, on an API server that only remembers what it was asked (a fake)."""
+
+from typing import Any
+
+import pytest
+from support.kube_builders import a_pod, a_pool
+
+from rewardpool_api import Condition, RewardPoolStatus, names
+from rewardpool_operator.kubernetes import apply, client, render
+from rewardpool_operator.kubernetes.apply import Apply, Written, event_object, with_failure
+from rewardpool_operator.kubernetes.client import KubeError, Object, Resource
+from rewardpool_operator.kubernetes.observe import Objects
+from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST
+from rewardpool_operator.kubernetes.render import Keys
+from rewardpool_operator.plan import Event, Join, Leave, Plan
+from rewardpool_operator.router_admin import RouterUnreachableError
+from rewardpool_operator.snapshot import Failure, WorkerSet
+
+POOL = a_pool()
+RENDERED = apply.rendered(POOL, Keys(pool="p", admin="a"), image="own:1")
+REVISION = render.revision_of(RENDERED.worker_template)
+
+
+class FakeKube:
+    """Remembers the calls that write; refuses what it is told to."""
+
+    def __init__(self, *, refuse: str = "", foreign: str = "") -> None:
+        self.calls: list[tuple[str, str, Any]] = []
+        self._refuse, self._foreign = refuse, foreign
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
+        return {"metadata": {"name": name, "uid": "other"}} if name == self._foreign else None
+
+    async def apply(self, resource: Resource, manifest: Object, *, subresource: str = "") -> Object:
+        name = manifest["metadata"]["name"]
+        if name == self._refuse:
+            raise KubeError(f"PATCH {name}", status=422, reason="Invalid", message="spec.imagine: unknown field")
+        self._note("apply", f"{name}/{subresource}" if subresource else name, manifest)
+        return {**manifest, "metadata": {**manifest["metadata"], "uid": "u", "resourceVersion": "1", "generation": 1}}
+
+    async def create(self, resource: Resource, manifest: Object) -> Object:
+        self._note("create", manifest.get("reason", ""), manifest)
+        return manifest
+
+    async def merge(self, resource: Resource, namespace: str, name: str, patch: Object) -> Object:
+        self._note("merge", name, patch)
+        return patch
+
+    async def delete(self, resource: Resource, namespace: str, name: str) -> None:
+        self._note("delete", name, None)
+
+    def _note(self, verb: str, name: str, body: Any) -> None:
+        self.calls.append((verb, name, body))
+
+    def done(self) -> list[str]:
+        return [f"{verb} {name}" for verb, name, _ in self.calls]
+
+
+class FakeRouter:
+    """Notes calls beside those to the API server."""
+
+    def __init__(self, kube: FakeKube, *, away: bool = False) -> None:
+        self._kube, self._away = kube, away
+
+    async def add(self, worker_url: str) -> None:
+        self._note("join", worker_url)
+
+    async def remove(self, worker_id: str) -> None:
+        self._note("leave", worker_id)
+
+    def _note(self, verb: str, name: str) -> None:
+        if self._away:
+            raise RouterUnreachableError("nobody there")
+        self._kube.calls.append((verb, name, None))
+
+
+def live_objects(*pods: Object, replicas: int = 1, others: tuple[Object, ...] = ()) -> Objects:
+    """All shared objects as applied, and the present revision's Deployment in some size."""
+    manifests = [apply.stamped(manifest) for manifest in RENDERED.shared]
+    deployment = apply.stamped(render.worker_deployment(POOL, RENDERED.worker_template, replicas=replicas))
+
+    def of(kind: str) -> list[Object]:
+        return [with_uid(manifest) for manifest in manifests if manifest["kind"] == kind]
+
+    secrets = {item["metadata"]["name"]: item for item in of("Secret")}
+    return Objects(
+        pool={"metadata": {"name": "rm"}, "status": {}},
+        deployments=(*of("Deployment"), with_uid(deployment), *others),
+        pods=pods,
+        services=tuple(of("Service")),
+        config_maps=tuple(of("ConfigMap")),
+        key_secret=secrets["rm-key"],
+        admin_secret=secrets["rm-router-admin"],
+    )
+
+
+def with_uid(manifest: Object) -> Object:
+    return {**manifest, "metadata": {**manifest["metadata"], "uid": "u", "resourceVersion": "1", "generation": 1}}
+
+
+def a_worker_pod(name: str, *, ready: bool = True, **annotations: str) -> Object:
+    pod = a_pod(name)
+    pod["metadata"]["labels"][names.LABEL_REVISION] = REVISION
+    pod["metadata"]["annotations"] = annotations
+    if not ready:
+        pod["status"]["conditions"] = []
+    return pod
+
+
+def a_plan(*, replicas: int = 1, **parts: Any) -> Plan:
+    sets = parts.pop("worker_sets", (WorkerSet(revision=REVISION, replicas=replicas),))
+    return Plan(worker_sets=sets, status=parts.pop("status", RewardPoolStatus(replicas=1)), **parts)
+
+
+async def carried_out(
+    plan: Plan, objects: Objects, kube: FakeKube | None = None, **fakes: Any
+) -> tuple[FakeKube, Apply]:
+    kube = kube or FakeKube()
+    router = FakeRouter(kube, **fakes)
+    carrying = Apply(
+        kube,  # type: ignore[arg-type]
+        POOL,
+        objects,
+        written=Written(),
+        router_admin=lambda _: router,  # type: ignore[arg-type, return-value]
+    )
+    await carrying.all_of(plan, RENDERED)
+    return kube, carrying
+
+
+async def test_an_empty_cluster_gets_every_object_before_the_workers() -> None:
+    kube, carrying = await carried_out(a_plan(), Objects(pool={"metadata": {}, "status": {}}))
+    names_in_order = [name for verb, name, _ in kube.calls if verb == "apply"]
+    assert names_in_order == [
+        "rm-router-admin", "rm-key", "rm-files", "rm-router", "rm-router", f"rm-worker-{REVISION}", "rm/status",
+    ]  # fmt: skip
+    assert carrying.changed
+
+
+async def test_what_is_as_declared_is_not_written() -> None:
+    status = RewardPoolStatus(replicas=1)
+    objects = live_objects()
+    objects.pool["status"] = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    kube, carrying = await carried_out(a_plan(status=status), objects)
+    assert kube.calls == []
+    assert not carrying.changed
+
+
+async def test_the_order_is_the_plans() -> None:
+    plan = a_plan(
+        replicas=1,
+        leaves=(Leave(router="r", worker_id="id", worker_url="u"),),
+        drain=("w0",),
+        joins=(Join(router="r", worker_url="http://w1"),),
+        events=(Event(type="Normal", reason="Scaled", message="m"),),
+    )
+    kube, _ = await carried_out(plan, live_objects(a_worker_pod("w0"), a_worker_pod("w1"), replicas=2))
+    assert kube.done() == [
+        "leave id", "merge w0", f"apply rm-worker-{REVISION}", "join http://w1", "apply rm/status", "create Scaled",
+    ]  # fmt: skip
+
+
+async def test_a_draining_worker_is_marked_once_and_kept_by_taking_the_mark_back() -> None:
+    marks = {names.ANNOTATION_DRAINING_SINCE: "2026-01-01T12:00:00Z", ANNOTATION_DELETION_COST: "-100"}
+    kube, _ = await carried_out(a_plan(keep=("w0",)), live_objects(a_worker_pod("w0", **marks)))
+    (patch,) = (body for verb, name, body in kube.calls if (verb, name) == ("merge", "w0"))
+    assert patch["metadata"]["annotations"] == dict.fromkeys(marks)
+
+
+async def test_a_retired_worker_goes_first_when_the_set_shrinks() -> None:
+    kube, _ = await carried_out(
+        a_plan(retire=("w0",)), live_objects(a_worker_pod("w0"), a_worker_pod("w1"), replicas=2)
+    )
+    assert kube.done()[:2] == ["merge w0", f"apply rm-worker-{REVISION}"]
+    assert kube.calls[0][2]["metadata"]["annotations"] == {ANNOTATION_DELETION_COST: "-200"}
+
+
+async def test_a_retired_worker_is_deleted_where_the_controller_would_take_another() -> None:
+    objects = live_objects(a_worker_pod("drained"), a_worker_pod("starting", ready=False), replicas=2)
+    kube, _ = await carried_out(a_plan(retire=("drained",)), objects)
+    assert kube.done()[:3] == ["merge drained", "delete drained", f"apply rm-worker-{REVISION}"]
+
+
+def an_old_deployment(replicas: int) -> Object:
+    metadata = {"name": "rm-worker-old", "labels": {names.LABEL_POOL: "rm", names.LABEL_REVISION: "old"}}
+    return {"kind": "Deployment", "metadata": metadata, "spec": {"replicas": replicas}}
+
+
+async def test_an_old_revision_is_only_resized() -> None:
+    sets = (WorkerSet(revision=REVISION, replicas=1), WorkerSet(revision="old", replicas=1))
+    kube, _ = await carried_out(a_plan(worker_sets=sets), live_objects(others=(an_old_deployment(2),)))
+    assert ("merge", "rm-worker-old", {"spec": {"replicas": 1}}) in kube.calls
+
+
+async def test_a_revision_nobody_needs_is_deleted() -> None:
+    kube, _ = await carried_out(a_plan(), live_objects(others=(an_old_deployment(0),)))
+    assert "delete rm-worker-old" in kube.done()
+
+
+async def test_a_router_that_is_away_holds_up_nothing() -> None:
+    plan = a_plan(joins=(Join(router="r", worker_url="u"),))
+    kube, _ = await carried_out(plan, live_objects(), away=True)
+    assert kube.done() == ["apply rm/status"]
+
+
+async def test_a_refusal_is_told_and_the_rest_is_done() -> None:
+    plan = a_plan(joins=(Join(router="r", worker_url="u"),), status=a_status("False", "AsExpected"))
+    kube, carrying = await carried_out(plan, live_objects(replicas=2), FakeKube(refuse=f"rm-worker-{REVISION}"))
+    assert kube.done() == ["join u", "apply rm/status", "create ApplyFailed"]
+    (condition,) = kube.calls[1][2]["status"]["conditions"]
+    assert (condition["status"], condition["reason"]) == ("True", "ApplyFailed")
+    assert "spec.imagine" in condition["message"]
+    assert carrying.failures
+
+
+async def test_an_object_of_somebody_else_is_left_alone() -> None:
+    objects = Objects(**{**vars(live_objects()), "services": ()})
+    kube, carrying = await carried_out(a_plan(), objects, FakeKube(foreign="rm-router"))
+    assert "apply rm-router" not in kube.done()
+    assert "not this pool's" in carrying.failures[0]
+
+
+async def test_a_status_that_differs_in_load_alone_waits_for_its_turn() -> None:
+    objects = live_objects()
+    objects.pool["status"] = RewardPoolStatus().model_dump(mode="json", by_alias=True, exclude_none=True)
+    loaded = RewardPoolStatus.model_validate({"load": {"inFlight": 3, "waiting": 0}})
+    kube = FakeKube()
+    written = Written(status_at=float("inf"))
+    carrying = Apply(kube, POOL, objects, written=written, router_admin=lambda _: None)  # type: ignore[arg-type]
+    await carrying.all_of(a_plan(status=loaded), RENDERED)
+    assert kube.calls == []
+
+
+def a_status(status: str, reason: str, since: str = "2026-01-01T12:00:00Z") -> RewardPoolStatus:
+    condition = Condition.model_validate(
+        {"type": "Degraded", "status": status, "reason": reason, "lastTransitionTime": since}
+    )
+    return RewardPoolStatus(conditions=[condition])
+
+
+def test_a_failure_that_lasts_is_told_once_and_keeps_its_time() -> None:
+    plan = a_plan(
+        status=a_status("False", "AsExpected"), events=(Event(type="Normal", reason="NotDegraded", message=""),)
+    )
+    status, events = with_failure(plan, Failure(reason="ApplyFailed", message="m"), a_status("True", "ApplyFailed"))
+    assert events == ()
+    assert status.conditions[0].last_transition_time == "2026-01-01T12:00:00Z"
+
+
+def test_no_failure_leaves_the_plan_as_it_is() -> None:
+    plan = a_plan(events=(Event(type="Normal", reason="Scaled", message=""),))
+    assert with_failure(plan, None, RewardPoolStatus()) == (plan.status, plan.events)
+
+
+@pytest.mark.parametrize("message", ["x" * 5000, "é" * 5000])
+def test_an_event_fits_what_the_api_server_takes(message: str) -> None:
+    event = event_object(POOL, Event(type="Warning", reason="Degraded", message=message))
+    assert len(event["note"].encode()) <= 1024
+    assert event["regarding"]["uid"] == "pool-uid"
+
+
+def test_resources_know_their_paths() -> None:
+    assert (
+        client.POOLS.path("rl", "rm", "status") == "/apis/rewardpool.dev/v1alpha1/namespaces/rl/rewardpools/rm/status"
+    )
+    assert client.PODS.path("rl") == "/api/v1/namespaces/rl/pods"

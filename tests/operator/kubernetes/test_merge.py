@@ -1,0 +1,42 @@
+"""podTemplate over the rendered template, as kubectl's strategic merge would do it."""
+
+from typing import Any
+
+import pytest
+
+from rewardpool_operator.kubernetes.merge import merged
+
+
+@pytest.mark.parametrize(
+    ("base", "overrides", "result"),
+    [
+        ({"a": 1, "b": 2}, {"b": 3}, {"a": 1, "b": 3}),
+        ({"a": {"x": 1}}, {"a": {"y": 2}}, {"a": {"x": 1, "y": 2}}),
+        ({"a": 1, "b": 2}, {"b": None}, {"a": 1}),
+        ({"args": ["--a"]}, {"args": ["--b"]}, {"args": ["--b"]}),
+        (
+            {"containers": [{"name": "worker", "image": "i"}]},
+            {"containers": [{"name": "worker", "tty": True}, {"name": "sidecar", "image": "s"}]},
+            {"containers": [{"name": "worker", "image": "i", "tty": True}, {"name": "sidecar", "image": "s"}]},
+        ),
+        (
+            {"volumeMounts": [{"mountPath": "/a", "name": "x"}]},
+            {"volumeMounts": [{"mountPath": "/a", "name": "y"}]},
+            {"volumeMounts": [{"mountPath": "/a", "name": "y"}]},
+        ),
+        ({"tolerations": [{"key": "a"}]}, {"tolerations": [{"key": "b"}]}, {"tolerations": [{"key": "b"}]}),
+    ],
+    ids=["value", "map", "null", "list", "by name", "by path", "atomic list"],
+)
+def test_overrides_are_laid_over_the_base(base: Any, overrides: Any, result: Any) -> None:
+    assert merged(base, overrides) == result
+
+
+def test_the_base_stays_as_it_was() -> None:
+    base = {"containers": [{"name": "worker", "env": [{"name": "A", "value": "1"}]}]}
+    merged(base, {"containers": [{"name": "worker", "env": [{"name": "A", "value": "2"}]}]})
+    assert base == {"containers": [{"name": "worker", "env": [{"name": "A", "value": "1"}]}]}
+
+
+def test_a_user_who_writes_nonsense_gets_it_to_the_api_server() -> None:
+    assert merged({"containers": [{"name": "worker"}]}, {"containers": "x"}) == {"containers": "x"}

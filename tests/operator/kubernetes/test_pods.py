@@ -1,0 +1,132 @@
+"""What a pod's status says about a worker or a router."""
+
+from typing import Any
+
+import pytest
+from support.kube_builders import a_pod
+
+from rewardpool_api import names
+from rewardpool_operator.kubernetes import pods
+from rewardpool_operator.kubernetes.render import CONTAINER_ROUTER, CONTAINER_WORKER, PORT_HTTP, PORT_METRICS
+
+EXITED = {"terminated": {"exitCode": 1, "reason": "Error", "message": "starting\nValueError: no such thing"}}
+BACKING_OFF = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
+
+
+def test_a_started_container_has_answered() -> None:
+    worker = pods.worker_of(a_pod())
+    assert (worker.running, worker.answering, worker.failure) == (True, True, None)
+
+
+def test_a_running_container_that_has_not_started_up_has_not_answered() -> None:
+    worker = pods.worker_of(a_pod(started=False))
+    assert (worker.running, worker.answering) == (True, False)
+
+
+def test_a_container_that_ended_no_longer_answers() -> None:
+    assert not pods.worker_of(a_pod(state=EXITED)).answering
+
+
+def test_a_worker_without_an_address_has_no_url() -> None:
+    assert pods.worker_of(a_pod(ip=None)).url is None
+
+
+@pytest.mark.parametrize(("ip", "url"), [("10.0.0.7", "http://10.0.0.7:8000"), ("fd00::7", "http://[fd00::7]:8000")])
+def test_an_address_takes_the_containers_own_port(ip: str, url: str) -> None:
+    assert pods.worker_of(a_pod(ip=ip)).url == url
+
+
+def test_another_port_in_the_pod_is_another_url() -> None:
+    pod = a_pod()
+    pod["spec"]["containers"][0]["ports"] = [{"name": PORT_HTTP, "containerPort": 9000}]
+    assert pods.address(pod, CONTAINER_WORKER, PORT_HTTP) == "http://10.0.0.7:9000"
+
+
+def test_a_router_has_two_ports() -> None:
+    pod = a_pod("r", component=names.COMPONENT_ROUTER)
+    assert pods.address(pod, CONTAINER_ROUTER, PORT_HTTP) == "http://10.0.0.7:8080"
+    assert pods.address(pod, CONTAINER_ROUTER, PORT_METRICS) == "http://10.0.0.7:9090"
+
+
+def test_the_mark_on_the_pod_is_the_draining_state() -> None:
+    pod = a_pod()
+    pod["metadata"]["annotations"] = {names.ANNOTATION_DRAINING_SINCE: "2026-01-01T12:00:05.000000Z"}
+    assert not pods.worker_of(pod).active
+
+
+def test_a_deleted_pod_is_on_its_way_out() -> None:
+    pod = a_pod()
+    pod["metadata"]["deletionTimestamp"] = "2026-01-01T12:00:05Z"
+    assert pods.worker_of(pod).deleting
+
+
+def failure(**status: Any) -> tuple[str, str]:
+    found = pods.worker_of(a_pod(**{"started": False, **status})).failure
+    assert found is not None
+    return found.reason, found.message
+
+
+def test_a_crash_is_told_with_the_engines_last_lines() -> None:
+    reason, message = failure(state=BACKING_OFF, lastState=EXITED)
+    assert reason == "EngineExited"
+    assert "exit code 1" in message
+    assert "ValueError: no such thing" in message
+
+
+def test_a_kill_for_memory_is_told_as_such() -> None:
+    killed = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+    assert failure(state=BACKING_OFF, lastState=killed)[0] == "OutOfMemory"
+
+
+def test_a_crash_is_told_while_the_next_start_is_under_way() -> None:
+    assert failure(state={"running": {}}, lastState=EXITED)[0] == "EngineExited"
+
+
+def test_an_old_crash_of_a_worker_that_answers_again_is_no_news() -> None:
+    assert pods.worker_of(a_pod(lastState=EXITED, restartCount=1)).failure is None
+
+
+@pytest.mark.parametrize(
+    ("waiting", "reason"),
+    [
+        ({"reason": "ImagePullBackOff", "message": "no such image"}, "ImagePull"),
+        ({"reason": "CreateContainerConfigError", "message": 'secret "hf" not found'}, "CreateContainerConfigError"),
+    ],
+)
+def test_a_container_that_cannot_be_made_is_told(waiting: dict[str, str], reason: str) -> None:
+    told = failure(state={"waiting": waiting})
+    assert told[0] == reason
+    assert waiting["message"] in told[1]
+
+
+def test_a_container_that_is_being_made_is_no_failure() -> None:
+    pod = a_pod(started=False, state={"waiting": {"reason": "ContainerCreating"}})
+    assert pods.worker_of(pod).failure is None
+    assert pods.is_stuck_before_start(pod)
+
+
+def test_a_mount_that_fails_is_told_from_the_pods_event() -> None:
+    pod = a_pod(started=False, state={"waiting": {"reason": "ContainerCreating"}})
+    worker = pods.worker_of(pod, trouble="FailedMount: hostPath type check failed")
+    assert worker.failure is not None
+    assert "hostPath type check failed" in worker.failure.message
+
+
+def test_the_schedulers_words_are_kept() -> None:
+    pod = a_pod(ip=None)
+    pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "message": "0/1 nodes: no GPU"}]
+    assert pods.worker_of(pod).unschedulable == "0/1 nodes: no GPU"
+
+
+def test_an_evicted_pod_is_over() -> None:
+    pod = a_pod()
+    pod["status"]["phase"] = "Failed"
+    assert pods.is_over(pod)
+
+
+@pytest.mark.parametrize("spoil", ["labels", "ownerReferences"])
+def test_a_pod_that_only_looks_like_ours_is_not_ours(spoil: str) -> None:
+    pod = a_pod()
+    assert pods.is_managed(pod)
+    del pod["metadata"][spoil]
+    assert not pods.is_managed(pod)

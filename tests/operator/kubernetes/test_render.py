@@ -1,0 +1,222 @@
+"""What a pool owns, by behaviour: one fact about the rendered objects per test."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from support.kube_builders import FUNCTION, a_pool
+
+from rewardpool_api import RewardPool, names
+from rewardpool_operator.kubernetes import render
+from rewardpool_operator.kubernetes.apply import rendered
+from rewardpool_operator.kubernetes.render import Keys
+
+KEYS = Keys(pool="pool-key", admin="admin-key")
+IMAGE = "own:1"
+
+
+def template(**spec: Any) -> dict[str, Any]:
+    return render.worker_template(a_pool(**spec), image=IMAGE)
+
+
+def worker(**spec: Any) -> dict[str, Any]:
+    (container,) = template(**spec)["spec"]["containers"]
+    return container
+
+
+def router(pool: RewardPool) -> dict[str, Any]:
+    deployment = render.router_deployment(pool, fingerprint=KEYS.fingerprint, image=IMAGE)
+    return deployment["spec"]["template"]
+
+
+def env(container: dict[str, Any]) -> dict[str, Any]:
+    return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in container["env"]}
+
+
+def mounts(container: dict[str, Any]) -> dict[str, str]:
+    return {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
+
+
+def all_manifests(pool: RewardPool) -> list[dict[str, Any]]:
+    everything = rendered(pool, KEYS, image=IMAGE)
+    return [*everything.shared, render.worker_deployment(pool, everything.worker_template, replicas=2)]
+
+
+def test_every_object_goes_with_the_pool() -> None:
+    owners = [manifest["metadata"]["ownerReferences"] for manifest in all_manifests(a_pool())]
+    assert len(owners) == 6
+    assert all(owner["uid"] == "pool-uid" and owner["controller"] for (owner,) in owners)
+
+
+def test_every_object_is_found_by_the_pools_label() -> None:
+    assert {item["metadata"]["labels"][names.LABEL_POOL] for item in all_manifests(a_pool())} == {"rm"}
+
+
+def test_the_same_pool_has_the_same_revision() -> None:
+    assert render.revision_of(template()) == render.revision_of(template())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"engine": {"args": ["--enforce-eager"]}},
+        {"engine": {"image": "other"}},
+        {"worker": {"gpus": 2}},
+        {"worker": {"podTemplate": {"spec": {"nodeSelector": {"gpu": "h100"}}}}},
+        {"router": {"auth": {"mode": "Disabled"}}},
+    ],
+)
+def test_what_changes_the_pod_is_another_revision(change: dict[str, Any]) -> None:
+    assert render.revision_of(template(**change)) != render.revision_of(template())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"replicas": 5},
+        {"suspend": True},
+        {"rollout": {"strategy": "Replace"}},
+        {"router": {"replicas": 3, "requestTimeoutSeconds": 7}},
+    ],
+)
+def test_what_does_not_change_the_pod_is_the_same_revision(change: dict[str, Any]) -> None:
+    assert render.revision_of(template(**change)) == render.revision_of(template())
+
+
+def test_an_upgraded_operator_rolls_no_workers_on_stock_images() -> None:
+    upgraded = render.worker_template(a_pool(), image="own:2")
+    assert render.revision_of(upgraded) == render.revision_of(template())
+
+
+def test_other_keys_are_other_router_pods() -> None:
+    other = render.router_deployment(a_pool(), fingerprint=Keys(pool="x", admin="y").fingerprint, image=IMAGE)
+    assert other["spec"]["template"] != router(a_pool())
+
+
+def test_no_key_is_in_a_pod_or_a_log() -> None:
+    pods = [item for item in all_manifests(a_pool()) if item["kind"] == "Deployment"]
+    assert "pool-key" not in json.dumps(pods).replace("rm-key", "")
+    assert "admin-key" not in json.dumps([item["spec"]["template"]["metadata"] for item in pods])
+    assert "key" not in repr(KEYS)
+
+
+def test_the_key_is_a_file_in_both_kinds_of_pod() -> None:
+    for container in (worker(), router(a_pool())["spec"]["containers"][0]):
+        assert mounts(container)[names.KEY_DIR] == "key"
+        assert env(container)[names.ENV_KEY_FILE] == "/etc/rewardpool/key/key"
+
+
+def test_workers_never_see_the_admin_key() -> None:
+    assert names.ADMIN_KEY_DIR not in mounts(worker())
+    assert names.admin_secret("rm") not in json.dumps(template())
+
+
+def test_without_auth_there_is_no_key() -> None:
+    pool = a_pool(router={"auth": {"mode": "Disabled"}})
+    assert [item["metadata"]["name"] for item in render.secrets(pool, KEYS)] == ["rm-router-admin"]
+    assert names.ENV_KEY_FILE not in env(worker(router={"auth": {"mode": "Disabled"}}))
+
+
+def test_the_admin_secret_keeps_a_copy_of_the_pools_key() -> None:
+    (admin,) = (item for item in render.secrets(a_pool(), KEYS) if item["metadata"]["name"] == "rm-router-admin")
+    assert base64.b64decode(admin["data"][render.KEY_COPY]) == b"pool-key"
+
+
+@pytest.mark.parametrize("spec", [{}, FUNCTION], ids=["engine", "function"])
+def test_pods_hold_no_kubernetes_credential_and_gain_no_privilege(spec: dict[str, Any]) -> None:
+    for pod in (template(**spec)["spec"], router(a_pool(**spec))["spec"]):
+        (container,) = pod["containers"]
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
+def test_own_images_do_not_run_as_root_and_stock_ones_may() -> None:
+    assert template(**FUNCTION)["spec"]["securityContext"]["runAsNonRoot"]
+    assert "runAsNonRoot" not in template()["spec"]["securityContext"]
+
+
+def test_gpus_are_asked_for_by_their_resource_name() -> None:
+    limits = worker(worker={"gpus": 2, "gpuResource": "nvidia.com/mig-3g.40gb"})["resources"]["limits"]
+    assert limits == {"nvidia.com/mig-3g.40gb": "2"}
+    assert "resources" not in worker(worker={"gpus": 0})
+
+
+def test_a_start_may_take_as_long_as_the_rollout_allows() -> None:
+    probe = worker(rollout={"progressDeadlineSeconds": 601})["startupProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] >= 601
+    assert probe["httpGet"]["path"] == names.READY_PATH
+
+
+def test_the_kubelet_waits_longer_than_the_engine_drains() -> None:
+    pod = template(worker={"drainSeconds": 90})["spec"]
+    (container,) = pod["containers"]
+    command = container["command"]
+    drain = int(command[command.index("--shutdown-timeout") + 1])
+    assert pod["terminationGracePeriodSeconds"] > drain + container["lifecycle"]["preStop"]["sleep"]["seconds"]
+
+
+def test_routers_change_without_a_gap() -> None:
+    deployment = render.router_deployment(a_pool(), fingerprint="f", image=IMAGE)
+    assert deployment["spec"]["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
+
+
+def test_the_service_leads_to_the_routers() -> None:
+    service = render.router_service(a_pool())
+    assert service["spec"]["selector"].items() <= router(a_pool())["metadata"]["labels"].items()
+    assert render.pool_url(a_pool()) == f"http://{service['metadata']['name']}.rl.svc:{names.ROUTER_PORT}"
+
+
+@pytest.mark.parametrize(
+    ("source", "volume", "path"),
+    [
+        ("hf://org/model", {"emptyDir": {}}, render.HUB_DIR),
+        ("file:///models/rm", {"hostPath": {"path": "/models/rm", "type": "Directory"}}, "/models/rm"),
+        (
+            "pvc://models/rm",
+            {"persistentVolumeClaim": {"claimName": "models", "readOnly": True}},
+            render.CLAIM_DIR,
+        ),
+    ],
+)
+def test_a_models_files_are_mounted_where_the_engine_looks(source: str, volume: dict[str, Any], path: str) -> None:
+    pod = template(model={"source": source})["spec"]
+    name = mounts(pod["containers"][0])[path]
+    assert {**volume, "name": name} in pod["volumes"]
+
+
+def test_the_claim_of_a_cache_takes_the_downloads() -> None:
+    pod = template(model={"source": "hf://org/model", "cache": {"claimName": "shared"}})["spec"]
+    volume = {"name": "hub-cache", "persistentVolumeClaim": {"claimName": "shared"}}
+    assert volume in pod["volumes"]
+    assert env(pod["containers"][0])["HF_HOME"] == render.HUB_DIR
+
+
+def test_a_hubs_token_comes_from_its_secret() -> None:
+    container = worker(model={"source": "hf://org/model", "tokenSecretRef": {"name": "hf"}})
+    assert env(container)["HF_TOKEN"] == {"secretKeyRef": {"name": "hf", "key": "token"}}
+
+
+def test_the_users_own_hub_folder_wins() -> None:
+    container = worker(engine={"env": {"HF_HOME": "/mine"}})
+    assert [entry["value"] for entry in container["env"] if entry["name"] == "HF_HOME"] == ["/mine"]
+
+
+def test_a_pod_template_changes_our_container_by_its_name() -> None:
+    override = {"name": "worker", "resources": {"limits": {"memory": "8Gi"}}, "env": [{"name": "A", "value": "b"}]}
+    container = worker(worker={"gpus": 1, "podTemplate": {"spec": {"containers": [override]}}})
+    assert container["resources"]["limits"] == {"nvidia.com/gpu": "1", "memory": "8Gi"}
+    assert env(container)["A"] == "b"
+    assert names.ENV_SERVED_NAME in env(container)
+
+
+def test_labels_that_find_our_pods_cannot_be_overridden() -> None:
+    pool = a_pool(
+        worker={"podTemplate": {"metadata": {"labels": {names.LABEL_POOL: "x"}}}},
+        router={"podTemplate": {"metadata": {"labels": {names.LABEL_POOL: "x"}}}},
+    )
+    deployments = [item for item in all_manifests(pool) if item["kind"] == "Deployment"]
+    for deployment in deployments:
+        wanted = deployment["spec"]["selector"]["matchLabels"]
+        assert wanted.items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
