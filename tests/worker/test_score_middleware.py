@@ -220,10 +220,12 @@ async def test_any_other_complaint_is_an_invalid_sample_in_the_engines_words() -
 
 
 async def test_a_judges_complaint_is_reworded_too() -> None:
-    engine = FakeEngine(v1__chat__completions=(400, complaint(VLLM_TOO_LONG)))
+    engine = FakeEngine(v1__chat__completions=(400, complaint(VLLM_TOO_LONG)), tokenize=(200, {"count": 705}))
     app = worker(engine, model_type="Generative")
-    reply = await ask(app, "POST", "/v1/chat/completions", {"model": "rm", "messages": []})
-    assert (reply.status, reply.json()["error"]["limit_tokens"]) == (200, 512)
+    reply = await ask(app, "POST", "/v1/chat/completions", {"model": "rm", "messages": ["a long one"]})
+    error = reply.json()["error"]
+    assert (reply.status, error["length_tokens"], error["limit_tokens"]) == (200, 705, 512)
+    assert engine.asked[-1] == ("/tokenize", {"model": "rm", "messages": ["a long one"]})
 
 
 async def test_a_judges_answer_passes_unchanged() -> None:
@@ -231,6 +233,18 @@ async def test_a_judges_answer_passes_unchanged() -> None:
     app = worker(engine, model_type="Generative")
     reply = await ask(app, "POST", "/v1/chat/completions", {"model": "rm", "messages": []})
     assert (reply.status, reply.body) == (200, b"data: token\n\n")
+
+
+async def test_a_caller_who_hangs_up_is_told_nothing_and_blamed_on_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    async def engine(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        assert (await receive())["type"] == "http.disconnect"
+
+    caplog.clear()
+    app = ScoreMiddleware(engine, settings=Settings())
+    reply = await ask(app, "POST", "/v1/embeddings", {"model": "rm", "input": "hello"})
+    assert reply.status == 0
+    assert "without an answer" not in caplog.text
 
 
 # The key

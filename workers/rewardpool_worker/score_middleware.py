@@ -39,6 +39,8 @@ Probe = Callable[[], Awaitable[dict[str, Any]]]
 """Makes one real score and returns what to say about the model; raises whatever went wrong."""
 Sample = str | list[int]
 """One sample: its text, or its token ids."""
+Countable = int | dict[str, Any]
+"""A sample's length in tokens, or the request to vLLM's /tokenize that finds it out."""
 
 log = logging.getLogger("rewardpool.worker")
 
@@ -172,6 +174,10 @@ class EngineFaultError(RuntimeError):
     """The engine answered what cannot be passed on as a score; the text says what."""
 
 
+class NoAnswerError(EngineFaultError):
+    """The engine ended a request without an answer, as it does when the caller hung up."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """A whole answer: HTTP status and body."""
@@ -303,6 +309,18 @@ def caller_complaint(answer: Answer) -> str | None:
     return message if isinstance(message, str) and _NOT_FINITE not in message else None
 
 
+def _countables(model: str, samples: list[Sample]) -> list[Countable]:
+    return [len(sample) if isinstance(sample, list) else {"model": model, "prompt": sample} for sample in samples]
+
+
+def _countable_chat(body: bytes) -> list[Countable]:
+    try:
+        request = json.loads(body)
+        return [{"model": request["model"], "messages": request["messages"]}]
+    except (ValueError, KeyError, TypeError):
+        return []
+
+
 def error_answer(code: str, message: str, **lengths: int | None) -> dict[str, Any]:
     """The contract's answer to a request that is at fault; goes out with status 200."""
     known = {name: tokens for name, tokens in lengths.items() if tokens is not None}
@@ -364,12 +382,15 @@ class ScoreMiddleware:
             answer = await self._ask_for_scores(scope, receive, model, samples)
             complaint = caller_complaint(answer)
             if complaint is not None:
-                await _send_json(send, 200, await self._blame_sample(scope, complaint, model, samples))
+                await _send_json(send, 200, await self._blame_sample(scope, complaint, _countables(model, samples)))
             elif answer.status != 200:
                 await _send(send, _engine_fault(answer))
             else:
                 await _send_json(send, 200, self._read_scores(answer, model, len(samples)))
                 self._readiness.scored()
+        except NoAnswerError:
+            # Nobody is there to tell. Were it the engine's fault, the server would notice that nothing was sent.
+            log.debug("a caller hung up")
         except InvalidSampleError as error:
             await _send_json(send, 200, error_answer("invalid_sample", str(error)))
         except EngineFaultError as error:
@@ -399,7 +420,7 @@ class ScoreMiddleware:
         if complaint is None:
             await _send(send, _engine_fault(answer))
         else:
-            await _send_json(send, 200, await self._blame_sample(scope, complaint, "", []))
+            await _send_json(send, 200, await self._blame_sample(scope, complaint, _countable_chat(body)))
 
     async def _ask_for_scores(self, scope: Scope, receive: Receive, model: str, samples: list[Sample]) -> Answer:
         if self._settings.engine == "sglang":
@@ -412,20 +433,20 @@ class ScoreMiddleware:
         field = "embedding" if self._settings.engine == "sglang" else "probs"
         return to_embeddings(answer, field=field, model=model, count=count)
 
-    async def _blame_sample(self, scope: Scope, complaint: str, model: str, samples: list[Sample]) -> dict[str, Any]:
+    async def _blame_sample(self, scope: Scope, complaint: str, samples: list[Countable]) -> dict[str, Any]:
         too_long = parse_too_long(complaint)
         if too_long is None:
             return error_answer("invalid_sample", complaint)
         limit = too_long.limit_tokens
         for index, sample in enumerate(samples):
-            length = len(sample) if isinstance(sample, list) else await self._count_tokens(scope, model, sample)
+            length = sample if isinstance(sample, int) else await self._count_tokens(scope, sample)
             if length is not None and length > limit:
                 message = f"input {index} has {length} tokens, the model takes at most {limit}"
                 return error_answer("sample_too_long", message, length_tokens=length, limit_tokens=limit)
         return error_answer("sample_too_long", complaint, length_tokens=too_long.length_tokens, limit_tokens=limit)
 
-    async def _count_tokens(self, scope: Scope, model: str, text: str) -> int | None:
-        answer = await self._ask(scope, "/tokenize", {"model": model, "prompt": text})
+    async def _count_tokens(self, scope: Scope, request: dict[str, Any]) -> int | None:
+        answer = await self._ask(scope, "/tokenize", request)
         if answer.status != 200:
             log.warning("/tokenize answered %d, a sample's length stays unknown", answer.status)
             return None
@@ -439,7 +460,7 @@ class ScoreMiddleware:
         With the caller's `receive`, the engine hears of a caller who hangs up and stops computing.
 
         Raises:
-            EngineFaultError: it ended without an answer, as it does when the caller hung up.
+            NoAnswerError: it ended without one, as it does when the caller hung up.
         """
         body = b"" if request is None else json.dumps(request).encode()
         inner = {
@@ -555,7 +576,7 @@ class _Held:
 
     def answer(self) -> Answer:
         if self._status is None:
-            raise EngineFaultError("the engine ended the request without an answer")
+            raise NoAnswerError("the engine ended the request without an answer")
         return Answer(self._status, bytes(self._body))
 
 
