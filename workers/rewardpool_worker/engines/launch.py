@@ -5,9 +5,6 @@ from dataclasses import dataclass, field
 
 from rewardpool_api import RewardPoolSpec, names, parse_source
 
-ENV_ENGINE = "REWARDPOOL_ENGINE"
-"""Tells the score middleware whose answers it reads."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
@@ -66,7 +63,7 @@ def environment(spec: RewardPoolSpec, place: Place, **engine_variables: str) -> 
         # The files are all there; looking for newer ones on a hub costs seconds, or minutes without a network.
         variables.setdefault("HF_HUB_OFFLINE", "1")
     variables |= {
-        ENV_ENGINE: spec.engine.name,
+        names.ENV_ENGINE: spec.engine.name,
         names.ENV_MODEL_TYPE: spec.model.type,
         names.ENV_SERVED_NAME: place.served_name,
     }

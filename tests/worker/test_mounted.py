@@ -1,0 +1,64 @@
+"""The mounted files stand alone, and still speak the names and paths that the project's packages define."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+from rewardpool_api import contract, names
+from rewardpool_worker import score_middleware
+from rewardpool_worker.mounted import MOUNTED_FILES, mounted_files, write_mounted_files
+
+IN_THE_IMAGE = {"sglang", "sglang_router", "score_middleware"}
+"""What the images bring, and the file that is mounted beside."""
+
+
+def imports(text: str) -> set[str]:
+    nodes = list(ast.walk(ast.parse(text)))
+    plain = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    return {name.split(".")[0] for name in plain | {n.module or "" for n in nodes if isinstance(n, ast.ImportFrom)}}
+
+
+@pytest.mark.parametrize("name", MOUNTED_FILES)
+def test_a_mounted_file_needs_nothing_that_its_image_lacks(name: str) -> None:
+    assert imports(mounted_files()[name]) <= sys.stdlib_module_names | IN_THE_IMAGE
+
+
+def test_all_files_fit_into_one_config_map() -> None:
+    assert sum(len(text.encode()) for text in mounted_files().values()) < 500_000
+
+
+def test_the_middleware_speaks_the_paths_of_the_api() -> None:
+    said = (score_middleware.SCORE_PATH, score_middleware.CHAT_PATH, score_middleware.READY_PATH)
+    assert said == (contract.SCORE_PATH, contract.CHAT_PATH, names.READY_PATH)
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        names.ENV_KEY_FILE,
+        names.ENV_MODEL_TYPE,
+        names.ENV_SERVED_NAME,
+        names.ENV_ENGINE,
+        names.ENV_MAX_BODY_BYTES,
+    ],
+)
+def test_the_middleware_reads_the_variables_of_the_api(variable: str) -> None:
+    assert f'"{variable}"' in mounted_files()["score_middleware.py"]
+
+
+@pytest.mark.parametrize("variable", [names.ENV_KEY_FILE, names.ENV_ADMIN_KEY_FILE])
+def test_the_router_launcher_reads_the_variables_of_the_api(variable: str) -> None:
+    assert f'"{variable}"' in mounted_files()["router_launcher.py"]
+
+
+def test_the_error_object_is_the_contracts() -> None:
+    error = contract.CallerError(code="sample_too_long", message="m", length_tokens=2, limit_tokens=1)
+    answer = score_middleware.error_answer("sample_too_long", "m", length_tokens=2, limit_tokens=1)
+    assert answer == error.to_wire()
+
+
+def test_files_are_written_for_processes(tmp_path: Path) -> None:
+    write_mounted_files(tmp_path / "new" / "folder")
+    assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == set(MOUNTED_FILES)
