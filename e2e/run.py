@@ -47,11 +47,12 @@ GPUS = 2
 OPERATOR_SECONDS = 120.0
 POOL_SECONDS = 600.0
 """vLLM takes about a minute to start on two idle cores, several times that beside a training job."""
+TRAINING_START_SECONDS = 300.0
 TRAINING_SECONDS = 1200.0
 GONE_SECONDS = 120.0
 POLL_SECONDS = 0.5
 RANKS = 2
-STEPS = 120
+STEPS = 80
 """Enough for a second vLLM to start and leave while the job still trains."""
 
 
@@ -126,7 +127,7 @@ class EndToEnd:
             ranks=RANKS,
         )
         self._kubectl("apply", "-f", str(self._write("training-job.yaml", *job)))
-        self._until(lambda: self._steps() > 0, what="the job trains", deadline_seconds=OPERATOR_SECONDS)
+        self._until(lambda: self._steps() > 0, what="the job trains", deadline_seconds=TRAINING_START_SECONDS)
 
     def scale_up(self) -> float:
         """Scale to two replicas; return the seconds until both score."""
