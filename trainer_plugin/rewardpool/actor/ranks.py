@@ -52,9 +52,10 @@ class Ranks:
 def joined(*, deadline_seconds: float) -> Iterator[Ranks]:
     """Join the job that torchrun started, or be a job of one process without it; leave it at the end.
 
-    NCCL where there is a GPU, else gloo. A collective that takes longer than `deadline_seconds` raises.
+    On GPUs with NCCL where each rank of this machine has one, else on the CPU with gloo. A collective that takes longer
+    than `deadline_seconds` raises.
     """
-    cuda = torch.cuda.is_available()
+    cuda = torch.cuda.device_count() >= int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     alone = "RANK" not in os.environ
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if cuda else torch.device("cpu")
     if cuda:
