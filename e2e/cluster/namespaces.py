@@ -5,6 +5,8 @@ of them go its mounts, its interfaces and its firewall rules. That holds for kil
 process is tied to it by the parent-death signal. So there is no clean-up code that a crash could skip.
 """
 
+import os
+import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,12 +40,20 @@ class Machine:
         flags = ["--fork", "--pid", "--mount", "--net", "--mount-proc", "--propagation=slave", "--kill-child=SIGKILL"]
         self._holder = Daemon("namespaces", ["unshare", *flags, "--", pause], log=directory / "namespaces.log")
         self._daemons: list[Daemon] = []
+        self._first_process: int | None = None
         try:
-            self.pid = self._wait_for_first_process()
+            self._first_process = self._wait_for_first_process()
             self._mount()
         except BaseException:
             self.close()
             raise
+
+    @property
+    def pid(self) -> int:
+        """The first process, by its id on the host."""
+        if self._first_process is None:
+            raise ClusterError("the namespaces are not there yet")
+        return self._first_process
 
     @property
     def daemons(self) -> Sequence[Daemon]:
@@ -75,8 +85,11 @@ class Machine:
 
     def close(self) -> None:
         """End everything inside, at once."""
-        # The holder's own death makes the kernel kill the first process, and that one's death all the others.
-        self._holder.kill()
+        # With the first process the kernel kills all others; unshare, its parent, lives until it has collected it.
+        if self._first_process is not None and self._holder.status is None:
+            os.kill(self._first_process, signal.SIGKILL)
+        else:
+            self._holder.kill()
         for daemon in self.daemons:
             daemon.join()
 

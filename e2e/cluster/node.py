@@ -8,6 +8,7 @@ hostPath sees the host's files. Needs Linux, root and Go; what is missing of Deb
 """
 
 import os
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -108,8 +109,8 @@ class NodeCluster(Cluster):
         with locked(STATE / "lock", say=self._say, deadline_seconds=60):
             leftovers.sweep(say=self._say)
             wire = network.free_network(network.routed_destinations())
-            directory = STATE / f"node-{wire.number}"
-            directory.mkdir(mode=0o700, parents=True)
+            # A name of its own: the last owner of these addresses may still be removing its files.
+            directory = Path(tempfile.mkdtemp(prefix=f"node-{wire.number}-", dir=STATE))
             record = Record.of_this_process(interface=wire.interface, cgroup=f"rewardpool-{directory.name}")
             record.write(directory)
             undo.callback(leftovers.remove, directory, record)
