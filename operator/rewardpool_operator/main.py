@@ -13,9 +13,18 @@ from typing import Any, Final, cast
 import aiohttp
 import kopf
 from aiohttp import web
+from kubernetes_asyncio.config import ConfigException
 
 from rewardpool_api import names
-from rewardpool_operator.kubernetes.client import POOLS, Kube, Object, kopf_credentials, load_configuration
+from rewardpool_operator.kubernetes.client import (
+    POOLS,
+    Kube,
+    KubeError,
+    KubeUnreachableError,
+    Object,
+    kopf_credentials,
+    load_configuration,
+)
 from rewardpool_operator.kubernetes.images import own_image
 from rewardpool_operator.kubernetes.pool_loop import PoolLoop
 
@@ -83,6 +92,11 @@ def wiring(operator: Operator) -> kopf.OperatorRegistry:
     async def login(**_: Any) -> kopf.ConnectionInfo:
         return await kopf_credentials()
 
+    @kopf.on.cleanup(registry=registry)
+    async def stopping(**_: Any) -> None:
+        # kopf waits 5 s for tasks that it did not start before it cancels them.
+        await operator.close()
+
     @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, registry=registry)
     async def pool_event(event: Mapping[str, Any], **_: Any) -> None:
         operator.pool_changed(event["object"], deleted=event["type"] == "DELETED")
@@ -146,7 +160,6 @@ async def serve(*, namespaces: Sequence[str] = (), health_port: int | None = Non
                 namespaces=namespaces,
             )
         finally:
-            await operator.close()
             if runner is not None:
                 await runner.cleanup()
 
@@ -170,4 +183,7 @@ def run(*, namespaces: Sequence[str] = (), health_port: int | None = None, verbo
         level=logging.DEBUG if verbose else logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     logging.getLogger("kopf").setLevel(logging.WARNING)
-    asyncio.run(serve(namespaces=namespaces, health_port=health_port))
+    try:
+        asyncio.run(serve(namespaces=namespaces, health_port=health_port))
+    except (ConfigException, KubeError, KubeUnreachableError) as error:
+        raise SystemExit(f"no cluster to work on: {error}") from None

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
-from support.fleet import server_python
+from support.cable import Cable
+from support.fleet import free_port, server_python
 from support.loopback_kubelet import LoopbackKubelet
 from support.operator_process import operator_process, restricted_kubeconfig
 from support.processes import RealProcess
@@ -28,10 +29,13 @@ FUNCTIONS = Path(__file__).resolve().parent
 class Cluster:
     """What the tests do and look at, in few words."""
 
-    def __init__(self, plane: ControlPlane, kubelet: LoopbackKubelet, *, kubeconfig: Path, folder: Path) -> None:
+    def __init__(self, plane: ControlPlane, kubelet: LoopbackKubelet, *, cable: Cable, folder: Path) -> None:
         self.plane = plane
+        self.cable = cable
+        """Between the operator, and nobody else, and the API server."""
+        self.health_port = free_port()
         self.kubelet = kubelet
-        self._kubeconfig = kubeconfig
+        self._kubeconfig = restricted_kubeconfig(plane, NAMESPACE, url=cable.url)
         self._folder = folder
         self._starts = 0
         self.operator: RealProcess
@@ -39,7 +43,7 @@ class Cluster:
     def start_operator(self) -> None:
         self._starts += 1
         log = self._folder / f"operator-{self._starts}.log"
-        self.operator = operator_process(self._kubeconfig, namespace=NAMESPACE, log=log)
+        self.operator = operator_process(self._kubeconfig, namespace=NAMESPACE, health_port=self.health_port, log=log)
         self.operator.__enter__()
         self.operator.until(lambda: RUNNING in log.read_text(), seconds=30, what="the operator runs")
 
@@ -110,8 +114,8 @@ def cluster(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactor
     pythons = {"worker": sys.executable, "router": server_python()}
     with ExitStack() as stack:
         kubelet = stack.enter_context(LoopbackKubelet(control_plane, folder / "pods", pythons=pythons))
-        kubeconfig = restricted_kubeconfig(control_plane, NAMESPACE)
-        cluster = Cluster(control_plane, kubelet, kubeconfig=kubeconfig, folder=folder)
+        cable = stack.enter_context(Cable(control_plane.url))
+        cluster = Cluster(control_plane, kubelet, cable=cable, folder=folder)
         cluster.start_operator()
         stack.callback(lambda: cluster.kill_operator())
         yield cluster

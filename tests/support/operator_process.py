@@ -1,6 +1,5 @@
 """The operator as a process of its own, with exactly the rights that `permissions.RULES` lists."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,13 +8,17 @@ import yaml
 from support.processes import RealProcess
 
 from cluster.control_plane import ControlPlane
+from cluster.kubectl import write_kubeconfig
 from rewardpool_operator.kubernetes.permissions import RULES
 
 ACCOUNT = "rewardpool-operator"
 
 
-def restricted_kubeconfig(plane: ControlPlane, namespace: str) -> Path:
-    """Credentials of a ServiceAccount that may do in one namespace what the operator needs, and nothing else."""
+def restricted_kubeconfig(plane: ControlPlane, namespace: str, *, url: str) -> Path:
+    """Credentials of a ServiceAccount that may do in one namespace what the operator needs, and nothing else.
+
+    `url` is where the operator is to find the API server.
+    """
     subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
     role_ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": ACCOUNT}
     manifests: list[dict[str, Any]] = [
@@ -32,10 +35,12 @@ def restricted_kubeconfig(plane: ControlPlane, namespace: str) -> Path:
     documents = yaml.safe_dump_all({**manifest, "metadata": metadata} for manifest in manifests)
     plane.kubectl("apply", "-f", "-", input=documents)
     token = plane.kubectl("create", "token", ACCOUNT, "--namespace", namespace, "--duration=2h").strip()
-    return plane.kubeconfig_for(f"operator-{namespace}", token)
+    path = plane.directory / f"operator-{namespace}.kubeconfig"
+    return write_kubeconfig(path, url=url, authority=plane.authority.certificate, token=token)
 
 
-def operator_process(kubeconfig: Path, *, namespace: str, log: Path) -> RealProcess:
-    """Not started yet: a context manager."""
-    program = f"from rewardpool_operator.main import run; run(namespaces={json.dumps([namespace])})"
-    return RealProcess([sys.executable, "-c", program], log=log, env={"KUBECONFIG": str(kubeconfig)}, cwd=log.parent)
+def operator_process(kubeconfig: Path, *, namespace: str, health_port: int, log: Path) -> RealProcess:
+    """`rewardpool operator run`, not started yet: a context manager."""
+    command = [str(Path(sys.executable).with_name("rewardpool")), "operator", "run"]
+    command += [f"--namespace={namespace}", f"--health-port={health_port}"]
+    return RealProcess(command, log=log, env={"KUBECONFIG": str(kubeconfig)}, cwd=log.parent)

@@ -21,8 +21,8 @@ from rewardpool_api import names
 Object = dict[str, Any]
 """A Kubernetes object as JSON."""
 
-REQUEST_SECONDS = 10.0
-"""Deadline of one call; the API server answers in milliseconds or is in trouble."""
+TIMEOUT = aiohttp.ClientTimeout(total=10, sock_connect=3)
+"""Seconds of one call; the API server answers in milliseconds or is in trouble."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class Kube:
                 body=body,
                 auth_settings=["BearerToken"],
                 _preload_content=False,
-                _request_timeout=REQUEST_SECONDS,
+                _request_timeout=TIMEOUT,
             )
             async with response:
                 return _answer(f"{method} {path}", response.status, await response.text())

@@ -69,7 +69,11 @@ class PoolLoop:
             while True:
                 try:
                     failed = 0 if await self.one_pass() else failed + 1
-                except (KubeError, KubeUnreachableError) as error:
+                except KubeUnreachableError as error:
+                    # No longer pauses: meanwhile the routers are kept right.
+                    failed = 1
+                    log.warning("%s/%s: %s", self.namespace, self.name, error)
+                except KubeError as error:
                     failed += 1
                     log.warning("%s/%s: %s", self.namespace, self.name, error)
                 except Exception:
