@@ -14,6 +14,8 @@ Manifest = dict[str, Any]
 
 GPU_RESOURCE = "nvidia.com/gpu"
 TRAINER_ACCOUNT = "trainer"
+WORKER_CPU = "500m"
+"""Two workers, a router and the operator fit on two cores by it; the training job asks for nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +43,8 @@ def quick_start_on_this_machine(pool: Manifest, *, server: Environment, image: s
     spec = pool["spec"]
     volumes, mounts = host_folders(server.folders)
     env = {**spec["engine"].get("env", {}), "PATH": server.search_path}
+    # These engines compute on the cores that the training job takes whole: a request gives them their share of those.
+    worker = {"name": "worker", "volumeMounts": mounts, "resources": {"requests": {"cpu": WORKER_CPU}}}
     return {
         **pool,
         "spec": {
@@ -50,9 +54,7 @@ def quick_start_on_this_machine(pool: Manifest, *, server: Environment, image: s
                 **spec["worker"],
                 "gpus": 1,
                 "gpuResource": GPU_RESOURCE,
-                "podTemplate": {
-                    "spec": {"volumes": volumes, "containers": [{"name": "worker", "volumeMounts": mounts}]}
-                },
+                "podTemplate": {"spec": {"volumes": volumes, "containers": [worker]}},
             },
             "replicas": 1,
         },

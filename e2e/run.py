@@ -44,6 +44,7 @@ ENGINE_IMAGE = "localhost/rewardpool-engine:e2e"
 GPUS = 2
 """Faked ones, one for each replica that there will be at most."""
 
+FAILURE = "failure.txt"
 OPERATOR_SECONDS = 120.0
 POOL_SECONDS = 600.0
 """vLLM takes about a minute to start on two idle cores, several times that beside a training job."""
@@ -52,7 +53,7 @@ TRAINING_SECONDS = 1200.0
 GONE_SECONDS = 120.0
 POLL_SECONDS = 0.5
 RANKS = 2
-STEPS = 80
+STEPS = 200
 """Enough for a second vLLM to start and leave while the job still trains."""
 
 
@@ -68,6 +69,7 @@ class EndToEnd:
         self._folder = folder
         self._say = say
         self._output = folder / "train"
+        shutil.rmtree(self._output, ignore_errors=True)
         self._helm_program = binaries.ensure("helm", say=say)["helm"]
 
     def play(self) -> dict[str, Any]:
@@ -110,7 +112,6 @@ class EndToEnd:
 
     def start_training(self) -> None:
         """Start the training job as a pod and return when it has made a step."""
-        shutil.rmtree(self._output, ignore_errors=True)
         self._output.mkdir()
         config = yaml.safe_load((QUICKSTART / "train.yaml").read_text())
         path = self._write(
@@ -182,14 +183,14 @@ class EndToEnd:
                 self._say(f"cleaning up: {error}")
 
     def show_failure(self) -> None:
-        """Print what a person needs to see why it failed; the same goes to `failure.txt`."""
+        """Print what a person needs to see why it failed; the same goes to `FAILURE`."""
         parts = []
         for title, args in (
             ("pods", ["get", "pods", "--all-namespaces", "-o", "wide"]),
             ("pool", ["get", "rewardpools", "--all-namespaces", "-o", "yaml"]),
             ("events", ["get", "events", "--all-namespaces", "--sort-by=.metadata.creationTimestamp"]),
             ("operator", ["logs", "deployment/rewardpool", f"--namespace={OPERATOR_NAMESPACE}", "--tail=60"]),
-            ("workers", ["logs", f"--selector={names.LABEL_POOL}={POOL}", "--prefix", "--tail=30"]),
+            ("workers", ["logs", f"--selector={names.LABEL_POOL}={POOL}", "--prefix", "--tail=15"]),
             ("trainer", ["logs", "trainer", "--tail=30"]),
         ):
             try:
@@ -197,7 +198,7 @@ class EndToEnd:
             except ClusterError as error:
                 said = str(error)
             parts.append(f"--- {title}\n" + "\n".join(said.splitlines()[-80:]))
-        (self._folder / "failure.txt").write_text("\n".join(parts))
+        (self._folder / FAILURE).write_text("\n".join(parts))
         print("\n".join(parts), file=sys.stderr)
 
     def kubernetes_version(self) -> str:
@@ -330,7 +331,8 @@ def main() -> int:
     say = timed_lines()
     STATE.mkdir(parents=True, exist_ok=True)
     summary_file = STATE / "summary.json"
-    summary_file.unlink(missing_ok=True)
+    for earlier in (summary_file, STATE / FAILURE):
+        earlier.unlink(missing_ok=True)
     try:
         summary = run(STATE, say)
     except (EndToEndError, ClusterError, binaries.BuildError, subprocess.SubprocessError) as error:
