@@ -7,7 +7,9 @@ import base64
 import json
 import os
 import re
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from signal import SIGKILL
 from typing import Any
 
@@ -22,6 +24,7 @@ pytestmark = pytest.mark.real
 
 POOL = "fn"
 SAMPLE = {"data_source": "test", "solution_str": "four", "ground_truth": "4", "extra_info": {}}
+REQUEST = {"model": POOL, "input": json.dumps(SAMPLE)}
 OWNED = ("deployment", "service", "secret", "configmap")
 REPAIR_SECONDS = 5.0
 """The promise: within this time of the operator running, all is as declared."""
@@ -57,8 +60,7 @@ def workers(cluster: Cluster) -> set[str]:
 
 
 def score(cluster: Cluster, *, with_key: str | None) -> tuple[int, Any]:
-    request = {"model": POOL, "input": json.dumps(SAMPLE)}
-    status, _, answer = http("POST", f"{router_url(cluster)}/v1/embeddings", request, key=with_key)
+    status, _, answer = http("POST", f"{router_url(cluster)}/v1/embeddings", REQUEST, key=with_key)
     return status, answer
 
 
@@ -97,14 +99,54 @@ def test_every_owned_object_is_owned_by_the_pool(cluster: Cluster) -> None:
     assert all(owner["uid"] == uid and owner["controller"] for owner in owners.values())
 
 
-def test_workers_come_and_go_through_the_scale_subresource(cluster: Cluster) -> None:
+def test_workers_come_and_go_and_no_request_is_lost(cluster: Cluster) -> None:
     cluster.kubectl("scale", "rewardpool", POOL, "--replicas=2")
     cluster.eventually(lambda: cluster.is_ready(POOL, replicas=2), seconds=20, what="two workers serve")
     assert len(listed(cluster)) == 2
+    with scoring_all_the_while(cluster) as answers:
+        delete_a_worker(cluster)
+        shrink_to_one(cluster)
+    assert len(answers) > 20
+    assert set(answers) == {200}
+
+
+def delete_a_worker(cluster: Cluster) -> None:
+    """As an eviction would: without asking the operator."""
+    pod = cluster.pods(POOL, "worker")[0]
+    url = f"http://{pod['status']['podIP']}:{names.WORKER_PORT}"
+    cluster.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false")
+    cluster.eventually(lambda: url not in listed(cluster), seconds=REPAIR_SECONDS, what="it left the router")
+    cluster.eventually(
+        lambda: len(workers(cluster)) == 2 and cluster.is_ready(POOL, replicas=2), seconds=20, what="two serve again"
+    )
+
+
+def shrink_to_one(cluster: Cluster) -> None:
     cluster.kubectl("scale", "rewardpool", POOL, "--replicas=1")
     cluster.eventually(lambda: len(listed(cluster)) == 1, seconds=REPAIR_SECONDS, what="one worker left the router")
     cluster.eventually(lambda: cluster.is_ready(POOL, replicas=1), seconds=20, what="one worker is left")
     cluster.eventually(lambda: listed(cluster) == workers(cluster), seconds=10, what="the right one is left")
+
+
+@contextmanager
+def scoring_all_the_while(cluster: Cluster) -> Iterator[list[int]]:
+    """The statuses of a trainer's requests, one after the other."""
+    statuses: list[int] = []
+    done = threading.Event()
+    secret, url = key(cluster), router_url(cluster)
+
+    def ask() -> None:
+        while not done.is_set():
+            statuses.append(http("POST", f"{url}/v1/embeddings", REQUEST, key=secret)[0])
+            done.wait(0.05)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        yield statuses
+    finally:
+        done.set()
+        asking.join(timeout=30)
 
 
 def test_a_restarted_router_gets_its_workers_back(cluster: Cluster) -> None:
