@@ -34,7 +34,8 @@ def draw(records: Sequence[Mapping[str, Any]], kills: Sequence[int], path: Path)
             axes.axvline(
                 step + 0.5, color="black", linestyle="--", linewidth=1, label="kill -9" if number == 0 else None
             )
-        axes.legend(loc="best", frameon=False)
+        axes.margins(y=0.2)  # room for the legend, which would cover the bars
+        axes.legend(loc="upper left", ncols=4, framealpha=1, edgecolor="none")
     seconds.set_xlabel("step")
     figure.savefig(path, dpi=130)
 
