@@ -202,7 +202,10 @@ async def load_configuration(environ: Mapping[str, str] = os.environ) -> kuberne
     if "KUBECONFIG" not in environ and "KUBERNETES_SERVICE_HOST" in environ:
         kubernetes_config.load_incluster_config(client_configuration=configuration)
     else:
-        await kubernetes_config.load_kube_config(client_configuration=configuration)
+        # Named here: the library reads the variable once, when it is imported.
+        await kubernetes_config.load_kube_config(
+            config_file=environ.get("KUBECONFIG"), client_configuration=configuration
+        )
     return configuration
 
 

@@ -1,0 +1,71 @@
+"""The client's calls against a real API server."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from cluster.control_plane import ControlPlane
+from rewardpool_operator.kubernetes import client
+from rewardpool_operator.kubernetes.client import Kube, KubeError, load_configuration
+
+pytestmark = pytest.mark.real
+
+NAMESPACE = "default"
+
+
+@pytest.fixture
+async def kube(control_plane: ControlPlane) -> AsyncIterator[Kube]:
+    configuration = await load_configuration({"KUBECONFIG": str(control_plane.kubeconfig)})
+    async with Kube(configuration) as kube:
+        yield kube
+
+
+def a_config_map(**fields: Any) -> dict[str, Any]:
+    metadata = {"name": "client-test", "namespace": NAMESPACE, "labels": {"test": "client"}}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, **fields}
+
+
+async def test_an_object_is_made_found_changed_and_deleted(kube: Kube) -> None:
+    await kube.apply(client.CONFIG_MAPS, a_config_map(data={"a": "1", "b": "2"}))
+    await kube.apply(client.CONFIG_MAPS, a_config_map(data={"a": "3"}))
+    (found,) = await kube.list(client.CONFIG_MAPS, NAMESPACE, selector="test=client")
+    assert found["data"] == {"a": "3"}
+    for _ in range(2):
+        await kube.delete(client.CONFIG_MAPS, NAMESPACE, "client-test")
+    assert await kube.get(client.CONFIG_MAPS, NAMESPACE, "client-test") is None
+
+
+async def test_a_field_that_does_not_exist_is_refused_by_name(kube: Kube) -> None:
+    with pytest.raises(KubeError, match="imagine"):
+        await kube.apply(client.CONFIG_MAPS, a_config_map(imagine=1))
+
+
+async def test_only_kinds_that_are_installed_are_served(kube: Kube) -> None:
+    assert await kube.serves(client.POOLS)
+    assert not await kube.serves(client.Resource("rewardpool.dev", "v9", "rewardpools"))
+
+
+@pytest.mark.parametrize("old_style", [False, True], ids=["events.k8s.io", "core"])
+async def test_the_newest_warning_about_a_pod_is_found(kube: Kube, old_style: bool) -> None:
+    uid = f"uid-{old_style}"
+    about = {"kind": "Pod", "name": "p", "namespace": NAMESPACE, "uid": uid}
+    for hour, kind in enumerate(["Warning", "Warning", "Normal"]):
+        await kube.create(*an_event(f"{uid}.{hour}", about, kind, f"2026-01-01T0{hour}:00:00.000000Z", old_style))
+    assert await kube.last_warning(NAMESPACE, uid) == "FailedMount: at 2026-01-01T01:00:00.000000Z"
+    assert await kube.last_warning(NAMESPACE, "somebody else") is None
+
+
+def an_event(
+    name: str, about: dict[str, str], kind: str, time: str, old_style: bool
+) -> tuple[client.Resource, dict[str, Any]]:
+    """As new components write it, or as the kubelet does."""
+    event: dict[str, Any] = {"metadata": {"name": name.lower(), "namespace": NAMESPACE}, "type": kind}
+    event |= {"kind": "Event", "reason": "FailedMount"}
+    if old_style:
+        event |= {"apiVersion": "v1", "involvedObject": about, "message": f"at {time}"}
+        event |= {"firstTimestamp": time[:19] + "Z", "lastTimestamp": time[:19] + "Z", "count": 1}
+        return client.Resource("", "v1", "events"), event
+    event |= {"apiVersion": "events.k8s.io/v1", "regarding": about, "note": f"at {time}", "eventTime": time}
+    event |= {"action": "Mount", "reportingController": "test/controller", "reportingInstance": "one"}
+    return client.EVENTS, event
