@@ -25,7 +25,7 @@ COMPONENT_POOL: Final = "pool"
 """Component of the objects that belong to the pool as a whole: keys and mounted files."""
 
 ANNOTATION_DRAINING_SINCE: Final = f"{GROUP}/draining-since"
-"""RFC 3339 time at which a worker was told to leave. Its presence is the draining state, so that outlives the operator."""
+"""RFC 3339 time at which a worker was told to leave. Its presence is the draining state: it outlives the operator."""
 
 # Ports inside pods. Processes on one machine take free ports instead.
 WORKER_PORT: Final = 8000
