@@ -54,7 +54,8 @@ class Operator:
         key = pool["metadata"]["namespace"], pool["metadata"]["name"]
         if deleted:
             self._end(key)
-        elif key not in self._loops:
+        elif key not in self._loops or self._loops[key][1].done():
+            # A loop that ended saw the pool gone before its event came, or instead of it.
             loop = PoolLoop(self._kube, self._session, namespace=key[0], name=key[1], image=self._image)
             self._loops[key] = loop, asyncio.create_task(loop.run(), name="/".join(key))
         elif not self._loops[key][0].knows(pool):
@@ -67,7 +68,7 @@ class Operator:
 
     def health(self) -> dict[str, Any]:
         """What /healthz answers; `ok` is false when a loop is stuck."""
-        ages = [monotonic() - loop.passed_at for loop, _ in self._loops.values()]
+        ages = [monotonic() - loop.passed_at for loop, task in self._loops.values() if not task.done()]
         oldest = max(ages, default=0.0)
         return {"ok": oldest < STUCK_SECONDS, "pools": len(ages), "oldest_pass_seconds": round(oldest, 1)}
 

@@ -36,7 +36,7 @@ LONGEST_BACKOFF_SECONDS: Final = 5.0
 
 
 class PoolLoop:
-    """Runs until cancelled."""
+    """Runs until the pool is gone, or until cancelled."""
 
     def __init__(self, kube: Kube, session: aiohttp.ClientSession, *, namespace: str, name: str, image: str) -> None:
         self.namespace = namespace
@@ -63,15 +63,18 @@ class PoolLoop:
         return bool(seen == pool["metadata"]["resourceVersion"])
 
     async def run(self) -> None:
-        """Keep the pool as declared until cancelled."""
+        """Keep the pool as declared for as long as it is there, or until cancelled."""
         failed = 0
         try:
             while True:
                 try:
                     failed = 0 if await self.one_pass() else failed + 1
+                    if self._objects is None:
+                        return
                 except KubeUnreachableError as error:
                     # No longer pauses: meanwhile the routers are kept right.
                     failed = 1
+                    self._read_at = 0.0
                     log.warning("%s/%s: %s", self.namespace, self.name, error)
                 except KubeError as error:
                     failed += 1
@@ -131,7 +134,6 @@ class PoolLoop:
             self._objects = await read_objects(self._kube, self.namespace, self.name)
             self._read_at = monotonic()
         except KubeUnreachableError as error:
-            self._read_at = 0.0
             if self._objects is None:
                 raise
             return error
