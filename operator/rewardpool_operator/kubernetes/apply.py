@@ -113,6 +113,7 @@ class Apply:
         status, events = with_failure(plan, self._failure(), self._pool.status)
         await self._guarded(self._write_status(status))
         for event in events:
+            log.info("%s: %s: %s", self._pool.key, event.reason, event.message)
             await self._guarded(self._kube.create(client.EVENTS, event_object(self._pool, event)))
 
     async def _guarded(self, step: Awaitable[object]) -> None:
