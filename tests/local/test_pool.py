@@ -195,3 +195,43 @@ async def test_a_changed_manifest_is_rolled_out_without_losing_a_request(
     assert after.status.revision != before.status.revision
     assert after.metadata.generation == before.metadata.generation + 1
     assert after.status.url == before.status.url
+
+
+async def test_the_first_request_wakes_a_pool_at_zero_and_silence_puts_it_back(
+    machine: LocalMachine, session: aiohttp.ClientSession
+) -> None:
+    policy = {"type": "QueueDepth", "queueDepth": {"targetPerReplica": 4}}
+    bounds = {"minReplicas": 0, "maxReplicas": 2, "idleSeconds": 3, "scaleDown": {"stabilizationSeconds": 1}}
+    await machine.up(autoscaling={**bounds, "policy": policy})
+    assert machine.pool().status.workers == []
+    scores = await asyncio.gather(*(score(session, machine) for _ in range(8)))
+    assert scores == [4.0] * 8
+    await machine.serves(0)
+
+
+async def test_a_pool_that_scales_itself_takes_no_number(machine: LocalMachine) -> None:
+    policy = {"type": "QueueDepth", "queueDepth": {"targetPerReplica": 4}}
+    await machine.up(autoscaling={"minReplicas": 1, "maxReplicas": 2, "policy": policy})
+    code, said = await machine.run("scale", POOL, "2")
+    assert (code, "spec.replicas must not be set beside spec.autoscaling" in said) == (2, True)
+
+
+async def test_a_revision_that_does_not_start_takes_nothing_from_the_one_that_serves(
+    machine: LocalMachine, session: aiohttp.ClientSession
+) -> None:
+    await machine.up(replicas=1)
+    broken = machine.manifest(
+        engine={"name": "python", "env": {"EXIT_AT_ONCE": "1"}}, rollout={"progressDeadlineSeconds": 4}
+    )
+    code, said = await machine.run("up", "-f", broken)
+    assert (code, "the weights are gone" in said) == (1, True)
+    assert await score(session, machine) == 4.0
+    assert (await machine.run("up", "-f", machine.manifest(replicas=1)))[0] == 0
+    await machine.serves(1)
+
+
+async def test_a_pool_may_be_open_to_all_from_its_start_to_its_end(machine: LocalMachine) -> None:
+    await machine.up(router={"auth": {"mode": "Disabled"}})
+    assert await machine.run("score", "four") == (0, "4.0\n")
+    code, said = await machine.run("up", "-f", machine.manifest())
+    assert (code, "spec.router.auth.mode cannot change while the pool runs" in said) == (2, True)

@@ -62,8 +62,9 @@ def up(
     folder = commands.prepare(pool, port=port, environ=os.environ)
     if detach:
         started = commands.start_in_background(folder, port=port, give_up_seconds=wait_seconds)
-        # The supervisor gives up by itself; what it says last is to be shown.
-        _exit_unless(asyncio.run(screens.follow(started, seconds=seconds + commands.STOP_SECONDS)))
+        # The supervisor gives up by itself; what it says last is to be shown. Some replicas are enough to go on with.
+        complete = asyncio.run(screens.follow(started, seconds=seconds + commands.STOP_SECONDS))
+        _exit_unless(complete or screens.is_ready(folder.read_pool_as_it_is()))
     else:
         _exit_unless(asyncio.run(_run_and_show(folder, port, wait_seconds)))
 
@@ -184,9 +185,12 @@ async def _run_and_show(folder: PoolFolder, port: int | None, give_up_seconds: f
         return await supervising
     showing = asyncio.create_task(screens.follow(commands.Up(folder, wanted), seconds=float("inf")))
     try:
-        return await supervising
+        succeeded = await supervising
     finally:
         showing.cancel()
+    if not succeeded:
+        screens.tell_trouble(folder)
+    return succeeded
 
 
 def _follow_change(change: commands.Up | None, folder: PoolFolder, seconds: float) -> None:
@@ -194,7 +198,10 @@ def _follow_change(change: commands.Up | None, folder: PoolFolder, seconds: floa
         screens.out.print(f"{folder.pool_key} runs already, from the same manifest; nothing to do")
         return
     screens.err.print(f"{folder.pool_key} runs already and gets its changed manifest")
-    _exit_unless(asyncio.run(screens.follow(change, seconds=seconds)))
+    # A rollout that fails is said to have failed by its supervisor, after the same time.
+    longest = seconds + commands.STOP_SECONDS
+    _exit_unless(asyncio.run(screens.follow(change, seconds=longest, serves_already=True)))
+    screens.out.print(f"{folder.pool_key} is as the manifest says")
 
 
 def _existing(name: str | None) -> PoolFolder:

@@ -101,23 +101,24 @@ class Progress:
                 err.print(f"{worker.name} {worker.phase} {self.seconds(worker, now):.0f} s  {line}", markup=False)
 
 
-async def follow(up: Up, *, seconds: float) -> bool:
-    """Show how a pool becomes what was asked for; returns whether samples can be scored at the end.
+async def follow(up: Up, *, seconds: float, serves_already: bool = False) -> bool:
+    """Show how a pool becomes what was asked for; returns whether it is at the end.
+
+    Where it is ready for the first time, it is said how to use it; that one `serves_already` is no news.
 
     It ends when nothing changes any more, when the pool's supervisor gives up, or after so many seconds.
     """
-    progress = Progress(up)
+    progress = Progress(up, told_ready=serves_already)
     deadline = time.monotonic() + seconds
     with _live(progress) as show:
         while not is_settled(up) and not has_failed(up) and time.monotonic() < deadline:
             show()
             await asyncio.sleep(LOOK_SECONDS)
         show()
-    pool = up.folder.read_pool_as_it_is()
-    ready = pool is not None and is_ready(pool)
-    if pool is not None and not (ready and is_settled(up)):
-        tell_trouble(pool, up.folder)
-    return ready or is_settled(up)
+    settled = is_settled(up)
+    if not settled:
+        tell_trouble(up.folder)
+    return settled
 
 
 @contextmanager
@@ -134,9 +135,9 @@ def _live(progress: Progress) -> Iterator[Callable[[], None]]:
         yield show
 
 
-def is_ready(pool: RewardPool) -> bool:
+def is_ready(pool: RewardPool | None) -> bool:
     """Whether samples can be scored now."""
-    ready = pool.status.condition("Ready")
+    ready = pool.status.condition("Ready") if pool else None
     return ready is not None and ready.status == "True"
 
 
@@ -151,10 +152,11 @@ def tell_ready(pool: RewardPool) -> None:
     err.print(f"  look, stop         rewardpool status {pool.key} · rewardpool down {pool.key}")
 
 
-def tell_trouble(pool: RewardPool, folder: PoolFolder) -> None:
+def tell_trouble(folder: PoolFolder) -> None:
     """Why a pool is not what was asked for, with the engine's last lines."""
+    pool = folder.read_pool_as_it_is()
     for kind in ("Ready", "Degraded"):
-        condition = pool.status.condition(kind)
+        condition = pool.status.condition(kind) if pool else None
         if condition is not None and (condition.status == "True") == (kind == "Degraded"):
             err.print(f"{kind} is {condition.status}, {condition.reason}: {condition.message}", markup=False)
     err.print(f"logs are in {folder.logs}", markup=False, soft_wrap=True)

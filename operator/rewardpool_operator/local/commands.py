@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import psutil
 
 from rewardpool_api import RewardPool, RewardPoolStatus, dump_manifest
-from rewardpool_operator.local.folder import PoolFolder, folder_of, stopped
+from rewardpool_operator.decide.rollout import DEADLINE_EXCEEDED
+from rewardpool_operator.local.folder import STARTING, PoolFolder, folder_of, stopped
 from rewardpool_operator.local.machine import NotStartableError, check, server_python
 from rewardpool_operator.local.process import kill_all
 from rewardpool_operator.local.supervisor import Settings, Supervisor, kill_leftovers
@@ -65,7 +66,7 @@ def prepare(pool: RewardPool, *, port: int | None, environ: Mapping[str, str]) -
             log.warning("ended %d processes that a killed supervisor had left: %s", len(killed), _listed(killed))
         before = folder.read_pool()
         folder.write_wanted(_next_generation(pool, before))
-        folder.write_pool(stopped(_next_generation(pool, before), reason="Starting", message="it is being started"))
+        folder.write_pool(stopped(_next_generation(pool, before), reason=STARTING, message="it is being started"))
     return folder
 
 
@@ -174,20 +175,25 @@ def down(folder: PoolFolder, *, tell: Callable[[str], None]) -> None:
 
 def is_settled(up: Up) -> bool:
     """Whether the pool is what was asked for: the asked replicas serve, or none are wanted, and nothing is changing."""
-    pool = up.folder.read_pool()
-    if pool is None or pool.spec != up.wanted.spec or pool.status.observed_generation != pool.metadata.generation:
-        return False
-    ready, changing = pool.status.condition("Ready"), pool.status.condition("Progressing")
-    if ready is None or changing is None or changing.status == "True":
+    status = _status_of(up)
+    ready, changing = status.condition("Ready"), status.condition("Progressing")
+    if ready is None or changing is None or changing.status == "True" or changing.reason == DEADLINE_EXCEEDED:
         return False
     return ready.status == "True" or ready.reason in ("AtZero", "Suspended")
 
 
 def has_failed(up: Up) -> bool:
     """Whether the pool stopped trying: its supervisor is gone, or the rollout's deadline passed."""
+    changing = _status_of(up).condition("Progressing")
+    return up.has_ended() or (changing is not None and changing.reason == DEADLINE_EXCEEDED)
+
+
+def _status_of(up: Up) -> RewardPoolStatus:
+    """The pool's status; an empty one as long as it is about another manifest than the one that was asked for."""
     pool = up.folder.read_pool()
-    changing = pool.status.condition("Progressing") if pool else None
-    return up.has_ended() or (changing is not None and changing.reason == "ProgressDeadlineExceeded")
+    if pool is None or pool.spec != up.wanted.spec or pool.status.observed_generation != pool.metadata.generation:
+        return RewardPoolStatus()
+    return pool.status
 
 
 def _next_generation(pool: RewardPool, before: RewardPool | None) -> RewardPool:

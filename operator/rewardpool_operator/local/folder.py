@@ -30,6 +30,10 @@ LOCK_SECONDS = 1.0
 """Readers hold the lock for microseconds to see whether it is free; a supervisor holds it for good."""
 
 
+STARTING = "Starting"
+"""Reason of the condition Ready from the command to the supervisor's first pass."""
+
+
 class AlreadyRunningError(RuntimeError):
     """Another supervisor holds the pool."""
 
@@ -104,7 +108,8 @@ class PoolFolder:
         if pool is None or self.is_supervised():
             return pool
         ready = pool.status.condition("Ready")
-        if ready is not None and ready.reason in ("Stopped", "GaveUp"):
+        if ready is not None and pool.status.url is None and ready.reason != STARTING:
+            # It said so itself when it ended.
             return pool
         return stopped(
             pool, reason="SupervisorGone", message="its supervisor was killed; `rewardpool up` starts the pool again"

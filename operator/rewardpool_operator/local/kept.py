@@ -150,8 +150,9 @@ class Kept:
         pause = pause_seconds(self._failures, random.random())  # noqa: S311 - spreads restarts, guards nothing
         self._start_at = monotonic() + pause
         ended = f"{self.name}: {diagnosis.message}; starts again in {pause:.1f} s (restart {self._starts})"
-        log.warning("%s", ended)
         self.failure = Failure(reason=diagnosis.reason, message="\n".join([ended, *diagnosis.log]))
+        # The engine's last lines once; they hardly differ from one start to the next.
+        log.warning("%s", self.failure.message if self._failures == 1 else ended)
 
 
 def _neutral_environment() -> dict[str, str]:

@@ -84,7 +84,7 @@ class Process:
         try:
             await asyncio.wait_for(self._process.wait(), grace_seconds)
         except TimeoutError:
-            log.warning("%s did not end within %g s and is killed", self._mark.strip("/"), grace_seconds)
+            log.info("%s did not end within %g s and is killed", self._mark.strip("/"), grace_seconds)
         await self._sweep()
 
     async def kill(self) -> None:

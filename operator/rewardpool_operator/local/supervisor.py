@@ -11,7 +11,7 @@ import os
 import secrets
 import signal
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
@@ -47,6 +47,20 @@ class Settings:
     """Of the router; None for a free one."""
     give_up_seconds: float | None = None
     """Stop when no worker was ever ready for this long; None for the manifest's progressDeadlineSeconds."""
+
+
+@dataclass(frozen=True)
+class _End:
+    """Why the pool does not run any more, as its condition says it."""
+
+    reason: str
+    message: str
+
+
+_STOPPED = _End("Stopped", "it was stopped; `rewardpool up` starts it again")
+_FAILED = _End(
+    "SupervisorFailed", "its supervisor failed, which is a fault of RewardPool; `rewardpool up` starts it again"
+)
 
 
 def kill_leftovers(folder: PoolFolder) -> list[int]:
@@ -102,30 +116,34 @@ class Supervisor:
             key = self._folder.key_file.read_text().strip() if self._pool.status.auth.key_file else None
             router = LocalRouter(run=run, folder=self._folder, session=session, python=python, port=self._settings.port)
             fleet = Fleet(run=run, folder=self._folder, session=session, python=python, key=key, environ=self._environ)
-            gave_up = True
+            end = _FAILED
             try:
                 with self._on_signals():
-                    gave_up = await self._loop(router, fleet)
+                    end = await self._loop(router, fleet)
                     await self._drain_or_hurry(router, fleet)
             finally:
                 await asyncio.gather(router.kill(), fleet.kill())
-                self._publish_end(gave_up=gave_up)
+                self._folder.write_pool(stopped(self._pool, reason=end.reason, message=end.message))
+                self._folder.forget_supervisor()
                 log.info("%s is down: none of its processes is left", self._pool.key)
-        return not gave_up
+        return end is _STOPPED
 
-    async def _loop(self, router: LocalRouter, fleet: Fleet) -> bool:
+    async def _loop(self, router: LocalRouter, fleet: Fleet) -> "_End":
         while not self._stop.is_set():
             self._changed.clear()
-            self._take_wanted()
-            await self._pass(router, fleet)
-            if self._is_hopeless():
-                log.error("giving up: no worker became ready within %g s", self._patience_seconds)
-                return True
             try:
+                self._take_wanted()
+                await self._pass(router, fleet)
+            except OSError as error:
+                # A full disk, say. What serves goes on serving.
+                log.warning("this pass failed, the next one tries again: %s", error)
+            if self._is_hopeless():
+                message = f"no worker became ready within {self._patience_seconds:g} s"
+                log.error("giving up: %s", message)
+                return _End("GaveUp", f"{message}; logs are in {self._folder.logs}")
+            with suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), PASS_SECONDS)
-            except TimeoutError:
-                continue
-        return False
+        return _STOPPED
 
     async def _pass(self, router: LocalRouter, fleet: Fleet) -> None:
         await router.ensure(self._pool)
@@ -158,15 +176,6 @@ class Supervisor:
             self._pool = self._pool.model_copy(update={"status": status})
             self._folder.write_pool(self._pool)
 
-    def _publish_end(self, *, gave_up: bool) -> None:
-        if gave_up:
-            message = f"no worker became ready within {self._patience_seconds:g} s; logs are in {self._folder.logs}"
-            self._folder.write_pool(stopped(self._pool, reason="GaveUp", message=message))
-        else:
-            message = "it was stopped; `rewardpool up` starts it again"
-            self._folder.write_pool(stopped(self._pool, reason="Stopped", message=message))
-        self._folder.forget_supervisor()
-
     def _take_wanted(self) -> None:
         stamp = self._folder.wanted_stamp()
         if stamp == self._wanted_stamp:
@@ -195,12 +204,14 @@ class Supervisor:
     @contextmanager
     def _on_signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        for number in SIGNALS:
+        # Under nohup the hang-up of the terminal is ignored, and stays so.
+        heard = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+        for number in heard:
             loop.add_signal_handler(number, self._be_told_to_stop)
         try:
             yield
         finally:
-            for number in SIGNALS:
+            for number in heard:
                 loop.remove_signal_handler(number)
 
     def _be_told_to_stop(self) -> None:
