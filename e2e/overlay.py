@@ -105,7 +105,7 @@ def training_job(
             "spec": {
                 "serviceAccountName": TRAINER_ACCOUNT,
                 "restartPolicy": "Never",
-                "terminationGracePeriodSeconds": 5,
+                "terminationGracePeriodSeconds": 60,
                 "containers": [container],
                 "volumes": [*read_volumes, *write_volumes],
             },

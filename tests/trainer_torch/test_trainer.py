@@ -1,5 +1,7 @@
 import json
 import math
+import os
+import signal
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -15,7 +17,7 @@ from rewardpool.actor.ranks import joined
 from rewardpool.actor.scoring import Tally
 from rewardpool.actor.trainer import StepRecord, Trainer
 from rewardpool.errors import ConfigError, ScoreError
-from rewardpool.train import main, summarise
+from rewardpool.train import _ended_by, main, summarise
 from rewardpool.train_config import TrainConfig, load_train_config
 
 
@@ -143,3 +145,18 @@ def test_the_trained_policy_can_be_loaded_again(tmp_path: Path, policy_folder: P
     saved = AutoModelForCausalLM.from_pretrained(config.output / "policy")
     start = dict(tiny_policy.make_policy(seed=0).named_parameters())
     assert any(not torch.equal(weight, start[name]) for name, weight in saved.named_parameters())
+
+
+def test_a_job_that_is_told_to_end_ends_after_its_step_with_nothing_lost(tmp_path: Path, policy_folder: Path) -> None:
+    with joined(deadline_seconds=60) as ranks:
+        config = config_of(tmp_path, policy_folder, steps=100)
+        trainer = Trainer(config, ranks=ranks, pool=FakePool(share_of_sevens), model_type=None)
+        records = trainer.run(lambda record: None, told_to_end=lambda: True)
+    assert (len(records), trainer.tally.lost) == (1, 0)
+
+
+def test_sigterm_tells_a_job_to_end_instead_of_ending_it() -> None:
+    with _ended_by(signal.SIGTERM) as told_to_end:
+        before = told_to_end()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert (before, told_to_end()) == (False, True)

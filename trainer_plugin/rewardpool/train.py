@@ -4,6 +4,9 @@
 
 Without torchrun it is a job of one process. What it writes into the config's output folder: metrics.jsonl with one
 line per step (`actor.trainer.StepRecord` says what is in it), metrics.json with the totals, policy/ with the model.
+
+SIGTERM, which is how schedulers take a job's machine away, ends the job after the step it is in, with all of these
+written. torchrun hands the signal on and gives its processes 30 seconds.
 """
 
 import argparse
@@ -11,7 +14,9 @@ import dataclasses
 import json
 import logging
 import math
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,8 +70,8 @@ def train(config: TrainConfig, ranks: Ranks) -> int:
     """
     with BlockingPool(config.reward) as pool:
         trainer = Trainer(config, ranks=ranks, pool=pool, model_type=pool.endpoint.model_type)
-        with _reporting(config, shown=ranks.first) as on_step:
-            records = trainer.run(on_step)
+        with _reporting(config, shown=ranks.first) as on_step, _ended_by(signal.SIGTERM) as told_to_end:
+            records = trainer.run(on_step, told_to_end=told_to_end)
         totals = summarise(records, total_tally(trainer.tally, ranks), total_retries(pool.report(), ranks), ranks.size)
         if ranks.first:
             trainer.save_policy()
@@ -121,6 +126,17 @@ def _mean_reward(records: Sequence[StepRecord]) -> float | None:
 
 
 @contextmanager
+def _ended_by(signal_number: signal.Signals) -> Iterator[Callable[[], bool]]:
+    """Yield what tells whether the signal came; meanwhile it ends nothing by itself."""
+    came = threading.Event()
+    before = signal.signal(signal_number, lambda *_: came.set())
+    try:
+        yield came.is_set
+    finally:
+        signal.signal(signal_number, before)
+
+
+@contextmanager
 def _reporting(config: TrainConfig, *, shown: bool) -> Iterator[Callable[[StepRecord], None]]:
     """Yield what is to be called after each step: it writes a line of metrics.jsonl and moves the progress bar."""
     if not shown:
@@ -157,7 +173,9 @@ def _without_nan(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _write_json(path: Path, values: dict[str, Any]) -> None:
-    path.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+    unfinished = path.with_suffix(".part")
+    unfinished.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+    unfinished.rename(path)  # whoever waits for the file sees all of it
 
 
 if __name__ == "__main__":

@@ -134,8 +134,12 @@ class Trainer:
             raise ConfigError("policy.path", f"transformers cannot load it: {error}") from error
         return model.to(self._ranks.device)
 
-    def run(self, on_step: Callable[[StepRecord], None]) -> list[StepRecord]:
-        """Run all steps and return their records; `on_step` is called after each, on every rank.
+    def run(
+        self, on_step: Callable[[StepRecord], None], *, told_to_end: Callable[[], bool] = lambda: False
+    ) -> list[StepRecord]:
+        """Run the steps and return their records; `on_step` is called after each, on every rank.
+
+        After each step the ranks tell each other whether one of them was told to end; then that step was the last.
 
         Raises:
             SampleError: A sample has no score and the failure policy is `raise`.
@@ -146,6 +150,9 @@ class Trainer:
         for step in range(1, self._config.steps + 1):
             records.append(self._step(step, next(self._steps)))
             on_step(records[-1])
+            [ends] = self._ranks.max(told_to_end())
+            if ends:
+                break
         return records
 
     def save_policy(self) -> None:
