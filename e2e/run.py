@@ -316,7 +316,7 @@ def run(folder: Path, say: Say) -> dict[str, Any]:
         scenario = EndToEnd(cluster, folder=folder, say=say)
         try:
             return scenario.play()
-        except BaseException:
+        except Exception:
             scenario.show_failure()
             raise
         finally:
@@ -334,9 +334,12 @@ def main() -> int:
         earlier.unlink(missing_ok=True)
     try:
         summary = run(STATE, say)
-    except (EndToEndError, ClusterError, binaries.BuildError, subprocess.SubprocessError) as error:
+    except (EndToEndError, ClusterError, binaries.BuildError, TimeoutError, subprocess.SubprocessError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted; everything is cleaned up", file=sys.stderr)
+        return 130
     summary_file.write_text(json.dumps(summary, indent=2) + "\n")
     print(json.dumps(summary, indent=2))
     return 0 if summary["lost"] == 0 and not summary["left_after_delete"] else 1
