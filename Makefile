@@ -17,7 +17,7 @@ UV_VERSION := 0.13.8
 export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 
-.PHONY: help setup setup-dev setup-server setup-trainer demo test e2e lint format crds binaries clean
+.PHONY: bench help setup setup-dev setup-server setup-trainer demo test e2e lint format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-15s %s\n", $$1, $$2}'
@@ -80,6 +80,9 @@ e2e: setup ## The whole product on a real one-node Kubernetes cluster (needs roo
 binaries: setup-dev
 	@if command -v go >/dev/null; then PYTHONPATH=e2e $(DEV)/bin/python -m cluster.binaries >/dev/null; \
 	else echo "==> Go is missing (install 1.24 or newer): tests that need a real API server or helm will be skipped"; fi
+
+bench: setup-dev setup-server ## Measure what client and router cost beside a bare session (ratios of one run)
+	@$(DEV)/bin/python bench/client.py
 
 format: setup-dev ## Format the code
 	@$(DEV)/bin/ruff format . && $(DEV)/bin/ruff check --fix .

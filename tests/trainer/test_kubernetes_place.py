@@ -131,3 +131,11 @@ async def test_a_broken_kubeconfig_is_named(tmp_path: Path) -> None:
     path.write_text(json.dumps({"kind": "Config"}))
     with pytest.raises(PoolAccessError, match="credentials cannot be used"):
         await KubernetesPlace({"KUBECONFIG": str(path)}).read_pool("rl", "skywork")
+
+
+@pytest.mark.parametrize("text", ["", "a: [", "just words"], ids=["empty", "no YAML", "no mapping"])
+async def test_a_kubeconfig_that_is_none_is_said_to_be_so(tmp_path: Path, text: str) -> None:
+    (tmp_path / "kubeconfig").write_text(text)
+    place = KubernetesPlace({"KUBECONFIG": str(tmp_path / "kubeconfig")})
+    with pytest.raises(PoolAccessError, match="the cluster's credentials cannot be used"):
+        await place.read_pool("rl", "skywork")

@@ -190,3 +190,4 @@ def test_scores_and_extras_pass_through_the_real_router(start: Start, tmp_path: 
         router.until(lambda: http("GET", url + "/readiness")[0] == 200, seconds=20, what="the worker has joined")
         status, _, answer = http("POST", url + "/v1/embeddings", {"model": "rm", "input": json.dumps(a_sample("4"))})
         assert (status, answer["data"][0]["extra"]["correct"]) == (200, True)
+    assert "Traceback" not in server.process.log.read_text()  # the router also asked it whether it speaks gRPC

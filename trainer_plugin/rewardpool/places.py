@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import aiohttp
+import yaml
 from pydantic import ValidationError
 
 from rewardpool.errors import PoolAccessError, PoolNotReadyError
@@ -140,7 +141,8 @@ class KubernetesPlace:
                 config.load_incluster_config(client_configuration=settings)
             else:
                 await config.load_kube_config(config_file=self._kubeconfig, client_configuration=settings)
-        except (config.ConfigException, OSError, ValueError) as error:
+        except (config.ConfigException, OSError, ValueError, TypeError, yaml.YAMLError) as error:
+            # TypeError: an empty kubeconfig.
             raise PoolAccessError(f"{self}: the cluster's credentials cannot be used: {error}") from error
         async with client.ApiClient(configuration=settings) as api:
             try:

@@ -19,6 +19,7 @@ from typing import Annotated, Any
 
 import typer
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from rewardpool_api import names
 from rewardpool_api.contract import SCORE_PATH, CallerError
@@ -35,6 +36,15 @@ from rewardpool_worker.function_runner import (
 from rewardpool_worker.score_middleware import OPEN_PATHS, InvalidSampleError, KeyFile, Readiness, Settings
 
 log = logging.getLogger("rewardpool.worker")
+
+
+def is_about_http(record: logging.LogRecord) -> bool:
+    """Whether a record of aiohttp's is worth a line: not what it says of bytes that are no HTTP/1 request.
+
+    sglang-router asks each new worker whether it speaks gRPC, on the same port; aiohttp logs a traceback for it.
+    """
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+
 
 Handler = Any
 """aiohttp's type of a handler, which it does not export."""
@@ -247,6 +257,7 @@ def main(
 ) -> None:
     """Serve a Python reward function behind RewardPool's scoring contract."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+    logging.getLogger("aiohttp.server").addFilter(is_about_http)
     try:
         options = Options(
             function=function,
