@@ -82,7 +82,7 @@ def render(helm: Helm) -> Render:
     return template
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     with ControlPlane(tmp_path_factory.mktemp("chart-plane"), controllers=False) as plane:
         yield plane
