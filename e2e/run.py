@@ -301,6 +301,13 @@ def engine_version() -> str:
     return output_of(VENVS / "server" / "bin" / "python", "-c", program).strip()
 
 
+def refuse_used_cluster(cluster: Cluster) -> None:
+    """Raise `EndToEndError` where RewardPool is installed already: cleaning up would take somebody's pools along."""
+    crd = f"{names.PLURAL}.{names.GROUP}"
+    if cluster.kubectl("get", "crd", crd, "--ignore-not-found", "-o", "name").strip():
+        raise EndToEndError(f"{cluster.description} has the CRD {crd} already; take a cluster without RewardPool")
+
+
 def make_models(say: Say) -> None:
     """Make the quick start's models, where they are not there yet."""
     say(f"making the quick start's models in {MODELS}, unless they are there")
@@ -313,6 +320,7 @@ def run(folder: Path, say: Say) -> dict[str, Any]:
     make_models(say)
     mounts = [REPOSITORY, MODELS, *environment("server").folders, *environment("trainer").folders]
     with open_cluster(mounts=list(dict.fromkeys(mounts)), say=say) as cluster:
+        refuse_used_cluster(cluster)
         scenario = EndToEnd(cluster, folder=folder, say=say)
         try:
             return scenario.play()

@@ -1,0 +1,27 @@
+"""What the end-to-end run refuses to touch."""
+
+import pytest
+
+import run
+
+
+class FakeCluster:
+    """Answers every kubectl with one text."""
+
+    description = "somebody's cluster"
+
+    def __init__(self, answer: str) -> None:
+        self._answer = answer
+
+    def kubectl(self, *args: str) -> str:
+        return self._answer
+
+
+def test_a_cluster_with_reward_pools_is_refused() -> None:
+    cluster = FakeCluster("customresourcedefinition.apiextensions.k8s.io/rewardpools.rewardpool.dev\n")
+    with pytest.raises(run.EndToEndError, match="somebody's cluster has the CRD"):
+        run.refuse_used_cluster(cluster)  # type: ignore[arg-type]
+
+
+def test_a_cluster_without_them_is_taken() -> None:
+    run.refuse_used_cluster(FakeCluster(""))  # type: ignore[arg-type]
