@@ -29,14 +29,14 @@ def pool_dir(environ: Mapping[str, str], namespace: str, name: str) -> Path:
 def is_supervised(folder: Path) -> bool:
     """Whether the pool of this folder has a supervisor, without which its status is only a memory.
 
-    The kernel drops the lock with the process, however it ended. A folder without a lock was written by something else
-    and is taken at its word.
+    The kernel drops the lock with the process, however it ended. A state file without a lock was written by something
+    else and is taken at its word.
     """
     try:
         with (folder / LOCK_FILE).open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
-        return folder.exists()
+        return (folder / names.STATE_FILE).exists()
     except BlockingIOError:
         return True
     return False

@@ -68,9 +68,10 @@ def test_there_is_one_supervisor_at_a_time(folder: PoolFolder) -> None:
     assert not is_supervised(folder.path)
 
 
-def test_a_folder_that_no_supervisor_wrote_is_taken_at_its_word(tmp_path: Path) -> None:
-    assert is_supervised(tmp_path)
-    assert not is_supervised(tmp_path / "absent")
+def test_a_state_file_that_no_supervisor_wrote_is_taken_at_its_word(folder: PoolFolder) -> None:
+    assert not is_supervised(folder.path)
+    folder.write_pool(ready_pool())
+    assert is_supervised(folder.path)
 
 
 def test_keys_stay_when_a_pool_is_started_again(folder: PoolFolder) -> None:

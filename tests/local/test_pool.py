@@ -129,7 +129,6 @@ async def test_growing_and_shrinking_under_load_loses_no_request(
 
 async def test_sigterm_finishes_what_is_in_flight(machine: LocalMachine, session: aiohttp.ClientSession) -> None:
     command = machine.start("up", "-f", machine.manifest(replicas=2))
-    await eventually(lambda: asyncio.to_thread(machine.folder.is_supervised), what="the supervisor is there")
     await machine.serves(2)
     async with asyncio.TaskGroup() as group:
         calls = [group.create_task(score(session, machine, seconds=2)) for _ in range(6)]
@@ -142,7 +141,6 @@ async def test_sigterm_finishes_what_is_in_flight(machine: LocalMachine, session
 
 async def test_a_second_signal_ends_everything_at_once(machine: LocalMachine, session: aiohttp.ClientSession) -> None:
     command = machine.start("up", "-f", machine.manifest(replicas=1))
-    await eventually(lambda: asyncio.to_thread(machine.folder.is_supervised), what="the supervisor is there")
     await machine.serves(1)
     call = asyncio.create_task(score(session, machine, seconds=30))
     await asyncio.sleep(0.5)

@@ -115,6 +115,8 @@ class LocalMachine:
         """Wait until exactly so many replicas serve, and nothing else is there."""
 
         async def so_many() -> bool:
+            if self.folder.read_pool() is None:
+                return False
             status = self.pool().status
             phases = [worker.phase for worker in status.workers]
             return status.ready_replicas == replicas and phases == ["Ready"] * replicas

@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -188,6 +189,9 @@ async def _run_and_show(folder: PoolFolder, port: int | None, give_up_seconds: f
         succeeded = await supervising
     finally:
         showing.cancel()
+        # It takes its table off the screen, which is ours to write on only then.
+        with suppress(asyncio.CancelledError):
+            await showing
     if not succeeded:
         screens.tell_trouble(folder)
     return succeeded

@@ -138,7 +138,9 @@ class Supervisor:
                 # A full disk, say. What serves goes on serving.
                 log.warning("this pass failed, the next one tries again: %s", error)
             if self._is_hopeless():
-                message = f"no worker became ready within {self._patience_seconds:g} s"
+                ready = self._pool.status.condition("Ready")
+                last = f" ({ready.reason}: {ready.message.splitlines()[0]})" if ready and ready.message else ""
+                message = f"no worker became ready within {self._patience_seconds:g} s{last}"
                 log.error("giving up: %s", message)
                 return _End("GaveUp", f"{message}; logs are in {self._folder.logs}")
             with suppress(TimeoutError):
