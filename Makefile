@@ -13,6 +13,9 @@ SERVER  := $(VENVS)/server
 TRAINER := $(VENVS)/trainer
 UV_VERSION := 0.13.8
 
+# Without byte code every start of vLLM compiles for seconds what it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Programs the targets start look here for the engines' and the trainer's interpreters.
 export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
