@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from time import monotonic
 
 import aiohttp
 
@@ -18,7 +19,7 @@ from rewardpool_operator.local.kept import Command, Kept, Run
 from rewardpool_operator.local.machine import HOST, free_port, function_path
 from rewardpool_operator.plan import Plan
 from rewardpool_operator.probe import probe_score, read_in_flight
-from rewardpool_operator.snapshot import Worker, WorkerSet
+from rewardpool_operator.snapshot import Failure, Worker, WorkerSet
 from rewardpool_worker.engines import Launch, Place, engine_for
 
 log = logging.getLogger(__name__)
@@ -27,6 +28,31 @@ LOOK_SECONDS = 0.5
 """Between two looks at a worker."""
 STOP_SECONDS = 5.0
 """For a worker that has nothing in flight to end by itself. vLLM takes longer on a busy machine, to no purpose."""
+
+
+class Silence:
+    """How long a worker that scored before has not answered the simplest question, by count and by time.
+
+    Both, as a kubelet counts failed liveness probes: by time alone, a machine that slept would find all its workers
+    silent for hours at the first look; by count alone, ten refusals in a row are over in seconds.
+    """
+
+    LOOKS = 10
+    SECONDS = 60.0
+
+    def __init__(self) -> None:
+        self._looks = 0
+        self._since = 0.0
+
+    def note(self, *, answered: bool, now: float) -> bool:
+        """Take in one look at `now` (monotonic seconds); returns whether the worker hangs."""
+        if answered:
+            self._looks = 0
+            return False
+        if self._looks == 0:
+            self._since = now
+        self._looks += 1
+        return self._looks >= self.LOOKS and now - self._since >= self.SECONDS
 
 
 def revision_of(pool: RewardPool) -> str:
@@ -55,6 +81,7 @@ class Replica:
         self._answered_pid: int | None = None
         self._in_flight: int | None = None
         self._max_model_len: int | None = None
+        self._silence = Silence()
         self._looking = asyncio.create_task(self._look_forever())
 
     @property
@@ -133,11 +160,15 @@ class Replica:
         session, url, key = self._fleet.session, self.kept.url, self._fleet.key
         if self._answered_pid == pid:
             self._in_flight = await read_in_flight(session, url, key=key)
+            if self._silence.note(answered=self._in_flight is not None, now=monotonic()):
+                hung = f"it runs and has not answered for {Silence.SECONDS:.0f} s"
+                await self.kept.start_again(Failure(reason="Hung", message=hung))
             return
         served_name, model_type = self._pool.served_name, self._pool.spec.model.type
         result = await probe_score(session, url, key=key, served_name=served_name, model_type=model_type)
         if result.ok and self.kept.pid == pid:
             self._answered_pid, self._in_flight, self._max_model_len = pid, 0, result.max_model_len
+            self._silence = Silence()
             self.kept.note_serving()
             log.info("%s: scores", self.name)
             self._fleet.run.changed()

@@ -74,6 +74,7 @@ class Kept:
         self._failures = 0
         self._start_at = 0.0
         self._serving_since: float | None = None
+        self._killed_for: Failure | None = None
 
     @property
     def log_file(self) -> Path:
@@ -127,6 +128,13 @@ class Kept:
             await self._process.kill()
         await self._wait_for_watch()
 
+    async def start_again(self, failure: Failure) -> None:
+        """End the process at once for this cause, to be started again like one that died."""
+        if self._process is not None:
+            self._killed_for = failure
+            await self._process.kill()
+            await self._wait_for_watch()
+
     def bound_log(self) -> None:
         """Keep the log of the running process from filling the disk."""
         if self._process is not None:
@@ -144,15 +152,21 @@ class Kept:
         self._run.changed()
 
     def _note_failure(self, code: int) -> None:
-        diagnosis = diagnose(exit_code=code, log=tail(self.log_file, LOG_TAIL_BYTES))
+        cause, lines = self._cause(code)
         served = self._serving_since is not None and monotonic() - self._serving_since >= HEALTHY_SECONDS
         self._failures = 1 if served else self._failures + 1
         pause = pause_seconds(self._failures, random.random())  # noqa: S311 - spreads restarts, guards nothing
         self._start_at = monotonic() + pause
-        ended = f"{self.name}: {diagnosis.message}; starts again in {pause:.1f} s (restart {self._starts})"
-        self.failure = Failure(reason=diagnosis.reason, message="\n".join([ended, *diagnosis.log]))
+        ended = f"{self.name}: {cause.message}; starts again in {pause:.1f} s (restart {self._starts})"
+        self.failure = Failure(reason=cause.reason, message="\n".join([ended, *lines]))
         # The engine's last lines once; they hardly differ from one start to the next.
         log.warning("%s", self.failure.message if self._failures == 1 else ended)
+
+    def _cause(self, code: int) -> tuple[Failure, tuple[str, ...]]:
+        """Why the process ended, and the last lines of its log."""
+        diagnosis = diagnose(exit_code=code, log=tail(self.log_file, LOG_TAIL_BYTES))
+        cause, self._killed_for = self._killed_for, None
+        return cause or Failure(reason=diagnosis.reason, message=diagnosis.message), tuple(diagnosis.log)
 
 
 def _neutral_environment() -> dict[str, str]:
