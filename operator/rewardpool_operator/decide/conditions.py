@@ -10,7 +10,7 @@ from rewardpool_api import Condition, RewardPoolStatus, names
 from rewardpool_api.status import MAX_MESSAGE, AuthStatus, ConditionType, LoadStatus, ModelStatus, ScalingStatus
 from rewardpool_operator.decide.leaving import Leaving
 from rewardpool_operator.decide.membership import Membership
-from rewardpool_operator.decide.rollout import DEADLINE_EXCEEDED, NO_ROOM, Rollout, deadline_exceeded
+from rewardpool_operator.decide.rollout import DEADLINE_EXCEEDED, NO_ROOM, Rollout
 from rewardpool_operator.plan import Event
 from rewardpool_operator.snapshot import Failure, Snapshot, Worker
 from rewardpool_operator.times import rfc3339
@@ -129,7 +129,7 @@ def _scaling_active(snapshot: Snapshot, load: LoadStatus | None, scaling: Scalin
 def _progressing(
     snapshot: Snapshot, scaling: ScalingStatus, rollout: Rollout, staying: list[Worker], ready: int
 ) -> Finding:
-    if deadline_exceeded(snapshot):
+    if rollout.overdue:
         seconds = snapshot.pool.spec.rollout.progress_deadline_seconds
         message = f"no worker of revision {snapshot.revision} answered within {seconds} s"
         return Finding(holds=False, reason=DEADLINE_EXCEEDED, message=message)

@@ -34,13 +34,16 @@ class Rollout:
     """Why the sizes are what they are while a rollout is under way; None when none is."""
     no_room: str | None = None
     """The scheduler's words when a new worker fits nowhere."""
+    overdue: bool = False
+    """Whether the present revision had its time and none of its workers ever answered in it."""
 
 
 def allocate(snapshot: Snapshot, wanted: int) -> Rollout:
     """Divide the wanted number among the revisions."""
     old = _old_revisions(snapshot)
+    overdue = _is_overdue(snapshot)
     if not old:
-        return Rollout(sizes={snapshot.revision: wanted})
+        return Rollout(sizes={snapshot.revision: wanted}, overdue=overdue)
     new = [worker for worker in snapshot.workers_of(snapshot.revision) if worker.active]
     no_room = next((worker.unschedulable for worker in new if worker.unschedulable), None)
     reason = _strategy(snapshot, no_room)
@@ -49,14 +52,11 @@ def allocate(snapshot: Snapshot, wanted: int) -> Rollout:
         keep_old = wanted - sum(worker.answering for worker in new)
     else:
         size, keep_old = _replace(snapshot, wanted, new)
-    if deadline_exceeded(snapshot):
-        reason = DEADLINE_EXCEEDED
     sizes = {snapshot.revision: size, **_divide(snapshot, old, max(0, keep_old))}
-    return Rollout(sizes=sizes, old=old, reason=reason, no_room=no_room)
+    return Rollout(sizes=sizes, old=old, reason=reason, no_room=no_room, overdue=overdue)
 
 
-def deadline_exceeded(snapshot: Snapshot) -> bool:
-    """Whether the present revision had its time and none of its workers ever answered in it."""
+def _is_overdue(snapshot: Snapshot) -> bool:
     limit = timedelta(seconds=snapshot.pool.spec.rollout.progress_deadline_seconds)
     present = [worker_set for worker_set in snapshot.worker_sets if worker_set.revision == snapshot.revision]
     workers = [worker for worker in snapshot.workers_of(snapshot.revision) if worker.active]
