@@ -1,6 +1,6 @@
 """Pools on Kubernetes: from a RewardPool object to pods, and back to its status.
 
-    render.py     a pool -> the manifests that it should own (pure)
+    render/       a pool -> the manifests that it should own (pure)
     pods.py       a pod object -> what a snapshot says of a worker or a router (pure)
     compare.py    a manifest and the live object -> whether they differ (pure)
     client.py     the API server, as plain JSON objects

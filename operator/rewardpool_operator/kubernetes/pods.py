@@ -134,7 +134,7 @@ def failure_of(status: Mapping[str, Any], *, trouble: str | None = None) -> Fail
 
 
 def _ended(terminated: Mapping[str, Any]) -> Failure:
-    """The kubelet keeps the log's last lines in the message, see `terminationMessagePolicy` in render.py."""
+    """The kubelet keeps the log's last lines in the message, see `terminationMessagePolicy` in render/common.py."""
     diagnosis = diagnose(
         exit_code=terminated.get("exitCode"),
         log=terminated.get("message", ""),

@@ -1,0 +1,50 @@
+"""From a pool to the objects it owns: pure functions.
+
+shared.py   Secret POOL-key             the key of the data plane, for trainers
+            Secret POOL-router-admin    the key of the routers' worker lists, for operator and routers
+            ConfigMap POOL-files        the files that make a stock image a worker or a router
+router.py   Service POOL-router         the URL of the pool
+            Deployment POOL-router      the routers
+worker.py   Deployment POOL-worker-REV  the workers of one revision
+common.py   what they have in common: labels, owner, the shape of every pod
+"""
+
+from rewardpool_operator.kubernetes.render.common import (
+    CONTAINER_ROUTER,
+    CONTAINER_WORKER,
+    PORT_HTTP,
+    PORT_METRICS,
+    Keys,
+    selector,
+    uses_key,
+)
+from rewardpool_operator.kubernetes.render.router import router_deployment, router_service
+from rewardpool_operator.kubernetes.render.shared import KEY_COPY, files_config_map, pool_url, secrets
+from rewardpool_operator.kubernetes.render.worker import (
+    CLAIM_DIR,
+    HUB_DIR,
+    revision_of,
+    worker_deployment,
+    worker_template,
+)
+
+__all__ = [
+    "CLAIM_DIR",
+    "CONTAINER_ROUTER",
+    "CONTAINER_WORKER",
+    "HUB_DIR",
+    "KEY_COPY",
+    "PORT_HTTP",
+    "PORT_METRICS",
+    "Keys",
+    "files_config_map",
+    "pool_url",
+    "revision_of",
+    "router_deployment",
+    "router_service",
+    "secrets",
+    "selector",
+    "uses_key",
+    "worker_deployment",
+    "worker_template",
+]

@@ -1,0 +1,122 @@
+"""What the objects of a pool have in common: labels, owner, keys as files, and the shape of every pod.
+
+Pods hold no Kubernetes credential, may not gain privileges, and get keys as files.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rewardpool_api import RewardPool, names
+from rewardpool_operator.kubernetes.client import Object
+from rewardpool_operator.kubernetes.compare import short_hash
+
+PRE_STOP_SECONDS: Final = 5
+"""Between the order to stop and SIGTERM. A worker that is deleted by somebody else leaves the routers in this time; a
+router, which closes its port at SIGTERM, leaves the Service's endpoints."""
+GRACE_MARGIN_SECONDS: Final = 15
+"""An engine that has answered everything still needs some seconds to end."""
+
+NON_ROOT_GROUP: Final = 65532
+"""Group of mounted keys in pods on RewardPool's own image, or on one built from it, which do not run as root."""
+
+CONTAINER_WORKER: Final = "worker"
+CONTAINER_ROUTER: Final = "router"
+PORT_HTTP: Final = "http"
+PORT_METRICS: Final = "metrics"
+
+OWN_IMAGE: Final = {"runAsNonRoot": True, "fsGroup": NON_ROOT_GROUP}
+"""For images made from RewardPool's own. Stock engine images run as root and read the keys as their owner; a group for
+them would have a kubelet change the owner of every file in a shared model volume."""
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Both keys of a pool."""
+
+    pool: str
+    admin: str
+
+    def __repr__(self) -> str:
+        """Keep keys out of logs and tracebacks."""
+        return "Keys(...)"
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells other keys from these, and nothing else: both have 256 random bits."""
+        return short_hash([self.pool, self.admin])
+
+
+def uses_key(pool: RewardPool) -> bool:
+    """Whether scoring takes a key."""
+    return pool.spec.router.auth.mode == "Generated"
+
+
+def selector(pool: str, component: str | None = None) -> str:
+    """Label selector of a pool's objects, or of those of one component."""
+    labels = {names.LABEL_POOL: pool} | ({names.LABEL_COMPONENT: component} if component else {})
+    return ",".join(f"{name}={value}" for name, value in labels.items())
+
+
+def labels(pool: RewardPool, component: str, revision: str | None = None) -> dict[str, str]:
+    """Labels of an object of the pool; they select its pods as well."""
+    chosen = {names.LABEL_POOL: pool.metadata.name, names.LABEL_COMPONENT: component}
+    return chosen | ({names.LABEL_REVISION: revision} if revision else {})
+
+
+def metadata(pool: RewardPool, name: str, component: str, *, revision: str | None = None) -> dict[str, Any]:
+    """Metadata of an object that the pool owns, and that goes with it."""
+    owner = {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "name": pool.metadata.name,
+        "uid": pool.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    return {
+        "name": name,
+        "namespace": pool.metadata.namespace,
+        "labels": {**labels(pool, component, revision), "app.kubernetes.io/managed-by": names.FIELD_MANAGER},
+        "ownerReferences": [owner],
+    }
+
+
+def common_volumes(pool: RewardPool) -> tuple[list[Object], list[Object]]:
+    """Files for every pod, and the key where there is one."""
+    name = pool.metadata.name
+    volumes: list[Object] = [{"name": "files", "configMap": {"name": names.files_config_map(name)}}]
+    mounts: list[Object] = [{"name": "files", "mountPath": names.FILES_DIR, "readOnly": True}]
+    if uses_key(pool):
+        secret = {"secretName": names.key_secret(name), "items": [key_item()], "defaultMode": 0o440}
+        volumes.append({"name": "key", "secret": secret})
+        mounts.append({"name": "key", "mountPath": names.KEY_DIR, "readOnly": True})
+    return volumes, mounts
+
+
+def key_item() -> Object:
+    """The one entry of a key Secret that is mounted."""
+    return {"key": names.SECRET_KEY, "path": names.SECRET_KEY}
+
+
+def pod_template(container: Object, volumes: list[Object], *, grace_seconds: int, security: Object) -> Object:
+    """What every pod of a pool has in common."""
+    return {
+        "metadata": {},
+        "spec": {
+            "automountServiceAccountToken": False,
+            # A variable for every Service of the namespace: one named `vllm` would set VLLM_PORT and break the engine.
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": grace_seconds,
+            "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}, **security},
+            "containers": [
+                {
+                    **container,
+                    "lifecycle": {"preStop": {"sleep": {"seconds": PRE_STOP_SECONDS}}},
+                    # The log's last lines end up in the pod's status, so that nobody needs the right to read logs.
+                    "terminationMessagePolicy": "FallbackToLogsOnError",
+                    "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+                }
+            ],
+            "volumes": volumes,
+        },
+    }

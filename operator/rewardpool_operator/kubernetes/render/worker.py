@@ -1,0 +1,150 @@
+"""The workers of one revision: a pod template, and a Deployment around it.
+
+A revision is the hash of the template. A changed template is another Deployment, never a rolling update of the same
+one: the operator moves workers from one to the other itself, since only it knows who is in which router and who has
+what in flight. What does not change the pod, an upgraded operator included, changes no revision.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from rewardpool_api import RewardPool, names, parse_source
+from rewardpool_operator.kubernetes.client import Object
+from rewardpool_operator.kubernetes.compare import short_hash
+from rewardpool_operator.kubernetes.merge import merged
+from rewardpool_operator.kubernetes.render.common import (
+    CONTAINER_WORKER,
+    GRACE_MARGIN_SECONDS,
+    OWN_IMAGE,
+    PORT_HTTP,
+    PRE_STOP_SECONDS,
+    common_volumes,
+    labels,
+    metadata,
+    pod_template,
+    uses_key,
+)
+from rewardpool_worker.engines import Place, engine_for
+
+STARTUP_PERIOD_SECONDS: Final = 2
+
+CLAIM_DIR: Final = "/var/lib/rewardpool/model"
+"""Where the claim of a `pvc://` source is mounted."""
+HUB_DIR: Final = "/var/cache/huggingface"
+"""The hub's cache: a shared claim, or a folder that outlives restarts of the container."""
+
+
+def revision_of(template: Object) -> str:
+    """The revision of a worker pod template."""
+    return short_hash(template)
+
+
+def worker_deployment(pool: RewardPool, template: Object, *, replicas: int) -> Object:
+    """The workers of the template's revision, in the number that was decided."""
+    revision = revision_of(template)
+    own_labels = labels(pool, names.COMPONENT_WORKER, revision)
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata(
+            pool, names.worker_name(pool.metadata.name, revision), names.COMPONENT_WORKER, revision=revision
+        ),
+        "spec": {
+            "replicas": replicas,
+            # No history: a revision never changes. A hand edit starts one worker of its own and is then undone.
+            "revisionHistoryLimit": 0,
+            "progressDeadlineSeconds": max(2, pool.spec.rollout.progress_deadline_seconds),
+            "selector": {"matchLabels": own_labels},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
+            "template": merged(template, {"metadata": {"labels": own_labels}}),
+        },
+    }
+
+
+def worker_template(pool: RewardPool, *, image: str) -> Object:
+    """The worker pods' template, without the labels that name its revision.
+
+    Args:
+        pool: whose workers.
+        image: RewardPool's own image, for an engine that has no stock image.
+    """
+    spec = pool.spec
+    engine = engine_for(spec.engine.name)
+    launch = engine.launch(
+        spec,
+        Place(
+            served_name=pool.served_name,
+            host="0.0.0.0",  # noqa: S104 - inside a pod's own network
+            port=names.WORKER_PORT,
+            key_file=f"{names.KEY_DIR}/{names.SECRET_KEY}" if uses_key(pool) else None,
+            claim_dir=CLAIM_DIR,
+        ),
+    )
+    volumes, mounts = _worker_volumes(pool)
+    container: Object = {
+        "name": CONTAINER_WORKER,
+        "image": spec.engine.image or engine.default_image or image,
+        "command": list(launch.argv),
+        "env": _environment(pool, launch.env),
+        "ports": [{"name": PORT_HTTP, "containerPort": names.WORKER_PORT, "protocol": "TCP"}],
+        "volumeMounts": mounts,
+        **_worker_probes(spec.rollout.progress_deadline_seconds),
+    }
+    if spec.worker.gpus:
+        container["resources"] = {"limits": {spec.worker.gpu_resource: str(spec.worker.gpus)}}
+    grace = PRE_STOP_SECONDS + spec.worker.drain_seconds + GRACE_MARGIN_SECONDS
+    stock = engine.default_image is not None
+    template = pod_template(container, volumes, grace_seconds=grace, security={} if stock else OWN_IMAGE)
+    result: Object = merged(template, spec.worker.pod_template)
+    return result
+
+
+def _worker_probes(start_seconds: int) -> Object:
+    """A start ends with a real score; from then on only an engine that hangs for a minute is restarted.
+
+    Neither of the later probes takes a worker out of service: the routers' own health checks and the operator do, and a
+    flooded worker that is slow to answer a kubelet is the last one that should be stopped.
+    """
+    ready = {"httpGet": {"path": names.READY_PATH, "port": PORT_HTTP}, "timeoutSeconds": 10}
+    health = {"httpGet": {"path": "/health", "port": PORT_HTTP}, "timeoutSeconds": 10}
+    attempts = math.ceil(start_seconds / STARTUP_PERIOD_SECONDS)
+    return {
+        "startupProbe": {**ready, "periodSeconds": STARTUP_PERIOD_SECONDS, "failureThreshold": attempts},
+        "readinessProbe": {**ready, "periodSeconds": 15, "failureThreshold": 4},
+        "livenessProbe": {**health, "periodSeconds": 10, "failureThreshold": 6},
+    }
+
+
+def _worker_volumes(pool: RewardPool) -> tuple[list[Object], list[Object]]:
+    volumes, mounts = common_volumes(pool)
+    # Engines pass tensors between processes through shared memory; the default of 64 MiB is too small.
+    volumes.append({"name": "shm", "emptyDir": {"medium": "Memory"}})
+    mounts.append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108 - a mount, not a temporary file
+    source = parse_source(pool.spec.model.source)
+    match source.scheme:
+        case "pvc":
+            volumes.append({"name": "model", "persistentVolumeClaim": {"claimName": source.claim, "readOnly": True}})
+            mounts.append({"name": "model", "mountPath": CLAIM_DIR, "readOnly": True})
+        case "file":
+            volumes.append({"name": "model", "hostPath": {"path": source.location, "type": "Directory"}})
+            mounts.append({"name": "model", "mountPath": source.location, "readOnly": True})
+        case "hf":
+            cache = pool.spec.model.cache
+            claim = {"persistentVolumeClaim": {"claimName": cache.claim_name}} if cache else {"emptyDir": {}}
+            volumes.append({"name": "hub-cache", **claim})
+            mounts.append({"name": "hub-cache", "mountPath": HUB_DIR})
+        case "python":
+            pass
+    return volumes, mounts
+
+
+def _environment(pool: RewardPool, variables: Mapping[str, str]) -> list[Object]:
+    model = pool.spec.model
+    from_hub = parse_source(model.source).scheme == "hf"
+    given = {**({"HF_HOME": HUB_DIR} if from_hub else {}), **variables}
+    env: list[Object] = [{"name": name, "value": value} for name, value in sorted(given.items())]
+    if from_hub and model.token_secret_ref is not None:
+        token = {"name": model.token_secret_ref.name, "key": model.token_secret_ref.key}
+        env.append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": token}})
+    return env
