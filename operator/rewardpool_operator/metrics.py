@@ -1,0 +1,271 @@
+"""What Prometheus is told of the operator and its pools.
+
+The series of a pool are made when somebody asks, from the figures that were last recorded of it: so none of them can
+outlive a revision, and a pool that is forgotten is gone with all of its series. Labels are bounded by what there is:
+pools, and words of fixed lists. Nothing about single workers, requests or samples is told here; routers and engines
+have metrics of their own.
+
+Names follow https://prometheus.io/docs/practices/naming/; docs/reference-status.md lists them.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib.metadata import version
+from time import time
+from typing import Final, Literal
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from rewardpool_api import RewardPool, RewardPoolStatus
+
+Outcome = Literal["completed", "rolled_back"]
+Change = Literal["join", "leave"]
+Reason = Literal["refused", "unreachable", "defect"]
+Verb = Literal["get", "list", "watch", "create", "patch", "delete"]
+
+PASS_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+"""Buckets of the time a pass takes and waits."""
+
+_OUTCOMES: Final = ("completed", "rolled_back")
+_CHANGES: Final = ("join", "leave")
+_DIRECTIONS: Final = ("up", "down")
+_POOL: Final = ("namespace", "pool")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PoolFigures:
+    """What is told of one pool, and no more of it than that: a thousand pools are kept."""
+
+    engine: str
+    model_type: str
+    revision: str
+    replicas: tuple[tuple[str, int], ...]
+    """State -> workers."""
+    conditions: tuple[tuple[str, bool], ...]
+    """Type -> whether its status is True."""
+    requests: tuple[tuple[str, int], ...]
+    """State -> requests; empty while the routers' figures are missing, since no figure is not zero."""
+
+
+def figures_of(pool: RewardPool, status: RewardPoolStatus) -> PoolFigures:
+    """The figures of a pool with this status."""
+    desired = status.scaling.desired if status.scaling else status.replicas
+    load = status.load
+    return PoolFigures(
+        engine=pool.spec.engine.name,
+        model_type=pool.spec.model.type,
+        revision=status.revision,
+        replicas=(
+            ("desired", desired),
+            ("ready", status.ready_replicas),
+            ("starting", max(0, status.replicas - status.ready_replicas)),
+            ("draining", status.draining_replicas),
+        ),
+        conditions=tuple((condition.type, condition.status == "True") for condition in status.conditions),
+        requests=(("in_flight", load.in_flight), ("waiting", load.waiting)) if load else (),
+    )
+
+
+class PoolCollector(Collector):
+    """The gauges of all pools, made anew at each scrape."""
+
+    def __init__(self) -> None:
+        self.pools: dict[tuple[str, str], PoolFigures] = {}
+        """Namespace and name -> figures."""
+
+    def describe(self) -> Iterable[Metric]:
+        """The families, without a series: what the registry checks names by."""
+        return self._families()
+
+    def collect(self) -> Iterable[Metric]:
+        """The families with a series for every pool."""
+        info, replicas, conditions, requests = families = self._families()
+        # A copy: scrapes are answered by a thread of their own.
+        for (namespace, name), pool in list(self.pools.items()):
+            key = [namespace, name]
+            info.add_metric([*key, pool.engine, pool.model_type, pool.revision], 1)
+            for state, workers in pool.replicas:
+                replicas.add_metric([*key, state], workers)
+            for kind, holds in pool.conditions:
+                conditions.add_metric([*key, kind], holds)
+            for state, count in pool.requests:
+                requests.add_metric([*key, state], count)
+        return families
+
+    def _families(self) -> tuple[GaugeMetricFamily, ...]:
+        return (
+            GaugeMetricFamily(
+                "rewardpool_pool_info",
+                "What the pool serves and in which revision. Always 1.",
+                labels=(*_POOL, "engine", "model_type", "revision"),
+            ),
+            GaugeMetricFamily(
+                "rewardpool_pool_replicas",
+                "Workers of the pool: desired, ready (in every router), starting, draining.",
+                labels=(*_POOL, "state"),
+            ),
+            GaugeMetricFamily(
+                "rewardpool_pool_condition",
+                "1 where the status of the pool's condition is True, else 0.",
+                labels=(*_POOL, "type"),
+            ),
+            GaugeMetricFamily(
+                "rewardpool_pool_requests",
+                "Requests at the pool's routers: in_flight at a worker, or waiting for one. No series while unknown.",
+                labels=(*_POOL, "state"),
+            ),
+        )
+
+
+class Metrics:
+    """All metrics of one operator, in a registry of their own."""
+
+    def __init__(self) -> None:
+        # A second series for every counter, with the time of its making, which nothing here reads.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = registry = CollectorRegistry()
+        self._pools = PoolCollector()
+        registry.register(self._pools)
+        ProcessCollector(registry=registry)
+        self._scaling_changes = Counter(
+            "rewardpool_pool_scaling_changes_total",
+            "Changes of the pool's desired replicas.",
+            (*_POOL, "direction"),
+            registry=registry,
+        )
+        self._router_repairs = Counter(
+            "rewardpool_pool_router_repairs_total",
+            "Differences of a router's worker list from the workers, repaired.",
+            (*_POOL, "change"),
+            registry=registry,
+        )
+        self._rollouts = Counter(
+            "rewardpool_pool_rollouts_total",
+            "Rollouts of the pool that ended.",
+            (*_POOL, "outcome"),
+            registry=registry,
+        )
+        self._object_repairs = Counter(
+            "rewardpool_object_repairs_total",
+            "Owned objects that somebody had changed or deleted, put back.",
+            ("kind",),
+            registry=registry,
+        )
+        self._reconcile_seconds = Histogram(
+            "rewardpool_reconcile_seconds",
+            "Seconds of a pass over one pool.",
+            buckets=PASS_SECONDS,
+            registry=registry,
+        )
+        self._reconcile_wait_seconds = Histogram(
+            "rewardpool_reconcile_wait_seconds",
+            "Seconds from a pass being due to its beginning.",
+            buckets=PASS_SECONDS,
+            registry=registry,
+        )
+        self._reconcile_failures = Counter(
+            "rewardpool_reconcile_failures_total",
+            "Passes that failed: refused by the API server, which was unreachable, or by a defect.",
+            ("reason",),
+            registry=registry,
+        )
+        self._queue_length = Gauge(
+            "rewardpool_reconcile_queue_length", "Pools that are due and wait for their pass.", registry=registry
+        )
+        self._kube_requests = Counter(
+            "rewardpool_kube_requests_total",
+            "Requests to the API server by verb (as in RBAC) and HTTP status; code is 'none' where no answer came.",
+            ("verb", "code"),
+            registry=registry,
+        )
+        self._watch_last_seen = Gauge(
+            "rewardpool_watch_last_seen_timestamp_seconds",
+            "Unix time at which the watch of the resource last said anything, or was resynced.",
+            ("resource",),
+            registry=registry,
+        )
+        self._leader = Gauge(
+            "rewardpool_leader", "1 in the operator that acts, 0 in one that stands by.", registry=registry
+        )
+        Gauge("rewardpool_build_info", "The running version. Always 1.", ("version",), registry=registry).labels(
+            version("rewardpool")
+        ).set(1)
+
+    def record_pool(self, pool: RewardPool, status: RewardPoolStatus) -> None:
+        """Tell these figures of the pool from now on, and count a change of its desired replicas."""
+        key = pool.metadata.namespace, pool.metadata.name
+        now, before = figures_of(pool, status), self._pools.pools.get(key)
+        if before is not None and now.replicas[0] != before.replicas[0]:
+            grows = now.replicas[0][1] > before.replicas[0][1]
+            self._scaling_changes.labels(*key, "up" if grows else "down").inc()
+        self._pools.pools[key] = now
+
+    def forget_pool(self, namespace: str, name: str) -> None:
+        """The pool is gone, and its series with it."""
+        self._pools.pools.pop((namespace, name), None)
+        labels: tuple[tuple[Counter, tuple[str, ...]], ...] = (
+            (self._scaling_changes, _DIRECTIONS),
+            (self._router_repairs, _CHANGES),
+            (self._rollouts, _OUTCOMES),
+        )
+        for counter, values in labels:
+            for value in values:
+                counter.remove(namespace, name, value)
+
+    def router_repaired(self, namespace: str, name: str, change: Change) -> None:
+        """A router's list differed from the pool's workers without a change of ours, and was put right."""
+        self._router_repairs.labels(namespace, name, change).inc()
+
+    def rollout_ended(self, namespace: str, name: str, outcome: Outcome) -> None:
+        """A rollout of the pool completed or was rolled back."""
+        self._rollouts.labels(namespace, name, outcome).inc()
+
+    def object_repaired(self, kind: str) -> None:
+        """An owned object of this kind was not as rendered, and was put right."""
+        self._object_repairs.labels(kind).inc()
+
+    def pass_ended(self, seconds: float) -> None:
+        """A pass took so long, whatever came of it."""
+        self._reconcile_seconds.observe(seconds)
+
+    def pass_began(self, waited_seconds: float) -> None:
+        """A pass began so long after it was due."""
+        self._reconcile_wait_seconds.observe(waited_seconds)
+
+    def pass_failed(self, reason: Reason) -> None:
+        """A pass failed."""
+        self._reconcile_failures.labels(reason).inc()
+
+    def read_queue_length(self, length: Callable[[], float]) -> None:
+        """Ask this for the queue's length at each scrape."""
+        self._queue_length.set_function(length)
+
+    def kube_request(self, verb: Verb, code: int | None) -> None:
+        """The API server answered a request with this HTTP status; None where it did not answer."""
+        self._kube_requests.labels(verb, "none" if code is None else str(code)).inc()
+
+    def watch_spoke(self, resource: str, *, at: float | None = None) -> None:
+        """The watch of a resource (its plural name) said something at this Unix time; None means now."""
+        self._watch_last_seen.labels(resource).set(time() if at is None else at)
+
+    def leads(self, leading: bool) -> None:
+        """Whether this operator is the one that acts."""
+        self._leader.set(leading)
+
+    async def exposition(self, request: web.Request) -> web.Response:
+        """GET /metrics, in the format that the scraper asks for."""
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        # Thousands of series take longer than passes should wait.
+        body = await asyncio.to_thread(encode, self.registry)
+        response = web.Response(body=body, headers={"Content-Type": content_type})
+        response.enable_compression()
+        return response
+
+
+METRICS: Final = Metrics()
+"""Those of this process."""

@@ -1,0 +1,169 @@
+"""What Prometheus is told, read from the exposition as Prometheus reads it."""
+
+import re
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+from prometheus_client.parser import text_string_to_metric_families
+from support.decide_builders import a_pool
+
+from rewardpool_api import RewardPoolStatus
+from rewardpool_api.status import LoadStatus, ScalingStatus
+from rewardpool_operator.metrics import Metrics
+
+KEY = {"namespace": "rl", "pool": "rm"}
+UNITS_THAT_ARE_NOT_BASE = ("milliseconds", "minutes", "hours", "kilobytes", "megabytes", "percent")
+
+
+def status(*, desired=2, ready=1, load=True, revision="abc"):
+    return RewardPoolStatus(
+        replicas=2,
+        ready_replicas=ready,
+        draining_replicas=3,
+        revision=revision,
+        scaling=ScalingStatus(desired=desired, reason="spec.replicas"),
+        load=LoadStatus(in_flight=7, waiting=5) if load else None,
+        conditions=[
+            {"type": "Ready", "status": "True", "reason": "Serving", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        ],
+    )
+
+
+@pytest.fixture
+def metrics():
+    return Metrics()
+
+
+def value(metrics, name, **labels):
+    return metrics.registry.get_sample_value(name, labels)
+
+
+def of_pools(metrics):
+    """Every sample with a pool's name."""
+    return [sample for family in metrics.registry.collect() for sample in family.samples if "pool" in sample.labels]
+
+
+def test_a_recorded_pool_has_its_figures(metrics):
+    metrics.record_pool(a_pool(), status())
+    replicas = {
+        state: value(metrics, "rewardpool_pool_replicas", **KEY, state=state)
+        for state in ("desired", "ready", "starting", "draining")
+    }
+    assert replicas == {"desired": 2, "ready": 1, "starting": 1, "draining": 3}
+    assert value(metrics, "rewardpool_pool_requests", **KEY, state="in_flight") == 7
+    assert value(metrics, "rewardpool_pool_requests", **KEY, state="waiting") == 5
+    assert value(metrics, "rewardpool_pool_condition", **KEY, type="Ready") == 1
+
+
+def test_missing_figures_are_no_series_and_not_zero(metrics):
+    metrics.record_pool(a_pool(), status())
+    metrics.record_pool(a_pool(), status(load=False))
+    assert value(metrics, "rewardpool_pool_requests", **KEY, state="waiting") is None
+
+
+def test_a_new_revision_replaces_the_old_one(metrics):
+    metrics.record_pool(a_pool(), status(revision="old"))
+    metrics.record_pool(a_pool(), status(revision="new"))
+    revisions = [sample.labels["revision"] for sample in of_pools(metrics) if "revision" in sample.labels]
+    assert revisions == ["new"]
+
+
+@pytest.mark.parametrize(("before", "after", "direction"), [(1, 3, "up"), (3, 1, "down")])
+def test_a_change_of_size_is_counted_once(metrics, before, after, direction):
+    for desired in (before, after, after):
+        metrics.record_pool(a_pool(), status(desired=desired))
+    changes = {
+        way: value(metrics, "rewardpool_pool_scaling_changes_total", **KEY, direction=way) for way in ("up", "down")
+    }
+    assert changes == {"up": None, "down": None, direction: 1}
+
+
+def test_a_pool_that_is_gone_leaves_no_series(metrics):
+    for desired in (1, 2, 1):
+        metrics.record_pool(a_pool(), status(desired=desired))
+    metrics.router_repaired("rl", "rm", "join")
+    metrics.router_repaired("rl", "rm", "leave")
+    metrics.rollout_ended("rl", "rm", "completed")
+    metrics.rollout_ended("rl", "rm", "rolled_back")
+    metrics.forget_pool("rl", "rm")
+    assert of_pools(metrics) == []
+
+
+def test_to_forget_a_pool_that_was_never_seen_is_fine(metrics):
+    metrics.forget_pool("rl", "nobody")
+    assert of_pools(metrics) == []
+
+
+def test_a_request_without_an_answer_has_no_code(metrics):
+    metrics.kube_request("get", 200)
+    metrics.kube_request("get", None)
+    assert value(metrics, "rewardpool_kube_requests_total", verb="get", code="200") == 1
+    assert value(metrics, "rewardpool_kube_requests_total", verb="get", code="none") == 1
+
+
+def used(metrics):
+    """With a sample of everything."""
+    metrics.record_pool(a_pool(), status(desired=1))
+    metrics.record_pool(a_pool(), status(desired=2))
+    metrics.router_repaired("rl", "rm", "join")
+    metrics.rollout_ended("rl", "rm", "completed")
+    metrics.object_repaired("Service")
+    metrics.pass_began(0.1)
+    metrics.pass_ended(0.1)
+    metrics.pass_failed("defect")
+    metrics.read_queue_length(lambda: 4)
+    metrics.kube_request("patch", 409)
+    metrics.watch_spoke("pods")
+    metrics.leads(leading=True)
+    return metrics
+
+
+async def scraped(metrics, **headers):
+    application = web.Application()
+    application.router.add_get("/metrics", metrics.exposition)
+    async with TestClient(TestServer(application)) as client, client.get("/metrics", headers=headers) as response:
+        assert response.status == 200
+        return response.headers, await response.text()
+
+
+async def test_the_exposition_is_what_prometheus_parses(metrics):
+    headers, text = await scraped(used(metrics))
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    assert headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    assert families["rewardpool_reconcile_queue_length"].samples[0].value == 4
+    assert families["rewardpool_leader"].samples[0].value == 1
+    assert families["process_resident_memory_bytes"].samples[0].value > 0
+
+
+async def test_openmetrics_is_spoken_to_who_asks_for_it(metrics):
+    headers, text = await scraped(metrics, Accept="application/openmetrics-text; version=1.0.0")
+    assert headers["Content-Type"].startswith("application/openmetrics-text")
+    assert text.endswith("# EOF\n")
+
+
+async def families_of(metrics):
+    _, text = await scraped(used(metrics))
+    return [family for family in text_string_to_metric_families(text) if family.name.startswith("rewardpool_")]
+
+
+async def test_names_follow_the_conventions_of_prometheus(metrics):
+    """The rules of `promtool check metrics`, and the unit in the name."""
+    for family in await families_of(metrics):
+        assert re.fullmatch(r"rewardpool(_[a-z]+)+", family.name)
+        assert family.documentation.endswith("."), family.name
+        assert not family.name.endswith(UNITS_THAT_ARE_NOT_BASE)
+        assert not re.search(r"_(count|sum|bucket|gauge|counter|histogram)$", family.name)
+        assert all(sample.name.endswith("_total") for sample in family.samples) == (family.type == "counter")
+        if family.type == "histogram":
+            assert family.name.endswith("_seconds")
+
+
+async def test_labels_are_bounded(metrics):
+    allowed = {
+        "namespace", "pool", "engine", "model_type", "revision", "state", "type", "direction", "change", "outcome",
+        "kind", "reason", "verb", "code", "resource", "version", "le",
+    }  # fmt: skip
+    assert {
+        label for family in await families_of(metrics) for sample in family.samples for label in sample.labels
+    } <= allowed
