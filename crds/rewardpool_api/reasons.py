@@ -1,0 +1,124 @@
+"""Every reason that a condition or an event of a pool may give: one word for machines, with what it means.
+
+A reason is part of the API: alerts, scripts and `rewardpool explain` compare it. So each is defined here once, and the
+documentation's tables are made from this module. What Kubernetes itself says of a container (such as
+`CreateContainerConfigError`) is passed on in its own word, and is not listed.
+"""
+
+from enum import StrEnum
+from typing import Self
+
+
+class _Reason(StrEnum):
+    """A word and its meaning."""
+
+    meaning: str
+
+    def __new__(cls, word: str, meaning: str) -> Self:
+        member = str.__new__(cls, word)
+        member._value_ = word
+        member.meaning = meaning
+        return member
+
+
+class ConditionReason(_Reason):
+    """Why a condition is what it is."""
+
+    # Ready
+    SERVING = "Serving", "At least one worker is in every router that answers: samples are scored."
+    SUSPENDED = "Suspended", "spec.suspend is set."
+    AT_ZERO = "AtZero", "No replica is wanted just now; the message says why."
+    ROUTER_NOT_READY = "RouterNotReady", "No router answers yet."
+    STARTING = "Starting", "Workers or routers are on their way, and nothing is known to be wrong."
+
+    # WorkersReady and RouterReady
+    ALL_READY = "AllReady", "As many as are wanted serve."
+    UPDATING_WORKER_LIST = "UpdatingWorkerList", "A router's list differs from the workers and is being put right."
+
+    # ScalingActive
+    FIXED = "Fixed", "spec.replicas holds."
+    EXTERNAL = "External", "spec.replicas holds, written by HPA, KEDA or a person, within the bounds."
+    QUEUE_DEPTH = "QueueDepth", "The number follows the requests at the routers."
+    FIGURES_MISSING = "FiguresMissing", "A router did not say what it holds, so the number is kept as it is."
+
+    # Progressing
+    STABLE = "Stable", "Nothing is changing."
+    SCALING = "Scaling", "The number of workers is on its way to what is wanted."
+    SURGING = "Surging", "A rollout: new workers start beside the old ones."
+    REPLACING = "Replacing", "A rollout: an old worker leaves before a new one starts."
+    NO_ROOM = (
+        "ReplacingForLackOfRoom",
+        "A rollout under strategy Auto: the scheduler found no room for one more worker, so they are replaced one by one.",
+    )
+    UNSCHEDULABLE = (
+        "Unschedulable",
+        "No node takes a new worker, for a cause that an old worker's leaving would not mend: a taint, a volume, a selector.",
+    )
+    PAUSED = "Paused", "spec.rollout.paused is set: the last good revision serves and is scaled, a newer one waits."
+    CHECKING_PARITY = "CheckingParity", "A new worker answers; its scores of the golden set are being compared."
+    GOLDEN_SET_UNUSABLE = (
+        "GoldenSetUnusable",
+        "The golden set is missing or malformed, so the rollout waits; the message names ConfigMap, entry and line.",
+    )
+    DEADLINE_EXCEEDED = (
+        "ProgressDeadlineExceeded",
+        "No worker of the present revision answered within spec.rollout.progressDeadlineSeconds.",
+    )
+    PARITY_EXCEEDED = (
+        "ParityExceeded",
+        "The present revision scores the golden set differently by more than spec.rollout.parity.maxAbsDiff, or not at all.",
+    )
+    ROLLED_BACK = (
+        "RolledBack",
+        "The present revision failed and the last good one serves, until the spec changes; the message has the cause.",
+    )
+
+    # Degraded
+    AS_EXPECTED = "AsExpected", "Nothing is wrong that waiting does not heal."
+    MODEL_NOT_FOUND = "ModelNotFound", "There is no model where spec.model.source points, or it is refused."
+    OUT_OF_MEMORY = "OutOfMemory", "The worker does not fit into the memory of its GPU or container."
+    BAD_ARGUMENTS = "BadArguments", "The engine refuses how it was started."
+    PORT_IN_USE = "PortInUse", "The port is taken by another process."
+    ENGINE_EXITED = "EngineExited", "The engine ended for a cause of its own; the message has its last lines."
+    HUNG = "Hung", "The process runs and stopped answering; it is started again."
+    IMAGE_PULL = "ImagePull", "The container image cannot be had."
+    POD_NOT_STARTING = "PodNotStarting", "The node took the pod and cannot start it; the message has Kubernetes' words."
+    NODE_LOST = (
+        "NodeLost",
+        "The node of a worker does not report any more; the worker is out of the routers until it does.",
+    )
+    ROUTER_REFUSES = "RouterRefuses", "A router refuses the operator's calls."
+    APPLY_FAILED = "ApplyFailed", "The API server refuses an object of the pool; the message has its words."
+    FAILED_CREATE = "FailedCreate", "Kubernetes cannot make the pods: a quota, a webhook, a Pod Security level."
+
+    # One machine
+    STOPPED = "Stopped", "The pool was stopped by `rewardpool down` or a signal."
+    GAVE_UP = "GaveUp", "No worker ever became ready, so the pool was stopped."
+    SUPERVISOR_GONE = "SupervisorGone", "The supervisor of a pool on one machine was killed."
+    SUPERVISOR_FAILED = "SupervisorFailed", "The supervisor of a pool on one machine failed, a fault of RewardPool."
+
+
+class EventReason(_Reason):
+    """What an event tells. Warnings are told once, when they begin."""
+
+    READY = "Ready", "The pool began to serve."
+    NOT_READY = "NotReady", "The pool stopped serving."
+    DEGRADED = (
+        "Degraded",
+        "Something is wrong that waiting does not heal; the message begins with the condition's reason.",
+    )
+    NOT_DEGRADED = "NotDegraded", "What was wrong is mended."
+    PROGRESSING = "Progressing", "A rollout goes on in another way: for lack of room, one by one."
+    NOT_PROGRESSING = "NotProgressing", "A rollout or start stopped: its deadline passed, or it is paused or held."
+    SCALED = "Scaled", "The wanted number of replicas changed; the message says why."
+    DRAINING = "Draining", "A worker leaves the routers and finishes what it has in flight."
+    ROLLOUT_STARTED = "RolloutStarted", "Workers of another revision are replacing those there are."
+    ROLLOUT_COMPLETED = "RolloutCompleted", "All wanted workers of the new revision answer; it is the good one now."
+    PARITY_PASSED = "ParityPassed", "The new revision scores the golden set as it should, and takes traffic."
+    PARITY_EXCEEDED = "ParityExceeded", "The new revision scores the golden set differently; it gets no traffic."
+    ROLLED_BACK = (
+        "RolledBack",
+        "The new revision failed and the last good one is sized instead; the message has the cause.",
+    )
+    APPLY_FAILED = "ApplyFailed", "The API server refused an object of the pool, in its words."
+    FAILED_CREATE = "FailedCreate", "Kubernetes could not make the pods, in its words."
