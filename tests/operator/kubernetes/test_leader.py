@@ -1,0 +1,184 @@
+"""The election over a stand-in for the API server that has one Lease, refuses stale writes and can be away."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError
+from rewardpool_operator.kubernetes.leader import DURATION_SECONDS, Acting, Leadership, LeadershipLostError, holder_of
+
+
+class FakeLeases:
+    """One Lease, and the time it takes to reach it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.lease: dict[str, Any] | None = None
+        self.version = 0
+        self.delay_seconds = 0.0
+        self.away = False
+        self.answer_lost = False
+        self.onlooker: Leadership | None = None
+        """Who looks right after a write was taken in, while the answer is on its way."""
+
+    def clock(self) -> float:
+        return self.now
+
+    async def get(self, *_: Any) -> dict[str, Any] | None:
+        self._reach()
+        return self.lease
+
+    async def create(self, _: Any, manifest: dict[str, Any]) -> dict[str, Any]:
+        self._reach()
+        if self.lease is not None:
+            raise KubeError("POST", status=409, reason="AlreadyExists", message="there is one")
+        return await self._store(manifest["spec"])
+
+    async def merge(self, _resource: Any, _namespace: str, _name: str, patch: dict[str, Any]) -> dict[str, Any]:
+        self._reach()
+        if patch["metadata"]["resourceVersion"] != str(self.version):
+            raise KubeError("PATCH", status=409, reason="Conflict", message="changed meanwhile")
+        return await self._store({**(self.lease or {})["spec"], **patch["spec"]})
+
+    def _reach(self) -> None:
+        self.now += self.delay_seconds
+        if self.away:
+            raise KubeUnreachableError("no route")
+
+    async def _store(self, spec: dict[str, Any]) -> dict[str, Any]:
+        self.version += 1
+        self.lease = stored = {"metadata": {"resourceVersion": str(self.version)}, "spec": spec}
+        delay_seconds = self.delay_seconds
+        if self.onlooker is not None:
+            self.delay_seconds, onlooker, self.onlooker = 0.0, self.onlooker, None
+            await onlooker.attempt()
+        self.now += delay_seconds
+        if self.answer_lost:
+            raise KubeUnreachableError("the answer was lost")
+        return stored
+
+
+@pytest.fixture
+def leases() -> FakeLeases:
+    return FakeLeases()
+
+
+def candidate(leases: FakeLeases, operator: str) -> Leadership:
+    return Leadership(leases, namespace="system", name="rewardpool", operator=operator, clock=leases.clock)  # type: ignore[arg-type]
+
+
+async def test_the_first_to_come_leads_and_the_second_waits(leases: FakeLeases) -> None:
+    first, second = candidate(leases, "a"), candidate(leases, "b")
+    assert (await first.attempt(), await second.attempt()) == (True, False)
+    assert (first.acting(), second.acting()) == (Acting.FULL, Acting.NONE)
+
+
+async def test_a_lease_that_is_renewed_is_never_taken(leases: FakeLeases) -> None:
+    first, second = candidate(leases, "a"), candidate(leases, "b")
+    for _ in range(20):
+        assert await first.attempt()
+        assert not await second.attempt()
+        leases.now += 2
+
+
+async def test_the_lease_of_a_dead_operator_is_taken_when_its_time_is_over(leases: FakeLeases) -> None:
+    first, second = candidate(leases, "a"), candidate(leases, "b")
+    await first.attempt()
+    await second.attempt()
+    leases.now += DURATION_SECONDS - 0.1
+    assert not await second.attempt()
+    leases.now += 0.1
+    assert await second.attempt()
+    assert leases.lease is not None
+    assert leases.lease["spec"]["leaseTransitions"] == 1
+
+
+async def test_of_two_that_take_an_old_lease_one_leads(leases: FakeLeases) -> None:
+    await candidate(leases, "dead").attempt()
+    first, second = candidate(leases, "a"), candidate(leases, "b")
+    await first.attempt()
+    await second.attempt()
+    leases.now += DURATION_SECONDS
+    assert [await first.attempt(), await second.attempt()] == [True, False]
+
+
+async def test_an_operator_that_was_started_again_is_another_one(leases: FakeLeases) -> None:
+    await candidate(leases, "a").attempt()
+    assert not await candidate(leases, "a").attempt()
+
+
+async def test_a_leader_without_an_api_server_keeps_to_the_routers(leases: FakeLeases) -> None:
+    leader = candidate(leases, "a")
+    await leader.attempt()
+    leases.away = True
+    leases.now += DURATION_SECONDS
+    await leader.attempt()
+    assert leader.acting() is Acting.ROUTERS
+    leases.away = False
+    await leader.attempt()
+    assert leader.acting() is Acting.FULL
+
+
+async def test_an_operator_that_never_led_does_nothing_without_an_api_server(leases: FakeLeases) -> None:
+    leases.away = True
+    waiting = candidate(leases, "a")
+    await waiting.attempt()
+    assert waiting.acting() is Acting.NONE
+
+
+async def test_a_leader_that_was_replaced_while_cut_off_stops_for_good(
+    leases: FakeLeases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def no_time(_: float) -> None:
+        """Renew at once."""
+
+    first, second = candidate(leases, "a"), candidate(leases, "b")
+    await first.attempt()
+    await second.attempt()
+    leases.now += DURATION_SECONDS
+    await second.attempt()
+    monkeypatch.setattr("asyncio.sleep", no_time)
+    with pytest.raises(LeadershipLostError, match="system/rewardpool"):
+        await first.keep()
+    assert first.acting() is Acting.NONE
+
+
+async def test_a_lease_that_was_given_back_is_taken_at_once(leases: FakeLeases) -> None:
+    first, second = candidate(leases, "a"), candidate(leases, "b")
+    await first.attempt()
+    await second.attempt()
+    await first.release()
+    assert first.acting() is Acting.NONE
+    assert await second.attempt()
+
+
+async def test_a_waiting_operator_gives_back_nothing(leases: FakeLeases) -> None:
+    first, second = candidate(leases, "a"), candidate(leases, "b")
+    await first.attempt()
+    await second.attempt()
+    await second.release()
+    assert leases.lease is not None
+    assert holder_of(leases.lease) == first.identity
+
+
+TURN = st.tuples(
+    st.sampled_from([0, 1]),
+    st.sampled_from([0.0, 2.0, 5.0, 9.0, 11.0]),
+    st.sampled_from([0.0, 3.0]),
+    st.sampled_from(["fine", "fine", "away", "answer lost"]),
+)
+
+
+@settings(max_examples=500)
+@given(st.lists(TURN, max_size=12))
+async def test_two_never_lead_at_once(turns: list[tuple[int, float, float, str]]) -> None:
+    leases = FakeLeases()
+    candidates = [candidate(leases, name) for name in "ab"]
+    for who, pause_seconds, leases.delay_seconds, network in turns:
+        leases.now += pause_seconds
+        leases.away, leases.answer_lost = network == "away", network == "answer lost"
+        leases.onlooker = candidates[1 - who]
+        await candidates[who].attempt()
+        assert sum(one.acting() is Acting.FULL for one in candidates) <= 1
