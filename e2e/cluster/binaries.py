@@ -1,9 +1,9 @@
 """The programs of Kubernetes, built from Go modules.
 
 Nothing is downloaded ready-made: each program comes from a small module under `gomod/` whose go.mod names the version
-and whose go.sum pins every source file. Results lie in `.rewardpool/cache/bin/<hash of those files>/`, so a changed
-version is built anew and an unchanged one never twice. Where KUBEBUILDER_ASSETS (the convention of envtest) names a
-folder that holds a control-plane program, that one is taken instead.
+and whose go.sum pins every source file. Results lie in `.rewardpool/cache/bin/<module>-<hash of those two>/`, so a
+changed version is built anew and an unchanged one never twice. Where KUBEBUILDER_ASSETS (the convention of envtest)
+names a folder that holds a control-plane program, that one is taken instead.
 
     python -m cluster.binaries kube-apiserver etcd     # builds what is missing, prints the paths
 """
@@ -104,6 +104,13 @@ RECIPES: Mapping[str, Recipe] = {
             settings=("main.version={version}",),
         ),
         Recipe(name="kind", module="kind", package="sigs.k8s.io/kind", versioned_by="sigs.k8s.io/kind"),
+        Recipe(
+            name="kwok",
+            module="kwok",
+            package="sigs.k8s.io/kwok/cmd/kwok",
+            versioned_by="sigs.k8s.io/kwok",
+            settings=("sigs.k8s.io/kwok/pkg/consts.Version={version}",),
+        ),
     )
 }
 
@@ -118,22 +125,25 @@ def ensure(*names: str, say: Say | None = None) -> dict[str, Path]:
     recipes = [_recipe(name) for name in names]
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     found = {recipe.name: path for recipe in recipes if (path := _from_assets(recipe.name, assets))}
-    folder = CACHE / "bin" / fingerprint()
-    wanted = [recipe for recipe in recipes if recipe.name not in found]
-    if any(not (folder / recipe.name).exists() for recipe in wanted):
+    wanted = {recipe: _built(recipe) for recipe in recipes if recipe.name not in found}
+    if not all(path.exists() for path in wanted.values()):
         go = _go()
         with locked(CACHE / "bin" / "lock", say=say, deadline_seconds=BUILD_SECONDS):
-            for batch in batches(recipe for recipe in wanted if not (folder / recipe.name).exists()):
-                _build(go, batch, folder=folder, say=say)
-    return found | {recipe.name: folder / recipe.name for recipe in wanted}
+            for batch in batches(recipe for recipe, path in wanted.items() if not path.exists()):
+                _build(go, batch, folder=_built(batch[0]).parent, say=say)
+    return found | {recipe.name: path for recipe, path in wanted.items()}
 
 
-def fingerprint(gomod: Path = GOMOD) -> str:
-    """A short hash of every go.mod and go.sum: two checkouts with the same one share their binaries."""
+def fingerprint(module: Path) -> str:
+    """A short hash of a module's go.mod and go.sum: two checkouts with the same one share its binaries."""
     digest = hashlib.sha256()
-    for file in sorted(gomod.glob("*/go.*")):
-        digest.update(f"{file.parent.name}/{file.name}\0".encode() + file.read_bytes() + b"\0")
+    for file in sorted(module.glob("go.*")):
+        digest.update(f"{file.name}\0".encode() + file.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
+
+
+def _built(recipe: Recipe) -> Path:
+    return CACHE / "bin" / f"{recipe.module}-{fingerprint(GOMOD / recipe.module)}" / recipe.name
 
 
 def batches(recipes: Iterable[Recipe]) -> list[list[Recipe]]:
