@@ -168,17 +168,18 @@ TURN = st.tuples(
     st.sampled_from([0.0, 2.0, 5.0, 9.0, 11.0]),
     st.sampled_from([0.0, 3.0]),
     st.sampled_from(["fine", "fine", "away", "answer lost"]),
+    st.booleans(),
 )
 
 
 @settings(max_examples=500)
 @given(st.lists(TURN, max_size=12))
-async def test_two_never_lead_at_once(turns: list[tuple[int, float, float, str]]) -> None:
+async def test_two_never_lead_at_once(turns: list[tuple[int, float, float, str, bool]]) -> None:
     leases = FakeLeases()
     candidates = [candidate(leases, name) for name in "ab"]
-    for who, pause_seconds, leases.delay_seconds, network in turns:
+    for who, pause_seconds, leases.delay_seconds, network, looked_at in turns:
         leases.now += pause_seconds
         leases.away, leases.answer_lost = network == "away", network == "answer lost"
-        leases.onlooker = candidates[1 - who]
+        leases.onlooker = candidates[1 - who] if looked_at else None
         await candidates[who].attempt()
         assert sum(one.acting() is Acting.FULL for one in candidates) <= 1
