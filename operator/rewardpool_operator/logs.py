@@ -1,0 +1,74 @@
+"""What the operator logs: a line per record, as text for people or as JSON for collectors.
+
+All loggers share one handler, kopf's among them. What is done for one pool is logged with that pool as a field: `about`
+names it once for everything that is called inside, so no message needs to.
+"""
+
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Final, Literal
+
+from rewardpool_operator.times import rfc3339
+
+LogFormat = Literal["text", "json"]
+
+MAX_TEXT: Final = 6000
+"""Characters of a message or a traceback. Container runtimes cut lines at 16 KiB, and half a JSON object is none."""
+
+_pool: ContextVar[str | None] = ContextVar("pool", default=None)
+
+
+@contextmanager
+def about(pool: str) -> Iterator[None]:
+    """Everything logged inside, in tasks begun there too, is about this pool (`namespace/name`)."""
+    token = _pool.set(pool)
+    try:
+        yield
+    finally:
+        _pool.reset(token)
+
+
+class TextFormatter(logging.Formatter):
+    """`TIME LEVEL LOGGER: [POOL: ]MESSAGE`, with the traceback in the lines below."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(pool)s%(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record's lines."""
+        pool = _pool.get()
+        record.pool = f"{pool}: " if pool else ""
+        return super().format(record)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per record: time, level, logger, message, and pool and error where there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record's line."""
+        line = {
+            "time": rfc3339(datetime.fromtimestamp(record.created, UTC)),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage()[:MAX_TEXT],
+        }
+        if pool := _pool.get():
+            line["pool"] = pool
+        if record.exc_info:
+            # The end says what was raised.
+            line["error"] = self.formatException(record.exc_info)[-MAX_TEXT:]
+        return json.dumps(line, ensure_ascii=False)
+
+
+def set_up(log_format: LogFormat, *, verbose: bool = False) -> None:
+    """Send what all loggers say to standard error, in this format."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+    logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler], force=True)
+    # kopf tells every event at INFO. What goes wrong in it is told.
+    logging.getLogger("kopf").setLevel(logging.WARNING)
