@@ -40,7 +40,7 @@ $(UV):
 $(DEV)/.ready: pyproject.toml constraints/dev.txt | $(UV)
 	@echo "==> $(DEV): operator, command line, tests"
 	@$(UV) venv --quiet --allow-existing --python $(PYTHON) $(DEV)
-	@$(UV) pip install --python $(DEV)/bin/python --constraint constraints/dev.txt --editable '.[operator,dev]'
+	@$(UV) pip install --python $(DEV)/bin/python --constraint constraints/dev.txt --editable '.[operator,download,dev]'
 	@touch $@
 
 $(SERVER)/.ready: constraints/server.txt constraints/server-overrides.txt | $(UV)
