@@ -13,11 +13,12 @@ from cluster.progress import Say, timed_lines
 __all__ = ["Cluster", "open_cluster"]
 
 
-def open_cluster(*, mounts: Sequence[Path] = (), say: Say | None = None) -> Cluster:
+def open_cluster(*, mounts: Sequence[Path] = (), nodes: int = 1, say: Say | None = None) -> Cluster:
     """The cluster that this machine can have, not started yet: enter it, or call `start`.
 
     KUBECONFIG's if that is set, a kind cluster if a Docker engine answers, else a node in namespaces of this machine.
-    `mounts` are the host's folders that pods will mount with hostPath; only kind has to know them beforehand.
+    `mounts` are the host's folders that pods will mount with hostPath; only kind has to know them beforehand. A cluster
+    in namespaces gets as many `nodes`; the other two have what they have.
     """
     say = say or timed_lines()
     cluster: Cluster
@@ -26,6 +27,6 @@ def open_cluster(*, mounts: Sequence[Path] = (), say: Say | None = None) -> Clus
     elif docker_answers():
         cluster, why = KindCluster(mounts=mounts, say=say), "a Docker engine answers"
     else:
-        cluster, why = NodeCluster(say=say), "KUBECONFIG is not set and no Docker engine answers"
+        cluster, why = NodeCluster(nodes=nodes, say=say), "KUBECONFIG is not set and no Docker engine answers"
     say(f"using {cluster.description} ({why})")
     return cluster

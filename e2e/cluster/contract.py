@@ -1,9 +1,15 @@
 """What every cluster can do, whichever of the three it is."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+
+class NotPossibleError(RuntimeError):
+    """A cluster of another kind could be broken so, this one cannot; the message says why."""
 
 
 class Cluster(ABC):
@@ -39,6 +45,22 @@ class Cluster(ABC):
     @abstractmethod
     def fake_gpus(self, count: int) -> None:
         """Let a node say that it has `count` GPUs."""
+
+    def kill_container(self, node: str, container_id: str) -> None:
+        """End a container's processes by SIGKILL, behind the back of Kubernetes.
+
+        Raises `NotPossibleError` where nobody but the cluster's owner can.
+        """
+        raise NotPossibleError(f"no way into the nodes of {self.description}")
+
+    @contextmanager
+    def api_server_away(self) -> Iterator[None]:
+        """Stop the API server for the duration of the context, and return when it answers again.
+
+        Raises `NotPossibleError` where it is not ours to stop.
+        """
+        raise NotPossibleError(f"the API server of {self.description} is not ours to stop")
+        yield
 
     def __enter__(self) -> Self:
         self.start()

@@ -14,7 +14,8 @@ import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -48,6 +49,7 @@ class ControlPlane:
         address: where the API server listens; pods reach it only at an address that is not loopback.
         service_network: where Services get their addresses.
         nodes: names of the nodes that will join; each gets a token in `node_tokens`.
+        flags: further flags of a program, by its name; they win over those given here.
         say: told what happens; lines on standard error by default.
 
     Attributes:
@@ -66,6 +68,7 @@ class ControlPlane:
         address: str = "127.0.0.1",
         service_network: str = "10.96.0.0/16",
         nodes: Sequence[str] = (),
+        flags: Mapping[str, Sequence[str]] | None = None,
         say: Say | None = None,
     ) -> None:
         self.directory = directory.absolute()
@@ -78,6 +81,7 @@ class ControlPlane:
         self._controllers = controllers
         self._scheduler = scheduler
         self._manifests = manifests
+        self._flags = flags or {}
         self._say = say or timed_lines()
         self._daemons: list[Daemon] = []
         self._port: int | None = None
@@ -122,6 +126,18 @@ class ControlPlane:
         kill(self._daemons)
         self._daemons.clear()
 
+    @contextmanager
+    def api_server_away(self) -> Iterator[None]:
+        """Stop kube-apiserver at once, and start it again at the end of the context; the other programs run on."""
+        (stopped,) = (daemon for daemon in self._daemons if daemon.name == "kube-apiserver")
+        self._daemons.remove(stopped)
+        kill([stopped])
+        try:
+            yield
+        finally:
+            self._run("kube-apiserver", *self._api_server_flags(self._etcd_port))
+            self._wait(self._answers, "the API server is ready again")
+
     def kubectl(self, *args: str, input: str | None = None, deadline_seconds: float = 60.0) -> str:  # noqa: A002
         """Run kubectl as the administrator and return what it prints; `input` becomes its standard input.
 
@@ -152,9 +168,9 @@ class ControlPlane:
         tokens.write_text(self._token_table())
         self.kubeconfig_for("admin", self.admin_token)
 
-        etcd_port = free_port()
-        self._run("etcd", *self._etcd_flags(etcd_port))
-        self._run("kube-apiserver", *self._api_server_flags(etcd_port))
+        self._etcd_port = free_port()
+        self._run("etcd", *self._etcd_flags(self._etcd_port))
+        self._run("kube-apiserver", *self._api_server_flags(self._etcd_port))
         self._wait(self._answers, "the API server is ready")
         for manifest in self._manifests:
             self.kubectl("apply", "--server-side", "-f", str(manifest))
@@ -169,7 +185,7 @@ class ControlPlane:
 
     def _run(self, name: str, *flags: str) -> None:
         log = self.directory / f"{name}.log"
-        self._daemons.append(Daemon(name, [self._programs[name], *flags], log=log))
+        self._daemons.append(Daemon(name, [self._programs[name], *flags, *self._flags.get(name, ())], log=log))
 
     def _wait(self, check: Callable[[], bool], what: str) -> None:
         wait_until(check, what=what, deadline_seconds=START_SECONDS, daemons=self._daemons)

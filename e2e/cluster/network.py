@@ -1,11 +1,14 @@
-"""The addresses of one node, and the wire between it and the host.
+"""The addresses of the nodes, and the wires between them and the host.
 
 A node lives in a network namespace of its own, joined to the host by a pair of virtual interfaces; pods hang behind
 it. The host's firewall, its other interfaces and its forwarding setting are not touched: all that the host gets is one
-interface and two routes, and both vanish with the namespace.
+interface and two routes for each node, and they vanish with the namespace.
 
     host 10.N.0.1 --- 10.N.0.2 node -+- pods 10.N.64.0/18
                                      +- Services 10.N.128.0/17 (kube-proxy)
+
+Every further node has a network of its own and shares the first one's Services. A wire between each two nodes carries
+what their pods say to each other, so that the host need not forward it.
 
 Pods reach each other, the Services and the host, and nothing else. The address of a pod that is gone goes silent, as
 on a real network, where loopback would refuse.
@@ -78,15 +81,24 @@ def routed_destinations() -> list[str]:
     return [route["dst"] for route in routes if route["dst"] != "default"]
 
 
-def connect(network: Network, *, namespace_pid: int) -> None:
-    """Make the wire: one end on the host, the other in the network namespace of `namespace_pid` as eth0."""
+def connect(network: Network, *, namespace_pid: int, services: bool = True) -> None:
+    """Make the wire: one end on the host, the other in the network namespace of `namespace_pid` as eth0.
+
+    With `services` the host reaches the network's Services through this node.
+    """
     far = f"rpn{network.number}"
     _ip("link", "add", network.interface, "type", "veth", "peer", "name", far)
     _ip("link", "set", far, "netns", str(namespace_pid), "name", "eth0")
     _ip("address", "add", f"{network.host}/30", "dev", network.interface)
     _ip("link", "set", network.interface, "up")
-    for behind in (network.pods, network.services):
+    for behind in (network.pods, network.services) if services else (network.pods,):
         _ip("route", "add", str(behind), "via", str(network.node), "dev", network.interface)
+
+
+def join(name: str, *, pids: tuple[int, int]) -> None:
+    """Make a wire called `name` between the network namespaces of two processes."""
+    one, other = map(str, pids)
+    _ip("link", "add", name, "netns", one, "type", "veth", "peer", "name", name, "netns", other)
 
 
 def disconnect(interface: str) -> None:
@@ -101,8 +113,11 @@ def disconnect(interface: str) -> None:
             raise
 
 
-def node_commands(network: Network) -> list[list[str]]:
-    """The commands that give a node's namespace its addresses and routes; run them inside it after `connect`."""
+def node_commands(network: Network, *, first: Network) -> list[list[str]]:
+    """The commands that give a node's namespace its addresses and routes; run them inside it after `connect`.
+
+    `first` is the first node's network, with the Services and the API server's address.
+    """
     ip = ["ip", "-4"]
     return [
         ["sysctl", "--quiet", "--write", "net.ipv4.ip_forward=1"],
@@ -114,8 +129,19 @@ def node_commands(network: Network) -> list[list[str]]:
         # The node's own packets to a Service need a route before kube-proxy's rules rewrite them.
         [*ip, "link", "add", "services", "type", "bridge"],
         [*ip, "link", "set", "services", "up"],
-        [*ip, "route", "add", str(network.services), "dev", "services", "src", str(network.node)],
+        [*ip, "route", "add", str(first.services), "dev", "services", "src", str(network.node)],
+        *([] if network == first else [[*ip, "route", "add", str(first.host), "via", str(network.host)]]),
         [*ip, "route", "add", "unreachable", "default"],
+    ]
+
+
+def neighbour_commands(name: str, *, near: Network, far: Network) -> list[list[str]]:
+    """The commands that lead a node's traffic for another node's pods into the wire `name`; run inside after `join`."""
+    return [
+        ["ip", "link", "set", name, "up"],
+        # Without addresses of its own: the nodes' addresses are each other's next hop.
+        ["ip", "-4", "route", "add", str(far.node), "dev", name, "src", str(near.node)],
+        ["ip", "-4", "route", "add", str(far.pods), "via", str(far.node), "dev", name, "src", str(near.node), "onlink"],
     ]
 
 

@@ -1,7 +1,7 @@
-"""A cluster of one node that really runs pods, on a machine without Docker.
+"""A cluster whose nodes really run pods, on a machine without Docker.
 
-The control plane runs on the host; containerd, kubelet, kube-proxy and CoreDNS run in namespaces of their own
-(`cluster.namespaces`), joined to it by a virtual wire (`cluster.network`). From the host, pods answer at their
+The control plane runs on the host; containerd, kubelet, kube-proxy and CoreDNS of each node run in namespaces of their
+own (`cluster.namespaces`), joined to it by a virtual wire (`cluster.network`). From the host, pods answer at their
 addresses and Services at theirs; `kubectl logs`, `exec` and `port-forward` work; pods find Services by name and the API
 server by its Service. Pods cannot leave the machine: what they need is in their image or mounted with hostPath, and
 hostPath sees the host's files. Needs Linux, root and Go; what is missing of Debian's packages is installed.
@@ -12,8 +12,10 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 
 from cluster import binaries, images, leftovers, network, node_files, packages
@@ -28,27 +30,34 @@ from cluster.network import Network
 from cluster.processes import ClusterError, Daemon, wait_until
 from cluster.progress import Say, timed_lines
 
-NODE = "node-1"
-
 START_SECONDS = 90.0
 """Deadline for each part of the node; idle on two cores all of them take about ten seconds."""
 
 _IMPORT_SECONDS = 300.0
-_CTR = ("ctr", f"--address={node_files.SOCKET}")
+_CTR = ("ctr", f"--address={node_files.SOCKET}", "--namespace=k8s.io")
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node: its name, its addresses, and the namespaces that it lives in."""
+
+    name: str
+    wire: Network
+    machine: Machine
 
 
 class NodeCluster(Cluster):
-    """One node and its control plane.
+    """A control plane, and as many nodes as are asked for, called node-1, node-2 and so on.
 
     Start it from the main thread: the kernel ends a cluster together with the thread that started it.
     """
 
-    description = f"Kubernetes built from source, {NODE} in namespaces of this machine"
-
-    def __init__(self, *, say: Say | None = None) -> None:
+    def __init__(self, *, nodes: int = 1, say: Say | None = None) -> None:
+        self._names = [f"node-{number}" for number in range(1, nodes + 1)]
+        self.description = f"Kubernetes built from source, {' and '.join(self._names)} in namespaces of this machine"
         self._say = say or timed_lines()
         self._undo = ExitStack()
-        self._running: tuple[ControlPlane, Machine] | None = None
+        self._running: tuple[ControlPlane, Sequence[Node]] | None = None
 
     @property
     def kubeconfig(self) -> Path:
@@ -60,17 +69,30 @@ class NodeCluster(Cluster):
         return self._parts()[0].kubectl(*args, input=input, deadline_seconds=deadline_seconds)
 
     def load_image(self, archive: Path) -> None:
-        """Give the node the image of a docker-archive, such as `cluster.images.build` writes."""
+        """Give the nodes the image of a docker-archive, such as `cluster.images.build` writes."""
         began = time.monotonic()
-        _import(self._parts()[1], archive)
-        self._say(f"the node has the image of {archive.name} ({time.monotonic() - began:.1f} s)")
+        for node in self._parts()[1]:
+            _import(node.machine, archive)
+        self._say(f"the nodes have the image of {archive.name} ({time.monotonic() - began:.1f} s)")
 
     def fake_gpus(self, count: int) -> None:
-        """Let the node say that it has `count` GPUs."""
-        fake_gpus(self.kubectl, NODE, count)
+        """Let the first node say that it has `count` GPUs."""
+        fake_gpus(self.kubectl, self._names[0], count)
+
+    def kill_container(self, node: str, container_id: str) -> None:
+        """See `Cluster.kill_container`."""
+        (machine,) = (other.machine for other in self._parts()[1] if other.name == node)
+        machine.run(*_CTR, "tasks", "kill", "--signal=SIGKILL", container_id)
+
+    @contextmanager
+    def api_server_away(self) -> Iterator[None]:
+        """See `Cluster.api_server_away`."""
+        plane, _ = self._parts()
+        with plane.api_server_away():
+            yield
 
     def start(self) -> None:
-        """Build what is missing, sweep what dead runs left, and return when the node is ready."""
+        """Build what is missing, sweep what dead runs left, and return when the nodes are ready."""
         if os.geteuid() != 0:
             raise ClusterError("a node needs root for its namespaces: run as root, or set KUBECONFIG to a cluster")
         packages.require(packages.NODE_PACKAGES, say=self._say)
@@ -78,33 +100,39 @@ class NodeCluster(Cluster):
         sandbox = images.pause_archive(say=self._say)
         began = time.monotonic()
         with ExitStack() as undo:
-            wire, machine = self._make_machine(undo)
+            nodes: list[Node] = []
+            for name in self._names:
+                nodes.append(self._make_node(name, undo, first=nodes[0] if nodes else None))
+            for number, (one, other) in enumerate(combinations(nodes, 2)):
+                _make_neighbours(f"link{number}", one, other)
+            first = nodes[0]
             plane = ControlPlane(
-                machine.directory / "control-plane",
+                first.machine.directory / "control-plane",
                 scheduler=True,
-                address=str(wire.host),
-                service_network=str(wire.services),
-                nodes=[NODE],
+                address=str(first.wire.host),
+                service_network=str(first.wire.services),
+                nodes=self._names,
                 say=self._say,
             )
             undo.callback(plane.stop)
             plane.start()
-            _start_programs(machine, wire, plane, programs, sandbox)
+            for node in nodes:
+                _start_programs(node, plane, programs, sandbox)
             self._undo = undo.pop_all()
-        self._running = plane, machine
-        self._say(f"{NODE} runs pods after {time.monotonic() - began:.1f} s")
+        self._running = plane, nodes
+        self._say(f"{', '.join(self._names)}: pods run after {time.monotonic() - began:.1f} s")
 
     def close(self) -> None:
         """Remove everything: pods, programs, mounts, interfaces, control groups and files."""
         self._running = None
         self._undo.close()
 
-    def _parts(self) -> tuple[ControlPlane, Machine]:
+    def _parts(self) -> tuple[ControlPlane, Sequence[Node]]:
         if self._running is None:
             raise ClusterError("the cluster is not started: enter its context, or call start()")
         return self._running
 
-    def _make_machine(self, undo: ExitStack) -> tuple[Network, Machine]:
+    def _make_node(self, name: str, undo: ExitStack, *, first: Node | None) -> Node:
         # One start at a time: between looking for a free network and using it, another run would find the same one.
         with locked(STATE / "lock", say=self._say, deadline_seconds=60):
             leftovers.sweep(say=self._say)
@@ -116,29 +144,36 @@ class NodeCluster(Cluster):
             undo.callback(leftovers.remove, directory, record)
             machine = Machine(directory, pause=images.pause_program())
             undo.callback(machine.close)
-            network.connect(wire, namespace_pid=machine.pid)
-        for command in network.node_commands(wire):
+            network.connect(wire, namespace_pid=machine.pid, services=first is None)
+        for command in network.node_commands(wire, first=first.wire if first else wire):
             machine.run(*command)
-        return wire, machine
+        return Node(name, wire, machine)
 
 
-def _start_programs(
-    machine: Machine, wire: Network, plane: ControlPlane, programs: Mapping[str, Path], sandbox: Path
-) -> None:
+def _make_neighbours(link: str, one: Node, other: Node) -> None:
+    """Let the pods of two nodes reach each other."""
+    network.join(link, pids=(one.machine.pid, other.machine.pid))
+    for near, far in ((one, other), (other, one)):
+        for command in network.neighbour_commands(link, near=near.wire, far=far.wire):
+            near.machine.run(*command)
+
+
+def _start_programs(node: Node, plane: ControlPlane, programs: Mapping[str, Path], sandbox: Path) -> None:
     """Start containerd, kubelet, kube-proxy and CoreDNS, and wait for each."""
-    settings = _write_settings(machine, wire, plane)
+    machine, wire = node.machine, node.wire
+    settings = _write_settings(node, plane)
 
     containerd = machine.start("containerd", "containerd", "--config", settings / "containerd.toml")
     _wait([containerd], "containerd answers", lambda: _succeeds(machine, *_CTR, "version"))
     _import(machine, sandbox)
 
-    kubelet_kubeconfig = plane.kubeconfig_for("kubelet", plane.node_tokens[NODE])
+    kubelet_kubeconfig = plane.kubeconfig_for(f"kubelet-{node.name}", plane.node_tokens[node.name])
     kubelet = machine.start(
         "kubelet",
         programs["kubelet"],
         f"--config={settings / 'kubelet.yaml'}",
         f"--kubeconfig={kubelet_kubeconfig}",
-        f"--hostname-override={NODE}",
+        f"--hostname-override={node.name}",
         f"--node-ip={wire.node}",
         f"--root-dir={INSIDE / 'kubelet'}",
     )
@@ -146,16 +181,19 @@ def _start_programs(
     plane.kubectl("apply", "--server-side", "-f", "-", input=node_files.dns_role())
     dns = machine.start("coredns", programs["coredns"], "-conf", settings / "Corefile")
 
-    _wait([containerd, kubelet], f"{NODE} is ready", lambda: _node_ready(plane))
+    _wait([containerd, kubelet], f"{node.name} is ready", lambda: _node_ready(plane, node.name))
     _wait([proxy], "kube-proxy has written its rules", lambda: _healthy(wire, node_files.PROXY_HEALTH_PORT, "healthz"))
     _wait([dns], "CoreDNS knows the Services", lambda: _healthy(wire, node_files.DNS_READY_PORT, "ready"))
 
 
-def _write_settings(machine: Machine, wire: Network, plane: ControlPlane) -> Path:
+def _write_settings(node: Node, plane: ControlPlane) -> Path:
+    machine, wire = node.machine, node.wire
     settings = machine.directory / "settings"
     cni_settings = settings / "cni"
     cni_settings.mkdir(parents=True)
-    certificate, key = plane.authority.issue("kubelet", common_name=f"system:node:{NODE}", hosts=[str(wire.node)])
+    certificate, key = plane.authority.issue(
+        f"kubelet-{node.name}", common_name=f"system:node:{node.name}", hosts=[str(wire.node)]
+    )
     cgroup = f"rewardpool-{machine.directory.name}"
     files = {
         "cni/pods.conflist": node_files.cni(wire),
@@ -173,7 +211,9 @@ def _write_settings(machine: Machine, wire: Network, plane: ControlPlane) -> Pat
             key=key,
             logs=INSIDE / "pod-logs",
         ),
-        "kube-proxy.yaml": node_files.kube_proxy(wire, kubeconfig=plane.component_kubeconfig("kube-proxy"), node=NODE),
+        "kube-proxy.yaml": node_files.kube_proxy(
+            wire, kubeconfig=plane.component_kubeconfig("kube-proxy"), node=node.name
+        ),
         "Corefile": node_files.corefile(wire, kubeconfig=plane.component_kubeconfig("coredns")),
     }
     for name, text in files.items():
@@ -182,7 +222,7 @@ def _write_settings(machine: Machine, wire: Network, plane: ControlPlane) -> Pat
 
 
 def _import(machine: Machine, archive: Path) -> None:
-    machine.feed(archive, *_CTR, "--namespace=k8s.io", "images", "import", "-", deadline_seconds=_IMPORT_SECONDS)
+    machine.feed(archive, *_CTR, "images", "import", "-", deadline_seconds=_IMPORT_SECONDS)
 
 
 def _wait(daemons: Sequence[Daemon], what: str, check: Callable[[], bool]) -> None:
@@ -197,9 +237,9 @@ def _succeeds(machine: Machine, *command: str) -> bool:
     return True
 
 
-def _node_ready(plane: ControlPlane) -> bool:
-    ready = "jsonpath={.items[*].status.conditions[?(@.type=='Ready')].status}"
-    return plane.kubectl("get", "nodes", "-o", ready) == "True"
+def _node_ready(plane: ControlPlane, name: str) -> bool:
+    ready = "jsonpath={.status.conditions[?(@.type=='Ready')].status}"
+    return plane.kubectl("get", "node", name, "--ignore-not-found", "-o", ready) == "True"
 
 
 def _healthy(wire: Network, port: int, path: str) -> bool:

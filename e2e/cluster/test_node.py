@@ -17,7 +17,7 @@ import pytest
 from cluster import images, leftovers
 from cluster.folders import CACHE, REPOSITORY, STATE
 from cluster.node import NodeCluster
-from cluster.processes import output_of
+from cluster.processes import ClusterError, output_of, wait_until
 from cluster.progress import timed_lines
 
 pytestmark = pytest.mark.real
@@ -41,6 +41,7 @@ apiVersion: v1
 kind: Pod
 metadata: {name: client}
 spec:
+  nodeName: node-2
   terminationGracePeriodSeconds: 1
   containers: [{name: client, image: "localhost/rewardpool-test-server:1", command: [sleep, "600"]}]
 ---
@@ -101,7 +102,7 @@ def archive() -> Path:
 def cluster(archive: Path) -> Iterator[NodeCluster]:
     leftovers.sweep(say=timed_lines())
     before = traces()
-    with NodeCluster() as running:
+    with NodeCluster(nodes=2) as running:
         running.load_image(archive)
         running.fake_gpus(2)
         running.kubectl("apply", "-f", "-", input=SERVER)
@@ -135,7 +136,7 @@ def test_the_host_reaches_a_service_at_its_address(cluster: NodeCluster) -> None
     assert get(f"http://{address(cluster, 'service', '.spec.clusterIP')}/hostname").strip() == "server"
 
 
-def test_a_pod_reaches_a_service_by_name(cluster: NodeCluster) -> None:
+def test_a_pod_reaches_a_service_of_another_node_by_name(cluster: NodeCluster) -> None:
     code = (
         "import urllib.request as r; print(r.urlopen('http://server.default.svc/hostname', timeout=5).read().decode())"
     )
@@ -149,6 +150,35 @@ def test_a_pod_reaches_itself_through_its_service(cluster: NodeCluster) -> None:
     )
 
     assert cluster.kubectl("exec", "server", "--", "python", "-c", code).strip() == "server"
+
+
+def test_a_pod_reaches_a_pod_of_another_node(cluster: NodeCluster) -> None:
+    url = f"http://{address(cluster, 'pod', '.status.podIP')}:8000/hostname"
+    code = f"import urllib.request as r; print(r.urlopen({url!r}, timeout=5).read().decode())"
+
+    assert python_in_client(cluster, code).strip() == "server"
+
+
+def test_the_api_server_comes_back(cluster: NodeCluster) -> None:
+    pod = address(cluster, "pod", ".status.podIP")
+    with cluster.api_server_away():
+        with pytest.raises(ClusterError, match="refused"):
+            cluster.kubectl("get", "nodes")
+        assert get(f"http://{pod}:8000/hostname").strip() == "server"
+
+    assert "node-2" in cluster.kubectl("get", "nodes")
+
+
+def test_a_killed_container_is_started_again(cluster: NodeCluster) -> None:
+    container = "jsonpath={.status.containerStatuses[0].containerID}"
+    before = cluster.kubectl("get", "pod", "client", "-o", container)
+    cluster.kill_container("node-2", before.removeprefix("containerd://"))
+
+    wait_until(
+        lambda: cluster.kubectl("get", "pod", "client", "-o", container) not in ("", before),
+        what="it runs again",
+        deadline_seconds=30,
+    )
 
 
 def test_an_outside_name_is_refused_at_once(cluster: NodeCluster) -> None:
