@@ -27,6 +27,14 @@ COMPONENT_POOL: Final = "pool"
 ANNOTATION_DRAINING_SINCE: Final = f"{GROUP}/draining-since"
 """RFC 3339 time at which a worker was told to leave. Its presence is the draining state: it outlives the operator."""
 
+ANNOTATION_SPEC: Final = f"{GROUP}/spec"
+"""Canonical JSON of the spec's parts that a revision was rendered from, on its Deployment: what a rollback needs."""
+ANNOTATION_GOLDEN_SCORES: Final = f"{GROUP}/golden-scores"
+"""A revision's scores of the golden set, on its Deployment: `{"set": hash, "scores": [...]}`."""
+
+ANNOTATION_ROTATE_KEY: Final = f"{GROUP}/rotate-key"
+"""On a pool: every new value asks for new keys once. On its admin Secret: the last value that was obeyed."""
+
 # Ports inside pods. Processes on one machine take free ports instead.
 WORKER_PORT: Final = 8000
 ROUTER_PORT: Final = 8080
@@ -39,6 +47,12 @@ KEY_DIR: Final = "/etc/rewardpool/key"
 ADMIN_KEY_DIR: Final = "/etc/rewardpool/admin"
 SECRET_KEY: Final = "key"  # noqa: S105 - the name of a Secret's entry, not a secret
 """Entry of both key Secrets, and file name inside KEY_DIR and ADMIN_KEY_DIR."""
+NEXT_KEY: Final = "next-key"
+"""Entry beside SECRET_KEY while a rotation is prepared: workers take it already, routers not yet."""
+PREVIOUS_KEY: Final = "previous-key"
+"""Entry beside SECRET_KEY while routers change to the key: some of them still take this one instead."""
+KEY_NAMES: Final = (SECRET_KEY, NEXT_KEY, PREVIOUS_KEY)
+"""Every entry, and file, that may hold a valid key of the data plane; what trainers present first comes first."""
 ENV_KEY_FILE: Final = "REWARDPOOL_KEY_FILE"
 ENV_ADMIN_KEY_FILE: Final = "REWARDPOOL_ADMIN_KEY_FILE"
 ENV_MODEL_TYPE: Final = "REWARDPOOL_MODEL_TYPE"

@@ -176,13 +176,35 @@ class AutoscalingSpec(ApiModel):
     )
 
 
+class GoldenSetRef(ApiModel):
+    """A ConfigMap of the pool's namespace with texts to score."""
+
+    name: ShortText
+    """Name of the ConfigMap."""
+    key: ShortText = "golden.jsonl"
+    """Entry of the ConfigMap: one JSON object per line, `{"text": "...", "score": 0.42}`, at most 256; `score` is optional. For a Function the text is the sample's JSON."""
+
+
+class ParitySpec(ApiModel):
+    """A check of a new revision's scores before it takes traffic."""
+
+    golden_set_ref: GoldenSetRef
+    """The texts, with expected scores or without; those without are compared with the scores of the last good revision."""
+    max_abs_diff: Annotated[float, Field(ge=0)]
+    """Largest difference that is let through, in units of the raw score. Other number formats, engines or kernels differ by some; see the documentation on parity."""
+
+
 class RolloutSpec(ApiModel):
     """How a changed pod template reaches the replicas."""
 
     strategy: Literal["Auto", "Surge", "Replace"] = "Auto"
     """Surge: new replicas start before old ones leave. Replace: an old one leaves first, for clusters without a spare GPU. Auto: Surge until a new replica cannot be scheduled, then Replace."""
     progress_deadline_seconds: Annotated[int, Field(ge=1, le=86_400)] = 900
-    """A new replica that is not ready after this long fails the rollout; also the budget of a replica's start."""
+    """A new revision of which no replica answers for this long has failed: the last good revision is brought back. Also the budget of a replica's start."""
+    paused: bool = False
+    """Keep the last good revision, scale it as ever, and leave a newer one waiting; false goes on."""
+    parity: ParitySpec | None = None
+    """Compare the scores of a golden set before a new revision takes traffic. On Kubernetes; one machine has no ConfigMaps and warns."""
 
 
 class RewardPoolSpec(ApiModel):
@@ -227,6 +249,11 @@ class RewardPoolSpec(ApiModel):
             cel="self.worker.gpus == 0 || self.engine.tensorParallelSize <= self.worker.gpus",
             message="spec.engine.tensorParallelSize must not be greater than spec.worker.gpus",
             holds=lambda spec: spec.worker.gpus == 0 or spec.engine.tensor_parallel_size <= spec.worker.gpus,
+        ),
+        Rule(
+            cel="self.model.type != 'Generative' || !has(self.rollout.parity)",
+            message="spec.rollout.parity must not be set when spec.model.type is Generative: a judge writes text, which has no score to compare",
+            holds=lambda spec: spec.model.type != "Generative" or spec.rollout.parity is None,
         ),
     )
 

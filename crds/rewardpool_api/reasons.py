@@ -48,11 +48,11 @@ class ConditionReason(_Reason):
     REPLACING = "Replacing", "A rollout: an old worker leaves before a new one starts."
     NO_ROOM = (
         "ReplacingForLackOfRoom",
-        "A rollout under strategy Auto: the scheduler found no room for one more worker, so they are replaced one by one.",
+        "A rollout under strategy Auto: there is no room for one more worker, so they are replaced one by one.",
     )
     UNSCHEDULABLE = (
         "Unschedulable",
-        "No node takes a new worker, for a cause that an old worker's leaving would not mend: a taint, a volume, a selector.",
+        "No node takes a new worker, and an old one's leaving would not help: a taint, a volume, a selector.",
     )
     PAUSED = "Paused", "spec.rollout.paused is set: the last good revision serves and is scaled, a newer one waits."
     CHECKING_PARITY = "CheckingParity", "A new worker answers; its scores of the golden set are being compared."
@@ -66,7 +66,7 @@ class ConditionReason(_Reason):
     )
     PARITY_EXCEEDED = (
         "ParityExceeded",
-        "The present revision scores the golden set differently by more than spec.rollout.parity.maxAbsDiff, or not at all.",
+        "The present revision scores the golden set differently by more than maxAbsDiff, or not at all.",
     )
     ROLLED_BACK = (
         "RolledBack",
@@ -85,7 +85,7 @@ class ConditionReason(_Reason):
     POD_NOT_STARTING = "PodNotStarting", "The node took the pod and cannot start it; the message has Kubernetes' words."
     NODE_LOST = (
         "NodeLost",
-        "The node of a worker does not report any more; the worker is out of the routers until it does.",
+        "A worker's node does not report any more; the worker is out of the routers until it does.",
     )
     ROUTER_REFUSES = "RouterRefuses", "A router refuses the operator's calls."
     APPLY_FAILED = "ApplyFailed", "The API server refuses an object of the pool; the message has its words."
@@ -105,7 +105,7 @@ class EventReason(_Reason):
     NOT_READY = "NotReady", "The pool stopped serving."
     DEGRADED = (
         "Degraded",
-        "Something is wrong that waiting does not heal; the message begins with the condition's reason.",
+        "Something is wrong that waiting does not heal; the message begins with the reason.",
     )
     NOT_DEGRADED = "NotDegraded", "What was wrong is mended."
     PROGRESSING = "Progressing", "A rollout goes on in another way: for lack of room, one by one."
@@ -118,7 +118,7 @@ class EventReason(_Reason):
     PARITY_EXCEEDED = "ParityExceeded", "The new revision scores the golden set differently; it gets no traffic."
     ROLLED_BACK = (
         "RolledBack",
-        "The new revision failed and the last good one is sized instead; the message has the cause.",
+        "The new revision failed and the last good one serves; the message has the cause.",
     )
     APPLY_FAILED = "ApplyFailed", "The API server refused an object of the pool, in its words."
     FAILED_CREATE = "FailedCreate", "Kubernetes could not make the pods, in its words."

@@ -1,7 +1,7 @@
 """What is: the status of a pool, the one place from which trainers and people learn its URL, model and health.
 
-Conditions (each is always present once the operator has seen the pool; `reason` is one word for machines, `message` is for
-people):
+Conditions (each is always present once the operator has seen the pool; `reason` is one word for machines, see `reasons.py`;
+`message` is for people):
 
 | type | True means | False means | what it blocks |
 |---|---|---|---|
@@ -9,7 +9,7 @@ people):
 | WorkersReady | as many workers answer as are wanted | some are starting, failing or missing | nothing |
 | RouterReady | every wanted router replica answers and holds the right workers | a router is starting or missing | Ready, when none answers |
 | ScalingActive | the number of replicas is being decided from fresh figures, or is fixed | figures are missing: the size is held | growing and shrinking |
-| Progressing | a rollout or a start is under way | nothing is changing, or the deadline passed (ProgressDeadlineExceeded) | nothing |
+| Progressing | a rollout or a start is under way | nothing is changing, or it does not go on: the deadline passed, rolled back, paused, or the golden set cannot be used | nothing |
 | Degraded | something is wrong that does not heal by waiting; the message has the cause and the engine's last lines | no such thing | nothing |
 """
 
@@ -113,6 +113,49 @@ class ScalingStatus(ApiModel):
     """The last ten changes, newest last."""
 
 
+class FailedRollout(ApiModel):
+    """A revision that failed; it is not tried again before the spec renders to another one."""
+
+    revision: str
+    """The revision."""
+    reason: str
+    """ProgressDeadlineExceeded or ParityExceeded."""
+    message: Annotated[str, Field(max_length=MAX_MESSAGE)] = ""
+    """The cause, with the engine's last lines or the differing scores."""
+    time: str
+    """RFC 3339 time of the verdict."""
+
+
+class ParityStatus(ApiModel):
+    """What the comparison of the golden set's scores came to."""
+
+    revision: str
+    """The revision that was compared."""
+    outcome: Literal["Passed", "Failed", "Waiting", "Unusable"]
+    """Waiting: the scores are not all there yet. Unusable: the golden set is missing or malformed."""
+    message: Annotated[str, Field(max_length=MAX_MESSAGE)] = ""
+    """The numbers, or what is waited for."""
+
+
+class RolloutStatus(ApiModel):
+    """Which revisions there are, what became of them, and the state that the decision needs after a restart."""
+
+    target: str
+    """Revision that has the wanted number of replicas: the present one, or the last good one while the present one failed, waits or is paused."""
+    good: str | None = None
+    """The last revision whose wanted workers all answered. Kept, at zero replicas, until a newer one is good."""
+    previous: str | None = None
+    """The good revision before that one, kept at zero replicas for `rewardpool rollback`. Older ones are deleted."""
+    failed: FailedRollout | None = None
+    """The present revision, when it failed."""
+    parity: ParityStatus | None = None
+    """The present revision's comparison, when spec.rollout.parity asks for one."""
+    silent_since: str | None = None
+    """RFC 3339 time since which no worker of the present revision answers though there are some; the deadline runs from here."""
+    no_room: Annotated[str, Field(max_length=MAX_MESSAGE)] | None = None
+    """The scheduler's words, when strategy Auto replaces one by one for lack of room; kept until the rollout ends."""
+
+
 class WorkerProcess(ApiModel):
     """A replica as people see it in `rewardpool status`; only written on one machine, where there are no pods to look at."""
 
@@ -159,6 +202,8 @@ class RewardPoolStatus(ApiModel):
     """Aspects of the pool's health."""
     scaling: ScalingStatus | None = None
     """The autoscaler's decision."""
+    rollout: RolloutStatus | None = None
+    """Revisions, good and failed."""
     workers: list[WorkerProcess] = []
     """The replicas' processes, on one machine only."""
 

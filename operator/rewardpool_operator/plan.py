@@ -25,6 +25,14 @@ class Leave:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Measure:
+    """Have a worker score the golden set, aside, and keep the scores with its revision."""
+
+    revision: str
+    worker_url: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Event:
     """Something worth telling people, once."""
 
@@ -47,5 +55,6 @@ class Plan:
     worker_sets: tuple[WorkerSet, ...] = ()
     """Every revision that shall exist, with its number of workers (those in `retire` no longer counted)."""
     joins: tuple[Join, ...] = ()
+    measure: tuple[Measure, ...] = ()
     status: RewardPoolStatus
     events: tuple[Event, ...] = ()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from rewardpool_api import RewardPool
+from rewardpool_operator.golden_set import GoldenProblem, GoldenScores, GoldenSet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,8 @@ class Worker:
     """When it was told to leave; None while it is wanted."""
     deleting: bool = False
     """It was told to stop by somebody (scale-down, eviction, a person) and is on its way out."""
+    doomed: str | None = None
+    """Why somebody else is about to take it away: an eviction, preemption or taint that was announced and not begun."""
     in_flight: int | None = None
     """Requests it is working on, by its own count; None when it does not say."""
     unschedulable: str | None = None
@@ -50,6 +53,11 @@ class Worker:
     def active(self) -> bool:
         """Wanted: neither leaving nor being deleted."""
         return self.draining_since is None and not self.deleting
+
+    @property
+    def available(self) -> bool:
+        """It may be given work: wanted, answering, and nobody is about to take it away."""
+        return self.active and self.answering and self.doomed is None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +91,8 @@ class WorkerSet:
     replicas: int
     created: datetime | None = None
     """When the set was made; None in a plan for a set that does not exist yet."""
+    golden: GoldenScores | None = None
+    """What its workers made of the golden set, once that was asked; never part of a plan."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +110,17 @@ class Snapshot:
     worker_sets: tuple[WorkerSet, ...] = ()
     workers: tuple[Worker, ...] = ()
     routers: tuple[Router, ...] = ()
+    golden: GoldenSet | GoldenProblem | None = None
+    """What `spec.rollout.parity` refers to; None when it asks for nothing, or where there are no ConfigMaps."""
 
     def workers_of(self, revision: str) -> tuple[Worker, ...]:
         """Workers of one revision."""
         return tuple(worker for worker in self.workers if worker.revision == revision)
+
+    def available_of(self, revision: str) -> int:
+        """How many workers of one revision may be given work."""
+        return sum(worker.available for worker in self.workers_of(revision))
+
+    def set_of(self, revision: str) -> WorkerSet | None:
+        """The set of one revision; None when there is none."""
+        return next((worker_set for worker_set in self.worker_sets if worker_set.revision == revision), None)

@@ -1,10 +1,11 @@
 """The decision: what to do about one pool, as a pure function of what was observed.
 
     1. how many     replicas.py    spec, suspend or autoscaler -> wanted replicas
-    2. which        rollout.py     wanted replicas -> a size for every revision
-    3. who leaves   leaving.py     sizes -> workers to drain, to keep after all, to stop
-    4. who serves   membership.py  workers -> changes to every router's list
-    5. what to say  conditions.py  all of it -> status and events
+    2. which        verdict.py     the present revision, or the last good one; parity.py compares their scores
+    3. how many of  rollout.py     wanted replicas -> a size for every revision
+    4. who leaves   leaving.py     sizes -> workers to drain, to keep after all, to stop
+    5. who serves   membership.py  workers -> changes to every router's list
+    6. what to say  conditions.py  all of it -> status; events.py -> what of it is news
 
 Each step is a function of the snapshot and of the steps before it; none has a clock or a client. The memory from one
 pass to the next is the object's status and the draining marks on the workers, so a restarted operator goes on where it
@@ -16,6 +17,7 @@ from rewardpool_operator.decide.leaving import leave
 from rewardpool_operator.decide.membership import reconcile_routers
 from rewardpool_operator.decide.replicas import observed_load, wanted_replicas
 from rewardpool_operator.decide.rollout import allocate
+from rewardpool_operator.decide.verdict import as_admitted, judge
 from rewardpool_operator.plan import Plan
 from rewardpool_operator.snapshot import Snapshot
 
@@ -26,9 +28,11 @@ def decide(snapshot: Snapshot) -> Plan:
     """Turn an observation into a plan. Pure: the same snapshot gives the same plan."""
     load = observed_load(snapshot)
     scaling = wanted_replicas(snapshot, load)
-    rollout = allocate(snapshot, scaling.desired)
-    leaving = leave(snapshot, rollout.sizes)
-    membership = reconcile_routers(snapshot, leaving)
+    verdict = judge(snapshot, scaling.desired)
+    snapshot = as_admitted(snapshot, verdict)
+    rollout = allocate(snapshot, scaling.desired, verdict)
+    leaving = leave(snapshot, rollout.sizes, verdict.kept)
+    membership = reconcile_routers(snapshot, leaving, barred=verdict.barred)
     status, events = status_and_events(
         snapshot, load=load, scaling=scaling, rollout=rollout, leaving=leaving, membership=membership
     )
@@ -39,6 +43,7 @@ def decide(snapshot: Snapshot) -> Plan:
         retire=leaving.retire,
         worker_sets=leaving.worker_sets,
         joins=membership.joins,
+        measure=verdict.parity.measure,
         status=status,
         events=events,
     )

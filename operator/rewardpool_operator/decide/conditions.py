@@ -1,22 +1,23 @@
-"""Step 5: what to say: the status with its conditions, and an event for each change worth telling.
+"""Step 6: what to say: the status with its conditions. What of it is news is in `events.py`.
 
-What each condition means is documented where it is defined, in `rewardpool_api.status`.
+What each condition means is documented where it is defined, in `rewardpool_api.status`, and what each reason means in
+`rewardpool_api.reasons`.
 """
 
 from dataclasses import dataclass
 from typing import Literal
 
 from rewardpool_api import Condition, RewardPoolStatus, names
+from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import MAX_MESSAGE, AuthStatus, ConditionType, LoadStatus, ModelStatus, ScalingStatus
+from rewardpool_operator.decide.events import events_of
 from rewardpool_operator.decide.leaving import Leaving
 from rewardpool_operator.decide.membership import Membership
-from rewardpool_operator.decide.rollout import DEADLINE_EXCEEDED, NO_ROOM, Rollout
+from rewardpool_operator.decide.rollout import Rollout
+from rewardpool_operator.decide.verdict import overdue_message
 from rewardpool_operator.plan import Event
 from rewardpool_operator.snapshot import Failure, Snapshot, Worker
 from rewardpool_operator.times import rfc3339
-
-_TOLD: tuple[ConditionType, ...] = ("Ready", "Degraded", "Progressing")
-"""Conditions whose changes are events."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +47,7 @@ def status_and_events(
         "RouterReady": _router_ready(snapshot, membership),
         "ScalingActive": _scaling_active(snapshot, load, scaling),
         "Progressing": _progressing(snapshot, scaling, rollout, staying, ready),
-        "Degraded": _degraded(snapshot, staying),
+        "Degraded": _degraded(snapshot, rollout, staying),
     }
     old = snapshot.pool.status
     status = RewardPoolStatus(
@@ -62,9 +63,10 @@ def status_and_events(
         load=load,
         conditions=[_condition(snapshot, kind, finding) for kind, finding in findings.items()],
         scaling=scaling,
+        rollout=rollout.memory,
         workers=old.workers,
     )
-    return status, tuple(_events(snapshot, status, leaving, rollout))
+    return status, events_of(old, status, leaving, rollout)
 
 
 def worker_selector(pool: str) -> str:
@@ -74,26 +76,36 @@ def worker_selector(pool: str) -> str:
 
 def _ready(snapshot: Snapshot, scaling: ScalingStatus, staying: list[Worker], ready: int) -> Finding:
     if ready > 0:
-        return Finding(holds=True, reason="Serving", message=f"{ready} of {scaling.desired} replicas serve")
+        return Finding(
+            holds=True, reason=ConditionReason.SERVING, message=f"{ready} of {scaling.desired} replicas serve"
+        )
     if snapshot.pool.spec.suspend:
-        return Finding(holds=False, reason="Suspended", message="spec.suspend is set; set it to false to serve again")
+        return Finding(
+            holds=False, reason=ConditionReason.SUSPENDED, message="spec.suspend is set; set it to false to serve again"
+        )
     if not any(router.answering for router in snapshot.routers):
-        return Finding(holds=False, reason="RouterNotReady", message="no router answers yet")
+        return Finding(holds=False, reason=ConditionReason.ROUTER_NOT_READY, message="no router answers yet")
     if scaling.desired == 0:
-        return Finding(holds=False, reason="AtZero", message=f"the pool is at zero replicas: {scaling.reason}")
+        return Finding(
+            holds=False, reason=ConditionReason.AT_ZERO, message=f"the pool is at zero replicas: {scaling.reason}"
+        )
     failure = _first_failure(staying)
     if failure is not None:
         return Finding(holds=False, reason=failure.reason, message=failure.message)
-    return Finding(holds=False, reason="Starting", message=f"{len(staying)} of {scaling.desired} replicas are starting")
+    return Finding(
+        holds=False,
+        reason=ConditionReason.STARTING,
+        message=f"{len(staying)} of {scaling.desired} replicas are starting",
+    )
 
 
 def _workers_ready(scaling: ScalingStatus, staying: list[Worker], ready: int) -> Finding:
     if ready >= scaling.desired:
-        return Finding(holds=True, reason="AllReady", message=f"{ready} replicas serve")
+        return Finding(holds=True, reason=ConditionReason.ALL_READY, message=f"{ready} replicas serve")
     failure = _first_failure(staying)
     return Finding(
         holds=False,
-        reason=failure.reason if failure else "Starting",
+        reason=failure.reason if failure else ConditionReason.STARTING,
         message=f"{ready} of {scaling.desired} replicas serve, {len(staying) - ready} are starting or failing",
     )
 
@@ -106,50 +118,101 @@ def _router_ready(snapshot: Snapshot, membership: Membership) -> Finding:
     if failure is not None and answering < wanted:
         return Finding(holds=False, reason=failure.reason, message=failure.message)
     if answering < wanted:
-        return Finding(holds=False, reason="Starting", message=f"{answering} of {wanted} routers answer")
+        return Finding(holds=False, reason=ConditionReason.STARTING, message=f"{answering} of {wanted} routers answer")
     changes = len(membership.joins) + len(membership.leaves)
     if changes:
-        return Finding(holds=False, reason="UpdatingWorkerList", message=f"{changes} changes to the routers' lists")
-    return Finding(holds=True, reason="AllReady", message=f"{answering} routers hold the right workers")
+        return Finding(
+            holds=False, reason=ConditionReason.UPDATING_WORKER_LIST, message=f"{changes} changes to the routers' lists"
+        )
+    return Finding(holds=True, reason=ConditionReason.ALL_READY, message=f"{answering} routers hold the right workers")
 
 
 def _scaling_active(snapshot: Snapshot, load: LoadStatus | None, scaling: ScalingStatus) -> Finding:
     spec = snapshot.pool.spec
     if spec.suspend:
-        return Finding(holds=False, reason="Suspended", message=scaling.reason)
+        return Finding(holds=False, reason=ConditionReason.SUSPENDED, message=scaling.reason)
     if spec.autoscaling is None:
-        return Finding(holds=True, reason="Fixed", message="spec.replicas holds")
+        return Finding(holds=True, reason=ConditionReason.FIXED, message="spec.replicas holds")
     if spec.autoscaling.policy.type == "External":
-        return Finding(holds=True, reason="External", message="spec.replicas holds, within bounds")
+        return Finding(holds=True, reason=ConditionReason.EXTERNAL, message="spec.replicas holds, within bounds")
     if load is None:
-        return Finding(holds=False, reason="FiguresMissing", message=scaling.reason)
-    return Finding(holds=True, reason="QueueDepth", message=f"{scaling.desired} replicas are wanted")
+        return Finding(holds=False, reason=ConditionReason.FIGURES_MISSING, message=scaling.reason)
+    return Finding(holds=True, reason=ConditionReason.QUEUE_DEPTH, message=f"{scaling.desired} replicas are wanted")
 
 
 def _progressing(
     snapshot: Snapshot, scaling: ScalingStatus, rollout: Rollout, staying: list[Worker], ready: int
 ) -> Finding:
-    if rollout.overdue:
-        seconds = snapshot.pool.spec.rollout.progress_deadline_seconds
-        message = f"no worker of revision {snapshot.revision} answered within {seconds} s"
-        return Finding(holds=False, reason=DEADLINE_EXCEEDED, message=message)
+    stopped = _stopped(snapshot, rollout)
+    if stopped is not None:
+        return stopped
+    if rollout.unschedulable is not None and rollout.no_room is None:
+        message = f"a worker of revision {rollout.verdict.target} fits nowhere: {rollout.unschedulable}"
+        return Finding(holds=True, reason=ConditionReason.UNSCHEDULABLE, message=message)
+    parity = rollout.memory.parity
+    if parity is not None and parity.outcome == "Waiting":
+        return Finding(holds=True, reason=ConditionReason.CHECKING_PARITY, message=parity.message)
     if rollout.reason is not None:
-        message = f"rolling to revision {snapshot.revision} from {', '.join(rollout.old)}"
-        if rollout.reason == NO_ROOM:
-            message += f"; replacing one by one, since there was no room: {rollout.no_room or 'said earlier'}"
+        message = f"rolling to revision {rollout.verdict.target} from {', '.join(rollout.others)}"
+        if rollout.no_room is not None:
+            message += f"; replacing one by one, since there was no room: {rollout.no_room}"
         return Finding(holds=True, reason=rollout.reason, message=message)
     if ready < scaling.desired or len(staying) != scaling.desired:
         message = f"{len(staying)} replicas, {ready} of them serving, {scaling.desired} wanted"
-        return Finding(holds=True, reason="Scaling", message=message)
-    return Finding(holds=False, reason="Stable", message="nothing is changing")
+        return Finding(holds=True, reason=ConditionReason.SCALING, message=message)
+    if snapshot.pool.spec.rollout.paused:
+        message = "spec.rollout.paused is set; no other revision waits"
+        return Finding(holds=False, reason=ConditionReason.PAUSED, message=message)
+    return Finding(holds=False, reason=ConditionReason.STABLE, message="nothing is changing")
 
 
-def _degraded(snapshot: Snapshot, staying: list[Worker]) -> Finding:
+def _stopped(snapshot: Snapshot, rollout: Rollout) -> Finding | None:
+    """Why the present revision does not go on; None when it does."""
+    verdict, present = rollout.verdict, snapshot.revision
+    failed = _failed_revision(rollout)
+    if failed is not None:
+        return failed
+    if verdict.parity_unusable is not None:
+        message = f"revision {present} waits: {verdict.parity_unusable.message}"
+        return Finding(holds=False, reason=ConditionReason.GOLDEN_SET_UNUSABLE, message=message)
+    if verdict.overdue:
+        message = overdue_message(snapshot, verdict.parity)
+        return Finding(holds=False, reason=ConditionReason.DEADLINE_EXCEEDED, message=message)
+    if snapshot.pool.spec.rollout.paused and verdict.target != present:
+        message = f"spec.rollout.paused is set: revision {verdict.target} is kept, revision {present} waits"
+        return Finding(holds=False, reason=ConditionReason.PAUSED, message=message)
+    return None
+
+
+def _failed_revision(rollout: Rollout) -> Finding | None:
+    """A present revision that failed, rolled back or with nothing to go back to."""
+    failed, parity = rollout.memory.failed, rollout.verdict.parity_failed
+    if failed is not None:
+        message = f"revision {rollout.memory.good} serves until the spec changes, since {failed.revision} failed"
+        return Finding(
+            holds=False, reason=ConditionReason.ROLLED_BACK, message=f"{message}: {failed.reason}: {failed.message}"
+        )
+    if parity is not None:
+        message = f"revision {parity.revision} gets no traffic: {parity.message}"
+        return Finding(holds=False, reason=ConditionReason.PARITY_EXCEEDED, message=message)
+    return None
+
+
+def _degraded(snapshot: Snapshot, rollout: Rollout, staying: list[Worker]) -> Finding:
+    failed = _failed_revision(rollout)
+    if failed is not None:
+        known = rollout.memory.failed
+        compared = known is not None and known.reason == ConditionReason.PARITY_EXCEEDED
+        reason = ConditionReason.PARITY_EXCEEDED if compared else failed.reason
+        return Finding(holds=True, reason=reason, message=failed.message)
+    unusable = rollout.verdict.parity_unusable
+    if unusable is not None:
+        return Finding(holds=True, reason=ConditionReason.GOLDEN_SET_UNUSABLE, message=unusable.message)
     failure = _first_failure(staying)
     if failure is None:
         failure = next((router.failure for router in snapshot.routers if router.failure), None)
     if failure is None:
-        return Finding(holds=False, reason="AsExpected")
+        return Finding(holds=False, reason=ConditionReason.AS_EXPECTED)
     return Finding(holds=True, reason=failure.reason, message=failure.message)
 
 
@@ -184,49 +247,8 @@ def _condition(snapshot: Snapshot, kind: ConditionType, finding: Finding) -> Con
     return Condition(
         type=kind,
         status=status,
-        reason=finding.reason,
+        reason=str(finding.reason),
         message=finding.message[-MAX_MESSAGE:],
         last_transition_time=before.last_transition_time if before and unchanged else rfc3339(snapshot.now),
         observed_generation=snapshot.pool.metadata.generation,
     )
-
-
-def _events(snapshot: Snapshot, status: RewardPoolStatus, leaving: Leaving, rollout: Rollout) -> list[Event]:
-    """One event for each change people want to find in `kubectl describe`."""
-    old = snapshot.pool.status
-    events: list[Event] = []
-    if status.scaling and (old.scaling is None or old.scaling.desired != status.scaling.desired):
-        before = old.scaling.desired if old.scaling else 0
-        message = f"from {before} to {status.scaling.desired} replicas: {status.scaling.reason}"
-        events.append(Event(type="Normal", reason="Scaled", message=message))
-    if rollout.old and old.revision and old.revision != status.revision:
-        message = f"revision {old.revision} to {status.revision}"
-        events.append(Event(type="Normal", reason="RolloutStarted", message=message))
-    events += [Event(type="Normal", reason="Draining", message=f"{name} leaves the routers") for name in leaving.drain]
-    return events + _condition_events(old, status)
-
-
-_WORTH_TELLING: dict[ConditionType, frozenset[str]] = {
-    "Progressing": frozenset({NO_ROOM, DEADLINE_EXCEEDED}),
-}
-"""Reasons that make an event; a condition that is not listed makes one at every change of status or reason."""
-
-
-def _condition_events(old: RewardPoolStatus, status: RewardPoolStatus) -> list[Event]:
-    events = []
-    for kind in _TOLD:
-        now, before = status.condition(kind), old.condition(kind)
-        if now is None or (before is not None and (now.status, now.reason) == (before.status, before.reason)):
-            continue
-        if now.reason not in _WORTH_TELLING.get(kind, frozenset({now.reason})):
-            continue
-        healthy = (now.status == "True") == (kind == "Ready")
-        if healthy and before is None and kind != "Ready":
-            continue
-        # A pool that has never been ready yet is starting, which is no warning.
-        warning = not healthy and (before is not None or kind != "Ready")
-        name = kind if now.status == "True" else f"Not{kind}"
-        events.append(
-            Event(type="Warning" if warning else "Normal", reason=name, message=f"{now.reason}: {now.message}")
-        )
-    return events

@@ -1,11 +1,15 @@
-"""Step 3: who leaves, who may stay after all, and who can be stopped.
+"""Step 4: who leaves, who may stay after all, and who can be stopped.
 
 A worker leaves in this order: out of every router, its requests done (or the deadline), then stopped. The mark that it
-is leaving is on the worker itself. The victim is the one with the least to lose: not answering before answering, then
-the least in flight, then the newest. (Kubernetes' ReplicaSet controller also prefers pods that are not ready, so its
-choice agrees with ours.)
+is leaving is on the worker itself. The victim is the one with the least to lose: one that somebody else takes away
+anyway, then not answering before answering, then the least in flight, then the newest. (Kubernetes' ReplicaSet
+controller also prefers pods that are not ready, so its choice agrees with ours.)
+
+A worker that somebody deletes, evicts or preempts leaves on its own clock, the grace period of its pod: it is off the
+routers at once (`membership.py`), and its set replaces it.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -31,8 +35,14 @@ class Leaving:
         return worker.draining_since is None or worker.name in self.keep
 
 
-def leave(snapshot: Snapshot, sizes: dict[str, int]) -> Leaving:
-    """Bring every revision to its size without losing what is in flight."""
+def leave(snapshot: Snapshot, sizes: dict[str, int], kept: Collection[str] = ()) -> Leaving:
+    """Bring every revision to its size without losing what is in flight.
+
+    Args:
+        snapshot: what there is.
+        sizes: wanted active workers by revision.
+        kept: revisions whose set stays with nobody in it.
+    """
     drain: list[str] = []
     keep: list[str] = []
     retire: list[str] = []
@@ -49,15 +59,16 @@ def leave(snapshot: Snapshot, sizes: dict[str, int]) -> Leaving:
         retire += [worker.name for worker in finished]
         still_leaving = len(draining) + len(victims) - len(spared) - len(finished)
         replicas = size + still_leaving
-        if replicas > 0 or revision == snapshot.revision:
+        if replicas > 0 or revision == snapshot.revision or revision in kept:
             worker_sets.append(WorkerSet(revision=revision, replicas=replicas))
     return Leaving(drain=tuple(drain), keep=tuple(keep), retire=tuple(retire), worker_sets=tuple(worker_sets))
 
 
-def least_to_lose(worker: Worker, snapshot: Snapshot) -> tuple[bool, int, float]:
+def least_to_lose(worker: Worker, snapshot: Snapshot) -> tuple[bool, bool, int, float]:
     """Sort key of victims, first to go first. An unknown number in flight counts as many."""
     in_flight = worker.in_flight if worker.in_flight is not None else _in_flight_by_routers(worker, snapshot)
-    return worker.answering, 1_000_000 if in_flight is None else in_flight, -worker.created.timestamp()
+    busy = 1_000_000 if in_flight is None else in_flight
+    return worker.doomed is None, worker.answering, busy, -worker.created.timestamp()
 
 
 def _in_flight_by_routers(worker: Worker, snapshot: Snapshot) -> int | None:

@@ -1,4 +1,4 @@
-"""Step 4: what every router's worker list should be.
+"""Step 5: what every router's worker list should be.
 
 The lists are compared with the workers on every pass and in every router, so a restarted router, a missed event or a
 change by hand heals by itself. A worker joins once it answered; it stays listed while it runs and is wanted (a busy
@@ -23,9 +23,19 @@ class Membership:
     """Workers, by name, that are in the list of every router that answers."""
 
 
-def reconcile_routers(snapshot: Snapshot, leaving: Leaving) -> Membership:
-    """Compare every router's list with the workers."""
-    staying = [worker for worker in snapshot.workers if worker.url and worker.running and leaving.stays(worker)]
+def reconcile_routers(snapshot: Snapshot, leaving: Leaving, *, barred: str | None = None) -> Membership:
+    """Compare every router's list with the workers.
+
+    Args:
+        snapshot: what there is.
+        leaving: who leaves.
+        barred: a revision that may not serve.
+    """
+    staying = [
+        worker
+        for worker in snapshot.workers
+        if worker.url and worker.running and not worker.doomed and worker.revision != barred and leaving.stays(worker)
+    ]
     stay_listed = {worker.url for worker in staying}
     may_join = {worker.url for worker in staying if worker.answering and worker.url}
     joins: list[Join] = []

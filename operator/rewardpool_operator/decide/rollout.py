@@ -1,25 +1,33 @@
-"""Step 2: how many workers of which revision.
+"""Step 3: how many workers of which revision.
 
-With one revision the answer is the wanted number. While an old revision still has workers:
+With one revision the answer is the wanted number. While another one than the target still has workers:
 
-- **Surge** starts all of the new one and lets the old ones go as new ones answer, so the number that answers never
+- **Surge** starts all of the target and lets the others go as new workers answer, so the number that answers never
   falls below what is wanted;
 - **Replace** never holds more than is wanted: an old worker leaves, then a new one starts in its place;
-- **Auto** is Surge until the scheduler says that a new worker fits nowhere, then Replace for the rest of the rollout.
+- **Auto** is Surge until the scheduler says that there is no room for a new worker, then Replace for the rest of the
+  rollout. Where no node takes it for another cause (a taint, a volume), an old worker's leaving would not help.
 
-A new revision that does not answer takes nothing from the old one under Surge, and at most one worker under Replace. Of
-several old revisions the ones that answer less go first, so a broken revision never blocks the one that mends it.
+A target that does not answer takes nothing from the others under Surge, and at most one worker under Replace. Of
+several others the ones that answer less go first. A revision that failed goes at once: it has no worker that serves.
 """
 
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, replace
 
+from rewardpool_api.reasons import ConditionReason
+from rewardpool_api.status import MAX_MESSAGE, RolloutStatus
+from rewardpool_operator.decide.verdict import Verdict
 from rewardpool_operator.snapshot import Snapshot, Worker
 
-REPLACING = "Replacing"
-SURGING = "Surging"
-NO_ROOM = "ReplacingForLackOfRoom"
-DEADLINE_EXCEEDED = "ProgressDeadlineExceeded"
+_ROOM_WORDS = (
+    "Insufficient ",
+    "Too many pods",
+    "free ports for the requested pod ports",
+    "exceed max volume count",
+    "ReadWriteOncePod",
+    "pod anti-affinity rules",
+)
+"""In the scheduler's message, what a pod that leaves would give back."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,85 +35,81 @@ class Rollout:
     """Sizes by revision, and how the rollout goes."""
 
     sizes: dict[str, int]
-    """Wanted active workers of every revision that has any or shall have some; the present one is always there."""
-    old: tuple[str, ...] = ()
+    """Wanted active workers of every revision that has any, shall have some, or is kept; the present one is there."""
+    verdict: Verdict
+    others: tuple[str, ...] = ()
     """Revisions that are on their way out and still have workers."""
-    reason: str | None = None
+    reason: ConditionReason | None = None
     """Why the sizes are what they are while a rollout is under way; None when none is."""
     no_room: str | None = None
-    """The scheduler's words when a new worker fits nowhere."""
-    overdue: bool = False
-    """Whether the present revision had its time and none of its workers ever answered in it."""
+    """The scheduler's words, for as long as the rollout replaces one by one because of them."""
+    unschedulable: str | None = None
+    """The scheduler's words about a worker of the target that no node takes."""
+
+    @property
+    def memory(self) -> RolloutStatus:
+        """What the status keeps of verdict and rollout."""
+        return self.verdict.memory.model_copy(update={"no_room": self.no_room})
 
 
-def allocate(snapshot: Snapshot, wanted: int) -> Rollout:
+def allocate(snapshot: Snapshot, wanted: int, verdict: Verdict) -> Rollout:
     """Divide the wanted number among the revisions."""
-    old = _old_revisions(snapshot)
-    overdue = _is_overdue(snapshot)
-    if not old:
-        return Rollout(sizes={snapshot.revision: wanted}, overdue=overdue)
-    new = [worker for worker in snapshot.workers_of(snapshot.revision) if worker.active]
-    no_room = next((worker.unschedulable for worker in new if worker.unschedulable), None)
-    reason = _strategy(snapshot, no_room)
-    if reason == SURGING:
+    target = verdict.target
+    sizes = dict.fromkeys([snapshot.revision, *verdict.kept], 0)
+    others = _others(snapshot, target)
+    new = [worker for worker in snapshot.workers_of(target) if worker.active]
+    unschedulable = next((worker.unschedulable for worker in new if worker.unschedulable), None)
+    rollout = Rollout(sizes=sizes | {target: wanted}, verdict=verdict, others=others, unschedulable=unschedulable)
+    if not others:
+        return rollout
+    reason, no_room = _strategy(snapshot, target, unschedulable)
+    if reason == ConditionReason.SURGING:
         size = wanted
-        keep_old = wanted - sum(worker.answering for worker in new)
+        keep = wanted - snapshot.available_of(target)
     else:
-        size, keep_old = _replace(snapshot, wanted, new)
-    sizes = {snapshot.revision: size, **_divide(snapshot, old, max(0, keep_old))}
-    return Rollout(sizes=sizes, old=old, reason=reason, no_room=no_room, overdue=overdue)
+        size, keep = _replace(snapshot, wanted, target)
+    failed = verdict.memory.failed
+    able = [revision for revision in others if failed is None or revision != failed.revision]
+    sizes |= dict.fromkeys(others, 0) | _divide(snapshot, able, max(0, keep)) | {target: size}
+    return replace(rollout, sizes=sizes, reason=reason, no_room=no_room)
 
 
-def _is_overdue(snapshot: Snapshot) -> bool:
-    limit = timedelta(seconds=snapshot.pool.spec.rollout.progress_deadline_seconds)
-    present = [worker_set for worker_set in snapshot.worker_sets if worker_set.revision == snapshot.revision]
-    workers = [worker for worker in snapshot.workers_of(snapshot.revision) if worker.active]
-    if not workers or any(worker.answering for worker in workers):
-        return False
-    return any(worker_set.created is not None and snapshot.now - worker_set.created > limit for worker_set in present)
+def lacks_room(unschedulable: str) -> bool:
+    """Whether a pod fits nowhere because of other pods, by the scheduler's message: then one that leaves makes room."""
+    return any(words in unschedulable for words in _ROOM_WORDS)
 
 
-def _old_revisions(snapshot: Snapshot) -> tuple[str, ...]:
-    revisions = {worker_set.revision for worker_set in snapshot.worker_sets}
+def _others(snapshot: Snapshot, target: str) -> tuple[str, ...]:
+    revisions = {worker_set.revision for worker_set in snapshot.worker_sets if worker_set.replicas > 0}
     revisions |= {worker.revision for worker in snapshot.workers}
-    occupied = {
-        revision
-        for revision in revisions - {snapshot.revision}
-        if snapshot.workers_of(revision) or _set_size(snapshot, revision) > 0
-    }
-    return tuple(sorted(occupied))
+    return tuple(sorted(revisions - {target}))
 
 
-def _set_size(snapshot: Snapshot, revision: str) -> int:
-    return sum(worker_set.replicas for worker_set in snapshot.worker_sets if worker_set.revision == revision)
-
-
-def _strategy(snapshot: Snapshot, no_room: str | None) -> str:
+def _strategy(snapshot: Snapshot, target: str, unschedulable: str | None) -> tuple[ConditionReason, str | None]:
     match snapshot.pool.spec.rollout.strategy:
         case "Surge":
-            return SURGING
+            return ConditionReason.SURGING, None
         case "Replace":
-            return REPLACING
+            return ConditionReason.REPLACING, None
         case _:
             # Once there was no room, it stays Replace for this rollout: the worker that fitted nowhere is gone by the
-            # next pass, and with it the evidence. The condition remembers.
-            progressing = snapshot.pool.status.condition("Progressing")
-            remembered = (
-                progressing is not None
-                and progressing.reason == NO_ROOM
-                and snapshot.pool.status.revision == snapshot.revision
-            )
-            return NO_ROOM if no_room or remembered else SURGING
+            # next pass, and with it the evidence.
+            before = snapshot.pool.status.rollout
+            no_room = before.no_room if before is not None and before.target == target else None
+            if unschedulable is not None and lacks_room(unschedulable):
+                no_room = unschedulable[:MAX_MESSAGE]
+            return (ConditionReason.NO_ROOM, no_room) if no_room else (ConditionReason.SURGING, None)
 
 
-def _replace(snapshot: Snapshot, wanted: int, new: list[Worker]) -> tuple[int, int]:
-    """Sizes of the new revision and of all old ones together, one worker moving at a time.
+def _replace(snapshot: Snapshot, wanted: int, target: str) -> tuple[int, int]:
+    """Sizes of the target and of all others together, one worker moving at a time.
 
-    An old worker holds its GPU until it is gone, so those that are leaving count against the room of the new revision.
+    An old worker holds its GPU until it is gone, so those that are leaving count against the room of the target.
     """
-    old = sum(worker.active for worker in snapshot.workers if worker.revision != snapshot.revision)
+    new: list[Worker] = [worker for worker in snapshot.workers_of(target) if worker.active]
+    old = sum(worker.active for worker in snapshot.workers if worker.revision != target)
     leaving = sum(not worker.active for worker in snapshot.workers)
-    answering = sum(worker.answering for worker in new)
+    answering = sum(worker.available for worker in new)
     size = max(0, min(answering, wanted), wanted - old - leaving)
     keep_old = min(old, max(0, wanted - answering))
     settled = leaving == 0 and answering == len(new) == size
@@ -114,15 +118,11 @@ def _replace(snapshot: Snapshot, wanted: int, new: list[Worker]) -> tuple[int, i
     return size, keep_old
 
 
-def _divide(snapshot: Snapshot, old: tuple[str, ...], keep: int) -> dict[str, int]:
-    """Give the kept number to the old revisions that answer most."""
+def _divide(snapshot: Snapshot, revisions: list[str], keep: int) -> dict[str, int]:
+    """Give the kept number to the revisions that answer most."""
     sizes: dict[str, int] = {}
-
-    def answering(revision: str) -> int:
-        return sum(worker.active and worker.answering for worker in snapshot.workers_of(revision))
-
-    for revision in sorted(old, key=lambda revision: (-answering(revision), revision)):
-        # No more than there are: an old revision never grows.
-        sizes[revision] = min(keep, answering(revision))
+    for revision in sorted(revisions, key=lambda revision: (-snapshot.available_of(revision), revision)):
+        # No more than there are: a revision that is on its way out never grows.
+        sizes[revision] = min(keep, snapshot.available_of(revision))
         keep -= sizes[revision]
     return sizes

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import psutil
 
 from rewardpool_api import RewardPool, RewardPoolStatus, dump_manifest
-from rewardpool_operator.decide.rollout import DEADLINE_EXCEEDED
+from rewardpool_api.reasons import ConditionReason
 from rewardpool_operator.local.folder import STARTING, PoolFolder, folder_of, stopped
 from rewardpool_operator.local.machine import NotStartableError, check, server_python
 from rewardpool_operator.local.process import kill_all
@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 0.3
 STOP_SECONDS = 30.0
 """For a supervisor to end after its pool's requests had their time."""
+_FAILED = (ConditionReason.DEADLINE_EXCEEDED, ConditionReason.ROLLED_BACK)
+"""Reasons of Progressing that mean that what was asked for will not come by waiting."""
 
 
 class NotRunningError(RuntimeError):
@@ -177,15 +179,15 @@ def is_settled(up: Up) -> bool:
     """Whether the pool is what was asked for: the asked replicas serve, or none are wanted, and nothing is changing."""
     status = _status_of(up)
     ready, changing = status.condition("Ready"), status.condition("Progressing")
-    if ready is None or changing is None or changing.status == "True" or changing.reason == DEADLINE_EXCEEDED:
+    if ready is None or changing is None or changing.status == "True" or changing.reason in _FAILED:
         return False
     return ready.status == "True" or ready.reason in ("AtZero", "Suspended")
 
 
 def has_failed(up: Up) -> bool:
-    """Whether the pool stopped trying: its supervisor is gone, or the rollout's deadline passed."""
+    """Whether the pool stopped trying: its supervisor is gone, or the rollout failed."""
     changing = _status_of(up).condition("Progressing")
-    return up.has_ended() or (changing is not None and changing.reason == DEADLINE_EXCEEDED)
+    return up.has_ended() or (changing is not None and changing.reason in _FAILED)
 
 
 def _status_of(up: Up) -> RewardPoolStatus:

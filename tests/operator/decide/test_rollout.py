@@ -13,6 +13,14 @@ from rewardpool_operator.snapshot import RegisteredWorker, WorkerSet
 OLD = tuple(a_worker(f"old-{number}", revision="old") for number in range(2))
 
 
+NO_GPU = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
+TAINT = "0/1 nodes are available: 1 node(s) had untolerated taint {spot: true}."
+
+
+def stuck_worker(words):
+    return a_worker("new-0", age_seconds=5, answering=False, running=False, url=None, unschedulable=words)
+
+
 def sizes(plan):
     return {worker_set.revision: worker_set.replicas for worker_set in plan.worker_sets}
 
@@ -39,17 +47,25 @@ def test_replace_lets_an_old_worker_go_before_a_new_one_starts():
 
 
 def test_auto_falls_back_to_replace_when_a_new_worker_fits_nowhere_and_says_so():
-    stuck = a_worker("new-0", answering=False, running=False, url=None, unschedulable="0/1 nodes: no free GPU")
+    stuck = stuck_worker(NO_GPU)
     plan = decide(a_snapshot(*OLD, stuck, pool=rolling("Auto"), routers=(a_router(workers=OLD),)))
     assert plan.retire == ("new-0",)
     progressing = plan.status.condition("Progressing")
     assert progressing.reason == "ReplacingForLackOfRoom"
-    assert "no free GPU" in progressing.message
+    assert "Insufficient nvidia.com/gpu" in progressing.message
     assert any(event.type == "Warning" for event in plan.events)
 
 
+def test_auto_goes_on_surging_when_an_old_workers_leaving_would_not_help_and_says_why():
+    plan = decide(a_snapshot(*OLD, stuck_worker(TAINT), pool=rolling("Auto"), routers=(a_router(workers=OLD),)))
+    assert (plan.retire, plan.drain) == ((), ())
+    progressing = plan.status.condition("Progressing")
+    assert progressing.reason == "Unschedulable"
+    assert "untolerated taint" in progressing.message
+
+
 def test_auto_stays_with_replace_once_there_was_no_room():
-    stuck = a_worker("new-0", answering=False, running=False, url=None, unschedulable="no free GPU")
+    stuck = stuck_worker(NO_GPU)
     first = decide(a_snapshot(*OLD, stuck, pool=rolling("Auto")))
     pool = rolling(
         "Auto",

@@ -1,0 +1,99 @@
+"""What of a new status is news: one event for each change that people want to find in `kubectl describe`."""
+
+from rewardpool_api import Condition, RewardPoolStatus
+from rewardpool_api.reasons import ConditionReason, EventReason
+from rewardpool_operator.decide.leaving import Leaving
+from rewardpool_operator.decide.rollout import Rollout
+from rewardpool_operator.plan import Event
+
+_WARNINGS = frozenset(
+    {
+        ConditionReason.NO_ROOM,
+        ConditionReason.UNSCHEDULABLE,
+        ConditionReason.DEADLINE_EXCEEDED,
+        ConditionReason.GOLDEN_SET_UNUSABLE,
+    }
+)
+"""Reasons of Progressing that a person should look at."""
+_TOLD_OF_PROGRESSING = _WARNINGS | {ConditionReason.PAUSED}
+_TOLD_BY_THEMSELVES = frozenset({ConditionReason.ROLLED_BACK, ConditionReason.PARITY_EXCEEDED})
+"""Reasons that have an event of their own name, so that the condition's would be the same news twice."""
+
+
+def events_of(old: RewardPoolStatus, status: RewardPoolStatus, leaving: Leaving, rollout: Rollout) -> tuple[Event, ...]:
+    """The events that tell the way from the old status to the new one."""
+    return (
+        *_scaling_events(old, status),
+        *_rollout_events(old, status, rollout),
+        *(_normal(EventReason.DRAINING, f"{name} leaves the routers") for name in leaving.drain),
+        *_condition_events(old, status),
+    )
+
+
+def _normal(reason: EventReason, message: str) -> Event:
+    return Event(type="Normal", reason=reason.value, message=message)
+
+
+def _warning(reason: EventReason, message: str) -> Event:
+    return Event(type="Warning", reason=reason.value, message=message)
+
+
+def _scaling_events(old: RewardPoolStatus, status: RewardPoolStatus) -> list[Event]:
+    if status.scaling is None or (old.scaling is not None and old.scaling.desired == status.scaling.desired):
+        return []
+    before = old.scaling.desired if old.scaling else 0
+    message = f"from {before} to {status.scaling.desired} replicas: {status.scaling.reason}"
+    return [_normal(EventReason.SCALED, message)]
+
+
+def _rollout_events(old: RewardPoolStatus, status: RewardPoolStatus, rollout: Rollout) -> list[Event]:
+    now, before = rollout.memory, old.rollout
+    events = []
+    if rollout.others and old.revision and old.revision != status.revision:
+        events.append(_normal(EventReason.ROLLOUT_STARTED, f"revision {old.revision} to {status.revision}"))
+    outcome_before = (before.parity.revision, before.parity.outcome) if before and before.parity else None
+    if now.parity is not None and outcome_before != (now.parity.revision, now.parity.outcome):
+        said = f"revision {now.parity.revision}: {now.parity.message}"
+        if now.parity.outcome == "Passed":
+            events.append(_normal(EventReason.PARITY_PASSED, said))
+        if now.parity.outcome == "Failed":
+            events.append(_warning(EventReason.PARITY_EXCEEDED, said))
+    if now.failed is not None and (before is None or before.failed != now.failed):
+        said = f"revision {now.failed.revision} to {now.good}: {now.failed.reason}: {now.failed.message}"
+        events.append(_warning(EventReason.ROLLED_BACK, said))
+    if before is not None and before.good is not None and now.good not in (None, before.good):
+        events.append(_normal(EventReason.ROLLOUT_COMPLETED, f"revision {now.good} serves; before it, {before.good}"))
+    return events
+
+
+def _condition_events(old: RewardPoolStatus, status: RewardPoolStatus) -> list[Event]:
+    events = []
+    for condition in status.conditions:
+        before = old.condition(condition.type)
+        if before is not None and (condition.status, condition.reason) == (before.status, before.reason):
+            continue
+        event = _condition_event(condition, before)
+        if event is not None and condition.reason not in _TOLD_BY_THEMSELVES:
+            events.append(event)
+    return events
+
+
+def _condition_event(now: Condition, before: Condition | None) -> Event | None:
+    message = f"{now.reason}: {now.message}"
+    match now.type, now.status:
+        case "Ready", "True":
+            return _normal(EventReason.READY, message)
+        case "Ready", _:
+            # A pool that has never been ready yet is starting, which is no warning.
+            return (
+                _normal(EventReason.NOT_READY, message) if before is None else _warning(EventReason.NOT_READY, message)
+            )
+        case "Degraded", "True":
+            return _warning(EventReason.DEGRADED, message)
+        case "Degraded", _:
+            return None if before is None else _normal(EventReason.NOT_DEGRADED, message)
+        case "Progressing", holds if now.reason in _TOLD_OF_PROGRESSING:
+            reason = EventReason.PROGRESSING if holds == "True" else EventReason.NOT_PROGRESSING
+            return _warning(reason, message) if now.reason in _WARNINGS else _normal(reason, message)
+        case _:
+            return None

@@ -1,0 +1,127 @@
+"""The golden set: texts whose scores tell whether two revisions are the same judge.
+
+One JSON object per line, `{"text": "...", "score": 0.42}`; the score, which is what is expected, may be left out. What
+a revision scored is kept on its Deployment as one annotation, so it is asked for once and outlives its workers.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+MAX_TEXTS: Final = 256
+"""A revision scores all of them before it takes traffic, and their scores fit into an annotation."""
+
+
+class GoldenSetError(ValueError):
+    """The golden set cannot be used; the text says which line is wrong and how it should be."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoldenText:
+    """One line."""
+
+    line: int
+    """Its number in the file, from 1."""
+    text: str
+    expected: float | None = None
+    """The score that it should have; None: whatever the last good revision gives it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoldenSet:
+    """All lines, in their order."""
+
+    texts: tuple[GoldenText, ...]
+
+    @property
+    def digest(self) -> str:
+        """Sixteen hexadecimal digits that stand for the texts; other expected scores need no new measurement."""
+        canonical = json.dumps([item.text for item in self.texts])
+        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoldenProblem:
+    """Why there is no golden set to compare with."""
+
+    message: str
+    """Names ConfigMap, entry and line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoldenScores:
+    """What one revision made of a golden set."""
+
+    digest: str
+    """Of the set that was scored."""
+    scores: tuple[float | None, ...]
+    """In the order of the texts; None where the model gave none."""
+    refusal: str | None = None
+    """Why the first of those has none, in the worker's words."""
+
+    def to_annotation(self) -> str:
+        """The text of the annotation."""
+        entry: dict[str, Any] = {"set": self.digest, "scores": self.scores}
+        return json.dumps(entry | ({"refusal": self.refusal} if self.refusal else {}), separators=(",", ":"))
+
+
+def parse_golden_set(content: str) -> GoldenSet:
+    """Read a golden set.
+
+    Args:
+        content: the lines; empty ones are skipped.
+
+    Raises:
+        GoldenSetError: no lines, too many, or one that is not what it should be.
+    """
+    lines = [(number, line) for number, line in enumerate(content.splitlines(), start=1) if line.strip()]
+    if not lines:
+        raise GoldenSetError('it has no lines; write one JSON object per line: {"text": "..."}')
+    if len(lines) > MAX_TEXTS:
+        raise GoldenSetError(f"it has {len(lines)} texts; at most {MAX_TEXTS} are compared")
+    return GoldenSet(texts=tuple(_parse_line(number, line) for number, line in lines))
+
+
+def _parse_line(number: int, line: str) -> GoldenText:
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise GoldenSetError(f"line {number} is not JSON: {error}") from None
+    if not isinstance(entry, dict) or not isinstance(entry.get("text"), str):
+        raise GoldenSetError(f'line {number} is not an object with a text: {{"text": "...", "score": 0.42}}')
+    unknown = sorted(entry.keys() - {"text", "score"})
+    if unknown:
+        raise GoldenSetError(f"line {number} has {unknown[0]!r:.60}; there are only text and score")
+    expected = entry.get("score")
+    if expected is not None and not _is_score(expected):
+        raise GoldenSetError(f"line {number} has the score {expected!r:.60}, which is not a finite number")
+    return GoldenText(line=number, text=entry["text"], expected=None if expected is None else float(expected))
+
+
+def scores_of_annotation(annotation: str) -> GoldenScores | None:
+    """The scores in an annotation; None when it is not one of ours, which has them measured anew."""
+    try:
+        entry = json.loads(annotation)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(entry, dict) or not isinstance(entry.get("set"), str) or not _are_scores(entry.get("scores")):
+        return None
+    refusal = entry.get("refusal")
+    scores = tuple(None if score is None else float(score) for score in entry["scores"])
+    return GoldenScores(digest=entry["set"], scores=scores, refusal=refusal if isinstance(refusal, str) else None)
+
+
+def _are_scores(value: object) -> bool:
+    return isinstance(value, Sequence) and all(score is None or _is_score(score) for score in value)
+
+
+def _is_score(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(float(value))
+    except OverflowError:
+        return False
