@@ -64,8 +64,8 @@ class FakePlace:
             raise answer
         return RewardPool.model_validate(answer)
 
-    async def read_key(self, pool: RewardPool) -> str | None:
-        return "the-key"
+    async def read_keys(self, pool: RewardPool) -> tuple[str, ...]:
+        return "the-key", "the-key-before"
 
 
 class FakeTime:
@@ -127,6 +127,7 @@ async def test_the_objects_status_is_the_endpoint() -> None:
     assert await find(FakePlace(pool_object())) == Endpoint(
         url="http://router:8080",
         key="the-key",
+        other_keys=("the-key-before",),
         pool="rl/skywork",
         served_name="skywork",
         model_type="Discriminative",
@@ -138,6 +139,18 @@ async def test_the_objects_status_is_the_endpoint() -> None:
 
 async def test_a_key_is_never_shown() -> None:
     assert "the-key" not in repr(await find(FakePlace(pool_object())))
+
+
+async def test_every_key_of_a_rotation_is_found() -> None:
+    assert (await find(FakePlace(pool_object()))).keys == ("the-key", "the-key-before")
+
+
+@pytest.mark.parametrize("beside", ["next-key", "previous-key"])
+async def test_where_the_whole_secret_is_mounted_every_key_of_a_rotation_is_found(tmp_path: Path, beside: str) -> None:
+    (tmp_path / "key").write_text("mounted\n")
+    (tmp_path / beside).write_text("another\n")
+    found = await find(FakePlace(pool_object()), config=CONFIG.model_copy(update={"key_file": tmp_path / "key"}))
+    assert found.keys == ("mounted", "another")
 
 
 async def test_an_explicit_url_comes_before_everything(tmp_path: Path) -> None:
@@ -245,7 +258,7 @@ async def test_a_pool_of_this_machine_is_read_from_its_state_file(tmp_path: Path
     key_file = tmp_path / "rl" / "skywork" / "key"
     place = write_state(tmp_path, pool_object(status={"auth": {"keyFile": str(key_file)}}))
     pool = await place.read_pool("rl", "skywork")
-    assert (pool.key, await place.read_key(pool)) == ("rl/skywork", "local-key")
+    assert (pool.key, await place.read_keys(pool)) == ("rl/skywork", ("local-key",))
 
 
 async def test_a_status_field_of_a_newer_operator_is_none_of_a_trainers_business(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ async def test_a_pool_and_its_key_are_read_with_the_jobs_own_rights(
 ) -> None:
     cluster.answers = {POOL_PATH: (200, POOL), SECRET_PATH: (200, SECRET)}
     pool = await place.read_pool("rl", "skywork")
-    assert (pool.key, await place.read_key(pool)) == ("rl/skywork", "secret-key")
+    assert (pool.key, await place.read_keys(pool)) == ("rl/skywork", ("secret-key",))
     assert set(cluster.tokens) == {"Bearer job-token"}
 
 
@@ -87,7 +87,7 @@ async def test_a_missing_right_names_verb_resource_and_role(cluster: FakeApiServ
 async def test_a_secret_that_may_not_be_read_is_named(cluster: FakeApiServer, place: KubernetesPlace) -> None:
     cluster.answers = {SECRET_PATH: (403, {"kind": "Status", "code": 403})}
     with pytest.raises(PoolAccessError, match="no right to get secrets/skywork-key in namespace rl"):
-        await place.read_key(RewardPool.model_validate(POOL))
+        await place.read_keys(RewardPool.model_validate(POOL))
 
 
 async def test_expired_credentials_are_called_that(cluster: FakeApiServer, place: KubernetesPlace) -> None:
@@ -102,23 +102,29 @@ async def test_an_api_server_that_does_not_answer_is_named(cluster: FakeApiServe
         await place.read_pool("rl", "skywork")
 
 
+async def test_a_secret_in_rotation_has_every_valid_key(cluster: FakeApiServer, place: KubernetesPlace) -> None:
+    data = {name: base64.b64encode(name.encode()).decode() for name in ("previous-key", "key", "next-key", "other")}
+    cluster.answers = {SECRET_PATH: (200, {**SECRET, "data": data})}
+    assert await place.read_keys(RewardPool.model_validate(POOL)) == ("key", "next-key", "previous-key")
+
+
 @pytest.mark.parametrize("data", [None, {}, {"key": ""}, {"key": "***"}, {"key": base64.b64encode(b"\xff").decode()}])
 async def test_a_secret_without_a_usable_key_is_named(
     cluster: FakeApiServer, place: KubernetesPlace, data: dict[str, str] | None
 ) -> None:
     cluster.answers = {SECRET_PATH: (200, {**SECRET, "data": data})}
     with pytest.raises(PoolNotReadyError, match=r"secrets/skywork-key .*no usable entry 'key'"):
-        await place.read_key(RewardPool.model_validate(POOL))
+        await place.read_keys(RewardPool.model_validate(POOL))
 
 
 async def test_a_missing_secret_is_named(place: KubernetesPlace) -> None:
     with pytest.raises(PoolNotReadyError, match=r"secrets/skywork-key .*does not exist"):
-        await place.read_key(RewardPool.model_validate(POOL))
+        await place.read_keys(RewardPool.model_validate(POOL))
 
 
 async def test_a_pool_without_authentication_has_no_key(place: KubernetesPlace) -> None:
     pool = RewardPool.model_validate({**POOL, "status": {}})
-    assert await place.read_key(pool) is None
+    assert await place.read_keys(pool) == ()
 
 
 async def test_without_a_cluster_the_place_says_that_none_is_configured(tmp_path: Path) -> None:

@@ -33,10 +33,14 @@ def test_a_status_is_retried_only_where_that_may_help(status: int, kind: Kind | 
 
 @given(setbacks=st.integers(1, 10_000), part=st.floats(0, 1))
 def test_a_pause_never_leaves_its_bounds(setbacks: int, part: float) -> None:
-    pause = pause_seconds(setbacks, uniform=lambda low, high: low + part * (high - low))
+    pause = pause_seconds(setbacks, "busy", uniform=lambda low, high: low + part * (high - low))
     assert 0 <= pause <= LONGEST_PAUSE_SECONDS
 
 
 def test_pauses_double_until_the_longest() -> None:
-    longest = [pause_seconds(setbacks, uniform=lambda _, high: high) for setbacks in range(1, 8)]
+    longest = [pause_seconds(setbacks, "busy", uniform=lambda _, high: high) for setbacks in range(1, 8)]
     assert longest == [0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
+
+
+def test_pauses_for_a_key_in_rotation_stay_short() -> None:
+    assert pause_seconds(9, "denied", uniform=lambda _, high: high) == 1.0

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from support.asgi import ask
 
+from rewardpool_api import names
 from rewardpool_api.contract import CallerError, parse_answer
 from rewardpool_worker.score_middleware import (
+    KEY_NAMES,
     InvalidSampleError,
     KeyFile,
     ScoreMiddleware,
@@ -285,6 +287,44 @@ def test_a_rotated_key_is_read_again(key_file: Path) -> None:
     rotated.replace(key_file)
     assert key.admits(b"Bearer second")
     assert not key.admits(b"Bearer first")
+
+
+@pytest.mark.parametrize("name", ["next-key", "previous-key"])
+def test_the_other_key_of_a_rotation_is_valid_while_it_is_there(key_file: Path, name: str) -> None:
+    key = KeyFile(key_file)
+    other = key_file.with_name(name)
+    other.write_text("second\n")
+    assert key.admits(b"Bearer first")
+    assert key.admits(b"Bearer second")
+    other.unlink()
+    assert key.admits(b"Bearer first")
+    assert not key.admits(b"Bearer second")
+
+
+def test_an_empty_file_beside_the_key_admits_nobody(key_file: Path) -> None:
+    key_file.with_name("next-key").write_text("")
+    assert not KeyFile(key_file).admits(b"Bearer ")
+
+
+def test_a_secrets_link_that_is_switched_changes_all_keys_at_once(tmp_path: Path) -> None:
+    for version, keys in {"1": {"key": "old", "next-key": "new"}, "2": {"key": "new", "previous-key": "old"}}.items():
+        (tmp_path / version).mkdir()
+        for name, text in keys.items():
+            (tmp_path / version / name).write_text(text)
+    (tmp_path / "data").symlink_to("1")
+    for name in names.KEY_NAMES:
+        (tmp_path / name).symlink_to(Path("data") / name)
+    key = KeyFile(tmp_path / "key")
+    (tmp_path / "switched").symlink_to("2")
+    (tmp_path / "switched").replace(tmp_path / "data")
+    assert key.admits(b"Bearer new")
+    assert key.admits(b"Bearer old")
+    (tmp_path / "2" / "previous-key").unlink()
+    assert not key.admits(b"Bearer old")
+
+
+def test_the_mounted_file_knows_the_names_of_the_keys() -> None:
+    assert KEY_NAMES == names.KEY_NAMES
 
 
 def test_a_key_file_that_vanishes_keeps_the_last_key_in_force(key_file: Path) -> None:

@@ -23,7 +23,7 @@ from rewardpool.discovery import discover
 from rewardpool.endpoint import Endpoint
 from rewardpool.errors import DeadlineError, PoolAccessError, PoolError, RewardPoolError, ScoreError
 from rewardpool.report import Ledger
-from rewardpool.retry import Setback, pause_seconds
+from rewardpool.retry import Setback, kind_of_status, pause_seconds
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,10 @@ class Effort:
     """Setbacks at a worker, the only ones that are bounded by number."""
     problem: str = ""
     """The last setback, in words."""
-    key_renewed: bool = False
+    denied: bool = False
+    """The last setback was a refusal of the key."""
+    refused_keys: set[str | None] = field(default_factory=set, repr=False)
+    """Keys that were refused since all of them were tried last."""
 
 
 class Caller:
@@ -90,6 +93,8 @@ class Caller:
         self._looked_at = float("-inf")
         self._look_up_problem = ""
         self._logged_at = float("-inf")
+        self._admitted = False
+        self._admitted_key: str | None = None
         self._endpoint: Endpoint | None = None
         self._session: aiohttp.ClientSession | None = None
 
@@ -142,6 +147,10 @@ class Caller:
                 async with asyncio.timeout(self._config.deadline_seconds):
                     return await self._until_answered(effort, path, body, read)
             except TimeoutError:
+                if effort.denied:
+                    # No trouble of this sample's: every further one would meet it too.
+                    self._ledger.unscored += 1
+                    raise self._no_access(self.endpoint, effort.problem) from None
                 seconds, problem = (
                     self._config.deadline_seconds,
                     effort.problem or "the first attempt had no answer yet",
@@ -179,8 +188,9 @@ class Caller:
         effort.attempts += 1
         self._ledger.attempts += 1
         headers = {"x-request-id": f"{effort.request_id}-{effort.attempts}"}
-        if endpoint.key is not None:
-            headers["Authorization"] = f"Bearer {endpoint.key}"
+        key = self._key_for(effort, endpoint)
+        if key is not None:
+            headers["Authorization"] = f"Bearer {key}"
         try:
             # A redirect would carry the key to wherever it points.
             async with self._session.post(
@@ -195,20 +205,30 @@ class Caller:
             raise Setback("worker", f"no answer within {self._config.seconds_per_attempt:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
             raise Setback("worker", f"the connection broke: {str(error) or type(error).__name__}") from error
+        if status == 200:
+            self._admitted, self._admitted_key = True, key
+        elif kind_of_status(status) == "denied":
+            effort.refused_keys.add(key)
         return read(status, content, effort.label)
+
+    def _key_for(self, effort: Effort, endpoint: Endpoint) -> str | None:
+        """One that was not refused yet, the one that worked last before others; when all were refused, over again."""
+        keys = sorted(endpoint.keys, key=lambda key: key != self._admitted_key)
+        if effort.refused_keys.issuperset(keys):
+            effort.refused_keys.clear()
+        return next(key for key in keys if key not in effort.refused_keys)
 
     async def _recover(self, effort: Effort, used: Endpoint, setback: Setback) -> None:
         """Do what makes another attempt worth while, and pause; or raise the error that ends the sample."""
         effort.setbacks += 1
         effort.problem = setback.problem
+        effort.denied = setback.kind == "denied"
         now = self._clock()
         match setback.kind:
             case "denied":
-                if effort.key_renewed or not await self._moved(used, since=now):
-                    raise PoolAccessError(
-                        f"{used.pool} at {used.url} does not take the key found by {used.origin}: {setback.problem}"
-                    )
-                effort.key_renewed = True
+                await self._moved(used, since=now - LOOK_AGAIN_SECONDS if self._admitted else now)
+                if not self._admitted and effort.refused_keys.issuperset(self.endpoint.keys):
+                    raise self._no_access(used, setback.problem)
             case "missing":
                 if not await self._moved(used, since=now):
                     raise ScoreError(
@@ -226,7 +246,11 @@ class Caller:
                     )
         self._ledger.retry(setback.kind, first=effort.setbacks == 1)
         self._log_retry(effort, setback)
-        await self._sleep(pause_seconds(effort.setbacks, uniform=self._uniform))
+        await self._sleep(pause_seconds(effort.setbacks, setback.kind, uniform=self._uniform))
+
+    @staticmethod
+    def _no_access(used: Endpoint, problem: str) -> PoolAccessError:
+        return PoolAccessError(f"{used.pool} at {used.url} does not take the key found by {used.origin}: {problem}")
 
     async def _moved(self, used: Endpoint, *, since: float) -> bool:
         """Whether the pool's address or key is another than the one used; looked up unless that was done after `since`.
@@ -250,9 +274,10 @@ class Caller:
             finally:
                 self._looked_at = began
             self._look_up_problem = ""
-            if (found.url, found.key) == (used.url, used.key):
+            if (found.url, found.keys) == (used.url, used.keys):
                 return False
-            log.warning("reward pool %s is now at %s, found by %s", found.pool, found.url, found.origin)
+            what = "has other keys" if found.url == used.url else f"is now at {found.url}"
+            log.warning("reward pool %s %s, found by %s", found.pool, what, found.origin)
             self._endpoint = found
             return True
 

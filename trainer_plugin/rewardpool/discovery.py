@@ -20,7 +20,7 @@ from pathlib import Path
 from rewardpool.config import RewardConfig, check_pool, check_url
 from rewardpool.endpoint import Endpoint
 from rewardpool.errors import ConfigError, PoolAccessError, PoolNotFoundError, PoolNotReadyError
-from rewardpool.places import KubernetesPlace, LocalPlace, NotHere, Place, read_key_file
+from rewardpool.places import KubernetesPlace, LocalPlace, NotHere, Place, read_key_files
 from rewardpool_api import RewardPool, names
 
 log = logging.getLogger(__name__)
@@ -124,8 +124,8 @@ async def _look(pool: str, places: Sequence[Place], *, key_file: Path | None, re
             log.warning(
                 "using RewardPool %s of %s, although another place could not be asked: %s", pool, place, refused
             )
-        key = read_key_file(key_file) if key_file else None
-        return await _endpoint(found, place, key=key, require_ready=require_ready)
+        keys = read_key_files(key_file) if key_file else ()
+        return await _endpoint(found, place, keys=keys, require_ready=require_ready)
     if refused is not None:
         raise refused
     raise PoolNotFoundError(
@@ -134,14 +134,16 @@ async def _look(pool: str, places: Sequence[Place], *, key_file: Path | None, re
     )
 
 
-async def _endpoint(pool: RewardPool, place: Place, *, key: str | None, require_ready: bool) -> Endpoint:
+async def _endpoint(pool: RewardPool, place: Place, *, keys: tuple[str, ...], require_ready: bool) -> Endpoint:
     problem = why_not_ready(pool)
     status = pool.status
     if (problem is not None and require_ready) or status.url is None or status.model is None:
         raise PoolNotReadyError(f"RewardPool {pool.key} ({place}) is not ready: {problem}")
+    key, *others = keys or await place.read_keys(pool) or (None,)
     return Endpoint(
         url=status.url.rstrip("/"),
-        key=key or await place.read_key(pool),
+        key=key,
+        other_keys=tuple(filter(None, others)),
         pool=pool.key,
         served_name=status.model.served_name,
         model_type=status.model.type,
@@ -160,9 +162,11 @@ def _explicit_endpoint(config: RewardConfig, environ: Mapping[str, str]) -> Endp
         return None
     pool = _pool_name(config, environ)
     key_file = _key_file(config, environ)
+    key, *others = read_key_files(key_file) if key_file else (None,)
     return Endpoint(
         url=url,
-        key=read_key_file(key_file) if key_file else None,
+        key=key,
+        other_keys=tuple(filter(None, others)),
         pool=pool or url,
         served_name=config.served_name or (pool.partition("/")[2] if pool else UNNAMED_MODEL),
         origin=origin,

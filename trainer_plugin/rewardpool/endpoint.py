@@ -12,6 +12,7 @@ class Endpoint:
     Attributes:
         url: Base URL of the router, without a trailing slash.
         key: The router's key; None when the pool asks for none. Never shown.
+        other_keys: Keys that some routers may take instead, while the key is rotated. Never shown.
         pool: `namespace/name`, or the URL itself when nothing else is known.
         served_name: The `model` of requests.
         model_type: What kinds of samples the model takes; None when only a URL was given.
@@ -22,9 +23,15 @@ class Endpoint:
 
     url: str
     key: str | None = field(default=None, repr=False)
+    other_keys: tuple[str, ...] = field(default=(), repr=False)
     pool: str
     served_name: str
     model_type: ModelType | None = None
     max_model_len: int | None = None
     origin: str
     pool_object_version: str | None = None
+
+    @property
+    def keys(self) -> tuple[str | None, ...]:
+        """Everything worth presenting, likeliest first; None is no key."""
+        return (self.key, *self.other_keys)

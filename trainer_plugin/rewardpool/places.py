@@ -36,8 +36,11 @@ class Place(Protocol):
     async def read_pool(self, namespace: str, name: str) -> RewardPool:
         """The object. Raises NotHere, PoolAccessError (it may be there and cannot be read), or PoolNotReadyError."""
 
-    async def read_key(self, pool: RewardPool) -> str | None:
-        """The pool's key, or None when it asks for none. Raises PoolAccessError or PoolNotReadyError."""
+    async def read_keys(self, pool: RewardPool) -> tuple[str, ...]:
+        """The pool's key, and behind it others that are valid while it is rotated; empty when it asks for none.
+
+        Raises PoolAccessError or PoolNotReadyError.
+        """
 
 
 class LocalPlace:
@@ -68,10 +71,10 @@ class LocalPlace:
         except ValueError as error:
             raise PoolNotReadyError(f"{path} is not a RewardPool: {error}") from error
 
-    async def read_key(self, pool: RewardPool) -> str | None:
+    async def read_keys(self, pool: RewardPool) -> tuple[str, ...]:
         """The key in the file that the status names."""
         file = pool.status.auth.key_file
-        return None if file is None else read_key_file(Path(file))
+        return () if file is None else read_key_files(Path(file))
 
 
 class KubernetesPlace:
@@ -107,11 +110,11 @@ class KubernetesPlace:
                 f"{self} has {what} in a version this trainer does not understand: {error}"
             ) from error
 
-    async def read_key(self, pool: RewardPool) -> str | None:
-        """The key in the Secret that the status names."""
+    async def read_keys(self, pool: RewardPool) -> tuple[str, ...]:
+        """The keys in the Secret that the status names."""
         secret = pool.status.auth.secret_name
         if secret is None:
-            return None
+            return ()
         what = f"secrets/{secret} in namespace {pool.metadata.namespace}"
         found = await self._ask(
             lambda client, api: client.CoreV1Api(api).read_namespaced_secret(
@@ -121,15 +124,12 @@ class KubernetesPlace:
         )
         if found is None:
             raise PoolNotReadyError(f"RewardPool {pool.key} names {what}, which does not exist; the operator makes it")
-        try:
-            key = base64.b64decode(found.data[names.SECRET_KEY], validate=True).decode().strip()
-        except (KeyError, TypeError, binascii.Error, UnicodeDecodeError):
-            key = ""
+        key, *others = (_entry(found.data, name) for name in names.KEY_NAMES)
         if not key:
             raise PoolNotReadyError(
                 f"{what} has no usable entry {names.SECRET_KEY!r}; delete it and the operator makes it anew"
             )
-        return key
+        return key, *filter(None, others)
 
     async def _ask(self, call: Callable[[Any, Any], Awaitable[Any]], what: str) -> Any | None:
         """What `call(kubernetes_asyncio.client, api)` answers; None for 404. Raises PoolAccessError."""
@@ -167,15 +167,28 @@ class KubernetesPlace:
         return f"{self}: reading {what} failed with HTTP {error.status} {error.reason}"
 
 
-def read_key_file(path: Path) -> str:
-    """The key in a file, without surrounding white space. Raises PoolAccessError."""
+def read_key_files(path: Path) -> tuple[str, ...]:
+    """The key in a file, and behind it those in files beside it, as where a whole key Secret is mounted.
+
+    Raises PoolAccessError.
+    """
     try:
         key = path.read_text().strip()
+        beside = [path.with_name(name) for name in names.KEY_NAMES if name != path.name]
+        others = [other.read_text().strip() for other in beside if other.exists()]
     except (OSError, UnicodeDecodeError) as error:
         raise PoolAccessError(f"the key file {path} cannot be read: {error}") from error
     if not key:
         raise PoolAccessError(f"the key file {path} is empty")
-    return key
+    return key, *filter(None, others)
+
+
+def _entry(data: Mapping[str, str] | None, name: str) -> str:
+    """One entry of a Secret; empty where it is missing or no text."""
+    try:
+        return base64.b64decode((data or {})[name], validate=True).decode().strip()
+    except (KeyError, TypeError, binascii.Error, UnicodeDecodeError):
+        return ""
 
 
 def _parse(raw: Any) -> RewardPool:

@@ -8,11 +8,14 @@ A failed attempt is a `Setback` of one kind, and the kind alone decides:
 | busy | the router has no free or living worker: 408, 425, 429, 502, 503, 504 | until the deadline |
 | worker | a worker failed: nonsense, HTTP 500, silence, a broken connection | at most `attempts` of these |
 | missing | 404: something else lives at the address | only if the address turns out to have moved |
-| denied | 401 or 403 | once, if the key turns out to have changed |
+| denied | 401 or 403 | with every other key there is; until the deadline if the pool ever took one |
 
 Waiting for a pool that is away costs nothing but time, so only the deadline bounds it; a worker that fails on a sample
 may fail on it every time, so that is bounded by number. Pauses grow and have full jitter: a random part of a bound that
 doubles, so that a thousand samples which failed together do not come back together.
+
+A key that worked and is refused is being rotated: routers change to the new one after the other, behind one address, so
+for some seconds it is chance which of the two keys is right. A key that never worked is a mistake, and said at once.
 """
 
 from collections.abc import Callable
@@ -22,6 +25,8 @@ Kind = Literal["unreachable", "busy", "worker", "missing", "denied"]
 
 FIRST_PAUSE_SECONDS = 0.25
 LONGEST_PAUSE_SECONDS = 5.0
+LONGEST_DENIED_PAUSE_SECONDS = 1.0
+"""While a key is rotated, every other attempt or so succeeds."""
 
 _BY_STATUS: dict[int, Kind] = {
     401: "denied",
@@ -54,7 +59,8 @@ def kind_of_status(status: int) -> Kind | None:
     return _BY_STATUS.get(status) or ("worker" if status >= 500 else None)
 
 
-def pause_seconds(setbacks: int, *, uniform: Callable[[float, float], float]) -> float:
+def pause_seconds(setbacks: int, kind: Kind, *, uniform: Callable[[float, float], float]) -> float:
     """How long to pause after so many setbacks (from 1) of one sample: full jitter under a doubling bound."""
+    longest = LONGEST_DENIED_PAUSE_SECONDS if kind == "denied" else LONGEST_PAUSE_SECONDS
     doublings = min(setbacks - 1, 16)
-    return uniform(0.0, min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**doublings))
+    return uniform(0.0, min(longest, FIRST_PAUSE_SECONDS * 2**doublings))

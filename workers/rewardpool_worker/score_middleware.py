@@ -113,57 +113,71 @@ def _number(environ: MutableMapping[str, str], name: str, kind: Callable[[str], 
         raise ValueError(f"{name} must be a number, not {environ[name]!r}") from None
 
 
-class KeyFile:
-    """The key in a file, read again whenever the file changes.
+KEY_NAMES = ("key", "next-key", "previous-key")
+"""Files of a key folder, as in `rewardpool_api.names.KEY_NAMES`: the key, and others valid while it is rotated."""
+Stamp = tuple[int, int, int]
 
-    Kubernetes replaces a mounted Secret's file by switching a link, so the file behind the path is looked at, not the
-    path. A file that becomes unreadable keeps the last key in force and says so once: a failed rotation closes nothing
+
+class KeyFile:
+    """The valid keys: that of a file, and those in files beside it named as in KEY_NAMES. Read again upon any change.
+
+    Kubernetes replaces a mounted Secret's files by switching a link, so the file behind the path is looked at, not the
+    path. A file that becomes unreadable keeps the last keys in force and says so once: a failed rotation closes nothing
     and opens nothing.
     """
 
     def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._stamp: tuple[int, int, int] | None = None
-        self._key = b""
+        self._paths: tuple[Path, ...] = ()
+        self._stamps: list[Stamp | None] = []
+        self._keys: list[bytes] = []
         self._unreadable = False
         if path is None:
             log.warning("no REWARDPOOL_KEY_FILE: this worker scores for anybody who reaches its port")
             return
+        self._paths = (path, *(path.with_name(name) for name in KEY_NAMES if name != path.name))
         try:
-            self._key, self._stamp = _read_key(path)
+            self._read()
         except OSError as error:
             raise ValueError(f"REWARDPOOL_KEY_FILE cannot be read: {error}") from None
 
     def admits(self, authorization: bytes | None) -> bool:
         """Whether a request with this `Authorization` header may pass. Takes the same time for every wrong key."""
-        if self._path is None:
+        if not self._paths:
             return True
-        self._refresh(self._path)
-        scheme, _, key = (authorization or b"").partition(b" ")
-        return hmac.compare_digest(key.strip(), self._key) and scheme.lower() == b"bearer"
+        self._refresh()
+        scheme, _, given = (authorization or b"").partition(b" ")
+        # A list, so that all of them are compared whichever fits.
+        fits = [hmac.compare_digest(given.strip(), key) for key in self._keys]
+        return any(fits) and scheme.lower() == b"bearer"
 
-    def _refresh(self, path: Path) -> None:
+    def _refresh(self) -> None:
         try:
-            if _stamp(path) != self._stamp:
-                self._key, self._stamp = _read_key(path)
+            if [_stamp(path) for path in self._paths] != self._stamps:
+                self._read()
             self._unreadable = False
         except (OSError, ValueError) as error:
             if not self._unreadable:
                 log.warning("the key file cannot be read again, the last key stays in force: %s", error)
             self._unreadable = True
 
+    def _read(self) -> None:
+        stamps = [_stamp(path) for path in self._paths]
+        first, *others = (
+            path.read_bytes().strip() if stamp or not index else b""
+            for index, (path, stamp) in enumerate(zip(self._paths, stamps, strict=True))
+        )
+        if not first:
+            raise ValueError(f"REWARDPOOL_KEY_FILE {self._paths[0]} is empty")
+        self._keys, self._stamps = [first, *filter(None, others)], stamps
 
-def _stamp(path: Path) -> tuple[int, int, int]:
-    status = path.stat()
+
+def _stamp(path: Path) -> Stamp | None:
+    """Changes with the file behind the path; None where there is none."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
     return status.st_ino, status.st_mtime_ns, status.st_size
-
-
-def _read_key(path: Path) -> tuple[bytes, tuple[int, int, int]]:
-    stamp = _stamp(path)
-    key = path.read_bytes().strip()
-    if not key:
-        raise ValueError(f"REWARDPOOL_KEY_FILE {path} is empty")
-    return key, stamp
 
 
 class InvalidSampleError(ValueError):
