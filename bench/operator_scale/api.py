@@ -1,0 +1,80 @@
+"""The API server for everybody but the operator: makes objects as fast as it takes them, and reads them back.
+
+Plain JSON over one pooled session and no model of anything: the bare client of the comparison shall cost nothing.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Final, Self
+
+import aiohttp
+
+from cluster.control_plane import ControlPlane
+
+Object = dict[str, Any]
+"""A Kubernetes object as JSON."""
+
+AT_A_TIME: Final = 64
+"""Requests; more of them make the API server no faster."""
+TIMEOUT: Final = aiohttp.ClientTimeout(total=120)
+
+
+class Api:
+    """The API server of a control plane, as its administrator; an async context manager."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._url = plane.url
+        self._headers = {"Authorization": f"Bearer {plane.admin_token}"}
+        self._trust = ssl.create_default_context(cafile=str(plane.authority.certificate))
+        self._session: aiohttp.ClientSession
+
+    async def __aenter__(self) -> Self:
+        connector = aiohttp.TCPConnector(limit=AT_A_TIME, ssl=self._trust)
+        self._session = aiohttp.ClientSession(
+            self._url, headers=self._headers, connector=connector, timeout=TIMEOUT, raise_for_status=True
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._session.close()
+
+    async def create_all(self, manifests: Iterable[tuple[str, Object]]) -> None:
+        """Make all objects, each given with the path of its collection; the first that is refused is raised."""
+        waiting = iter(manifests)
+
+        async def one_caller() -> None:
+            for path, manifest in waiting:
+                async with self._session.post(path, json=manifest):
+                    pass
+
+        async with asyncio.TaskGroup() as callers:
+            for _ in range(AT_A_TIME):
+                callers.create_task(one_caller())
+
+    async def items(self, path: str) -> list[Object]:
+        """The objects of a collection."""
+        async with self._session.get(path) as answer:
+            found: list[Object] = (await answer.json())["items"]
+            return found
+
+    async def column(self, path: str, name: str) -> list[str]:
+        """One column of what `kubectl get` prints: far less to carry than the objects."""
+        headers = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+        async with self._session.get(path, headers=headers, params={"includeObject": "None"}) as answer:
+            table = await answer.json(content_type=None)
+        position = [column["name"] for column in table["columnDefinitions"]].index(name)
+        return [str(row["cells"][position]) for row in table["rows"] or []]
+
+    async def delete(self, path: str) -> None:
+        """Delete the object of that path, in the background."""
+        async with self._session.delete(path, params={"propagationPolicy": "Background"}):
+            pass
+
+    async def is_gone(self, path: str) -> bool:
+        """Whether there is no object of that path."""
+        async with self._session.get(path, raise_for_status=False) as answer:
+            return answer.status == 404
