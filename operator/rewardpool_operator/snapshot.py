@@ -121,6 +121,20 @@ class Snapshot:
         """How many workers of one revision may be given work."""
         return sum(worker.available for worker in self.workers_of(revision))
 
+    def is_listed(self, worker: Worker) -> bool:
+        """Whether any router has the worker in its list."""
+        return any(entry.url == worker.url for router in self.routers for entry in router.registered or ())
+
+    def serving_of(self, revision: str) -> int:
+        """How many of those every router has in its list that answers and is to stay."""
+        lists = [
+            {entry.url for entry in router.registered}
+            for router in self.routers
+            if router.answering and not router.deleting and router.registered is not None
+        ]
+        able = [worker for worker in self.workers_of(revision) if worker.available]
+        return sum(all(worker.url in urls for urls in lists) for worker in able)
+
     def set_of(self, revision: str) -> WorkerSet | None:
         """The set of one revision; None when there is none."""
         return next((worker_set for worker_set in self.worker_sets if worker_set.revision == revision), None)

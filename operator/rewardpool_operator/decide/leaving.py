@@ -2,8 +2,8 @@
 
 A worker leaves in this order: out of every router, its requests done (or the deadline), then stopped. The mark that it
 is leaving is on the worker itself. The victim is the one with the least to lose: one that somebody else takes away
-anyway, then not answering before answering, then the least in flight, then the newest. (Kubernetes' ReplicaSet
-controller also prefers pods that are not ready, so its choice agrees with ours.)
+anyway, then not answering before answering, then in no router yet, then the least in flight, then the newest.
+(Kubernetes' ReplicaSet controller also prefers pods that are not ready, so its choice agrees with ours.)
 
 A worker that somebody deletes, evicts or preempts leaves on its own clock, the grace period of its pod: it is off the
 routers at once (`membership.py`), and its set replaces it.
@@ -64,11 +64,11 @@ def leave(snapshot: Snapshot, sizes: dict[str, int], kept: Collection[str] = ())
     return Leaving(drain=tuple(drain), keep=tuple(keep), retire=tuple(retire), worker_sets=tuple(worker_sets))
 
 
-def least_to_lose(worker: Worker, snapshot: Snapshot) -> tuple[bool, bool, int, float]:
+def least_to_lose(worker: Worker, snapshot: Snapshot) -> tuple[bool, bool, bool, int, float]:
     """Sort key of victims, first to go first. An unknown number in flight counts as many."""
     in_flight = worker.in_flight if worker.in_flight is not None else _in_flight_by_routers(worker, snapshot)
     busy = 1_000_000 if in_flight is None else in_flight
-    return worker.doomed is None, worker.answering, busy, -worker.created.timestamp()
+    return worker.doomed is None, worker.answering, snapshot.is_listed(worker), busy, -worker.created.timestamp()
 
 
 def _in_flight_by_routers(worker: Worker, snapshot: Snapshot) -> int | None:
@@ -80,7 +80,7 @@ def _in_flight_by_routers(worker: Worker, snapshot: Snapshot) -> int | None:
 
 def may_stop(worker: Worker, snapshot: Snapshot) -> bool:
     """Whether stopping the worker loses nothing, or its deadline has passed."""
-    registered = any(entry.url == worker.url for router in snapshot.routers for entry in router.registered or ())
+    registered = snapshot.is_listed(worker)
     if not worker.answering and not registered:
         return True
     if worker.draining_since is None:

@@ -6,6 +6,7 @@ worker that is slow to answer a probe is not thrown out: the router has its own 
 that belongs to no such worker is taken off.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from rewardpool_operator.decide.leaving import Leaving
@@ -23,18 +24,18 @@ class Membership:
     """Workers, by name, that are in the list of every router that answers."""
 
 
-def reconcile_routers(snapshot: Snapshot, leaving: Leaving, *, barred: str | None = None) -> Membership:
+def reconcile_routers(snapshot: Snapshot, leaving: Leaving, *, barred: Collection[str] = ()) -> Membership:
     """Compare every router's list with the workers.
 
     Args:
         snapshot: what there is.
         leaving: who leaves.
-        barred: a revision that may not serve.
+        barred: names of workers that may not serve.
     """
     staying = [
         worker
         for worker in snapshot.workers
-        if worker.url and worker.running and not worker.doomed and worker.revision != barred and leaving.stays(worker)
+        if worker.url and worker.running and not worker.doomed and worker.name not in barred and leaving.stays(worker)
     ]
     stay_listed = {worker.url for worker in staying}
     may_join = {worker.url for worker in staying if worker.answering and worker.url}

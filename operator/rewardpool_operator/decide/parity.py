@@ -73,6 +73,21 @@ def check_parity(snapshot: Snapshot, good: str | None) -> Parity:
     return Parity(status=_status(snapshot, outcome, message), measure=measure)
 
 
+def admits(snapshot: Snapshot, revision: str, good: str | None) -> bool | None:
+    """Whether an earlier revision scores as it should; None when that is not known.
+
+    It may have been left before it was compared, and its workers may still come up.
+    """
+    asked, golden = snapshot.pool.spec.rollout.parity, snapshot.golden
+    if asked is None or golden is None:
+        return True
+    scores = _scores(snapshot, revision, golden) if isinstance(golden, GoldenSet) else None
+    if not isinstance(golden, GoldenSet) or scores is None:
+        return None
+    old = _scores(snapshot, good, golden) if good is not None else None
+    return _compare(golden, scores, old, limit=asked.max_abs_diff, good=good)[0] == "Passed"
+
+
 def _status(snapshot: Snapshot, outcome: str, message: str) -> ParityStatus:
     return ParityStatus.model_validate(
         {"revision": snapshot.revision, "outcome": outcome, "message": message[:MAX_MESSAGE]}

@@ -2,14 +2,14 @@
 
 With one revision the answer is the wanted number. While another one than the target still has workers:
 
-- **Surge** starts all of the target and lets the others go as new workers answer, so the number that answers never
-  falls below what is wanted;
+- **Surge** starts all of the target and lets the others go as new workers serve, answering and in every router, so the
+  number that serves never falls below what is wanted;
 - **Replace** never holds more than is wanted: an old worker leaves, then a new one starts in its place;
 - **Auto** is Surge until the scheduler says that there is no room for a new worker, then Replace for the rest of the
   rollout. Where no node takes it for another cause (a taint, a volume), an old worker's leaving would not help.
 
 A target that does not answer takes nothing from the others under Surge, and at most one worker under Replace. Of
-several others the ones that answer less go first. A revision that failed goes at once: it has no worker that serves.
+several others the ones that serve less go first. A revision that failed goes at once: it has no worker that serves.
 """
 
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import MAX_MESSAGE, RolloutStatus
 from rewardpool_operator.decide.verdict import Verdict
-from rewardpool_operator.snapshot import Snapshot, Worker
+from rewardpool_operator.snapshot import Snapshot
 
 _ROOM_WORDS = (
     "Insufficient ",
@@ -65,7 +65,7 @@ def allocate(snapshot: Snapshot, wanted: int, verdict: Verdict) -> Rollout:
     reason, no_room = _strategy(snapshot, target, unschedulable)
     if reason == ConditionReason.SURGING:
         size = wanted
-        keep = wanted - snapshot.available_of(target)
+        keep = wanted - snapshot.serving_of(target)
     else:
         size, keep = _replace(snapshot, wanted, target)
     failed = verdict.memory.failed
@@ -106,22 +106,26 @@ def _replace(snapshot: Snapshot, wanted: int, target: str) -> tuple[int, int]:
 
     An old worker holds its GPU until it is gone, so those that are leaving count against the room of the target.
     """
-    new: list[Worker] = [worker for worker in snapshot.workers_of(target) if worker.active]
+    new = [worker for worker in snapshot.workers_of(target) if worker.active]
     old = sum(worker.active for worker in snapshot.workers if worker.revision != target)
     leaving = sum(not worker.active for worker in snapshot.workers)
-    answering = sum(worker.available for worker in new)
-    size = max(0, min(answering, wanted), wanted - old - leaving)
-    keep_old = min(old, max(0, wanted - answering))
-    settled = leaving == 0 and answering == len(new) == size
+    serving = snapshot.serving_of(target)
+    size = max(0, min(snapshot.available_of(target), wanted), wanted - old - leaving)
+    keep_old = min(old, max(0, wanted - serving))
+    settled = leaving == 0 and serving == len(new) == size
     if settled and keep_old == old > 0:
         keep_old -= 1
     return size, keep_old
 
 
 def _divide(snapshot: Snapshot, revisions: list[str], keep: int) -> dict[str, int]:
-    """Give the kept number to the revisions that answer most."""
+    """Give the kept number to the revisions that serve most."""
     sizes: dict[str, int] = {}
-    for revision in sorted(revisions, key=lambda revision: (-snapshot.available_of(revision), revision)):
+
+    def rank(revision: str) -> tuple[int, int, str]:
+        return -snapshot.serving_of(revision), -snapshot.available_of(revision), revision
+
+    for revision in sorted(revisions, key=rank):
         # No more than there are: a revision that is on its way out never grows.
         sizes[revision] = min(keep, snapshot.available_of(revision))
         keep -= sizes[revision]

@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import MAX_MESSAGE, FailedRollout, ParityStatus, RolloutStatus
-from rewardpool_operator.decide.parity import Parity, check_parity
+from rewardpool_operator.decide.parity import Parity, admits, check_parity
 from rewardpool_operator.snapshot import Snapshot, Worker
 from rewardpool_operator.times import from_rfc3339, rfc3339
 
@@ -31,8 +31,8 @@ class Verdict:
 
     target: str
     """Revision that shall have the wanted number of workers."""
-    barred: str | None = None
-    """Revision whose workers no router may have; None when all may serve."""
+    barred: frozenset[str] = frozenset()
+    """Workers, by name, that no router may have."""
     overdue: bool = False
     """Whether the present revision had its time, and there is no good one to go back to."""
     parity: Parity
@@ -70,17 +70,18 @@ def judge(snapshot: Snapshot, wanted: int) -> Verdict:
     target = _target(snapshot, good, parity, failed=failed is not None)
     if target == present != good and parity.admits and _is_complete(snapshot, wanted):
         good, previous = present, good
+    waiting_since = silent_since if failed is None else None
     memory = RolloutStatus(
         target=target,
         good=good,
         previous=previous,
         failed=failed,
         parity=parity.status,
-        silent_since=rfc3339(silent_since) if silent_since is not None else None,
+        silent_since=rfc3339(waiting_since) if waiting_since is not None else None,
     )
     return Verdict(
         target=target,
-        barred=None if parity.admits else present,
+        barred=_barred(snapshot, parity, good),
         overdue=overdue and failed is None,
         parity=parity,
         memory=memory,
@@ -89,13 +90,26 @@ def judge(snapshot: Snapshot, wanted: int) -> Verdict:
 
 def as_admitted(snapshot: Snapshot, verdict: Verdict) -> Snapshot:
     """The snapshot as the later steps see it: a worker that may not serve does not answer."""
-    if verdict.barred is None:
-        return snapshot
 
     def seen(worker: Worker) -> Worker:
-        return replace(worker, answering=False) if worker.revision == verdict.barred else worker
+        return replace(worker, answering=False) if worker.name in verdict.barred else worker
 
     return replace(snapshot, workers=tuple(map(seen, snapshot.workers)))
+
+
+def _barred(snapshot: Snapshot, parity: Parity, good: str | None) -> frozenset[str]:
+    """Workers of a revision that was not compared yet, or came out wrong.
+
+    Nothing may be known of an earlier one that is on its way out. What a router has of it stays, and joins no other.
+    """
+    revisions = {worker.revision for worker in snapshot.workers} - {snapshot.revision, good}
+    known = {revision: admits(snapshot, revision, good) for revision in revisions}
+    known |= {snapshot.revision: parity.admits, good or snapshot.revision: good is not None or parity.admits}
+    return frozenset(
+        worker.name
+        for worker in snapshot.workers
+        if known[worker.revision] is False or (known[worker.revision] is None and not snapshot.is_listed(worker))
+    )
 
 
 def _still_there(snapshot: Snapshot, revision: str | None) -> str | None:

@@ -1,0 +1,181 @@
+"""Which revision serves: the present one, or the last good one."""
+
+from datetime import timedelta
+
+import pytest
+from support.decide_builders import NOW, a_pool, a_router, a_snapshot, a_worker
+
+from rewardpool_api import RewardPoolStatus
+from rewardpool_api.status import FailedRollout, RolloutStatus
+from rewardpool_operator.decide import decide
+from rewardpool_operator.snapshot import Failure, WorkerSet
+
+CRASH = Failure(reason="BadArguments", message="the engine refuses how it was started\nerror: --no-such-flag")
+FAILED = FailedRollout(
+    revision="new", reason="ProgressDeadlineExceeded", message="it crashed", time="2026-01-01T11:00:00Z"
+)
+OLD = tuple(a_worker(f"old-{number}", revision="old") for number in range(2))
+
+
+def broken(age_seconds, revision="new", **fields):
+    defaults = {"running": False, "answering": False, "failure": CRASH}
+    return a_worker(f"{revision}-0", revision=revision, age_seconds=age_seconds, **{**defaults, **fields})
+
+
+def remembering(revision="new", **rollout):
+    return RewardPoolStatus(revision=revision, rollout=RolloutStatus(**{"target": "new", **rollout}))
+
+
+def a_case(*workers, status=None, sets=None, replicas=2, paused=False, listed=OLD, **spec):
+    rollout = {"strategy": "Surge", "progressDeadlineSeconds": 60, "paused": paused}
+    pool = a_pool(replicas=replicas, rollout=rollout, status=status, **spec)
+    made = None if sets is None else tuple(WorkerSet(revision=name, replicas=size) for name, size in sets.items())
+    return a_snapshot(*workers, pool=pool, sets=made, routers=(a_router(workers=listed),))
+
+
+def sizes(plan):
+    return {worker_set.revision: worker_set.replicas for worker_set in plan.worker_sets}
+
+
+def told(plan):
+    return {event.reason for event in plan.events}
+
+
+def reason(plan, kind="Progressing"):
+    return plan.status.condition(kind).reason
+
+
+def test_a_revision_is_good_when_all_wanted_workers_answer():
+    plan = decide(a_snapshot(a_worker("one"), a_worker("two")))
+    assert plan.status.rollout == RolloutStatus(target="new", good="new")
+
+
+def test_a_newer_good_revision_keeps_the_one_before_and_no_others():
+    new = (a_worker("new-0"), a_worker("new-1"))
+    status = remembering(good="old", previous="older")
+    plan = decide(a_case(*new, status=status, sets={"new": 2, "old": 0, "older": 0}, listed=new))
+    assert (plan.status.rollout.good, plan.status.rollout.previous) == ("new", "old")
+    assert sizes(plan) == {"new": 2, "old": 0}
+    assert "RolloutCompleted" in told(plan)
+
+
+def test_a_pool_that_wants_more_than_fits_has_a_good_revision_too():
+    plan = decide(a_case(a_worker("new-0"), status=remembering(good="old"), sets={"new": 9, "old": 0}, replicas=9))
+    assert plan.status.rollout.good == "new"
+
+
+@pytest.mark.parametrize("spec", [{"replicas": 0}, {"suspend": True}])
+def test_nothing_is_known_of_a_revision_while_none_is_wanted(spec):
+    plan = decide(a_case(status=remembering(good="old"), sets={"new": 0, "old": 0}, listed=(), **spec))
+    assert plan.status.rollout.good == "old"
+    assert sizes(plan) == {"new": 0, "old": 0}
+
+
+def test_a_silent_revision_is_rolled_back_with_the_engines_last_lines():
+    plan = decide(a_case(OLD[0], broken(61), status=remembering(revision="old", good="old"), listed=OLD[:1]))
+    assert plan.status.rollout.failed.reason == "ProgressDeadlineExceeded"
+    assert plan.retire == ("new-0",)
+    assert sizes(plan) == {"new": 0, "old": 2}
+    assert (reason(plan), reason(plan, "Degraded")) == ("RolledBack", "RolledBack")
+    assert "--no-such-flag" in plan.status.condition("Degraded").message
+    assert "RolledBack" in told(plan)
+
+
+def test_a_rollback_is_told_once():
+    first = decide(a_case(OLD[0], broken(61), status=remembering(revision="old", good="old")))
+    again = decide(a_case(*OLD, status=first.status, sets={"new": 0, "old": 2}))
+    assert "RolledBack" not in told(again)
+    assert again.status.rollout == first.status.rollout
+    assert reason(again) == "RolledBack"
+
+
+def test_a_rollback_survives_the_operator_and_time():
+    plan = decide(a_case(*OLD, status=remembering(target="old", good="old", failed=FAILED), sets={"new": 0, "old": 2}))
+    assert plan.status.rollout.failed == FAILED
+    assert sizes(plan) == {"new": 0, "old": 2}
+
+
+def test_the_fix_is_a_revision_of_its_own():
+    failed = FAILED.model_copy(update={"revision": "broken"})
+    status = remembering(revision="broken", target="old", good="old", failed=failed)
+    plan = decide(a_case(*OLD, status=status, sets={"broken": 0, "old": 2}))
+    assert (plan.status.rollout.failed, plan.status.rollout.target) == (None, "new")
+    assert sizes(plan) == {"new": 2, "old": 2}
+
+
+def test_a_rolled_back_pool_goes_on_scaling():
+    status = remembering(target="old", good="old", failed=FAILED)
+    assert sizes(decide(a_case(*OLD, status=status, sets={"new": 0, "old": 2}, replicas=5))) == {"new": 0, "old": 5}
+
+
+def test_without_a_good_revision_the_present_one_goes_on_trying():
+    plan = decide(a_case(broken(61), replicas=1, listed=()))
+    assert plan.status.rollout.failed is None
+    assert (reason(plan), reason(plan, "Degraded")) == ("ProgressDeadlineExceeded", "BadArguments")
+    assert sizes(plan) == {"new": 1}
+
+
+def test_a_good_revision_whose_deployment_was_deleted_cannot_come_back():
+    status = remembering(good="old", silent_since="2026-01-01T11:00:00.000000Z")
+    plan = decide(a_case(broken(61), status=status, sets={"new": 1}, replicas=1, listed=()))
+    assert (plan.status.rollout.failed, plan.status.rollout.good) == (None, None)
+    assert reason(plan) == "ProgressDeadlineExceeded"
+
+
+def test_a_pool_that_was_at_zero_is_not_overdue_when_it_grows():
+    status = remembering(good="old")
+    day_old = WorkerSet(revision="new", replicas=1, created=NOW - timedelta(days=1))
+    fresh = broken(5)
+    pool = a_pool(replicas=1, rollout={"progressDeadlineSeconds": 60}, status=status)
+    sets = (day_old, WorkerSet(revision="old", replicas=0))
+    plan = decide(a_snapshot(fresh, pool=pool, sets=sets, routers=(a_router(),)))
+    assert plan.status.rollout.failed is None
+
+
+def test_a_worker_that_answered_and_crashed_has_its_time_again():
+    plan = decide(a_case(*OLD, broken(3600), status=remembering(good="old")))
+    assert plan.status.rollout.failed is None
+    assert plan.status.rollout.silent_since == "2026-01-01T12:00:00.000000Z"
+
+
+def test_a_good_revision_that_falls_silent_is_not_rolled_back():
+    status = remembering(good="new", previous="old", silent_since="2026-01-01T11:00:00.000000Z")
+    plan = decide(a_case(broken(3600), status=status, sets={"new": 1, "old": 0}, replicas=1, listed=()))
+    assert plan.status.rollout.failed is None
+    assert sizes(plan) == {"new": 1, "old": 0}
+    assert reason(plan) == "ProgressDeadlineExceeded"
+
+
+def test_a_paused_pool_keeps_the_good_revision_and_scales_it():
+    plan = decide(a_case(*OLD, status=remembering(revision="old", target="old", good="old"), paused=True, replicas=3))
+    assert sizes(plan) == {"new": 0, "old": 3}
+    assert reason(plan) == "Paused"
+    assert "revision new waits" in plan.status.condition("Progressing").message
+
+
+def test_a_rollout_that_is_paused_half_way_goes_back_to_the_good_revision():
+    new = a_worker("new-0")
+    plan = decide(a_case(OLD[0], new, status=remembering(good="old"), paused=True))
+    assert sizes(plan) == {"new": 1, "old": 2}
+    assert plan.drain == ()
+
+
+def test_an_unpaused_pool_goes_on():
+    status = remembering(target="old", good="old")
+    assert sizes(decide(a_case(*OLD, status=status, sets={"new": 0, "old": 2}))) == {"new": 2, "old": 2}
+
+
+def test_a_pool_that_was_made_paused_starts():
+    assert sizes(decide(a_case(paused=True, listed=()))) == {"new": 2}
+
+
+def test_a_pause_that_holds_nothing_back_says_so():
+    plan = decide(a_case(a_worker("new-0"), replicas=1, paused=True, listed=(a_worker("new-0"),)))
+    assert (reason(plan), plan.status.condition("Progressing").status) == ("Paused", "False")
+
+
+def test_a_revision_that_nobody_schedules_fails_with_the_schedulers_words():
+    taint = "0/1 nodes are available: 1 node(s) had untolerated taint {spot: true}."
+    stuck = broken(61, failure=None, url=None, unschedulable=taint)
+    plan = decide(a_case(*OLD, stuck, status=remembering(revision="old", good="old")))
+    assert "untolerated taint" in plan.status.rollout.failed.message
