@@ -27,6 +27,13 @@ COMPONENT_POOL: Final = "pool"
 ANNOTATION_DRAINING_SINCE: Final = f"{GROUP}/draining-since"
 """RFC 3339 time at which a worker was told to leave. Its presence is the draining state: it outlives the operator."""
 
+ANNOTATION_FLAVOR: Final = f"{GROUP}/flavor"
+"""On a router pod: which program it runs, so that one is spoken to rightly while its successor starts."""
+ANNOTATION_TLS: Final = f"{GROUP}/tls"
+"""On a router pod: hash of the certificate that it serves; absent where it serves HTTP."""
+CONDITION_HOLDS_WORKERS: Final = f"{GROUP}/holds-workers"
+"""Condition of a router pod, set once by the operator, and a gate of its readiness: its list was right once."""
+
 ANNOTATION_SPEC: Final = f"{GROUP}/spec"
 """Canonical JSON of the spec's parts that a revision was rendered from, on its Deployment: what a rollback needs."""
 ANNOTATION_GOLDEN_SCORES: Final = f"{GROUP}/golden-scores"
@@ -55,11 +62,26 @@ KEY_NAMES: Final = (SECRET_KEY, NEXT_KEY, PREVIOUS_KEY)
 """Every entry, and file, that may hold a valid key of the data plane; what trainers present first comes first."""
 ENV_KEY_FILE: Final = "REWARDPOOL_KEY_FILE"
 ENV_ADMIN_KEY_FILE: Final = "REWARDPOOL_ADMIN_KEY_FILE"
+TLS_DIR: Final = "/etc/rewardpool/tls"
+"""Where a router's certificate and its key are mounted."""
+TLS_CERTIFICATE: Final = "tls.crt"
+TLS_KEY: Final = "tls.key"
+TLS_CA: Final = "ca.crt"
+"""Entries of a Secret of type kubernetes.io/tls; the last is optional."""
+ENV_ROUTER_FLAVOR: Final = "REWARDPOOL_ROUTER_FLAVOR"
+"""Tells the router launcher which program to start."""
 ENV_MODEL_TYPE: Final = "REWARDPOOL_MODEL_TYPE"
 ENV_SERVED_NAME: Final = "REWARDPOOL_SERVED_NAME"
 ENV_ENGINE: Final = "REWARDPOOL_ENGINE"
 """Tells the score middleware whose answers it reads."""
 ENV_MAX_BODY_BYTES: Final = "REWARDPOOL_MAX_BODY_BYTES"
+
+# What the operator's own pod is told of its place.
+ENV_POD_NAMESPACE: Final = "POD_NAMESPACE"
+ENV_OPERATOR_SELECTOR: Final = "REWARDPOOL_OPERATOR_SELECTOR"
+"""`LABEL=VALUE,…` of the operator's pods, for network policies that let them through."""
+ENV_MONITORING_NAMESPACES: Final = "REWARDPOOL_MONITORING_NAMESPACES"
+"""`NAMESPACE,…` whose pods may read metrics of workers and routers."""
 
 READY_PATH: Final = "/rewardpool/ready"
 """Answers 200 only after a real score came back. Served by the middleware and by the function server."""
@@ -95,6 +117,11 @@ def files_config_map(pool: str) -> str:
 def router_name(pool: str) -> str:
     """Name of the router Deployment and of the Service in front of it."""
     return f"{pool}-router"
+
+
+def router_host(pool: str, namespace: str) -> str:
+    """Host of the pool's URL in a cluster; a router's certificate is for this name."""
+    return f"{router_name(pool)}.{namespace}.svc"
 
 
 def worker_name(pool: str, revision: str) -> str:

@@ -4,6 +4,7 @@ Read it from the bottom up: `RewardPool` has a `RewardPoolSpec` (what the user w
 The docstrings below are the field descriptions of the CRD and of the documentation.
 """
 
+import re
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -15,7 +16,10 @@ from rewardpool_api.status import RewardPoolStatus
 
 ModelType = Literal["Discriminative", "Generative", "Function"]
 EngineName = Literal["vllm", "sglang", "python"]
+RouterFlavor = Literal["sglang-router", "smg"]
 ShortText = Annotated[str, Field(min_length=1, max_length=253)]
+SecretName = Annotated[str, Field(max_length=253, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")]
+NamespaceName = Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
 Seconds = Annotated[int, Field(ge=0, le=86_400)]
 PodTemplate = Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})]
 
@@ -86,6 +90,14 @@ class EngineSpec(ApiModel):
     sleep: SleepSpec = SleepSpec()
     """Colocation with the trainer."""
 
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="!self.args.exists(arg, arg.matches('^--(admin-)?api-key(=|$)'))",
+            message="spec.engine.args must not have --api-key, which everybody could read: workers take the key of spec.router.auth",
+            holds=lambda engine: not any(re.match(r"--(admin-)?api-key(=|$)", arg) for arg in engine.args),
+        ),
+    )
+
 
 class WorkerSpec(ApiModel):
     """What a replica's pod needs."""
@@ -107,19 +119,47 @@ class RouterAuth(ApiModel):
     """Generated: a key is made and kept in the Secret `NAME-key`, or in a file of mode 0600 on one machine. Disabled: anybody who reaches the router."""
 
 
-class RouterSpec(ApiModel):
-    """The SGLang router in front of the workers."""
+class RouterTls(ApiModel):
+    """A certificate for the routers."""
 
+    secret_name: SecretName
+    """Secret of the pool's namespace, of type kubernetes.io/tls: `tls.crt`, `tls.key`, and `ca.crt` for a CA that trainers do not know. The certificate must be for `NAME-router.NAMESPACE.svc`."""
+
+
+class RouterSpec(ApiModel):
+    """The router in front of the workers."""
+
+    flavor: RouterFlavor = "sglang-router"
+    """Which program: `sglang-router` 0.3, or its successor `smg` 1.13. RewardPool's own image has both."""
     replicas: Annotated[int, Field(ge=1, le=16)] = 1
     """Router replicas. On one machine there is one."""
     image: ShortText | None = None
-    """Container image that has sglang-router. Default: RewardPool's own image."""
+    """Container image that has the router's program. Default: RewardPool's own image."""
     request_timeout_seconds: Annotated[int, Field(ge=1, le=86_400)] = 300
     """Longest one scoring request may take at a worker; longer than the slowest real one."""
     pod_template: PodTemplate = {}
     """Merged over the rendered pod template of the routers; containers merge by name (`router`)."""
     auth: RouterAuth = RouterAuth()
     """Who may score."""
+    tls: RouterTls | None = None
+    """Serve HTTPS instead of HTTP, with this certificate. In a cluster only."""
+
+
+class NetworkSpec(ApiModel):
+    """Who may connect to the pool's pods, where the cluster's network plugin enforces policies."""
+
+    policy: Literal["Generated", "Disabled"] = "Generated"
+    """Generated: NetworkPolicies by which workers take connections from the pool's routers and the operator alone, and routers from `namespaces`. Disabled: none, or those that somebody else makes."""
+    namespaces: Annotated[list[NamespaceName], Field(max_length=64)] | None = None
+    """Namespaces whose pods may score, beside the pool's own and the operator's. Default: whoever reaches the router, so that the key alone decides."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="self.policy != 'Disabled' || !has(self.namespaces)",
+            message="spec.network.namespaces must not be set when spec.network.policy is Disabled: nothing would restrict them",
+            holds=lambda network: network.policy != "Disabled" or network.namespaces is None,
+        ),
+    )
 
 
 class QueueDepthPolicy(ApiModel):
@@ -218,6 +258,8 @@ class RewardPoolSpec(ApiModel):
     """What a replica's pod needs."""
     router: RouterSpec = RouterSpec()
     """The router in front."""
+    network: NetworkSpec = NetworkSpec()
+    """Who may connect to the pool's pods."""
     replicas: Annotated[int, Field(ge=0, le=10_000)] | None = None
     """How many replicas, without autoscaling or under policy External. Default 1."""
     autoscaling: AutoscalingSpec | None = None
@@ -292,6 +334,16 @@ class RewardPool(ApiModel):
             cel=f"size(self.metadata.name) <= {names.MAX_POOL_NAME}",
             message=f"metadata.name must have at most {names.MAX_POOL_NAME} characters",
             holds=lambda pool: len(pool.metadata.name) <= names.MAX_POOL_NAME,
+        ),
+        Rule(
+            cel="!has(self.spec.router) || !has(self.spec.router.tls) || "
+            "!(self.spec.router.tls.secretName in [self.metadata.name + '-key', self.metadata.name + '-router-admin'])",
+            message="spec.router.tls.secretName must not be a Secret with the pool's keys: name one of type kubernetes.io/tls",
+            holds=lambda pool: (
+                pool.spec.router.tls is None
+                or pool.spec.router.tls.secret_name
+                not in (names.key_secret(pool.metadata.name), names.admin_secret(pool.metadata.name))
+            ),
         ),
     )
 

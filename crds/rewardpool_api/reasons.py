@@ -120,5 +120,9 @@ class EventReason(_Reason):
         "RolledBack",
         "The new revision failed and the last good one serves; the message has the cause.",
     )
+    KEY_ROTATION_STARTED = "KeyRotationStarted", "New keys were made; workers learn the pool's next key first."
+    KEY_ROTATION_WAITS = "KeyRotationWaits", "A rotation waits for pods for longer than it should; it goes on waiting."
+    KEY_ROTATED = "KeyRotated", "All routers have the new keys, and the old ones are taken nowhere any more."
+    KEY_REFUSED = "KeyRefused", "Somebody wrote into the key's Secret what cannot be a key; it was taken back."
     APPLY_FAILED = "ApplyFailed", "The API server refused an object of the pool, in its words."
     FAILED_CREATE = "FailedCreate", "Kubernetes could not make the pods, in its words."

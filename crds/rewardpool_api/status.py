@@ -30,6 +30,8 @@ CONDITION_TYPES: tuple[ConditionType, ...] = (
 )
 MAX_MESSAGE = 4096
 """Characters of a condition's message; the engine's last lines are cut to fit."""
+MAX_REQUEST = 253
+"""Characters of an annotation's value that is remembered."""
 
 
 class Condition(ApiModel):
@@ -60,13 +62,30 @@ class ModelStatus(ApiModel):
     """Longest sample in tokens, as the engine says; absent for functions and until a worker answered."""
 
 
+class KeyRotation(ApiModel):
+    """The change of the pool's keys that is under way, or the last one."""
+
+    phase: Literal["Preparing", "Changing", "Done"]
+    """Preparing: workers learn the next key. Changing: routers change to it, one by one. Done: there is one key again."""
+    since: str
+    """RFC 3339 time at which the phase began."""
+    request: Annotated[str, Field(max_length=MAX_REQUEST)] | None = None
+    """Value of the annotation rewardpool.dev/rotate-key that was obeyed last."""
+    message: Annotated[str, Field(max_length=MAX_MESSAGE)] = ""
+    """Whom it has been waiting for too long."""
+
+
 class AuthStatus(ApiModel):
-    """Where a trainer finds the key. One of the two, or neither when auth is disabled."""
+    """What a trainer needs beside the URL: where the key is (one place, or none when auth is disabled), and whom to trust."""
 
     secret_name: str | None = None
     """Secret of the pool's namespace; the entry is `key`."""
     key_file: str | None = None
     """File on this machine."""
+    ca_bundle: str | None = None
+    """Certificates, as PEM in base64, by which an https URL is verified; absent where the URL is http."""
+    rotation: KeyRotation | None = None
+    """How the keys change; absent where they never did."""
 
 
 class LoadStatus(ApiModel):

@@ -1,29 +1,121 @@
-"""The pool's two keys: found where they are, and made only where they are nowhere.
+"""The pool's keys as its two Secrets have them: found where they are, and made only where they are nowhere.
+
+    Secret POOL-key             key, next-key, previous-key     what trainers, workers and routers read
+    Secret POOL-router-admin    key, previous-key               the routers' worker lists
+                                data-plane-key                  the pool's key that is in force
+                                annotations                     which rotation was obeyed last, and since when
 
 A key that changes locks running workers and routers out until they are replaced. So a Secret that somebody deleted is
-made again with the key it had: the operator remembers it, and a copy of the pool's key lies in the admin Secret for an
-operator that was away meanwhile.
+made again with what it had: the operator remembers it, and the copy `data-plane-key` is for an operator that was away
+meanwhile. How keys change on purpose is in `rotation.py`.
 """
 
 import base64
 import binascii
 import secrets
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
 
 from rewardpool_api import names
 from rewardpool_operator.kubernetes.client import Object
-from rewardpool_operator.kubernetes.render import KEY_COPY, Keys
+from rewardpool_operator.kubernetes.compare import short_hash
+from rewardpool_operator.times import from_rfc3339
 
-KEY_BYTES = 32
+KEY_BYTES: Final = 32
+KEY_COPY: Final = "data-plane-key"
+"""Entry of the admin Secret: the pool's key that routers were last told to take."""
+ANNOTATION_STEP_SINCE: Final = f"{names.GROUP}/rotation-step-since"
+"""On the admin Secret: RFC 3339 time at which the present step of a rotation began."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keys:
+    """What both Secrets of a pool say, or shall say."""
+
+    pool: str = ""
+    """What trainers present; empty for a pool that takes no key."""
+    next: str | None = None
+    """What they will present; valid at workers already."""
+    previous: str | None = None
+    """What they presented; valid at the routers that were not replaced yet, and at workers."""
+    in_force: str = ""
+    """The copy of the pool's key. Another one than `pool` means that somebody edited the key by hand."""
+    admin: str
+    """Opens the worker lists of routers."""
+    previous_admin: str | None = None
+    """Opens those of routers that were not replaced yet."""
+    obeyed: str | None = None
+    """Value of the annotation that asked for the last rotation."""
+    step_since: datetime | None = None
+    """When the present step of a rotation began; None outside of one."""
+
+    def __repr__(self) -> str:
+        """Keep keys out of logs and tracebacks."""
+        return "Keys(...)"
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells routers with these keys from routers with others, and nothing else: both have 256 random bits."""
+        return short_hash([self.pool, self.admin])
+
+    @property
+    def admins(self) -> tuple[str, ...]:
+        """What may open a router's worker list, likeliest first."""
+        return (self.admin, self.previous_admin) if self.previous_admin else (self.admin,)
+
+
+def new_key() -> str:
+    """A key that nobody guesses."""
+    return secrets.token_urlsafe(KEY_BYTES)
+
+
+def found_keys(
+    key_secret: Object | None,
+    admin_secret: Object | None,
+    remembered: Keys | None,
+    *,
+    asked: str | None,
+    obeyed: str | None = None,
+    uses_key: bool,
+) -> Keys:
+    """The keys as they are: what the Secrets say, else what is remembered, else the copy, else new ones.
+
+    Args:
+        key_secret: the Secret POOL-key, if it is there.
+        admin_secret: the Secret POOL-router-admin, if it is there.
+        remembered: what this process saw or wrote before.
+        asked: the pool's annotation that asks for a rotation. A pool that has no keys yet has obeyed it.
+        obeyed: what the status says was obeyed, for when the Secret that knows is gone.
+        uses_key: whether scoring takes a key.
+    """
+    is_new = admin_secret is None and key_secret is None and remembered is None
+    annotations = (admin_secret or {}).get("metadata", {}).get("annotations") or {}
+    known = annotations.get(names.ANNOTATION_ROTATE_KEY) or (remembered.obeyed if remembered else None) or obeyed
+    admin = entry(admin_secret, names.SECRET_KEY)
+    rest = {
+        "admin": admin or (remembered.admin if remembered else None) or new_key(),
+        "previous_admin": (
+            entry(admin_secret, names.PREVIOUS_KEY) if admin or not remembered else remembered.previous_admin
+        ),
+        "obeyed": asked if is_new else known,
+        "step_since": _time(annotations.get(ANNOTATION_STEP_SINCE)) or (remembered.step_since if remembered else None),
+    }
+    if not uses_key:
+        return Keys(**rest)
+    copy = entry(admin_secret, KEY_COPY) or (remembered.in_force if remembered else None)
+    live = entry(key_secret, names.SECRET_KEY)
+    if live is None and remembered is not None and remembered.pool:
+        live, following, previous = remembered.pool, remembered.next, remembered.previous
+    else:
+        live = live or copy or new_key()
+        following, previous = (entry(key_secret, name) for name in (names.NEXT_KEY, names.PREVIOUS_KEY))
+    return Keys(pool=live, next=following, previous=previous, in_force=copy or live, **rest)
 
 
 def settled_keys(key_secret: Object | None, admin_secret: Object | None, remembered: Keys | None) -> Keys:
-    """The keys to use: what the Secrets say, else what is remembered, else the copy, else new ones."""
-    pool = entry(key_secret, names.SECRET_KEY) or (remembered.pool if remembered else None)
-    admin = entry(admin_secret, names.SECRET_KEY) or (remembered.admin if remembered else None)
-    return Keys(
-        pool=pool or entry(admin_secret, KEY_COPY) or secrets.token_urlsafe(KEY_BYTES),
-        admin=admin or secrets.token_urlsafe(KEY_BYTES),
-    )
+    """The keys of a pool that never rotates."""
+    return found_keys(key_secret, admin_secret, remembered, asked=None, uses_key=True)
 
 
 def entry(secret: Object | None, name: str) -> str | None:
@@ -32,4 +124,12 @@ def entry(secret: Object | None, name: str) -> str | None:
     try:
         return base64.b64decode(encoded, validate=True).decode().strip() or None
     except (binascii.Error, UnicodeDecodeError):
+        return None
+
+
+def _time(text: str | None) -> datetime | None:
+    try:
+        return from_rfc3339(text) if text else None
+    except ValueError:
+        # Edited by hand. A step that has no beginning begins now.
         return None

@@ -1,39 +1,98 @@
 """Where the keys come from."""
 
 import base64
+from datetime import UTC, datetime
 from typing import Any
 
-from rewardpool_operator.kubernetes.keys import entry, settled_keys
-from rewardpool_operator.kubernetes.render import KEY_COPY, Keys
+from rewardpool_api import names
+from rewardpool_operator.kubernetes.keys import ANNOTATION_STEP_SINCE, KEY_COPY, Keys, entry, found_keys
 
-REMEMBERED = Keys(pool="remembered", admin="remembered too")
+REMEMBERED = Keys(
+    pool="remembered",
+    next="next",
+    previous="previous",
+    in_force="remembered",
+    admin="remembered too",
+    previous_admin="before",
+    obeyed="1",
+    step_since=datetime(2026, 1, 1, tzinfo=UTC),
+)
 
 
-def a_secret(**entries: str) -> dict[str, Any]:
-    return {"data": {name: base64.b64encode(text.encode()).decode() for name, text in entries.items()}}
+def a_secret(annotations: dict[str, str] | None = None, **entries: str) -> dict[str, Any]:
+    data = {name: base64.b64encode(text.encode()).decode() for name, text in entries.items()}
+    return {"metadata": {"annotations": annotations or {}}, "data": data}
 
 
 ADMIN = a_secret(**{"key": "admin", KEY_COPY: "copy"})
 
 
+def found(
+    key_secret: dict[str, Any] | None, admin_secret: dict[str, Any] | None, remembered: Keys | None, **said: Any
+) -> Keys:
+    return found_keys(key_secret, admin_secret, remembered, **{"asked": None, "uses_key": True, **said})
+
+
 def test_what_the_secrets_say_holds() -> None:
-    assert settled_keys(a_secret(key="live"), ADMIN, REMEMBERED) == Keys(pool="live", admin="admin")
+    key = a_secret(**{"key": "live", names.NEXT_KEY: "n", names.PREVIOUS_KEY: "p"})
+    since = "2026-01-01T12:00:00.000000Z"
+    said = {names.ANNOTATION_ROTATE_KEY: "2", ANNOTATION_STEP_SINCE: since}
+    admin = a_secret(said, **{"key": "admin", KEY_COPY: "copy", names.PREVIOUS_KEY: "admin before"})
+    assert found(key, admin, REMEMBERED) == Keys(
+        pool="live",
+        next="n",
+        previous="p",
+        in_force="copy",
+        admin="admin",
+        previous_admin="admin before",
+        obeyed="2",
+        step_since=datetime(2026, 1, 1, 12, tzinfo=UTC),
+    )
 
 
-def test_a_deleted_secret_comes_back_with_the_key_it_had() -> None:
-    assert settled_keys(None, None, REMEMBERED) == REMEMBERED
+def test_deleted_secrets_come_back_with_what_they_had() -> None:
+    assert found(None, None, REMEMBERED) == REMEMBERED
 
 
 def test_an_operator_that_was_away_restores_the_key_from_its_copy() -> None:
-    assert settled_keys(None, ADMIN, None) == Keys(pool="copy", admin="admin")
+    keys = found(None, ADMIN, None)
+    assert (keys.pool, keys.in_force, keys.admin) == ("copy", "copy", "admin")
+
+
+def test_a_key_that_was_edited_is_told_from_the_one_in_force() -> None:
+    keys = found(a_secret(key="edited"), ADMIN, None)
+    assert (keys.pool, keys.in_force) == ("edited", "copy")
+
+
+def test_a_key_that_somebody_made_before_the_pool_is_taken() -> None:
+    keys = found(a_secret(key="theirs"), None, None)
+    assert (keys.pool, keys.in_force) == ("theirs", "theirs")
 
 
 def test_new_keys_are_made_where_there_are_none() -> None:
-    first, second = settled_keys(None, None, None), settled_keys(None, None, None)
+    first, second = found(None, None, None), found(None, None, None)
     assert len({first.pool, first.admin, second.pool, second.admin}) == 4
     assert len(first.pool) >= 43
+
+
+def test_a_new_pool_has_obeyed_what_it_was_made_with() -> None:
+    assert found(None, None, None, asked="7").obeyed == "7"
+
+
+def test_what_was_obeyed_is_known_without_the_secret_that_says_it() -> None:
+    assert found(a_secret(key="live"), None, None, asked="8", obeyed="7").obeyed == "7"
+
+
+def test_a_pool_without_a_key_has_none_that_could_change() -> None:
+    keys = found(None, a_secret(key="admin"), None, uses_key=False)
+    assert keys == Keys(admin="admin")
+    assert keys.fingerprint == found(None, a_secret(key="admin"), None, uses_key=False).fingerprint
 
 
 def test_an_empty_or_broken_entry_is_none() -> None:
     assert entry({"data": {"key": ""}}, "key") is None
     assert entry({"data": {"key": "not base64!"}}, "key") is None
+
+
+def test_keys_are_not_shown() -> None:
+    assert "remembered" not in repr(REMEMBERED)

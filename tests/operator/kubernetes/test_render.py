@@ -2,6 +2,7 @@
 
 import base64
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,9 +11,9 @@ from support.kube_builders import FUNCTION, a_pool
 from rewardpool_api import RewardPool, names
 from rewardpool_operator.kubernetes import render
 from rewardpool_operator.kubernetes.apply import rendered
-from rewardpool_operator.kubernetes.render import Keys
+from rewardpool_operator.kubernetes.keys import KEY_COPY, Keys
 
-KEYS = Keys(pool="pool-key", admin="admin-key")
+KEYS = Keys(pool="pool-key", in_force="pool-key", admin="admin-key")
 IMAGE = "own:1"
 
 
@@ -107,6 +108,19 @@ def test_the_key_is_a_file_in_both_kinds_of_pod() -> None:
         assert env(container)[names.ENV_KEY_FILE] == "/etc/rewardpool/key/key"
 
 
+def test_a_rotations_other_keys_reach_workers_and_routers_as_files() -> None:
+    (volume,) = (item for item in template()["spec"]["volumes"] if item["name"] == "key")
+    assert "items" not in volume["secret"]
+
+
+def test_the_keys_of_a_rotation_are_entries_beside_the_key() -> None:
+    keys = replace(KEYS, next="n", previous="p", previous_admin="a", obeyed="2")
+    key, admin = render.secrets(a_pool(), keys)
+    assert set(key["data"]) == set(names.KEY_NAMES)
+    assert base64.b64decode(admin["data"][names.PREVIOUS_KEY]) == b"a"
+    assert admin["metadata"]["annotations"][names.ANNOTATION_ROTATE_KEY] == "2"
+
+
 def test_workers_never_see_the_admin_key() -> None:
     assert names.ADMIN_KEY_DIR not in mounts(worker())
     assert names.admin_secret("rm") not in json.dumps(template())
@@ -120,7 +134,7 @@ def test_without_auth_there_is_no_key() -> None:
 
 def test_the_admin_secret_keeps_a_copy_of_the_pools_key() -> None:
     (admin,) = (item for item in render.secrets(a_pool(), KEYS) if item["metadata"]["name"] == "rm-router-admin")
-    assert base64.b64decode(admin["data"][render.KEY_COPY]) == b"pool-key"
+    assert base64.b64decode(admin["data"][KEY_COPY]) == b"pool-key"
 
 
 @pytest.mark.parametrize("spec", [{}, FUNCTION], ids=["engine", "function"])

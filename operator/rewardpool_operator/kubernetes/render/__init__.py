@@ -9,17 +9,17 @@ worker.py   Deployment POOL-worker-REV  the workers of one revision
 common.py   what they have in common: labels, owner, the shape of every pod
 """
 
+from rewardpool_operator.kubernetes.keys import KEY_COPY, Keys
 from rewardpool_operator.kubernetes.render.common import (
     CONTAINER_ROUTER,
     CONTAINER_WORKER,
     PORT_HTTP,
     PORT_METRICS,
-    Keys,
     selector,
     uses_key,
 )
 from rewardpool_operator.kubernetes.render.router import router_deployment, router_service
-from rewardpool_operator.kubernetes.render.shared import KEY_COPY, files_config_map, pool_url, secrets
+from rewardpool_operator.kubernetes.render.shared import files_config_map, pool_url, secrets
 from rewardpool_operator.kubernetes.render.worker import (
     CLAIM_DIR,
     HUB_DIR,

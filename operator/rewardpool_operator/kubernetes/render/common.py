@@ -3,12 +3,10 @@
 Pods hold no Kubernetes credential, may not gain privileges, and get keys as files.
 """
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from rewardpool_api import RewardPool, names
 from rewardpool_operator.kubernetes.client import Object
-from rewardpool_operator.kubernetes.compare import short_hash
 
 PRE_STOP_SECONDS: Final = 5
 """Between the order to stop and SIGTERM. A worker that is deleted by somebody else leaves the routers in this time; a
@@ -27,23 +25,6 @@ PORT_METRICS: Final = "metrics"
 OWN_IMAGE: Final = {"runAsNonRoot": True, "fsGroup": NON_ROOT_GROUP}
 """For images made from RewardPool's own. Stock engine images run as root and read the keys as their owner; a group for
 them would have a kubelet change the owner of every file in a shared model volume."""
-
-
-@dataclass(frozen=True)
-class Keys:
-    """Both keys of a pool."""
-
-    pool: str
-    admin: str
-
-    def __repr__(self) -> str:
-        """Keep keys out of logs and tracebacks."""
-        return "Keys(...)"
-
-    @property
-    def fingerprint(self) -> str:
-        """Tells other keys from these, and nothing else: both have 256 random bits."""
-        return short_hash([self.pool, self.admin])
 
 
 def uses_key(pool: RewardPool) -> bool:
@@ -82,12 +63,12 @@ def metadata(pool: RewardPool, name: str, component: str, *, revision: str | Non
 
 
 def common_volumes(pool: RewardPool) -> tuple[list[Object], list[Object]]:
-    """Files for every pod, and the key where there is one."""
+    """Files for every pod, and the keys where there are any: the whole Secret, since a rotation adds an entry."""
     name = pool.metadata.name
     volumes: list[Object] = [{"name": "files", "configMap": {"name": names.files_config_map(name)}}]
     mounts: list[Object] = [{"name": "files", "mountPath": names.FILES_DIR, "readOnly": True}]
     if uses_key(pool):
-        secret = {"secretName": names.key_secret(name), "items": [key_item()], "defaultMode": 0o440}
+        secret = {"secretName": names.key_secret(name), "defaultMode": 0o440}
         volumes.append({"name": "key", "secret": secret})
         mounts.append({"name": "key", "mountPath": names.KEY_DIR, "readOnly": True})
     return volumes, mounts

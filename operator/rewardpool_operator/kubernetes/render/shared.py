@@ -1,40 +1,48 @@
 """The objects of a pool as a whole: its keys, its mounted files, its URL."""
 
 import base64
-from typing import Final
 
 from rewardpool_api import RewardPool, names
 from rewardpool_operator.kubernetes.client import Object
-from rewardpool_operator.kubernetes.render.common import Keys, metadata, uses_key
+from rewardpool_operator.kubernetes.keys import ANNOTATION_STEP_SINCE, KEY_COPY, Keys
+from rewardpool_operator.kubernetes.render.common import metadata, uses_key
+from rewardpool_operator.times import rfc3339
 from rewardpool_worker.mounted import mounted_files
-
-KEY_COPY: Final = "data-plane-key"
-"""Entry of the admin Secret with a copy of the pool's key: a deleted key Secret comes back with the key that running
-workers and routers know, also when the operator was away."""
 
 
 def pool_url(pool: RewardPool) -> str:
     """Where trainers reach the routers."""
-    return f"http://{names.router_name(pool.metadata.name)}.{pool.metadata.namespace}.svc:{names.ROUTER_PORT}"
+    scheme = "https" if pool.spec.router.tls else "http"
+    return f"{scheme}://{names.router_host(pool.metadata.name, pool.metadata.namespace)}:{names.ROUTER_PORT}"
 
 
 def secrets(pool: RewardPool, keys: Keys) -> list[Object]:
-    """The Secrets. Applied only where an entry is missing: a key that is there is never changed."""
+    """The Secrets, in the order of writing: the admin Secret says what the other one already has."""
     name = pool.metadata.name
-    admin = {names.SECRET_KEY: keys.admin, **({KEY_COPY: keys.pool} if uses_key(pool) else {})}
-    entries = {names.admin_secret(name): admin}
-    if uses_key(pool):
-        entries[names.key_secret(name)] = {names.SECRET_KEY: keys.pool}
+    admin = {names.SECRET_KEY: keys.admin, names.PREVIOUS_KEY: keys.previous_admin}
+    if not uses_key(pool):
+        return [_secret(pool, names.admin_secret(name), admin, _annotations(keys))]
+    data = {names.SECRET_KEY: keys.pool, names.NEXT_KEY: keys.next, names.PREVIOUS_KEY: keys.previous}
     return [
-        {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": metadata(pool, secret, names.COMPONENT_POOL),
-            "type": "Opaque",
-            "data": {entry: base64.b64encode(key.encode()).decode() for entry, key in data.items()},
-        }
-        for secret, data in entries.items()
+        _secret(pool, names.key_secret(name), data, {}),
+        _secret(pool, names.admin_secret(name), {**admin, KEY_COPY: keys.in_force}, _annotations(keys)),
     ]
+
+
+def _annotations(keys: Keys) -> dict[str, str]:
+    obeyed = {names.ANNOTATION_ROTATE_KEY: keys.obeyed} if keys.obeyed else {}
+    return obeyed | ({ANNOTATION_STEP_SINCE: rfc3339(keys.step_since)} if keys.step_since else {})
+
+
+def _secret(pool: RewardPool, name: str, data: dict[str, str | None], annotations: dict[str, str]) -> Object:
+    described = metadata(pool, name, names.COMPONENT_POOL)
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {**described, **({"annotations": annotations} if annotations else {})},
+        "type": "Opaque",
+        "data": {entry: base64.b64encode(key.encode()).decode() for entry, key in data.items() if key is not None},
+    }
 
 
 def files_config_map(pool: RewardPool) -> Object:

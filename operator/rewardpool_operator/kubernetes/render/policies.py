@@ -1,0 +1,97 @@
+"""Who may connect to a pool's pods, and how many of them may be taken away at once.
+
+    NetworkPolicy POOL-worker           from the pool's routers and the operator alone
+    NetworkPolicy POOL-router           scores from the namespaces that are named, figures for those who monitor
+    PodDisruptionBudget POOL-worker     of all revisions together, one at a time
+    PodDisruptionBudget POOL-router     one at a time
+
+What pods connect to is not restricted: engines download models from wherever the user says. Policies take a network
+plugin that enforces them; where there is none, they are words.
+"""
+
+from typing import Final
+
+from rewardpool_api import RewardPool, names
+from rewardpool_operator.kubernetes.client import Object
+from rewardpool_operator.kubernetes.place import OperatorPlace
+from rewardpool_operator.kubernetes.render.common import labels, metadata
+
+NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
+"""Label that Kubernetes puts on every namespace."""
+
+
+def disruption_budgets(pool: RewardPool) -> list[Object]:
+    """Voluntary disruptions, such as the drain of a node, take one worker and one router at a time.
+
+    One always goes, or a pool of one replica would block its node's drain for ever. One that does not answer protects
+    nothing, so it may always be evicted.
+    """
+    return [
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": metadata(pool, f"{pool.metadata.name}-{component}", component),
+            "spec": {
+                "maxUnavailable": 1,
+                "selector": {"matchLabels": labels(pool, component)},
+                "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            },
+        }
+        for component in (names.COMPONENT_WORKER, names.COMPONENT_ROUTER)
+    ]
+
+
+def network_policies(pool: RewardPool, place: OperatorPlace | None) -> list[Object]:
+    """The policies; none where the pool wants none, or the operator is outside of the cluster and not to be named."""
+    if place is None or pool.spec.network.policy == "Disabled":
+        return []
+    monitoring = [_namespace(name) for name in place.monitoring]
+    worker = [_rule(names.WORKER_PORT, [_routers(pool), _operator(place), *monitoring])]
+    router = [
+        _rule(names.ROUTER_PORT, _scorers(pool, place)),
+        _rule(
+            names.ROUTER_METRICS_PORT, [_operator(place), *monitoring] if monitoring else [{"namespaceSelector": {}}]
+        ),
+    ]
+    return [
+        _policy(pool, names.COMPONENT_WORKER, worker),
+        _policy(pool, names.COMPONENT_ROUTER, router),
+    ]
+
+
+def _policy(pool: RewardPool, component: str, ingress: list[Object]) -> Object:
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": metadata(pool, f"{pool.metadata.name}-{component}", component),
+        "spec": {
+            "podSelector": {"matchLabels": labels(pool, component)},
+            "policyTypes": ["Ingress"],
+            "ingress": ingress,
+        },
+    }
+
+
+def _rule(port: int, peers: list[Object]) -> Object:
+    """Connections to one port; no peer at all stands for everybody, also outside of the cluster."""
+    return {"ports": [{"port": port, "protocol": "TCP"}], **({"from": peers} if peers else {})}
+
+
+def _scorers(pool: RewardPool, place: OperatorPlace) -> list[Object]:
+    if pool.spec.network.namespaces is None:
+        return []
+    own: Object = {"podSelector": {}}
+    return [own, _operator(place), *(_namespace(name) for name in pool.spec.network.namespaces)]
+
+
+def _routers(pool: RewardPool) -> Object:
+    return {"podSelector": {"matchLabels": labels(pool, names.COMPONENT_ROUTER)}}
+
+
+def _operator(place: OperatorPlace) -> Object:
+    pods = {"podSelector": {"matchLabels": dict(place.labels)}} if place.labels else {}
+    return {**_namespace(place.namespace), **pods}
+
+
+def _namespace(name: str) -> Object:
+    return {"namespaceSelector": {"matchLabels": {NAMESPACE_NAME: name}}}

@@ -1,0 +1,172 @@
+"""How the keys of a pool change while it serves: a machine of three steps whose state lies in the Secrets alone.
+
+A router takes one key, which it reads when it starts; a worker takes every key in its folder, which the kubelet renews
+within a minute or two. So the new key has to reach every worker before the first router asks for it:
+
+    Settled    key
+       |  asked for, or somebody edited the Secret
+    Preparing  key, next-key       workers learn the next one; trainers and routers go on with the key
+       |  every worker takes the next key
+    Changing   key, previous-key   routers are replaced, one by one; trainers try both keys until one fits
+       |  every router is a new one, and a while has passed
+    Settled    key
+
+The key of the routers' worker lists changes with it: the operator tries both.
+
+A key edited by hand becomes the next one, and the key that is in force goes back to its place until workers know the
+new one. Each pass looks at what is there and takes one step at most; an operator that dies between two writes goes on
+from what it finds. Pure.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+from rewardpool_api.reasons import EventReason
+from rewardpool_api.status import MAX_REQUEST, KeyRotation
+from rewardpool_operator.kubernetes.keys import Keys
+from rewardpool_operator.plan import Event
+from rewardpool_operator.times import rfc3339
+
+GRACE: Final = timedelta(seconds=30)
+"""Between the change of the key and the end of the previous one at least."""
+OVERDUE: Final = timedelta(seconds=600)
+"""A step that takes longer is told. It is not given up: going on would lose requests, going back helps nobody."""
+USABLE: Final = re.compile(r"[\x21-\x7e]{16,512}")
+"""What may be a key: printable ASCII without spaces, as a header takes it, and long enough to mean it."""
+
+
+Phase = Literal["Preparing", "Changing", "Done"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """What was seen of the pods a rotation waits for."""
+
+    refusing: tuple[str, ...] = ()
+    """Workers, by name, that do not take the next key yet, or did not say."""
+    outdated: tuple[str, ...] = ()
+    """Routers, by name, with other keys than the present ones, or that are not ready."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """What the Secrets shall say."""
+
+    keys: Keys
+    refused: str | None = None
+    """Why an edit of the Secret was taken back."""
+
+
+def next_step(keys: Keys, progress: Progress, *, asked: str | None, now: datetime, new_key: Callable[[], str]) -> Step:
+    """One step of a rotation, or the keys as they are.
+
+    Args:
+        keys: as they are in the Secrets.
+        progress: what was seen of workers and routers with these keys.
+        asked: value of the pool's annotation that asks for a rotation.
+        now: timezone-aware.
+        new_key: makes a key.
+    """
+    if keys.pool != keys.in_force:
+        if keys.previous == keys.in_force:
+            # Our own change, of which the second Secret was not written.
+            return Step(keys=_admin_changed(replace(keys, in_force=keys.pool, step_since=now), new_key))
+        return _edited(keys, now)
+    if is_changing(keys):
+        return Step(keys=_changing(keys, progress, now))
+    if keys.next is not None:
+        return _preparing(keys, progress, asked, now, new_key)
+    if asked and asked != keys.obeyed:
+        return Step(keys=_begun(keys, asked, now, new_key))
+    # Whoever takes the next key away ends the rotation.
+    return Step(keys=replace(keys, step_since=None))
+
+
+def is_changing(keys: Keys) -> bool:
+    """Whether routers are changing to the present keys."""
+    return keys.previous is not None or keys.previous_admin is not None
+
+
+def _begun(keys: Keys, asked: str, now: datetime, new_key: Callable[[], str]) -> Keys:
+    begun = replace(keys, obeyed=asked, step_since=now)
+    # Without a key of its own the pool has only that of the worker lists, which no worker needs to know.
+    return replace(begun, next=new_key()) if keys.pool else _admin_changed(begun, new_key)
+
+
+def _preparing(keys: Keys, progress: Progress, asked: str | None, now: datetime, new_key: Callable[[], str]) -> Step:
+    if keys.next == keys.pool:
+        return Step(keys=replace(keys, next=None, step_since=None))
+    if USABLE.fullmatch(keys.next or "") is None:
+        refused = "next-key must be 16 to 512 printable ASCII characters without spaces; it was removed"
+        return Step(keys=replace(keys, next=None, step_since=None), refused=refused)
+    if keys.step_since is None:
+        return Step(keys=replace(keys, step_since=now, obeyed=asked or keys.obeyed))
+    if progress.refusing:
+        return Step(keys=keys)
+    changed = replace(keys, pool=keys.next, in_force=keys.next, next=None, previous=keys.pool, step_since=now)
+    return Step(keys=_admin_changed(changed, new_key))
+
+
+def _admin_changed(keys: Keys, new_key: Callable[[], str]) -> Keys:
+    return replace(keys, admin=new_key(), previous_admin=keys.admin)
+
+
+def _changing(keys: Keys, progress: Progress, now: datetime) -> Keys:
+    if keys.step_since is None:
+        return replace(keys, step_since=now)
+    if progress.outdated or now - keys.step_since < GRACE:
+        return keys
+    return replace(keys, previous=None, previous_admin=None, step_since=None)
+
+
+def _edited(keys: Keys, now: datetime) -> Step:
+    back = replace(keys, pool=keys.in_force)
+    if USABLE.fullmatch(keys.pool) is None:
+        refused = "key must be 16 to 512 printable ASCII characters without spaces; the one in force was put back"
+        return Step(keys=back, refused=refused)
+    return Step(keys=replace(back, next=keys.pool, step_since=keys.step_since if is_changing(keys) else now))
+
+
+def told(keys: Keys, progress: Progress, before: KeyRotation | None, *, now: datetime) -> KeyRotation | None:
+    """What the status says of the rotation; None for a pool whose keys never changed."""
+    changing = is_changing(keys)
+    if not changing and keys.next is None:
+        if before is None or before.phase == "Done":
+            return before
+        said = "next-key was taken away; the key is the one it was" if before.phase == "Preparing" else ""
+        return KeyRotation(phase="Done", since=rfc3339(now), request=_request(keys), message=said)
+    since = keys.step_since or now
+    waiting = (progress.outdated if changing else progress.refusing) if now - since >= OVERDUE else ()
+    said = before.message if before and before.message and waiting else _waits(changing, waiting)
+    phase: Phase = "Changing" if changing else "Preparing"
+    return KeyRotation(phase=phase, since=rfc3339(since), request=_request(keys), message=said)
+
+
+def _request(keys: Keys) -> str | None:
+    return keys.obeyed[:MAX_REQUEST] if keys.obeyed else None
+
+
+def events(before: KeyRotation | None, after: KeyRotation | None, *, refused: str | None = None) -> tuple[Event, ...]:
+    """What is worth telling once: the beginning, the end, a wait that takes too long, an edit that was taken back."""
+    found = [Event(type="Warning", reason=EventReason.KEY_REFUSED, message=refused)] if refused else []
+    was, now = (before.phase if before else "Done"), (after.phase if after else "Done")
+    if was == "Done" != now:
+        message = "the keys change: workers learn the next one, then routers change to it one by one"
+        found.append(Event(type="Normal", reason=EventReason.KEY_ROTATION_STARTED, message=message))
+    if was == "Changing" and now == "Done":
+        message = "all routers have the new keys; the previous ones are taken nowhere any more"
+        found.append(Event(type="Normal", reason=EventReason.KEY_ROTATED, message=message))
+    if after and after.message and now != "Done" and not (before and before.message):
+        found.append(Event(type="Warning", reason=EventReason.KEY_ROTATION_WAITS, message=after.message))
+    return tuple(found)
+
+
+def _waits(changing: bool, waiting: tuple[str, ...]) -> str:
+    if not waiting:
+        return ""
+    minutes = int(OVERDUE.total_seconds() // 60)
+    what = "routers are not ready with the new keys" if changing else "workers do not take the next key"
+    return f"for {minutes} minutes {what}: {', '.join(waiting[:5])}"

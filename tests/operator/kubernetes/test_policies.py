@@ -1,0 +1,101 @@
+"""Network policies and disruption budgets as rendered; the API server takes them in test_pod_security.py."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from support.kube_builders import a_pool
+
+from rewardpool_api import names
+from rewardpool_operator.kubernetes.place import OperatorPlace
+from rewardpool_operator.kubernetes.render import policies
+
+PLACE = OperatorPlace(namespace="system", labels={"app": "operator"})
+OPERATOR = {
+    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "system"}},
+    "podSelector": {"matchLabels": {"app": "operator"}},
+}
+ROUTERS = {"podSelector": {"matchLabels": {names.LABEL_POOL: "rm", names.LABEL_COMPONENT: "router"}}}
+
+
+def a_namespace(name: str) -> dict[str, Any]:
+    return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
+
+
+def sources(component: str, port: int, place: OperatorPlace = PLACE, **network: Any) -> Any:
+    """Who may connect to that port; None for everybody."""
+    rendered = policies.network_policies(a_pool(network=network), place)
+    (policy,) = (item for item in rendered if item["metadata"]["name"] == f"rm-{component}")
+    assert policy["spec"]["policyTypes"] == ["Ingress"]
+    (rule,) = (rule for rule in policy["spec"]["ingress"] if rule["ports"][0]["port"] == port)
+    return rule.get("from")
+
+
+def test_workers_take_connections_from_their_routers_and_the_operator_alone() -> None:
+    assert sources("worker", 8000) == [ROUTERS, OPERATOR]
+
+
+def test_without_namespaces_the_key_alone_decides_who_scores() -> None:
+    assert sources("router", 8080) is None
+
+
+@pytest.mark.parametrize("named", [[], ["train"]])
+def test_with_namespaces_only_they_the_pools_own_and_the_operator_reach_the_router(named: list[str]) -> None:
+    others = [a_namespace(name) for name in named]
+    assert sources("router", 8080, namespaces=named) == [{"podSelector": {}}, OPERATOR, *others]
+
+
+def test_figures_are_for_the_whole_cluster_until_somebody_says_who_monitors() -> None:
+    assert sources("router", 9090) == [{"namespaceSelector": {}}]
+
+
+def test_who_monitors_reaches_the_figures_of_routers_and_workers() -> None:
+    place = OperatorPlace(namespace="system", monitoring=("monitoring",))
+    assert sources("router", 9090, place) == [a_namespace("system"), a_namespace("monitoring")]
+    assert sources("worker", 8000, place)[-1] == a_namespace("monitoring")
+
+
+def test_an_operator_outside_of_the_cluster_does_not_lock_itself_out() -> None:
+    assert policies.network_policies(a_pool(), None) == []
+
+
+def test_a_pool_that_wants_no_policies_has_none() -> None:
+    assert policies.network_policies(a_pool(network={"policy": "Disabled"}), PLACE) == []
+
+
+def test_namespaces_that_nothing_would_restrict_are_refused() -> None:
+    with pytest.raises(ValidationError, match="nothing would restrict them"):
+        a_pool(network={"policy": "Disabled", "namespaces": ["train"]})
+
+
+def test_a_drain_takes_one_worker_of_whatever_revision_and_is_never_blocked() -> None:
+    worker, router = policies.disruption_budgets(a_pool())
+    assert worker["spec"] == {
+        "maxUnavailable": 1,
+        "selector": {"matchLabels": {names.LABEL_POOL: "rm", names.LABEL_COMPONENT: "worker"}},
+        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+    }
+    assert router["spec"]["selector"]["matchLabels"][names.LABEL_COMPONENT] == "router"
+
+
+def test_the_operators_place_is_read_from_its_environment() -> None:
+    variables = {
+        "POD_NAMESPACE": "system",
+        "REWARDPOOL_OPERATOR_SELECTOR": "app.kubernetes.io/name=rewardpool-operator, app=x",
+        "REWARDPOOL_MONITORING_NAMESPACES": "monitoring,metrics",
+    }
+    assert OperatorPlace.from_environment(variables) == OperatorPlace(
+        namespace="system",
+        labels={"app.kubernetes.io/name": "rewardpool-operator", "app": "x"},
+        monitoring=("monitoring", "metrics"),
+    )
+    assert OperatorPlace.from_environment({}) is None
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("REWARDPOOL_OPERATOR_SELECTOR", "app"), ("REWARDPOOL_MONITORING_NAMESPACES", "Not A Name")],
+)
+def test_a_wrong_variable_is_named(variable: str, value: str) -> None:
+    with pytest.raises(ValueError, match=variable):
+        OperatorPlace.from_environment({"POD_NAMESPACE": "system", variable: value})
