@@ -27,6 +27,7 @@ from cluster.processes import ClusterError, Daemon, kill, output_of
 from cluster.progress import Say, timed_lines
 from operator_scale.api import Api
 from operator_scale.audit import Audit
+from operator_scale.machine import Programs
 from operator_scale.phases import (
     ALONE,
     WITH_OPERATOR,
@@ -77,36 +78,28 @@ async def run(given: argparse.Namespace, folder: Path, say: Say) -> dict[str, An
         try:
             async with Api(plane) as api:
                 await patience.until(operator.answers, of=1, what="operators answer")
+                programs = Programs({fleet.pid: "StandInFleet", operator.daemon.pid: "operator"})
                 say(f"{given.pools} pools of {given.pods} workers and a router are made at once")
                 figures = await measure_operator(
                     api,
                     operator,
                     audit,
+                    programs,
                     pools=given.pools,
                     workers=given.pods,
                     idle_seconds=given.idle_seconds,
                     patience=patience,
                 )
-                figures["machine"] = machine({fleet.pid: "StandInFleet", operator.daemon.pid: "operator"})
                 made = await read_made(api)
                 kill([operator.daemon])
                 say("the operator is ended; its pools are deleted")
                 await clear(api, patience)
                 say(f"{len(made.deployments)} Deployments and {len(made.services)} Services are made alone")
-                figures["deployments_alone_seconds"] = await measure_alone(api, made, patience)
+                figures |= await measure_alone(api, made, programs, patience)
         finally:
             kill([operator.daemon, fleet])
     figures["ratio"] = figures["all_ready_seconds"] / figures["deployments_alone_seconds"]
-    return {"pools": given.pools, "pods": made.pods, **figures}
-
-
-def machine(known: dict[int, str]) -> dict[str, Any]:
-    """Cores of the machine, and CPU seconds of every program of this run until now."""
-    seconds = {}
-    for process in psutil.Process().children():
-        times = process.cpu_times()
-        seconds[known.get(process.pid, process.name())] = round(times.user + times.system, 1)
-    return {"cores": psutil.cpu_count(), "cpu_seconds": seconds}
+    return {"pools": given.pools, "pods": made.pods, "cores": psutil.cpu_count(), **figures}
 
 
 def rounded(value: Any) -> Any:

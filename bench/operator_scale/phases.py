@@ -20,6 +20,7 @@ from cluster.processes import ClusterError
 from cluster.progress import Say
 from operator_scale.api import Api, Object
 from operator_scale.audit import Audit
+from operator_scale.machine import Programs
 from operator_scale.under_test import OperatorUnderTest, buckets_of, quantile, since
 from rewardpool_api import names
 
@@ -95,6 +96,7 @@ async def measure_operator(
     api: Api,
     operator: OperatorUnderTest,
     audit: Audit,
+    programs: Programs,
     *,
     pools: int,
     workers: int,
@@ -104,6 +106,7 @@ async def measure_operator(
     """The first half; returns its figures by their names in the result."""
     path = POOLS.format(WITH_OPERATOR)
     audit.writes()
+    programs.cpu_seconds()
     at_rest, began = operator.cpu_seconds(), time.monotonic()
     await api.create_all((path, pool(f"pool-{number}", workers=workers)) for number in range(pools))
     created_seconds = time.monotonic() - began
@@ -117,6 +120,7 @@ async def measure_operator(
         "pools_created_seconds": created_seconds,
         "all_ready_seconds": time.monotonic() - began,
         "cpu_seconds": operator.cpu_seconds() - at_rest,
+        "cpu_seconds_of_all": programs.cpu_seconds(),
         "api_writes": dict(sorted(audit.writes().items())),
     }
     busy = buckets_of(await operator.metrics(), RECONCILE)
@@ -187,9 +191,10 @@ async def clear(api: Api, patience: Patience) -> None:
     await patience.until(gone, of=1, what="namespaces are gone")
 
 
-async def measure_alone(api: Api, made: Made, patience: Patience) -> float:
-    """The second half: seconds until all Deployments have their pods."""
+async def measure_alone(api: Api, made: Made, programs: Programs, patience: Patience) -> dict[str, Any]:
+    """The second half; returns its figures by their names in the result."""
     path = DEPLOYMENTS.format(ALONE)
+    programs.cpu_seconds()
     began = time.monotonic()
     objects = [(path, deployment) for deployment in made.deployments]
     objects += [(SERVICES.format(ALONE), service) for service in made.services]
@@ -199,7 +204,10 @@ async def measure_alone(api: Api, made: Made, patience: Patience) -> float:
         return sum(map(is_full, await api.column(path, "Ready")))
 
     await patience.until(ready, of=len(made.deployments), what="Deployments are ready")
-    return time.monotonic() - began
+    return {
+        "deployments_alone_seconds": time.monotonic() - began,
+        "deployments_alone_cpu_seconds_of_all": programs.cpu_seconds(),
+    }
 
 
 def is_complete(pool: Object) -> bool:
