@@ -14,6 +14,7 @@ import aiohttp
 from rewardpool_api import names
 from rewardpool_api.contract import CHAT_PATH, SCORE_PATH, CallerError, NonsenseAnswerError, parse_answer
 from rewardpool_api.pool import ModelType
+from rewardpool_operator.bounded import AnswerTooLargeError, read_text
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +22,9 @@ SCORE_TIMEOUT = aiohttp.ClientTimeout(total=30, sock_connect=2)
 """Seconds. The first score of an engine may compile something."""
 QUICK_TIMEOUT = aiohttp.ClientTimeout(total=5, sock_connect=2)
 """Seconds, for what a worker answers from memory."""
+
+MAX_ANSWER_BYTES = 1 << 20
+"""A score takes a hundred bytes, a list of models some kilobytes."""
 
 PROBE_TEXT = "Is this pool ready?"
 
@@ -81,6 +85,16 @@ async def read_in_flight(session: aiohttp.ClientSession, worker_url: str, *, key
     return None
 
 
+async def takes_key(session: aiohttp.ClientSession, worker_url: str, *, key: str) -> bool:
+    """Whether the worker admits who presents this key; False as well when it does not answer."""
+    try:
+        await _Caller(session, worker_url.rstrip("/"), key).get(names.LOAD_PATH, timeout=QUICK_TIMEOUT)
+    except _NoScoreError as error:
+        log.debug("%s does not take the next key yet: %s", worker_url, error)
+        return False
+    return True
+
+
 class _Caller:
     """GET and POST of JSON objects with the pool's key."""
 
@@ -113,11 +127,13 @@ class _Caller:
             async with self._session.request(
                 method, self._url + path, json=request, headers=self._headers, timeout=timeout
             ) as response:
-                text = await response.text(errors="replace")
+                text = await read_text(response, limit_bytes=MAX_ANSWER_BYTES)
                 answer = _object(text)
                 return response.status, text, answer
         except TimeoutError:
             raise _NoScoreError(f"{method} {path}: no answer in time") from None
+        except AnswerTooLargeError as error:
+            raise _NoScoreError(f"{method} {path}: {error}") from None
         except aiohttp.ClientError as error:
             raise _NoScoreError(f"{method} {path}: {type(error).__name__}: {error}") from None
 
@@ -146,7 +162,7 @@ async def _listed_length(caller: _Caller, served_name: str) -> int | None:
 def _object(text: str) -> dict[str, Any] | None:
     try:
         answer = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return answer if isinstance(answer, dict) else None
 
