@@ -39,6 +39,9 @@ ANNOTATION_SPEC: Final = f"{GROUP}/spec"
 ANNOTATION_GOLDEN_SCORES: Final = f"{GROUP}/golden-scores"
 """A revision's scores of the golden set, on its Deployment: `{"set": hash, "scores": [...]}`."""
 
+ANNOTATION_RESTARTED_AT: Final = f"{GROUP}/restarted-at"
+"""On a pool, and from there on its worker pods' template: another value is another revision. By custom a time."""
+
 ANNOTATION_ROTATE_KEY: Final = f"{GROUP}/rotate-key"
 """On a pool: every new value asks for new keys once. On its admin Secret: the last value that was obeyed."""
 
@@ -95,6 +98,7 @@ ENV_SERVER_PYTHON: Final = "REWARDPOOL_SERVER_PYTHON"
 ENV_POOL: Final = "REWARDPOOL_POOL"
 """`namespace/name`. For a trainer: the pool to use. On a process of a local pool: the pool it belongs to."""
 ENV_URL: Final = "REWARDPOOL_URL"
+ENV_CA_FILE: Final = "REWARDPOOL_CA_FILE"
 STATE_FILE: Final = "pool.json"
 KEY_FILE: Final = "key"
 

@@ -85,6 +85,14 @@ def test_what_does_not_change_the_pod_is_the_same_revision(change: dict[str, Any
     assert render.revision_of(template(**change)) == render.revision_of(template())
 
 
+def test_another_time_of_restart_is_another_revision_with_the_same_spec() -> None:
+    pool = a_pool()
+    metadata = pool.metadata.model_copy(update={"annotations": {names.ANNOTATION_RESTARTED_AT: "now"}})
+    restarted = render.worker_template(pool.model_copy(update={"metadata": metadata}), image=IMAGE)
+    assert restarted["metadata"]["annotations"] == {names.ANNOTATION_RESTARTED_AT: "now"}
+    assert restarted["spec"] == template()["spec"]
+
+
 def test_an_upgraded_operator_rolls_no_workers_on_stock_images() -> None:
     upgraded = render.worker_template(a_pool(), image="own:2")
     assert render.revision_of(upgraded) == render.revision_of(template())

@@ -96,6 +96,9 @@ def worker_template(pool: RewardPool, *, image: str) -> Object:
     grace = PRE_STOP_SECONDS + spec.worker.drain_seconds + GRACE_MARGIN_SECONDS
     stock = engine.default_image is not None
     template = pod_template(container, volumes, grace_seconds=grace, security={} if stock else OWN_IMAGE)
+    restarted_at = pool.metadata.annotations.get(names.ANNOTATION_RESTARTED_AT)
+    if restarted_at is not None:
+        template["metadata"] = {"annotations": {names.ANNOTATION_RESTARTED_AT: restarted_at}}
     result: Object = merged(template, spec.worker.pod_template)
     return result
 

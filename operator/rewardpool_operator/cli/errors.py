@@ -1,0 +1,20 @@
+"""How a command ends that does not succeed: one message, and the exit code that goes with it."""
+
+from typing import Final
+
+FAILED: Final = 1
+"""It was tried and failed."""
+REFUSED: Final = 2
+"""Something in the way of asking is wrong, and nothing was changed."""
+
+
+class CommandError(Exception):
+    """What keeps a command from succeeding, with what to do about it."""
+
+    exit_code = FAILED
+
+
+class RefusedError(CommandError):
+    """The command cannot be done as it was asked for; nothing was changed."""
+
+    exit_code = REFUSED

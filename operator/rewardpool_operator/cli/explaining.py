@@ -1,0 +1,75 @@
+"""`rewardpool explain`: why a pool is not ready, or has the size it has, and what to do next."""
+
+import asyncio
+import json
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import typer
+from rich.padding import Padding
+from rich.text import Text
+
+from rewardpool_operator.cli import screens
+from rewardpool_operator.cli.options import AsJson, Context, Local, Namespace, PoolName
+from rewardpool_operator.cli.places import Target, Where, locate
+from rewardpool_operator.cli.up import existing
+
+if TYPE_CHECKING:
+    from rewardpool_operator.explain import Evidence, Explanation
+
+_MARKS = {"problem": ("✗", "red"), "waiting": ("…", "yellow"), "note": ("·", "dim")}
+
+
+def explain(
+    name: PoolName,
+    namespace: Namespace = None,
+    context: Context = None,
+    local: Local = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say in words why a pool is not ready or not scaling, and what to do next.
+
+    Example: rewardpool explain rl/helpfulness
+    """
+    from rewardpool_operator import explain as explaining  # slow to import
+
+    target = locate(name, Where(namespace=namespace, context=context, local=local))
+    evidence = _of_this_machine(target) if target.is_local else asyncio.run(_of_cluster(target))
+    found = explaining.explain(evidence)
+    if as_json:
+        typer.echo(json.dumps({"pool": evidence.pool.key, "explanations": [asdict(item) for item in found]}, indent=2))
+        return
+    show(evidence, found)
+
+
+async def _of_cluster(target: Target) -> "Evidence":
+    from rewardpool_operator.cli.cluster import connect
+
+    async with connect(target) as cluster:
+        return await cluster.evidence(str(target.name))
+
+
+def _of_this_machine(target: Target) -> "Evidence":
+    from rewardpool_operator.explain import Evidence
+
+    folder = existing(target.folder().pool_key)
+    pool = folder.read_pool_as_it_is() or folder.read_pool()
+    assert pool is not None  # noqa: S101
+    return Evidence(now=datetime.now(UTC), pool=pool, is_local=True)
+
+
+def show(evidence: "Evidence", found: "list[Explanation]") -> None:
+    """The explanations, as text."""
+    trouble = any(item.kind == "problem" for item in found)
+    waiting = any(item.kind == "waiting" for item in found)
+    verdict = "has a problem" if trouble else "is on its way" if waiting else "is as it should be"
+    screens.out.print(Text.assemble((evidence.pool.key, "bold"), f" {verdict}"))
+    for item in found:
+        mark, style = _MARKS[item.kind]
+        screens.out.print()
+        screens.out.print(Text.assemble((f"{mark} ", style), item.what), soft_wrap=True)
+        if item.said:
+            screens.out.print(Padding(Text(item.said, style="dim"), (0, 0, 0, 4)))
+        for step in item.next:
+            screens.out.print(Text(f"  → {step}"), soft_wrap=True)
