@@ -4,7 +4,7 @@
     2. which        verdict.py     the present revision, or the last good one; parity.py compares their scores
     3. how many of  rollout.py     wanted replicas -> a size for every revision
     4. who leaves   leaving.py     sizes -> workers to drain, to keep after all, to stop
-    5. who serves   membership.py  workers -> changes to every router's list
+    5. who serves   membership.py  workers -> changes to every router's list; exposure.py -> who may be asked
     6. what to say  conditions.py  all of it -> status; events.py -> what of it is news
 
 Each step is a function of the snapshot and of the steps before it; none has a clock or a client. The memory from one
@@ -13,6 +13,7 @@ was, and losing an event or a pass costs a delay and never a wrong state.
 """
 
 from rewardpool_operator.decide.conditions import status_and_events
+from rewardpool_operator.decide.exposure import to_expose
 from rewardpool_operator.decide.leaving import leave
 from rewardpool_operator.decide.membership import reconcile_routers
 from rewardpool_operator.decide.replicas import observed_load, wanted_replicas
@@ -43,6 +44,7 @@ def decide(snapshot: Snapshot) -> Plan:
         retire=leaving.retire,
         worker_sets=leaving.worker_sets,
         joins=membership.joins,
+        expose=to_expose(snapshot, membership),
         measure=verdict.parity.measure,
         status=status,
         events=events,

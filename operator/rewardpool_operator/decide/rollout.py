@@ -104,11 +104,12 @@ def _strategy(snapshot: Snapshot, target: str, unschedulable: str | None) -> tup
 def _replace(snapshot: Snapshot, wanted: int, target: str) -> tuple[int, int]:
     """Sizes of the target and of all others together, one worker moving at a time.
 
-    An old worker holds its GPU until it is gone, so those that are leaving count against the room of the target.
+    An old worker holds its GPU until it is gone, so those that are leaving count against the room of the target. Not so
+    a deleted one that does not run: it may stay on the list for as long as its node is lost.
     """
     new = [worker for worker in snapshot.workers_of(target) if worker.active]
     old = sum(worker.active for worker in snapshot.workers if worker.revision != target)
-    leaving = sum(not worker.active for worker in snapshot.workers)
+    leaving = sum(not worker.active and (worker.running or not worker.deleting) for worker in snapshot.workers)
     serving = snapshot.serving_of(target)
     size = max(0, min(snapshot.available_of(target), wanted), wanted - old - leaving)
     keep_old = min(old, max(0, wanted - serving))

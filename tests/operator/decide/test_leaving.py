@@ -96,6 +96,43 @@ def test_a_deleted_pod_is_no_supply_so_the_set_keeps_its_size():
     assert plan.worker_sets == (WorkerSet(revision="new", replicas=2),)
 
 
+DOOMED = "EvictionByEvictionAPI: the node is drained"
+
+
+def test_a_worker_that_is_about_to_be_evicted_leaves_the_routers_and_keeps_its_place_in_the_set():
+    plan = decide(a_snapshot(a_worker("one", doomed=DOOMED), a_worker("two"), pool=a_pool(replicas=2)))
+    assert [leave.worker_id for leave in plan.leaves] == ["id-one"]
+    assert (plan.drain, plan.retire) == ((), ())
+    assert plan.worker_sets == (WorkerSet(revision="new", replicas=2),)
+    assert plan.status.ready_replicas == 1
+
+
+def test_an_eviction_that_is_called_off_brings_the_worker_back():
+    one = a_worker("one")
+    plan = decide(a_snapshot(one, a_worker("two"), routers=(a_router(workers=(a_worker("two"),)),)))
+    assert [join.worker_url for join in plan.joins] == [one.url]
+
+
+def test_a_worker_that_goes_anyway_is_the_victim_and_still_finishes():
+    doomed = a_worker("doomed", doomed=DOOMED, in_flight=7, age_seconds=500)
+    plan = decide(a_snapshot(doomed, a_worker("idle"), pool=TO_ONE))
+    assert (plan.drain, plan.retire) == (("doomed",), ())
+
+
+def test_a_worker_whose_node_is_lost_leaves_the_routers_and_does_not_count():
+    lost = a_worker("lost", running=False, answering=False)
+    plan = decide(a_snapshot(lost, a_worker("two"), routers=(a_router(workers=(lost, a_worker("two"))),)))
+    assert [leave.worker_id for leave in plan.leaves] == ["id-lost"]
+    assert plan.status.ready_replicas == 1
+
+
+def test_a_deleted_pod_on_a_lost_node_does_not_stop_a_rollout():
+    stuck = a_worker("stuck", revision="old", running=False, answering=False, deleting=True)
+    old = a_worker("old-0", revision="old")
+    pool = a_pool(replicas=1, rollout={"strategy": "Replace"})
+    assert decide(a_snapshot(stuck, old, pool=pool)).drain == ("old-0",)
+
+
 def test_a_suspended_pool_lets_everybody_finish():
     plan = decide(a_snapshot(a_worker("one", in_flight=5), pool=a_pool(replicas=1, suspend=True)))
     assert plan.drain == ("one",)
