@@ -55,6 +55,8 @@ class Plan:
     worker_sets: tuple[WorkerSet, ...] = ()
     """Every revision that shall exist, with its number of workers (those in `retire` no longer counted)."""
     joins: tuple[Join, ...] = ()
+    expose: tuple[str, ...] = ()
+    """Routers, by name, that trainers may be sent to from now on."""
     measure: tuple[Measure, ...] = ()
     status: RewardPoolStatus
     events: tuple[Event, ...] = ()

@@ -79,6 +79,8 @@ class Router:
     """Its worker list; None when it could not be read."""
     waiting: int | None = None
     """Requests it accepted, has not answered, and holds at no worker; None when unknown."""
+    exposed: bool = True
+    """Trainers may be sent to it: its list was right once. True where nothing stands between, as on one machine."""
     deleting: bool = False
     failure: Failure | None = None
 
@@ -112,6 +114,10 @@ class Snapshot:
     routers: tuple[Router, ...] = ()
     golden: GoldenSet | GoldenProblem | None = None
     """What `spec.rollout.parity` refers to; None when it asks for nothing, or where there are no ConfigMaps."""
+    ca_bundle: str | None = None
+    """Certificates that verify the routers, PEM in base64; None for http."""
+    tls_problem: str | None = None
+    """Why the certificate of `spec.router.tls` cannot be used; no router is started or changed until it can."""
 
     def workers_of(self, revision: str) -> tuple[Worker, ...]:
         """Workers of one revision."""

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rewardpool_api import names
+from rewardpool_api.pool import RouterFlavor
+from rewardpool_api.reasons import ConditionReason
 from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.render import CONTAINER_ROUTER, CONTAINER_WORKER, PORT_HTTP, PORT_METRICS
 from rewardpool_operator.snapshot import Failure, Router, Worker
@@ -49,7 +51,8 @@ def worker_of(pod: Object, *, trouble: str | None = None) -> Worker:
         trouble: the last warning event of a pod whose containers do not even start.
     """
     metadata, status = pod["metadata"], _container_status(pod, CONTAINER_WORKER)
-    running = _is_running(status)
+    lost = _lost(pod)
+    running = _is_running(status) and lost is None
     draining = _annotations(pod).get(names.ANNOTATION_DRAINING_SINCE)
     return Worker(
         name=metadata["name"],
@@ -60,8 +63,9 @@ def worker_of(pod: Object, *, trouble: str | None = None) -> Worker:
         answering=running and bool(status.get("started")),
         draining_since=from_rfc3339(draining) if draining else None,
         deleting=is_deleting(pod),
+        doomed=_doomed(pod),
         unschedulable=_unschedulable(pod),
-        failure=failure_of(status, trouble=trouble),
+        failure=lost or failure_of(status, trouble=trouble),
         restarts=status.get("restartCount", 0),
     )
 
@@ -69,7 +73,17 @@ def worker_of(pod: Object, *, trouble: str | None = None) -> Worker:
 def router_of(pod: Object, *, trouble: str | None = None) -> Router:
     """A router pod, as far as Kubernetes knows it; what it answers is added by `observe`."""
     status = _container_status(pod, CONTAINER_ROUTER)
-    return Router(name=pod["metadata"]["name"], deleting=is_deleting(pod), failure=failure_of(status, trouble=trouble))
+    return Router(
+        name=pod["metadata"]["name"],
+        exposed=_condition(pod, names.CONDITION_HOLDS_WORKERS).get("status") == "True",
+        deleting=is_deleting(pod),
+        failure=failure_of(status, trouble=trouble),
+    )
+
+
+def router_flavor(pod: Object) -> RouterFlavor:
+    """Which program the router pod runs, whatever the pool wants by now."""
+    return "smg" if _annotations(pod).get(names.ANNOTATION_FLAVOR) == "smg" else "sglang-router"
 
 
 def router_is_running(pod: Object) -> bool:
@@ -94,13 +108,19 @@ def container_id(pod: Object) -> str:
     return str(_container_status(pod, CONTAINER_WORKER).get("containerID", pod["metadata"]["uid"]))
 
 
+def served_certificate(pod: Object) -> str | None:
+    """Fingerprint of the certificate that a router pod serves; None for one that serves HTTP."""
+    return _annotations(pod).get(names.ANNOTATION_TLS)
+
+
 def address(pod: Object, container: str, port: str) -> str | None:
     """Base URL of a container's named port; None until the pod has an address. The one place that builds such URLs."""
     ip = pod.get("status", {}).get("podIP")
     if not ip:
         return None
     host = f"[{ip}]" if ":" in ip else ip
-    return f"http://{host}:{_container_port(pod, container, port)}"
+    scheme = "https" if port == PORT_HTTP and served_certificate(pod) else "http"
+    return f"{scheme}://{host}:{_container_port(pod, container, port)}"
 
 
 def _container_port(pod: Object, container: str, port: str) -> int:
@@ -144,10 +164,36 @@ def _ended(terminated: Mapping[str, Any]) -> Failure:
 
 
 def _unschedulable(pod: Object) -> str | None:
-    for condition in pod.get("status", {}).get("conditions", []):
-        if (condition["type"], condition["status"]) == ("PodScheduled", "False"):
-            return str(condition.get("message") or condition.get("reason", ""))
+    condition = _condition(pod, "PodScheduled")
+    if condition.get("status") != "False":
+        return None
+    return str(condition.get("message") or condition.get("reason", ""))
+
+
+def _doomed(pod: Object) -> str | None:
+    """Kubernetes announces an eviction, a preemption or a taint by this condition, and takes it back if none comes."""
+    condition = _condition(pod, "DisruptionTarget")
+    if condition.get("status") != "True":
+        return None
+    return f"{condition.get('reason', '')}: {condition.get('message', '')}"
+
+
+def _lost(pod: Object) -> Failure | None:
+    """Whether nobody knows how the pod is: its node does not report.
+
+    What the kubelet said last stays in the status, a running and ready container, and the node controller contradicts
+    it in the one condition Ready (False today, Unknown in older releases). When the node is back, so is the condition.
+    """
+    ready, containers = _condition(pod, "Ready").get("status"), _condition(pod, "ContainersReady").get("status")
+    if ready == "Unknown" or (ready == "False" and containers == "True"):
+        node = pod["spec"].get("nodeName", "")
+        return Failure(reason=ConditionReason.NODE_LOST.value, message=f"node {node} does not report how the pod is")
     return None
+
+
+def _condition(pod: Object, kind: str) -> dict[str, Any]:
+    conditions = pod.get("status", {}).get("conditions", [])
+    return next((condition for condition in conditions if condition["type"] == kind), {})
 
 
 def _container_status(pod: Object, name: str) -> dict[str, Any]:

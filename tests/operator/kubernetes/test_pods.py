@@ -118,6 +118,43 @@ def test_the_schedulers_words_are_kept() -> None:
     assert pods.worker_of(pod).unschedulable == "0/1 nodes: no GPU"
 
 
+def with_conditions(**conditions: str) -> dict[str, Any]:
+    pod = a_pod()
+    pod["status"]["conditions"] = [
+        {"type": kind, "status": status, "reason": "EvictionByEvictionAPI", "message": "drained"}
+        for kind, status in conditions.items()
+    ]
+    return pod
+
+
+def test_an_announced_eviction_dooms_a_worker_before_it_is_deleted() -> None:
+    worker = pods.worker_of(with_conditions(Ready="True", ContainersReady="True", DisruptionTarget="True"))
+    assert worker.doomed == "EvictionByEvictionAPI: drained"
+    assert not worker.deleting
+    assert not worker.available
+
+
+def test_a_disruption_that_was_called_off_dooms_nobody() -> None:
+    assert pods.worker_of(with_conditions(Ready="True", DisruptionTarget="False")).doomed is None
+
+
+@pytest.mark.parametrize("ready", ["False", "Unknown"])
+def test_a_worker_whose_node_does_not_report_neither_runs_nor_answers(ready: str) -> None:
+    worker = pods.worker_of(with_conditions(Ready=ready, ContainersReady="True"))
+    assert (worker.running, worker.answering) == (False, False)
+    assert worker.failure is not None
+    assert worker.failure.reason == "NodeLost"
+
+
+def test_a_worker_whose_node_is_back_serves_as_before() -> None:
+    worker = pods.worker_of(with_conditions(Ready="True", ContainersReady="True"))
+    assert (worker.running, worker.answering, worker.failure) == (True, True, None)
+
+
+def test_a_flooded_worker_that_misses_its_readiness_probe_is_not_lost() -> None:
+    assert pods.worker_of(with_conditions(Ready="False", ContainersReady="False")).answering
+
+
 def test_an_evicted_pod_is_over() -> None:
     pod = a_pod()
     pod["status"]["phase"] = "Failed"
