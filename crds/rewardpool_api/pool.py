@@ -92,7 +92,7 @@ class EngineSpec(ApiModel):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            cel="!self.args.exists(arg, arg.matches('^--(admin-)?api-key(=|$)'))",
+            cel="!has(self.args) || !self.args.exists(arg, arg.matches('^--(admin-)?api-key(=|$)'))",
             message="spec.engine.args must not have --api-key, which everybody could read: workers take the key of spec.router.auth",
             holds=lambda engine: not any(re.match(r"--(admin-)?api-key(=|$)", arg) for arg in engine.args),
         ),
