@@ -1,13 +1,15 @@
-"""The operator on Kubernetes: kopf's watches, each of which only wakes the loop of its pool.
+"""The operator on Kubernetes as a process: kopf's frame around `kubernetes/operator.py`.
 
-All work is in `kubernetes/`. kopf brings lists, watches and reconnects; its own writes (finalizers, progress
-annotations, events) are off, so a pool can always be deleted, also while the operator is away.
+kopf brings credentials, signals, the order of starting and stopping, and the watch of pools. What pools own is watched
+by reflectors of our own, which also notice what was deleted while a watch was broken. kopf's own writes (finalizers,
+progress annotations, events) are off, so a pool can always be deleted, also while the operator is away.
 """
 
 import asyncio
+import contextlib
 import logging
+import os
 from collections.abc import Mapping, Sequence
-from time import monotonic
 from typing import Any, Final, cast
 
 import aiohttp
@@ -21,71 +23,20 @@ from rewardpool_operator.kubernetes.client import (
     Kube,
     KubeError,
     KubeUnreachableError,
-    Object,
     kopf_credentials,
     load_configuration,
 )
 from rewardpool_operator.kubernetes.images import own_image
-from rewardpool_operator.kubernetes.pool_loop import PoolLoop
+from rewardpool_operator.kubernetes.operator import Operator
+from rewardpool_operator.kubernetes.place import OperatorPlace
 
 log = logging.getLogger(__name__)
-
-OWNED: Final = (("apps", "v1", "deployments"), ("", "v1", "pods"), ("", "v1", "services"), ("", "v1", "configmaps"))
-"""Watched by label. Secrets are not among them: their names are known, and nobody should be able to list them."""
 
 RUNNING: Final = "the operator runs"
 """First line of the log once the cluster answered."""
 
-STUCK_SECONDS: Final = 120.0
-"""A loop whose last pass is older is stuck; every wait in a pass has a deadline far below this."""
 
-
-class Operator:
-    """The loops of all pools, and what they share."""
-
-    def __init__(self, kube: Kube, session: aiohttp.ClientSession, *, image: str) -> None:
-        self._kube = kube
-        self._session = session
-        self._image = image
-        self._loops: dict[tuple[str, str], tuple[PoolLoop, asyncio.Task[None]]] = {}
-
-    def pool_changed(self, pool: Object, *, deleted: bool) -> None:
-        """Start, wake or end the loop of this pool."""
-        key = pool["metadata"]["namespace"], pool["metadata"]["name"]
-        if deleted:
-            self._end(key)
-        elif key not in self._loops or self._loops[key][1].done():
-            # A loop that ended saw the pool gone before its event came, or instead of it.
-            loop = PoolLoop(self._kube, self._session, namespace=key[0], name=key[1], image=self._image)
-            self._loops[key] = loop, asyncio.create_task(loop.run(), name="/".join(key))
-        elif not self._loops[key][0].knows(pool):
-            self._loops[key][0].wake()
-
-    def owned_changed(self, namespace: str, pool: str) -> None:
-        """Wake the loop of the pool that an object belongs to; objects of pools that are gone are none of ours."""
-        if (namespace, pool) in self._loops:
-            self._loops[namespace, pool][0].wake()
-
-    def health(self) -> dict[str, Any]:
-        """What /healthz answers; `ok` is false when a loop is stuck."""
-        ages = [monotonic() - loop.passed_at for loop, task in self._loops.values() if not task.done()]
-        oldest = max(ages, default=0.0)
-        return {"ok": oldest < STUCK_SECONDS, "pools": len(ages), "oldest_pass_seconds": round(oldest, 1)}
-
-    async def close(self) -> None:
-        """End all loops; the pools go on serving."""
-        tasks = [task for _, task in self._loops.values()]
-        for key in list(self._loops):
-            self._end(key)
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _end(self, key: tuple[str, str]) -> None:
-        if key in self._loops:
-            _, task = self._loops.pop(key)
-            task.cancel()
-
-
-def wiring(operator: Operator) -> kopf.OperatorRegistry:
+def wiring(operator: Operator, running: "asyncio.Task[None]") -> kopf.OperatorRegistry:
     """The handlers, each of which only tells the operator what to look at."""
     registry = kopf.OperatorRegistry()
 
@@ -96,19 +47,20 @@ def wiring(operator: Operator) -> kopf.OperatorRegistry:
     @kopf.on.cleanup(registry=registry)
     async def stopping(**_: Any) -> None:
         # kopf waits 5 s for tasks that it did not start before it cancels them.
-        await operator.close()
+        await ended(running)
 
     @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, registry=registry)
     async def pool_event(event: Mapping[str, Any], **_: Any) -> None:
-        operator.pool_changed(event["object"], deleted=event["type"] == "DELETED")
-
-    for group, version, plural in OWNED:
-
-        @kopf.on.event(group, version, plural, labels={names.LABEL_POOL: kopf.PRESENT}, registry=registry)
-        async def owned_event(namespace: str | None, labels: Mapping[str, str], **_: Any) -> None:
-            operator.owned_changed(namespace or "", labels[names.LABEL_POOL])
+        operator.pool_seen(event["object"], deleted=event["type"] == "DELETED")
 
     return registry
+
+
+async def ended(task: "asyncio.Task[None]") -> None:
+    """Cancel the task and wait for its end."""
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
 
 
 def watch_settings() -> kopf.OperatorSettings:
@@ -126,8 +78,6 @@ def watch_settings() -> kopf.OperatorSettings:
     settings.networking.connect_timeout = 10
     settings.networking.request_timeout = 30
     settings.process.ultimate_exiting_timeout = 30
-    for group, version, plural in OWNED:
-        settings.watching.label_selectors[group, version, plural] = names.LABEL_POOL
     return settings
 
 
@@ -147,12 +97,13 @@ async def serve(*, namespaces: Sequence[str] = (), health_port: int | None = Non
             raise SystemExit(
                 f"the CRD {names.PLURAL}.{names.GROUP} is not installed: kubectl apply --server-side -f it"
             )
-        operator = Operator(kube, session, image=own_image())
+        operator = Operator(kube, session, image=own_image(), place=_place(), namespaces=namespaces)
+        running = asyncio.create_task(operator.run(), name="operator")
         log.info("%s: %s", RUNNING, ", ".join(namespaces) or "all namespaces")
         runner = await _serve_health(operator, health_port) if health_port is not None else None
         try:
             await kopf.operator(
-                registry=wiring(operator),
+                registry=wiring(operator, running),
                 settings=watch_settings(),
                 standalone=True,
                 # kopf would ask for the name of the user, and the bare user id of a container has none.
@@ -161,6 +112,7 @@ async def serve(*, namespaces: Sequence[str] = (), health_port: int | None = Non
                 namespaces=namespaces,
             )
         finally:
+            await ended(running)
             if runner is not None:
                 await runner.cleanup()
 
@@ -176,6 +128,13 @@ async def _serve_health(operator: Operator, port: int) -> web.AppRunner:
     await runner.setup()
     await web.TCPSite(runner, port=port).start()
     return runner
+
+
+def _place() -> OperatorPlace | None:
+    try:
+        return OperatorPlace.from_environment(os.environ)
+    except ValueError as error:
+        raise SystemExit(f"the operator's environment is wrong: {error}") from None
 
 
 def run(*, namespaces: Sequence[str] = (), health_port: int | None = None, verbose: bool = False) -> None:

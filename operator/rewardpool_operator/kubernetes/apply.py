@@ -6,23 +6,27 @@ told by the condition Degraded and one event, in the API server's own words.
 
 import asyncio
 import logging
-import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from secrets import token_hex
 from time import monotonic
 from typing import Final
 
-from rewardpool_api import Condition, RewardPool, RewardPoolStatus, names
-from rewardpool_api.status import MAX_MESSAGE
+from rewardpool_api import RewardPool, RewardPoolStatus, names
 from rewardpool_operator.kubernetes import client, render, victims
-from rewardpool_operator.kubernetes.client import Kube, KubeError, Object
-from rewardpool_operator.kubernetes.compare import ANNOTATION_MANIFEST, differs, stamped
-from rewardpool_operator.kubernetes.observe import Objects
+from rewardpool_operator.kubernetes.client import Kube, KubeError, Object, Resource
+from rewardpool_operator.kubernetes.keys import Keys
+from rewardpool_operator.kubernetes.objects import Objects
+from rewardpool_operator.kubernetes.place import OperatorPlace
 from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST, is_deleting
-from rewardpool_operator.kubernetes.render import Keys
-from rewardpool_operator.plan import Event, Join, Leave, Plan
+from rewardpool_operator.kubernetes.repairs import ListMemory
+from rewardpool_operator.kubernetes.secret_reader import secret_names
+from rewardpool_operator.kubernetes.store import Store
+from rewardpool_operator.kubernetes.telling import event_object, with_failure
+from rewardpool_operator.kubernetes.upkeep import Known, NotOursError, Upkeep, is_ours
+from rewardpool_operator.kubernetes.witness import with_witness
+from rewardpool_operator.metrics import METRICS
+from rewardpool_operator.plan import Join, Leave, Plan
 from rewardpool_operator.router_admin import RouterAdmin, RouterError
 from rewardpool_operator.snapshot import Failure, WorkerSet
 from rewardpool_operator.times import rfc3339
@@ -31,26 +35,22 @@ log = logging.getLogger(__name__)
 
 LOAD_SECONDS: Final = 5.0
 """A status that differs in its load alone is written no more often than this."""
-MAX_NOTE: Final = 1024
-"""Bytes the API server takes in an event."""
+ORIENTATION_SECONDS: Final = 6.0
+"""A new operator needs two or three looks to tell requests that wait from connections that were leaked. Until then the
+status keeps the figures it has."""
 APPLY_FAILED: Final = "ApplyFailed"
-
-RouterCall = Callable[[RouterAdmin], Awaitable[None]]
-
-_RESOURCES: Final = {
-    "Secret": client.SECRETS,
-    "ConfigMap": client.CONFIG_MAPS,
-    "Service": client.SERVICES,
-    "Deployment": client.DEPLOYMENTS,
-}
 
 
 @dataclass(kw_only=True)
 class Written:
     """What was written, kept from pass to pass."""
 
-    manifests: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
-    """Kind and name -> hash of the manifest that was applied, and the object's version after that."""
+    manifests: Known = field(default_factory=dict)
+    """What `upkeep.py` knows of the owned objects."""
+    lists: ListMemory = field(default_factory=ListMemory)
+    """What the routers' lists were."""
+    begun_at: float = field(default_factory=monotonic)
+    """Monotonic time from which on the pool was looked at."""
     status_at: float = 0.0
     """Monotonic time of the last write of the status."""
 
@@ -60,12 +60,8 @@ class Rendered:
     """What the pool shall own, but for the number of workers."""
 
     shared: tuple[Object, ...]
-    """Every manifest but the worker Deployments."""
+    """Every manifest but the worker Deployments; Secrets first."""
     worker_template: Object
-
-
-class NotOursError(RuntimeError):
-    """An object of the name we need belongs to somebody else; taking it would delete it with the pool."""
 
 
 class Apply:
@@ -74,6 +70,7 @@ class Apply:
     def __init__(
         self,
         kube: Kube,
+        store: Store,
         pool: RewardPool,
         objects: Objects,
         *,
@@ -81,21 +78,23 @@ class Apply:
         router_admin: Callable[[str], RouterAdmin | None],
     ) -> None:
         self._kube = kube
+        self._store = store
         self._pool = pool
         self._objects = objects
         self._written = written
         self._router_admin = router_admin
         self._namespace = pool.metadata.namespace
+        self._upkeep = Upkeep(kube, store, pool, known=written.manifests)
         self.failures: list[str] = []
         """What the API server refused in this pass."""
         self.changed = False
-        """Whether anything was written that `objects` does not show yet."""
-        self.pool_object = objects.pool
-        """The pool with the status as it was last written."""
+        """Whether anything was written beside the status."""
 
-    async def routers_only(self, plan: Plan) -> None:
-        """Keep the routers' lists right while the API server is away."""
-        await self._leave(plan.leaves)
+    async def restore_routers(self, plan: Plan) -> None:
+        """Put back what routers lost, and nothing else: for when the API server is away, or somebody else may lead.
+
+        No worker is taken out: what is known of the pods may be old, and the routers have health checks of their own.
+        """
         await self._join(plan.joins)
 
     async def all_of(self, plan: Plan, rendered: Rendered) -> None:
@@ -105,16 +104,44 @@ class Apply:
             KubeUnreachableError: the API server went away; what was not done is done by a later pass.
         """
         await self._leave(plan.leaves)
-        for manifest in rendered.shared:
-            await self._guarded(self._bring_about(manifest))
+        await self._bring_about_shared(rendered.shared)
+        await self._remove_policies(rendered.shared)
         await self._mark(plan)
         await self._size(plan, rendered)
         await self._join(plan.joins)
+        await asyncio.gather(*(self._guarded(self._expose(router)) for router in plan.expose))
         status, events = with_failure(plan, self._failure(), self._pool.status)
         await self._guarded(self._write_status(status))
         for event in events:
             log.info("%s: %s: %s", self._pool.key, event.reason, event.message)
             await self._guarded(self._kube.create(client.EVENTS, event_object(self._pool, event)))
+
+    async def _bring_about_shared(self, manifests: Iterable[Object]) -> None:
+        """Secrets first: pods wait for them, and the witness names them by what they are in the cluster."""
+        secrets = [manifest for manifest in manifests if manifest["kind"] == "Secret"]
+        for manifest in secrets:
+            await self._guarded(self._bring_about(manifest))
+        found = [
+            self._store.find(client.SECRETS, self._namespace, name) for name in secret_names(self._pool.metadata.name)
+        ]
+        there = [secret for secret in found if secret is not None]
+        rest = [
+            with_witness(manifest, there) if manifest["kind"] == "ConfigMap" else manifest
+            for manifest in manifests
+            if manifest["kind"] != "Secret"
+        ]
+        await asyncio.gather(*(self._guarded(self._bring_about(manifest)) for manifest in rest))
+
+    async def _remove_policies(self, manifests: Iterable[Object]) -> None:
+        """Network policies are the one kind of which a pool may want none any more."""
+        wanted = {manifest["metadata"]["name"] for manifest in manifests if manifest["kind"] == "NetworkPolicy"}
+        for policy in self._objects.others.get("NetworkPolicy", ()):
+            if policy["metadata"]["name"] not in wanted and is_ours(policy, self._pool):
+                await self._guarded(self._delete(client.NETWORK_POLICIES, policy["metadata"]["name"]))
+
+    async def _bring_about(self, manifest: Object) -> None:
+        if await self._upkeep.bring_about(manifest):
+            self.changed = True
 
     async def _guarded(self, step: Awaitable[object]) -> None:
         try:
@@ -125,19 +152,29 @@ class Apply:
             self.changed = True
 
     async def _leave(self, leaves: Iterable[Leave]) -> None:
-        await asyncio.gather(*(self._at_router(leave.router, _removal(leave)) for leave in leaves))
+        await asyncio.gather(*(self._at_router(leave) for leave in leaves))
 
     async def _join(self, joins: Iterable[Join]) -> None:
-        await asyncio.gather(*(self._at_router(join.router, _addition(join)) for join in joins))
+        await asyncio.gather(*(self._at_router(join) for join in joins))
 
-    async def _at_router(self, router: str, call: RouterCall) -> None:
-        admin = self._router_admin(router)
+    async def _at_router(self, change: Join | Leave) -> None:
+        admin = self._router_admin(change.router)
         if admin is None:
             return
         try:
-            await call(admin)
+            if isinstance(change, Join):
+                await admin.add(change.worker_url)
+            else:
+                await admin.remove(change.worker_id)
         except RouterError as error:
-            log.warning("%s: router %s: %s", self._pool.key, router, error)
+            log.warning("%s: router %s: %s", self._pool.key, change.router, error)
+            return
+        self.changed = True
+        if self._written.lists.is_repair(change):
+            METRICS.router_repaired(
+                self._namespace, self._pool.metadata.name, "join" if isinstance(change, Join) else "leave"
+            )
+        self._written.lists.done(change)
 
     async def _mark(self, plan: Plan) -> None:
         """Write on the pods who is leaving, and who goes first when the set shrinks."""
@@ -159,7 +196,26 @@ class Apply:
     async def _annotate(self, pod: Object, annotations: Mapping[str, str | None]) -> None:
         patch = {"metadata": {"annotations": dict(annotations)}}
         try:
-            await self._kube.merge(client.PODS, self._namespace, pod["metadata"]["name"], patch)
+            self._store.put(
+                client.PODS, await self._kube.merge(client.PODS, self._namespace, pod["metadata"]["name"], patch)
+            )
+        except KubeError as error:
+            if error.status != 404:
+                raise
+        self.changed = True
+
+    async def _expose(self, router: str) -> None:
+        """Open the readiness gate of a router's pod; see `decide/exposure.py`."""
+        condition = {
+            "type": names.CONDITION_HOLDS_WORKERS,
+            "status": "True",
+            "reason": "ListComplete",
+            "lastTransitionTime": rfc3339(datetime.now(UTC)),
+        }
+        metadata = {"name": router, "namespace": self._namespace}
+        manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": {"conditions": [condition]}}
+        try:
+            self._store.put(client.PODS, await self._kube.apply(client.PODS, manifest, subresource="status"))
         except KubeError as error:
             if error.status != 404:
                 raise
@@ -173,11 +229,10 @@ class Apply:
         for deployment in self._objects.worker_deployments():
             metadata = deployment["metadata"]
             if metadata["labels"][names.LABEL_REVISION] not in wanted and not is_deleting(deployment):
-                await self._guarded(self._kube.delete(client.DEPLOYMENTS, self._namespace, metadata["name"]))
-                self.changed = True
+                await self._guarded(self._delete(client.DEPLOYMENTS, metadata["name"]))
 
     async def _size_one(self, worker_set: WorkerSet, plan: Plan, rendered: Rendered) -> None:
-        live = self._objects.deployment(names.worker_name(self._pool.metadata.name, worker_set.revision))
+        live = self._objects.find("Deployment", names.worker_name(self._pool.metadata.name, worker_set.revision))
         if live is not None and worker_set.replicas < live["spec"].get("replicas", 1):
             await self._delete_passed_over(worker_set.revision, plan.retire)
         if worker_set.revision == render.revision_of(rendered.worker_template):
@@ -186,7 +241,10 @@ class Apply:
         elif live is not None and live["spec"].get("replicas", 1) != worker_set.replicas:
             # The template of an old revision is nowhere but in its Deployment.
             patch = {"spec": {"replicas": worker_set.replicas}}
-            await self._kube.merge(client.DEPLOYMENTS, self._namespace, live["metadata"]["name"], patch)
+            name = live["metadata"]["name"]
+            self._store.put(
+                client.DEPLOYMENTS, await self._kube.merge(client.DEPLOYMENTS, self._namespace, name, patch)
+            )
             self.changed = True
 
     async def _delete_passed_over(self, revision: str, retire: tuple[str, ...]) -> None:
@@ -196,24 +254,14 @@ class Apply:
             if pod["metadata"]["labels"][names.LABEL_REVISION] == revision and not is_deleting(pod)
         ]
         for name in victims.passed_over(pods, retire):
-            await self._kube.delete(client.PODS, self._namespace, name)
-            self.changed = True
+            await self._delete(client.PODS, name)
 
-    async def _bring_about(self, manifest: Object) -> None:
-        """Apply the manifest, unless the live object is what it says."""
-        manifest = stamped(manifest)
-        kind, name = manifest["kind"], manifest["metadata"]["name"]
-        live = _live(self._objects, kind, name)
-        resource = _RESOURCES[kind]
-        # An object without our labels is not among those that were listed.
-        there = live or await self._kube.get(resource, self._namespace, name)
-        if there is not None and not is_ours(there, self._pool):
-            raise NotOursError(f"{kind} {name} is there and is not this pool's: delete it, or name the pool otherwise")
-        digest = manifest["metadata"]["annotations"][ANNOTATION_MANIFEST]
-        if live is not None and not needs_apply(manifest, live, self._written.manifests.get((kind, name))):
-            return
-        applied = await self._kube.apply(resource, manifest)
-        self._written.manifests[kind, name] = (digest, version_of(applied))
+    async def _delete(self, resource: Resource, name: str) -> None:
+        ending = await self._kube.delete(resource, self._namespace, name)
+        if ending is None:
+            self._store.forget(resource, self._namespace, name)
+        else:
+            self._store.put(resource, ending)
         self.changed = True
 
     async def _write_status(self, status: RewardPoolStatus) -> None:
@@ -222,12 +270,14 @@ class Apply:
         if wanted == found:
             return
         now = monotonic()
+        if status.load is None and found.get("load") and now - self._written.begun_at < ORIENTATION_SECONDS:
+            return
         load_alone = {**wanted, "load": None} == {**found, "load": None}
         if load_alone and now - self._written.status_at < LOAD_SECONDS:
             return
         metadata = {"name": self._pool.metadata.name, "namespace": self._namespace}
         manifest = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "status": wanted}
-        self.pool_object = await self._kube.apply(client.POOLS, manifest, subresource="status")
+        self._store.put(client.POOLS, await self._kube.apply(client.POOLS, manifest, subresource="status"))
         self._written.status_at = now
 
     def _failure(self) -> Failure | None:
@@ -241,109 +291,23 @@ class Apply:
         return None
 
 
-def _removal(leave: Leave) -> RouterCall:
-    return lambda admin: admin.remove(leave.worker_id)
-
-
-def _addition(join: Join) -> RouterCall:
-    return lambda admin: admin.add(join.worker_url)
-
-
-def is_ours(live: Object, pool: RewardPool) -> bool:
-    """Whether the object belongs to the pool, by its label or by its owner."""
-    metadata = live["metadata"]
-    owners = {owner["uid"] for owner in metadata.get("ownerReferences", [])}
-    return metadata.get("labels", {}).get(names.LABEL_POOL) == pool.metadata.name or pool.metadata.uid in owners
-
-
-def needs_apply(manifest: Object, live: Object, before: tuple[str, str] | None) -> bool:
-    """Whether applying the stamped manifest would change the live object.
-
-    The API server writes some values in its own way ("1000m" of CPU as "1"), and then the object differs from the
-    manifest for ever. So a difference that was there right after the same manifest was applied is none.
+def rendered(pool: RewardPool, keys: Keys, *, image: str, place: OperatorPlace | None = None) -> Rendered:
+    """Everything the pool shall own.
 
     Args:
-        manifest: as it would be applied.
-        live: the object.
-        before: hash and version that the last apply left; None when there was none.
+        pool: whose objects.
+        keys: for its Secrets.
+        image: RewardPool's own.
+        place: where the operator runs, for network policies that let it through; None makes none.
     """
-    if not differs(manifest, live):
-        return False
-    digest = manifest["metadata"]["annotations"][ANNOTATION_MANIFEST]
-    return before != (digest, version_of(live)) or differs({"metadata": manifest["metadata"]}, live)
-
-
-def version_of(live: Object) -> str:
-    """Changes when somebody changes what the object is asked to be; without a generation, when anything changes."""
-    metadata = live["metadata"]
-    return f"{metadata['uid']}/{metadata.get('generation') or metadata['resourceVersion']}"
-
-
-def with_failure(
-    plan: Plan, failure: Failure | None, old: RewardPoolStatus
-) -> tuple[RewardPoolStatus, tuple[Event, ...]]:
-    """The plan's status and events, with what Kubernetes refused as the condition Degraded."""
-    if failure is None:
-        return plan.status, plan.events
-    before = old.condition("Degraded")
-    known = before is not None and before.status == "True"
-    degraded = Condition(
-        type="Degraded",
-        status="True",
-        reason=failure.reason,
-        message=failure.message[-MAX_MESSAGE:],
-        last_transition_time=before.last_transition_time if before and known else rfc3339(datetime.now(UTC)),
-        observed_generation=plan.status.observed_generation,
-    )
-    conditions = [degraded if condition.type == "Degraded" else condition for condition in plan.status.conditions]
-    events = tuple(event for event in plan.events if not event.reason.endswith("Degraded"))
-    if before is None or (before.status, before.reason) != ("True", failure.reason):
-        events += (Event(type="Warning", reason=failure.reason, message=failure.message),)
-    return plan.status.model_copy(update={"conditions": conditions}), events
-
-
-def event_object(pool: RewardPool, event: Event) -> Object:
-    """An event of the API group events.k8s.io."""
-    return {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {"name": f"{pool.metadata.name}.{token_hex(8)}", "namespace": pool.metadata.namespace},
-        "eventTime": rfc3339(datetime.now(UTC)),
-        "type": event.type,
-        "reason": event.reason,
-        "action": "Reconcile",
-        "note": event.message.encode()[:MAX_NOTE].decode(errors="ignore"),
-        "regarding": {
-            "apiVersion": names.API_VERSION,
-            "kind": names.KIND,
-            "name": pool.metadata.name,
-            "namespace": pool.metadata.namespace,
-            "uid": pool.metadata.uid,
-        },
-        "reportingController": f"{names.GROUP}/operator",
-        "reportingInstance": socket.gethostname()[:128],
-    }
-
-
-def rendered(pool: RewardPool, keys: Keys, *, image: str) -> Rendered:
-    """Everything the pool shall own."""
     return Rendered(
         shared=(
             *render.secrets(pool, keys),
             render.files_config_map(pool),
             render.router_service(pool),
             render.router_deployment(pool, fingerprint=keys.fingerprint, image=image),
+            *render.disruption_budgets(pool),
+            *render.network_policies(pool, place),
         ),
         worker_template=render.worker_template(pool, image=image),
     )
-
-
-def _live(objects: Objects, kind: str, name: str) -> Object | None:
-    secrets = [secret for secret in (objects.key_secret, objects.admin_secret) if secret is not None]
-    found = {
-        "Secret": secrets,
-        "ConfigMap": objects.config_maps,
-        "Service": objects.services,
-        "Deployment": objects.deployments,
-    }
-    return next((item for item in found[kind] if item["metadata"]["name"] == name), None)

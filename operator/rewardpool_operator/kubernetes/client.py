@@ -7,9 +7,11 @@ into objects costs more than everything else in a pass.
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from time import monotonic
+from typing import Any, Final, Literal, Self
 
 import aiohttp
 import kopf
@@ -17,12 +19,22 @@ from kubernetes_asyncio import client as kubernetes_client
 from kubernetes_asyncio import config as kubernetes_config
 
 from rewardpool_api import names
+from rewardpool_operator.metrics import METRICS, Verb
 
 Object = dict[str, Any]
 """A Kubernetes object as JSON."""
 
 TIMEOUT = aiohttp.ClientTimeout(total=10, sock_connect=3)
 """Seconds of one call; the API server answers in milliseconds or is in trouble."""
+
+AWAY_SECONDS: Final = 3.0
+"""For this long after a call that got no answer nobody needs to try."""
+
+SILENCE_SECONDS: Final = 90.0
+"""A watch that says nothing for this long is dead: API servers send a bookmark about every minute."""
+
+PAGE: Final = 200
+"""Objects of one page of a list: a list of thousands is never in memory as text, nor parsed in one go."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +46,10 @@ class Resource:
     plural: str
 
     def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
-        """URL path of the collection, an object, or a subresource."""
+        """URL path of the collection (in all namespaces for the namespace ""), an object, or a subresource."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-        return "/".join(part for part in (root, "namespaces", namespace, self.plural, name, subresource) if part)
+        place = ("namespaces", namespace) if namespace else ()
+        return "/".join(part for part in (root, *place, self.plural, name, subresource) if part)
 
 
 POOLS: Final = Resource(names.GROUP, names.VERSION, names.PLURAL)
@@ -45,6 +58,8 @@ PODS: Final = Resource("", "v1", "pods")
 SERVICES: Final = Resource("", "v1", "services")
 SECRETS: Final = Resource("", "v1", "secrets")
 CONFIG_MAPS: Final = Resource("", "v1", "configmaps")
+DISRUPTION_BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets")
+NETWORK_POLICIES: Final = Resource("networking.k8s.io", "v1", "networkpolicies")
 EVENTS: Final = Resource("events.k8s.io", "v1", "events")
 
 
@@ -66,11 +81,30 @@ class KubeUnreachableError(RuntimeError):
     """The API server does not answer, or not in time."""
 
 
+@dataclass(frozen=True)
+class Page:
+    """A part of a list."""
+
+    items: list[Object]
+    version: str
+    """Resource version of the whole list, from which a watch goes on."""
+
+
+@dataclass(frozen=True)
+class WatchEvent:
+    """One line of a watch."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+    object: Object
+
+
 class Kube:
     """An API server. Use as an async context manager."""
 
     def __init__(self, configuration: kubernetes_client.Configuration) -> None:
         self._configuration = configuration
+        self._unanswered_at: float | None = None
+        """Monotonic time of the last call that got no answer; None when a later one got one."""
 
     async def __aenter__(self) -> Self:
         self._client = kubernetes_client.ApiClient(self._configuration)
@@ -80,10 +114,14 @@ class Kube:
     async def __aexit__(self, *_: object) -> None:
         await self._client.close()
 
+    def is_away(self) -> bool:
+        """Whether the API server did not answer the last call, a moment ago. After that it is worth another try."""
+        return self._unanswered_at is not None and monotonic() - self._unanswered_at < AWAY_SECONDS
+
     async def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
         """The object, or None when there is none."""
         try:
-            return await self._call("GET", resource.path(namespace, name))
+            return await self._call("get", resource.path(namespace, name))
         except KubeError as error:
             if error.status == 404:
                 return None
@@ -91,14 +129,50 @@ class Kube:
 
     async def list(self, resource: Resource, namespace: str, *, selector: str) -> list[Object]:
         """All objects with these labels."""
-        answer = await self._call("GET", resource.path(namespace), query={"labelSelector": selector})
+        answer = await self._call("list", resource.path(namespace), query={"labelSelector": selector})
         items: list[Object] = answer["items"]
         return items
+
+    async def pages(self, resource: Resource, namespace: str, *, selector: str = "") -> AsyncIterator[Page]:
+        """All objects with these labels, page by page; in all namespaces for the namespace "".
+
+        Raises:
+            KubeError: status 410 when the list took longer than the API server remembers; begin again.
+        """
+        query = {"limit": str(PAGE)} | ({"labelSelector": selector} if selector else {})
+        token = ""
+        while True:
+            answer = await self._call(
+                "list", resource.path(namespace), query=query | ({"continue": token} if token else {})
+            )
+            yield Page(items=answer["items"], version=answer["metadata"]["resourceVersion"])
+            token = answer["metadata"].get("continue", "")
+            if not token:
+                return
+
+    async def watch(
+        self, resource: Resource, namespace: str, *, version: str, seconds: int, selector: str = ""
+    ) -> AsyncGenerator[WatchEvent, None]:
+        """What changes after `version`, until the API server ends the watch after about `seconds`.
+
+        Raises:
+            KubeError: status 410 when the version is older than the API server remembers: list again.
+            KubeUnreachableError: the connection broke, or nothing was said for `SILENCE_SECONDS`.
+        """
+        query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version}
+        query |= {"timeoutSeconds": str(seconds)} | ({"labelSelector": selector} if selector else {})
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=3, sock_read=SILENCE_SECONDS)
+        path = resource.path(namespace)
+        async with self._request("watch", path, query=query, timeout=timeout) as response:
+            if response.status != 200:
+                _answer(f"watch {path}", response.status, await response.text())
+            async for line in response.content:
+                yield _watch_event(f"watch {path}", line)
 
     async def last_warning(self, namespace: str, uid: str) -> str | None:
         """The newest warning event about the object with this uid; None when there is none."""
         query = {"fieldSelector": f"regarding.uid={uid},type=Warning"}
-        events = (await self._call("GET", EVENTS.path(namespace), query=query))["items"]
+        events = (await self._call("list", EVENTS.path(namespace), query=query))["items"]
         newest = max(events, key=_time_of, default=None)
         return None if newest is None else f"{newest.get('reason', '')}: {newest.get('note', '')}"
 
@@ -106,7 +180,7 @@ class Kube:
         """Server-side apply: make the object, or bring the manifest's fields to its values. Other fields are left."""
         metadata = manifest["metadata"]
         return await self._call(
-            "PATCH",
+            "patch",
             resource.path(metadata["namespace"], metadata["name"], subresource),
             body=manifest,
             content_type="application/apply-patch+yaml",
@@ -118,30 +192,38 @@ class Kube:
     async def create(self, resource: Resource, manifest: Object) -> Object:
         """Make the object; an object of that name is an error with reason AlreadyExists."""
         query = {"fieldManager": names.FIELD_MANAGER}
-        return await self._call("POST", resource.path(manifest["metadata"]["namespace"]), body=manifest, query=query)
+        return await self._call("create", resource.path(manifest["metadata"]["namespace"]), body=manifest, query=query)
 
     async def merge(self, resource: Resource, namespace: str, name: str, patch: Object) -> Object:
         """JSON merge patch: nulls delete, lists are replaced."""
         return await self._call(
-            "PATCH",
+            "patch",
             resource.path(namespace, name),
             body=patch,
             content_type="application/merge-patch+json",
             query={"fieldManager": names.FIELD_MANAGER},
         )
 
-    async def delete(self, resource: Resource, namespace: str, name: str) -> None:
-        """Delete the object in the background; one that is gone already is fine."""
+    async def delete(self, resource: Resource, namespace: str, name: str) -> Object | None:
+        """Delete the object in the background; one that is gone already is fine.
+
+        Returns:
+            The object where it ends later (a pod with its grace period); None where it is gone.
+        """
         try:
-            await self._call("DELETE", resource.path(namespace, name), query={"propagationPolicy": "Background"})
+            answer = await self._call(
+                "delete", resource.path(namespace, name), query={"propagationPolicy": "Background"}
+            )
         except KubeError as error:
             if error.status != 404:
                 raise
+            return None
+        return None if answer.get("kind") == "Status" else answer
 
     async def serves(self, resource: Resource) -> bool:
         """Whether the API server knows the kind at all."""
         try:
-            answer = await self._call("GET", f"/apis/{resource.group}/{resource.version}")
+            answer = await self._call("get", f"/apis/{resource.group}/{resource.version}")
         except KubeError as error:
             if error.status == 404:
                 return False
@@ -150,35 +232,83 @@ class Kube:
 
     async def _call(
         self,
-        method: str,
+        verb: Verb,
         path: str,
         *,
         query: Mapping[str, str] | None = None,
         body: Object | None = None,
         content_type: str = "application/json",
     ) -> Object:
+        async with self._request(verb, path, query=query, body=body, content_type=content_type) as response:
+            return _answer(f"{verb} {path}", response.status, await response.text())
+
+    @asynccontextmanager
+    async def _request(
+        self,
+        verb: Verb,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Object | None = None,
+        content_type: str = "application/json",
+        timeout: aiohttp.ClientTimeout = TIMEOUT,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """One request; its response is read within the context.
+
+        Raises:
+            KubeUnreachableError: no answer, or one that broke off.
+        """
+        status = None
         try:
             response = await self._client.call_api(
                 path,
-                method,
+                _METHODS[verb],
                 query_params=list((query or {}).items()),
                 header_params={"Accept": "application/json", "Content-Type": content_type},
                 body=body,
                 auth_settings=["BearerToken"],
                 _preload_content=False,
-                _request_timeout=TIMEOUT,
+                _request_timeout=timeout,
             )
             async with response:
-                return _answer(f"{method} {path}", response.status, await response.text())
+                status = response.status
+                self._unanswered_at = None
+                yield response
         except (aiohttp.ClientError, TimeoutError) as error:
+            if status is None:
+                self._unanswered_at = monotonic()
             words = "no answer in time" if isinstance(error, TimeoutError) else str(error)
-            raise KubeUnreachableError(f"{method} {path}: {words}") from None
+            raise KubeUnreachableError(f"{verb} {path}: {words}") from None
+        finally:
+            METRICS.kube_request(verb, status)
+
+
+_METHODS: Final[Mapping[Verb, str]] = {
+    "get": "GET",
+    "list": "GET",
+    "watch": "GET",
+    "create": "POST",
+    "patch": "PATCH",
+    "delete": "DELETE",
+}
 
 
 def _time_of(event: Object) -> str:
     series = event.get("series") or {}
     times = (series.get("lastObservedTime"), event.get("deprecatedLastTimestamp"), event.get("eventTime"))
     return next((time for time in times if time), "")
+
+
+def _watch_event(call: str, line: bytes) -> WatchEvent:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        raise KubeUnreachableError(f"{call}: broke off within a line") from None
+    found = event["object"]
+    if event["type"] == "ERROR":
+        reason, message = found.get("reason", ""), found.get("message", "")
+        raise KubeError(call, status=found.get("code", 500), reason=reason, message=message)
+    return WatchEvent(event["type"], found)
 
 
 def _answer(call: str, status: int, text: str) -> Object:

@@ -6,12 +6,15 @@ import pytest
 from support.kube_builders import a_pod, a_pool
 
 from rewardpool_api import Condition, RewardPoolStatus, names
-from rewardpool_operator.kubernetes import apply, client, render
-from rewardpool_operator.kubernetes.apply import Apply, Written, event_object, with_failure
+from rewardpool_operator.kubernetes import apply, client, compare, render
+from rewardpool_operator.kubernetes.apply import Apply, Written
 from rewardpool_operator.kubernetes.client import KubeError, Object, Resource
-from rewardpool_operator.kubernetes.observe import Objects
+from rewardpool_operator.kubernetes.owned import RESOURCES
 from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST
 from rewardpool_operator.kubernetes.render import Keys
+from rewardpool_operator.kubernetes.store import Store
+from rewardpool_operator.kubernetes.telling import event_object, with_failure
+from rewardpool_operator.kubernetes.witness import with_witness
 from rewardpool_operator.plan import Event, Join, Leave, Plan
 from rewardpool_operator.router_admin import RouterUnreachableError
 from rewardpool_operator.snapshot import Failure, WorkerSet
@@ -27,6 +30,7 @@ class FakeKube:
     def __init__(self, *, refuse: str = "", foreign: str = "") -> None:
         self.calls: list[tuple[str, str, Any]] = []
         self._refuse, self._foreign = refuse, foreign
+        self._version = 1
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
         return {"metadata": {"name": name, "uid": "other"}} if name == self._foreign else None
@@ -36,7 +40,7 @@ class FakeKube:
         if name == self._refuse:
             raise KubeError(f"PATCH {name}", status=422, reason="Invalid", message="spec.imagine: unknown field")
         self._note("apply", f"{name}/{subresource}" if subresource else name, manifest)
-        return {**manifest, "metadata": {**manifest["metadata"], "uid": "u", "resourceVersion": "1", "generation": 1}}
+        return live({**manifest, "metadata": {**manifest["metadata"], "resourceVersion": self._next_version()}})
 
     async def create(self, resource: Resource, manifest: Object) -> Object:
         self._note("create", manifest.get("reason", ""), manifest)
@@ -44,10 +48,14 @@ class FakeKube:
 
     async def merge(self, resource: Resource, namespace: str, name: str, patch: Object) -> Object:
         self._note("merge", name, patch)
-        return patch
+        return live({"metadata": {"name": name, "resourceVersion": "0"}, "spec": {"containers": []}})
 
     async def delete(self, resource: Resource, namespace: str, name: str) -> None:
         self._note("delete", name, None)
+
+    def _next_version(self) -> str:
+        self._version += 1
+        return str(self._version)
 
     def _note(self, verb: str, name: str, body: Any) -> None:
         self.calls.append((verb, name, body))
@@ -74,28 +82,36 @@ class FakeRouter:
         self._kube.calls.append((verb, name, None))
 
 
-def live_objects(*pods: Object, replicas: int = 1, others: tuple[Object, ...] = ()) -> Objects:
+def a_store(
+    *pods: Object, replicas: int = 1, others: tuple[Object, ...] = (), status: Any = None, without: str = ""
+) -> Store:
     """All shared objects as applied, and the present revision's Deployment in some size."""
-    manifests = [apply.stamped(manifest) for manifest in RENDERED.shared]
-    deployment = apply.stamped(render.worker_deployment(POOL, RENDERED.worker_template, replicas=replicas))
+    store = Store()
+    store.put(client.POOLS, live({"metadata": {"name": "rm", "namespace": "rl"}, "spec": {}, "status": status or {}}))
+    secrets = [live(compare.stamped(manifest)) for manifest in RENDERED.shared if manifest["kind"] == "Secret"]
+    manifests = [
+        with_witness(manifest, secrets) if manifest["kind"] == "ConfigMap" else manifest for manifest in RENDERED.shared
+    ]
+    manifests.append(render.worker_deployment(POOL, RENDERED.worker_template, replicas=replicas))
+    for manifest in manifests:
+        if manifest["kind"] != without:
+            store.put(RESOURCES[manifest["kind"]], live(compare.stamped(manifest)))
+    for pod in pods:
+        store.put(client.PODS, live(pod))
+    for deployment in others:
+        store.put(client.DEPLOYMENTS, live(deployment))
+    return store
 
-    def of(kind: str) -> list[Object]:
-        return [with_uid(manifest) for manifest in manifests if manifest["kind"] == kind]
 
-    secrets = {item["metadata"]["name"]: item for item in of("Secret")}
-    return Objects(
-        pool={"metadata": {"name": "rm"}, "status": {}},
-        deployments=(*of("Deployment"), with_uid(deployment), *others),
-        pods=pods,
-        services=tuple(of("Service")),
-        config_maps=tuple(of("ConfigMap")),
-        key_secret=secrets["rm-key"],
-        admin_secret=secrets["rm-router-admin"],
-    )
+def an_empty_store() -> Store:
+    store = Store()
+    store.put(client.POOLS, live({"metadata": {"name": "rm", "namespace": "rl"}, "status": {}}))
+    return store
 
 
-def with_uid(manifest: Object) -> Object:
-    return {**manifest, "metadata": {**manifest["metadata"], "uid": "u", "resourceVersion": "1", "generation": 1}}
+def live(manifest: Object) -> Object:
+    metadata = {"namespace": "rl", "uid": f"uid-{manifest['metadata']['name']}", "resourceVersion": "1"}
+    return {**manifest, "metadata": {"generation": 1, **metadata, **manifest["metadata"]}}
 
 
 def a_worker_pod(name: str, *, ready: bool = True, **annotations: str) -> Object:
@@ -113,35 +129,33 @@ def a_plan(*, replicas: int = 1, **parts: Any) -> Plan:
 
 
 async def carried_out(
-    plan: Plan, objects: Objects, kube: FakeKube | None = None, **fakes: Any
+    plan: Plan, store: Store, kube: FakeKube | None = None, *, written: Written | None = None, **fakes: Any
 ) -> tuple[FakeKube, Apply]:
     kube = kube or FakeKube()
-    router = FakeRouter(kube, **fakes)
-    carrying = Apply(
-        kube,  # type: ignore[arg-type]
-        POOL,
-        objects,
-        written=Written(),
-        router_admin=lambda _: router,  # type: ignore[arg-type, return-value]
-    )
+    carrying = an_apply(kube, store, written or Written(), FakeRouter(kube, **fakes))
     await carrying.all_of(plan, RENDERED)
     return kube, carrying
 
 
+def an_apply(kube: FakeKube, store: Store, written: Written, router: FakeRouter) -> Apply:
+    objects = store.objects(("rl", "rm"))
+    assert objects is not None
+    return Apply(kube, store, POOL, objects, written=written, router_admin=lambda _: router)  # type: ignore[arg-type, return-value]
+
+
 async def test_an_empty_cluster_gets_every_object_before_the_workers() -> None:
-    kube, carrying = await carried_out(a_plan(), Objects(pool={"metadata": {}, "status": {}}))
+    kube, carrying = await carried_out(a_plan(), an_empty_store())
     names_in_order = [name for verb, name, _ in kube.calls if verb == "apply"]
     assert names_in_order == [
-        "rm-router-admin", "rm-key", "rm-files", "rm-router", "rm-router", f"rm-worker-{REVISION}", "rm/status",
+        "rm-key", "rm-router-admin", "rm-files", "rm-router", "rm-router", f"rm-worker-{REVISION}", "rm/status",
     ]  # fmt: skip
     assert carrying.changed
 
 
 async def test_what_is_as_declared_is_not_written() -> None:
     status = RewardPoolStatus(replicas=1)
-    objects = live_objects()
-    objects.pool["status"] = status.model_dump(mode="json", by_alias=True, exclude_none=True)
-    kube, carrying = await carried_out(a_plan(status=status), objects)
+    store = a_store(status=status.model_dump(mode="json", by_alias=True, exclude_none=True))
+    kube, carrying = await carried_out(a_plan(status=status), store)
     assert kube.calls == []
     assert not carrying.changed
 
@@ -154,7 +168,7 @@ async def test_the_order_is_the_plans() -> None:
         joins=(Join(router="r", worker_url="http://w1"),),
         events=(Event(type="Normal", reason="Scaled", message="m"),),
     )
-    kube, _ = await carried_out(plan, live_objects(a_worker_pod("w0"), a_worker_pod("w1"), replicas=2))
+    kube, _ = await carried_out(plan, a_store(a_worker_pod("w0"), a_worker_pod("w1"), replicas=2))
     assert kube.done() == [
         "leave id", "merge w0", f"apply rm-worker-{REVISION}", "join http://w1", "apply rm/status", "create Scaled",
     ]  # fmt: skip
@@ -162,22 +176,20 @@ async def test_the_order_is_the_plans() -> None:
 
 async def test_a_draining_worker_is_marked_once_and_kept_by_taking_the_mark_back() -> None:
     marks = {names.ANNOTATION_DRAINING_SINCE: "2026-01-01T12:00:00Z", ANNOTATION_DELETION_COST: "-100"}
-    kube, _ = await carried_out(a_plan(keep=("w0",)), live_objects(a_worker_pod("w0", **marks)))
+    kube, _ = await carried_out(a_plan(keep=("w0",)), a_store(a_worker_pod("w0", **marks)))
     (patch,) = (body for verb, name, body in kube.calls if (verb, name) == ("merge", "w0"))
     assert patch["metadata"]["annotations"] == dict.fromkeys(marks)
 
 
 async def test_a_retired_worker_goes_first_when_the_set_shrinks() -> None:
-    kube, _ = await carried_out(
-        a_plan(retire=("w0",)), live_objects(a_worker_pod("w0"), a_worker_pod("w1"), replicas=2)
-    )
+    kube, _ = await carried_out(a_plan(retire=("w0",)), a_store(a_worker_pod("w0"), a_worker_pod("w1"), replicas=2))
     assert kube.done()[:2] == ["merge w0", f"apply rm-worker-{REVISION}"]
     assert kube.calls[0][2]["metadata"]["annotations"] == {ANNOTATION_DELETION_COST: "-200"}
 
 
 async def test_a_retired_worker_is_deleted_where_the_controller_would_take_another() -> None:
-    objects = live_objects(a_worker_pod("drained"), a_worker_pod("starting", ready=False), replicas=2)
-    kube, _ = await carried_out(a_plan(retire=("drained",)), objects)
+    store = a_store(a_worker_pod("drained"), a_worker_pod("starting", ready=False), replicas=2)
+    kube, _ = await carried_out(a_plan(retire=("drained",)), store)
     assert kube.done()[:3] == ["merge drained", "delete drained", f"apply rm-worker-{REVISION}"]
 
 
@@ -188,24 +200,24 @@ def an_old_deployment(replicas: int) -> Object:
 
 async def test_an_old_revision_is_only_resized() -> None:
     sets = (WorkerSet(revision=REVISION, replicas=1), WorkerSet(revision="old", replicas=1))
-    kube, _ = await carried_out(a_plan(worker_sets=sets), live_objects(others=(an_old_deployment(2),)))
+    kube, _ = await carried_out(a_plan(worker_sets=sets), a_store(others=(an_old_deployment(2),)))
     assert ("merge", "rm-worker-old", {"spec": {"replicas": 1}}) in kube.calls
 
 
 async def test_a_revision_nobody_needs_is_deleted() -> None:
-    kube, _ = await carried_out(a_plan(), live_objects(others=(an_old_deployment(0),)))
+    kube, _ = await carried_out(a_plan(), a_store(others=(an_old_deployment(0),)))
     assert "delete rm-worker-old" in kube.done()
 
 
 async def test_a_router_that_is_away_holds_up_nothing() -> None:
     plan = a_plan(joins=(Join(router="r", worker_url="u"),))
-    kube, _ = await carried_out(plan, live_objects(), away=True)
+    kube, _ = await carried_out(plan, a_store(), away=True)
     assert kube.done() == ["apply rm/status"]
 
 
 async def test_a_refusal_is_told_and_the_rest_is_done() -> None:
     plan = a_plan(joins=(Join(router="r", worker_url="u"),), status=a_status("False", "AsExpected"))
-    kube, carrying = await carried_out(plan, live_objects(replicas=2), FakeKube(refuse=f"rm-worker-{REVISION}"))
+    kube, carrying = await carried_out(plan, a_store(replicas=2), FakeKube(refuse=f"rm-worker-{REVISION}"))
     assert kube.done() == ["join u", "apply rm/status", "create ApplyFailed"]
     (condition,) = kube.calls[1][2]["status"]["conditions"]
     assert (condition["status"], condition["reason"]) == ("True", "ApplyFailed")
@@ -214,21 +226,43 @@ async def test_a_refusal_is_told_and_the_rest_is_done() -> None:
 
 
 async def test_an_object_of_somebody_else_is_left_alone() -> None:
-    objects = Objects(**{**vars(live_objects()), "services": ()})
-    kube, carrying = await carried_out(a_plan(), objects, FakeKube(foreign="rm-router"))
+    kube, carrying = await carried_out(a_plan(), a_store(without="Service"), FakeKube(foreign="rm-router"))
     assert "apply rm-router" not in kube.done()
     assert "not this pool's" in carrying.failures[0]
 
 
 async def test_a_status_that_differs_in_load_alone_waits_for_its_turn() -> None:
-    objects = live_objects()
-    objects.pool["status"] = RewardPoolStatus().model_dump(mode="json", by_alias=True, exclude_none=True)
+    store = a_store(status=RewardPoolStatus().model_dump(mode="json", by_alias=True, exclude_none=True))
     loaded = RewardPoolStatus.model_validate({"load": {"inFlight": 3, "waiting": 0}})
-    kube = FakeKube()
-    written = Written(status_at=float("inf"))
-    carrying = Apply(kube, POOL, objects, written=written, router_admin=lambda _: None)  # type: ignore[arg-type]
-    await carrying.all_of(a_plan(status=loaded), RENDERED)
+    kube, _ = await carried_out(a_plan(status=loaded), store, written=Written(status_at=float("inf")))
     assert kube.calls == []
+
+
+@pytest.mark.parametrize(("begun_at", "written"), [(float("inf"), []), (0.0, ["apply rm/status"])])
+async def test_a_new_operator_keeps_the_figures_until_it_has_its_own(begun_at: float, written: list[str]) -> None:
+    known = RewardPoolStatus.model_validate({"load": {"inFlight": 0, "waiting": 0}})
+    store = a_store(status=known.model_dump(mode="json", by_alias=True, exclude_none=True))
+    kube, _ = await carried_out(a_plan(status=RewardPoolStatus()), store, written=Written(begun_at=begun_at))
+    assert kube.done() == written
+
+
+async def test_a_pass_after_a_write_has_nothing_to_write() -> None:
+    store = an_empty_store()
+    kube, _ = await carried_out(a_plan(), store)
+    kube.calls.clear()
+    await carried_out(a_plan(), store, kube)
+    assert kube.calls == []
+
+
+async def test_routers_are_only_given_workers_while_the_api_server_is_away() -> None:
+    kube = FakeKube()
+    plan = a_plan(
+        leaves=(Leave(router="r", worker_id="id", worker_url="u"),),
+        joins=(Join(router="r", worker_url="http://w1"),),
+        drain=("w0",),
+    )
+    await an_apply(kube, a_store(), Written(), FakeRouter(kube)).restore_routers(plan)
+    assert kube.done() == ["join http://w1"]
 
 
 def a_status(status: str, reason: str, since: str = "2026-01-01T12:00:00Z") -> RewardPoolStatus:

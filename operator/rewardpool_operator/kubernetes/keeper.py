@@ -1,0 +1,227 @@
+"""One pool, kept as declared: what is remembered of it from pass to pass, and one pass: observe, decide, apply.
+
+Level-triggered: a pass looks at all there is, whatever woke it. Passes of one pool never overlap (`queue.py`). Objects
+come from the store, which watches fill; Secrets are read by name; routers are asked.
+"""
+
+import asyncio
+import enum
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from time import monotonic
+from typing import Final, Self
+
+import aiohttp
+from pydantic import ValidationError
+
+from rewardpool_api import RewardPool, names
+from rewardpool_api.reasons import ConditionReason
+from rewardpool_operator.decide import decide
+from rewardpool_operator.kubernetes import apply, render
+from rewardpool_operator.kubernetes.apply import Apply, Written
+from rewardpool_operator.kubernetes.cadence import BUSY_SECONDS, seconds_until_next
+from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object
+from rewardpool_operator.kubernetes.key_keeper import KeyKeeper
+from rewardpool_operator.kubernetes.leader import Acting
+from rewardpool_operator.kubernetes.objects import Objects
+from rewardpool_operator.kubernetes.observe import Observer
+from rewardpool_operator.kubernetes.place import OperatorPlace
+from rewardpool_operator.kubernetes.secret_reader import SecretReader
+from rewardpool_operator.kubernetes.store import Key, Store
+from rewardpool_operator.kubernetes.trouble import Trouble
+from rewardpool_operator.kubernetes.witness import tells_of_a_loss
+from rewardpool_operator.metrics import METRICS, Reason
+from rewardpool_operator.plan import Plan
+
+log = logging.getLogger(__name__)
+
+AFTER_CHANGE_SECONDS: Final = 0.5
+"""Until the next pass after one that wrote something: a step of a plan is often followed by another."""
+LONGEST_BACKOFF_SECONDS: Final = 5.0
+"""Between passes that fail, so that all is as declared soon after the trouble is over."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    """What the keepers of all pools share."""
+
+    kube: Kube
+    session: aiohttp.ClientSession
+    store: Store
+    image: str
+    """RewardPool's own."""
+    place: OperatorPlace | None
+    """Where this operator runs; None outside of the cluster."""
+    aside: asyncio.Semaphore
+    """Bounds what is asked aside at a time."""
+
+
+class Outcome(enum.Enum):
+    """What a pass came to, as far as the next one depends on it."""
+
+    QUIET = enum.auto()
+    BUSY = enum.auto()
+    """There is load, or something is under way that no event will tell the end of."""
+    CHANGED = enum.auto()
+    """Something was written."""
+    REFUSED = enum.auto()
+    """Something could not be written."""
+
+    @classmethod
+    def of(cls, plan: Plan, *, changed: bool) -> Self:
+        """The outcome of a plan that was carried out."""
+        status = plan.status
+        loaded = status.load is not None and (status.load.in_flight or status.load.waiting)
+        moving = plan.joins or plan.leaves or plan.drain or plan.keep or plan.retire or status.draining_replicas
+        progressing = status.condition("Progressing")
+        rolling = progressing and progressing.status == "True" and progressing.reason != ConditionReason.SCALING
+        rotation = status.auth.rotation
+        rotating = rotation is not None and rotation.phase != "Done"
+        if changed:
+            return cls.CHANGED
+        return cls.BUSY if loaded or moving or rolling or rotating else cls.QUIET
+
+
+class Keeper:
+    """Keeps one pool.
+
+    Args:
+        shared: with the keepers of other pools.
+        key: of the pool.
+        wake: has a pass made soon.
+    """
+
+    def __init__(self, shared: Shared, key: Key, *, wake: Callable[[], None]) -> None:
+        self.key = key
+        self._kube = shared.kube
+        self._store = shared.store
+        self._image = shared.image
+        self._place = shared.place
+        self._observer = Observer(shared.session, news=wake, aside=shared.aside)
+        self._trouble = Trouble(shared.kube, news=wake, aside=shared.aside)
+        self._secrets = SecretReader(shared.kube, shared.store, key)
+        self._written = Written()
+        self._keys = KeyKeeper(shared.session, aside=shared.aside)
+        self._parsed: tuple[Object, RewardPool | None] | None = None
+        self._busy_at = monotonic()
+        self._failures = 0
+        self._oriented = False
+        """Whether every router was heard, or is known to be silent, since this operator began."""
+
+    async def look(self, acting: Acting, *, pools: int) -> float | None:
+        """Make a pass.
+
+        Args:
+            acting: what may be done; not `Acting.NONE`.
+            pools: how many there are, for the pace.
+
+        Returns:
+            Seconds until the next one is due without an event; None when there is no such pool.
+        """
+        objects = self._store.objects(self.key)
+        if objects is None:
+            return None
+        try:
+            outcome = await self._pass(objects, acting, pools=pools)
+        except KubeUnreachableError as error:
+            return self._failed_because("unreachable", str(error))
+        except KubeError as error:
+            return self._failed_because("refused", str(error))
+        except Exception:
+            # A defect in one pass over one pool must not end the care for it; the log has all of it.
+            log.exception("%s: a pass failed", "/".join(self.key))
+            return self._failed_because("defect", "the next one comes soon")
+        if outcome is Outcome.REFUSED:
+            return self._failed_because("refused", "not everything could be written")
+        self._failures = 0
+        return self._pause(outcome, scales="autoscaling" in objects.pool["spec"], pools=pools)
+
+    def close(self) -> None:
+        """Stop asking."""
+        self._observer.close()
+        self._trouble.close()
+
+    async def _pass(self, objects: Objects, acting: Acting, *, pools: int) -> Outcome:
+        pool = self._pool_of(objects.pool)
+        if pool is None or "deletionTimestamp" in objects.pool["metadata"]:
+            # Owner references take everything away; writing now would only make it anew.
+            return Outcome.QUIET
+        if acting is Acting.FULL:
+            acting = await self._read_secrets(objects, pools=pools)
+            objects = self._store.objects(self.key) or objects
+            objects = replace(objects, trouble=self._trouble.notes(objects))
+        if not self._secrets.known:
+            return Outcome.QUIET
+        keys = await self._keys.look(pool, objects, may_change=acting is Acting.FULL and self._oriented)
+        wanted = apply.rendered(pool, keys, image=self._image, place=self._place)
+        revision = render.revision_of(wanted.worker_template)
+        snapshot = await self._observer.snapshot(pool, objects, keys=keys, revision=revision)
+        self._written.lists.see(snapshot.routers)
+        plan = self._keys.told(decide(snapshot), pool)
+        carrying = Apply(
+            self._kube,
+            self._store,
+            pool,
+            objects,
+            written=self._written,
+            router_admin=self._observer.router_admin,
+        )
+        self._oriented = self._oriented or not self._observer.is_waiting_for_first_answers
+        if acting is not Acting.FULL or not self._oriented:
+            await carrying.restore_routers(plan)
+            return Outcome.of(plan, changed=carrying.changed)
+        await carrying.all_of(plan, wanted)
+        METRICS.record_pool(pool, plan.status)
+        return Outcome.REFUSED if carrying.failures else Outcome.of(plan, changed=carrying.changed)
+
+    async def _read_secrets(self, objects: Objects, *, pools: int) -> Acting:
+        """Read the Secrets if they may have changed; what may be done, now that it was tried."""
+        if tells_of_a_loss(objects.find("ConfigMap", names.files_config_map(self.key[1])), objects.secrets):
+            self._secrets.suspect()
+        if self._secrets.due(monotonic(), pools=pools) > 0:
+            return Acting.FULL
+        try:
+            await self._secrets.read(monotonic())
+        except KubeUnreachableError as error:
+            if not self._secrets.known:
+                raise
+            log.warning("%s: its routers are kept right: %s", "/".join(self.key), error)
+            return Acting.ROUTERS
+        return Acting.FULL
+
+    def _pool_of(self, found: Object) -> RewardPool | None:
+        """The pool as its model; one that an older CRD let through is told once and left alone."""
+        if self._parsed is None or self._parsed[0] is not found:
+            try:
+                self._parsed = found, RewardPool.model_validate(found)
+            except ValidationError as error:
+                log.warning("%s is left alone, it is no valid pool: %s", "/".join(self.key), error)
+                self._parsed = found, None
+        return self._parsed[1]
+
+    def _pause(self, outcome: Outcome, *, scales: bool, pools: int) -> float:
+        now = monotonic()
+        if outcome is Outcome.QUIET:
+            pace = seconds_until_next(quiet_for=now - self._busy_at, scales=scales, pools=pools)
+        else:
+            self._busy_at = now
+            pace = AFTER_CHANGE_SECONDS if outcome is Outcome.CHANGED else BUSY_SECONDS
+        return max(0.0, min(pace, self._secrets.due(now, pools=pools))) * _jitter()
+
+    def _failed_because(self, reason: Reason, words: str) -> float:
+        self._failures += 1
+        self._busy_at = monotonic()
+        self._secrets.suspect()
+        METRICS.pass_failed(reason)
+        log.log(
+            logging.WARNING if self._failures == 1 else logging.DEBUG, "%s: %s: %s", "/".join(self.key), reason, words
+        )
+        # While the API server is away no longer pauses: meanwhile the routers are kept right.
+        longest = BUSY_SECONDS if reason == "unreachable" else LONGEST_BACKOFF_SECONDS
+        return min(longest, 0.5 * float(2 ** min(self._failures, 8))) * _jitter()
+
+
+def _jitter() -> float:
+    return random.uniform(0.8, 1.0)  # noqa: S311 - spreads passes, hides nothing

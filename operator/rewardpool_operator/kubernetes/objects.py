@@ -1,0 +1,44 @@
+"""A pool and everything it owns, as the API server has it: what one pass looks at."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rewardpool_api import names
+from rewardpool_operator.kubernetes.client import Object
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objects:
+    """A pool and everything it owns."""
+
+    pool: Object
+    deployments: tuple[Object, ...] = ()
+    pods: tuple[Object, ...] = ()
+    """Pods of the pool's Deployments that run or shall run; those that ended for good are left out."""
+    services: tuple[Object, ...] = ()
+    config_maps: tuple[Object, ...] = ()
+    secrets: tuple[Object, ...] = ()
+    """As last read, which may be a while ago; see `secret_reader.py`."""
+    others: Mapping[str, tuple[Object, ...]] = field(default_factory=dict)
+    """Kind -> objects, of all kinds that no decision looks at."""
+    trouble: Mapping[str, str] = field(default_factory=dict)
+    """Pod name -> last warning event, for pods whose containers do not even start."""
+
+    def find(self, kind: str, name: str) -> Object | None:
+        """The owned object of that kind and name."""
+        kinds = {
+            "Deployment": self.deployments,
+            "Service": self.services,
+            "ConfigMap": self.config_maps,
+            "Secret": self.secrets,
+        }
+        found = kinds[kind] if kind in kinds else self.others.get(kind, ())
+        return next((item for item in found if item["metadata"]["name"] == name), None)
+
+    def pods_of(self, component: str) -> tuple[Object, ...]:
+        """The pods of one component."""
+        return tuple(pod for pod in self.pods if pod["metadata"]["labels"].get(names.LABEL_COMPONENT) == component)
+
+    def worker_deployments(self) -> tuple[Object, ...]:
+        """The Deployments of all revisions."""
+        return tuple(item for item in self.deployments if names.LABEL_REVISION in item["metadata"]["labels"])

@@ -1,0 +1,160 @@
+"""All pools: what is known of them, whose turn it is, and whether this operator may act.
+
+    kopf's watch of pools ─┐
+    reflectors ────────────┼─> store ─> queue ─> workers ─> keeper of the pool: one pass
+    answers to own writes ─┘
+
+`acting` is the one switch: it is asked before every pass and several times a second. When it allows less than before,
+passes that are under way are stopped at once; when it allows more, every pool is looked at.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from time import monotonic
+from typing import Any, Final
+
+import aiohttp
+
+from rewardpool_api import names
+from rewardpool_operator.kubernetes import client
+from rewardpool_operator.kubernetes.client import Kube, Object
+from rewardpool_operator.kubernetes.keeper import Keeper, Shared
+from rewardpool_operator.kubernetes.leader import Acting
+from rewardpool_operator.kubernetes.owned import WATCHED
+from rewardpool_operator.kubernetes.place import OperatorPlace
+from rewardpool_operator.kubernetes.queue import STUCK_SECONDS, Workers
+from rewardpool_operator.kubernetes.reflector import Reflector
+from rewardpool_operator.kubernetes.store import Key, Store
+from rewardpool_operator.metrics import METRICS
+
+log = logging.getLogger(__name__)
+
+GATHER_SECONDS: Final = 0.05
+"""From an event to its pass: what happens together is looked at together."""
+RESYNC_SECONDS: Final = 60.0
+"""Between two lists of all pools: kopf's watch is known to go silent, and nobody tells of a deletion it missed."""
+ACTING_SECONDS: Final = 0.2
+"""Between two looks at whether this operator may act."""
+DEAD_SECONDS: Final = 180.0
+"""A watch that did nothing for this long, not even in vain, is dead; silence ends it after half of that."""
+ASIDE: Final = 8
+"""Questions that are asked aside at a time."""
+
+
+class Operator:
+    """The operator on one cluster.
+
+    Args:
+        kube: the API server.
+        session: for calls to routers and workers.
+        image: RewardPool's own.
+        place: where this operator runs; None outside of the cluster.
+        namespaces: to serve; none means all.
+        acting: what may be done at this moment.
+    """
+
+    def __init__(
+        self,
+        kube: Kube,
+        session: aiohttp.ClientSession,
+        *,
+        image: str,
+        place: OperatorPlace | None = None,
+        namespaces: Sequence[str] = (),
+        acting: Callable[[], Acting] = lambda: Acting.FULL,
+    ) -> None:
+        self.store = Store()
+        self._kube = kube
+        self._acting = acting
+        self._keepers: dict[Key, Keeper] = {}
+        self._workers: Workers[Key] = Workers(self._look)
+        self._shared = Shared(
+            kube=kube, session=session, store=self.store, image=image, place=place, aside=asyncio.Semaphore(ASIDE)
+        )
+        places = namespaces or ("",)
+        self._pools = [self._reflector(client.POOLS, place, "") for place in places]
+        self._owned = [
+            self._reflector(resource, place, names.LABEL_POOL) for resource in WATCHED.values() for place in places
+        ]
+        METRICS.read_queue_length(self._workers.length)
+
+    async def run(self) -> None:
+        """List, watch and, once everything is known, act; until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for reflector in self._pools:
+                    group.create_task(reflector.resync(seconds=RESYNC_SECONDS), name="resync")
+                for reflector in self._owned:
+                    group.create_task(reflector.run(), name=f"reflector {reflector.resource.plural}")
+                for reflector in (*self._pools, *self._owned):
+                    await reflector.synced.wait()
+                group.create_task(self._follow_acting(), name="acting")
+                group.create_task(self._workers.run(), name="workers")
+        finally:
+            for keeper in self._keepers.values():
+                keeper.close()
+
+    def pool_seen(self, pool: Object, *, deleted: bool) -> None:
+        """Somebody's watch told of a pool."""
+        for reflector in self._pools:
+            if reflector.namespace in ("", pool["metadata"]["namespace"]):
+                reflector.heard()
+        change = self.store.remove if deleted else self.store.put
+        self._changed(change(client.POOLS, pool))
+
+    def health(self) -> dict[str, Any]:
+        """What /healthz answers; `ok` is false when a watch is dead or the queue is stuck.
+
+        An API server that is away is neither: a restart would not bring it back, and the routers need their operator.
+        """
+        now = monotonic()
+        watches: dict[str, float] = {}
+        for reflector in (*self._pools, *self._owned):
+            plural = reflector.resource.plural
+            watches[plural] = max(watches.get(plural, 0.0), round(now - reflector.alive_at, 1))
+        oldest = self._workers.oldest() if self._acting() is not Acting.NONE else 0.0
+        return {
+            "ok": oldest < STUCK_SECONDS and max(watches.values()) < DEAD_SECONDS,
+            "pools": len(self.store.pools()),
+            "oldest_pass_seconds": round(oldest, 1),
+            "queue_length": self._workers.length(),
+            "watches_silent_seconds": watches,
+        }
+
+    def _reflector(self, resource: client.Resource, namespace: str, selector: str) -> Reflector:
+        return Reflector(self._kube, resource, namespace, selector=selector, store=self.store, changed=self._changed)
+
+    def _changed(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            # Objects of pools that are gone are none of ours.
+            if key in self._keepers or self.store.pool(key) is not None:
+                self._workers.add(key, after=GATHER_SECONDS)
+
+    async def _look(self, key: Key) -> float | None:
+        acting = self._acting()
+        if acting is Acting.NONE:
+            return None
+        if acting is Acting.FULL and self._kube.is_away():
+            acting = Acting.ROUTERS
+        keeper = self._keepers.get(key)
+        if keeper is None:
+            keeper = self._keepers[key] = Keeper(self._shared, key, wake=lambda: self._changed([key]))
+        again = await keeper.look(acting, pools=len(self._keepers))
+        if again is None:
+            self._keepers.pop(key).close()
+            METRICS.forget_pool(*key)
+        return again
+
+    async def _follow_acting(self) -> None:
+        before = Acting.NONE
+        while True:
+            acting = self._acting()
+            if acting is not before:
+                log.info("acting: %s", acting.value)
+                if before is not Acting.NONE:
+                    await self._workers.cancel_passes()
+                for key in self.store.pools():
+                    self._workers.add(key)
+                before = acting
+            await asyncio.sleep(ACTING_SECONDS)

@@ -1,0 +1,94 @@
+"""The kinds of objects that a pool owns, and what of each is kept in memory.
+
+Data, in one place: watching, storing and comparing go by these tables, so another kind of object is one line here, one
+in `permissions.py` and a manifest in `render/`.
+"""
+
+from collections.abc import Callable, Mapping
+from sys import intern
+from typing import Any, Final
+
+from rewardpool_operator.kubernetes import client
+from rewardpool_operator.kubernetes.client import Object, Resource
+
+WATCHED: Final[Mapping[str, Resource]] = {
+    "Deployment": client.DEPLOYMENTS,
+    "Pod": client.PODS,
+    "Service": client.SERVICES,
+    "ConfigMap": client.CONFIG_MAPS,
+    "PodDisruptionBudget": client.DISRUPTION_BUDGETS,
+    "NetworkPolicy": client.NETWORK_POLICIES,
+}
+"""Kind -> resource: listed and watched by label."""
+
+READ_BY_NAME: Final[Mapping[str, Resource]] = {"Secret": client.SECRETS}
+"""Kinds that the operator may not list: the right to list Secrets is the right to read all of them. See `witness.py`
+for how a deleted one is noticed nevertheless."""
+
+RESOURCES: Final[Mapping[str, Resource]] = {**WATCHED, **READ_BY_NAME}
+
+
+def trimmed(resource: Resource, found: Object) -> Object:
+    """The object without what nobody here reads, its strings shared with all others.
+
+    A thousand pools are five thousand pods; as they come, they take hundreds of megabytes, and half of their changes
+    (times of conditions, counts of Deployments) are no reason to look at a pool.
+    """
+    metadata = {name: value for name, value in found["metadata"].items() if name != "managedFields"}
+    trim = _TRIMS.get(resource, _as_is)
+    shared: Object = _shared({**trim(found), "metadata": metadata})
+    return shared
+
+
+def _as_is(found: Object) -> Object:
+    return found
+
+
+def _pod(pod: Object) -> Object:
+    spec, status = pod["spec"], pod.get("status", {})
+    containers = [_only(container, "name", "ports") for container in spec["containers"]]
+    kept_status = _only(status, "phase", "podIP", "reason", "message")
+    conditions = [_only(condition, "type", "status", "reason", "message") for condition in status.get("conditions", [])]
+    for name in ("containerStatuses", "initContainerStatuses"):
+        kept_status[name] = [_only(entry, *_CONTAINER_STATUS) for entry in status.get(name) or []]
+    kept_spec = {**_only(spec, "nodeName"), "containers": containers}
+    return {"spec": kept_spec, "status": {**kept_status, "conditions": conditions}}
+
+
+_CONTAINER_STATUS: Final = ("name", "started", "ready", "restartCount", "containerID", "state", "lastState")
+
+
+def _deployment(deployment: Object) -> Object:
+    conditions = deployment.get("status", {}).get("conditions", [])
+    failures = [
+        _only(condition, "type", "status", "reason", "message")
+        for condition in conditions
+        if condition["type"] == "ReplicaFailure"
+    ]
+    return {**deployment, "status": {"conditions": failures}}
+
+
+def _without_status(found: Object) -> Object:
+    return {name: value for name, value in found.items() if name != "status"}
+
+
+_TRIMS: Final[Mapping[Resource, Callable[[Object], Object]]] = {
+    client.PODS: _pod,
+    client.DEPLOYMENTS: _deployment,
+    client.DISRUPTION_BUDGETS: _without_status,
+}
+
+
+def _only(mapping: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: mapping[name] for name in names if name in mapping}
+
+
+def _shared(value: Any) -> Any:
+    """The value with equal strings being the same string; json makes each anew for every object."""
+    if isinstance(value, str):
+        return intern(value)
+    if isinstance(value, dict):
+        return {intern(name): _shared(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [_shared(entry) for entry in value]
+    return value

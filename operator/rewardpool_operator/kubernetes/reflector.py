@@ -1,0 +1,151 @@
+"""One kind of object, kept in the store as the API server has it: list once, then watch, for ever.
+
+What goes wrong with watches, and what is done about it:
+
+    the connection ends or breaks      go on from the last version, after a short pause
+    that version is too old (410)      list again
+    something was deleted meanwhile    the list does not have it: it is dropped, and its pool looked at
+    a connection is open and dead      the API server sends bookmarks; 90 s of silence end it
+    the API server is away             try again every few seconds; the store stays as it was
+
+`seen_at` is when the API server last said anything; `alive_at` when this loop last did anything, in vain or not.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterable
+from time import monotonic
+from typing import Final
+
+from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Resource
+from rewardpool_operator.kubernetes.store import Key, Store
+from rewardpool_operator.metrics import METRICS
+
+log = logging.getLogger(__name__)
+
+WATCH_SECONDS: Final = (300, 600)
+"""After a time between these the API server ends a watch; spread, so that not all begin anew at once."""
+SHORTEST_PAUSE_SECONDS: Final = 0.5
+LONGEST_PAUSE_SECONDS: Final = 5.0
+"""An API server that is back is noticed within this time."""
+EXPIRED: Final = 410
+
+
+class Reflector:
+    """Lists and watches one kind in one namespace.
+
+    Args:
+        kube: the API server.
+        resource: which kind.
+        namespace: where; "" means in all namespaces.
+        selector: of labels; "" means all objects.
+        store: takes what there is.
+        changed: is told the pools that have news.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        kube: Kube,
+        resource: Resource,
+        namespace: str,
+        *,
+        selector: str,
+        store: Store,
+        changed: Callable[[Iterable[Key]], None],
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self.resource = resource
+        self.namespace = namespace
+        self.synced = asyncio.Event()
+        """Set once everything was listed."""
+        self.seen_at = self.alive_at = clock()
+        self._kube = kube
+        self._selector = selector
+        self._store = store
+        self._changed = changed
+        self._clock = clock
+        self._version: str | None = None
+
+    async def run(self) -> None:
+        """Keep the store right, until cancelled."""
+        failed = 0
+        while True:
+            began = self._clock()
+            try:
+                if self._version is None:
+                    await self.list()
+                await self._watch()
+                # A watch that ends at once, again and again, is a proxy's doing.
+                failed = 0 if self._clock() - began > LONGEST_PAUSE_SECONDS else failed + 1
+            except (KubeError, KubeUnreachableError) as error:
+                failed = 1 if self.seen_at > began else failed + 1
+                self._failed(error, failed)
+            self.alive_at = self._clock()
+            await asyncio.sleep(pause_seconds(failed))
+
+    async def resync(self, *, seconds: float) -> None:
+        """List every so many seconds, until cancelled: for a kind that somebody else watches."""
+        failed = 0
+        while True:
+            try:
+                await self.list()
+                failed = 0
+            except (KubeError, KubeUnreachableError) as error:
+                failed += 1
+                self._failed(error, failed)
+            self.alive_at = self._clock()
+            await asyncio.sleep(pause_seconds(failed) if failed else seconds * random.uniform(0.8, 1.0))  # noqa: S311
+
+    def heard(self) -> None:
+        """The API server said something about this kind."""
+        self.seen_at = self.alive_at = self._clock()
+        METRICS.watch_spoke(self.resource.plural)
+
+    async def list(self) -> None:
+        """Take in everything there is, and drop what is no more.
+
+        Raises:
+            KubeError: the API server refuses.
+            KubeUnreachableError: it does not answer.
+        """
+        listed: list[str] = []
+        version = ""
+        async for page in self._kube.pages(self.resource, self.namespace, selector=self._selector):
+            self.heard()
+            # The first page's version: what is made while the others are read is told by the watch.
+            version = version or page.version
+            for found in page.items:
+                listed.append(f"{found['metadata']['namespace']}/{found['metadata']['name']}")
+                self._changed(self._store.put(self.resource, found))
+        self._changed(self._store.keep_only(self.resource, self.namespace, listed, version=version))
+        self._version = version
+        self.synced.set()
+
+    async def _watch(self) -> None:
+        seconds = random.randint(*WATCH_SECONDS)  # noqa: S311 - spreads load, hides nothing
+        version = self._version or ""
+        async for event in self._kube.watch(
+            self.resource, self.namespace, version=version, seconds=seconds, selector=self._selector
+        ):
+            self.heard()
+            self._version = event.object["metadata"]["resourceVersion"]
+            if event.type == "DELETED":
+                self._changed(self._store.remove(self.resource, event.object))
+            elif event.type != "BOOKMARK":
+                self._changed(self._store.put(self.resource, event.object))
+
+    def _failed(self, error: KubeError | KubeUnreachableError, failed: int) -> None:
+        if isinstance(error, KubeError) and error.status == EXPIRED:
+            self._version = None
+            log.info("%s are listed again: %s", self.resource.plural, error)
+        else:
+            level = logging.WARNING if failed == 1 else logging.DEBUG
+            log.log(level, "the watch of %s: %s", self.resource.plural, error)
+
+
+def pause_seconds(failed: int) -> float:
+    """Before the next attempt, after so many that failed in a row."""
+    longest = min(LONGEST_PAUSE_SECONDS, SHORTEST_PAUSE_SECONDS * 2 ** min(failed - 1, 8)) if failed else 0.0
+    return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads retries, hides nothing

@@ -1,0 +1,62 @@
+"""What people are told of a pool: the status with what Kubernetes refused in it, and events."""
+
+import socket
+from datetime import UTC, datetime
+from secrets import token_hex
+from typing import Final
+
+from rewardpool_api import Condition, RewardPool, RewardPoolStatus, names
+from rewardpool_api.status import MAX_MESSAGE
+from rewardpool_operator.kubernetes.client import Object
+from rewardpool_operator.plan import Event, Plan
+from rewardpool_operator.snapshot import Failure
+from rewardpool_operator.times import rfc3339
+
+MAX_NOTE: Final = 1024
+"""Bytes the API server takes in an event."""
+
+
+def with_failure(
+    plan: Plan, failure: Failure | None, old: RewardPoolStatus
+) -> tuple[RewardPoolStatus, tuple[Event, ...]]:
+    """The plan's status and events, with what Kubernetes refused as the condition Degraded."""
+    if failure is None:
+        return plan.status, plan.events
+    before = old.condition("Degraded")
+    known = before is not None and before.status == "True"
+    degraded = Condition(
+        type="Degraded",
+        status="True",
+        reason=failure.reason,
+        message=failure.message[-MAX_MESSAGE:],
+        last_transition_time=before.last_transition_time if before and known else rfc3339(datetime.now(UTC)),
+        observed_generation=plan.status.observed_generation,
+    )
+    conditions = [degraded if condition.type == "Degraded" else condition for condition in plan.status.conditions]
+    events = tuple(event for event in plan.events if not event.reason.endswith("Degraded"))
+    if before is None or (before.status, before.reason) != ("True", failure.reason):
+        events += (Event(type="Warning", reason=failure.reason, message=failure.message),)
+    return plan.status.model_copy(update={"conditions": conditions}), events
+
+
+def event_object(pool: RewardPool, event: Event) -> Object:
+    """An event of the API group events.k8s.io."""
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": f"{pool.metadata.name}.{token_hex(8)}", "namespace": pool.metadata.namespace},
+        "eventTime": rfc3339(datetime.now(UTC)),
+        "type": event.type,
+        "reason": event.reason,
+        "action": "Reconcile",
+        "note": event.message.encode()[:MAX_NOTE].decode(errors="ignore"),
+        "regarding": {
+            "apiVersion": names.API_VERSION,
+            "kind": names.KIND,
+            "name": pool.metadata.name,
+            "namespace": pool.metadata.namespace,
+            "uid": pool.metadata.uid,
+        },
+        "reportingController": f"{names.GROUP}/operator",
+        "reportingInstance": socket.gethostname()[:128],
+    }
