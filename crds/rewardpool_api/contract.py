@@ -22,6 +22,13 @@ from typing import Any, Literal
 SCORE_PATH = "/v1/embeddings"
 CHAT_PATH = "/v1/chat/completions"
 
+NO_WORKER_CODES = ("model_not_found", "no_available_workers")
+"""`error.code` of a router that has no worker at all (smg, status 404), or none that lives (both routers, status 503).
+No worker of ours answers with one of these."""
+WAITING_PAUSE_SECONDS = (1.0, 3.0)
+"""Shortest and longest pause of a trainer after such an answer. smg refuses at once where sglang-router waits, so it is
+the trainers who wait; at a known pace, so that the operator can count them."""
+
 CallerErrorCode = Literal["sample_too_long", "invalid_sample", "function_failed"]
 CALLER_ERROR_CODES: tuple[CallerErrorCode, ...] = ("sample_too_long", "invalid_sample", "function_failed")
 

@@ -1,28 +1,22 @@
-"""The worker list of one sglang-router replica, and what the router holds: all that RewardPool asks of a router.
+"""The worker list of one router replica, and what the router holds: all that RewardPool asks of a router.
 
-sglang-router 0.3.2 keeps its list in memory, changes it in the background (`202 Accepted`), and has no figure for the
-requests that wait. `RouterAdmin` is the one place that knows this: another router is another class with the same five
-methods.
-
-The waiting requests, which are what brings a pool back from zero, are worked out from three metrics. A request that has
-no worker is retried every `retry_max_backoff_ms`, so as long as somebody waits, the counter of retries moves:
-
-- no retry within `WINDOW_SECONDS`: nobody waits, and every connection that is not at a worker was leaked
-  (`smg_http_connections_active` never comes down for a caller who hung up);
-- otherwise: open connections, less those at workers, less those known to be leaked; but no more than the retries
-  within the window, since every waiting request makes at least one.
+Both routers keep their list in memory and change it in the background (`202 Accepted`). What differs between them is
+in `Flavor`; how many requests wait is worked out in `router_waiting.py`. Another router is another entry of `FLAVORS`.
 """
 
 import logging
-import math
-from collections import deque
+import ssl
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from json import loads
 from time import monotonic
-from typing import Any, NamedTuple, Self
+from typing import Any, Final
 
 import aiohttp
-from prometheus_client.parser import text_string_to_metric_families
 
+from rewardpool_api.pool import RouterFlavor
+from rewardpool_operator.bounded import AnswerTooLargeError, read_excerpt, read_text
+from rewardpool_operator.router_waiting import RefusedRequests, RetriedRequests, Waiting
 from rewardpool_operator.snapshot import Failure, RegisteredWorker, Router
 
 log = logging.getLogger(__name__)
@@ -30,8 +24,10 @@ log = logging.getLogger(__name__)
 TIMEOUT = aiohttp.ClientTimeout(total=5, sock_connect=2)
 """Seconds; a router answers these calls from memory, within milliseconds."""
 
-WINDOW_SECONDS = 3.0
-"""Longer than the router's longest pause between two retries: 2 s and a jitter of 20 %."""
+MAX_LIST_BYTES: Final = 16 << 20
+"""Ten thousand workers, the most that a pool may have, take half of it."""
+MAX_FIGURES_BYTES: Final = 64 << 20
+"""Series of workers that left stay, so a router that saw many has many."""
 
 
 class RouterError(RuntimeError):
@@ -42,96 +38,81 @@ class RouterUnreachableError(RouterError):
     """Nothing answers at the router's address, or not in time."""
 
 
+class RouterDeniedError(RouterError):
+    """The router does not take the key of its worker list."""
+
+
+class RouterCertificateError(RouterError):
+    """The router's certificate is for another host, has ended, or was signed by somebody else."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class Figures:
-    """What a router's metrics say at one moment."""
+class Flavor:
+    """What RewardPool has to know of one router program."""
 
-    connections: int
-    """Requests it has not answered, and those of callers who hung up."""
-    in_flight: int
-    """Requests at workers."""
-    retries: int
-    """Retries since it started."""
-
-    @classmethod
-    def parse(cls, text: str) -> Self | None:
-        """Read the Prometheus text format; None, and a log line, when a figure is no count."""
-        totals = dict.fromkeys(
-            ("smg_http_connections_active", "smg_worker_requests_active", "smg_worker_retries_total"), 0.0
-        )
-        for family in text_string_to_metric_families(text):
-            for sample in family.samples:
-                if sample.name in totals:
-                    totals[sample.name] += sample.value
-        for name, total in totals.items():
-            if not math.isfinite(total) or total < 0:
-                log.warning("the router's metric %s is %s, which is no number of requests: left out", name, total)
-                return None
-        connections, in_flight, retries = (int(total) for total in totals.values())
-        return cls(connections=connections, in_flight=in_flight, retries=retries)
+    waiting: Callable[[], Waiting]
+    """Makes what works out how many requests wait."""
+    worker: Callable[[str], dict[str, Any]]
+    """The fields that describe a worker beside its URL, from the served name of its model."""
 
 
-class _Reading(NamedTuple):
-    at: float
-    retries: int
-    elsewhere: int
-    """Connections that are not at a worker."""
+FLAVORS: Final[Mapping[RouterFlavor, Flavor]] = {
+    "sglang-router": Flavor(waiting=RetriedRequests, worker=lambda _: {}),
+    # smg routes by `model`, so it is told which one a worker has. Told the program as well it asks the worker nothing;
+    # otherwise it tries three times in 3 s, with a key it does not have. `sglang` stands for plain HTTP and JSON.
+    "smg": Flavor(
+        waiting=RefusedRequests, worker=lambda served_name: {"models": [{"id": served_name}], "runtime_type": "sglang"}
+    ),
+}
 
 
-class WaitingRequests:
-    """Works out how many requests wait, from the figures of one pass after the other."""
+@dataclass(frozen=True, kw_only=True)
+class Trust:
+    """How an https router is verified: its pods have one certificate, which is for the pool's host name."""
 
-    def __init__(self) -> None:
-        self._readings: deque[_Reading] = deque()
-        self._leaked = 0
-
-    def update(self, figures: Figures, *, now: float) -> int | None:
-        """Take in the figures of `now` (monotonic seconds).
-
-        Returns:
-            Requests that are accepted and at no worker; None until a window has been seen.
-        """
-        reading = _Reading(now, figures.retries, max(0, figures.connections - figures.in_flight))
-        if self._readings and reading.retries < self._readings[-1].retries:
-            # The router was restarted.
-            self._readings.clear()
-        if not self._readings and reading.retries == 0:
-            # No retry since the router started is a window of its own.
-            self._readings.append(_Reading(-math.inf, 0, 0))
-            self._leaked = 0
-        self._readings.append(reading)
-        while len(self._readings) > 1 and self._readings[1].at <= now - WINDOW_SECONDS:
-            self._readings.popleft()
-        first = self._readings[0]
-        if reading.elsewhere == 0:
-            return 0
-        if first.at > now - WINDOW_SECONDS:
-            return None
-        if reading.retries == first.retries:
-            # The least of the window: who came just now may be about to make a first retry.
-            self._leaked = min(earlier.elsewhere for earlier in self._readings)
-            return 0
-        return max(1, min(reading.elsewhere - self._leaked, reading.retries - first.retries))
+    context: ssl.SSLContext
+    server_hostname: str
 
 
 class RouterAdmin:
     """One router replica, by its addresses. Keeps what the metrics said before, so keep it from pass to pass."""
 
-    def __init__(self, session: aiohttp.ClientSession, *, url: str, metrics_url: str, admin_key: str | None) -> None:
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        *,
+        flavor: RouterFlavor,
+        url: str,
+        metrics_url: str,
+        admin_key: str | None,
+        served_name: str,
+        trust: Trust | None = None,
+    ) -> None:
         """Remember the addresses; nothing is called yet.
 
         Args:
             session: carries the calls, and belongs to the caller.
+            flavor: which program it is.
             url: base URL of the router.
             metrics_url: base URL of its Prometheus endpoint.
             admin_key: key of the worker list; None for a router that was started without one.
+            served_name: the `model` of requests.
+            trust: how an https URL is verified; None for http.
         """
         self._session = session
+        self._worker = FLAVORS[flavor].worker(served_name)
+        self._tls: dict[str, Any] = {}
+        if trust is not None:
+            self._tls = {"ssl": trust.context, "server_hostname": trust.server_hostname}
         self._url = url.rstrip("/")
         self._metrics_url = f"{metrics_url.rstrip('/')}/metrics"
-        self._headers = {"Authorization": f"Bearer {admin_key}"} if admin_key else {}
-        self._waiting = WaitingRequests()
+        self._keys: tuple[str | None, ...] = (admin_key,)
+        self._waiting = FLAVORS[flavor].waiting()
         self._queued: dict[str, str] = {}
+
+    def take_keys(self, keys: Sequence[str]) -> None:
+        """Present one of these from now on: while keys are rotated, some routers have the first, some the second."""
+        self._keys = tuple(sorted(keys, key=lambda key: key != self._keys[0]))
 
     async def observe(self, name: str) -> Router:
         """Everything a snapshot says of this replica; a replica that does not answer is an observation, no error."""
@@ -142,7 +123,8 @@ class RouterAdmin:
             return Router(name=name)
         except RouterError as error:
             log.warning("router %s: %s", name, error)
-            return Router(name=name, failure=Failure(reason="RouterRefuses", message=str(error)))
+            reason = "CertificateRefused" if isinstance(error, RouterCertificateError) else "RouterRefuses"
+            return Router(name=name, failure=Failure(reason=reason, message=str(error)))
         try:
             waiting = await self.waiting()
         except RouterError as error:
@@ -161,6 +143,8 @@ class RouterAdmin:
             return tuple(
                 RegisteredWorker(id=entry["id"], url=entry["url"], in_flight=_count(entry.get("load"), entry["url"]))
                 for entry in answer["workers"]
+                # smg shows one that was removed for 5 s more; it sends nothing there.
+                if entry.get("status") != "draining"
             )
         except (KeyError, TypeError) as error:
             raise RouterError(f"GET {self._url}/workers: no list of workers: {type(error).__name__}: {error}") from None
@@ -174,10 +158,10 @@ class RouterAdmin:
         try:
             async with self._session.get(self._metrics_url, timeout=TIMEOUT) as response:
                 response.raise_for_status()
-                figures = Figures.parse(await response.text())
+                figures = await read_text(response, limit_bytes=MAX_FIGURES_BYTES)
+                return self._waiting.read(figures, now=monotonic())
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise RouterUnreachableError(f"GET {self._metrics_url}: {_words(error)}") from None
-        return None if figures is None else self._waiting.update(figures, now=monotonic())
 
     async def add(self, worker_url: str) -> None:
         """Put a worker that answers on the list, in the background of the router.
@@ -190,8 +174,10 @@ class RouterAdmin:
         """
         if await self._is_still_adding(worker_url):
             return
-        answer = await self._call("POST", "/workers", expect=202, json={"url": worker_url})
-        self._queued[worker_url] = str(answer.get("worker_id"))
+        # One that smg is still removing is refused as a duplicate; a later pass gets it in.
+        answer = await self._call("POST", "/workers", expect=202, moot=409, json={"url": worker_url, **self._worker})
+        if answer:
+            self._queued[worker_url] = str(answer.get("worker_id"))
 
     async def remove(self, worker_id: str) -> None:
         """Take a worker off the list: no new request goes to it, those in flight finish. One that is off stays off.
@@ -199,13 +185,13 @@ class RouterAdmin:
         Raises:
             RouterError: the router refuses.
         """
-        await self._call("DELETE", f"/workers/{worker_id}", expect=202, or_absent=True)
+        await self._call("DELETE", f"/workers/{worker_id}", expect=202, moot=404)
 
     async def _is_still_adding(self, worker_url: str) -> bool:
         worker_id = self._queued.pop(worker_url, None)
         if worker_id is None:
             return False
-        answer = await self._call("GET", f"/workers/{worker_id}", expect=200, or_absent=True)
+        answer = await self._call("GET", f"/workers/{worker_id}", expect=200, moot=404)
         job = answer.get("job_status") or {}
         if job.get("status") not in ("pending", "processing"):
             return False
@@ -213,23 +199,45 @@ class RouterAdmin:
         return True
 
     async def _call(
-        self, method: str, path: str, *, expect: int, or_absent: bool = False, json: dict[str, Any] | None = None
+        self, method: str, path: str, *, expect: int, moot: int | None = None, json: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Call the router and return the object it answers; empty for a 404 where `or_absent` allows one."""
+        """Call the router and return the object it answers; empty for the status that says there is nothing to do."""
+        first, *others = self._keys
+        try:
+            return await self._ask(first, method, path, expect=expect, moot=moot, json=json)
+        except RouterDeniedError:
+            if not others:
+                raise
+        answer = await self._ask(others[0], method, path, expect=expect, moot=moot, json=json)
+        # The one that was right is tried first from now on.
+        self._keys = (others[0], first)
+        return answer
+
+    async def _ask(
+        self, key: str | None, method: str, path: str, *, expect: int, moot: int | None, json: dict[str, Any] | None
+    ) -> dict[str, Any]:
         url = self._url + path
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
         try:
             async with self._session.request(
-                method, url, json=json, headers=self._headers, timeout=TIMEOUT
+                method, url, json=json, headers=headers, timeout=TIMEOUT, **self._tls
             ) as response:
-                if or_absent and response.status == 404:
+                if response.status == moot:
                     return {}
+                if response.status in (401, 403):
+                    raise RouterDeniedError(f"{method} {url}: status {response.status}: the admin key is refused")
                 if response.status != expect:
-                    said = (await response.text())[:300]
+                    said = await read_excerpt(response)
                     raise RouterError(f"{method} {url}: status {response.status}: {said}")
-                answer = await response.json(content_type=None)
+                answer = loads(await read_text(response, limit_bytes=MAX_LIST_BYTES))
+        except aiohttp.ClientConnectorCertificateError as error:
+            why = error.certificate_error
+            raise RouterCertificateError(f"{url}: the certificate of spec.router.tls is refused: {why}") from None
         except (aiohttp.ClientError, TimeoutError) as error:
             raise RouterUnreachableError(f"{method} {url}: {_words(error)}") from None
-        except ValueError as error:
+        except AnswerTooLargeError as error:
+            raise RouterError(f"{method} {url}: {error}") from None
+        except (ValueError, RecursionError) as error:
             raise RouterError(f"{method} {url}: the answer is not JSON: {error}") from None
         if not isinstance(answer, dict):
             raise RouterError(f"{method} {url}: the answer is not a JSON object")

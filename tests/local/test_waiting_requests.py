@@ -1,14 +1,21 @@
 """How many requests wait, by tables of figures and a clock of the test's own."""
 
 import pytest
+from support.fleet import loopback_flags
 
-from rewardpool_operator.router_admin import WINDOW_SECONDS, Figures, WaitingRequests
-from rewardpool_worker.router_flags import router_flags
+from rewardpool_api.contract import WAITING_PAUSE_SECONDS
+from rewardpool_operator.router_waiting import (
+    REFUSAL_WINDOW_SECONDS,
+    RETRY_WINDOW_SECONDS,
+    Figures,
+    RefusedRequests,
+    RetriedRequests,
+)
 
 
 def waits(*readings: tuple[float, int, int, int]) -> int | None:
     """The last answer for readings of (seconds, connections, in flight, retries)."""
-    waiting, answer = WaitingRequests(), None
+    waiting, answer = RetriedRequests(), None
     for now, connections, in_flight, retries in readings:
         answer = waiting.update(Figures(connections=connections, in_flight=in_flight, retries=retries), now=now)
     return answer
@@ -47,8 +54,48 @@ def test_figures_are_summed_over_their_series() -> None:
 
 
 def test_the_window_is_longer_than_the_routers_longest_pause() -> None:
-    flags = router_flags(
-        host="h", port=1, metrics_host="h", metrics_port=2, request_timeout_seconds=1, shutdown_grace_seconds=1
-    )
+    flags = loopback_flags("sglang-router", 1, metrics_port=2)
     longest_ms = float(flags[flags.index("--retry-max-backoff-ms") + 1])
-    assert longest_ms / 1000 * 1.2 < WINDOW_SECONDS
+    assert longest_ms / 1000 * 1.2 < RETRY_WINDOW_SECONDS
+
+
+def refused(*readings: tuple[float, int]) -> int | None:
+    """The last answer of an smg's reader for readings of (seconds, refusals)."""
+    waiting, answer = RefusedRequests(), None
+    for now, refusals in readings:
+        answer = waiting.update(refusals, now=now)
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("readings", "expected"),
+    [
+        pytest.param([(0, 0)], 0, id="an idle router"),
+        pytest.param([(0, 0), (1, 10)], 5, id="ten came: as if they had come all the time"),
+        pytest.param([(0, 0), (1, 10), (4, 20)], 10, id="ten who come every two seconds"),
+        pytest.param([(0, 0), (4, 20), (8, 40), (12, 60)], 10, id="and go on"),
+        pytest.param([(0, 0), (4, 20), (8, 20)], 0, id="a window without a refusal"),
+        pytest.param([(0, 50)], None, id="seen for the first time"),
+        pytest.param([(0, 50), (4, 51)], 1, id="one is one"),
+        pytest.param([(0, 50), (1, 0)], 0, id="a restarted router"),
+        pytest.param([(0, 50), (20, 150)], 10, id="an operator that looks rarely"),
+    ],
+)
+def test_waiting_at_a_router_that_refuses(readings: list[tuple[float, int]], expected: int | None) -> None:
+    assert refused(*readings) == expected
+
+
+def test_whoever_waits_is_refused_within_the_window() -> None:
+    assert max(WAITING_PAUSE_SECONDS) < REFUSAL_WINDOW_SECONDS
+
+
+def test_only_refusals_for_lack_of_a_worker_count() -> None:
+    lines = (
+        'smg_http_responses_total{path="/v1/embeddings",status_code="404",error_code="model_not_found"} 3',
+        'smg_http_responses_total{path="/v1/embeddings",status_code="503",error_code="no_available_workers"} 5',
+        'smg_http_responses_total{path="/v1/embeddings",status_code="401",error_code=""} 99',
+    )
+    assert RefusedRequests().read("\n".join(lines[2:]) + "\n", now=0) == 0
+    waiting = RefusedRequests()
+    waiting.read("", now=0)
+    assert waiting.read("\n".join(lines) + "\n", now=4) == 4

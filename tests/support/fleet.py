@@ -1,4 +1,4 @@
-"""A real sglang-router with real function servers behind it, for tests of what happens when some of them die.
+"""A real router with real function servers behind it, for tests of what happens when some of them die.
 
 Both are started as pools start them: the router's flags, keys in files, one to score and one for the worker list.
 Everything listens on free ports of 127.0.0.1 and is killed, by process id, when the fleet is left.
@@ -14,26 +14,31 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Self, get_args
 
 import aiohttp
 import pytest
 
-from rewardpool_api.names import ENV_ADMIN_KEY_FILE, ENV_KEY_FILE, ENV_SERVER_PYTHON
-from rewardpool_worker.router_flags import router_flags
+from rewardpool_api.names import ENV_ADMIN_KEY_FILE, ENV_KEY_FILE, ENV_ROUTER_FLAVOR, ENV_SERVER_PYTHON
+from rewardpool_api.pool import RouterFlavor
+from rewardpool_operator.router_admin import RouterAdmin
+from rewardpool_worker.router_flags import TlsFiles, router_flags
 
 ROOT = Path(__file__).resolve().parents[2]
 ROUTER_LAUNCHER = ROOT / "workers" / "rewardpool_worker" / "router_launcher.py"
 FUNCTION = "support.reward_functions:compute_score"
+SERVED_NAME = "fleet"
+"""The `model` of requests to a fleet; sglang-router takes any other as well."""
+FLAVORS: tuple[RouterFlavor, ...] = get_args(RouterFlavor)
 START_SECONDS = 30.0
 """For a process to listen, on a machine that is busy with other tests."""
 
 
 def server_python() -> str:
-    """The interpreter that has sglang-router; skips the test, saying so, where there is none."""
+    """The interpreter that has the routers; skips the test, saying so, where there is none."""
     python = os.environ.get(ENV_SERVER_PYTHON) or str(ROOT / ".rewardpool/venvs/server/bin/python")
     if not Path(python).exists():
-        pytest.skip(f"needs sglang-router: run `make setup-server` (no {python})")
+        pytest.skip(f"needs sglang-router and smg: run `make setup-server` (no {python})")
     return python
 
 
@@ -96,12 +101,21 @@ class Fleet:
         workers: How many function servers to start.
         others: URLs of workers that run already, whose key is `key`.
         key: The key that scoring needs; by default a new one.
+        flavor: Which router.
 
     Attributes:
         key_file: Has that key in it.
     """
 
-    def __init__(self, folder: Path, *, workers: int, others: Sequence[str] = (), key: str | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        workers: int,
+        others: Sequence[str] = (),
+        key: str | None = None,
+        flavor: RouterFlavor = "sglang-router",
+    ) -> None:
         python = server_python()
         self.key_file = folder / "key"
         self._admin_key_file = folder / "admin-key"
@@ -110,24 +124,17 @@ class Fleet:
         self._admin_key_file.write_text(secrets.token_urlsafe())
 
         def router(port: int) -> list[str]:
-            flags = router_flags(
-                host="127.0.0.1",
-                port=port,
-                metrics_host="127.0.0.1",
-                metrics_port=free_port(),
-                request_timeout_seconds=60,
-                shutdown_grace_seconds=5,
-            )
-            return [python, str(ROUTER_LAUNCHER), *flags]
+            return [python, str(ROUTER_LAUNCHER), *loopback_flags(flavor, port, metrics_port=free_port())]
 
         def worker(port: int) -> list[str]:
             # Many calls at once: these tests are about workers that die, not about workers that are full.
             program = [sys.executable, "-m", "rewardpool_worker.function_server", "--function", FUNCTION]
             return [*program, "--port", str(port), "--concurrency", "256"]
 
+        self._flavor = flavor
         keys = {ENV_KEY_FILE: str(self.key_file), ENV_ADMIN_KEY_FILE: str(self._admin_key_file)}
         path = {"PYTHONPATH": str(ROOT / "tests")}
-        self.router = Program(router, env=keys, log=folder / "router.log")
+        self.router = Program(router, env={**keys, ENV_ROUTER_FLAVOR: flavor}, log=folder / "router.log")
         self.workers = [
             Program(worker, env={**keys, **path}, log=folder / f"worker-{index}.log") for index in range(workers)
         ]
@@ -154,19 +161,39 @@ class Fleet:
 
     async def join(self) -> None:
         """Add every worker to the router, and wait until the router uses them all."""
-        urls = [*(worker.url for worker in self.workers), *self._others]
-        admin = {"Authorization": f"Bearer {self._admin_key_file.read_text()}"}
-        async with aiohttp.ClientSession(headers=admin) as session:
+        urls = {*(worker.url for worker in self.workers), *self._others}
+        async with aiohttp.ClientSession() as session:
+            admin = RouterAdmin(
+                session,
+                flavor=self._flavor,
+                url=self.router.url,
+                metrics_url=self.router.url,
+                admin_key=self._admin_key_file.read_text(),
+                served_name=SERVED_NAME,
+            )
             for url in urls:
-                async with session.post(self.router.url + "/workers", json={"url": url}) as answer:
-                    answer.raise_for_status()
+                await admin.add(url)
 
-            async def all_healthy() -> bool:
-                async with session.get(self.router.url + "/workers") as answer:
-                    listed = (await answer.json())["workers"]
-                return [worker["is_healthy"] for worker in listed] == [True] * len(urls)
+            async def all_listed() -> bool:
+                return {worker.url for worker in await admin.workers()} == urls
 
-            await eventually(all_healthy, what="the router lists all workers as healthy")
+            await eventually(all_listed, what="the router lists all workers")
+
+
+def loopback_flags(
+    flavor: RouterFlavor, port: int, *, metrics_port: int, tls: TlsFiles | None = None, grace_seconds: int = 5
+) -> tuple[str, ...]:
+    """The flags of a router on this machine."""
+    return router_flags(
+        flavor=flavor,
+        host="127.0.0.1",
+        port=port,
+        metrics_host="127.0.0.1",
+        metrics_port=metrics_port,
+        request_timeout_seconds=60,
+        shutdown_grace_seconds=grace_seconds,
+        tls=tls,
+    )
 
 
 async def eventually(holds: Callable[[], Awaitable[bool]], *, what: str, seconds: float = START_SECONDS) -> None:

@@ -1,4 +1,4 @@
-"""The client through a real sglang-router, with real function servers behind it that die, hang and come back."""
+"""The client through real routers, with real function servers behind them that die, hang and come back."""
 
 import asyncio
 import itertools
@@ -11,13 +11,14 @@ from typing import Any
 
 import aiohttp
 import pytest
-from support.fleet import Fleet
+from support.fleet import FLAVORS, SERVED_NAME, Fleet
 from support.reward_functions import expected_score
 
 from rewardpool import FunctionSample, Outcome, Pool, RewardConfig, Sample, Scored, Unscored
 from rewardpool.errors import FunctionFailedError, PoolAccessError
+from rewardpool_api.pool import RouterFlavor
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.parametrize("flavor", FLAVORS)]
 
 
 def samples(count: int, *, seconds: float) -> list[Sample]:
@@ -80,7 +81,9 @@ def values(outcomes: dict[int, Outcome]) -> list[float]:
     return [outcome.value for outcome in scored if isinstance(outcome, Scored)]
 
 
-async def test_two_thousand_samples_get_their_right_scores_while_workers_are_killed(tmp_path: Path) -> None:
+async def test_two_thousand_samples_get_their_right_scores_while_workers_are_killed(
+    tmp_path: Path, flavor: RouterFlavor
+) -> None:
     batch = samples(2000, seconds=0.2)
     kills = 0
 
@@ -93,7 +96,7 @@ async def test_two_thousand_samples_get_their_right_scores_while_workers_are_kil
             await asyncio.sleep(1.0)
             await worker.start()
 
-    async with Fleet(tmp_path, workers=3) as fleet:
+    async with Fleet(tmp_path, workers=3, flavor=flavor) as fleet:
         direct = await score_directly(fleet, batch)
         async with during(kill_and_restart_one_after_the_other(fleet)), Pool(config(fleet, concurrency=32)) as pool:
             outcomes = await collect(pool, batch)
@@ -105,7 +108,9 @@ async def test_two_thousand_samples_get_their_right_scores_while_workers_are_kil
     assert values(outcomes) == direct == expected(2000)
 
 
-async def test_a_router_restarted_with_another_key_costs_time_and_no_sample(tmp_path: Path) -> None:
+async def test_a_router_restarted_with_another_key_costs_time_and_no_sample(
+    tmp_path: Path, flavor: RouterFlavor
+) -> None:
     async def restart(fleet: Fleet) -> None:
         await asyncio.sleep(0.5)
         fleet.router.kill()
@@ -115,7 +120,7 @@ async def test_a_router_restarted_with_another_key_costs_time_and_no_sample(tmp_
         await fleet.join()
 
     async with (
-        Fleet(tmp_path, workers=2) as fleet,
+        Fleet(tmp_path, workers=2, flavor=flavor) as fleet,
         during(restart(fleet)),
         Pool(config(fleet, concurrency=16)) as pool,
     ):
@@ -127,7 +132,7 @@ async def test_a_router_restarted_with_another_key_costs_time_and_no_sample(tmp_
 
 
 async def test_a_pool_whose_router_moved_is_followed_to_its_new_address(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flavor: RouterFlavor
 ) -> None:
     monkeypatch.setenv("REWARDPOOL_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
@@ -140,7 +145,7 @@ async def test_a_pool_whose_router_moved_is_followed_to_its_new_address(
         await fleet.join()
         write_state(tmp_path / "state", fleet)
 
-    async with Fleet(tmp_path, workers=2) as fleet:
+    async with Fleet(tmp_path, workers=2, flavor=flavor) as fleet:
         write_state(tmp_path / "state", fleet)
         async with during(move(fleet)), Pool(RewardConfig(reward_pool="rl/fleet", concurrency=16)) as pool:
             outcomes = await collect(pool, samples(200, seconds=0.1))
@@ -161,7 +166,7 @@ def write_state(folder: Path, fleet: Fleet) -> None:
         "status": {
             "url": fleet.router.url,
             "replicas": 2,
-            "model": {"type": "Function", "servedName": "fleet"},
+            "model": {"type": "Function", "servedName": SERVED_NAME},
             "auth": {"keyFile": str(fleet.key_file)},
             "conditions": [ready],
         },
@@ -171,13 +176,13 @@ def write_state(folder: Path, fleet: Fleet) -> None:
     fresh.replace(place / "pool.json")
 
 
-async def test_a_worker_that_falls_silent_costs_one_attempt_and_no_sample(tmp_path: Path) -> None:
+async def test_a_worker_that_falls_silent_costs_one_attempt_and_no_sample(tmp_path: Path, flavor: RouterFlavor) -> None:
     async def silence(fleet: Fleet) -> None:
         await asyncio.sleep(0.3)
         fleet.workers[0].signal(signal.SIGSTOP)
 
     async with (
-        Fleet(tmp_path, workers=2) as fleet,
+        Fleet(tmp_path, workers=2, flavor=flavor) as fleet,
         during(silence(fleet)),
         Pool(config(fleet, concurrency=16, attempt_seconds=2)) as pool,
     ):
@@ -189,8 +194,8 @@ async def test_a_worker_that_falls_silent_costs_one_attempt_and_no_sample(tmp_pa
     assert values(outcomes) == expected(200)
 
 
-async def test_a_sample_waits_for_the_first_worker_within_its_deadline(tmp_path: Path) -> None:
-    async with Fleet(tmp_path, workers=1) as fleet, Pool(config(fleet)) as pool:
+async def test_a_sample_waits_for_the_first_worker_within_its_deadline(tmp_path: Path, flavor: RouterFlavor) -> None:
+    async with Fleet(tmp_path, workers=1, flavor=flavor) as fleet, Pool(config(fleet)) as pool:
         fleet.workers[0].kill()
         waiting = asyncio.create_task(pool.score(sample("early")))
         await asyncio.sleep(3)
@@ -198,10 +203,10 @@ async def test_a_sample_waits_for_the_first_worker_within_its_deadline(tmp_path:
         assert await waiting == expected_score("early")
 
 
-async def test_samples_that_cannot_be_scored_do_not_disturb_the_others(tmp_path: Path) -> None:
+async def test_samples_that_cannot_be_scored_do_not_disturb_the_others(tmp_path: Path, flavor: RouterFlavor) -> None:
     # More of them than the router's circuit breaker forgives, which is why the contract answers them with 200.
     faulty = [sample("")] * 50
-    async with Fleet(tmp_path, workers=1) as fleet, Pool(config(fleet, on_failure="skip")) as pool:
+    async with Fleet(tmp_path, workers=1, flavor=flavor) as fleet, Pool(config(fleet, on_failure="skip")) as pool:
         outcomes = await collect(pool, [*faulty, *samples(50, seconds=0)])
 
     failed = {index: outcome.error for index, outcome in outcomes.items() if isinstance(outcome, Unscored)}
@@ -211,10 +216,11 @@ async def test_samples_that_cannot_be_scored_do_not_disturb_the_others(tmp_path:
     assert values({index: outcomes[50 + index] for index in range(50)}) == expected(50)
 
 
-async def test_a_wrong_key_is_an_error_that_says_so(tmp_path: Path) -> None:
-    wrong = tmp_path / "wrong"
+async def test_a_wrong_key_is_an_error_that_says_so(tmp_path: Path, flavor: RouterFlavor) -> None:
+    wrong = tmp_path / "elsewhere" / "key"  # beside the right one, that would be tried as well
+    wrong.parent.mkdir()
     wrong.write_text("not the key")
-    async with Fleet(tmp_path, workers=1) as fleet:
+    async with Fleet(tmp_path, workers=1, flavor=flavor) as fleet:
         settings = RewardConfig(url=fleet.router.url, key_file=wrong, on_failure="skip")
         async with Pool(settings) as pool:
             with pytest.raises(PoolAccessError, match="does not take the key found by the config's url"):

@@ -175,6 +175,7 @@ def test_scores_and_extras_pass_through_the_real_router(start: Start, tmp_path: 
     server = start("detailed")
     port = free_port()
     flags = router_flags(
+        flavor="sglang-router",
         host="127.0.0.1",
         port=port,
         metrics_host="127.0.0.1",

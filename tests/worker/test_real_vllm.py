@@ -24,6 +24,7 @@ def router(vllm_server: VllmServer, tmp_path_factory: pytest.TempPathFactory) ->
     (folder / "key").write_text(vllm_server.key)
     (folder / "admin").write_text(ADMIN_KEY)
     flags = router_flags(
+        flavor="sglang-router",
         host="127.0.0.1",
         port=(port := free_port()),
         metrics_host="127.0.0.1",

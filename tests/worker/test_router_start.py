@@ -7,21 +7,25 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.fleet import free_port, server_python
+from support.fleet import FLAVORS, free_port, server_python
 
+from rewardpool_api.names import ENV_ROUTER_FLAVOR
+from rewardpool_api.pool import RouterFlavor
 from rewardpool_worker import router_launcher
 from rewardpool_worker.diagnosis import diagnose
-from rewardpool_worker.router_flags import router_flags
+from rewardpool_worker.router_flags import TlsFiles, router_flags
 
 
-def flags(port: int = 8080) -> tuple[str, ...]:
+def flags(port: int = 8080, *, flavor: RouterFlavor = "sglang-router", tls: TlsFiles | None = None) -> tuple[str, ...]:
     return router_flags(
+        flavor=flavor,
         host="127.0.0.1",
         port=port,
         metrics_host="127.0.0.1",
         metrics_port=9090,
         request_timeout_seconds=300,
         shutdown_grace_seconds=60,
+        tls=tls,
     )
 
 
@@ -44,11 +48,24 @@ def launch(*argv: str, python: str = sys.executable, **env: str) -> tuple[int, s
         ("--retry-max-retries", "20"),
     ],
 )
-def test_the_flags_that_survived_the_soak(flag: str, value: str) -> None:
-    assert flags()[flags().index(flag) + 1] == value
+@pytest.mark.parametrize("flavor", FLAVORS)
+def test_the_flags_that_survived_the_soak(flag: str, value: str, flavor: RouterFlavor) -> None:
+    given = flags(flavor=flavor)
+    assert given[given.index(flag) + 1] == value
 
 
-@pytest.mark.parametrize("argument", ["--api-key=x", "--api-key", "--control-plane-api-keys"])
+def test_smg_is_given_no_limit_of_its_own() -> None:
+    given = flags(flavor="smg")
+    assert given[given.index("--max-concurrent-requests") + 1] == "0"
+    assert "--max-concurrent-requests" not in flags()
+
+
+def test_a_certificate_makes_https() -> None:
+    given = flags(tls=TlsFiles(certificate=Path("/tls/tls.crt"), key=Path("/tls/tls.key")))
+    assert given[-4:] == ("--tls-cert-path", "/tls/tls.crt", "--tls-key-path", "/tls/tls.key")
+
+
+@pytest.mark.parametrize("argument", ["--api-key=x", "--api-key", "--control-plane-api-keys", "--tenant-api-key=a:b"])
 def test_a_key_on_the_command_line_is_refused(argument: str) -> None:
     code, said = launch(argument)
     assert code == 2
@@ -63,16 +80,25 @@ def test_an_empty_or_missing_key_file_starts_no_open_router(variable: str, tmp_p
     assert launch(**{variable: str(tmp_path / "missing")})[0] == 2
 
 
+def test_a_router_that_is_not_there_is_named() -> None:
+    code, said = launch(**{ENV_ROUTER_FLAVOR: "smg"})  # in the environment of the tests there is none
+    assert (code, diagnose(exit_code=code, log=said).reason) == (2, "BadArguments")
+    assert "REWARDPOOL_ROUTER_FLAVOR smg cannot be started here" in said
+
+
 @pytest.mark.real
-def test_a_port_in_use_is_diagnosed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("flavor", FLAVORS)
+def test_a_port_in_use_is_diagnosed(flavor: RouterFlavor) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        code, said = launch(*flags(taken.getsockname()[1]), python=server_python())
+        given = flags(taken.getsockname()[1], flavor=flavor)
+        code, said = launch(*given, python=server_python(), **{ENV_ROUTER_FLAVOR: flavor})
     assert diagnose(exit_code=code, log=said).reason == "PortInUse"
 
 
 @pytest.mark.real
-def test_the_router_refuses_a_flag_it_does_not_know() -> None:
-    code, said = launch("--no-such-flag", str(free_port()), python=server_python())
+@pytest.mark.parametrize("flavor", FLAVORS)
+def test_the_router_refuses_a_flag_it_does_not_know(flavor: RouterFlavor) -> None:
+    code, said = launch("--no-such-flag", str(free_port()), python=server_python(), **{ENV_ROUTER_FLAVOR: flavor})
     assert diagnose(exit_code=code, log=said).reason == "BadArguments"

@@ -9,8 +9,8 @@ import re
 from typing import Any, NoReturn
 
 from rewardpool.errors import FunctionFailedError, InvalidSampleError, SampleError, SampleTooLongError, ScoreError
-from rewardpool.retry import Setback, kind_of_status
-from rewardpool_api.contract import CallerError, NonsenseAnswerError, parse_answer
+from rewardpool.retry import Kind, Setback, kind_of_status
+from rewardpool_api.contract import NO_WORKER_CODES, CallerError, NonsenseAnswerError, parse_answer
 
 EXCERPT = 300
 """Characters of a server's answer that a message quotes."""
@@ -66,12 +66,20 @@ def read_judgement(status: int, body: bytes, sample: str) -> str:
 def _check_status(status: int, body: bytes, sample: str) -> None:
     if status == 200:
         return
-    kind = kind_of_status(status)
+    kind: Kind | None = "waiting" if status in (404, 503) and _code(body) in NO_WORKER_CODES else kind_of_status(status)
     if kind is not None:
         raise Setback(kind, f"HTTP {status}: {_excerpt(body)}")
     if status in (400, 413, 422):
         _refused(status, body, sample)
     raise ScoreError(sample, f"the server answered HTTP {status}, which no retry mends: {_excerpt(body)}")
+
+
+def _code(body: bytes) -> object:
+    """What the answer gives as `error.code`; None when it is no such answer."""
+    try:
+        return json.loads(body)["error"]["code"]
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return None
 
 
 def _refused(status: int, body: bytes, sample: str) -> NoReturn:

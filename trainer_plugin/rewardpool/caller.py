@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import aiohttp
@@ -24,6 +25,7 @@ from rewardpool.endpoint import Endpoint
 from rewardpool.errors import DeadlineError, PoolAccessError, PoolError, RewardPoolError, ScoreError
 from rewardpool.report import Ledger
 from rewardpool.retry import Setback, kind_of_status, pause_seconds
+from rewardpool_api.trust import verifying_context
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +35,8 @@ MAX_ANSWER_BYTES = 4 << 20
 """A score takes a hundred bytes and a judgement some kilobytes; more than this is nonsense."""
 LOOK_AGAIN_SECONDS = 1.0
 """At most this often is the address of an unreachable pool looked up again."""
+LOOK_AGAIN_WAITING_SECONDS = 15.0
+"""At most this often is that of a pool looked up again which is there and has no worker."""
 LOG_SECONDS = 10.0
 """At most this often is a line about retries logged."""
 
@@ -194,10 +198,15 @@ class Caller:
         try:
             # A redirect would carry the key to wherever it points.
             async with self._session.post(
-                endpoint.url + path, json=body, headers=headers, allow_redirects=False
+                endpoint.url + path,
+                json=body,
+                headers=headers,
+                allow_redirects=False,
+                ssl=True if endpoint.ca is None else _verifying(endpoint.ca),
             ) as answer:
                 status, content = answer.status, await _read(answer)
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientResponseError) as error:
+            # The last is an answer that is no HTTP, as of a router that changed to HTTPS.
             raise Setback(
                 "unreachable", f"{endpoint.url}, found by {endpoint.origin}, cannot be reached: {error}"
             ) from error
@@ -238,6 +247,9 @@ class Caller:
                 moved = await self._moved(used, since=now - LOOK_AGAIN_SECONDS)
                 if not moved and self._look_up_problem:
                     effort.problem += f"; looking it up again: {self._look_up_problem}"
+            case "waiting":
+                # No hurry, but the address may have become another pool's.
+                await self._moved(used, since=now - LOOK_AGAIN_WAITING_SECONDS)
             case "worker":
                 effort.failures += 1
                 if effort.failures >= self._config.attempts:
@@ -274,9 +286,9 @@ class Caller:
             finally:
                 self._looked_at = began
             self._look_up_problem = ""
-            if (found.url, found.keys) == (used.url, used.keys):
+            if (found.url, found.keys, found.ca) == (used.url, used.keys, used.ca):
                 return False
-            what = "has other keys" if found.url == used.url else f"is now at {found.url}"
+            what = "has other keys or certificates" if found.url == used.url else f"is now at {found.url}"
             log.warning("reward pool %s %s, found by %s", found.pool, what, found.origin)
             self._endpoint = found
             return True
@@ -296,6 +308,10 @@ class Caller:
                 effort.attempts,
                 setback.problem,
             )
+
+
+_verifying = lru_cache(maxsize=8)(verifying_context)
+"""One context for the same certificates, since connections are kept by context."""
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:

@@ -66,6 +66,9 @@ class RewardConfig(BaseModel):
     """Base URL of a router, instead of discovery. Default: $REWARDPOOL_URL."""
     key_file: Path | None = None
     """File with the router's key, for use with `url`. Default: $REWARDPOOL_KEY_FILE."""
+    ca_file: Path | None = None
+    """File with the certificates (PEM) that verify an https `url`; discovery knows them. Default: $REWARDPOOL_CA_FILE,
+    else those that this machine trusts."""
     served_name: str | None = None
     """The `model` of requests, for use with `url`; discovery knows it. Default: the name of the pool."""
     deadline_seconds: PositiveSeconds = 120.0

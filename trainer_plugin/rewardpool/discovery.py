@@ -11,6 +11,7 @@ place has the pool, its error is the one that is raised, because it is the likel
 """
 
 import asyncio
+import base64
 import logging
 import os
 import time
@@ -20,15 +21,16 @@ from pathlib import Path
 from rewardpool.config import RewardConfig, check_pool, check_url
 from rewardpool.endpoint import Endpoint
 from rewardpool.errors import ConfigError, PoolAccessError, PoolNotFoundError, PoolNotReadyError
-from rewardpool.places import KubernetesPlace, LocalPlace, NotHere, Place, read_key_files
+from rewardpool.places import KubernetesPlace, LocalPlace, NotHere, Place, read_ca_file, read_key_files
 from rewardpool_api import RewardPool, names
+from rewardpool_api.trust import verifying_context
 
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
 """Between two looks at a pool that is waited for."""
-UNNAMED_MODEL = "default"
-"""The `model` of requests to a bare URL: the contract wants one, and a router with one model ignores it."""
+UNNAMED_MODEL = "unknown"
+"""The `model` of requests to a bare URL: the contract wants one, sglang-router ignores it, smg takes this for any."""
 
 
 async def discover(
@@ -144,6 +146,7 @@ async def _endpoint(pool: RewardPool, place: Place, *, keys: tuple[str, ...], re
         url=status.url.rstrip("/"),
         key=key,
         other_keys=tuple(filter(None, others)),
+        ca=_certificates(pool),
         pool=pool.key,
         served_name=status.model.served_name,
         model_type=status.model.type,
@@ -151,6 +154,18 @@ async def _endpoint(pool: RewardPool, place: Place, *, keys: tuple[str, ...], re
         origin=str(place),
         pool_object_version=pool.metadata.resource_version,
     )
+
+
+def _certificates(pool: RewardPool) -> str | None:
+    bundle = pool.status.auth.ca_bundle
+    if bundle is None:
+        return None
+    try:
+        pem = base64.b64decode(bundle, validate=True).decode()
+        verifying_context(pem)
+    except ValueError as error:  # what base64, unicode and PEM raise
+        raise PoolNotReadyError(f"RewardPool {pool.key}: status.auth.caBundle is not PEM in base64: {error}") from error
+    return pem
 
 
 def _explicit_endpoint(config: RewardConfig, environ: Mapping[str, str]) -> Endpoint | None:
@@ -167,6 +182,7 @@ def _explicit_endpoint(config: RewardConfig, environ: Mapping[str, str]) -> Endp
         url=url,
         key=key,
         other_keys=tuple(filter(None, others)),
+        ca=read_ca_file(ca_file) if (ca_file := _ca_file(config, environ)) else None,
         pool=pool or url,
         served_name=config.served_name or (pool.partition("/")[2] if pool else UNNAMED_MODEL),
         origin=origin,
@@ -182,6 +198,11 @@ def _pool_name(config: RewardConfig, environ: Mapping[str, str]) -> str | None:
 def _key_file(config: RewardConfig, environ: Mapping[str, str]) -> Path | None:
     given = environ.get(names.ENV_KEY_FILE)
     return config.key_file or (Path(given) if given else None)
+
+
+def _ca_file(config: RewardConfig, environ: Mapping[str, str]) -> Path | None:
+    given = environ.get(names.ENV_CA_FILE)
+    return config.ca_file or (Path(given) if given else None)
 
 
 def _checked(value: str, check: Callable[[str], str], name: str) -> str:

@@ -13,6 +13,7 @@ class Endpoint:
         url: Base URL of the router, without a trailing slash.
         key: The router's key; None when the pool asks for none. Never shown.
         other_keys: Keys that some routers may take instead, while the key is rotated. Never shown.
+        ca: Certificates (PEM) that verify the router; None for http, or for those that this machine trusts.
         pool: `namespace/name`, or the URL itself when nothing else is known.
         served_name: The `model` of requests.
         model_type: What kinds of samples the model takes; None when only a URL was given.
@@ -24,6 +25,7 @@ class Endpoint:
     url: str
     key: str | None = field(default=None, repr=False)
     other_keys: tuple[str, ...] = field(default=(), repr=False)
+    ca: str | None = field(default=None, repr=False)
     pool: str
     served_name: str
     model_type: ModelType | None = None

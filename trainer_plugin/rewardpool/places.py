@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from rewardpool.errors import PoolAccessError, PoolNotReadyError
 from rewardpool_api import RewardPool, names
 from rewardpool_api.state_files import is_supervised, pool_dir
+from rewardpool_api.trust import verifying_context
 
 API_SECONDS = 10.0
 """For one request to an API server."""
@@ -189,6 +190,16 @@ def _entry(data: Mapping[str, str] | None, name: str) -> str:
         return base64.b64decode((data or {})[name], validate=True).decode().strip()
     except (KeyError, TypeError, binascii.Error, UnicodeDecodeError):
         return ""
+
+
+def read_ca_file(path: Path) -> str:
+    """The certificates in a file. Raises PoolAccessError."""
+    try:
+        pem = path.read_text()
+        verifying_context(pem)
+    except (OSError, ValueError) as error:
+        raise PoolAccessError(f"the certificates in {path} cannot be used: {error}") from error
+    return pem
 
 
 def _parse(raw: Any) -> RewardPool:

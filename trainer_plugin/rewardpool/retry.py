@@ -5,14 +5,16 @@ A failed attempt is a `Setback` of one kind, and the kind alone decides:
 | kind | what happened | another attempt |
 |---|---|---|
 | unreachable | refused, unknown host, no connection in time | until the deadline, the address looked up again |
-| busy | the router has no free or living worker: 408, 425, 429, 502, 503, 504 | until the deadline |
+| waiting | the router says that it has no worker: a code in a 404 or 503 | until the deadline, at an even pace |
+| busy | the router is too busy, or on its way: 408, 425, 429, 502, 503, 504 | until the deadline |
 | worker | a worker failed: nonsense, HTTP 500, silence, a broken connection | at most `attempts` of these |
 | missing | 404: something else lives at the address | only if the address turns out to have moved |
 | denied | 401 or 403 | with every other key there is; until the deadline if the pool ever took one |
 
 Waiting for a pool that is away costs nothing but time, so only the deadline bounds it; a worker that fails on a sample
 may fail on it every time, so that is bounded by number. Pauses grow and have full jitter: a random part of a bound that
-doubles, so that a thousand samples which failed together do not come back together.
+doubles, so that a thousand samples which failed together do not come back together. Where there is no worker yet the
+pace is even instead: a pool at zero is woken by these attempts, and sized by their number.
 
 A key that worked and is refused is being rotated: routers change to the new one after the other, behind one address, so
 for some seconds it is chance which of the two keys is right. A key that never worked is a mistake, and said at once.
@@ -21,7 +23,9 @@ for some seconds it is chance which of the two keys is right. A key that never w
 from collections.abc import Callable
 from typing import Literal
 
-Kind = Literal["unreachable", "busy", "worker", "missing", "denied"]
+from rewardpool_api.contract import WAITING_PAUSE_SECONDS
+
+Kind = Literal["unreachable", "waiting", "busy", "worker", "missing", "denied"]
 
 FIRST_PAUSE_SECONDS = 0.25
 LONGEST_PAUSE_SECONDS = 5.0
@@ -61,6 +65,8 @@ def kind_of_status(status: int) -> Kind | None:
 
 def pause_seconds(setbacks: int, kind: Kind, *, uniform: Callable[[float, float], float]) -> float:
     """How long to pause after so many setbacks (from 1) of one sample: full jitter under a doubling bound."""
+    if kind == "waiting":
+        return uniform(*WAITING_PAUSE_SECONDS)
     longest = LONGEST_DENIED_PAUSE_SECONDS if kind == "denied" else LONGEST_PAUSE_SECONDS
     doublings = min(setbacks - 1, 16)
     return uniform(0.0, min(longest, FIRST_PAUSE_SECONDS * 2**doublings))

@@ -1,22 +1,44 @@
-"""The command line of sglang-router 0.3.2, and why each flag is there.
+"""The command line of a router, and why each flag is there.
 
 With these flags 20,000 requests at concurrency 150 were all answered, each with one answer, while workers were killed,
-removed and added again and for some seconds none was left. The router's defaults lose requests in the same run.
+removed and added again and for some seconds none was left. The routers' defaults lose requests in the same run.
+
+smg is sglang-router's successor and takes all of its flags. What it takes beside them turns off what it would do by
+itself: refuse at a limit of its own, ask workers for figures they do not have, ask a hub for tokenizers.
 """
+
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from rewardpool_api.pool import RouterFlavor
+
+SETTLE_SECONDS = 5
+"""smg goes on taking requests for this long after SIGTERM; sglang-router closes its port at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TlsFiles:
+    """What HTTPS takes."""
+
+    certificate: PurePath
+    key: PurePath
 
 
 def router_flags(
     *,
+    flavor: RouterFlavor,
     host: str,
     port: int,
     metrics_host: str,
     metrics_port: int,
     request_timeout_seconds: int,
     shutdown_grace_seconds: int,
+    tls: TlsFiles | None = None,
 ) -> tuple[str, ...]:
     """Build the router's arguments; a pure function.
 
     Args:
+        flavor: which program takes them.
         host: address of the data plane and of the worker list.
         port: its port.
         metrics_host: address of the Prometheus endpoint, which takes no key.
@@ -24,6 +46,7 @@ def router_flags(
         request_timeout_seconds: longest one attempt at a worker may take; longer than the slowest real request, because
             a request that runs into it is started again elsewhere.
         shutdown_grace_seconds: how long the router waits on SIGTERM for what is in flight.
+        tls: serve HTTPS with these files; None for HTTP. The Prometheus endpoint is HTTP in any case.
 
     Returns:
         Flags and their values, ready for argv. No key among them: see `router_launcher`.
@@ -35,8 +58,9 @@ def router_flags(
         "--prometheus-port": metrics_port,
         # At info the router writes hundreds of megabytes in half a minute of load.
         "--log-level": "warn",
-        # cache_aware is the only policy that counts what is in flight per worker; with these two thresholds it always
-        # balances, so it is least-in-flight. Its defaults send a shared prompt prefix to one worker only.
+        # In sglang-router cache_aware is the only policy that counts what is in flight per worker; with these two
+        # thresholds it always balances, so it is least-in-flight. Its defaults send a shared prompt prefix to one
+        # worker only.
         "--policy": "cache_aware",
         "--balance-abs-threshold": 0,
         "--balance-rel-threshold": 1.0,
@@ -56,8 +80,8 @@ def router_flags(
         "--cb-failure-threshold": 20,
         "--cb-success-threshold": 1,
         "--cb-timeout-duration-secs": 3,
-        # Retries are the only queue that works in this version (the queue of its own answers 408): 20 of them, 2 s
-        # apart at most, carry a request over half a minute without any worker.
+        # Retries are the only queue that works in sglang-router (the queue of its own answers 408): 20 of them, 2 s
+        # apart at most, carry a request over half a minute without any worker. smg retries at other workers only.
         "--retry-max-retries": 20,
         "--retry-initial-backoff-ms": 100,
         "--retry-max-backoff-ms": 2000,
@@ -65,4 +89,18 @@ def router_flags(
         "--request-timeout-secs": request_timeout_seconds,
         "--shutdown-grace-period-secs": shutdown_grace_seconds,
     }
-    return tuple(str(part) for flag in flags.items() for part in flag)
+    if tls is not None:
+        flags |= {"--tls-cert-path": str(tls.certificate), "--tls-key-path": str(tls.key)}
+    return tuple(str(part) for flag in flags.items() for part in flag) + (SMG_FLAGS if flavor == "smg" else ())
+
+
+SMG_FLAGS = (
+    # Its default is 1024 requests per core, beyond which it queues a hundred and refuses the rest.
+    *("--max-concurrent-requests", "0"),
+    # Workers' own queues are no reason to leave one out: every worker of a burst has one.
+    "--disable-worker-overload-protection",
+    "--disable-load-monitoring",
+    # It would look for one on the hub at each worker that joins, which an offline cluster waits for.
+    "--disable-tokenizer-autoload",
+    *("--history-backend", "none"),
+)

@@ -1,21 +1,26 @@
-"""Starts sglang-router with its keys read from files: `python router_launcher.py ROUTER-FLAGS…`.
+"""Starts a router with its keys read from files: `python router_launcher.py ROUTER-FLAGS…`.
 
 The router's own command line takes both keys as arguments, where every process of the machine can read them. Its Python
-entry point takes them as values, so this one file (the standard library and sglang_router, nothing of the project) is
-mounted into router pods and run on one machine. All flags in argv are the router's own and go to it unchanged.
+entry point takes them as values, so this one file (the standard library and the router's package, nothing of the
+project) is mounted into router pods and run on one machine. All flags in argv are the router's own and go to it
+unchanged.
 
-Two environment variables name the files, each with one key in it:
+REWARDPOOL_ROUTER_FLAVOR says which router: `sglang-router`, also when it is not set, or `smg`. Two more environment
+variables name the files, each with one key in it:
 
 - REWARDPOOL_KEY_FILE: the key of the data plane. The router forwards the caller's, so workers have the same one.
 - REWARDPOOL_ADMIN_KEY_FILE: the key of the worker list (`/workers`), which trainers never get.
 """
 
+import importlib
 import os
 import resource
 import sys
 from pathlib import Path
 
-KEY_FLAGS = ("--api-key", "--control-plane-api-keys")
+KEY_FLAGS = ("--api-key", "--control-plane-api-keys", "--tenant-api-key")
+ENTRY_POINTS = {"sglang-router": "sglang_router.launch_router", "smg": "smg.launch_router"}
+"""Flavor -> the module with `parse_router_args` and `launch_router`. Both packages have a script called `smg`."""
 
 
 def main(argv: list[str]) -> int:
@@ -24,22 +29,25 @@ def main(argv: list[str]) -> int:
     if refused:
         print(f"{refused[0]} is not taken here: put the key into a file, see --help of this file", file=sys.stderr)
         return 2
+    flavor = os.environ.get("REWARDPOOL_ROUTER_FLAVOR", "sglang-router")
     try:
         key = read_key("REWARDPOOL_KEY_FILE")
         admin_key = read_key("REWARDPOOL_ADMIN_KEY_FILE")
+        # After the keys, so that a missing one is said before a native library of 90 MB is loaded.
+        program = importlib.import_module(ENTRY_POINTS[flavor])
     except (OSError, ValueError) as error:
         print(f"the router is not started: {error}", file=sys.stderr)
         return 2
+    except (ImportError, KeyError) as error:
+        print(f"REWARDPOOL_ROUTER_FLAVOR {flavor} cannot be started here: {error!r}", file=sys.stderr)
+        return 2
     raise_open_file_limit()
-    # Late, so that a missing key is said before a native library of 90 MB is loaded.
-    from sglang_router.launch_router import launch_router, parse_router_args
-
-    arguments = parse_router_args(argv)
+    arguments = program.parse_router_args(argv)
     arguments.api_key = key
     if admin_key is not None:
         # (id, name, key, role): the role admin may change the worker list.
         arguments.control_plane_api_keys = [("rewardpool", "rewardpool", admin_key, "admin")]
-    launch_router(arguments)
+    program.launch_router(arguments)
     return 0
 
 

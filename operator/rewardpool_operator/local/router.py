@@ -13,12 +13,12 @@ from rewardpool_operator.local.machine import HOST, free_port
 from rewardpool_operator.router_admin import RouterAdmin, RouterError
 from rewardpool_operator.snapshot import Router
 from rewardpool_worker.mounted import ROUTER_LAUNCHER
-from rewardpool_worker.router_flags import router_flags
+from rewardpool_worker.router_flags import SETTLE_SECONDS, router_flags
 
 log = logging.getLogger(__name__)
 
 NAME = "router"
-GRACE_SECONDS = 2.0
+GRACE_SECONDS = 2.0 + SETTLE_SECONDS
 """After the router's own deadline for what is in flight, until it is killed."""
 
 
@@ -34,7 +34,7 @@ class LocalRouter:
             run: what the processes of the supervisor share.
             folder: has the launcher and the keys.
             session: carries calls to the router.
-            python: the interpreter that has sglang-router.
+            python: the interpreter that has the routers.
             port: where to listen; None for a free one.
         """
         self._run = run
@@ -109,18 +109,29 @@ class LocalRouter:
         self._flags = self._make_flags(self._pool, metrics_port=self._metrics_port)
         metrics_url = f"http://{HOST}:{self._metrics_port}"
         admin_key = self._folder.admin_key_file.read_text().strip()
-        self._admin = RouterAdmin(self._session, url=self.url, metrics_url=metrics_url, admin_key=admin_key)
+        self._admin = RouterAdmin(
+            self._session,
+            flavor=self._pool.spec.router.flavor,
+            url=self.url,
+            metrics_url=metrics_url,
+            admin_key=admin_key,
+            served_name=self._pool.served_name,
+        )
         argv = (self._python, str(self._folder.files / ROUTER_LAUNCHER), *self._flags)
         return Command(argv=argv, env=self._environment(self._pool), url=self.url)
 
     def _environment(self, pool: RewardPool) -> Mapping[str, str]:
-        environment = {names.ENV_ADMIN_KEY_FILE: str(self._folder.admin_key_file)}
+        environment = {
+            names.ENV_ROUTER_FLAVOR: pool.spec.router.flavor,
+            names.ENV_ADMIN_KEY_FILE: str(self._folder.admin_key_file),
+        }
         if pool.spec.router.auth.mode == "Generated":
             environment[names.ENV_KEY_FILE] = str(self._folder.key_file)
         return environment
 
     def _make_flags(self, pool: RewardPool, *, metrics_port: int) -> tuple[str, ...]:
         return router_flags(
+            flavor=pool.spec.router.flavor,
             host=HOST,
             port=self._port,
             metrics_host=HOST,
