@@ -1,13 +1,15 @@
 """`make e2e`: the whole product on a real cluster, from `helm install` to nothing left.
 
-    a cluster       the one of KUBECONFIG, a kind cluster, or a node built on this machine
+    a cluster       the one of KUBECONFIG, a kind cluster, or two nodes built on this machine
     the operator    its image built from workers/Containerfile, installed as a pod by the Helm chart
     the quick start its pool on a real vLLM pod, its training job as a pod that finds the pool by name
     while it trains 1 → 2 → 1 replicas with `kubectl scale`
     at the end      the pool is deleted; whatever still carries its label is a failure
+    then            another pool under steady load, and everything that can happen to it (`faults/`)
 
-What was measured goes to `.rewardpool/e2e/summary.json`. The exit status is 0 only when no sample was lost and nothing
-is left. Ctrl-C and failures clean up as well; a failure first shows pods, events and the operator's last lines.
+What was measured goes to `.rewardpool/e2e/summary.json` and `faults.json`. The exit status is 0 only when no sample was
+lost, nothing is left and every fault was survived. Ctrl-C and failures clean up as well; a failure first shows pods,
+events and the operator's last lines.
 """
 
 import argparse
@@ -23,29 +25,30 @@ from typing import Any
 
 import yaml
 
-from cluster import binaries, images
+import faults.play
+from cluster import binaries
 from cluster.choose import Cluster, open_cluster
-from cluster.folders import CACHE, REPOSITORY, STATE
+from cluster.folders import REPOSITORY, STATE
 from cluster.processes import ClusterError, output_of
 from cluster.progress import Say, timed_lines
+from faults.stage import FaultError
+from installation import IMAGE, Installation, evidence, refuse_used_cluster
 from overlay import Environment, chart_values, quick_start_on_this_machine, training_config, training_job
 from rewardpool_api import names
 
 QUICKSTART = REPOSITORY / "examples" / "quickstart"
 MODELS = Path("/var/tmp/rewardpool/quickstart")
-CHART = REPOSITORY / "charts" / "rewardpool"
 VENVS = REPOSITORY / ".rewardpool" / "venvs"
 
-OPERATOR_NAMESPACE = "rewardpool-system"
 NAMESPACE = "default"
 POOL = "quickstart"
-IMAGE = "localhost/rewardpool:e2e"
 ENGINE_IMAGE = "localhost/rewardpool-engine:e2e"
+NODES = 2
+"""One of them is drained."""
 GPUS = 2
 """Faked ones, one for each replica that there will be at most."""
 
 FAILURE = "failure.txt"
-OPERATOR_SECONDS = 120.0
 POOL_SECONDS = 600.0
 """vLLM takes about a minute to start on two idle cores, several times that beside a training job."""
 TRAINING_START_SECONDS = 300.0
@@ -65,13 +68,13 @@ class EndToEndError(RuntimeError):
 class EndToEnd:
     """The run on one cluster, step by step in the order of the methods."""
 
-    def __init__(self, cluster: Cluster, *, folder: Path, say: Say) -> None:
+    def __init__(self, cluster: Cluster, installation: Installation, *, folder: Path, say: Say) -> None:
         self._cluster = cluster
+        self._installation = installation
         self._folder = folder
         self._say = say
         self._output = folder / "train"
         shutil.rmtree(self._output, ignore_errors=True)
-        self._helm_program = binaries.ensure("helm", say=say)["helm"]
 
     def play(self) -> dict[str, Any]:
         """Go through the whole story and return the summary."""
@@ -94,15 +97,12 @@ class EndToEnd:
         }
 
     def install_operator(self) -> None:
-        """Build the project's image, bring it to the node, install the chart, wait for the operator's pod."""
-        self._load_images()
+        """Build the images, bring them to the nodes, install the chart, wait for the operator's pod."""
+        self._installation.load_image()
+        self._installation.load_image(ENGINE_IMAGE, container_file="e2e/Containerfile.engine")
         self._cluster.fake_gpus(GPUS)
-        self._say("installing the operator with helm")
-        values = self._write("values.yaml", chart_values(image=IMAGE, namespace=NAMESPACE, pool=POOL))
-        self._helm("upgrade", "--install", "rewardpool", str(CHART), "--create-namespace", "--values", str(values))
-        self._kubectl("wait", "--for=condition=Established", f"crd/{names.PLURAL}.{names.GROUP}", "--timeout=30s")
-        status = ["rollout", "status", "deployment/rewardpool", f"--timeout={OPERATOR_SECONDS:.0f}s"]
-        self._kubectl(*status, namespace=OPERATOR_NAMESPACE, deadline_seconds=OPERATOR_SECONDS + 10)
+        self._installation.install(chart_values(image=IMAGE, namespace=NAMESPACE, pool=POOL))
+        self._installation.wait()
 
     def start_pool(self) -> float:
         """Apply the quick start's pool and return the seconds until samples can be scored."""
@@ -165,60 +165,27 @@ class EndToEnd:
         return []
 
     def clean_up(self) -> None:
-        """Remove what this run put into the cluster; a cluster of our own is torn down after this anyway."""
-        self._say("cleaning up")
-        pods = ["delete", "pod,serviceaccount", "trainer", "--ignore-not-found", "--wait=false"]
-        pool = ["delete", "rewardpools", POOL, "--ignore-not-found", "--timeout=60s"]
+        """Remove what the story put into the cluster; a cluster of our own is torn down after this anyway."""
         for attempt in (
-            lambda: self._kubectl(*pods),
-            lambda: self._kubectl(*pool, deadline_seconds=70),
-            lambda: self._helm("uninstall", "rewardpool", "--ignore-not-found", "--wait"),
-            lambda: self._kubectl("delete", "crd", f"{names.PLURAL}.{names.GROUP}", "--ignore-not-found"),
-            lambda: self._kubectl("delete", "namespace", OPERATOR_NAMESPACE, "--ignore-not-found", "--wait=false"),
+            ["delete", "pod,serviceaccount", "trainer", "--ignore-not-found", "--wait=false"],
+            ["delete", "rewardpools", POOL, "--ignore-not-found", "--timeout=60s"],
         ):
             try:
-                attempt()
+                self._kubectl(*attempt, deadline_seconds=70)
             except ClusterError as error:
                 self._say(f"cleaning up: {error}")
 
     def show_failure(self) -> None:
         """Print what a person needs to see why it failed; the same goes to `FAILURE`."""
-        parts = []
-        for title, args in (
-            ("pods", ["get", "pods", "--all-namespaces", "-o", "wide"]),
-            ("pool", ["get", "rewardpools", "--all-namespaces", "-o", "yaml"]),
-            ("events", ["get", "events", "--all-namespaces", "--sort-by=.metadata.creationTimestamp"]),
-            ("operator", ["logs", "deployment/rewardpool", f"--namespace={OPERATOR_NAMESPACE}", "--tail=60"]),
-            ("workers", ["logs", f"--selector={names.LABEL_POOL}={POOL}", "--prefix", "--tail=15"]),
-            ("trainer", ["logs", "trainer", "--tail=30"]),
-        ):
-            try:
-                said = self._cluster.kubectl(*args)
-            except ClusterError as error:
-                said = str(error)
-            parts.append(f"--- {title}\n" + "\n".join(said.splitlines()[-80:]))
-        (self._folder / FAILURE).write_text("\n".join(parts))
-        print("\n".join(parts), file=sys.stderr)
+        trainer = {"trainer": ["logs", "trainer", f"--namespace={NAMESPACE}", "--tail=30"]}
+        shown = evidence(self._cluster, namespace=NAMESPACE, further=trainer)
+        (self._folder / FAILURE).write_text(shown)
+        print(shown, file=sys.stderr)
 
     def kubernetes_version(self) -> str:
         """The server's version, such as v1.34.4."""
         version = json.loads(self._kubectl("version", "-o", "json"))
         return str(version["serverVersion"]["gitVersion"])
-
-    def _load_images(self) -> None:
-        folder = CACHE / "images"
-        base = images.base_image(say=self._say)
-        for tag, container_file in ((IMAGE, "workers/Containerfile"), (ENGINE_IMAGE, "e2e/Containerfile.engine")):
-            archive = folder / f"{tag.rpartition('/')[2].replace(':', '-')}.tar"
-            built = images.build(
-                REPOSITORY / container_file,
-                context=REPOSITORY,
-                tag=tag,
-                archive=archive,
-                arguments={"BASE": base},
-                say=self._say,
-            )
-            self._cluster.load_image(built)
 
     def _scale(self, replicas: int) -> None:
         self._say(f"scaling to {replicas} after {self._steps()} steps of training")
@@ -276,12 +243,6 @@ class EndToEnd:
     def _kubectl(self, *args: str, namespace: str = NAMESPACE, deadline_seconds: float = 60.0) -> str:
         return self._cluster.kubectl(*args, f"--namespace={namespace}", deadline_seconds=deadline_seconds)
 
-    def _helm(self, *args: str) -> None:
-        variables = {"KUBECONFIG": str(self._cluster.kubeconfig)}
-        variables |= {f"HELM_{kind}_HOME": str(self._folder / "helm" / kind) for kind in ("CACHE", "CONFIG", "DATA")}
-        namespace = f"--namespace={OPERATOR_NAMESPACE}"
-        output_of(self._helm_program, *args, namespace, deadline_seconds=180, environment=variables)
-
     def _write(self, name: str, *documents: Any) -> Path:
         path = self._folder / name
         path.write_text(yaml.safe_dump_all(documents, sort_keys=False))
@@ -301,13 +262,6 @@ def engine_version() -> str:
     return output_of(VENVS / "server" / "bin" / "python", "-c", program).strip()
 
 
-def refuse_used_cluster(cluster: Cluster) -> None:
-    """Raise `EndToEndError` where RewardPool is installed already: cleaning up would take somebody's pools along."""
-    crd = f"{names.PLURAL}.{names.GROUP}"
-    if cluster.kubectl("get", "crd", crd, "--ignore-not-found", "-o", "name").strip():
-        raise EndToEndError(f"{cluster.description} has the CRD {crd} already; take a cluster without RewardPool")
-
-
 def make_models(say: Say) -> None:
     """Make the quick start's models, where they are not there yet."""
     say(f"making the quick start's models in {MODELS}, unless they are there")
@@ -319,20 +273,33 @@ def run(folder: Path, say: Say) -> dict[str, Any]:
     """Everything, on a cluster that exists only for it (or on the one of KUBECONFIG, and cleaned up there)."""
     make_models(say)
     mounts = [REPOSITORY, MODELS, *environment("server").folders, *environment("trainer").folders]
-    with open_cluster(mounts=list(dict.fromkeys(mounts)), say=say) as cluster:
+    with open_cluster(mounts=list(dict.fromkeys(mounts)), nodes=NODES, say=say) as cluster:
         refuse_used_cluster(cluster)
-        scenario = EndToEnd(cluster, folder=folder, say=say)
+        installation = Installation(cluster, folder=folder, say=say)
         try:
-            return scenario.play()
-        except Exception:
-            scenario.show_failure()
-            raise
+            summary = tell_story(cluster, installation, folder=folder, say=say)
+            results = faults.play.play_all(cluster, installation, folder=folder, say=say)
         finally:
-            scenario.clean_up()
+            say("cleaning up")
+            installation.remove()
+    faults.play.show(results)
+    return {**summary, "faults_not_survived": [result.name for result in results if not result.passed]}
+
+
+def tell_story(cluster: Cluster, installation: Installation, *, folder: Path, say: Say) -> dict[str, Any]:
+    """The quick start, trained with; return its summary."""
+    story = EndToEnd(cluster, installation, folder=folder, say=say)
+    try:
+        return story.play()
+    except Exception:
+        story.show_failure()
+        raise
+    finally:
+        story.clean_up()
 
 
 def main() -> int:
-    """Entry point; the exit status is 0 only when nothing was lost and nothing is left."""
+    """Entry point; the exit status is 0 only when nothing was lost, nothing is left and every fault was survived."""
     argparse.ArgumentParser(prog="e2e/run.py", description=__doc__.splitlines()[0] if __doc__ else None).parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `finally` runs, as it does at Ctrl-C
     say = timed_lines()
@@ -342,7 +309,14 @@ def main() -> int:
         earlier.unlink(missing_ok=True)
     try:
         summary = run(STATE, say)
-    except (EndToEndError, ClusterError, binaries.BuildError, TimeoutError, subprocess.SubprocessError) as error:
+    except (
+        EndToEndError,
+        FaultError,
+        ClusterError,
+        binaries.BuildError,
+        TimeoutError,
+        subprocess.SubprocessError,
+    ) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -350,7 +324,7 @@ def main() -> int:
         return 130
     summary_file.write_text(json.dumps(summary, indent=2) + "\n")
     print(json.dumps(summary, indent=2))
-    return 0 if summary["lost"] == 0 and not summary["left_after_delete"] else 1
+    return 1 if summary["lost"] or summary["left_after_delete"] or summary["faults_not_survived"] else 0
 
 
 if __name__ == "__main__":

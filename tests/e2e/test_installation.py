@@ -1,8 +1,9 @@
-"""What the end-to-end run refuses to touch."""
+"""What the end-to-end runs refuse to touch."""
 
 import pytest
 
-import run
+from cluster.processes import ClusterError
+from installation import refuse_used_cluster
 
 
 class FakeCluster:
@@ -19,9 +20,9 @@ class FakeCluster:
 
 def test_a_cluster_with_reward_pools_is_refused() -> None:
     cluster = FakeCluster("customresourcedefinition.apiextensions.k8s.io/rewardpools.rewardpool.dev\n")
-    with pytest.raises(run.EndToEndError, match="somebody's cluster has the CRD"):
-        run.refuse_used_cluster(cluster)  # type: ignore[arg-type]
+    with pytest.raises(ClusterError, match="somebody's cluster has the CRD"):
+        refuse_used_cluster(cluster)  # type: ignore[arg-type]
 
 
 def test_a_cluster_without_them_is_taken() -> None:
-    run.refuse_used_cluster(FakeCluster(""))  # type: ignore[arg-type]
+    refuse_used_cluster(FakeCluster(""))  # type: ignore[arg-type]

@@ -1,0 +1,124 @@
+"""The objects of these tests: the pool under load, the files it and the traffic run, and the traffic's pod."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from installation import IMAGE
+from rewardpool_api import names
+
+Manifest = dict[str, Any]
+
+NAMESPACE = "rewardpool-faults"
+POOL = "faults"
+ACCOUNT = "trainer"
+TRAFFIC = "traffic"
+PROGRAMS = "programs"
+"""ConfigMap with the modules that pods run."""
+PROGRAMS_DIR = "/opt/faults"
+GPU_RESOURCE = "faults.rewardpool.dev/gpu"
+"""A resource of our own, so that neither a real GPU nor another test's faked one is in the way."""
+
+_HERE = Path(__file__).parent
+
+
+def namespace(name: str) -> list[Manifest]:
+    """A namespace with the programs in it."""
+    modules = {f"{module}.py": (_HERE / f"{module}.py").read_text() for module in ("reward", "traffic")}
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}},
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": PROGRAMS, "namespace": name},
+            "data": {"__init__.py": "", **modules},
+        },
+    ]
+
+
+def pool(name: str = POOL, *, in_namespace: str = NAMESPACE, workers: int, routers: int) -> Manifest:
+    """A pool of functions on RewardPool's own image, small enough for many of its pods on two cores."""
+    program_mount = {"name": PROGRAMS, "mountPath": f"{PROGRAMS_DIR}/faults", "readOnly": True}
+    worker = {"name": "worker", "volumeMounts": [program_mount], "resources": requests(cpu="50m", memory="64Mi")}
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": {"name": name, "namespace": in_namespace},
+        "spec": {
+            "model": {"source": "python://faults.reward:compute_score", "type": "Function"},
+            "engine": {
+                "name": "python",
+                # Named here, because an upgraded operator would bring another default.
+                "image": IMAGE,
+                "env": {"PYTHONPATH": PROGRAMS_DIR},
+                "args": ["--concurrency=64"],
+            },
+            "worker": {
+                "gpus": 0,
+                "drainSeconds": 20,
+                "podTemplate": {
+                    "spec": {
+                        "containers": [worker],
+                        "volumes": [{"name": PROGRAMS, "configMap": {"name": PROGRAMS}}],
+                    }
+                },
+            },
+            "router": {
+                "replicas": routers,
+                "image": IMAGE,
+                "requestTimeoutSeconds": 30,
+                "podTemplate": {
+                    "spec": {"containers": [{"name": "router", "resources": requests(cpu="50m", memory="128Mi")}]}
+                },
+            },
+            "replicas": workers,
+            "rollout": {"progressDeadlineSeconds": 30},
+        },
+    }
+
+
+def traffic(folder: Path, *, node: str, rate: float) -> list[Manifest]:
+    """The traffic's ServiceAccount and pod; `node` is where it stays while others are drained."""
+    container = {
+        "name": TRAFFIC,
+        "image": IMAGE,
+        "command": ["python3", "-m", "faults.traffic", f"{NAMESPACE}/{POOL}", str(folder), f"--rate={rate:g}"],
+        "env": [{"name": "PYTHONPATH", "value": PROGRAMS_DIR}],
+        "volumeMounts": [
+            {"name": PROGRAMS, "mountPath": f"{PROGRAMS_DIR}/faults", "readOnly": True},
+            {"name": "out", "mountPath": str(folder)},
+        ],
+        "resources": requests(cpu="100m", memory="64Mi"),
+    }
+    spec = {
+        "serviceAccountName": ACCOUNT,
+        "nodeSelector": {"kubernetes.io/hostname": node},
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 5,
+        "containers": [container],
+        "volumes": [
+            {"name": PROGRAMS, "configMap": {"name": PROGRAMS}},
+            {"name": "out", "hostPath": {"path": str(folder), "type": "Directory"}},
+        ],
+    }
+    account = {"name": ACCOUNT, "namespace": NAMESPACE}
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account},
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": TRAFFIC, "namespace": NAMESPACE}, "spec": spec},
+    ]
+
+
+def chart_values(**further: Any) -> Mapping[str, Any]:
+    """Values of the chart: the image that was just built, and the traffic's right to use the pool."""
+    repository, _, tag = IMAGE.rpartition(":")
+    account = {"namespace": NAMESPACE, "name": ACCOUNT}
+    return {
+        "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
+        "trainers": [{"namespace": NAMESPACE, "pools": [POOL], "serviceAccounts": [account]}],
+        **further,
+    }
+
+
+def requests(*, cpu: str, memory: str) -> Manifest:
+    """Resource requests of a container."""
+    return {"requests": {"cpu": cpu, "memory": memory}}

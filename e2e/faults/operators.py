@@ -1,0 +1,106 @@
+"""An operator that dies, is upgraded, or has no API server to talk to."""
+
+import json
+import time
+import urllib.request
+from base64 import b64decode
+
+from cluster.folders import REPOSITORY
+from faults import manifests
+from faults.stage import FaultError, Object, Stage, is_ready
+from installation import CHART, NAMESPACE
+from rewardpool_api import names
+
+PREVIOUS_CHART = REPOSITORY / "tests" / "chart" / "previous" / "rewardpool-0.1.0.tgz"
+AWAY_SECONDS = 60.0
+TAKEOVER_SECONDS = 15.0
+LEASE = "rewardpool"
+
+
+def kill_the_operator(stage: Stage) -> str:
+    """`kill -9` of the acting operator: serving does not notice, and another one acts within 15 s."""
+    stage.shape(workers=2, routers=2)
+    holder = lease_holder(stage)
+    victim = next(pod for pod in operators(stage) if holder.startswith(pod["metadata"]["name"]))
+    stage.kill(victim)
+    seconds = stage.until(
+        lambda: lease_holder(stage) not in ("", holder), what="another operator acts", deadline_seconds=60
+    )
+    stage.change({"replicas": 3})
+    stage.until(lambda: len(stage.pods("worker")) == 3, what="it acts on a change", deadline_seconds=10)
+    if seconds > TAKEOVER_SECONDS:
+        raise FaultError(f"another operator acted after {seconds:.1f} s, more than {TAKEOVER_SECONDS:.0f} s")
+    stage.settle()
+    return f"taken over after {seconds:.1f} s"
+
+
+def upgrade_the_chart(stage: Stage) -> str:
+    """From the previous chart version to this one: the operator is another, no worker and no router is."""
+    stage.shape(workers=2, routers=2)
+    before = uids(stage)
+    stage.installation.install(manifests.chart_values(), chart=PREVIOUS_CHART)
+    stage.installation.install(manifests.chart_values(podAnnotations={"faults/upgraded": "true"}), chart=CHART)
+    stage.installation.wait()
+    stage.change({"replicas": 3})
+    stage.settle()
+    if not before <= uids(stage):
+        raise FaultError("pods of the pool were replaced by an upgrade that changes nothing about them")
+    return "no pod of the pool was replaced"
+
+
+def api_server_away(stage: Stage) -> str:
+    """No API server for a minute, and a router that restarts meanwhile: it gets its workers, and nothing is scaled."""
+    stage.shape(workers=2, routers=2)
+    before = uids(stage)
+    router = stage.pods("router")[0]
+    key = admin_key(stage)
+    with stage.cluster.api_server_away():
+        began = time.monotonic()
+        time.sleep(10)
+        stage.kill(router)
+        repaired = stage.until(lambda: listed(router, key) == 2, what="the router has its workers", deadline_seconds=45)
+        time.sleep(max(0.0, AWAY_SECONDS - (time.monotonic() - began)))
+    stage.settle()
+    if uids(stage) != before:
+        raise FaultError("pods of the pool are other ones than before")
+    stage.change({"replicas": 3})
+    caught_up = stage.settle()
+    return f"router whole again after {repaired:.1f} s without API server; scaled {caught_up:.1f} s after its return"
+
+
+def operators(stage: Stage) -> list[Object]:
+    """The operator's pods that are ready."""
+    pods = stage.objects("pods", namespace=NAMESPACE)
+    return [pod for pod in pods if is_ready(pod)]
+
+
+def lease_holder(stage: Stage) -> str:
+    """Who acts, by the Lease; empty for nobody."""
+    holder = "jsonpath={.spec.holderIdentity}"
+    return stage.kubectl("get", "lease", LEASE, "--ignore-not-found", "-o", holder, namespace=NAMESPACE)
+
+
+def uids(stage: Stage) -> set[str]:
+    """The pool's pods of both kinds, leaving ones included."""
+    return {pod["metadata"]["uid"] for component in ("worker", "router") for pod in stage.pods(component)}
+
+
+def admin_key(stage: Stage) -> str:
+    """The key of the routers' worker lists."""
+    path = f"jsonpath={{.data.{names.SECRET_KEY}}}"
+    return b64decode(stage.kubectl("get", "secret", names.admin_secret(manifests.POOL), "-o", path)).decode()
+
+
+def listed(router: Object, key: str) -> int:
+    """How many workers a router has, asked at its pod's address: `kubectl exec` needs the API server."""
+    url = f"http://{router['status']['podIP']}:{names.ROUTER_PORT}/workers"
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"})
+    try:
+        with opener.open(request, timeout=2) as answer:
+            return int(json.load(answer)["total"])
+    except OSError:  # it is just starting; the caller's deadline decides
+        return 0
+
+
+FAULTS = (kill_the_operator, upgrade_the_chart, api_server_away)

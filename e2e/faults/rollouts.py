@@ -1,0 +1,88 @@
+"""New revisions of the workers: with room, without room, broken; and a new key."""
+
+from typing import Any
+
+from cluster.gpus import fake_gpus, remove_fake_gpus
+from faults.manifests import GPU_RESOURCE
+from faults.stage import FaultError, Stage
+from installation import IMAGE
+
+NO_ROOM = "ReplacingForLackOfRoom"
+BROKEN_IMAGE = "localhost/there-is-no-such-image:1"
+
+
+def new_args_with_a_free_gpu(stage: Stage) -> str:
+    """New arguments where the new workers fit beside the old ones: they come first, the old ones go after."""
+    stage.shape(workers=2, routers=2)
+    node = stage.node_of(stage.pods("worker")[0])
+    fake_gpus(stage.cluster.kubectl, node, 4, resource=GPU_RESOURCE)
+    stage.change({"worker": {"gpus": 1, "gpuResource": GPU_RESOURCE}})
+    stage.settle()
+    seconds, reasons, fewest = roll(stage, {"args": ["--concurrency=48"]})
+    if fewest < 2:
+        raise FaultError(f"only {fewest} workers answered during a Surge of two")
+    return f"{seconds:.1f} s, {' then '.join(reasons)}, never fewer than {fewest} workers"
+
+
+def new_args_without_a_free_gpu(stage: Stage) -> str:
+    """New arguments where every GPU is taken: Auto finds out, and replaces the workers one by one."""
+    (node,) = {stage.node_of(pod) for pod in stage.pods("worker")}
+    fake_gpus(stage.cluster.kubectl, node, 2, resource=GPU_RESOURCE)
+    try:
+        seconds, reasons, fewest = roll(stage, {"args": ["--concurrency=56"]})
+        if NO_ROOM not in reasons:
+            raise FaultError(f"the rollout never said {NO_ROOM}, only {reasons}")
+    finally:
+        stage.change({"worker": {"gpus": 0, "gpuResource": None}})
+        stage.settle()
+        remove_fake_gpus(stage.cluster.kubectl, node, resource=GPU_RESOURCE)
+    return f"{seconds:.1f} s, {' then '.join(reasons)}, never fewer than {fewest} workers"
+
+
+def broken_image(stage: Stage) -> str:
+    """An image that is not there: the pool goes back to the last good revision by itself, and says why."""
+    stage.shape(workers=2, routers=2)
+    good = {pod["metadata"]["uid"] for pod in stage.pods("worker")}
+    stage.change({"engine": {"image": BROKEN_IMAGE}})
+    seconds = stage.until(lambda: bool(failed(stage)), what="the rollout is given up", deadline_seconds=90)
+    said = failed(stage)
+    stage.until(
+        lambda: {pod["metadata"]["uid"] for pod in stage.pods("worker")} == good,
+        what="only the good workers are left",
+        deadline_seconds=60,
+    )
+    stage.change({"engine": {"image": IMAGE}})
+    stage.settle()
+    if {pod["metadata"]["uid"] for pod in stage.pods("worker")} != good:
+        raise FaultError("the good workers were replaced although their revision is wanted again")
+    return f"given up after {seconds:.1f} s: {said['reason']}"
+
+
+def failed(stage: Stage) -> dict[str, Any]:
+    """What the status says of the revision that failed; empty where none did."""
+    rollout = stage.pool()["status"].get("rollout") or {}
+    found: dict[str, Any] = rollout.get("failed") or {}
+    return found
+
+
+def roll(stage: Stage, engine: dict[str, Any]) -> tuple[float, list[str], int]:
+    """Roll the workers; return the seconds, the reasons that were given on the way, and the fewest that answered."""
+    old = stage.pool()["status"]["revision"]
+    reasons: list[str] = []
+    fewest = stage.pool()["spec"]["replicas"]
+
+    def rolled() -> bool:
+        nonlocal fewest
+        status = stage.pool()["status"]
+        fewest = min(fewest, status.get("readyReplicas", 0))
+        progressing = next(item for item in status["conditions"] if item["type"] == "Progressing")
+        if progressing["status"] == "True" and progressing["reason"] not in reasons:
+            reasons.append(progressing["reason"])
+        return status["revision"] != old and stage.is_settled()
+
+    stage.change({"engine": engine})
+    seconds = stage.until(rolled, what="the new revision serves alone", deadline_seconds=120)
+    return seconds, reasons, fewest
+
+
+FAULTS = (new_args_with_a_free_gpu, new_args_without_a_free_gpu, broken_image)

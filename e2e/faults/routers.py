@@ -1,0 +1,99 @@
+"""Routers that are replaced, deleted, killed or told wrong things."""
+
+import json
+
+from faults.stage import FaultError, Stage
+from faults.workers import restarts
+from rewardpool_api import names
+
+REPAIR_SECONDS = 5.0
+"""A router is asked for its list every second or two while there is traffic; a repair takes less than two more."""
+
+_EMPTY_THE_LIST = f"""
+import json, sys, time, urllib.request
+key = open("{names.ADMIN_KEY_DIR}/{names.SECRET_KEY}").read().strip()
+
+def call(method, path):
+    url = "http://127.0.0.1:{names.ROUTER_PORT}" + path
+    request = urllib.request.Request(url, method=method, headers={{"Authorization": "Bearer " + key}})
+    with urllib.request.urlopen(request, timeout=5) as answer:
+        return json.load(answer)
+
+def listed():
+    return {{worker["url"]: worker["id"] for worker in call("GET", "/workers")["workers"]}}
+
+before = listed()
+for worker in before.values():
+    call("DELETE", "/workers/" + worker)
+while len(listed()) == len(before):
+    time.sleep(0.02)
+began = time.monotonic()
+while listed().keys() != before.keys() and time.monotonic() - began < 15:
+    time.sleep(0.05)
+print(json.dumps({{"workers": len(before), "seconds": time.monotonic() - began}}))
+"""
+"""Runs inside a router's pod, where its list can be changed without a way in from outside."""
+
+
+def roll_routers(stage: Stage) -> str:
+    """Two routers are replaced one after the other."""
+    stage.shape(workers=2, routers=2)
+    return roll(stage)
+
+
+def roll_the_only_router(stage: Stage) -> str:
+    """The only router is replaced: the new one is there before it goes."""
+    stage.shape(workers=2, routers=1)
+    return roll(stage)
+
+
+def roll(stage: Stage) -> str:
+    """Change the routers' pods and wait until all are new."""
+    old = {pod["metadata"]["uid"] for pod in stage.pods("router")}
+    annotations = {"faults/rolled": str(sorted(old)[0])}
+    pod_template = stage.pool()["spec"]["router"]["podTemplate"] | {"metadata": {"annotations": annotations}}
+    stage.change({"router": {"podTemplate": pod_template}})
+    stage.until(
+        lambda: not old & {pod["metadata"]["uid"] for pod in stage.pods("router")},
+        what="every router is a new one",
+        deadline_seconds=120,
+    )
+    stage.settle()
+    return f"{len(old)} replaced"
+
+
+def delete_a_router(stage: Stage) -> str:
+    """`kubectl delete pod` of one of two routers."""
+    stage.shape(workers=2, routers=2)
+    doomed = stage.pods("router")[0]["metadata"]["name"]
+    stage.kubectl("delete", "pod", doomed, "--wait=false")
+    seconds = stage.until(
+        lambda: all(pod["metadata"]["name"] != doomed for pod in stage.pods("router")) and stage.is_settled(),
+        what="another one serves",
+        deadline_seconds=90,
+    )
+    return f"replaced in {seconds:.1f} s"
+
+
+def kill_the_only_router(stage: Stage) -> str:
+    """The only router's process dies with requests in it: they are sent again when it is back and has its workers."""
+    stage.shape(workers=2, routers=1)
+    (victim,) = stage.pods("router")
+    stage.kill(victim)
+    name = victim["metadata"]["name"]
+    stage.until(lambda: restarts(stage, "router", name) > 0, what="the kubelet starts it again", deadline_seconds=60)
+    return f"whole again {stage.settle():.1f} s after its restart"
+
+
+def empty_a_routers_list(stage: Stage) -> str:
+    """A router's worker list is emptied by hand: it is repaired within seconds, and requests wait for that."""
+    stage.shape(workers=2, routers=2)
+    router = stage.pods("router")[0]["metadata"]["name"]
+    said = json.loads(stage.kubectl("exec", router, "--container=router", "--", "python3", "-c", _EMPTY_THE_LIST))
+    if said["seconds"] > REPAIR_SECONDS:
+        raise FaultError(f"the list was repaired after {said['seconds']:.1f} s, more than {REPAIR_SECONDS:.0f} s")
+    stage.settle()
+    return f"{said['workers']} workers back after {said['seconds']:.1f} s"
+
+
+FAULTS = (roll_routers, delete_a_router, empty_a_routers_list, roll_the_only_router, kill_the_only_router)

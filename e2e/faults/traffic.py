@@ -1,0 +1,85 @@
+"""Steady load from a training job's point of view: `python -m faults.traffic POOL FOLDER`.
+
+Open loop: sample i is due i/rate seconds after the start, whatever became of those before it, so that a stall is seen
+as long as it was and not once. The client is the trainer's own with its defaults. Runs as a pod on RewardPool's own
+image; beside the package it needs `faults/reward.py` only.
+
+FOLDER gets `began.json`, {"began": seconds since 1970, "rate": samples per second}, and `samples.jsonl`, a line per
+answered sample in the order of the answers:
+
+    {"index": 7, "seconds": 0.061, "attempts": 1, "problem": null}
+
+`seconds` count from when it was due. `problem` begins with "failed" where there was no score, with "wrong" where there
+was another than the text's.
+"""
+
+import argparse
+import asyncio
+import json
+import math
+import signal
+import time
+from pathlib import Path
+from typing import TextIO
+
+from faults.reward import expected_score
+from rewardpool import FunctionSample, Pool, RewardConfig, Sample, Unscored
+from rewardpool.errors import RewardPoolError
+
+BEGAN = "began.json"
+SAMPLES = "samples.jsonl"
+CONCURRENCY = 4096
+"""More than are ever in flight, or the client's own limit would close the loop."""
+
+
+async def run(pool_name: str, folder: Path, *, rate: float) -> None:
+    """Score samples until SIGTERM, then wait for those in flight."""
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    config = RewardConfig(reward_pool=pool_name, concurrency=CONCURRENCY, on_failure="skip", wait_seconds=60)
+    async with Pool(config) as pool, asyncio.TaskGroup() as flying:
+        with (folder / SAMPLES).open("w", buffering=1) as out:
+            began = time.time()
+            (folder / BEGAN).write_text(json.dumps({"began": began, "rate": rate}))
+            index = 0
+            while not stop.is_set():
+                due = began + index / rate
+                await asyncio.sleep(max(0.0, due - time.time()))
+                flying.create_task(score(pool, index, due, out))
+                index += 1
+
+
+async def score(pool: Pool, index: int, due: float, out: TextIO) -> None:
+    """Score one sample and write down what became of it."""
+    text = f"sample {index}"
+    attempts = 0
+    try:
+        outcome = await pool.outcome(
+            Sample(function=FunctionSample(data_source="faults", solution_str=text, ground_truth=None), id=str(index))
+        )
+        attempts = outcome.attempts
+        problem = f"failed: {outcome.error}" if isinstance(outcome, Unscored) else wrong(text, outcome.value)
+    except RewardPoolError as error:
+        problem = f"failed: {type(error).__name__}: {error}"
+    line = {"index": index, "seconds": round(time.time() - due, 4), "attempts": attempts, "problem": problem}
+    out.write(json.dumps(line) + "\n")
+
+
+def wrong(text: str, value: float) -> str | None:
+    """What is wrong with a score; None when it is the text's."""
+    expected = expected_score(text)
+    return None if math.isclose(value, expected, abs_tol=1e-6) else f"wrong: {value} instead of {expected}"
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(prog="python -m faults.traffic", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("pool", help="namespace/name of the RewardPool")
+    parser.add_argument("folder", type=Path, help="existing folder for what is measured")
+    parser.add_argument("--rate", type=float, default=40.0, help="samples per second (default 40)")
+    arguments = parser.parse_args()
+    asyncio.run(run(arguments.pool, arguments.folder, rate=arguments.rate))
+
+
+if __name__ == "__main__":
+    main()
