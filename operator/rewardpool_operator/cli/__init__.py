@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from rewardpool.errors import RewardPoolError
 from rewardpool_api import ManifestError
-from rewardpool_operator.cli import explaining, rollouts, running, scale, score, screens, status, up
+from rewardpool_operator.cli import explaining, logs, rollouts, running, scale, score, screens, status, top, up
 from rewardpool_operator.cli.errors import FAILED, REFUSED, CommandError
 from rewardpool_operator.local.commands import NotRunningError
 from rewardpool_operator.local.folder import AlreadyRunningError
@@ -31,7 +31,9 @@ for command in (
     up.up,
     up.down,
     status.status,
+    top.top,
     explaining.explain,
+    logs.logs,
     scale.scale,
     rollouts.restart,
     rollouts.rollback,

@@ -20,6 +20,7 @@ from kubernetes_asyncio import config as kubernetes_config
 from pydantic import ValidationError
 
 from rewardpool_api import RewardPool, names
+from rewardpool_operator.bounded import read_text
 from rewardpool_operator.cli import places
 from rewardpool_operator.cli.errors import CommandError, RefusedError
 from rewardpool_operator.cli.places import Target
@@ -40,6 +41,10 @@ FIELD_MANAGER: Final = "rewardpool-cli"
 """Who changed a pool's spec by a command, in its managedFields."""
 MAX_EVENTS: Final = 500
 """Warnings read of a namespace; those about pods that are gone are among them."""
+MAX_LINE_BYTES: Final = 1 << 18
+"""Of a log; a longer one is shown in parts."""
+MAX_TEXT_BYTES: Final = 16 << 20
+"""Of a router's metrics; those of a router that saw many workers are some."""
 
 _FORBIDDEN: Final = re.compile(
     r'User "(?P<user>[^"]+)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)"(?: in API group "[^"]*")?'
@@ -93,15 +98,17 @@ class UserKube(Kube):
             rest = b""
             async for chunk in response.content.iter_any():
                 *lines, rest = (rest + chunk).split(b"\n")
+                if len(rest) > MAX_LINE_BYTES:
+                    lines, rest = [*lines, rest], b""
                 for line in lines:
                     yield line.decode(errors="replace")
             if rest:
                 yield rest.decode(errors="replace")
 
     async def text(self, path: str) -> str:
-        """What a GET answers, as text."""
+        """What a GET answers, as text of at most `MAX_TEXT_BYTES`."""
         async with self._request("get", path) as response:
-            answer = await response.text()
+            answer = await read_text(response, limit_bytes=MAX_TEXT_BYTES)
             if response.status != 200:
                 raise _refusal(f"get {path}", response.status, answer)
             return answer
@@ -170,6 +177,8 @@ async def connect(target: Target, *, environ: Mapping[str, str] = os.environ) ->
     Raises:
         CommandError: no credentials, no answer, or a refusal.
     """
+    if not places.has_cluster(environ):
+        raise RefusedError("no cluster is configured: set $KUBECONFIG, or say --local for pools of this machine")
     try:
         configuration, namespace = await _credentials(target.context, environ)
     except (kubernetes_config.ConfigException, OSError, TypeError, ValueError, yaml.YAMLError) as error:
@@ -224,9 +233,7 @@ def in_words(error: KubeError) -> str:
         and error.reason in ("", "NotFound")
         and "could not find the requested resource" in str(error)
     ):
-        return (
-            f"the cluster has no RewardPools: install the chart, or apply what `rewardpool crd` prints ({error})"
-        )
+        return f"the cluster has no RewardPools: install the chart, or apply what `rewardpool crd` prints ({error})"
     forbidden = _FORBIDDEN.search(str(error)) if error.status == 403 else None
     if forbidden is None:
         return str(error)

@@ -90,7 +90,9 @@ def _condition_table(conditions: Sequence[Condition]) -> Table:
     for condition in conditions:
         fine = (condition.status == "True") != (condition.type in GOOD_WHEN_FALSE)
         style = "green" if fine else "yellow" if condition.type == "Progressing" else "red"
-        table.add_row(condition.type, Text(condition.status, style=style), condition.reason, Text(condition.message))
+        table.add_row(
+            condition.type, Text(condition.status, style=style), Text(condition.reason), Text(condition.message)
+        )
     return table
 
 

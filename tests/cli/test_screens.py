@@ -1,0 +1,141 @@
+"""What commands show, as text."""
+
+from datetime import UTC, datetime
+
+import pytest
+from rich.console import Console
+from support.decide_builders import a_pool
+from support.kube_builders import a_pod
+
+from rewardpool_api import RewardPoolStatus, names
+from rewardpool_operator.cli import tables, top
+from rewardpool_operator.cli.logs import Component, sources_of
+from rewardpool_operator.cli.pods import processes_of_pods
+from rewardpool_operator.explain import Evidence
+
+TIME = "2026-01-01T12:00:00Z"
+
+
+def text_of(renderable, width=160):
+    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(renderable)
+    return console.export_text()
+
+
+def status(*, ready=1, load=True, degraded=None):
+    conditions = [{"type": "Ready", "status": "True", "reason": "Serving", "lastTransitionTime": TIME}]
+    if degraded:
+        conditions.append({"type": "Degraded", "status": "True", "reason": degraded, "lastTransitionTime": TIME})
+    return RewardPoolStatus.model_validate(
+        {
+            "replicas": 2,
+            "readyReplicas": ready,
+            "drainingReplicas": 1,
+            "url": "http://rm-router.rl.svc:8080",
+            "revision": "new",
+            "scaling": {"desired": 3, "reason": ""},
+            "load": {"inFlight": 7, "waiting": 5} if load else None,
+            "conditions": conditions,
+            "rollout": {"target": "old", "good": "old"},
+        }
+    )
+
+
+def test_a_pool_is_shown_with_its_load_and_conditions():
+    shown = text_of(tables.pool_screen(a_pool(status()), [], where="in the cluster"))
+    assert "rl/rm  Discriminative hf://org/model on vllm, in the cluster" in shown
+    assert "1/3 ready · 7 in flight, 5 waiting" in shown
+    assert "revision new · last good old" in shown
+    assert "Serving" in shown
+
+
+def test_text_of_others_is_no_markup():
+    words = {"reason": "[/]odd", "message": "[red]quota[/] [unclosed"}
+    conditions = [status().conditions[0].model_copy(update=words)]
+    pool = a_pool(status().model_copy(update={"conditions": conditions}))
+    assert "[red]quota[/] [unclosed" in text_of(tables.pool_screen(pool, [], where="in the cluster"))
+
+
+def test_several_pools_are_a_line_each_with_what_is_wrong():
+    shown = text_of(tables.pools_screen([a_pool(status()), a_pool(status(degraded="ImagePull")), a_pool()]))
+    assert len(shown.splitlines()) == 4
+    assert "ImagePull" in shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(45, "45s"), (119, "119s"), (600, "10m"), (7200, "2h"), (200_000, "2d")]
+)
+def test_an_age_is_short(seconds, words):
+    assert tables.short_time(seconds) == words
+
+
+def test_pods_are_shown_with_what_they_do():
+    leaving = a_pod("w1")
+    leaving["metadata"]["annotations"] = {names.ANNOTATION_DRAINING_SINCE: TIME}
+    unpulled = a_pod("w2", state={"waiting": {"reason": "ErrImagePull"}}, started=False)
+    pods = (a_pod("w0"), leaving, unpulled, a_pod("r0", component="router"))
+    evidence = Evidence(now=datetime(2026, 1, 1, 12, 5, tzinfo=UTC), pool=a_pool(status()), pods=pods)
+    found = {item.name: (item.component, item.phase, item.age_seconds) for item in processes_of_pods(evidence)}
+    assert found == {
+        "r0": ("router", "Ready", 300),
+        "w0": ("worker", "Ready", 300),
+        "w1": ("worker", "Draining", 300),
+        "w2": ("worker", "Image", 300),
+    }
+
+
+def row(pool, *, waiting=0, in_flight=0, rate=None):
+    return top.Row(
+        pool=pool,
+        ready=1,
+        desired=1,
+        starting=0,
+        draining=0,
+        in_flight=in_flight,
+        waiting=waiting,
+        samples_per_second=rate,
+        state="Serving",
+    )
+
+
+def test_the_busiest_pool_is_first():
+    rows = [row("a"), row("b", in_flight=9), row("c", waiting=1), row("d", waiting=None, in_flight=None)]
+    assert [item.pool for item in top.busiest_first(rows)] == ["c", "b", "a", "d"]
+
+
+def test_what_is_unknown_is_not_shown_as_zero():
+    shown = text_of(top.screen([row("a", waiting=None, in_flight=None)], height=None))
+    assert shown.splitlines()[1].split() == ["a", "1/1", "?", "?", "?", "Serving"]
+
+
+def test_a_rate_is_shown_where_it_is_known():
+    assert "12.3" in text_of(top.screen([row("a", rate=12.34)], height=None))
+
+
+def test_more_pools_than_the_screen_has_lines_are_counted():
+    shown = text_of(top.screen([row(f"pool-{number}") for number in range(50)], height=10))
+    assert len(shown.splitlines()) <= 10
+    assert "44 pools with less to do" in shown
+
+
+def test_a_row_says_what_the_status_says():
+    found = top.row_of(a_pool(status(load=False, degraded="ImagePull")), None)
+    assert (found.ready, found.desired, found.starting, found.draining) == (1, 3, 1, 1)
+    assert (found.in_flight, found.waiting, found.state) == (None, None, "ImagePull")
+
+
+def test_logs_are_those_of_containers_that_ran():
+    waiting = {"waiting": {"reason": "ContainerCreating"}}
+    crashed = a_pod(
+        "w1", state={"waiting": {"reason": "CrashLoopBackOff"}}, restartCount=2, lastState={"terminated": {}}
+    )
+    pods = [a_pod("w2", state=waiting), crashed, a_pod("w0"), a_pod("r0", component="router")]
+    assert [source.who for source in sources_of(pods, None, previous=False)] == ["r0", "w0", "w1"]
+    assert [source.who for source in sources_of(pods, Component.ROUTER, previous=False)] == ["r0"]
+    assert [source.who for source in sources_of(pods, None, previous=True)] == ["w1"]
+
+
+def test_a_container_that_initialises_is_named_beside_its_pod():
+    pod = a_pod("w0", state={"waiting": {"reason": "PodInitializing"}})
+    pod["status"]["initContainerStatuses"] = [{"name": "download", "state": {"running": {}}}]
+    assert [source.who for source in sources_of([pod], None, previous=False)] == ["w0/download"]
