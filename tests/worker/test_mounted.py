@@ -8,19 +8,26 @@ import pytest
 
 from rewardpool_api import contract, names
 from rewardpool_worker import score_middleware
-from rewardpool_worker.mounted import MOUNTED_FILES, mounted_files, write_mounted_files
+from rewardpool_worker.mounted import (
+    DOWNLOAD_PACKAGE,
+    MOUNTED_FILES,
+    download_paths,
+    mounted_files,
+    write_mounted_files,
+)
 
-IN_THE_IMAGE = {"sglang", "sglang_router", "score_middleware"}
+IN_THE_IMAGE = {"sglang", "sglang_router", "score_middleware", "huggingface_hub", "boto3", "botocore"}
 """What the images bring, and the file that is mounted beside."""
 
 
 def imports(text: str) -> set[str]:
     nodes = list(ast.walk(ast.parse(text)))
     plain = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    return {name.split(".")[0] for name in plain | {n.module or "" for n in nodes if isinstance(n, ast.ImportFrom)}}
+    froms = {n.module or "" for n in nodes if isinstance(n, ast.ImportFrom) and n.level == 0}
+    return {name.split(".")[0] for name in plain | froms}
 
 
-@pytest.mark.parametrize("name", MOUNTED_FILES)
+@pytest.mark.parametrize("name", [*MOUNTED_FILES, *download_paths()])
 def test_a_mounted_file_needs_nothing_that_its_image_lacks(name: str) -> None:
     assert imports(mounted_files()[name]) <= sys.stdlib_module_names | IN_THE_IMAGE
 
@@ -61,4 +68,4 @@ def test_the_error_object_is_the_contracts() -> None:
 
 def test_files_are_written_for_processes(tmp_path: Path) -> None:
     write_mounted_files(tmp_path / "new" / "folder")
-    assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == set(MOUNTED_FILES)
+    assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == {*MOUNTED_FILES, DOWNLOAD_PACKAGE}

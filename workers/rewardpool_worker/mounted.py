@@ -1,18 +1,32 @@
-"""The files that are mounted into stock images: each stands alone, none is installed there."""
+"""The files that are mounted into stock images: each stands alone, none is installed there.
+
+A ConfigMap has no folders, so the modules of the download's package are entries of their own there, and are put into a
+folder where they are mounted (`download_paths`).
+"""
 
 from importlib import resources
 from pathlib import Path
+from typing import Final
 
 SCORE_MIDDLEWARE = "score_middleware.py"
 SGLANG_LAUNCHER = "sglang_launcher.py"
 ROUTER_LAUNCHER = "router_launcher.py"
 MOUNTED_FILES = (SCORE_MIDDLEWARE, SGLANG_LAUNCHER, ROUTER_LAUNCHER)
+DOWNLOAD_PACKAGE: Final = "rewardpool_download"
+"""What the package `rewardpool_worker.download` is called where it is mounted, for `python3 -m` from above it."""
 
 
 def mounted_files() -> dict[str, str]:
     """File names and texts, as a ConfigMap's data."""
     package = resources.files("rewardpool_worker")
-    return {name: (package / name).read_text() for name in MOUNTED_FILES}
+    files = {name: (package / name).read_text() for name in MOUNTED_FILES}
+    modules = {f"{DOWNLOAD_PACKAGE}.{name}": (package / "download" / name).read_text() for name in _download_modules()}
+    return files | modules
+
+
+def download_paths() -> dict[str, str]:
+    """Names of the download's modules in `mounted_files`, and their paths below a folder."""
+    return {f"{DOWNLOAD_PACKAGE}.{name}": f"{DOWNLOAD_PACKAGE}/{name}" for name in _download_modules()}
 
 
 def write_mounted_files(folder: Path) -> None:
@@ -20,6 +34,13 @@ def write_mounted_files(folder: Path) -> None:
 
     Not the package's own folder: on an engine's PYTHONPATH it would shadow modules of the same names.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    paths = download_paths()
     for name, text in mounted_files().items():
-        (folder / name).write_text(text)
+        path = folder / paths.get(name, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def _download_modules() -> list[str]:
+    package = resources.files("rewardpool_worker") / "download"
+    return sorted(entry.name for entry in package.iterdir() if entry.name.endswith(".py"))

@@ -1,0 +1,53 @@
+"""A hub, a cache, and a download between them."""
+
+import itertools
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.downloads import FILES, REPO, Make
+from support.fake_hub import FakeHub
+
+from rewardpool_worker.download.cache import ModelCache
+from rewardpool_worker.download.hub import HubSource
+from rewardpool_worker.download.lock import CacheLock
+from rewardpool_worker.download.progress import Progress
+from rewardpool_worker.download.release import Source
+from rewardpool_worker.download.run import Download
+
+
+@pytest.fixture
+def hub() -> Iterator[FakeHub]:
+    with FakeHub() as hub:
+        hub.model(REPO, dict(FILES))
+        yield hub
+
+
+@pytest.fixture
+def download(hub: FakeHub, tmp_path: Path) -> Make:
+    """Downloads into the same cache, each with a link of its own; nothing waits."""
+    numbers = itertools.count()
+
+    def make(*, token: str | None = None, pin: str | None = None, source: Source | None = None) -> Download:
+        number = next(numbers)
+        source = source or HubSource(REPO, "main", endpoint=hub.url, token=token or "none")
+        cache = ModelCache(tmp_path / "cache" / source.folder)
+        return Download(
+            source=source,
+            cache=cache,
+            lock=CacheLock(cache.own, host=f"pod-{number}", process=str(number), sleep=lambda _: None),
+            progress=Progress(),
+            pinned=lambda: pin,
+            link=tmp_path / f"pod-{number}" / "current",
+            wait=lambda event, _: event.wait(0.01),
+        )
+
+    return make
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,192 @@
+"""Downloads from a hub: once, in one piece, and of one commit; and what is said when it cannot be."""
+
+import errno
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from support.downloads import FILES, REPO, Make, content, together
+from support.fake_hub import FakeHub
+
+from rewardpool_worker.download.errors import DownloadError
+from rewardpool_worker.download.hub import HubSource, wanted
+from rewardpool_worker.download.release import RemoteFile
+
+
+def test_a_model_is_where_the_link_says(download: Make, hub: FakeHub) -> None:
+    one = download()
+    outcome = one.run()
+    assert content(one) == FILES
+    assert (outcome.commit, outcome.files, outcome.size) == (hub.repos[REPO].main, 2, 10_242)
+
+
+def test_pods_that_share_a_cache_download_once(download: Make, hub: FakeHub) -> None:
+    pods = [download() for _ in range(3)]
+    together(*pods)
+    assert [content(pod) for pod in pods] == [FILES] * 3
+    assert hub.downloads("model.safetensors") == 1
+
+
+def test_a_pinned_release_that_is_there_asks_nobody(download: Make, hub: FakeHub) -> None:
+    commit = download().run().commit
+    hub.away = True
+    assert download(pin=commit).run().commit == commit
+
+
+def test_a_branch_that_moves_leaves_pinned_workers_where_they_are(download: Make, hub: FakeHub) -> None:
+    first = download().run().commit
+    hub.repos[REPO].push({**FILES, "config.json": b'{"new": 1}'})
+    pinned = download(pin=first)
+    pinned.run()
+    assert content(pinned) == FILES
+    assert download().run().commit == hub.repos[REPO].main != first
+
+
+def test_a_pin_made_by_another_pod_meanwhile_wins(download: Make, hub: FakeHub) -> None:
+    first = hub.repos[REPO].main
+    hub.repos[REPO].push({**FILES, "config.json": b'{"new": 1}'})
+    pins = iter([None, first])
+    late = replace(download(), pinned=lambda: next(pins))
+    assert late.run().commit == first
+    assert content(late) == FILES
+
+
+def test_what_did_not_change_between_commits_is_not_fetched_again(download: Make, hub: FakeHub) -> None:
+    download().run()
+    hub.repos[REPO].push({**FILES, "config.json": b'{"new": 1}'})
+    download().run()
+    assert hub.downloads("model.safetensors") == 1
+
+
+def test_a_cache_filled_by_the_library_is_used(download: Make, hub: FakeHub) -> None:
+    one = download()
+    for file in one.source.release(None).files:
+        blob = one.cache.folder / "blobs" / file.name
+        blob.parent.mkdir(parents=True, exist_ok=True)
+        blob.write_bytes(FILES[file.path])
+    one.run()
+    assert hub.asked == []
+
+
+def test_a_corrupted_answer_is_thrown_away_and_fetched_again(download: Make, hub: FakeHub) -> None:
+    hub.corrupted = 1
+    one = download()
+    one.run()
+    assert content(one) == FILES
+
+
+def test_an_answer_that_stays_corrupted_is_an_error(download: Make, hub: FakeHub) -> None:
+    hub.corrupted = 99
+    with pytest.raises(DownloadError, match="not what the server says") as caught:
+        download().run()
+    assert caught.value.reason == "ChecksumMismatch"
+
+
+def test_a_file_that_rotted_in_the_cache_is_caught_before_the_release_is_called_complete(
+    download: Make, hub: FakeHub
+) -> None:
+    one = download()
+    one.run()
+    blob = (one.link / "model.safetensors").resolve()
+    blob.write_bytes(bytes(len(FILES["model.safetensors"])))
+    shutil.rmtree(one.cache.own)
+    again = download()
+    again.run()
+    assert content(again) == FILES
+
+
+def test_a_release_that_somebody_took_files_from_is_completed(download: Make, hub: FakeHub) -> None:
+    one = download()
+    one.run()
+    (one.link / "model.safetensors").resolve().unlink()
+    again = download()
+    again.run()
+    assert content(again) == FILES
+
+
+def test_a_throttled_download_is_tried_again(download: Make, hub: FakeHub) -> None:
+    hub.throttled = 1
+    one = download()
+    one.run()
+    assert content(one) == FILES
+
+
+def test_a_hub_that_is_away_is_no_hindrance_where_the_branch_is_known(download: Make, hub: FakeHub) -> None:
+    commit = download().run().commit
+    hub.away = True
+    assert download().run().commit == commit
+
+
+def test_a_hub_that_is_away_is_an_error_where_nothing_is_known(download: Make, hub: FakeHub) -> None:
+    hub.away = True
+    with pytest.raises(DownloadError) as caught:
+        download().run()
+    assert caught.value.reason == "SourceUnreachable"
+
+
+def test_a_gated_model_without_a_token_says_so(download: Make, hub: FakeHub) -> None:
+    hub.token = "right"
+    with pytest.raises(DownloadError, match=r"accept its conditions.*spec\.model\.tokenSecretRef") as caught:
+        download().run()
+    assert caught.value.reason == "ModelUnauthorized"
+
+
+def test_a_gated_model_with_its_token_is_downloaded(download: Make, hub: FakeHub) -> None:
+    hub.token = "right"
+    one = download(token="right")
+    one.run()
+    assert content(one) == FILES
+
+
+@pytest.mark.parametrize(
+    ("repo", "revision", "words"),
+    [("org/other", "main", r"no model org/other: check spec\.model\.source"), (REPO, "v9", r"spec\.model\.revision")],
+)
+def test_a_model_that_is_not_there_names_the_field(
+    download: Make, hub: FakeHub, repo: str, revision: str, words: str
+) -> None:
+    with pytest.raises(DownloadError, match=words) as caught:
+        download(source=HubSource(repo, revision, endpoint=hub.url, token="none")).run()
+    assert caught.value.reason == "ModelNotFound"
+
+
+def test_a_disk_too_small_is_known_before_the_first_byte(
+    download: Make, hub: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=5000))
+    with pytest.raises(DownloadError, match=r"0\.0 GB more.*larger claim") as caught:
+        download().run()
+    assert caught.value.reason == "DiskFull"
+    assert hub.asked == []
+
+
+def test_a_disk_that_fills_up_says_so(download: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DownloadError, match="the cache is full") as caught:
+        download().run()
+    assert caught.value.reason == "DiskFull"
+
+
+def test_a_path_that_leaves_its_folder_is_refused(download: Make, hub: FakeHub, tmp_path: Path) -> None:
+    hub.model(REPO, {"../../../../escaped": b"x"})
+    with pytest.raises(DownloadError, match="no path inside a folder"):
+        download().run()
+    assert not list(tmp_path.rglob("escaped"))
+
+
+@pytest.mark.parametrize(
+    ("paths", "kept"),
+    [
+        (["a.safetensors", "pytorch_model.bin", "onnx/model.onnx", "x.gguf"], ["a.safetensors"]),
+        (["pytorch_model.bin", "config.json"], ["pytorch_model.bin", "config.json"]),
+        (["a.safetensors", "tokenizer.model", "modeling.py"], ["a.safetensors", "tokenizer.model", "modeling.py"]),
+    ],
+)
+def test_weights_in_other_formats_stay_at_the_hub(paths: list[str], kept: list[str]) -> None:
+    assert [file.path for file in wanted([RemoteFile(path, 1, path) for path in paths])] == kept

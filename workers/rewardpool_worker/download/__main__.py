@@ -1,0 +1,148 @@
+"""The command line of a download, and its report: one JSON object where Kubernetes keeps a container's last words.
+
+{"commit": …, "bytes": …, "files": …}    the model is there
+{"reason": …, "message": …}              why it is not; exit code 1, and Kubernetes tries again, ever less often
+"""
+
+import argparse
+import json
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from .cache import ModelCache
+from .errors import DownloadError
+from .lock import CacheLock, LostLockError
+from .progress import Progress, Watch, end_at_once, serve
+from .release import Source
+from .run import Download
+
+ENV_REVISION = "REWARDPOOL_REVISION"
+"""The revision of the workers that this is for: which pin holds."""
+MAX_MESSAGE = 2000
+"""Characters; Kubernetes keeps 4096 bytes."""
+
+
+def main() -> None:
+    """Have the model where it is wanted, or say why not."""
+    wanted = _arguments()
+    # Bars are for terminals; the lines of the log come from the watch.
+    os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
+    try:
+        source = _source(wanted.source, wanted.revision)
+    except DownloadError as error:
+        _fail(wanted.report, error.reason, str(error))
+    cache = ModelCache(wanted.cache / source.folder)
+    lock = CacheLock(cache.own, host=socket.gethostname(), process=secrets.token_hex(4))
+    progress = Progress()
+
+    def leave(*_: object) -> NoReturn:
+        # A container's first process is not ended by SIGTERM unless it says so.
+        lock.release()
+        end_at_once(128 + signal.SIGTERM)
+
+    def give_up(message: str) -> NoReturn:
+        _fail(wanted.report, "DownloadStalled", message)
+
+    signal.signal(signal.SIGTERM, leave)
+    serve(progress, wanted.port)
+    watch = Watch(
+        progress,
+        beat=_beating(lock, give_up),
+        holder_told=lock.told,
+        give_up=give_up,
+        stall_seconds=wanted.stall_seconds,
+        say=_say,
+    )
+    threading.Thread(target=watch.run, name="watch", daemon=True).start()
+    download = Download(
+        source=source,
+        cache=cache,
+        lock=lock,
+        progress=progress,
+        pinned=lambda: _pin(wanted.pins),
+        link=wanted.link,
+    )
+    try:
+        outcome = download.run()
+    except DownloadError as error:
+        _fail(wanted.report, error.reason, str(error))
+    except OSError as error:
+        _fail(wanted.report, "CacheUnusable", f"the cache cannot be used: {error}")
+    _say(f"{outcome.commit} is there: {outcome.files} files, {outcome.size / 1e9:.2f} GB")
+    _report(wanted.report, {"commit": outcome.commit, "bytes": outcome.size, "files": outcome.files})
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Have a model's files in a cache, and a link to them.")
+    parser.add_argument("--source", required=True, help="hf://ORG/NAME or s3://BUCKET/PREFIX")
+    parser.add_argument("--revision", default="main", help="branch, tag or commit of a hub's model")
+    parser.add_argument("--cache", type=Path, required=True, help="folder that may be shared by many pods")
+    parser.add_argument("--link", type=Path, required=True, help="what shall lead to the files")
+    parser.add_argument("--pins", type=Path, required=True, help="JSON file: revision of workers -> commit")
+    parser.add_argument("--port", type=int, required=True, help="where the progress is told")
+    parser.add_argument("--report", type=Path, default=Path("/dev/termination-log"), help="where the end is told")
+    parser.add_argument("--stall-seconds", type=float, default=600.0, help="end when nothing moves for so long")
+    return parser.parse_args()
+
+
+def _source(url: str, revision: str) -> Source:
+    scheme, _, where = url.partition("://")
+    try:
+        if scheme == "s3":
+            from .s3 import S3Source
+
+            bucket, _, prefix = where.partition("/")
+            return S3Source(bucket, prefix)
+        from .hub import HubSource
+
+        return HubSource(where, revision)
+    except ImportError as error:
+        raise DownloadError(
+            "DownloaderMissing",
+            f"the image has no {error.name}, which {scheme}:// takes: give the init container `download` an image that "
+            "has it (RewardPool's own does) in spec.worker.podTemplate",
+        ) from error
+
+
+def _pin(pins: Path) -> str | None:
+    if not pins.is_file():
+        return None
+    commit = json.loads(pins.read_text()).get(os.environ.get(ENV_REVISION))
+    return None if commit is None else str(commit)
+
+
+def _beating(lock: CacheLock, give_up: Callable[[str], object]) -> Callable[[dict[str, Any]], None]:
+    def beat(told: dict[str, Any]) -> None:
+        try:
+            lock.beat(told)
+        except LostLockError:
+            give_up("this process was stopped for so long that another one took over")
+
+    return beat
+
+
+def _fail(report: Path, reason: str, message: str) -> NoReturn:
+    """Say why, and end the process with all its threads."""
+    _say(f"{reason}: {message}")
+    _report(report, {"reason": reason, "message": message[:MAX_MESSAGE]})
+    end_at_once(1)
+
+
+def _report(path: Path, told: dict[str, Any]) -> None:
+    path.write_text(json.dumps(told))
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    main()

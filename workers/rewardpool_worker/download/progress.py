@@ -1,0 +1,152 @@
+"""How far a download is: for the operator over HTTP, for people in the log, and for the lock's heartbeat.
+
+The bytes on the disk are the measure, so whoever waits for another one's download sees the same numbers. What moves no
+more is ended: the process goes, its lock with it, and the next one goes on from the bytes there are.
+"""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NoReturn
+
+PATH = "/rewardpool/download"
+TICK_SECONDS = 1.0
+LINE_SECONDS = 10.0
+"""Between two lines in the log."""
+
+
+class Progress:
+    """What is being done; written by the download's threads, read by the watch."""
+
+    def __init__(self) -> None:
+        self.phase = "Resolving"
+        """Resolving, Waiting (for another pod's download), or Downloading (Verifying, when no byte is missing)."""
+        self.commit: str | None = None
+        self.note: str | None = None
+        """What holds it up, in words."""
+        self.total_bytes: int | None = None
+        self._measure: Callable[[], int] = lambda: 0
+        self._read = 0
+        self._lock = threading.Lock()
+
+    def begin(self, commit: str, total_bytes: int, measure: Callable[[], int]) -> None:
+        """A release is to be had; `measure` tells its bytes on the disk."""
+        self.commit, self.total_bytes, self._measure = commit, total_bytes, measure
+
+    def read(self, count: int) -> None:
+        """So many bytes were read to check them."""
+        with self._lock:
+            self._read += count
+
+    def told(self) -> dict[str, Any]:
+        """The state as JSON, for whoever asks."""
+        downloaded = self._measure()
+        checking = self.phase == "Downloading" and downloaded == self.total_bytes
+        return {
+            "phase": "Verifying" if checking else self.phase,
+            "commit": self.commit,
+            "downloadedBytes": downloaded,
+            "totalBytes": self.total_bytes,
+            "verifiedBytes": self._read,
+            "note": self.note,
+        }
+
+
+class Watch:
+    """Looks at the progress every second: heartbeat, a line in the log now and then, an end when nothing moves."""
+
+    def __init__(
+        self,
+        progress: Progress,
+        *,
+        beat: Callable[[dict[str, Any]], object],
+        holder_told: Callable[[], object],
+        give_up: Callable[[str], object],
+        stall_seconds: float,
+        say: Callable[[str], object],
+    ) -> None:
+        """Watch nothing yet.
+
+        Args:
+            progress: what to look at.
+            beat: given the state every time, to show others that we live.
+            holder_told: what the one who downloads says, which may be somebody else.
+            give_up: called with a sentence when nothing has moved for `stall_seconds`.
+            stall_seconds: how long that may be.
+            say: writes a line to the log.
+        """
+        self._progress = progress
+        self._beat = beat
+        self._holder_told = holder_told
+        self._give_up = give_up
+        self._stall_seconds = stall_seconds
+        self._say = say
+        self._moved: tuple[object, float] | None = None
+        self._said: tuple[float, int] | None = None
+
+    def run(self) -> None:
+        """Look until the process ends; for a thread of its own."""
+        while True:
+            try:
+                self.look(time.monotonic())
+            except OSError as error:
+                # A full or a stale disk; the download itself will say so.
+                self._say(f"cannot look at the cache: {error}")
+            time.sleep(TICK_SECONDS)
+
+    def look(self, now: float) -> None:
+        """One look, at `now` in monotonic seconds."""
+        told = self._progress.told()
+        self._beat(told)
+        state = (told, self._holder_told())
+        if self._moved is None or self._moved[0] != state:
+            self._moved = (state, now)
+        elif now - self._moved[1] >= self._stall_seconds:
+            self._give_up(f"nothing moved for {self._stall_seconds:.0f} s: {line(told, None)}")
+        if self._said is None or now - self._said[0] >= LINE_SECONDS:
+            self._say(line(told, self._rate(told, now)))
+            self._said = (now, told["downloadedBytes"])
+
+    def _rate(self, told: dict[str, Any], now: float) -> float | None:
+        return None if self._said is None else (told["downloadedBytes"] - self._said[1]) / (now - self._said[0])
+
+
+def line(told: dict[str, Any], bytes_per_second: float | None) -> str:
+    """The state for people."""
+    text = str(told["phase"]).lower()
+    if told["totalBytes"] is not None:
+        text += f" {told['downloadedBytes'] / 1e9:.2f} of {told['totalBytes'] / 1e9:.2f} GB"
+    if bytes_per_second:
+        text += f", {bytes_per_second / 1e6:.0f} MB/s"
+    return f"{text}, {told['note']}" if told["note"] else text
+
+
+def serve(progress: Progress, port: int) -> None:
+    """Answer `GET PATH` in the background until the process ends: byte counts, nothing secret, so without a key.
+
+    Raises:
+        OSError: the port is taken.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = json.dumps(progress.told() if self.path == PATH else {"error": f"only {PATH} is here"}).encode()
+            self.send_response(200 if self.path == PATH else 404)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as the base class has it
+            """Say nothing: the operator asks every few seconds."""
+
+    server = ThreadingHTTPServer(("0.0.0.0", port), Handler)  # noqa: S104 - inside a pod's own network
+    threading.Thread(target=server.serve_forever, name="progress", daemon=True).start()
+
+
+def end_at_once(code: int) -> NoReturn:
+    """End the process with all its threads, whatever they wait for."""
+    os._exit(code)
