@@ -41,7 +41,7 @@ class ProbeResult:
     """Why there was no score, in the worker's words."""
 
 
-class _NoScoreError(Exception):
+class NoScoreError(Exception):
     """The text says why there was no score."""
 
 
@@ -67,15 +67,32 @@ async def probe_score(
             await _score_as_a_trainer(caller, served_name, model_type)
             return ProbeResult(ok=True, max_model_len=await _listed_length(caller, served_name))
         return ProbeResult(ok=True, max_model_len=_tokens(ready.get("max_model_len")))
-    except (_NoScoreError, NonsenseAnswerError) as error:
+    except (NoScoreError, NonsenseAnswerError) as error:
         return ProbeResult(ok=False, error=str(error))
+
+
+async def score_text(
+    session: aiohttp.ClientSession, worker_url: str, *, key: str | None, served_name: str, text: str
+) -> float | CallerError:
+    """Have a worker score one text.
+
+    Returns:
+        The raw score, or why the model gives this text none.
+
+    Raises:
+        NoScoreError: no answer came, or one that blames the worker; another attempt may bring a score.
+        NonsenseAnswerError: the answer has no finite number.
+    """
+    caller = _Caller(session, worker_url.rstrip("/"), key)
+    scores = parse_answer(await caller.post(SCORE_PATH, {"model": served_name, "input": text}), count=1)
+    return scores if isinstance(scores, CallerError) else scores[0]
 
 
 async def read_in_flight(session: aiohttp.ClientSession, worker_url: str, *, key: str | None) -> int | None:
     """Requests the worker is working on, by its own count; None when it does not say."""
     try:
         answer = await _Caller(session, worker_url.rstrip("/"), key).get(names.LOAD_PATH, timeout=QUICK_TIMEOUT)
-    except _NoScoreError as error:
+    except NoScoreError as error:
         log.debug("%s does not say what it is working on: %s", worker_url, error)
         return None
     count = (answer or {}).get("in_flight")
@@ -89,7 +106,7 @@ async def takes_key(session: aiohttp.ClientSession, worker_url: str, *, key: str
     """Whether the worker admits who presents this key; False as well when it does not answer."""
     try:
         await _Caller(session, worker_url.rstrip("/"), key).get(names.LOAD_PATH, timeout=QUICK_TIMEOUT)
-    except _NoScoreError as error:
+    except NoScoreError as error:
         log.debug("%s does not take the next key yet: %s", worker_url, error)
         return False
     return True
@@ -111,13 +128,13 @@ class _Caller:
             return None
         if status != 200 or answer is None:
             reason = (answer or {}).get("reason") or text[:300]
-            raise _NoScoreError(f"GET {path}: status {status}: {reason}")
+            raise NoScoreError(f"GET {path}: status {status}: {reason}")
         return answer
 
     async def post(self, path: str, request: dict[str, Any]) -> str:
         status, text, _ = await self._ask("POST", path, request, SCORE_TIMEOUT)
         if status != 200:
-            raise _NoScoreError(f"POST {path}: status {status}: {text[:300]}")
+            raise NoScoreError(f"POST {path}: status {status}: {text[:300]}")
         return text
 
     async def _ask(
@@ -131,11 +148,11 @@ class _Caller:
                 answer = _object(text)
                 return response.status, text, answer
         except TimeoutError:
-            raise _NoScoreError(f"{method} {path}: no answer in time") from None
+            raise NoScoreError(f"{method} {path}: no answer in time") from None
         except AnswerTooLargeError as error:
-            raise _NoScoreError(f"{method} {path}: {error}") from None
+            raise NoScoreError(f"{method} {path}: {error}") from None
         except aiohttp.ClientError as error:
-            raise _NoScoreError(f"{method} {path}: {type(error).__name__}: {error}") from None
+            raise NoScoreError(f"{method} {path}: {type(error).__name__}: {error}") from None
 
 
 async def _score_as_a_trainer(caller: _Caller, served_name: str, model_type: ModelType) -> None:
@@ -145,13 +162,13 @@ async def _score_as_a_trainer(caller: _Caller, served_name: str, model_type: Mod
         return
     scores = parse_answer(await caller.post(SCORE_PATH, {"model": served_name, "input": PROBE_TEXT}), count=1)
     if isinstance(scores, CallerError):
-        raise _NoScoreError(f"POST {SCORE_PATH}: {scores.code}: {scores.message}")
+        raise NoScoreError(f"POST {SCORE_PATH}: {scores.code}: {scores.message}")
 
 
 async def _listed_length(caller: _Caller, served_name: str) -> int | None:
     try:
         models = (await caller.get("/v1/models", timeout=QUICK_TIMEOUT) or {}).get("data")
-    except _NoScoreError as error:
+    except NoScoreError as error:
         log.debug("the longest sample stays unknown: %s", error)
         return None
     cards = [card for card in models if isinstance(card, dict)] if isinstance(models, list) else []

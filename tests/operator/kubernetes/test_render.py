@@ -98,6 +98,14 @@ def test_an_upgraded_operator_rolls_no_workers_on_stock_images() -> None:
     assert render.revision_of(upgraded) == render.revision_of(template())
 
 
+def test_a_workers_deployment_says_what_of_the_spec_it_was_rendered_from() -> None:
+    pool = a_pool(engine={"dtype": "float32"}, replicas=3)
+    deployment = render.worker_deployment(pool, render.worker_template(pool, image="own"), replicas=3)
+    parts = json.loads(deployment["metadata"]["annotations"][names.ANNOTATION_SPEC])
+    assert parts == {"model": {"source": "hf://org/model"}, "engine": {"dtype": "float32"}}
+    assert "annotations" not in deployment["spec"]["template"]["metadata"]
+
+
 def test_other_keys_are_other_router_pods() -> None:
     other = render.router_deployment(a_pool(), fingerprint=Keys(pool="x", admin="y").fingerprint, image=IMAGE)
     assert other["spec"]["template"] != router(a_pool())

@@ -5,6 +5,7 @@ one: the operator moves workers from one to the other itself, since only it know
 what in flight. What does not change the pod, an upgraded operator included, changes no revision.
 """
 
+import json
 import math
 from collections.abc import Mapping
 from typing import Final
@@ -47,9 +48,12 @@ def worker_deployment(pool: RewardPool, template: Object, *, replicas: int) -> O
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": metadata(
-            pool, names.worker_name(pool.metadata.name, revision), names.COMPONENT_WORKER, revision=revision
-        ),
+        "metadata": {
+            **metadata(
+                pool, names.worker_name(pool.metadata.name, revision), names.COMPONENT_WORKER, revision=revision
+            ),
+            "annotations": {names.ANNOTATION_SPEC: spec_parts(pool)},
+        },
         "spec": {
             "replicas": replicas,
             # No history: a revision never changes. A hand edit starts one worker of its own and is then undone.
@@ -60,6 +64,17 @@ def worker_deployment(pool: RewardPool, template: Object, *, replicas: int) -> O
             "template": merged(template, {"metadata": {"labels": own_labels}}),
         },
     }
+
+
+def spec_parts(pool: RewardPool) -> str:
+    """The parts of the spec that workers are rendered from, as canonical JSON: what a rollback by hand brings back.
+
+    Without defaults, so that a field that a newer operator knows changes nothing in the text.
+    """
+    parts = pool.spec.model_dump(
+        mode="json", by_alias=True, exclude_defaults=True, include={"model", "engine", "worker"}
+    )
+    return json.dumps(parts, sort_keys=True, separators=(",", ":"))
 
 
 def worker_template(pool: RewardPool, *, image: str) -> Object:
