@@ -27,6 +27,8 @@ COMPONENT_POOL: Final = "pool"
 ANNOTATION_DRAINING_SINCE: Final = f"{GROUP}/draining-since"
 """RFC 3339 time at which a worker was told to leave. Its presence is the draining state: it outlives the operator."""
 
+ANNOTATION_KEYS: Final = f"{GROUP}/keys"
+"""On a router pod: hash of both keys, which a router reads once, so that other keys are other pods."""
 ANNOTATION_FLAVOR: Final = f"{GROUP}/flavor"
 """On a router pod: which program it runs, so that one is spoken to rightly while its successor starts."""
 ANNOTATION_TLS: Final = f"{GROUP}/tls"

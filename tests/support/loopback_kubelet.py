@@ -2,8 +2,9 @@
 
 What runs in the pods is real (the router, the function server, with the command line, files and keys of their pods),
 and so is the API server above. In between, this file does what the operator can see of a scheduler and a kubelet: it
-binds the pod, mounts Secrets and ConfigMaps as folders, gives each pod an address of its own (127.x.y.z), asks the
-startup probe, reports the status, restarts what ends, and obeys deletion with preStop, SIGTERM and the grace period.
+binds the pod, mounts Secrets and ConfigMaps as folders (and renews those of Secrets, by switching a link, at random
+moments), gives each pod an address of its own (127.x.y.z), asks the startup probe, reports the status, restarts
+what ends, and obeys deletion with preStop, SIGTERM and the grace period.
 
 Differences that matter: paths and `0.0.0.0` in command lines and variables are replaced, since processes share the
 machine; images, limits and security contexts are ignored; a dead address refuses instead of going silent; and Services
@@ -31,6 +32,8 @@ NODE = "loopback"
 POLL_SECONDS = 0.1
 LEASE_SECONDS = 3.0
 RESTART_SECONDS = 0.5
+RENEW_SECONDS = (0.5, 3.0)
+"""Between two looks at a mounted Secret, at random; a kubelet's are a minute or so apart."""
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
@@ -148,6 +151,15 @@ class LoopbackKubelet:
     async def _containers(self, pod: Any, container: Any, running: RunningPod, path: str) -> None:
         """Run the container again and again until the pod is deleted."""
         mounts = await self._mounted(pod, container, running)
+        renewing = asyncio.create_task(self._renew(pod, running))
+        try:
+            await self._restarting(pod, container, mounts, running, path)
+        finally:
+            renewing.cancel()
+
+    async def _restarting(
+        self, pod: Any, container: Any, mounts: Mapping[str, str], running: RunningPod, path: str
+    ) -> None:
         while not running.deleting.is_set():
             await self._start(container, mounts, running)
             await self._report(path, container, running, started=False)
@@ -195,10 +207,17 @@ class LoopbackKubelet:
                 continue
             folder = running.folder / mount["name"]
             folder.mkdir()
-            for name, content in (await self._contents(pod, volume)).items():
-                (folder / name).write_bytes(content)
+            publish(folder, await self._contents(pod, volume))
             folders[mount["mountPath"]] = str(folder)
         return folders
+
+    async def _renew(self, pod: Any, running: RunningPod) -> None:
+        """Keep mounted Secrets as they are in the cluster, as late as a kubelet, though faster."""
+        secrets = [volume for volume in pod["spec"].get("volumes", []) if "secret" in volume]
+        while True:
+            await asyncio.sleep(random.uniform(*RENEW_SECONDS))
+            for volume in secrets:
+                publish(running.folder / volume["name"], await self._contents(pod, volume))
 
     async def _contents(self, pod: Any, volume: Any) -> dict[str, bytes]:
         namespace = f"/api/v1/namespaces/{pod['metadata']['namespace']}"
@@ -297,6 +316,25 @@ class LoopbackKubelet:
         async with self._session.request(method, path, json=body, headers=headers, raise_for_status=True) as response:
             answer: dict[str, Any] = await response.json()
             return answer
+
+
+def publish(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Put the files into the folder all at once: they are links through one link, which is switched."""
+    current = folder / "..data"
+    if current.exists() and contents == {file.name: file.read_bytes() for file in current.iterdir()}:
+        return
+    version = folder / f"..{len(list(folder.iterdir()))}-{random.randrange(1 << 32):x}"
+    version.mkdir()
+    for name, content in contents.items():
+        (version / name).write_bytes(content)
+    (folder / "..new").symlink_to(version.name)
+    (folder / "..new").replace(current)
+    for name in contents:
+        if not (folder / name).is_symlink():
+            (folder / name).symlink_to(Path("..data") / name)
+    for link in folder.iterdir():
+        if not link.name.startswith("..") and link.name not in contents:
+            link.unlink()
 
 
 def _now(*, micro: bool = False) -> str:

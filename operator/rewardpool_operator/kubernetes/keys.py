@@ -13,7 +13,7 @@ meanwhile. How keys change on purpose is in `rotation.py`.
 import base64
 import binascii
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -93,16 +93,15 @@ def found_keys(
     annotations = (admin_secret or {}).get("metadata", {}).get("annotations") or {}
     known = annotations.get(names.ANNOTATION_ROTATE_KEY) or (remembered.obeyed if remembered else None) or obeyed
     admin = entry(admin_secret, names.SECRET_KEY)
-    rest = {
-        "admin": admin or (remembered.admin if remembered else None) or new_key(),
-        "previous_admin": (
-            entry(admin_secret, names.PREVIOUS_KEY) if admin or not remembered else remembered.previous_admin
-        ),
-        "obeyed": asked if is_new else known,
-        "step_since": _time(annotations.get(ANNOTATION_STEP_SINCE)) or (remembered.step_since if remembered else None),
-    }
+    previous_admin = entry(admin_secret, names.PREVIOUS_KEY) if admin or not remembered else remembered.previous_admin
+    keys = Keys(
+        admin=admin or (remembered.admin if remembered else None) or new_key(),
+        previous_admin=previous_admin,
+        obeyed=asked if is_new else known,
+        step_since=_time(annotations.get(ANNOTATION_STEP_SINCE)) or (remembered.step_since if remembered else None),
+    )
     if not uses_key:
-        return Keys(**rest)
+        return keys
     copy = entry(admin_secret, KEY_COPY) or (remembered.in_force if remembered else None)
     live = entry(key_secret, names.SECRET_KEY)
     if live is None and remembered is not None and remembered.pool:
@@ -110,12 +109,7 @@ def found_keys(
     else:
         live = live or copy or new_key()
         following, previous = (entry(key_secret, name) for name in (names.NEXT_KEY, names.PREVIOUS_KEY))
-    return Keys(pool=live, next=following, previous=previous, in_force=copy or live, **rest)
-
-
-def settled_keys(key_secret: Object | None, admin_secret: Object | None, remembered: Keys | None) -> Keys:
-    """The keys of a pool that never rotates."""
-    return found_keys(key_secret, admin_secret, remembered, asked=None, uses_key=True)
+    return replace(keys, pool=live, next=following, previous=previous, in_force=copy or live)
 
 
 def entry(secret: Object | None, name: str) -> str | None:

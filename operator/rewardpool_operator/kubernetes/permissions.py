@@ -25,8 +25,13 @@ RULES: Final[tuple[Rule, ...]] = (
     _rule("", "services", "get", "list", "watch", "create", "patch"),
     _rule("", "configmaps", "get", "list", "watch", "create", "patch"),
     _rule("", "secrets", "get", "create", "patch"),
+    _rule("policy", "poddisruptionbudgets", "get", "list", "watch", "create", "patch"),
+    # `delete` for a pool that wants none any more.
+    _rule("networking.k8s.io", "networkpolicies", "get", "list", "watch", "create", "patch", "delete"),
     # `delete` for a worker that has left while its ReplicaSet would choose another one.
     _rule("", "pods", "list", "watch", "patch", "delete"),
+    # The readiness gate of routers.
+    _rule("", "pods/status", "patch"),
     # `list` for the reason why a pod does not even start its containers: a missing claim, path or Secret.
     _rule("events.k8s.io", "events", "list", "create"),
 )

@@ -86,6 +86,16 @@ def router_flavor(pod: Object) -> RouterFlavor:
     return "smg" if _annotations(pod).get(names.ANNOTATION_FLAVOR) == "smg" else "sglang-router"
 
 
+def router_keys(pod: Object) -> str | None:
+    """Fingerprint of the keys that a router pod was started with."""
+    return _annotations(pod).get(names.ANNOTATION_KEYS)
+
+
+def is_ready(pod: Object) -> bool:
+    """Whether Kubernetes counts the pod as ready."""
+    return _condition(pod, "Ready").get("status") == "True"
+
+
 def router_is_running(pod: Object) -> bool:
     """Whether asking the router makes sense."""
     return _is_running(_container_status(pod, CONTAINER_ROUTER))

@@ -78,7 +78,7 @@ def next_step(keys: Keys, progress: Progress, *, asked: str | None, now: datetim
     if is_changing(keys):
         return Step(keys=_changing(keys, progress, now))
     if keys.next is not None:
-        return _preparing(keys, progress, asked, now, new_key)
+        return _preparing(keys, keys.next, progress, asked, now, new_key)
     if asked and asked != keys.obeyed:
         return Step(keys=_begun(keys, asked, now, new_key))
     # Whoever takes the next key away ends the rotation.
@@ -96,17 +96,19 @@ def _begun(keys: Keys, asked: str, now: datetime, new_key: Callable[[], str]) ->
     return replace(begun, next=new_key()) if keys.pool else _admin_changed(begun, new_key)
 
 
-def _preparing(keys: Keys, progress: Progress, asked: str | None, now: datetime, new_key: Callable[[], str]) -> Step:
-    if keys.next == keys.pool:
+def _preparing(
+    keys: Keys, following: str, progress: Progress, asked: str | None, now: datetime, new_key: Callable[[], str]
+) -> Step:
+    if following == keys.pool:
         return Step(keys=replace(keys, next=None, step_since=None))
-    if USABLE.fullmatch(keys.next or "") is None:
+    if USABLE.fullmatch(following) is None:
         refused = "next-key must be 16 to 512 printable ASCII characters without spaces; it was removed"
         return Step(keys=replace(keys, next=None, step_since=None), refused=refused)
     if keys.step_since is None:
         return Step(keys=replace(keys, step_since=now, obeyed=asked or keys.obeyed))
     if progress.refusing:
         return Step(keys=keys)
-    changed = replace(keys, pool=keys.next, in_force=keys.next, next=None, previous=keys.pool, step_since=now)
+    changed = replace(keys, pool=following, in_force=following, next=None, previous=keys.pool, step_since=now)
     return Step(keys=_admin_changed(changed, new_key))
 
 

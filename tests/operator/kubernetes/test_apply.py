@@ -9,9 +9,9 @@ from rewardpool_api import Condition, RewardPoolStatus, names
 from rewardpool_operator.kubernetes import apply, client, compare, render
 from rewardpool_operator.kubernetes.apply import Apply, Written
 from rewardpool_operator.kubernetes.client import KubeError, Object, Resource
+from rewardpool_operator.kubernetes.keys import Keys
 from rewardpool_operator.kubernetes.owned import RESOURCES
 from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST
-from rewardpool_operator.kubernetes.render import Keys
 from rewardpool_operator.kubernetes.store import Store
 from rewardpool_operator.kubernetes.telling import event_object, with_failure
 from rewardpool_operator.kubernetes.witness import with_witness

@@ -6,10 +6,10 @@ shared.py   Secret POOL-key             the key of the data plane, for trainers
 router.py   Service POOL-router         the URL of the pool
             Deployment POOL-router      the routers
 worker.py   Deployment POOL-worker-REV  the workers of one revision
+policies.py NetworkPolicies and PodDisruptionBudgets of workers and routers
 common.py   what they have in common: labels, owner, the shape of every pod
 """
 
-from rewardpool_operator.kubernetes.keys import KEY_COPY, Keys
 from rewardpool_operator.kubernetes.render.common import (
     CONTAINER_ROUTER,
     CONTAINER_WORKER,
@@ -18,6 +18,7 @@ from rewardpool_operator.kubernetes.render.common import (
     selector,
     uses_key,
 )
+from rewardpool_operator.kubernetes.render.policies import disruption_budgets, network_policies
 from rewardpool_operator.kubernetes.render.router import router_deployment, router_service
 from rewardpool_operator.kubernetes.render.shared import files_config_map, pool_url, secrets
 from rewardpool_operator.kubernetes.render.worker import (
@@ -33,11 +34,11 @@ __all__ = [
     "CONTAINER_ROUTER",
     "CONTAINER_WORKER",
     "HUB_DIR",
-    "KEY_COPY",
     "PORT_HTTP",
     "PORT_METRICS",
-    "Keys",
+    "disruption_budgets",
     "files_config_map",
+    "network_policies",
     "pool_url",
     "revision_of",
     "router_deployment",

@@ -95,7 +95,11 @@ def pod_template(container: Object, volumes: list[Object], *, grace_seconds: int
                     "lifecycle": {"preStop": {"sleep": {"seconds": PRE_STOP_SECONDS}}},
                     # The log's last lines end up in the pod's status, so that nobody needs the right to read logs.
                     "terminationMessagePolicy": "FallbackToLogsOnError",
-                    "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+                    "securityContext": {
+                        "allowPrivilegeEscalation": False,
+                        "capabilities": {"drop": ["ALL"]},
+                        **container.get("securityContext", {}),
+                    },
                 }
             ],
             "volumes": volumes,

@@ -1,0 +1,65 @@
+"""Writing a Secret of keys: made by a server-side apply, changed by a patch of exactly the version that was looked at.
+
+Two things differ from other objects. An entry that ends has to go whoever wrote it: a `next-key` that a person put
+there would stay by the rules of apply, and be taken for another rotation later. And what a person writes meanwhile must
+not be overwritten unseen: a key edited by hand is a request.
+"""
+
+from typing import Final
+
+from rewardpool_api import names
+from rewardpool_operator.kubernetes import client
+from rewardpool_operator.kubernetes.client import Kube, KubeError, Object
+from rewardpool_operator.kubernetes.keys import ANNOTATION_STEP_SINCE
+
+ENTRIES: Final = (names.NEXT_KEY, names.PREVIOUS_KEY)
+"""Entries that come and go; what else people keep in the Secret is theirs."""
+ANNOTATIONS: Final = (names.ANNOTATION_ROTATE_KEY, ANNOTATION_STEP_SINCE)
+"""Annotations that come and go."""
+
+CONFLICT: Final = 409
+
+
+def has_surplus(manifest: Object, live: Object) -> bool:
+    """Whether the live Secret has an entry or annotation of ours that it shall not have any more."""
+    entries, annotations = _surplus(manifest, live)
+    return bool(entries or annotations)
+
+
+async def write_secret(kube: Kube, manifest: Object, live: Object | None) -> Object:
+    """Make the Secret, or change it to be as the manifest says; what it is now is returned.
+
+    One that was changed meanwhile is returned as it was found, for the next pass to look at.
+
+    Raises:
+        KubeError: the API server refuses.
+        KubeUnreachableError: it does not answer.
+    """
+    if live is None:
+        return await kube.apply(client.SECRETS, manifest)
+    metadata = manifest["metadata"]
+    entries, annotations = _surplus(manifest, live)
+    patch: Object = {
+        "metadata": {
+            "resourceVersion": live["metadata"]["resourceVersion"],
+            "labels": metadata["labels"],
+            "ownerReferences": metadata["ownerReferences"],
+            "annotations": {**metadata.get("annotations", {}), **dict.fromkeys(annotations)},
+        },
+        "data": {**manifest["data"], **dict.fromkeys(entries)},
+    }
+    try:
+        return await kube.merge(client.SECRETS, metadata["namespace"], metadata["name"], patch)
+    except KubeError as error:
+        if error.status != CONFLICT:
+            raise
+    return await kube.get(client.SECRETS, metadata["namespace"], metadata["name"]) or live
+
+
+def _surplus(manifest: Object, live: Object) -> tuple[list[str], list[str]]:
+    data, annotations = live.get("data") or {}, live["metadata"].get("annotations") or {}
+    wanted = manifest["metadata"].get("annotations", {})
+    return (
+        [name for name in ENTRIES if name in data and name not in manifest["data"]],
+        [name for name in ANNOTATIONS if name in annotations and name not in wanted],
+    )
