@@ -13,6 +13,7 @@ from rewardpool_operator.cli import progress, screens
 from rewardpool_operator.cli.errors import FAILED
 from rewardpool_operator.local import commands
 from rewardpool_operator.local.folder import PoolFolder, all_folders, folder_of
+from rewardpool_operator.local.machine import unheeded
 
 WaitSeconds = Annotated[
     float | None, typer.Option(min=0, help="Give up after so long. Default: the manifest's progressDeadlineSeconds.")
@@ -32,6 +33,8 @@ def up(
     Example: rewardpool up -f pool.yaml
     """
     pool = load_manifest(file)
+    for line in unheeded(pool):
+        screens.err.print(line, style="yellow", markup=False, soft_wrap=True)
     seconds = pool.spec.rollout.progress_deadline_seconds if wait_seconds is None else wait_seconds
     running = folder_of(pool.key, os.environ)
     if running.is_supervised():

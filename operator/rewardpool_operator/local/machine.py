@@ -9,12 +9,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rewardpool_api import RewardPool, names, parse_source
+from rewardpool_api.pool import RouterFlavor
 
 HOST = "127.0.0.1"
 """Workers and router listen here: a pool on one machine is for that machine."""
 
 _ENGINE_MODULES = {"vllm": "vllm", "sglang": "sglang"}
-_INSTALL = {"vllm": "vllm", "sglang": "sglang", "sglang_router": "sglang-router==0.3.2"}
+_ROUTER_MODULES: Mapping[RouterFlavor, str] = {"sglang-router": "sglang_router", "smg": "smg"}
+_INSTALL = {"vllm": "vllm", "sglang": "sglang", "sglang_router": "sglang-router==0.3.2", "smg": "smg==1.13.0"}
 _FIND = "import sys, importlib.util as u; print(*(m for m in sys.argv[1:] if u.find_spec(m) is None))"
 FIND_SECONDS = 60
 
@@ -35,12 +37,26 @@ def check(pool: RewardPool, *, port: int | None, environ: Mapping[str, str]) -> 
         NotStartableError: a model that is not there, a port in use, or a program that is missing.
     """
     _check_model(pool, environ)
+    if pool.spec.router.tls is not None:
+        raise NotStartableError(
+            "spec.router.tls is for a cluster: a pool on one machine is reached by 127.0.0.1 alone; leave it out"
+        )
     if port is not None:
         _check_port(port)
-    modules = ["sglang_router"]
+    modules = [_ROUTER_MODULES[pool.spec.router.flavor]]
     if pool.spec.engine.name in _ENGINE_MODULES:
         modules.insert(0, _ENGINE_MODULES[pool.spec.engine.name])
     _check_modules(server_python(environ), modules)
+
+
+def unheeded(pool: RewardPool) -> tuple[str, ...]:
+    """What of a manifest means nothing on one machine, a sentence each: the same manifest serves a cluster, too."""
+    if pool.spec.rollout.parity is None:
+        return ()
+    return (
+        "spec.rollout.parity is not checked here: the golden set is a ConfigMap, which takes Kubernetes."
+        " A changed revision takes traffic as soon as it answers",
+    )
 
 
 def free_port() -> int:
