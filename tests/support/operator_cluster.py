@@ -55,6 +55,10 @@ class Cluster:
     def kill_operator(self) -> None:
         self.operator.__exit__(None, None, None)
 
+    def logs(self) -> list[Path]:
+        """What every operator of these tests wrote."""
+        return sorted(self._folder.glob("operator-*.log"))
+
     def kubectl(self, *args: str, data: str | None = None) -> str:
         return self.plane.kubectl("--namespace", NAMESPACE, *args, input=data)
 

@@ -46,7 +46,7 @@ def all_manifests(pool: RewardPool) -> list[dict[str, Any]]:
 
 def test_every_object_goes_with_the_pool() -> None:
     owners = [manifest["metadata"]["ownerReferences"] for manifest in all_manifests(a_pool())]
-    assert len(owners) == 6
+    assert len(owners) == 8
     assert all(owner["uid"] == "pool-uid" and owner["controller"] for (owner,) in owners)
 
 
@@ -159,7 +159,13 @@ def test_pods_hold_no_kubernetes_credential_and_gain_no_privilege(spec: dict[str
         (container,) = pod["containers"]
         assert pod["automountServiceAccountToken"] is False
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+        wanted = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+        assert wanted.items() <= container["securityContext"].items()
+
+
+def test_routers_write_no_file() -> None:
+    (container,) = router(a_pool())["spec"]["containers"]
+    assert container["securityContext"]["readOnlyRootFilesystem"]
 
 
 def test_own_images_do_not_run_as_root_and_stock_ones_may() -> None:
