@@ -3,6 +3,7 @@
     up, down                          a pool of this machine              up, progress; local.commands
     status, top, logs, scale, explain a pool of this machine or a cluster places decides which; cluster
     restart, rollback                 a pool of a cluster                 rollouts
+    rotate-key                        a pool of a cluster                 rotation
     score                             any pool, as a trainer              the trainer's own client
     operator run, crd                 Kubernetes                          running; main, rewardpool_api.crd
 
@@ -18,7 +19,19 @@ from pydantic import ValidationError
 
 from rewardpool.errors import RewardPoolError
 from rewardpool_api import ManifestError
-from rewardpool_operator.cli import explaining, logs, rollouts, running, scale, score, screens, status, top, up
+from rewardpool_operator.cli import (
+    explaining,
+    logs,
+    rollouts,
+    rotation,
+    running,
+    scale,
+    score,
+    screens,
+    status,
+    top,
+    up,
+)
 from rewardpool_operator.cli.errors import FAILED, REFUSED, CommandError
 from rewardpool_operator.local.commands import NotRunningError
 from rewardpool_operator.local.folder import AlreadyRunningError
@@ -37,6 +50,7 @@ for command in (
     scale.scale,
     rollouts.restart,
     rollouts.rollback,
+    rotation.rotate_key,
     score.score,
     running.crd,
 ):
