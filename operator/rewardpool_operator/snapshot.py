@@ -5,7 +5,8 @@ figure that could not be had is None, never 0: a missing figure must not look li
 """
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final, Literal
 
 from rewardpool_api import RewardPool
 from rewardpool_operator.golden_set import GoldenProblem, GoldenScores, GoldenSet
@@ -19,6 +20,29 @@ class Failure:
     """One CamelCase word: ModelNotFound, PortInUse, OutOfMemory, EngineExited, ImagePull …"""
     message: str
     """A sentence, with the engine's last log lines where there are any."""
+
+
+DownloadPhase = Literal["Resolving", "Waiting", "Downloading", "Verifying", "Done"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Download:
+    """How far one worker is with having its model's files."""
+
+    phase: DownloadPhase
+    """As in the status; Done when they are there."""
+    begun: datetime | None = None
+    """When the present attempt began; None when it is over."""
+    commit: str | None = None
+    """What is downloaded, once that is known."""
+    downloaded_bytes: int = 0
+    total_bytes: int | None = None
+    note: str | None = None
+    """What holds it up, in words."""
+
+
+LOADING_AGAIN: Final = timedelta(minutes=1)
+"""An attempt after one that failed is believed to get on once it has lasted this long."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +72,19 @@ class Worker:
     restarts: int = 0
     max_model_len: int | None = None
     """Longest sample in tokens, as the engine says."""
+    download: Download | None = None
+    """Of its model; None where nothing is downloaded, or the download does not run."""
+
+    @property
+    def is_downloading(self) -> bool:
+        """Whether a download runs in it."""
+        return self.download is not None and self.download.begun is not None
+
+    def is_loading(self, now: datetime) -> bool:
+        """Whether its download gets on, so that its time to answer has not begun."""
+        if self.download is None or self.download.begun is None:
+            return False
+        return self.failure is None or now - self.download.begun >= LOADING_AGAIN
 
     @property
     def active(self) -> bool:

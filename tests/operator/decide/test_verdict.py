@@ -8,7 +8,7 @@ from support.decide_builders import NOW, a_pool, a_router, a_snapshot, a_worker
 from rewardpool_api import RewardPoolStatus
 from rewardpool_api.status import FailedRollout, RolloutStatus
 from rewardpool_operator.decide import decide
-from rewardpool_operator.snapshot import Failure, WorkerSet
+from rewardpool_operator.snapshot import Download, Failure, WorkerSet
 
 CRASH = Failure(reason="BadArguments", message="the engine refuses how it was started\nerror: --no-such-flag")
 FAILED = FailedRollout(
@@ -135,6 +135,15 @@ def test_a_pool_that_was_at_zero_is_not_overdue_when_it_grows():
 def test_a_worker_that_answered_and_crashed_has_its_time_again():
     plan = decide(a_case(*OLD, broken(3600), status=remembering(good="old")))
     assert plan.status.rollout.failed is None
+    assert plan.status.rollout.silent_since == "2026-01-01T12:00:00.000000Z"
+
+
+def test_the_clock_stands_still_while_the_model_is_downloaded():
+    download = Download(phase="Downloading", begun=NOW - timedelta(hours=1))
+    loading = broken(3600, failure=None, download=download)
+    assert decide(a_case(*OLD, loading, status=remembering("old", good="old"))).status.rollout.failed is None
+    loaded = broken(3600, failure=None, download=Download(phase="Done"))
+    plan = decide(a_case(*OLD, loaded, status=remembering(good="old")))
     assert plan.status.rollout.silent_since == "2026-01-01T12:00:00.000000Z"
 
 
