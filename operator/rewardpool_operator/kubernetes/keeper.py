@@ -8,8 +8,9 @@ import asyncio
 import enum
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from time import monotonic
 from typing import Final, Self
 
@@ -17,12 +18,13 @@ import aiohttp
 from pydantic import ValidationError
 
 from rewardpool_api import RewardPool, names
-from rewardpool_api.reasons import ConditionReason
+from rewardpool_api.reasons import ConditionReason, EventReason
 from rewardpool_operator.decide import decide
-from rewardpool_operator.kubernetes import apply, render
+from rewardpool_operator.kubernetes import apply, client, render
 from rewardpool_operator.kubernetes.apply import Apply, Written
 from rewardpool_operator.kubernetes.cadence import BUSY_SECONDS, seconds_until_next
 from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object
+from rewardpool_operator.kubernetes.golden import GoldenKeeper
 from rewardpool_operator.kubernetes.key_keeper import KeyKeeper
 from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.kubernetes.objects import Objects
@@ -33,6 +35,7 @@ from rewardpool_operator.kubernetes.store import Key, Store
 from rewardpool_operator.kubernetes.trouble import Trouble
 from rewardpool_operator.kubernetes.witness import tells_of_a_loss
 from rewardpool_operator.metrics import METRICS, Reason
+from rewardpool_operator.metrics import Outcome as RolloutOutcome
 from rewardpool_operator.plan import Plan
 
 log = logging.getLogger(__name__)
@@ -41,6 +44,11 @@ AFTER_CHANGE_SECONDS: Final = 0.5
 """Until the next pass after one that wrote something: a step of a plan is often followed by another."""
 LONGEST_BACKOFF_SECONDS: Final = 5.0
 """Between passes that fail, so that all is as declared soon after the trouble is over."""
+
+_ROLLOUT_ENDS: Final[Mapping[str, RolloutOutcome]] = {
+    EventReason.ROLLOUT_COMPLETED: "completed",
+    EventReason.ROLLED_BACK: "rolled_back",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +109,13 @@ class Keeper:
         self._place = shared.place
         self._observer = Observer(shared.session, news=wake, aside=shared.aside)
         self._trouble = Trouble(shared.kube, news=wake, aside=shared.aside)
+        self._golden = GoldenKeeper(
+            shared.kube,
+            shared.session,
+            keep=partial(shared.store.put, client.DEPLOYMENTS),
+            news=wake,
+            aside=shared.aside,
+        )
         self._secrets = SecretReader(shared.kube, shared.store, key)
         self._written = Written()
         self._keys = KeyKeeper(shared.session, aside=shared.aside)
@@ -142,6 +157,7 @@ class Keeper:
         """Stop asking."""
         self._observer.close()
         self._trouble.close()
+        self._golden.close()
 
     async def _pass(self, objects: Objects, acting: Acting, *, pools: int) -> Outcome:
         pool = self._pool_of(objects.pool)
@@ -158,6 +174,7 @@ class Keeper:
         wanted = apply.rendered(pool, keys, image=self._image, place=self._place)
         revision = render.revision_of(wanted.worker_template)
         snapshot = await self._observer.snapshot(pool, objects, keys=keys, revision=revision)
+        snapshot = replace(snapshot, golden=await self._golden.golden(pool, revision=revision))
         self._written.lists.see(snapshot.routers)
         plan = self._keys.told(decide(snapshot), pool)
         carrying = Apply(
@@ -173,7 +190,12 @@ class Keeper:
             await carrying.restore_routers(plan)
             return Outcome.of(plan, changed=carrying.changed)
         await carrying.all_of(plan, wanted)
+        scoring_key = keys.pool if render.uses_key(pool) else None
+        self._golden.measure(pool, snapshot.golden, plan.measure, key=scoring_key)
         METRICS.record_pool(pool, plan.status)
+        for event in plan.events:
+            if event.reason in _ROLLOUT_ENDS:
+                METRICS.rollout_ended(*self.key, _ROLLOUT_ENDS[event.reason])
         return Outcome.REFUSED if carrying.failures else Outcome.of(plan, changed=carrying.changed)
 
     async def _read_secrets(self, objects: Objects, *, pools: int) -> Acting:

@@ -13,6 +13,7 @@ from functools import partial
 import aiohttp
 
 from rewardpool_api import RewardPool, names
+from rewardpool_operator.golden_set import GoldenScores, scores_of_annotation
 from rewardpool_operator.kubernetes import pods, render
 from rewardpool_operator.kubernetes.asking import Asked
 from rewardpool_operator.kubernetes.client import Object
@@ -144,4 +145,10 @@ def _worker_set(deployment: Object) -> WorkerSet:
         revision=deployment["metadata"]["labels"][names.LABEL_REVISION],
         replicas=deployment["spec"].get("replicas", 1),
         created=from_rfc3339(deployment["metadata"]["creationTimestamp"]),
+        golden=_golden_scores(deployment),
     )
+
+
+def _golden_scores(deployment: Object) -> GoldenScores | None:
+    annotation = (deployment["metadata"].get("annotations") or {}).get(names.ANNOTATION_GOLDEN_SCORES)
+    return scores_of_annotation(annotation) if annotation else None
