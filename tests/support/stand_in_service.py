@@ -1,33 +1,40 @@
-"""StandInService: the address in front of a pool's routers, which kube-proxy would be on a node.
+"""StandInService: one address in front of several routers, which kube-proxy would be on a node.
 
-Each new connection goes to any ready router that is not on its way out, as endpoints would have it; connections that
-are open stay where they are. Kubernetes itself takes no loopback address for an endpoint.
+Each new connection goes to any of the endpoints there are just then; connections that are open stay where they are.
+Kubernetes itself takes no loopback address for an endpoint.
 """
 
 import asyncio
 import contextlib
-import json
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
-
-from support.operator_cluster import Cluster
 
 from rewardpool_api import names
 
 LOOK_SECONDS = 0.3
 
+Endpoints = Sequence[tuple[str, int]]
+"""Host and port of each."""
+
 
 class StandInService:
-    """Forwards connections to a pool's routers, in a thread of its own; a context manager."""
+    """Forwards connections, in threads of its own; a context manager.
 
-    def __init__(self, cluster: Cluster, pool: str) -> None:
-        self._find: Callable[[], list[dict[str, Any]]] = lambda: cluster.pods(pool, names.COMPONENT_ROUTER)
-        self._endpoints: list[str] = []
+    Args:
+        look: says which endpoints there are, again and again.
+
+    Attributes:
+        url: its address.
+    """
+
+    def __init__(self, look: Callable[[], Endpoints]) -> None:
+        self._look = look
+        self._endpoints = look()
         self._loop = asyncio.new_event_loop()
         self._done = threading.Event()
-        self._threads = [threading.Thread(target=self._loop.run_forever), threading.Thread(target=self._look)]
+        self._threads = [threading.Thread(target=self._loop.run_forever), threading.Thread(target=self._look_on)]
         self.url = ""
 
     def __enter__(self) -> Self:
@@ -42,11 +49,9 @@ class StandInService:
         for thread in self._threads:
             thread.join(timeout=20)
 
-    def _look(self) -> None:
+    def _look_on(self) -> None:
         while not self._done.wait(LOOK_SECONDS):
-            # An API server that is busy for a moment leaves the endpoints as they are.
-            with contextlib.suppress(json.JSONDecodeError):
-                self._endpoints = [pod["status"]["podIP"] for pod in self._find() if takes_connections(pod)]
+            self._endpoints = self._look()
 
     async def _listen(self) -> str:
         server = await asyncio.start_server(self._forward, "127.0.0.1", 0)
@@ -54,16 +59,19 @@ class StandInService:
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            host = random.choice(self._endpoints)
-            far_reader, far_writer = await asyncio.open_connection(host, names.ROUTER_PORT)
+            far_reader, far_writer = await asyncio.open_connection(*random.choice(self._endpoints))
         except (OSError, IndexError):
             writer.transport.abort()
             return
         await asyncio.gather(_pump(reader, far_writer), _pump(far_reader, writer))
 
 
-def takes_connections(pod: dict[str, Any]) -> bool:
-    """Whether the pod would be a ready endpoint."""
+def ready_routers(pods: Sequence[dict[str, Any]]) -> Endpoints:
+    """The router pods that would be endpoints: ready, and not on their way out."""
+    return [(pod["status"]["podIP"], names.ROUTER_PORT) for pod in pods if _takes_connections(pod)]
+
+
+def _takes_connections(pod: dict[str, Any]) -> bool:
     ready = next((item["status"] for item in pod["status"].get("conditions", []) if item["type"] == "Ready"), "False")
     return ready == "True" and "deletionTimestamp" not in pod["metadata"]
 

@@ -147,7 +147,8 @@ async def test_an_empty_cluster_gets_every_object_before_the_workers() -> None:
     kube, carrying = await carried_out(a_plan(), an_empty_store())
     names_in_order = [name for verb, name, _ in kube.calls if verb == "apply"]
     assert names_in_order == [
-        "rm-key", "rm-router-admin", "rm-files", "rm-router", "rm-router", "rm-worker", "rm-router", f"rm-worker-{REVISION}", "rm/status",
+        "rm-key", "rm-router-admin", "rm-files", "rm-router", "rm-router", "rm-worker", "rm-router",
+        f"rm-worker-{REVISION}", "rm/status",
     ]  # fmt: skip
     assert carrying.changed
 
