@@ -34,6 +34,8 @@ START_SECONDS = 90.0
 """Deadline for each part of the node; idle on two cores all of them take about ten seconds."""
 
 _IMPORT_SECONDS = 300.0
+_LOST_NODE_SECONDS = 50
+"""Kubelets say every ten seconds that they live, and on a busy machine sometimes late; this is Kubernetes' default."""
 _CTR = ("ctr", f"--address={node_files.SOCKET}", "--namespace=k8s.io")
 
 
@@ -112,6 +114,7 @@ class NodeCluster(Cluster):
                 address=str(first.wire.host),
                 service_network=str(first.wire.services),
                 nodes=self._names,
+                flags={"kube-controller-manager": [f"--node-monitor-grace-period={_LOST_NODE_SECONDS}s"]},
                 say=self._say,
             )
             undo.callback(plane.stop)

@@ -86,6 +86,8 @@ def kubelet(network: Network, *, cgroup: str, authority: Path, certificate: Path
         evictionHard={"memory.available": "0%", "nodefs.available": "0%", "imagefs.available": "0%"},
         imageGCHighThresholdPercent=100,
         serializeImagePulls=False,
+        # So often are the files of Secrets and ConfigMaps renewed; the default of a minute is long for a test.
+        syncFrequency="10s",
         kubeAPIQPS=100,
         kubeAPIBurst=200,
     )

@@ -13,7 +13,7 @@ GONE_SECONDS = 60.0
 
 
 def delete_owned_objects(stage: Stage) -> str:
-    """Each kind of object that the pool owns, deleted by hand, is back within 5 s; a Secret with its key."""
+    """An owned object is deleted, one of each kind after the other: each is back within 5 s, a Secret with its key."""
     stage.shape(workers=2, routers=2)
     slowest = 0.0
     for kind, name in (
@@ -44,7 +44,7 @@ def delete_and_wait(stage: Stage, kind: str, name: str) -> float:
 
 
 def delete_a_namespace(stage: Stage) -> str:
-    """A namespace with a serving pool goes away within a minute; other pools do not notice."""
+    """A namespace with a serving pool is deleted: it is gone within a minute, and other pools do not notice."""
     doomed = manifests.pool("doomed", in_namespace=DOOMED, workers=1, routers=1)
     # A namespace waits half of the longest time that its pods may take to stop before it looks at them again.
     doomed["spec"]["router"]["requestTimeoutSeconds"] = doomed["spec"]["worker"]["drainSeconds"] = 1

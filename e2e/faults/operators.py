@@ -35,7 +35,7 @@ def kill_the_operator(stage: Stage) -> str:
 
 
 def upgrade_the_chart(stage: Stage) -> str:
-    """From the previous chart version to this one: the operator is another, no worker and no router is."""
+    """`helm upgrade` from the previous chart version: the operators are other ones, no worker and no router is."""
     stage.shape(workers=2, routers=2)
     before = uids(stage)
     stage.installation.install(manifests.chart_values(), chart=PREVIOUS_CHART)

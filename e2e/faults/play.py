@@ -13,7 +13,7 @@ from rich.table import Table
 from cluster.contract import Cluster, NotPossibleError
 from cluster.processes import ClusterError
 from cluster.progress import Say
-from faults import nodes, objects, operators, rollouts, routers, workers
+from faults import keys, nodes, objects, operators, rollouts, routers, workers
 from faults.manifests import NAMESPACE, TRAFFIC
 from faults.stage import FaultError, Stage
 from faults.tally import Tally
@@ -25,6 +25,7 @@ FAULTS: Sequence[Fault] = (
     *workers.FAULTS,
     *routers.FAULTS,
     *rollouts.FAULTS,
+    *keys.FAULTS,
     *nodes.FAULTS,
     *objects.FAULTS,
     *operators.FAULTS,

@@ -36,13 +36,13 @@ print(json.dumps({{"workers": len(before), "seconds": time.monotonic() - began}}
 
 
 def roll_routers(stage: Stage) -> str:
-    """Two routers are replaced one after the other."""
+    """Two routers get another pod template: they are replaced one after the other."""
     stage.shape(workers=2, routers=2)
     return roll(stage)
 
 
 def roll_the_only_router(stage: Stage) -> str:
-    """The only router is replaced: the new one is there before it goes."""
+    """The only router gets another pod template: the new one is there before it goes."""
     stage.shape(workers=2, routers=1)
     return roll(stage)
 
@@ -63,7 +63,7 @@ def roll(stage: Stage) -> str:
 
 
 def delete_a_router(stage: Stage) -> str:
-    """`kubectl delete pod` of one of two routers."""
+    """`kubectl delete pod` of one of two routers: it answers what it has, and is replaced."""
     stage.shape(workers=2, routers=2)
     doomed = stage.pods("router")[0]["metadata"]["name"]
     stage.kubectl("delete", "pod", doomed, "--wait=false")
@@ -86,7 +86,7 @@ def kill_the_only_router(stage: Stage) -> str:
 
 
 def empty_a_routers_list(stage: Stage) -> str:
-    """A router's worker list is emptied by hand: it is repaired within seconds, and requests wait for that."""
+    """A router's worker list is emptied by hand: it is repaired within 5 s, and requests wait for that."""
     stage.shape(workers=2, routers=2)
     router = stage.pods("router")[0]["metadata"]["name"]
     said = json.loads(stage.kubectl("exec", router, "--container=router", "--", "python3", "-c", _EMPTY_THE_LIST))
