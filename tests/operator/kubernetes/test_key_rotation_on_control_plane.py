@@ -1,0 +1,178 @@
+"""Keys that change under steady load: a real API server, real routers and workers, the operator as a process.
+
+The trainer is the real client, whose discovery reads the pool and its Secret from the API server. Stand-ins: the node,
+whose mounted Secrets are seconds late where a kubelet's are a minute, and the Service's address.
+"""
+
+import asyncio
+import base64
+import json
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.operator_cluster import Cluster
+from support.processes import http
+from support.reward_functions import expected_score
+from support.stand_in_service import StandInService, ready_routers
+
+from rewardpool import Endpoint, FunctionSample, Pool, RewardConfig, Sample, Scored
+from rewardpool.discovery import discover
+from rewardpool.report import Report
+from rewardpool_api import names
+
+pytestmark = pytest.mark.real
+
+POOL = "rotating"
+SECRET, ADMIN_SECRET = names.key_secret(POOL), names.admin_secret(POOL)
+BY_HAND = "a-key-that-somebody-wrote-by-hand"
+
+
+class Trainer:
+    """Scores without a pause by way of the client, in a thread of its own."""
+
+    def __init__(self, cluster: Cluster, url: str, *, concurrency: int = 8) -> None:
+        self.outcomes: Counter[str] = Counter()
+        self.report: Report
+        self._kubeconfig, self._url = str(cluster.plane.kubeconfig), url
+        self._concurrency = concurrency
+        self.done = threading.Event()
+
+    async def _find(self, config: RewardConfig, **how: Any) -> Endpoint:
+        found = await discover(config, environ={"KUBECONFIG": self._kubeconfig}, **how)
+        return replace(found, url=self._url)
+
+    async def score(self) -> None:
+        config = RewardConfig(reward_pool=f"pools/{POOL}", concurrency=self._concurrency, on_failure="skip")
+        async with Pool(config, find=self._find) as pool:
+            await asyncio.gather(*(self._until_done(pool, number) for number in range(self._concurrency)))
+            self.report = pool.report()
+
+    async def _until_done(self, pool: Pool, number: int) -> None:
+        while not self.done.is_set():
+            text = f"{number}-{self.outcomes.total()}"
+            function = FunctionSample(
+                data_source="test", solution_str=text, ground_truth=None, extra_info={"seconds": 0.01}
+            )
+            scored = await pool.outcome(Sample(function=function))
+            if not isinstance(scored, Scored):
+                self.outcomes[repr(scored.error)] += 1
+            else:
+                self.outcomes["right" if scored.value == pytest.approx(expected_score(text)) else "wrong"] += 1
+
+
+@contextmanager
+def training(cluster: Cluster, service: StandInService) -> Iterator[Trainer]:
+    trainer = Trainer(cluster, service.url)
+    thread = threading.Thread(target=lambda: asyncio.run(trainer.score()))
+    thread.start()
+    try:
+        cluster.eventually(lambda: trainer.outcomes["right"] > 20, seconds=20, what="the trainer has scores")
+        yield trainer
+    finally:
+        trainer.done.set()
+        thread.join(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def service(cluster: Cluster) -> Iterator[StandInService]:
+    """The pool serves with two workers behind two routers."""
+    cluster.apply(POOL, replicas=2, router={"replicas": 2, "requestTimeoutSeconds": 10})
+    cluster.eventually(lambda: cluster.is_ready(POOL, replicas=2), seconds=60, what="the pool is ready")
+    with StandInService(lambda: ready_routers(cluster.pods(POOL, "router"))) as service:
+        yield service
+    cluster.kubectl("delete", "rewardpool", POOL)
+
+
+def entries(cluster: Cluster, secret: str = SECRET) -> dict[str, str]:
+    data = (cluster.get("secret", secret) or {}).get("data") or {}
+    return {name: base64.b64decode(value).decode() for name, value in data.items()}
+
+
+def rotation(cluster: Cluster) -> dict[str, Any]:
+    found: dict[str, Any] = cluster.status(POOL).get("auth", {}).get("rotation") or {}
+    return found
+
+
+def is_done(cluster: Cluster, *, key_before: str) -> bool:
+    found = entries(cluster)
+    return rotation(cluster).get("phase") == "Done" and found[names.SECRET_KEY] != key_before and len(found) == 1
+
+
+def statuses(cluster: Cluster, key: str) -> set[int]:
+    """What every router and every worker says to somebody with that key."""
+    asked = [("router", names.ROUTER_PORT, "/get_loads"), ("worker", names.WORKER_PORT, names.LOAD_PATH)]
+    return {
+        http("GET", f"http://{pod['status']['podIP']}:{port}{path}", key=key)[0]
+        for component, port, path in asked
+        for pod in cluster.pods(POOL, component)
+        if "deletionTimestamp" not in pod["metadata"]
+    }
+
+
+def rotate(cluster: Cluster, request: str) -> None:
+    cluster.kubectl("annotate", "rewardpool", POOL, f"{names.ANNOTATION_ROTATE_KEY}={request}", "--overwrite")
+
+
+def test_new_keys_on_request_cost_no_request(cluster: Cluster, service: StandInService) -> None:
+    before, admin_before = entries(cluster)[names.SECRET_KEY], entries(cluster, ADMIN_SECRET)[names.SECRET_KEY]
+    with training(cluster, service) as trainer:
+        rotate(cluster, "1")
+        cluster.eventually(lambda: is_done(cluster, key_before=before), seconds=120, what="the keys have changed")
+    assert set(trainer.outcomes) == {"right"}
+    assert trainer.report.unscored == 0
+    assert rotation(cluster)["request"] == "1"
+    admin = entries(cluster, ADMIN_SECRET)
+    assert admin[names.SECRET_KEY] != admin_before
+    assert names.PREVIOUS_KEY not in admin
+    cluster.eventually(lambda: statuses(cluster, before) == {401}, seconds=10, what="the old key is taken nowhere")
+    print(f"{trainer.outcomes.total()} samples right, setbacks {dict(trainer.report.setbacks)}")
+
+
+def test_a_key_edited_by_hand_is_taken_without_losing_a_request(cluster: Cluster, service: StandInService) -> None:
+    before = entries(cluster)[names.SECRET_KEY]
+    with training(cluster, service) as trainer:
+        cluster.kubectl("patch", "secret", SECRET, "-p", json.dumps({"stringData": {names.SECRET_KEY: BY_HAND}}))
+        cluster.eventually(lambda: is_done(cluster, key_before=before), seconds=120, what="the keys have changed")
+    assert set(trainer.outcomes) == {"right"}
+    assert entries(cluster)[names.SECRET_KEY] == BY_HAND
+    print(f"{trainer.outcomes.total()} samples right, setbacks {dict(trainer.report.setbacks)}")
+
+
+def test_what_cannot_be_a_key_is_taken_back(cluster: Cluster, service: StandInService) -> None:
+    before = entries(cluster)
+    cluster.kubectl("patch", "secret", SECRET, "-p", json.dumps({"stringData": {names.SECRET_KEY: "too short"}}))
+    cluster.eventually(lambda: entries(cluster) == before, seconds=15, what="the key in force is back")
+    told = cluster.kubectl("describe", "rewardpool", POOL)
+    assert "KeyRefused" in told
+    assert "too short" not in told
+
+
+def test_beginning_and_end_are_told(cluster: Cluster, service: StandInService) -> None:
+    told = cluster.kubectl("describe", "rewardpool", POOL)
+    assert "KeyRotationStarted" in told
+    assert "KeyRotated" in told
+
+
+def test_no_key_is_anywhere_but_in_secrets_and_the_files_of_pods(
+    cluster: Cluster, service: StandInService, tmp_path: Path
+) -> None:
+    keys = {*entries(cluster).values(), *entries(cluster, ADMIN_SECRET).values(), BY_HAND}
+    kinds = "rewardpool,deployment,replicaset,pod,service,configmap,networkpolicy,poddisruptionbudget,events"
+    written = cluster.kubectl("get", kinds, "-o", "yaml", "--show-managed-fields")
+    logs = "".join(log.read_text() for log in cluster.logs())
+    processes = [cluster.kubelet.pid(pod) for kind in ("router", "worker") for pod in cluster.pods(POOL, kind)]
+    argv = "".join(Path(f"/proc/{pid}/{file}").read_text() for pid in processes for file in ("cmdline", "environ"))
+    figures = "".join(
+        str(http("GET", f"http://{pod['status']['podIP']}:{names.ROUTER_METRICS_PORT}/metrics"))
+        for pod in cluster.pods(POOL, "router")
+    )
+    assert len(keys) >= 3
+    for place, text in {"objects": written, "logs": logs, "processes": argv, "figures": figures}.items():
+        assert text, place
+        assert not [place for key in keys if key in text or base64.b64encode(key.encode()).decode() in text]
