@@ -85,6 +85,9 @@ def router_flags(
         "--retry-max-retries": 20,
         "--retry-initial-backoff-ms": 100,
         "--retry-max-backoff-ms": 2000,
+        # Of one request; workers take a quarter of it by default. Larger ones are refused before they are read, also
+        # from callers without a key; the default is 512 MiB.
+        "--max-payload-size": 64 << 20,
         # A worker that hangs holds its requests until this; the default is half an hour.
         "--request-timeout-secs": request_timeout_seconds,
         "--shutdown-grace-period-secs": shutdown_grace_seconds,
