@@ -9,7 +9,10 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Mapping, Sequence
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import aiohttp
@@ -18,6 +21,7 @@ from aiohttp import web
 from kubernetes_asyncio.config import ConfigException
 
 from rewardpool_api import names
+from rewardpool_operator import logs
 from rewardpool_operator.kubernetes.client import (
     POOLS,
     Kube,
@@ -27,8 +31,11 @@ from rewardpool_operator.kubernetes.client import (
     load_configuration,
 )
 from rewardpool_operator.kubernetes.images import own_image
+from rewardpool_operator.kubernetes.leader import Acting, Leadership
 from rewardpool_operator.kubernetes.operator import Operator
 from rewardpool_operator.kubernetes.place import OperatorPlace
+from rewardpool_operator.logs import LogFormat
+from rewardpool_operator.metrics import METRICS
 
 log = logging.getLogger(__name__)
 
@@ -81,53 +88,78 @@ def watch_settings() -> kopf.OperatorSettings:
     return settings
 
 
-async def serve(*, namespaces: Sequence[str] = (), health_port: int | None = None) -> None:
-    """Run the operator until SIGTERM or SIGINT.
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How the operator is run: the options of `rewardpool operator run`."""
 
-    Args:
-        namespaces: namespaces to serve; none of them means all.
-        health_port: port of /healthz on all addresses; None serves none.
+    namespaces: Sequence[str] = ()
+    """Namespaces to serve; none of them means all."""
+    health_port: int | None = None
+    """Port of /healthz on all addresses; None serves none."""
+    metrics_port: int | None = None
+    """Port of /metrics on all addresses; None serves none."""
+    lease: tuple[str, str] | None = None
+    """Namespace and name of the Lease that operators agree by; None for the only operator there is."""
+    log_format: LogFormat = "text"
+    verbose: bool = False
+
+
+async def serve(settings: Settings) -> None:
+    """Run the operator until SIGTERM or SIGINT.
 
     Raises:
         SystemExit: the cluster does not know RewardPools.
     """
     # Direct connections only: pods are never behind the proxy that the environment may name.
-    async with Kube(await load_configuration()) as kube, aiohttp.ClientSession() as session:
+    async with Kube(await load_configuration()) as kube, aiohttp.ClientSession() as session, AsyncExitStack() as stack:
         if not await kube.serves(POOLS):
             raise SystemExit(
                 f"the CRD {names.PLURAL}.{names.GROUP} is not installed: kubectl apply --server-side -f it"
             )
-        operator = Operator(kube, session, image=own_image(), place=_place(), namespaces=namespaces)
+        acting = await _elected(kube, settings, stack)
+        namespaces = settings.namespaces
+        operator = Operator(kube, session, image=own_image(), place=_place(), namespaces=namespaces, acting=acting)
         running = asyncio.create_task(operator.run(), name="operator")
+        stack.push_async_callback(ended, running)
         log.info("%s: %s", RUNNING, ", ".join(namespaces) or "all namespaces")
-        runner = await _serve_health(operator, health_port) if health_port is not None else None
-        try:
-            await kopf.operator(
-                registry=wiring(operator, running),
-                settings=watch_settings(),
-                standalone=True,
-                # kopf would ask for the name of the user, and the bare user id of a container has none.
-                identity=cast(Any, names.FIELD_MANAGER),
-                clusterwide=not namespaces,
-                namespaces=namespaces,
-            )
-        finally:
-            await ended(running)
-            if runner is not None:
-                await runner.cleanup()
+        await _serve_http(operator, settings, stack)
+        await kopf.operator(
+            registry=wiring(operator, running),
+            settings=watch_settings(),
+            standalone=True,
+            # kopf would ask for the name of the user, and the bare user id of a container has none.
+            identity=cast(Any, names.FIELD_MANAGER),
+            clusterwide=not namespaces,
+            namespaces=namespaces,
+        )
 
 
-async def _serve_health(operator: Operator, port: int) -> web.AppRunner:
+async def _elected(kube: Kube, settings: Settings, stack: AsyncExitStack) -> Callable[[], Acting]:
+    """Take part in the election, where there is one, until all else has ended; what says whether to act."""
+    if settings.lease is None:
+        METRICS.leads(True)
+        return lambda: Acting.FULL
+    namespace, name = settings.lease
+    leadership = Leadership(kube, namespace=namespace, name=name, operator=socket.gethostname())
+    stack.push_async_callback(leadership.release)
+    stack.push_async_callback(ended, asyncio.create_task(leadership.run(), name="leadership"))
+    return leadership.acting
+
+
+async def _serve_http(operator: Operator, settings: Settings, stack: AsyncExitStack) -> None:
     async def healthz(_: web.Request) -> web.Response:
         health = operator.health()
         return web.json_response(health, status=200 if health["ok"] else 503)
 
-    application = web.Application()
-    application.router.add_get("/healthz", healthz)
-    runner = web.AppRunner(application, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, port=port).start()
-    return runner
+    pages = (("/healthz", healthz, settings.health_port), ("/metrics", METRICS.exposition, settings.metrics_port))
+    for path, handler, port in pages:
+        if port is not None:
+            application = web.Application()
+            application.router.add_get(path, handler)
+            runner = web.AppRunner(application, access_log=None)
+            stack.push_async_callback(runner.cleanup)
+            await runner.setup()
+            await web.TCPSite(runner, port=port).start()
 
 
 def _place() -> OperatorPlace | None:
@@ -137,13 +169,10 @@ def _place() -> OperatorPlace | None:
         raise SystemExit(f"the operator's environment is wrong: {error}") from None
 
 
-def run(*, namespaces: Sequence[str] = (), health_port: int | None = None, verbose: bool = False) -> None:
+def run(settings: Settings) -> None:
     """`rewardpool operator run`, in a pod or outside the cluster; see `serve`."""
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    logging.getLogger("kopf").setLevel(logging.WARNING)
+    logs.set_up(settings.log_format, verbose=settings.verbose)
     try:
-        asyncio.run(serve(namespaces=namespaces, health_port=health_port))
+        asyncio.run(serve(settings))
     except (ConfigException, KubeError, KubeUnreachableError) as error:
         raise SystemExit(f"no cluster to work on: {error}") from None

@@ -1,4 +1,4 @@
-"""The operator as a process of its own, with exactly the rights that `permissions.RULES` lists."""
+"""The operator as a process of its own, with exactly the rights that `permissions` lists."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,7 @@ from support.processes import RealProcess
 
 from cluster.control_plane import ControlPlane
 from cluster.kubectl import write_kubeconfig
-from rewardpool_operator.kubernetes.permissions import RULES
+from rewardpool_operator.kubernetes.permissions import LEASE_RULES, RULES
 
 ACCOUNT = "rewardpool-operator"
 
@@ -23,7 +23,7 @@ def restricted_kubeconfig(plane: ControlPlane, namespace: str, *, url: str) -> P
     role_ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": ACCOUNT}
     manifests: list[dict[str, Any]] = [
         {"apiVersion": "v1", "kind": "ServiceAccount"},
-        {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "rules": list(RULES)},
+        {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "rules": [*RULES, *LEASE_RULES]},
         {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "RoleBinding",
@@ -39,8 +39,11 @@ def restricted_kubeconfig(plane: ControlPlane, namespace: str, *, url: str) -> P
     return write_kubeconfig(path, url=url, authority=plane.authority.certificate, token=token)
 
 
-def operator_process(kubeconfig: Path, *, namespace: str, health_port: int, log: Path) -> RealProcess:
+def operator_process(
+    kubeconfig: Path, *, namespace: str, health_port: int, log: Path, lease: str | None = None
+) -> RealProcess:
     """`rewardpool operator run`, not started yet: a context manager."""
     command = [str(Path(sys.executable).with_name("rewardpool")), "operator", "run"]
     command += [f"--namespace={namespace}", f"--health-port={health_port}"]
+    command += [f"--lease={lease}"] if lease else []
     return RealProcess(command, log=log, env={"KUBECONFIG": str(kubeconfig)}, cwd=log.parent)

@@ -1,10 +1,18 @@
 """`rewardpool operator run` and `crd`: what a cluster needs to have pools."""
 
+import enum
 from typing import Annotated
 
 import typer
 
 from rewardpool_api.crd import crd_yaml
+
+
+class LogFormat(enum.Enum):
+    """Values of --log-format."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 def crd() -> None:
@@ -18,12 +26,37 @@ def crd() -> None:
 def operator_run(
     namespace: Annotated[list[str] | None, typer.Option(help="Watch only these. Default: all.")] = None,
     health_port: Annotated[int | None, typer.Option(min=1, max=65535, help="Serve /healthz there.")] = None,
-    verbose: Annotated[bool, typer.Option(help="Log every pass.")] = False,
+    metrics_port: Annotated[int | None, typer.Option(min=1, max=65535, help="Serve /metrics there.")] = None,
+    lease: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMESPACE/NAME",
+            help="Several operators: the one that holds this Lease acts. Without it this must be the only one.",
+        ),
+    ] = None,
+    log_format: Annotated[LogFormat, typer.Option(help="For people or for collectors.")] = LogFormat.TEXT,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Log every pass.")] = False,
 ) -> None:
     """Run the operator against the cluster of the kubeconfig, or of the pod.
 
-    Example: rewardpool operator run --namespace rl
+    Example: rewardpool operator run --namespace rl --lease rewardpool-system/rewardpool
     """
-    from rewardpool_operator.main import run  # kopf comes with the extra `operator` only
+    from rewardpool_operator.main import Settings, run  # kopf comes with the extra `operator` only
 
-    run(namespaces=tuple(namespace or ()), health_port=health_port, verbose=verbose)
+    run(
+        Settings(
+            namespaces=tuple(namespace or ()),
+            health_port=health_port,
+            metrics_port=metrics_port,
+            lease=_namespace_and_name(lease) if lease else None,
+            log_format=log_format.value,
+            verbose=verbose,
+        )
+    )
+
+
+def _namespace_and_name(lease: str) -> tuple[str, str]:
+    namespace, _, name = lease.partition("/")
+    if not namespace or not name or "/" in name:
+        raise typer.BadParameter(f"--lease must be NAMESPACE/NAME, not {lease!r}")
+    return namespace, name

@@ -26,6 +26,7 @@ from time import monotonic
 from typing import Final
 
 from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object, Resource
+from rewardpool_operator.metrics import METRICS
 from rewardpool_operator.times import rfc3339
 
 log = logging.getLogger(__name__)
@@ -54,12 +55,8 @@ class Acting(enum.Enum):
     """Somebody else may lead: nothing."""
 
 
-class LeadershipLostError(RuntimeError):
-    """Another operator holds the Lease now; this one has to start anew, as one that waits."""
-
-
 class Leadership:
-    """One operator's share in the election. It leads after `acquire`, for as long as `keep` runs.
+    """One operator's share in the election. It takes part for as long as `run` runs.
 
     Args:
         kube: for the Lease only.
@@ -89,22 +86,14 @@ class Leadership:
             return Acting.FULL
         return Acting.ROUTERS if self._led and self._api_away else Acting.NONE
 
-    async def acquire(self) -> None:
-        """Wait, for as long as it takes, until this operator leads."""
-        while not await self.attempt():  # noqa: ASYNC110 - it asks a server, there is no event to wait for
-            await asyncio.sleep(RENEW_SECONDS * random.uniform(0.5, 1.0))  # noqa: S311 - spreads, hides nothing
-        log.info("%s leads: it holds the lease %s/%s", self.identity, self._namespace, self._name)
-
-    async def keep(self) -> None:
-        """Renew until somebody else holds the Lease.
-
-        Raises:
-            LeadershipLostError: always, in the end.
-        """
+    async def run(self) -> None:
+        """Take the Lease when that is allowed, and renew it while it is held; until cancelled."""
         while True:
-            await asyncio.sleep(RENEW_SECONDS)
-            if not await self.attempt() and not self._led:
-                raise LeadershipLostError(f"another operator holds the lease {self._namespace}/{self._name}")
+            await self.attempt()
+            METRICS.leads(self.acting() is Acting.FULL)
+            # A holder renews in time; those that wait need not all ask at once.
+            spread = 1.0 if self._led else random.uniform(0.5, 1.0)  # noqa: S311 - spreads, hides nothing
+            await asyncio.sleep(RENEW_SECONDS * spread)
 
     async def attempt(self) -> bool:
         """Take or renew the Lease if that is allowed; whether this operator holds it now."""
@@ -122,6 +111,8 @@ class Leadership:
             log.warning("the lease could not be renewed: %s", error)
             return False
         self._api_away = False
+        if held != self._led:
+            log.info("%s %s the lease %s/%s", self.identity, "holds" if held else "lost", self._namespace, self._name)
         self._led = held
         self._valid_until = sent + DURATION_SECONDS - MARGIN_SECONDS if held else float("-inf")
         return held

@@ -92,8 +92,7 @@ class Operator:
                 group.create_task(self._follow_acting(), name="acting")
                 group.create_task(self._workers.run(), name="workers")
         finally:
-            for keeper in self._keepers.values():
-                keeper.close()
+            self._forget_keepers()
 
     def pool_seen(self, pool: Object, *, deleted: bool) -> None:
         """Somebody's watch told of a pool."""
@@ -116,6 +115,7 @@ class Operator:
         oldest = self._workers.oldest() if self._acting() is not Acting.NONE else 0.0
         return {
             "ok": oldest < STUCK_SECONDS and max(watches.values()) < DEAD_SECONDS,
+            "acting": self._acting().value,
             "pools": len(self.store.pools()),
             "oldest_pass_seconds": round(oldest, 1),
             "queue_length": self._workers.length(),
@@ -146,6 +146,12 @@ class Operator:
             METRICS.forget_pool(*key)
         return again
 
+    def _forget_keepers(self) -> None:
+        """What they remember of their pools is old once somebody else has acted."""
+        for keeper in self._keepers.values():
+            keeper.close()
+        self._keepers.clear()
+
     async def _follow_acting(self) -> None:
         before = Acting.NONE
         while True:
@@ -154,6 +160,8 @@ class Operator:
                 log.info("acting: %s", acting.value)
                 if before is not Acting.NONE:
                     await self._workers.cancel_passes()
+                if acting is Acting.NONE:
+                    self._forget_keepers()
                 for key in self.store.pools():
                     self._workers.add(key)
                 before = acting

@@ -36,3 +36,9 @@ RULES: Final[tuple[Rule, ...]] = (
     _rule("events.k8s.io", "events", "list", "create"),
 )
 """Rules of a ClusterRole, or of a Role in every served namespace."""
+
+LEASE_RULES: Final[tuple[Rule, ...]] = (
+    _rule("coordination.k8s.io", "leases", "create"),
+    _rule("coordination.k8s.io", "leases", "get", "patch"),
+)
+"""Rules of a Role in the operator's own namespace; the second one for the Lease of its name only (see `leader.py`)."""
