@@ -10,8 +10,10 @@ import yaml
 from rewardpool_api import names
 from rewardpool_api.crd import crd_yaml
 from rewardpool_operator.kubernetes import permissions
+from rewardpool_operator.kubernetes.place import OperatorPlace
+from rewardpool_operator.kubernetes.render import PORT_METRICS
 
-from .conftest import CHART, Helm, HelmError, Objects, Render
+from .conftest import CHART, NAMESPACE, Helm, HelmError, Objects, Render
 
 
 def one(objects: Objects, kind: str, name: str = "rewardpool") -> dict[str, Any]:
@@ -68,7 +70,7 @@ def test_by_default_one_cluster_role_covers_all_namespaces(render: Render) -> No
 def test_named_namespaces_get_a_role_each_and_nothing_is_granted_beyond_them(render: Render) -> None:
     objects = render(watch={"namespaces": ["a", "b"]})
     roles = [item for item in objects if item["kind"] == "Role"]
-    assert [role["metadata"]["namespace"] for role in roles] == ["a", "b"]
+    assert sorted(role["metadata"]["namespace"] for role in roles) == ["a", "b", NAMESPACE]
     assert not [item for item in objects if item["kind"] == "ClusterRoleBinding"]
     assert operator_container(objects)["args"][-2:] == ["--namespace=a", "--namespace=b"]
 
@@ -88,9 +90,65 @@ def test_no_role_has_a_wildcard(render: Render) -> None:
     assert not [rule for rule in rules if "*" in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]]
 
 
-def test_the_operator_pod_keeps_to_one_at_a_time(render: Render) -> None:
-    spec = one(render(), "Deployment")["spec"]
-    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+def test_the_crd_goes_with_the_release_only_where_that_is_asked_for(render: Render) -> None:
+    crd = one(render(crds={"keep": False}), "CustomResourceDefinition", f"{names.PLURAL}.{names.GROUP}")
+    assert "annotations" not in crd["metadata"]
+    assert not [item for item in render(crds={"install": False}) if item["kind"] == "CustomResourceDefinition"]
+
+
+def test_two_operators_share_a_lease_that_their_role_names(render: Render) -> None:
+    objects = render()
+    deployment, role = one(objects, "Deployment"), one(objects, "Role", "rewardpool-lease")
+    assert deployment["spec"]["replicas"] == 2
+    assert f"--lease={NAMESPACE}/rewardpool" in operator_container(objects)["args"]
+    assert role["metadata"]["namespace"] == NAMESPACE
+    assert granted(role["rules"]) == granted(permissions.LEASE_RULES)
+    assert role["rules"][1]["resourceNames"] == ["rewardpool"]
+
+
+def test_the_operator_knows_what_network_policies_have_to_let_through(render: Render) -> None:
+    objects = render(metrics={"namespaces": ["monitoring"]})
+    environment = {item["name"]: item.get("value") for item in operator_container(objects)["env"]}
+    environment[names.ENV_POD_NAMESPACE] = NAMESPACE
+    place = OperatorPlace.from_environment(environment)
+    assert place is not None
+    assert place.labels.items() <= one(objects, "Deployment")["spec"]["template"]["metadata"]["labels"].items()
+    assert place.monitoring == ("monitoring",)
+
+
+def test_a_drain_leaves_one_operator(render: Render) -> None:
+    assert one(render(), "PodDisruptionBudget")["spec"]["minAvailable"] == 1
+    assert not [item for item in render(replicas=1) if item["kind"] == "PodDisruptionBudget"]
+
+
+def test_monitors_find_the_ports_that_are_there(render: Render) -> None:
+    monitored = {"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True}}
+    objects = render(metrics=monitored)
+    (service_monitor,) = [item for item in objects if item["kind"] == "ServiceMonitor"]
+    service = one(objects, "Service", "rewardpool-metrics")
+    assert service_monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert service_monitor["spec"]["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
+    assert {port["name"] for port in operator_container(objects)["ports"]} == {"health", "metrics"}
+    (pod_monitor,) = [item for item in objects if item["kind"] == "PodMonitor"]
+    assert pod_monitor["spec"]["selector"]["matchLabels"] == {names.LABEL_COMPONENT: names.COMPONENT_ROUTER}
+    assert pod_monitor["spec"]["podMetricsEndpoints"][0]["port"] == PORT_METRICS
+
+
+def test_pod_monitors_look_no_further_than_the_operator(render: Render) -> None:
+    objects = render(metrics={"podMonitor": {"enabled": True}}, watch={"namespaces": ["a"]})
+    (monitor,) = [item for item in objects if item["kind"] == "PodMonitor"]
+    assert monitor["spec"]["namespaceSelector"] == {"matchNames": ["a"]}
+
+
+def test_without_metrics_nothing_serves_them(render: Render) -> None:
+    objects = render(metrics={"enabled": False})
+    assert not [item for item in objects if item["kind"] == "Service"]
+    assert not [argument for argument in operator_container(objects)["args"] if "metrics" in argument]
+
+
+def test_extra_objects_may_use_the_releases_values(render: Render) -> None:
+    extra = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-notes"}}
+    assert one(render(extraObjects=[extra]), "ConfigMap", "rewardpool-notes")
 
 
 def test_nothing_secret_is_rendered(render: Render) -> None:

@@ -74,3 +74,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   resources: [events]
   verbs: [list, create]
 {{- end -}}
+
+{{- define "rewardpool.leaseRules" -}}
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [{{ include "rewardpool.fullname" . }}]
+  verbs: [get, patch]
+{{- end -}}

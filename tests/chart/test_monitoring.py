@@ -1,0 +1,95 @@
+"""Alerts and dashboards: every expression is PromQL, and names metrics that the operator has."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import promql_parser
+import pytest
+import yaml
+
+from rewardpool_operator.metrics import Metrics
+
+from .conftest import CHART, Render
+
+ALERTS = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())["rules"]
+DASHBOARDS = sorted((CHART / "files" / "dashboards").glob("*.json"))
+SUFFIXES = {"counter": ["_total"], "histogram": ["_bucket", "_count", "_sum"], "gauge": [""]}
+GRAFANA = {"$__rate_interval": "5m", "$namespace": "rl", "$pool": "skywork"}
+
+
+def metric_names() -> set[str]:
+    families = Metrics().registry.collect()
+    return {family.name + suffix for family in families for suffix in SUFFIXES[family.type]}
+
+
+def selectors(expression: str) -> Iterator[promql_parser.VectorSelector]:
+    found: list[promql_parser.VectorSelector] = []
+
+    def keep(node: promql_parser.Expr) -> bool:
+        if isinstance(node, promql_parser.VectorSelector):
+            found.append(node)
+        return True
+
+    promql_parser.walk(promql_parser.parse(expression), keep)
+    yield from found
+
+
+def dashboard_expressions() -> Iterator[tuple[str, str]]:
+    for path in DASHBOARDS:
+        for panel in json.loads(path.read_text())["panels"]:
+            for target in panel["targets"]:
+                expression = target["expr"]
+                for variable, value in GRAFANA.items():
+                    expression = expression.replace(variable, value)
+                yield f"{path.stem}: {panel['title']}", expression
+
+
+EXPRESSIONS = [*((rule["alert"], rule["expr"]) for rule in ALERTS), *dashboard_expressions()]
+
+
+@pytest.mark.parametrize(("where", "expression"), EXPRESSIONS)
+def test_an_expression_asks_for_metrics_that_the_operator_has(where: str, expression: str) -> None:
+    asked = {selector.name for selector in selectors(expression)}
+    assert asked
+    assert asked <= metric_names(), where
+
+
+def test_every_metric_of_the_operator_is_on_a_dashboard() -> None:
+    shown = {selector.name for _, expression in dashboard_expressions() for selector in selectors(expression)}
+    ours = {family.name for family in Metrics().registry.collect() if family.name.startswith("rewardpool_")}
+    assert not {name for name in ours if not {name, f"{name}_total", f"{name}_bucket"} & shown}
+
+
+@pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: str(rule["alert"]))
+def test_an_alert_says_how_bad_it_is_and_what_to_look_at(rule: dict[str, Any]) -> None:
+    assert rule["labels"]["severity"] in ("critical", "warning")
+    assert rule["annotations"].keys() == {"summary", "description"}
+
+
+@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
+def test_a_dashboards_panels_have_room_of_their_own(path: Path) -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in json.loads(path.read_text())["panels"]:
+        at = panel["gridPos"]
+        cells = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
+        assert not cells & taken
+        assert at["x"] + at["w"] <= 24
+        taken |= cells
+
+
+def test_alerts_carry_the_labels_that_route_them(render: Render) -> None:
+    values: dict[str, Any] = {"metrics": {"alerts": {"enabled": True, "alertLabels": {"team": "rl"}}}}
+    (rule,) = [item for item in render(**values) if item["kind"] == "PrometheusRule"]
+    alerts = rule["spec"]["groups"][0]["rules"]
+    assert [alert["alert"] for alert in alerts] == [alert["alert"] for alert in ALERTS]
+    assert all(alert["labels"]["team"] == "rl" for alert in alerts)
+    assert "{{ $labels.pool }}" in alerts[0]["annotations"]["summary"]
+
+
+def test_dashboards_reach_grafana_as_they_are(render: Render) -> None:
+    maps = [item for item in render(metrics={"dashboards": {"enabled": True}}) if item["kind"] == "ConfigMap"]
+    shown = {name: json.loads(text) for item in maps for name, text in item["data"].items()}
+    assert shown == {path.name: json.loads(path.read_text()) for path in DASHBOARDS}
+    assert all(item["metadata"]["labels"]["grafana_dashboard"] == "1" for item in maps)
