@@ -33,32 +33,46 @@ class TokenSecretRef(ApiModel):
     """Entry of the Secret that holds the token."""
 
 
+class CredentialsSecretRef(ApiModel):
+    """A Secret of the pool's namespace with the variables that S3 clients read."""
+
+    name: ShortText
+    """Name of the Secret, with the entries AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, where needed, AWS_REGION and AWS_ENDPOINT_URL."""
+
+
 class ModelCache(ApiModel):
     """A volume shared by the pool's workers, so that the model is downloaded once."""
 
     claim_name: ShortText
-    """PersistentVolumeClaim of the pool's namespace, mounted as the hub's cache."""
+    """PersistentVolumeClaim of the pool's namespace that takes the downloads, in the layout of the hub's own cache."""
 
 
 class ModelSpec(ApiModel):
     """Which reward model."""
 
     source: Annotated[str, Field(max_length=1024)]
-    """`hf://ORG/NAME`, `pvc://CLAIM/PATH`, `file:///ABSOLUTE/PATH` (on the node or machine), or `python://MODULE:FUNCTION`."""
+    """`hf://ORG/NAME`, `s3://BUCKET/PREFIX`, `pvc://CLAIM/PATH`, `file:///ABSOLUTE/PATH` (on the node or machine), or `python://MODULE:FUNCTION`."""
     revision: ShortText = "main"
     """Branch, tag or commit of an `hf://` model."""
     type: ModelType = "Discriminative"
     """Discriminative: a one-label classifier whose raw logit is the score. Generative: a judge that writes. Function: a user's Python function."""
     token_secret_ref: TokenSecretRef | None = None
     """Token for a gated `hf://` model."""
+    credentials_secret_ref: CredentialsSecretRef | None = None
+    """Credentials for an `s3://` model; without it, those that the pod's ServiceAccount or node brings."""
     cache: ModelCache | None = None
-    """Shared download cache for an `hf://` model."""
+    """Shared download cache for an `hf://` or `s3://` model. Without it every worker downloads for itself."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             cel=f"self.source.matches('{SOURCE_PATTERN}') && !(self.source + '/').contains('/../')",
             message=SOURCE_MESSAGE,
             holds=lambda model: is_source(model.source),
+        ),
+        Rule(
+            cel="!has(self.credentialsSecretRef) || self.source.startsWith('s3://')",
+            message="spec.model.credentialsSecretRef is for a spec.model.source s3://BUCKET/PREFIX, and only for that",
+            holds=lambda model: model.credentials_secret_ref is None or model.source.startswith("s3://"),
         ),
     )
 

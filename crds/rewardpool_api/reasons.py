@@ -43,6 +43,7 @@ class ConditionReason(_Reason):
 
     # Progressing
     STABLE = "Stable", "Nothing is changing."
+    DOWNLOADING = "Downloading", "Workers download the model; the message has the bytes."
     SCALING = "Scaling", "The number of workers is on its way to what is wanted."
     SURGING = "Surging", "A rollout: new workers start beside the old ones."
     REPLACING = "Replacing", "A rollout: an old worker leaves before a new one starts."
@@ -76,6 +77,18 @@ class ConditionReason(_Reason):
     # Degraded
     AS_EXPECTED = "AsExpected", "Nothing is wrong that waiting does not heal."
     MODEL_NOT_FOUND = "ModelNotFound", "There is no model where spec.model.source points, or it is refused."
+    MODEL_UNAUTHORIZED = (
+        "ModelUnauthorized",
+        "The hub or store refuses the model: conditions not accepted, a token or credentials missing or wrong.",
+    )
+    MODEL_CHANGED = "ModelChanged", "The objects of an s3:// model are not those that the running workers serve."
+    SOURCE_UNREACHABLE = "SourceUnreachable", "The hub or store does not answer; it is tried again, ever less often."
+    DOWNLOAD_THROTTLED = "DownloadThrottled", "The hub or store asks for fewer requests; it is tried again later."
+    DOWNLOAD_STALLED = "DownloadStalled", "Nothing of a download moved for ten minutes; it was ended and begun anew."
+    CHECKSUM_MISMATCH = "ChecksumMismatch", "A file is not what the server says it is, also at the second attempt."
+    DISK_FULL = "DiskFull", "The model does not fit into its cache."
+    CACHE_UNUSABLE = "CacheUnusable", "The model's cache cannot be read or written; the message has the system's words."
+    DOWNLOADER_MISSING = "DownloaderMissing", "The image has no client for the source, such as boto3 for s3://."
     OUT_OF_MEMORY = "OutOfMemory", "The worker does not fit into the memory of its GPU or container."
     BAD_ARGUMENTS = "BadArguments", "The engine refuses how it was started."
     PORT_IN_USE = "PortInUse", "The port is taken by another process."

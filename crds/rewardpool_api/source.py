@@ -4,10 +4,11 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Scheme = Literal["hf", "pvc", "file", "python"]
+Scheme = Literal["hf", "s3", "pvc", "file", "python"]
 
 SOURCE_PATTERN: Final = (
     r"^(hf://[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?"
+    r"|s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^/]+)+"
     r"|pvc://[a-z0-9]([a-z0-9.-]*[a-z0-9])?(/[^/]+)+"
     r"|file://(/[^/]+)+"
     r"|python://[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*)$"
@@ -15,7 +16,8 @@ SOURCE_PATTERN: Final = (
 """RE2 as well as Python `re`: the API server and one machine match the same expression."""
 
 SOURCE_MESSAGE: Final = (
-    "spec.model.source must be hf://ORG/NAME, pvc://CLAIM/PATH, file:///ABSOLUTE/PATH or python://MODULE:FUNCTION"
+    "spec.model.source must be hf://ORG/NAME, s3://BUCKET/PREFIX, pvc://CLAIM/PATH, file:///ABSOLUTE/PATH or "
+    "python://MODULE:FUNCTION"
 )
 
 
@@ -23,17 +25,22 @@ SOURCE_MESSAGE: Final = (
 class ModelSource:
     """A parsed source.
 
-    `location` is the hub's repository for `hf`, the absolute path for `file`, the path inside the claim (no leading
-    slash) for `pvc`, and `module:function` for `python`. `claim` is set for `pvc` alone.
+    `location` is the hub's repository for `hf`, `BUCKET/PREFIX` for `s3`, the absolute path for `file`, the path inside
+    the claim (no leading slash) for `pvc`, and `module:function` for `python`. `claim` is set for `pvc` alone.
     """
 
     scheme: Scheme
     location: str
     claim: str | None = None
 
+    @property
+    def is_downloaded(self) -> bool:
+        """Whether the files come over a network, and have to be had before the engine starts."""
+        return self.scheme in ("hf", "s3")
+
 
 def is_source(url: str) -> bool:
-    """Whether the URL is one of the four forms; `..` as a path segment is refused."""
+    """Whether the URL is one of the forms; `..` as a path segment is refused."""
     return re.fullmatch(SOURCE_PATTERN, url) is not None and "/../" not in f"{url}/"
 
 
@@ -41,7 +48,7 @@ def parse_source(url: str) -> ModelSource:
     """Split a source URL.
 
     Raises:
-        ValueError: not one of the four forms; the text says which those are.
+        ValueError: not one of the forms; the text says which those are.
     """
     if not is_source(url):
         raise ValueError(f"{SOURCE_MESSAGE}, not {url!r}")
@@ -49,6 +56,8 @@ def parse_source(url: str) -> ModelSource:
     match scheme:
         case "hf":
             return ModelSource("hf", rest)
+        case "s3":
+            return ModelSource("s3", rest)
         case "pvc":
             claim, _, path = rest.partition("/")
             return ModelSource("pvc", path, claim)

@@ -51,6 +51,23 @@ class Condition(ApiModel):
     """Generation of the spec this was said about."""
 
 
+class DownloadStatus(ApiModel):
+    """How far the workers' download of the model is; of several workers, that of the one with least."""
+
+    phase: Literal["Resolving", "Waiting", "Downloading", "Verifying"]
+    """Resolving: asking what the revision is now. Waiting: for another worker's download into the same cache. Verifying: all bytes are there and are checked."""
+    downloaded_bytes: int = 0
+    """Bytes on the disk."""
+    total_bytes: int | None = None
+    """Bytes of the model, once that is known."""
+    note: Annotated[str, Field(max_length=512)] | None = None
+    """What holds it up, in words."""
+    workers: int = 1
+    """Workers that download, or wait for one that does."""
+    time: str
+    """RFC 3339 time of these figures; they are told every few seconds."""
+
+
 class ModelStatus(ApiModel):
     """The model as it is served."""
 
@@ -60,6 +77,10 @@ class ModelStatus(ApiModel):
     """The `model` of a request."""
     max_model_len: int | None = None
     """Longest sample in tokens, as the engine says; absent for functions and until a worker answered."""
+    commit: str | None = None
+    """What the present revision of workers is pinned to: the hub's commit, or the digest of an S3 listing."""
+    download: DownloadStatus | None = None
+    """The download that is under way; absent when none is."""
 
 
 class KeyRotation(ApiModel):

@@ -10,6 +10,7 @@ from rewardpool_api import ModelSource, parse_source
     [
         ("hf://org/name", ModelSource("hf", "org/name")),
         ("hf://gpt2", ModelSource("hf", "gpt2")),
+        ("s3://bucket/a/b", ModelSource("s3", "bucket/a/b")),
         ("pvc://claim/a/b", ModelSource("pvc", "a/b", "claim")),
         ("file:///a/b", ModelSource("file", "/a/b")),
         ("python://pkg.mod:fn", ModelSource("python", "pkg.mod:fn")),
@@ -21,7 +22,17 @@ def test_a_source_is_taken_apart(url, source):
 
 @pytest.mark.parametrize(
     "url",
-    ["", "org/name", "http://x", "file://relative", "pvc://claim", "python://module", "file:///a/../b", "s3://b/k"],
+    [
+        "",
+        "org/name",
+        "http://x",
+        "file://relative",
+        "pvc://claim",
+        "python://module",
+        "file:///a/../b",
+        "s3://bucket",
+        "s3://B_/k",
+    ],
 )
 def test_another_source_is_refused_with_the_forms_there_are(url):
     with pytest.raises(ValueError, match="hf://ORG/NAME"):

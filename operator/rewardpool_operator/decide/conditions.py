@@ -12,6 +12,7 @@ from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import MAX_MESSAGE, AuthStatus, ConditionType, LoadStatus, ModelStatus, ScalingStatus
 from rewardpool_operator.decide.events import events_of
 from rewardpool_operator.decide.leaving import Leaving
+from rewardpool_operator.decide.loading import in_words, model_status
 from rewardpool_operator.decide.membership import Membership
 from rewardpool_operator.decide.rollout import Rollout
 from rewardpool_operator.decide.verdict import overdue_message
@@ -41,12 +42,13 @@ def status_and_events(
     """The new status, and events for what differs from the old one."""
     staying = [worker for worker in snapshot.workers if leaving.stays(worker)]
     ready = len(membership.serving)
+    model = model_status(snapshot, staying)
     findings: dict[ConditionType, Finding] = {
-        "Ready": _ready(snapshot, scaling, staying, ready),
+        "Ready": _ready(snapshot, scaling, model, staying, ready),
         "WorkersReady": _workers_ready(scaling, staying, ready),
         "RouterReady": _router_ready(snapshot, membership),
         "ScalingActive": _scaling_active(snapshot, load, scaling),
-        "Progressing": _progressing(snapshot, scaling, rollout, staying, ready),
+        "Progressing": _progressing(snapshot, scaling, rollout, model, staying, ready),
         "Degraded": _degraded(snapshot, rollout, staying),
     }
     old = snapshot.pool.status
@@ -58,7 +60,7 @@ def status_and_events(
         draining_replicas=len(snapshot.workers) - len(staying),
         selector=worker_selector(snapshot.pool.metadata.name),
         revision=snapshot.revision,
-        model=_model(snapshot, staying),
+        model=model,
         auth=_auth(snapshot),
         load=load,
         conditions=[_condition(snapshot, kind, finding) for kind, finding in findings.items()],
@@ -74,7 +76,9 @@ def worker_selector(pool: str) -> str:
     return f"{names.LABEL_POOL}={pool},{names.LABEL_COMPONENT}={names.COMPONENT_WORKER}"
 
 
-def _ready(snapshot: Snapshot, scaling: ScalingStatus, staying: list[Worker], ready: int) -> Finding:
+def _ready(
+    snapshot: Snapshot, scaling: ScalingStatus, model: ModelStatus, staying: list[Worker], ready: int
+) -> Finding:
     if ready > 0:
         return Finding(
             holds=True, reason=ConditionReason.SERVING, message=f"{ready} of {scaling.desired} replicas serve"
@@ -92,6 +96,8 @@ def _ready(snapshot: Snapshot, scaling: ScalingStatus, staying: list[Worker], re
     failure = _first_failure(staying)
     if failure is not None:
         return Finding(holds=False, reason=failure.reason, message=failure.message)
+    if model.download is not None:
+        return Finding(holds=False, reason=ConditionReason.DOWNLOADING, message=in_words(model.download))
     return Finding(
         holds=False,
         reason=ConditionReason.STARTING,
@@ -141,7 +147,12 @@ def _scaling_active(snapshot: Snapshot, load: LoadStatus | None, scaling: Scalin
 
 
 def _progressing(
-    snapshot: Snapshot, scaling: ScalingStatus, rollout: Rollout, staying: list[Worker], ready: int
+    snapshot: Snapshot,
+    scaling: ScalingStatus,
+    rollout: Rollout,
+    model: ModelStatus,
+    staying: list[Worker],
+    ready: int,
 ) -> Finding:
     stopped = _stopped(snapshot, rollout)
     if stopped is not None:
@@ -156,7 +167,11 @@ def _progressing(
         message = f"rolling to revision {rollout.verdict.target} from {', '.join(rollout.others)}"
         if rollout.no_room is not None:
             message += f"; replacing one by one, since there was no room: {rollout.no_room}"
+        if model.download is not None:
+            message += f"; {in_words(model.download)}"
         return Finding(holds=True, reason=rollout.reason, message=message)
+    if model.download is not None:
+        return Finding(holds=True, reason=ConditionReason.DOWNLOADING, message=in_words(model.download))
     if ready < scaling.desired or len(staying) != scaling.desired:
         message = f"{len(staying)} replicas, {ready} of them serving, {scaling.desired} wanted"
         return Finding(holds=True, reason=ConditionReason.SCALING, message=message)
@@ -219,17 +234,6 @@ def _degraded(snapshot: Snapshot, rollout: Rollout, staying: list[Worker]) -> Fi
 def _first_failure(workers: list[Worker]) -> Failure | None:
     """The failure of the first worker that does not answer; a restarted one that answers again is no news."""
     return next((worker.failure for worker in workers if worker.failure and not worker.answering), None)
-
-
-def _model(snapshot: Snapshot, staying: list[Worker]) -> ModelStatus:
-    lengths = [worker.max_model_len for worker in staying if worker.max_model_len is not None]
-    before = snapshot.pool.status.model
-    return ModelStatus(
-        type=snapshot.pool.spec.model.type,
-        served_name=snapshot.pool.served_name,
-        # The shortest, while a rollout changes it; the last known one while nobody answers.
-        max_model_len=min(lengths) if lengths else before.max_model_len if before else None,
-    )
 
 
 def _auth(snapshot: Snapshot) -> AuthStatus:

@@ -291,7 +291,14 @@ class Apply:
         return None
 
 
-def rendered(pool: RewardPool, keys: Keys, *, image: str, place: OperatorPlace | None = None) -> Rendered:
+def rendered(
+    pool: RewardPool,
+    keys: Keys,
+    *,
+    image: str,
+    place: OperatorPlace | None = None,
+    pins: Mapping[str, str] | None = None,
+) -> Rendered:
     """Everything the pool shall own.
 
     Args:
@@ -299,11 +306,12 @@ def rendered(pool: RewardPool, keys: Keys, *, image: str, place: OperatorPlace |
         keys: for its Secrets.
         image: RewardPool's own.
         place: where the operator runs, for network policies that let it through; None makes none.
+        pins: revision of workers -> commit of the model.
     """
     return Rendered(
         shared=(
             *render.secrets(pool, keys),
-            render.files_config_map(pool),
+            render.files_config_map(pool, pins=pins),
             render.router_service(pool),
             render.router_deployment(pool, fingerprint=keys.fingerprint, image=image),
             *render.disruption_budgets(pool),

@@ -24,6 +24,7 @@ from rewardpool_operator.kubernetes import apply, client, render
 from rewardpool_operator.kubernetes.apply import Apply, Written
 from rewardpool_operator.kubernetes.cadence import BUSY_SECONDS, seconds_until_next
 from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object
+from rewardpool_operator.kubernetes.downloads import pins_of
 from rewardpool_operator.kubernetes.golden import GoldenKeeper
 from rewardpool_operator.kubernetes.key_keeper import KeyKeeper
 from rewardpool_operator.kubernetes.leader import Acting
@@ -171,7 +172,8 @@ class Keeper:
         if not self._secrets.known:
             return Outcome.QUIET
         keys = await self._keys.look(pool, objects, may_change=acting is Acting.FULL and self._oriented)
-        wanted = apply.rendered(pool, keys, image=self._image, place=self._place)
+        pins = pins_of(pool, objects)
+        wanted = apply.rendered(pool, keys, image=self._image, place=self._place, pins=pins)
         revision = render.revision_of(wanted.worker_template)
         snapshot = await self._observer.snapshot(pool, objects, keys=keys, revision=revision)
         snapshot = replace(snapshot, golden=await self._golden.golden(pool, revision=revision))

@@ -17,6 +17,7 @@ from rewardpool_operator.golden_set import GoldenScores, scores_of_annotation
 from rewardpool_operator.kubernetes import pods, render
 from rewardpool_operator.kubernetes.asking import Asked
 from rewardpool_operator.kubernetes.client import Object
+from rewardpool_operator.kubernetes.downloads import Downloads
 from rewardpool_operator.kubernetes.keys import Keys
 from rewardpool_operator.kubernetes.lengths import Lengths
 from rewardpool_operator.kubernetes.objects import Objects
@@ -35,14 +36,13 @@ class Observer:
         aside: bounds what is asked aside at a time, of all pools together.
     """
 
-    def __init__(
-        self, session: aiohttp.ClientSession, *, news: Callable[[], None], aside: asyncio.Semaphore
-    ) -> None:
+    def __init__(self, session: aiohttp.ClientSession, *, news: Callable[[], None], aside: asyncio.Semaphore) -> None:
         self._session = session
         self._news = news
         self._routers: dict[str, _AskedRouter] = {}
         self._in_flight: dict[str, Asked[int | None]] = {}
         self._lengths = Lengths(session, news=news, aside=aside)
+        self._downloads = Downloads(session, news=news)
 
     async def snapshot(self, pool: RewardPool, objects: Objects, *, keys: Keys, revision: str) -> Snapshot:
         """Ask every router for its list, and every leaving worker for what it has in flight."""
@@ -54,6 +54,7 @@ class Observer:
             asyncio.gather(*(self._router(pod, pool, objects, keys) for pod in router_pods)),
             asyncio.gather(*(self._worker(pod, objects, key) for pod in worker_pods)),
         )
+        workers = await self._downloads.progress(workers, worker_pods)
         self._lengths.ask(pool, workers, key=key)
         return Snapshot(
             routers=tuple(routers),
@@ -96,9 +97,7 @@ class Observer:
         seen = await asked.list.ask(partial(asked.admin.observe, router.name))
         # Of a router that takes long its last answer holds, until it is known that there is none.
         seen = seen or asked.list.last or router
-        return replace(
-            seen, exposed=router.exposed, deleting=router.deleting, failure=seen.failure or router.failure
-        )
+        return replace(seen, exposed=router.exposed, deleting=router.deleting, failure=seen.failure or router.failure)
 
     async def _worker(self, pod: Object, objects: Objects, key: str | None) -> Worker:
         worker = pods.worker_of(pod, trouble=objects.trouble.get(pod["metadata"]["name"]))
@@ -122,6 +121,7 @@ class Observer:
         """Stop asking."""
         self._forget((), ())
         self._lengths.close()
+        self._downloads.close()
 
 
 class _AskedRouter:

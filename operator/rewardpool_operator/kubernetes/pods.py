@@ -108,9 +108,16 @@ def is_deleting(pod: Object) -> bool:
 
 def is_stuck_before_start(pod: Object) -> bool:
     """Whether a node took the pod and none of its containers was started yet: mounts, images, the sandbox."""
-    statuses = pod.get("status", {}).get("containerStatuses", [])
-    waiting = [status.get("state", {}).get("waiting", {}).get("reason") for status in statuses]
+    status = pod.get("status", {})
+    # Init containers come first; one that ended well is as good as none.
+    statuses = [*(status.get("initContainerStatuses") or []), *status.get("containerStatuses", [])]
+    states = [entry.get("state", {}) for entry in statuses]
+    waiting = [state.get("waiting", {}).get("reason") for state in states if not _has_ended_well(state)]
     return bool(pod["spec"].get("nodeName")) and not is_deleting(pod) and set(waiting) <= _STARTING_REASONS
+
+
+def _has_ended_well(state: Mapping[str, Any]) -> bool:
+    return bool(state.get("terminated", {}).get("exitCode", 1) == 0)
 
 
 def container_id(pod: Object) -> str:

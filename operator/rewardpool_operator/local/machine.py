@@ -74,6 +74,8 @@ def _check_model(pool: RewardPool, environ: Mapping[str, str]) -> None:
                 raise NotStartableError(f"spec.model.source: there is no folder {source.location} on this machine")
         case "pvc":
             raise NotStartableError("spec.model.source: pvc:// needs Kubernetes; use file:///ABSOLUTE/PATH here")
+        case "s3":
+            raise NotStartableError("spec.model.source: s3:// needs Kubernetes; download it, and use file:// here")
         case "python":
             _check_function_module(source.location.partition(":")[0], pool, environ)
 

@@ -222,18 +222,6 @@ def test_a_models_files_are_mounted_where_the_engine_looks(source: str, volume: 
     assert {**volume, "name": name} in pod["volumes"]
 
 
-def test_the_claim_of_a_cache_takes_the_downloads() -> None:
-    pod = template(model={"source": "hf://org/model", "cache": {"claimName": "shared"}})["spec"]
-    volume = {"name": "hub-cache", "persistentVolumeClaim": {"claimName": "shared"}}
-    assert volume in pod["volumes"]
-    assert env(pod["containers"][0])["HF_HOME"] == render.HUB_DIR
-
-
-def test_a_hubs_token_comes_from_its_secret() -> None:
-    container = worker(model={"source": "hf://org/model", "tokenSecretRef": {"name": "hf"}})
-    assert env(container)["HF_TOKEN"] == {"secretKeyRef": {"name": "hf", "key": "token"}}
-
-
 def test_the_users_own_hub_folder_wins() -> None:
     container = worker(engine={"env": {"HF_HOME": "/mine"}})
     assert [entry["value"] for entry in container["env"] if entry["name"] == "HF_HOME"] == ["/mine"]

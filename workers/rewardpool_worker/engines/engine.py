@@ -18,12 +18,14 @@ class Engine:
     """From spec and place to command line; pure."""
     default_image: str | None
     """Stock image for `spec.engine.image`; None: RewardPool's own image."""
+    has_s3_client: bool = False
+    """Whether the stock image brings boto3; every one brings the hub's client."""
 
 
 _ENGINES = {
     engine.name: engine
     for engine in (
-        Engine(name="vllm", launch=vllm.launch, default_image="vllm/vllm-openai:v0.32.0"),
+        Engine(name="vllm", launch=vllm.launch, default_image="vllm/vllm-openai:v0.32.0", has_s3_client=True),
         Engine(name="sglang", launch=sglang.launch, default_image="lmsysorg/sglang:v0.5.23"),
         Engine(name="python", launch=python.launch, default_image=None),
     )

@@ -24,6 +24,8 @@ class Place:
     """File with the pool's key; None lets everybody score."""
     claim_dir: str | None = None
     """Folder where the claim of a `pvc://` source is mounted."""
+    download_dir: str | None = None
+    """Folder that has a downloaded model's files before the engine starts; None leaves a hub's model to the engine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,9 +42,13 @@ def model_path(spec: RewardPoolSpec, place: Place) -> str:
     """The model as an engine takes it: a folder, a hub's repository, or `module:function`.
 
     Raises:
-        ValueError: a `pvc://` source in a place where no claim is mounted.
+        ValueError: a `pvc://` source in a place where no claim is mounted, or `s3://` where nothing was downloaded.
     """
     source = parse_source(spec.model.source)
+    if source.is_downloaded and place.download_dir is not None:
+        return place.download_dir
+    if source.scheme == "s3":
+        raise ValueError("spec.model.source is s3://, which needs Kubernetes; use file:// on one machine")
     if source.scheme != "pvc":
         return source.location
     if place.claim_dir is None:
@@ -50,16 +56,16 @@ def model_path(spec: RewardPoolSpec, place: Place) -> str:
     return f"{place.claim_dir}/{source.location}"
 
 
-def revision_flags(spec: RewardPoolSpec) -> tuple[str, ...]:
+def revision_flags(spec: RewardPoolSpec, place: Place) -> tuple[str, ...]:
     """The revision of a hub's model; files on a disk have none."""
-    from_hub = parse_source(spec.model.source).scheme == "hf"
+    from_hub = parse_source(spec.model.source).scheme == "hf" and place.download_dir is None
     return ("--revision", spec.model.revision) if from_hub else ()
 
 
 def environment(spec: RewardPoolSpec, place: Place, **engine_variables: str) -> dict[str, str]:
     """The variables every worker gets: the user's, the engine's, and RewardPool's own, later ones winning."""
     variables = {**spec.engine.env, **engine_variables}
-    if parse_source(spec.model.source).scheme in ("file", "pvc"):
+    if place.download_dir is not None or parse_source(spec.model.source).scheme in ("file", "pvc"):
         # The files are all there; looking for newer ones on a hub costs seconds, or minutes without a network.
         variables.setdefault("HF_HUB_OFFLINE", "1")
     variables |= {

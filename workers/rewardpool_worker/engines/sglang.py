@@ -19,7 +19,7 @@ def launch(spec: RewardPoolSpec, place: Place) -> Launch:
     """
     engine = spec.engine
     argv = [*place.python, f"{place.files_dir}/{LAUNCHER}"]
-    argv += ["--model-path", model_path(spec, place), *revision_flags(spec)]
+    argv += ["--model-path", model_path(spec, place), *revision_flags(spec, place)]
     argv += ["--served-model-name", place.served_name]
     argv += ["--host", place.host, "--port", str(place.port)]
     argv += ["--dtype", engine.dtype, "--tp-size", str(engine.tensor_parallel_size)]

@@ -18,7 +18,7 @@ def launch(spec: RewardPoolSpec, place: Place) -> Launch:
     """
     engine = spec.engine
     argv = [*place.python, "-m", "vllm.entrypoints.openai.api_server"]
-    argv += ["--model", model_path(spec, place), *revision_flags(spec)]
+    argv += ["--model", model_path(spec, place), *revision_flags(spec, place)]
     argv += ["--served-model-name", place.served_name]
     argv += ["--host", place.host, "--port", str(place.port)]
     argv += ["--dtype", engine.dtype, "--tensor-parallel-size", str(engine.tensor_parallel_size)]

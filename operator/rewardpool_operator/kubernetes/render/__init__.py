@@ -7,6 +7,7 @@ router.py   Service POOL-router         the URL of the pool
             Deployment POOL-router      the routers
 worker.py   Deployment POOL-worker-REV  the workers of one revision
 policies.py NetworkPolicies and PodDisruptionBudgets of workers and routers
+download.py what puts a downloaded model into the workers' pods
 common.py   what they have in common: labels, owner, the shape of every pod
 """
 
@@ -18,12 +19,12 @@ from rewardpool_operator.kubernetes.render.common import (
     selector,
     uses_key,
 )
+from rewardpool_operator.kubernetes.render.download import CONTAINER_DOWNLOAD, DOWNLOAD_LINK, HUB_DIR
 from rewardpool_operator.kubernetes.render.policies import disruption_budgets, network_policies
 from rewardpool_operator.kubernetes.render.router import router_deployment, router_service
 from rewardpool_operator.kubernetes.render.shared import files_config_map, pool_url, secrets
 from rewardpool_operator.kubernetes.render.worker import (
     CLAIM_DIR,
-    HUB_DIR,
     revision_of,
     worker_deployment,
     worker_template,
@@ -31,8 +32,10 @@ from rewardpool_operator.kubernetes.render.worker import (
 
 __all__ = [
     "CLAIM_DIR",
+    "CONTAINER_DOWNLOAD",
     "CONTAINER_ROUTER",
     "CONTAINER_WORKER",
+    "DOWNLOAD_LINK",
     "HUB_DIR",
     "PORT_HTTP",
     "PORT_METRICS",

@@ -22,6 +22,8 @@ CONTAINER_ROUTER: Final = "router"
 PORT_HTTP: Final = "http"
 PORT_METRICS: Final = "metrics"
 
+CONTAINER_SECURITY: Final[Object] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+"""Of every container."""
 OWN_IMAGE: Final = {"runAsNonRoot": True, "fsGroup": NON_ROOT_GROUP}
 """For images made from RewardPool's own. Stock engine images run as root and read the keys as their owner; a group for
 them would have a kubelet change the owner of every file in a shared model volume."""
@@ -95,11 +97,7 @@ def pod_template(container: Object, volumes: list[Object], *, grace_seconds: int
                     "lifecycle": {"preStop": {"sleep": {"seconds": PRE_STOP_SECONDS}}},
                     # The log's last lines end up in the pod's status, so that nobody needs the right to read logs.
                     "terminationMessagePolicy": "FallbackToLogsOnError",
-                    "securityContext": {
-                        "allowPrivilegeEscalation": False,
-                        "capabilities": {"drop": ["ALL"]},
-                        **container.get("securityContext", {}),
-                    },
+                    "securityContext": {**CONTAINER_SECURITY, **container.get("securityContext", {})},
                 }
             ],
             "volumes": volumes,

@@ -1,6 +1,8 @@
 """The objects of a pool as a whole: its keys, its mounted files, its URL."""
 
 import base64
+import json
+from collections.abc import Mapping
 
 from rewardpool_api import RewardPool, names
 from rewardpool_operator.kubernetes.client import Object
@@ -45,11 +47,17 @@ def _secret(pool: RewardPool, name: str, data: dict[str, str | None], annotation
     }
 
 
-def files_config_map(pool: RewardPool) -> Object:
-    """The mounted files. Processes read them once, so new files change nothing that runs."""
+def files_config_map(pool: RewardPool, *, pins: Mapping[str, str] | None = None) -> Object:
+    """The mounted files. Processes read them once, so new files change nothing that runs.
+
+    Args:
+        pool: whose files.
+        pins: revision of workers -> commit of the model, see `downloads.py`.
+    """
+    pinned = {names.PINS_FILE: json.dumps(pins, sort_keys=True)} if pins else {}
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": metadata(pool, names.files_config_map(pool.metadata.name), names.COMPONENT_POOL),
-        "data": mounted_files(),
+        "data": mounted_files() | pinned,
     }

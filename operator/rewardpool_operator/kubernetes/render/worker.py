@@ -26,14 +26,19 @@ from rewardpool_operator.kubernetes.render.common import (
     pod_template,
     uses_key,
 )
+from rewardpool_operator.kubernetes.render.download import (
+    DOWNLOAD_LINK,
+    HUB_DIR,
+    download_volumes,
+    is_downloaded,
+    with_download,
+)
 from rewardpool_worker.engines import Place, engine_for
 
 STARTUP_PERIOD_SECONDS: Final = 2
 
 CLAIM_DIR: Final = "/var/lib/rewardpool/model"
 """Where the claim of a `pvc://` source is mounted."""
-HUB_DIR: Final = "/var/cache/huggingface"
-"""The hub's cache: a shared claim, or a folder that outlives restarts of the container."""
 
 
 def revision_of(template: Object) -> str:
@@ -82,7 +87,7 @@ def worker_template(pool: RewardPool, *, image: str) -> Object:
 
     Args:
         pool: whose workers.
-        image: RewardPool's own image, for an engine that has no stock image.
+        image: RewardPool's own image, for what no stock image has.
     """
     spec = pool.spec
     engine = engine_for(spec.engine.name)
@@ -94,6 +99,7 @@ def worker_template(pool: RewardPool, *, image: str) -> Object:
             port=names.WORKER_PORT,
             key_file=f"{names.KEY_DIR}/{names.SECRET_KEY}" if uses_key(pool) else None,
             claim_dir=CLAIM_DIR,
+            download_dir=DOWNLOAD_LINK if is_downloaded(pool) else None,
         ),
     )
     volumes, mounts = _worker_volumes(pool)
@@ -111,6 +117,8 @@ def worker_template(pool: RewardPool, *, image: str) -> Object:
     grace = PRE_STOP_SECONDS + spec.worker.drain_seconds + GRACE_MARGIN_SECONDS
     stock = engine.default_image is not None
     template = pod_template(container, volumes, grace_seconds=grace, security={} if stock else OWN_IMAGE)
+    if is_downloaded(pool):
+        template = with_download(template, pool, engine, own_image=image)
     restarted_at = pool.metadata.annotations.get(names.ANNOTATION_RESTARTED_AT)
     if restarted_at is not None:
         template["metadata"] = {"annotations": {names.ANNOTATION_RESTARTED_AT: restarted_at}}
@@ -147,22 +155,14 @@ def _worker_volumes(pool: RewardPool) -> tuple[list[Object], list[Object]]:
         case "file":
             volumes.append({"name": "model", "hostPath": {"path": source.location, "type": "Directory"}})
             mounts.append({"name": "model", "mountPath": source.location, "readOnly": True})
-        case "hf":
-            cache = pool.spec.model.cache
-            claim = {"persistentVolumeClaim": {"claimName": cache.claim_name}} if cache else {"emptyDir": {}}
-            volumes.append({"name": "hub-cache", **claim})
-            mounts.append({"name": "hub-cache", "mountPath": HUB_DIR})
+        case "hf" | "s3":
+            downloaded, places = download_volumes(pool)
+            volumes, mounts = [*volumes, *downloaded], [*mounts, *places]
         case "python":
             pass
     return volumes, mounts
 
 
 def _environment(pool: RewardPool, variables: Mapping[str, str]) -> list[Object]:
-    model = pool.spec.model
-    from_hub = parse_source(model.source).scheme == "hf"
-    given = {**({"HF_HOME": HUB_DIR} if from_hub else {}), **variables}
-    env: list[Object] = [{"name": name, "value": value} for name, value in sorted(given.items())]
-    if from_hub and model.token_secret_ref is not None:
-        token = {"name": model.token_secret_ref.name, "key": model.token_secret_ref.key}
-        env.append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": token}})
-    return env
+    given = {**({"HF_HOME": HUB_DIR} if is_downloaded(pool) else {}), **variables}
+    return [{"name": name, "value": value} for name, value in sorted(given.items())]

@@ -1,0 +1,135 @@
+"""The download in front of an engine, by behaviour: one fact about the rendered pod per test."""
+
+from typing import Any
+
+import pytest
+from support.kube_builders import FUNCTION, a_pool
+
+from rewardpool_api import names
+from rewardpool_operator.kubernetes import render
+from rewardpool_worker.download import progress
+from rewardpool_worker.download.__main__ import ENV_REVISION
+from rewardpool_worker.mounted import DOWNLOAD_PACKAGE, mounted_files
+
+HUB = {"model": {"source": "hf://org/model"}}
+S3 = {"model": {"source": "s3://bucket/team/rm"}}
+ELSEWHERE = [
+    {"model": {"source": "file:///models/rm"}},
+    {"model": {"source": "pvc://claim/rm"}},
+    FUNCTION,
+]
+
+
+def pod(**spec: Any) -> dict[str, Any]:
+    template: dict[str, Any] = render.worker_template(a_pool(**spec), image="own:1")
+    return template["spec"]
+
+
+def download(**spec: Any) -> dict[str, Any]:
+    (container,) = pod(**spec)["initContainers"]
+    return container
+
+
+def env(container: dict[str, Any]) -> dict[str, Any]:
+    return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in container["env"]}
+
+
+def flag(container: dict[str, Any], name: str) -> str:
+    return container["command"][container["command"].index(name) + 1]
+
+
+@pytest.mark.parametrize("spec", [HUB, S3], ids=["hub", "s3"])
+def test_the_engine_reads_what_the_download_links(spec: dict[str, Any]) -> None:
+    (worker,) = pod(**spec)["containers"]
+    assert flag(worker, "--model") == flag(download(**spec), "--link")
+    assert "--revision" not in worker["command"]
+    assert env(worker)["HF_HUB_OFFLINE"] == "1"
+
+
+@pytest.mark.parametrize("spec", ELSEWHERE, ids=["file", "pvc", "function"])
+def test_what_is_there_already_is_not_downloaded(spec: dict[str, Any]) -> None:
+    assert "initContainers" not in pod(**spec)
+
+
+def test_both_see_the_same_cache_and_the_same_link() -> None:
+    (worker,) = pod(**HUB)["containers"]
+    places = {mount["name"]: mount["mountPath"] for mount in worker["volumeMounts"]}
+    also = {mount["name"]: mount["mountPath"] for mount in download(**HUB)["volumeMounts"]}
+    assert {name: places[name] for name in ("hub-cache", "model", "files")}.items() <= also.items()
+
+
+def test_the_claim_of_a_cache_takes_the_downloads() -> None:
+    shared = pod(model={**HUB["model"], "cache": {"claimName": "shared"}})
+    assert {"name": "hub-cache", "persistentVolumeClaim": {"claimName": "shared"}} in shared["volumes"]
+    assert flag(shared["initContainers"][0], "--cache").startswith(render.HUB_DIR)
+
+
+def test_without_a_claim_the_cache_outlives_restarts_of_the_container() -> None:
+    assert {"name": "hub-cache", "emptyDir": {}} in pod(**HUB)["volumes"]
+
+
+def test_the_token_is_known_to_the_download_alone() -> None:
+    spec = {"model": {**HUB["model"], "tokenSecretRef": {"name": "hf"}}}
+    assert env(download(**spec))["HF_TOKEN"] == {"secretKeyRef": {"name": "hf", "key": "token"}}
+    assert "HF_TOKEN" not in env(pod(**spec)["containers"][0])
+
+
+def test_credentials_are_known_to_the_download_alone() -> None:
+    spec = {"model": {**S3["model"], "credentialsSecretRef": {"name": "s3"}}}
+    assert download(**spec)["envFrom"] == [{"secretRef": {"name": "s3"}}]
+    assert "envFrom" not in pod(**spec)["containers"][0]
+
+
+def test_a_mirror_or_proxy_of_the_engine_is_the_downloads_too() -> None:
+    spec = {**HUB, "engine": {"env": {"HF_ENDPOINT": "http://mirror", "HTTPS_PROXY": "http://proxy"}}}
+    assert {"HF_ENDPOINT": "http://mirror", "HTTPS_PROXY": "http://proxy"}.items() <= env(download(**spec)).items()
+
+
+@pytest.mark.parametrize(
+    ("spec", "image"),
+    [
+        (HUB, "vllm/vllm-openai:v0.32.0"),
+        ({**HUB, "engine": {"image": "mine:2"}}, "mine:2"),
+        (S3, "vllm/vllm-openai:v0.32.0"),
+        ({**S3, "engine": {"name": "sglang"}}, "own:1"),
+    ],
+    ids=["hub", "the user's image", "s3", "s3 on sglang"],
+)
+def test_the_download_runs_on_the_engines_image_where_that_has_a_client(spec: dict[str, Any], image: str) -> None:
+    assert download(**spec)["image"] == image
+
+
+def test_the_download_gains_no_privilege() -> None:
+    assert download(**HUB)["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
+def test_the_mounted_package_is_what_the_command_runs() -> None:
+    (volume,) = (entry for entry in pod(**HUB)["volumes"] if entry["name"] == "download")
+    items = {item["key"]: item["path"] for item in volume["configMap"]["items"]}
+    assert items.keys() <= mounted_files().keys()
+    assert f"{DOWNLOAD_PACKAGE}/__main__.py" in items.values()
+    assert download(**HUB)["command"][:3] == ["python3", "-m", DOWNLOAD_PACKAGE]
+
+
+def test_a_download_knows_its_revision_by_the_pods_label() -> None:
+    assert env(download(**HUB))[names.ENV_REVISION] == {
+        "fieldRef": {"fieldPath": f"metadata.labels['{names.LABEL_REVISION}']"}
+    }
+
+
+def test_the_program_and_the_operator_have_the_same_words() -> None:
+    assert (ENV_REVISION, progress.PATH) == (names.ENV_REVISION, names.DOWNLOAD_PATH)
+
+
+def test_pins_are_among_the_files_and_change_no_revision() -> None:
+    files = render.files_config_map(a_pool(), pins={"r1": "abc"})["data"]
+    assert files[names.PINS_FILE] == '{"r1": "abc"}'
+    assert names.PINS_FILE not in render.files_config_map(a_pool())["data"]
+    assert flag(download(**HUB), "--pins") == f"{names.FILES_DIR}/{names.PINS_FILE}"
+
+
+def test_a_pod_template_changes_the_download_by_its_name() -> None:
+    override = {"name": "download", "resources": {"limits": {"memory": "2Gi"}}, "image": "mine"}
+    container = download(**HUB, worker={"podTemplate": {"spec": {"initContainers": [override]}}})
+    assert (container["resources"], container["image"]) == ({"limits": {"memory": "2Gi"}}, "mine")
+    assert names.ENV_REVISION in env(container)
