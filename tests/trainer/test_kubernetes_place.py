@@ -2,6 +2,7 @@
 
 import base64
 import json
+import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,16 @@ async def test_an_api_server_that_does_not_answer_is_named(cluster: FakeApiServe
     await cluster.server.close()
     with pytest.raises(PoolAccessError, match=r"the API server http://127\.0\.0\.1.* does not answer"):
         await place.read_pool("rl", "skywork")
+
+
+async def test_no_key_is_logged_at_any_level(
+    cluster: FakeApiServer, place: KubernetesPlace, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.answers = {SECRET_PATH: (200, SECRET)}
+    with caplog.at_level(logging.DEBUG):
+        await place.read_keys(RewardPool.model_validate(POOL))
+    assert SECRET["data"]["key"] not in caplog.text  # type: ignore[index]
+    assert "secret-key" not in caplog.text
 
 
 async def test_a_secret_in_rotation_has_every_valid_key(cluster: FakeApiServer, place: KubernetesPlace) -> None:

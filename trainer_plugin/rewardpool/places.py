@@ -6,6 +6,7 @@ Both hand back the same object and, separately, its key. kubernetes_asyncio is i
 import base64
 import binascii
 import json
+import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -25,6 +26,14 @@ API_SECONDS = 10.0
 TRAINER_ROLE = "rewardpool-trainer"
 """The name that the Helm chart's roles for training jobs begin with."""
 SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+
+
+def _is_no_answer(record: logging.LogRecord) -> bool:
+    """Whether a record of kubernetes_asyncio's may be logged: at level DEBUG it writes whole answers, Secrets too."""
+    return not str(record.msg).startswith("response body")
+
+
+logging.getLogger("kubernetes_asyncio.client.rest").addFilter(_is_no_answer)
 
 
 class NotHere(Exception):  # noqa: N818 - an answer, not a failure: the next place is asked
