@@ -101,6 +101,14 @@ class ConditionReason(_Reason):
         "A worker's node does not report any more; the worker is out of the routers until it does.",
     )
     ROUTER_REFUSES = "RouterRefuses", "A router refuses the operator's calls."
+    TLS_UNUSABLE = (
+        "TlsUnusable",
+        "The Secret of spec.router.tls is missing or no certificate with its key; no router is started or changed.",
+    )
+    CERTIFICATE_REFUSED = (
+        "CertificateRefused",
+        "The routers' certificate is for another host, has ended, or is not signed by the Secret's ca.crt.",
+    )
     APPLY_FAILED = "ApplyFailed", "The API server refuses an object of the pool; the message has its words."
     FAILED_CREATE = "FailedCreate", "Kubernetes cannot make the pods: a quota, a webhook, a Pod Security level."
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 import aiohttp
 
 from rewardpool_api.pool import RouterFlavor
+from rewardpool_api.reasons import ConditionReason
 from rewardpool_operator.bounded import AnswerTooLargeError, read_excerpt, read_text
 from rewardpool_operator.router_waiting import RefusedRequests, RetriedRequests, Waiting
 from rewardpool_operator.snapshot import Failure, RegisteredWorker, Router
@@ -123,7 +124,8 @@ class RouterAdmin:
             return Router(name=name)
         except RouterError as error:
             log.warning("router %s: %s", name, error)
-            reason = "CertificateRefused" if isinstance(error, RouterCertificateError) else "RouterRefuses"
+            certificate = isinstance(error, RouterCertificateError)
+            reason = ConditionReason.CERTIFICATE_REFUSED if certificate else ConditionReason.ROUTER_REFUSES
             return Router(name=name, failure=Failure(reason=reason, message=str(error)))
         try:
             waiting = await self.waiting()

@@ -32,6 +32,12 @@ from rewardpool_api import names
             "spec.replicas must not be set beside spec.autoscaling",
             id="replicas beside autoscaling",
         ),
+        pytest.param(
+            {"router": {"tls": {"secretName": "rm-tls"}}},
+            "spec.router.tls is for a cluster",
+            id="a certificate for nobody",
+        ),
+        pytest.param({"router": {"flavor": "nginx"}}, "spec.router.flavor", id="a router that we do not know"),
         pytest.param({"model": {"source": "s4://bucket"}}, "spec.model.source must be hf://", id="a bad source"),
         pytest.param(
             {"model": {"source": "file:///no/such/model"}, "engine": {"name": "vllm"}},

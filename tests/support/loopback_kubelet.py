@@ -36,6 +36,7 @@ RENEW_SECONDS = (0.5, 3.0)
 """Between two looks at a mounted Secret, at random; a kubelet's are a minute or so apart."""
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+TERMINATION_LOG = "/dev/termination-log"
 
 
 @dataclass
@@ -44,8 +45,13 @@ class RunningPod:
 
     address: str
     folder: Path
+    labels: Mapping[str, str]
     process: asyncio.subprocess.Process | None = None
     restarts: int = 0
+    started: bool = False
+    """The startup probe succeeded."""
+    open_gates: frozenset[str] = frozenset()
+    """Readiness gates that somebody opened."""
     deleting: asyncio.Event = field(default_factory=asyncio.Event)
     last_state: dict[str, Any] = field(default_factory=dict)
 
@@ -102,8 +108,8 @@ class LoopbackKubelet:
                         uid = pod["metadata"]["uid"]
                         if uid not in tasks:
                             tasks[uid] = asyncio.create_task(self._live(pod))
-                        elif "deletionTimestamp" in pod["metadata"] and uid in self._pods:
-                            self._pods[uid].deleting.set()
+                        elif uid in self._pods:
+                            await self._look_at(pod, self._pods[uid])
                     await asyncio.sleep(POLL_SECONDS)
             finally:
                 for task in [heartbeat, *tasks.values()]:
@@ -131,7 +137,9 @@ class LoopbackKubelet:
         path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
         folder = self._directory / metadata["name"]
         folder.mkdir(parents=True)
-        running = self._pods[metadata["uid"]] = RunningPod(address=self._address(), folder=folder)
+        running = self._pods[metadata["uid"]] = RunningPod(
+            address=self._address(), folder=folder, labels=metadata["labels"]
+        )
         if not pod["spec"].get("nodeName"):
             binding = {"metadata": {"name": metadata["name"]}, "target": {"kind": "Node", "name": NODE}}
             await self._call("POST", f"{path}/binding", binding)
@@ -148,8 +156,24 @@ class LoopbackKubelet:
             await self._call("DELETE", path, options)
         del self._pods[metadata["uid"]]
 
+    async def _look_at(self, pod: dict[str, Any], running: RunningPod) -> None:
+        """Take notice of what others did to the pod: deleted it, or opened one of its readiness gates."""
+        if "deletionTimestamp" in pod["metadata"]:
+            running.deleting.set()
+        conditions = pod.get("status", {}).get("conditions", [])
+        gates = {gate["conditionType"] for gate in pod["spec"].get("readinessGates", [])}
+        opened = {item["type"] for item in conditions if item["type"] in gates and item["status"] == "True"}
+        if opened != running.open_gates:
+            running.open_gates = frozenset(opened)
+            path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}/status"
+            status = {"status": {"conditions": _ready_conditions(running, gates)}}
+            with contextlib.suppress(aiohttp.ClientResponseError):
+                await self._call("PATCH", path, status, content_type=STRATEGIC_PATCH)
+
     async def _containers(self, pod: Any, container: Any, running: RunningPod, path: str) -> None:
-        """Run the container again and again until the pod is deleted."""
+        """Run the container again and again until the pod is deleted, after what has to come before it."""
+        for first in pod["spec"].get("initContainers", []):
+            await self._initialise(pod, first, running, path)
         mounts = await self._mounted(pod, container, running)
         renewing = asyncio.create_task(self._renew(pod, running))
         try:
@@ -162,8 +186,8 @@ class LoopbackKubelet:
     ) -> None:
         while not running.deleting.is_set():
             await self._start(container, mounts, running)
-            await self._report(path, container, running, started=False)
-            startup = asyncio.create_task(self._started_up(path, container, running))
+            await self._report(pod, path, container, running, started=False)
+            startup = asyncio.create_task(self._started_up(pod, path, container, running))
             ended = asyncio.create_task(running.process.wait())
             deleting = asyncio.create_task(running.deleting.wait())
             await asyncio.wait([ended, deleting], return_when=asyncio.FIRST_COMPLETED)
@@ -171,10 +195,54 @@ class LoopbackKubelet:
             if running.deleting.is_set():
                 await self._end(pod, container, running)
             else:
-                await self._report_end(path, container, running)
+                await self._report_end(pod, path, container, running)
                 await asyncio.sleep(RESTART_SECONDS)
                 running.restarts += 1
             deleting.cancel()
+
+    async def _initialise(self, pod: Any, container: Any, running: RunningPod, path: str) -> None:
+        """Run an init container until it ends well, or the pod is deleted."""
+        report = running.folder / f"{container['name']}.report"
+        mounts = {**await self._mounted(pod, container, running), TERMINATION_LOG: str(report)}
+        last: dict[str, Any] = {}
+        while not running.deleting.is_set():
+            report.unlink(missing_ok=True)
+            await self._start(container, mounts, running)
+            await self._tell_init(path, pod, container, running, state={"running": {"startedAt": _now()}}, last=last)
+            ended = asyncio.create_task(running.process.wait())
+            deleting = asyncio.create_task(running.deleting.wait())
+            await asyncio.wait([ended, deleting], return_when=asyncio.FIRST_COMPLETED)
+            deleting.cancel()
+            if not ended.done():
+                running.process.terminate()
+                await ended
+                return
+            message = report.read_text() if report.exists() else ""
+            over = {"terminated": {"exitCode": ended.result(), "reason": "Ended", "message": message}}
+            await self._tell_init(path, pod, container, running, state=over, last=last)
+            if ended.result() == 0:
+                return
+            last = over
+            await asyncio.sleep(RESTART_SECONDS)
+
+    async def _tell_init(
+        self, path: str, pod: Any, container: Any, running: RunningPod, *, state: Any, last: dict[str, Any]
+    ) -> None:
+        def status(of: Any, now: Any, before: Any) -> dict[str, Any]:
+            described = {"name": of["name"], "image": of["image"], "imageID": of["image"], "ready": False}
+            return {**described, "restartCount": 0, "state": now, "lastState": before}
+
+        waiting = {"waiting": {"reason": "PodInitializing"}}
+        told = {
+            "phase": "Pending",
+            "podIP": running.address,
+            "podIPs": [{"ip": running.address}],
+            "hostIP": "127.0.0.1",
+            "initContainerStatuses": [status(container, state, last)],
+            "containerStatuses": [status(later, waiting, {}) for later in pod["spec"]["containers"]],
+        }
+        with contextlib.suppress(aiohttp.ClientResponseError):
+            await self._call("PATCH", f"{path}/status", {"status": told}, content_type=MERGE_PATCH)
 
     async def _start(self, container: Any, mounts: Mapping[str, str], running: RunningPod) -> None:
         def here(text: str) -> str:
@@ -185,13 +253,14 @@ class LoopbackKubelet:
         program, *arguments = container["command"] + container.get("args", [])
         if program == "python3":
             program = self._pythons[container["name"]]
-        variables = {entry["name"]: here(entry.get("value", "")) for entry in container.get("env", [])}
+        variables = {entry["name"]: here(_value(entry, running)) for entry in container.get("env", [])}
         with (running.folder / "log").open("ab") as log:
             running.process = await asyncio.create_subprocess_exec(
                 "setpriv",
                 *("--pdeathsig", "KILL", "--", program),
                 *map(here, arguments),
                 env={"PATH": "/usr/bin:/bin"} | variables,
+                cwd=here(container.get("workingDir", str(running.folder))),
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -206,8 +275,11 @@ class LoopbackKubelet:
             if "hostPath" in volume or mount["mountPath"] == "/dev/shm":
                 continue
             folder = running.folder / mount["name"]
-            folder.mkdir()
-            publish(folder, await self._contents(pod, volume))
+            if "persistentVolumeClaim" in volume:
+                folder = self._directory / "claims" / volume["persistentVolumeClaim"]["claimName"]
+            if not folder.exists():
+                folder.mkdir(parents=True)
+                publish(folder, await self._contents(pod, volume))
             folders[mount["mountPath"]] = str(folder)
         return folders
 
@@ -227,7 +299,8 @@ class LoopbackKubelet:
             return {item["path"]: base64.b64decode(secret["data"][item["key"]]) for item in items}
         if "configMap" in volume:
             config = await self._eventually(f"{namespace}/configmaps/{volume['configMap']['name']}")
-            return {name: text.encode() for name, text in config["data"].items()}
+            items = volume["configMap"].get("items") or [{"key": key, "path": key} for key in config["data"]]
+            return {item["path"]: config["data"][item["key"]].encode() for item in items}
         return {}
 
     async def _eventually(self, path: str) -> dict[str, Any]:
@@ -237,17 +310,19 @@ class LoopbackKubelet:
                 return await self._call("GET", path)
             await asyncio.sleep(0.2)
 
-    async def _started_up(self, path: str, container: Any, running: RunningPod) -> None:
-        probe = container.get("startupProbe") or container.get("readinessProbe")
+    async def _started_up(self, pod: Any, path: str, container: Any, running: RunningPod) -> None:
+        probe = (container.get("startupProbe") or container.get("readinessProbe"))["httpGet"]
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-        url = f"http://{running.address}:{ports[probe['httpGet']['port']]}{probe['httpGet']['path']}"
+        scheme = probe.get("scheme", "HTTP").lower()
+        url = f"{scheme}://{running.address}:{ports[probe['port']]}{probe['path']}"
         while True:
             with contextlib.suppress(aiohttp.ClientError, TimeoutError):
-                async with self._session.get(url, timeout=aiohttp.ClientTimeout(total=5)) as response:
+                # A kubelet does not verify certificates either.
+                async with self._session.get(url, timeout=aiohttp.ClientTimeout(total=5), ssl=False) as response:
                     if response.status == 200:
                         break
             await asyncio.sleep(0.2)
-        await self._report(path, container, running, started=True)
+        await self._report(pod, path, container, running, started=True)
 
     async def _end(self, pod: Any, container: Any, running: RunningPod) -> None:
         """Wait for preStop, ask the process to end, then make it."""
@@ -260,11 +335,11 @@ class LoopbackKubelet:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(running.process.wait(), timeout=grace - sleep)
 
-    async def _report(self, path: str, container: Any, running: RunningPod, *, started: bool) -> None:
+    async def _report(self, pod: Any, path: str, container: Any, running: RunningPod, *, started: bool) -> None:
         state = {"running": {"startedAt": _now()}}
-        await self._write_status(path, container, running, state=state, phase="Running", started=started)
+        await self._write_status(pod, path, container, running, state=state, phase="Running", started=started)
 
-    async def _report_end(self, path: str, container: Any, running: RunningPod) -> None:
+    async def _report_end(self, pod: Any, path: str, container: Any, running: RunningPod) -> None:
         code = running.process.returncode if running.process else 0
         ended = {
             "exitCode": code if code is not None and code >= 0 else 128 - (code or 0),
@@ -273,21 +348,20 @@ class LoopbackKubelet:
         }
         running.last_state = {"terminated": ended}
         state = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off restarting failed container"}}
-        await self._write_status(path, container, running, state=state, phase="Running", started=False)
+        await self._write_status(pod, path, container, running, state=state, phase="Running", started=False)
 
     async def _write_status(
-        self, path: str, container: Any, running: RunningPod, *, state: Any, phase: str, started: bool
+        self, pod: Any, path: str, container: Any, running: RunningPod, *, state: Any, phase: str, started: bool
     ) -> None:
-        ready = "True" if started else "False"
+        running.started = started
+        gates = {gate["conditionType"] for gate in pod["spec"].get("readinessGates", [])}
         process = running.process.pid if running.process else 0
         status = {
             "phase": phase,
             "podIP": running.address,
             "podIPs": [{"ip": running.address}],
             "hostIP": "127.0.0.1",
-            "conditions": [
-                {"type": kind, "status": ready, "lastTransitionTime": _now()} for kind in ("Ready", "ContainersReady")
-            ],
+            "conditions": _ready_conditions(running, gates),
             "containerStatuses": [
                 {
                     "name": container["name"],
@@ -303,7 +377,7 @@ class LoopbackKubelet:
             ],
         }
         with contextlib.suppress(aiohttp.ClientResponseError):
-            await self._call("PATCH", f"{path}/status", {"status": status}, content_type=MERGE_PATCH)
+            await self._call("PATCH", f"{path}/status", {"status": status}, content_type=STRATEGIC_PATCH)
 
     def _address(self) -> str:
         self._addresses += 1
@@ -316,6 +390,11 @@ class LoopbackKubelet:
         async with self._session.request(method, path, json=body, headers=headers, raise_for_status=True) as response:
             answer: dict[str, Any] = await response.json()
             return answer
+
+
+def _ready_conditions(running: RunningPod, gates: set[str]) -> list[dict[str, str]]:
+    held = {"ContainersReady": running.started, "Ready": running.started and gates <= running.open_gates}
+    return [{"type": kind, "status": str(value), "lastTransitionTime": _now()} for kind, value in held.items()]
 
 
 def publish(folder: Path, contents: Mapping[str, bytes]) -> None:
@@ -339,3 +418,10 @@ def publish(folder: Path, contents: Mapping[str, bytes]) -> None:
 
 def _now(*, micro: bool = False) -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds" if micro else "seconds").replace("+00:00", "Z")
+
+
+def _value(variable: Mapping[str, Any], running: RunningPod) -> str:
+    """A variable's value: its own, or that of the pod's label it refers to."""
+    field = variable.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath", "")
+    label = field.removeprefix("metadata.labels['").removesuffix("']")
+    return running.labels[label] if field else str(variable.get("value", ""))

@@ -88,6 +88,8 @@ def _ready(
             holds=False, reason=ConditionReason.SUSPENDED, message="spec.suspend is set; set it to false to serve again"
         )
     if not any(router.answering for router in snapshot.routers):
+        if snapshot.tls_problem is not None:
+            return Finding(holds=False, reason=ConditionReason.TLS_UNUSABLE, message=snapshot.tls_problem)
         return Finding(holds=False, reason=ConditionReason.ROUTER_NOT_READY, message="no router answers yet")
     if scaling.desired == 0:
         return Finding(
@@ -117,6 +119,8 @@ def _workers_ready(scaling: ScalingStatus, staying: list[Worker], ready: int) ->
 
 
 def _router_ready(snapshot: Snapshot, membership: Membership) -> Finding:
+    if snapshot.tls_problem is not None:
+        return Finding(holds=False, reason=ConditionReason.TLS_UNUSABLE, message=snapshot.tls_problem)
     routers = [router for router in snapshot.routers if not router.deleting]
     answering = sum(router.answering for router in routers)
     wanted = snapshot.pool.spec.router.replicas
@@ -223,6 +227,8 @@ def _degraded(snapshot: Snapshot, rollout: Rollout, staying: list[Worker]) -> Fi
     unusable = rollout.verdict.parity_unusable
     if unusable is not None:
         return Finding(holds=True, reason=ConditionReason.GOLDEN_SET_UNUSABLE, message=unusable.message)
+    if snapshot.tls_problem is not None:
+        return Finding(holds=True, reason=ConditionReason.TLS_UNUSABLE, message=snapshot.tls_problem)
     failure = _first_failure(staying)
     if failure is None:
         failure = next((router.failure for router in snapshot.routers if router.failure), None)
@@ -239,9 +245,11 @@ def _first_failure(workers: list[Worker]) -> Failure | None:
 def _auth(snapshot: Snapshot) -> AuthStatus:
     """Where the key is: `local/` puts a file there once; on Kubernetes it is the Secret."""
     if snapshot.pool.spec.router.auth.mode == "Disabled":
-        return AuthStatus()
+        return AuthStatus(ca_bundle=snapshot.ca_bundle)
     before = snapshot.pool.status.auth
-    return before if before.key_file else AuthStatus(secret_name=names.key_secret(snapshot.pool.metadata.name))
+    if before.key_file:
+        return before
+    return AuthStatus(secret_name=names.key_secret(snapshot.pool.metadata.name), ca_bundle=snapshot.ca_bundle)
 
 
 def _condition(snapshot: Snapshot, kind: ConditionType, finding: Finding) -> Condition:

@@ -23,6 +23,7 @@ from rewardpool_operator.kubernetes.repairs import ListMemory
 from rewardpool_operator.kubernetes.secret_reader import secret_names
 from rewardpool_operator.kubernetes.store import Store
 from rewardpool_operator.kubernetes.telling import event_object, with_failure
+from rewardpool_operator.kubernetes.tls import PLAIN, Tls
 from rewardpool_operator.kubernetes.upkeep import Known, NotOursError, Upkeep, is_ours
 from rewardpool_operator.kubernetes.witness import with_witness
 from rewardpool_operator.metrics import METRICS
@@ -296,6 +297,7 @@ def rendered(
     keys: Keys,
     *,
     image: str,
+    tls: Tls = PLAIN,
     place: OperatorPlace | None = None,
     pins: Mapping[str, str] | None = None,
 ) -> Rendered:
@@ -304,16 +306,19 @@ def rendered(
     Args:
         pool: whose objects.
         keys: for its Secrets.
+        tls: for its routers; while its certificate cannot be used, they are left as they are.
         image: RewardPool's own.
         place: where the operator runs, for network policies that let it through; None makes none.
         pins: revision of workers -> commit of the model.
     """
+    certificate = tls.certificate.fingerprint if tls.certificate else None
+    routers = render.router_deployment(pool, fingerprint=keys.fingerprint, image=image, certificate=certificate)
     return Rendered(
         shared=(
             *render.secrets(pool, keys),
             render.files_config_map(pool, pins=pins),
             render.router_service(pool),
-            render.router_deployment(pool, fingerprint=keys.fingerprint, image=image),
+            *(() if tls.problem else (routers,)),
             *render.disruption_budgets(pool),
             *render.network_policies(pool, place),
         ),

@@ -33,6 +33,7 @@ from rewardpool_operator.kubernetes.observe import Observer
 from rewardpool_operator.kubernetes.place import OperatorPlace
 from rewardpool_operator.kubernetes.secret_reader import SecretReader
 from rewardpool_operator.kubernetes.store import Key, Store
+from rewardpool_operator.kubernetes.tls import CertificateKeeper
 from rewardpool_operator.kubernetes.trouble import Trouble
 from rewardpool_operator.kubernetes.witness import tells_of_a_loss
 from rewardpool_operator.metrics import METRICS, Reason
@@ -118,6 +119,7 @@ class Keeper:
             aside=shared.aside,
         )
         self._secrets = SecretReader(shared.kube, shared.store, key)
+        self._certificate = CertificateKeeper(shared.kube)
         self._written = Written()
         self._keys = KeyKeeper(shared.session, aside=shared.aside)
         self._parsed: tuple[Object, RewardPool | None] | None = None
@@ -172,10 +174,13 @@ class Keeper:
         if not self._secrets.known:
             return Outcome.QUIET
         keys = await self._keys.look(pool, objects, may_change=acting is Acting.FULL and self._oriented)
+        tls = await self._certificate.look(pool, now=monotonic(), pools=pools, may_read=acting is Acting.FULL)
+        if tls is None:
+            return Outcome.QUIET
         pins = pins_of(pool, objects)
-        wanted = apply.rendered(pool, keys, image=self._image, place=self._place, pins=pins)
+        wanted = apply.rendered(pool, keys, image=self._image, tls=tls, place=self._place, pins=pins)
         revision = render.revision_of(wanted.worker_template)
-        snapshot = await self._observer.snapshot(pool, objects, keys=keys, revision=revision)
+        snapshot = await self._observer.snapshot(pool, objects, keys=keys, tls=tls, revision=revision)
         snapshot = replace(snapshot, golden=await self._golden.golden(pool, revision=revision))
         self._written.lists.see(snapshot.routers)
         plan = self._keys.told(decide(snapshot), pool)

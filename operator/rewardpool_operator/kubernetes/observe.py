@@ -21,6 +21,7 @@ from rewardpool_operator.kubernetes.downloads import Downloads
 from rewardpool_operator.kubernetes.keys import Keys
 from rewardpool_operator.kubernetes.lengths import Lengths
 from rewardpool_operator.kubernetes.objects import Objects
+from rewardpool_operator.kubernetes.tls import Tls, ca_bundle, trust
 from rewardpool_operator.probe import read_in_flight
 from rewardpool_operator.router_admin import RouterAdmin
 from rewardpool_operator.snapshot import Router, Snapshot, Worker, WorkerSet
@@ -44,14 +45,16 @@ class Observer:
         self._lengths = Lengths(session, news=news, aside=aside)
         self._downloads = Downloads(session, news=news)
 
-    async def snapshot(self, pool: RewardPool, objects: Objects, *, keys: Keys, revision: str) -> Snapshot:
+    async def snapshot(self, pool: RewardPool, objects: Objects, *, keys: Keys, tls: Tls, revision: str) -> Snapshot:
         """Ask every router for its list, and every leaving worker for what it has in flight."""
         key = keys.pool if render.uses_key(pool) else None
         router_pods = objects.pods_of(names.COMPONENT_ROUTER)
         worker_pods = objects.pods_of(names.COMPONENT_WORKER)
         self._forget(router_pods, worker_pods)
+        served = {fingerprint for pod in router_pods if (fingerprint := pods.served_certificate(pod))}
+        bundle = ca_bundle(tls.certificate, before=pool.status.auth.ca_bundle, served=served)
         routers, workers = await asyncio.gather(
-            asyncio.gather(*(self._router(pod, pool, objects, keys) for pod in router_pods)),
+            asyncio.gather(*(self._router(pod, pool, objects, keys, bundle) for pod in router_pods)),
             asyncio.gather(*(self._worker(pod, objects, key) for pod in worker_pods)),
         )
         workers = await self._downloads.progress(workers, worker_pods)
@@ -62,7 +65,10 @@ class Observer:
             now=datetime.now(UTC),
             pool=pool,
             revision=revision,
-            url=render.pool_url(pool),
+            # Until there is a certificate, trainers find what there was.
+            url=(tls.problem and pool.status.url) or render.pool_url(pool),
+            ca_bundle=bundle,
+            tls_problem=tls.problem,
             worker_sets=tuple(_worker_set(item) for item in objects.worker_deployments()),
         )
 
@@ -76,7 +82,7 @@ class Observer:
         """Whether there is a router of which nothing is known yet."""
         return any(asked.list.pending and asked.list.last is None for asked in self._routers.values())
 
-    async def _router(self, pod: Object, pool: RewardPool, objects: Objects, keys: Keys) -> Router:
+    async def _router(self, pod: Object, pool: RewardPool, objects: Objects, keys: Keys, bundle: str | None) -> Router:
         router = pods.router_of(pod, trouble=objects.trouble.get(pod["metadata"]["name"]))
         url = pods.address(pod, render.CONTAINER_ROUTER, render.PORT_HTTP)
         metrics_url = pods.address(pod, render.CONTAINER_ROUTER, render.PORT_METRICS)
@@ -91,6 +97,7 @@ class Observer:
                 metrics_url=metrics_url,
                 admin_key=keys.admin,
                 served_name=pool.served_name,
+                trust=trust(bundle, render.pool_host(pool)) if pods.served_certificate(pod) else None,
             )
             asked = self._routers[router.name] = _AskedRouter(admin, self._news)
         asked.admin.take_keys(keys.admins)

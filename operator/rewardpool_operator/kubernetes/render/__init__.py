@@ -22,7 +22,7 @@ from rewardpool_operator.kubernetes.render.common import (
 from rewardpool_operator.kubernetes.render.download import CONTAINER_DOWNLOAD, DOWNLOAD_LINK, HUB_DIR
 from rewardpool_operator.kubernetes.render.policies import disruption_budgets, network_policies
 from rewardpool_operator.kubernetes.render.router import router_deployment, router_service
-from rewardpool_operator.kubernetes.render.shared import files_config_map, pool_url, secrets
+from rewardpool_operator.kubernetes.render.shared import files_config_map, pool_host, pool_url, secrets
 from rewardpool_operator.kubernetes.render.worker import (
     CLAIM_DIR,
     revision_of,
@@ -42,6 +42,7 @@ __all__ = [
     "disruption_budgets",
     "files_config_map",
     "network_policies",
+    "pool_host",
     "pool_url",
     "revision_of",
     "router_deployment",

@@ -1,5 +1,10 @@
-"""The routers: a Service with the pool's URL, and a Deployment behind it."""
+"""The routers: a Service with the pool's URL, and a Deployment behind it.
 
+A router that is just started has an empty list. So its readiness has a gate, which the operator opens once, when the
+list was seen to be right (`decide/exposure.py`): until then no request goes to it, and the one it replaces stays.
+"""
+
+from pathlib import PurePosixPath
 from typing import Final
 
 from rewardpool_api import RewardPool, names
@@ -20,12 +25,12 @@ from rewardpool_operator.kubernetes.render.common import (
     uses_key,
 )
 from rewardpool_worker.mounted import ROUTER_LAUNCHER
-from rewardpool_worker.router_flags import router_flags
+from rewardpool_worker.router_flags import TlsFiles, router_flags
 
-SETTLE_SECONDS: Final = 5
-"""A router that was just started counts as available only after the operator had time to give it its workers."""
-ANNOTATION_KEYS: Final = f"{names.GROUP}/keys"
-"""Hash of both keys on router pods, which read them once: other keys are other pods."""
+MEMORY_REQUEST: Final = "640Mi"
+"""What a long flood of unique texts takes: a bounded tree of prefixes of some 430 MB, in a program of 100 MB."""
+MEMORY_LIMIT: Final = "1536Mi"
+"""That, and 8,000 requests in flight, which take 500 MB."""
 
 
 def router_service(pool: RewardPool) -> Object:
@@ -42,24 +47,27 @@ def router_service(pool: RewardPool) -> Object:
     }
 
 
-def router_deployment(pool: RewardPool, *, fingerprint: str, image: str) -> Object:
+def router_deployment(pool: RewardPool, *, fingerprint: str, image: str, certificate: str | None = None) -> Object:
     """The routers; a changed one is there before the old one goes.
 
     Args:
         pool: whose routers.
         fingerprint: of the keys that the pods shall read.
         image: RewardPool's own image, for a pool that names none.
+        certificate: hash of the certificate that the pods shall serve; None for a pool that serves HTTP.
     """
     own_labels = labels(pool, names.COMPONENT_ROUTER)
     template = merged(_router_template(pool, image), pool.spec.router.pod_template)
-    owned = {"metadata": {"labels": own_labels, "annotations": {ANNOTATION_KEYS: fingerprint}}}
+    annotations = {names.ANNOTATION_KEYS: fingerprint, names.ANNOTATION_FLAVOR: pool.spec.router.flavor}
+    if certificate is not None:
+        annotations[names.ANNOTATION_TLS] = certificate
+    owned = {"metadata": {"labels": own_labels, "annotations": annotations}}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": metadata(pool, names.router_name(pool.metadata.name), names.COMPONENT_ROUTER),
         "spec": {
             "replicas": pool.spec.router.replicas,
-            "minReadySeconds": SETTLE_SECONDS,
             "selector": {"matchLabels": own_labels},
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
             "template": merged(template, owned),
@@ -69,22 +77,36 @@ def router_deployment(pool: RewardPool, *, fingerprint: str, image: str) -> Obje
 
 def _router_template(pool: RewardPool, image: str) -> Object:
     router = pool.spec.router
+    tls = TlsFiles(
+        certificate=PurePosixPath(names.TLS_DIR, names.TLS_CERTIFICATE), key=PurePosixPath(names.TLS_DIR, names.TLS_KEY)
+    )
     flags = router_flags(
+        flavor=router.flavor,
         host="0.0.0.0",  # noqa: S104 - inside a pod's own network
         port=names.ROUTER_PORT,
         metrics_host="0.0.0.0",  # noqa: S104
         metrics_port=names.ROUTER_METRICS_PORT,
         request_timeout_seconds=router.request_timeout_seconds,
         shutdown_grace_seconds=router.request_timeout_seconds,
+        tls=tls if router.tls else None,
     )
     volumes, mounts = common_volumes(pool)
     admin = {"secretName": names.admin_secret(pool.metadata.name), "items": [key_item()], "defaultMode": 0o440}
     volumes.append({"name": "admin-key", "secret": admin})
     mounts.append({"name": "admin-key", "mountPath": names.ADMIN_KEY_DIR, "readOnly": True})
-    env = [{"name": names.ENV_ADMIN_KEY_FILE, "value": f"{names.ADMIN_KEY_DIR}/{names.SECRET_KEY}"}]
+    if router.tls:
+        items = [{"key": entry, "path": entry} for entry in (names.TLS_CERTIFICATE, names.TLS_KEY)]
+        secret = {"secretName": router.tls.secret_name, "items": items, "defaultMode": 0o440}
+        volumes.append({"name": "tls", "secret": secret})
+        mounts.append({"name": "tls", "mountPath": names.TLS_DIR, "readOnly": True})
+    env = [
+        {"name": names.ENV_ROUTER_FLAVOR, "value": router.flavor},
+        {"name": names.ENV_ADMIN_KEY_FILE, "value": f"{names.ADMIN_KEY_DIR}/{names.SECRET_KEY}"},
+    ]
     if uses_key(pool):
         env.append({"name": names.ENV_KEY_FILE, "value": f"{names.KEY_DIR}/{names.SECRET_KEY}"})
-    health = {"httpGet": {"path": "/health", "port": PORT_HTTP}, "timeoutSeconds": 5}
+    scheme = {"scheme": "HTTPS"} if router.tls else {}
+    health = {"httpGet": {"path": "/health", "port": PORT_HTTP, **scheme}, "timeoutSeconds": 5}
     container: Object = {
         "name": CONTAINER_ROUTER,
         "image": router.image or image,
@@ -95,12 +117,27 @@ def _router_template(pool: RewardPool, image: str) -> Object:
             {"name": PORT_METRICS, "containerPort": names.ROUTER_METRICS_PORT, "protocol": "TCP"},
         ],
         "volumeMounts": mounts,
-        # Ready without workers too: a router that has none holds requests for half a minute, a Service without a
-        # ready router refuses them at once.
+        # Neither router writes a file.
+        "securityContext": {"readOnlyRootFilesystem": True},
+        # Ready without workers too, once the gate was opened: a router that lost its list has it back in two seconds,
+        # and a pool at zero learns from its routers that somebody waits. /readiness would say no to both.
         "readinessProbe": {**health, "periodSeconds": 2, "failureThreshold": 3},
         "livenessProbe": {**health, "periodSeconds": 10, "failureThreshold": 6},
-        # Its bounded tree of prefixes holds half a gigabyte under a long flood of unique texts.
-        "resources": {"requests": {"cpu": "250m", "memory": "640Mi"}},
+        "resources": {"requests": {"cpu": "250m", "memory": MEMORY_REQUEST}, "limits": {"memory": MEMORY_LIMIT}},
     }
     grace = PRE_STOP_SECONDS + router.request_timeout_seconds + GRACE_MARGIN_SECONDS
-    return pod_template(container, volumes, grace_seconds=grace, security=OWN_IMAGE)
+    template = pod_template(container, volumes, grace_seconds=grace, security=OWN_IMAGE)
+    own = {"readinessGates": [{"conditionType": names.CONDITION_HOLDS_WORKERS}]}
+    return {**template, "spec": {**template["spec"], **own, "topologySpreadConstraints": [_spread(pool)]}}
+
+
+def _spread(pool: RewardPool) -> Object:
+    """A node's end takes one router of several; one node alone takes them all."""
+    return {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": labels(pool, names.COMPONENT_ROUTER)},
+        # Routers that are being replaced do not count.
+        "matchLabelKeys": ["pod-template-hash"],
+    }

@@ -12,10 +12,14 @@ from rewardpool_operator.times import rfc3339
 from rewardpool_worker.mounted import mounted_files
 
 
+def pool_host(pool: RewardPool) -> str:
+    """The name under which trainers reach the routers, and for which a router's certificate is."""
+    return names.router_host(pool.metadata.name, pool.metadata.namespace)
+
+
 def pool_url(pool: RewardPool) -> str:
     """Where trainers reach the routers."""
-    scheme = "https" if pool.spec.router.tls else "http"
-    return f"{scheme}://{names.router_host(pool.metadata.name, pool.metadata.namespace)}:{names.ROUTER_PORT}"
+    return f"{'https' if pool.spec.router.tls else 'http'}://{pool_host(pool)}:{names.ROUTER_PORT}"
 
 
 def secrets(pool: RewardPool, keys: Keys) -> list[Object]:

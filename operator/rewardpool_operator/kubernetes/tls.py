@@ -1,0 +1,169 @@
+"""The routers' certificate: what the Secret of `spec.router.tls` must be, and by which certificates trainers verify.
+
+The routers read certificate and key from the mounted Secret when they start, so another certificate is other pods. The
+operator needs the Secret too: to roll the routers, to verify them itself, and to publish in the status whom to trust.
+While routers with the old certificate and with the new one serve side by side, both are trusted.
+"""
+
+import base64
+import binascii
+import re
+import ssl
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from rewardpool_api import RewardPool, names
+from rewardpool_api.trust import verifying_context
+from rewardpool_operator.kubernetes.client import SECRETS, Kube, Object
+from rewardpool_operator.kubernetes.compare import short_hash
+from rewardpool_operator.kubernetes.secret_reader import seconds_between_reads
+from rewardpool_operator.router_admin import Trust
+
+_PEM: Final = re.compile(r"-----BEGIN CERTIFICATE-----\s.*?-----END CERTIFICATE-----", re.DOTALL)
+
+
+class TlsError(ValueError):
+    """The Secret is missing or not what a router needs; the text names it, and says what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certificate:
+    """What of the Secret is public."""
+
+    served: str
+    """What routers present: the certificate, and what lies between it and its CA. PEM."""
+    trusted: str
+    """What verifies it: the Secret's CA, or else the certificate itself. PEM."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells other certificates from this one."""
+        return short_hash([self.served])
+
+
+def certificate_of(pool: RewardPool, secret: Object | None) -> Certificate | None:
+    """The certificate that the pool's routers shall serve; None for a pool that serves HTTP.
+
+    Args:
+        pool: whose routers.
+        secret: the Secret that its spec names, as the API server has it; None when there is none.
+
+    Raises:
+        TlsError: there is none, or it cannot be used.
+    """
+    if pool.spec.router.tls is None:
+        return None
+    where = f"spec.router.tls.secretName: the Secret {pool.spec.router.tls.secret_name}"
+    if secret is None:
+        raise TlsError(f"{where} does not exist; make it of type kubernetes.io/tls, with tls.crt and tls.key")
+    served, key = _entry(secret, names.TLS_CERTIFICATE), _entry(secret, names.TLS_KEY)
+    if not _PEM.search(served):
+        raise TlsError(f"{where} has no certificate (PEM) as {names.TLS_CERTIFICATE}")
+    if "PRIVATE KEY-----" not in key:
+        raise TlsError(f"{where} has no private key (PEM) as {names.TLS_KEY}")
+    trusted = _entry(secret, names.TLS_CA) or served
+    try:
+        verifying_context(trusted)
+    except ValueError as error:
+        entry = names.TLS_CA if trusted != served else names.TLS_CERTIFICATE
+        raise TlsError(f"{where}: its {entry} cannot be read: {error}") from None
+    return Certificate(served=served, trusted=_only_certificates(trusted))
+
+
+def ca_bundle(certificate: Certificate | None, *, before: str | None, served: set[str]) -> str | None:
+    """What the status publishes as `auth.caBundle`: PEM in base64, or nothing.
+
+    Args:
+        certificate: what routers shall serve; None for HTTP, or while the Secret cannot be used.
+        before: what the status published until now.
+        served: fingerprints of what the running routers serve.
+    """
+    if certificate is None:
+        return before if served else None
+    blocks = _PEM.findall(certificate.trusted)
+    if served - {certificate.fingerprint}:
+        blocks += [block for block in _PEM.findall(_decoded(before or "")) if block not in blocks]
+    return base64.b64encode(("\n".join(blocks) + "\n").encode()).decode()
+
+
+@lru_cache(maxsize=1024)
+def trust(bundle: str | None, server_hostname: str) -> Trust:
+    """How the operator verifies a router; routers are called by address, and have a certificate for the pool's host.
+
+    Args:
+        bundle: as in the status; without a usable one no router is trusted.
+        server_hostname: the host of the pool's URL.
+    """
+    try:
+        context = verifying_context(_decoded(bundle or ""))
+    except ValueError:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    return Trust(context=context, server_hostname=server_hostname)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tls:
+    """What is known of a pool's certificate; neither for a pool that serves HTTP."""
+
+    certificate: Certificate | None = None
+    problem: str | None = None
+    """Why there is none although the spec names a Secret."""
+
+
+PLAIN: Final = Tls()
+"""HTTP."""
+
+
+class CertificateKeeper:
+    """Reads the Secret of one pool's certificate by name, as often as the pool's own Secrets."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+        self._read: tuple[str, float, Tls] | None = None
+
+    async def look(self, pool: RewardPool, *, now: float, pools: int, may_read: bool) -> Tls | None:
+        """The certificate as of `now` (monotonic seconds).
+
+        Args:
+            pool: whose certificate.
+            now: decides whether the Secret is read again.
+            pools: how many there are, for the pace.
+            may_read: False while the API server is away or somebody else leads; then what was read last holds.
+
+        Returns:
+            What is known; None while it was never read.
+
+        Raises:
+            KubeError: the API server refuses to show the Secret.
+            KubeUnreachableError: it does not answer.
+        """
+        if pool.spec.router.tls is None:
+            self._read = None
+            return PLAIN
+        name = pool.spec.router.tls.secret_name
+        known = self._read if self._read and self._read[0] == name else None
+        if may_read and (known is None or now - known[1] >= seconds_between_reads(pools)):
+            secret = await self._kube.get(SECRETS, pool.metadata.namespace, name)
+            try:
+                tls = Tls(certificate=certificate_of(pool, secret))
+            except TlsError as error:
+                tls = Tls(problem=str(error))
+            known = self._read = (name, now, tls)
+        return known[2] if known else None
+
+
+def _only_certificates(pem: str) -> str:
+    """Without whatever else is in the text; what is published must be certificates and nothing else."""
+    return "\n".join(_PEM.findall(pem)) + "\n"
+
+
+def _entry(secret: Object, name: str) -> str:
+    return _decoded((secret.get("data") or {}).get(name, ""))
+
+
+def _decoded(encoded: str) -> str:
+    try:
+        return base64.b64decode(encoded, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
