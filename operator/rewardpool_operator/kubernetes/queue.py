@@ -26,6 +26,9 @@ PASS_SECONDS: Final = 60.0
 STUCK_SECONDS: Final = 120.0
 """Nothing may be due, and no pass may run, for this long."""
 
+DEFECT_SECONDS: Final = 5.0
+"""After a pass that ended with an exception."""
+
 K = TypeVar("K", bound=Hashable)
 
 
@@ -176,6 +179,10 @@ class Workers(Generic[K]):
                 again = await self._work(key)
         except TimeoutError:
             log.exception("%s: a pass took longer than %s s and was stopped", key, PASS_SECONDS)
+        except Exception:
+            # A defect with one key must not end the work on it, nor on others.
+            log.exception("%s: a pass failed", key)
+            again = DEFECT_SECONDS
         finally:
             now = self._clock()
             METRICS.pass_ended(now - began)

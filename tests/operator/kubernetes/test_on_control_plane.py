@@ -322,7 +322,9 @@ def test_a_changed_pod_reaches_the_workers_without_a_gap(cluster: Cluster) -> No
 
     cluster.eventually(rolled, seconds=40, what="the new revision serves alone")
     assert not any(gaps)
-    assert cluster.get("deployment", names.worker_name(POOL, old)) is None
+    cluster.eventually(
+        lambda: cluster.get("deployment", names.worker_name(POOL, old)) is None, seconds=10, what="the old one is gone"
+    )
 
 
 def test_what_the_api_server_refuses_is_told_in_its_words(cluster: Cluster) -> None:

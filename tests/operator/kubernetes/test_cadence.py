@@ -1,0 +1,43 @@
+"""How soon a pool is looked at again."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rewardpool_operator.kubernetes.cadence import (
+    BUSY_SECONDS,
+    LONGEST_AUTOSCALED_SECONDS,
+    LONGEST_SECONDS,
+    seconds_until_next,
+)
+from rewardpool_operator.kubernetes.secret_reader import seconds_between_reads
+
+
+@pytest.mark.parametrize(
+    ("quiet_for", "scales", "pools", "seconds"),
+    [
+        (0.0, False, 1, 1.5),
+        (4.0, False, 1, 2.0),
+        (3600.0, False, 1, 3.0),
+        (3600.0, False, 1000, 10.0),
+        (3600.0, False, 9000, 15.0),
+        (3600.0, True, 1000, 5.0),
+    ],
+)
+def test_a_pool_is_looked_at_less_often_the_longer_it_is_quiet(
+    quiet_for: float, scales: bool, pools: int, seconds: float
+) -> None:
+    assert seconds_until_next(quiet_for=quiet_for, scales=scales, pools=pools) == seconds
+
+
+@given(st.floats(0, 1e6), st.booleans(), st.integers(1, 10_000))
+def test_no_pool_is_looked_at_more_often_than_a_busy_one_nor_forgotten(
+    quiet_for: float, scales: bool, pools: int
+) -> None:
+    longest = LONGEST_AUTOSCALED_SECONDS if scales else LONGEST_SECONDS
+    assert BUSY_SECONDS <= seconds_until_next(quiet_for=quiet_for, scales=scales, pools=pools) <= longest
+
+
+@pytest.mark.parametrize(("pools", "seconds"), [(1, 4.0), (66, 4.0), (660, 40.0), (5000, 60.0)])
+def test_secrets_of_many_pools_are_read_less_often(pools: int, seconds: float) -> None:
+    assert seconds_between_reads(pools) == pytest.approx(seconds)

@@ -1,0 +1,113 @@
+"""What a reflector makes of lists and watches, of a fake API server that says what the test wants."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+
+import pytest
+from support.scripted_kube import NAMESPACE, ScriptedKube, an_object
+
+from rewardpool_operator.kubernetes import client, reflector
+from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError, WatchEvent
+from rewardpool_operator.kubernetes.reflector import Reflector, pause_seconds
+from rewardpool_operator.kubernetes.store import Key, Store
+
+KEY = (NAMESPACE, "rm")
+
+
+class Watched:
+    """A reflector of ConfigMaps that runs, and what it told."""
+
+    def __init__(self, kube: ScriptedKube) -> None:
+        self.kube = kube
+        self.store = Store()
+        self.store.put(client.POOLS, an_object("rm"))
+        self.news: list[Key] = []
+        self.reflector = Reflector(
+            kube,  # type: ignore[arg-type]
+            client.CONFIG_MAPS,
+            NAMESPACE,
+            selector="label",
+            store=self.store,
+            changed=self._changed,
+        )
+        self.task = asyncio.create_task(self.reflector.run())
+
+    def _changed(self, keys: Iterable[Key]) -> None:
+        self.news += keys
+
+    def names(self) -> list[str]:
+        objects = self.store.objects(KEY)
+        return [item["metadata"]["name"] for item in objects.config_maps] if objects else []
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(5):
+            while not holds():  # noqa: ASYNC110 - a reflector tells nobody but the store
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reflector, "SHORTEST_PAUSE_SECONDS", 0.01)
+
+
+@pytest.fixture
+async def watched() -> AsyncIterator[Watched]:
+    kube = ScriptedKube()
+    kube.objects[client.CONFIG_MAPS] = [an_object(name) for name in ("a", "b", "c")]
+    watched = Watched(kube)
+    await watched.reflector.synced.wait()
+    yield watched
+    watched.task.cancel()
+
+
+async def test_all_pages_of_a_list_are_taken_in(watched: Watched) -> None:
+    assert watched.names() == ["a", "b", "c"]
+    assert set(watched.news) == {KEY}
+
+
+async def test_what_a_watch_says_is_taken_in(watched: Watched) -> None:
+    watched.kube.words.put_nowait(WatchEvent("ADDED", an_object("d", version=11)))
+    watched.kube.words.put_nowait(WatchEvent("DELETED", an_object("a", version=12)))
+    await watched.until(lambda: watched.names() == ["b", "c", "d"])
+
+
+async def test_a_watch_that_ended_goes_on_where_it_was(watched: Watched) -> None:
+    watched.kube.words.put_nowait(WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": "17"}}))
+    watched.kube.words.put_nowait(None)
+    await watched.until(lambda: len(watched.kube.watches) == 2)
+    assert [version for _, version in watched.kube.watches] == ["10", "17"]
+    assert len(watched.kube.lists) == 1
+
+
+async def test_a_connection_that_broke_goes_on_where_it_was(watched: Watched) -> None:
+    watched.kube.words.put_nowait(KubeUnreachableError("reset"))
+    await watched.until(lambda: len(watched.kube.watches) == 2)
+    assert len(watched.kube.lists) == 1
+
+
+async def test_a_version_that_is_too_old_is_listed_anew_and_what_is_gone_is_dropped(watched: Watched) -> None:
+    watched.kube.objects[client.CONFIG_MAPS] = [an_object("b")]
+    watched.kube.version = 40
+    watched.news.clear()
+    watched.kube.words.put_nowait(KubeError("watch", status=410, reason="Expired", message="too old"))
+    await watched.until(lambda: watched.names() == ["b"])
+    assert watched.news == [KEY, KEY]
+    await watched.until(lambda: watched.kube.watches[-1] == (client.CONFIG_MAPS, "40"))
+
+
+async def test_an_api_server_that_is_away_leaves_the_store_as_it_was_and_is_no_dead_watch(watched: Watched) -> None:
+    watched.kube.away = True
+    seen, alive = watched.reflector.seen_at, watched.reflector.alive_at
+    watched.kube.words.put_nowait(KubeError("watch", status=410, reason="Expired", message="too old"))
+    await watched.until(lambda: len(watched.kube.lists) >= 3)
+    assert watched.names() == ["a", "b", "c"]
+    assert watched.reflector.seen_at == seen
+    assert watched.reflector.alive_at > alive
+    watched.kube.away = False
+    await watched.until(lambda: len(watched.kube.watches) == 2)
+
+
+@pytest.mark.parametrize(("failed", "least", "most"), [(0, 0.0, 0.0), (1, 0.25, 0.5), (3, 1.0, 2.0), (50, 2.5, 5.0)])
+def test_pauses_grow_to_a_bound(failed: int, least: float, most: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reflector, "SHORTEST_PAUSE_SECONDS", 0.5)
+    assert least <= pause_seconds(failed) <= most

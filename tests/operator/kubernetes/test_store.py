@@ -1,0 +1,134 @@
+"""What is taken in, what is left out, and whose news it is."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from support.kube_builders import a_pod
+
+from rewardpool_api import names
+from rewardpool_operator.kubernetes import client
+from rewardpool_operator.kubernetes.client import Object
+from rewardpool_operator.kubernetes.store import Store
+
+KEY = ("rl", "rm")
+
+
+def an_object(name: str = "files", *, version: int = 1, pool: str | None = "rm", **fields: Any) -> Object:
+    metadata: Object = {"namespace": "rl", "name": name, "uid": f"uid-{name}", "resourceVersion": str(version)}
+    metadata["labels"] = {names.LABEL_POOL: pool} if pool else {}
+    return {"metadata": metadata, **fields}
+
+
+def a_store(**fields: Any) -> Store:
+    store = Store()
+    store.put(client.POOLS, an_object("rm", pool=None))
+    store.put(client.CONFIG_MAPS, an_object(data={"a": "1"}, **fields))
+    return store
+
+
+def data(store: Store) -> Any:
+    objects = store.objects(KEY)
+    return [item["data"] for item in objects.config_maps] if objects else None
+
+
+def test_an_object_is_found_with_its_pool() -> None:
+    assert data(a_store()) == [{"a": "1"}]
+
+
+def test_a_pool_that_was_never_seen_has_no_objects() -> None:
+    store = Store()
+    store.put(client.CONFIG_MAPS, an_object())
+    assert store.objects(KEY) is None
+    assert store.pools() == []
+
+
+def test_only_a_newer_version_replaces_what_is_there() -> None:
+    store = a_store(version=5)
+    assert store.put(client.CONFIG_MAPS, an_object(version=4, data={"a": "old"})) == []
+    assert store.put(client.CONFIG_MAPS, an_object(version=5, data={"a": "echo"})) == []
+    assert store.put(client.CONFIG_MAPS, an_object(version=6, data={"a": "new"})) == [KEY]
+    assert data(store) == [{"a": "new"}]
+
+
+def test_a_change_of_what_nobody_reads_is_no_news() -> None:
+    store = a_store()
+    changed = an_object(version=2, data={"a": "1"})
+    changed["metadata"]["managedFields"] = [{"manager": "somebody"}]
+    assert store.put(client.CONFIG_MAPS, changed) == []
+    assert store.put(client.CONFIG_MAPS, an_object(version=1, data={"a": "late"})) == []
+
+
+def test_a_deleted_object_does_not_come_back_with_a_late_answer() -> None:
+    store = a_store(version=5)
+    assert store.remove(client.CONFIG_MAPS, an_object(version=8)) == [KEY]
+    assert store.put(client.CONFIG_MAPS, an_object(version=7)) == []
+    assert data(store) == []
+
+
+def test_an_object_made_anew_is_taken_in() -> None:
+    store = a_store(version=5)
+    store.remove(client.CONFIG_MAPS, an_object(version=8))
+    assert store.put(client.CONFIG_MAPS, an_object(version=9, data={"a": "2"})) == [KEY]
+
+
+def test_a_late_word_of_deletion_does_not_remove_what_was_made_since() -> None:
+    store = a_store(version=9)
+    assert store.remove(client.CONFIG_MAPS, an_object(version=8)) == []
+    assert data(store) == [{"a": "1"}]
+
+
+def test_what_a_list_does_not_have_is_dropped_unless_it_is_newer_than_the_list() -> None:
+    store = a_store(version=5)
+    store.put(client.CONFIG_MAPS, an_object("made-since", version=12, data={"b": "1"}))
+    assert store.keep_only(client.CONFIG_MAPS, "rl", ["rl/other"], version="10") == [KEY]
+    assert data(store) == [{"b": "1"}]
+
+
+def test_a_list_of_one_namespace_leaves_the_others_alone() -> None:
+    store = a_store()
+    assert store.keep_only(client.CONFIG_MAPS, "elsewhere", [], version="10") == []
+    assert store.keep_only(client.CONFIG_MAPS, "", [], version="10") == [KEY]
+
+
+def test_an_object_given_to_another_pool_is_news_for_both() -> None:
+    store = a_store()
+    news = store.put(client.CONFIG_MAPS, an_object(version=2, pool="other", data={}))
+    assert news == [KEY, ("rl", "other")]
+    assert data(store) == []
+
+
+def test_an_object_that_lost_its_label_is_no_longer_the_pools() -> None:
+    store = a_store()
+    assert store.put(client.CONFIG_MAPS, an_object(version=2, pool=None)) == [KEY]
+    assert data(store) == []
+
+
+def test_a_pool_that_is_gone_has_no_objects() -> None:
+    store = a_store()
+    assert store.remove(client.POOLS, an_object("rm", version=2)) == [KEY]
+    assert store.objects(KEY) is None
+
+
+def test_of_a_pod_only_what_is_read_is_kept() -> None:
+    store = a_store()
+    pod = a_pod("w0")
+    pod["metadata"] |= {"namespace": "rl", "resourceVersion": "1", "managedFields": [{}]}
+    pod["spec"]["tolerations"] = [{"key": "a"}]
+    store.put(client.PODS, pod)
+    (kept,) = store.objects(KEY).pods  # type: ignore[union-attr]
+    assert "managedFields" not in kept["metadata"]
+    assert "tolerations" not in kept["spec"]
+    assert kept["status"]["podIP"] == "10.0.0.7"
+
+
+@given(st.lists(st.tuples(st.sampled_from(["put", "remove"]), st.integers(1, 20)), max_size=12))
+def test_words_that_come_in_any_order_leave_the_newest_one(words: list[tuple[str, int]]) -> None:
+    store = Store()
+    store.put(client.POOLS, an_object("rm", pool=None))
+    for kind, version in words:
+        getattr(store, kind)(client.CONFIG_MAPS, an_object(version=version, data={"version": version, "kind": kind}))
+    newest = max((version for _, version in words), default=0)
+    kinds = [kind for kind, version in words if version == newest]
+    if len(set(kinds)) == 1:
+        assert data(store) == ([{"version": newest, "kind": "put"}] if kinds[0] == "put" else [])
