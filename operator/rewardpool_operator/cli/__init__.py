@@ -33,6 +33,7 @@ from rewardpool_operator.cli import (
     up,
 )
 from rewardpool_operator.cli.errors import FAILED, REFUSED, CommandError
+from rewardpool_operator.cli.places import program
 from rewardpool_operator.local.commands import NotRunningError
 from rewardpool_operator.local.folder import AlreadyRunningError
 from rewardpool_operator.local.machine import NotStartableError
@@ -63,7 +64,7 @@ app.add_typer(operator_app, name="operator")
 def main() -> None:
     """Entry point of the console scripts: errors become one message and an exit code."""
     try:
-        app()
+        app(prog_name=program())
     except CommandError as error:
         _end(str(error), error.exit_code)
     except (ManifestError, NotStartableError) as error:

@@ -2,12 +2,12 @@
 
 import asyncio
 import json
+import textwrap
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import typer
-from rich.padding import Padding
 from rich.text import Text
 
 from rewardpool_operator.cli import screens
@@ -70,6 +70,7 @@ def show(evidence: "Evidence", found: "list[Explanation]") -> None:
         screens.out.print()
         screens.out.print(Text.assemble((f"{mark} ", style), item.what), soft_wrap=True)
         if item.said:
-            screens.out.print(Padding(Text(item.said, style="dim"), (0, 0, 0, 4)))
+            quoted = textwrap.indent(item.said.strip(), "    ")
+            screens.out.print(Text(quoted, style="dim"), soft_wrap=True)
         for step in item.next:
             screens.out.print(Text(f"  → {step}"), soft_wrap=True)

@@ -50,7 +50,9 @@ def status(
     elif pools:
         screens.out.print(tables.pools_screen(pools))
     else:
-        screens.out.print(NO_POOL if target.is_local else "there are no RewardPools there; `-A` looks everywhere")
+        screens.out.print(
+            NO_POOL if target.is_local else "there are no RewardPools in the namespace; -A looks everywhere"
+        )
 
 
 def local_pools(target: Target) -> Sequence[RewardPool]:

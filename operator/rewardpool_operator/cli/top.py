@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
@@ -81,13 +82,13 @@ def row_of(pool: RewardPool, samples_per_second: float | None) -> Row:
 Look = Sequence[Row]
 
 
-async def _looks_here(target: Target) -> AsyncIterator[Look]:
+async def _looks_here(target: Target) -> AsyncGenerator[Look, None]:
     while True:
         yield [row_of(pool, None) for pool in local_pools(target)]
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _looks_at_cluster(target: Target, *, everywhere: bool) -> AsyncIterator[Look]:
+async def _looks_at_cluster(target: Target, *, everywhere: bool) -> AsyncGenerator[Look, None]:
     from rewardpool_operator.cli.cluster import connect  # slow to import
     from rewardpool_operator.cli.throughput import Throughput
 
@@ -100,21 +101,23 @@ async def _looks_at_cluster(target: Target, *, everywhere: bool) -> AsyncIterato
             await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _once(looks: AsyncIterator[Look], *, as_json: bool) -> None:
+async def _once(looks: AsyncGenerator[Look, None], *, as_json: bool) -> None:
     """The second look: a rate takes two."""
-    await anext(looks)
-    rows = await anext(looks)
+    async with aclosing(looks):
+        await anext(looks)
+        rows = await anext(looks)
     if as_json:
         typer.echo(json.dumps({"pools": [asdict(row) for row in busiest_first(rows)]}, indent=2))
     else:
         screens.out.print(screen(rows, height=None))
 
 
-async def _live(looks: AsyncIterator[Look]) -> None:
-    with Live(console=screens.out, auto_refresh=False, screen=screens.out.is_terminal) as live:
-        async for rows in looks:
-            height = screens.out.height if screens.out.is_terminal else None
-            live.update(screen(rows, height=height), refresh=True)
+async def _live(looks: AsyncGenerator[Look, None]) -> None:
+    async with aclosing(looks):
+        with Live(console=screens.out, auto_refresh=False, screen=screens.out.is_terminal) as live:
+            async for rows in looks:
+                height = screens.out.height if screens.out.is_terminal else None
+                live.update(screen(rows, height=height), refresh=True)
 
 
 def busiest_first(rows: Look) -> list[Row]:

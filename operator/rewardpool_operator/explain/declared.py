@@ -21,6 +21,9 @@ _ROLLOUT_REASONS: Final = frozenset(
 )
 """Told by `rollout_explanations`."""
 
+_EXPLAINED_BY_SIZE: Final = frozenset({ConditionReason.AT_ZERO, ConditionReason.SUSPENDED})
+"""Told by `scaling_explanations` and `asked_explanations`."""
+
 _LOCAL_REASONS: Final = frozenset(
     {
         ConditionReason.STOPPED,
@@ -206,7 +209,7 @@ def condition_explanations(evidence: Evidence, *, trouble_told: bool, told: bool
     degraded, ready = status.condition("Degraded"), status.condition("Ready")
     if degraded is not None and degraded.status == "True" and degraded.reason not in _ROLLOUT_REASONS:
         return [] if trouble_told else [_of_condition(evidence, degraded)]
-    if ready is None or ready.status == "True" or told:
+    if ready is None or ready.status == "True" or ready.reason in _EXPLAINED_BY_SIZE or told:
         return []
     if ready.reason in _LOCAL_REASONS:
         said = f"{ready.reason}: {ready.message}"

@@ -19,12 +19,13 @@ def scaling_explanations(evidence: Evidence) -> list[Explanation]:
 
 
 def _fixed(evidence: Evidence, scaling: ScalingStatus) -> Explanation:
-    steps = (evidence.command("scale", str(scaling.desired + 1)), "or give spec.autoscaling in its place")
+    follow_load = "for a size that follows the load, give spec.autoscaling in place of spec.replicas"
     if scaling.desired == 0:
         what = "The pool is at zero replicas, because spec.replicas is 0: no request will change that"
+        steps = (evidence.command("scale", "1"), follow_load)
         return Explanation(cause=Cause.AT_ZERO, kind="problem", what=what, next=steps)
     what = f"{_replicas(scaling.desired)} wanted, because spec.replicas says so: no load changes that"
-    return Explanation(cause=Cause.SIZE, kind="note", what=what, next=steps)
+    return Explanation(cause=Cause.SIZE, kind="note", what=what, next=(follow_load,))
 
 
 def _external(evidence: Evidence, scaling: ScalingStatus) -> Explanation:
