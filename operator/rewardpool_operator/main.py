@@ -111,7 +111,11 @@ async def serve(settings: Settings) -> None:
         SystemExit: the cluster does not know RewardPools.
     """
     # Direct connections only: pods are never behind the proxy that the environment may name.
-    async with Kube(await load_configuration()) as kube, aiohttp.ClientSession() as session, AsyncExitStack() as stack:
+    async with (
+        Kube(await load_configuration()) as kube,
+        aiohttp.ClientSession(connector=_connector()) as session,
+        AsyncExitStack() as stack,
+    ):
         if not await kube.serves(POOLS):
             raise SystemExit(
                 f"the CRD {names.PLURAL}.{names.GROUP} is not installed: kubectl apply --server-side -f it"
@@ -132,6 +136,14 @@ async def serve(settings: Settings) -> None:
             clusterwide=not namespaces,
             namespaces=namespaces,
         )
+
+
+def _connector() -> aiohttp.TCPConnector:
+    """For a thousand pools, some of whose addresses are silent: those must not hold up connections to others.
+
+    A connection is kept from look to look of a pool that is busy; those to quiet pools would only hold open files.
+    """
+    return aiohttp.TCPConnector(limit=500, limit_per_host=8, keepalive_timeout=3.0)
 
 
 async def _elected(kube: Kube, settings: Settings, stack: AsyncExitStack) -> Callable[[], Acting]:
