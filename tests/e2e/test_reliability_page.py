@@ -1,0 +1,31 @@
+"""The table of docs/reliability.md: every test it names exists, and every fault of `faults` is in it."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from faults.play import FAULTS
+
+REPOSITORY = Path(__file__).parents[2]
+PAGE = (REPOSITORY / "docs" / "reliability.md").read_text()
+NAMED = re.findall(r"`((?:tests|e2e)/[\w/]+\.py)::(\w+)`", PAGE)
+
+
+@pytest.mark.parametrize(("path", "name"), NAMED)
+def test_a_named_test_exists(path: str, name: str) -> None:
+    tree = ast.parse((REPOSITORY / path).read_text())
+    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    assert name in functions
+
+
+def test_every_fault_is_in_the_table() -> None:
+    played = {(f"e2e/{fault.__module__.replace('.', '/')}.py", fault.__name__) for fault in FAULTS}
+    assert played == {(path, name) for path, name in NAMED if path.startswith("e2e/")}
+
+
+def test_every_row_names_its_proof() -> None:
+    rows = [line for line in PAGE.splitlines() if re.match(r"\| (?!fault|-)", line)]
+    assert rows
+    assert not [row for row in rows if not re.search(r"\.py::\w+`", row)]
