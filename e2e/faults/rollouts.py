@@ -13,11 +13,7 @@ BROKEN_IMAGE = "localhost/there-is-no-such-image:1"
 
 def new_args_with_a_free_gpu(stage: Stage) -> str:
     """New arguments where the new workers fit beside the old ones: they come first, the old ones go after."""
-    stage.shape(workers=2, routers=2)
-    node = stage.node_of(stage.pods("worker")[0])
-    fake_gpus(stage.cluster.kubectl, node, 4, resource=GPU_RESOURCE)
-    stage.change({"worker": {"gpus": 1, "gpuResource": GPU_RESOURCE}})
-    stage.settle()
+    move_to_gpus(stage)
     seconds, reasons, fewest = roll(stage, {"args": ["--concurrency=48"]})
     if fewest < 2:
         raise FaultError(f"only {fewest} workers answered during a Surge of two")
@@ -26,7 +22,7 @@ def new_args_with_a_free_gpu(stage: Stage) -> str:
 
 def new_args_without_a_free_gpu(stage: Stage) -> str:
     """New arguments where every GPU is taken: Auto finds out, and replaces the workers one by one."""
-    (node,) = {stage.node_of(pod) for pod in stage.pods("worker")}
+    node = move_to_gpus(stage)
     fake_gpus(stage.cluster.kubectl, node, 2, resource=GPU_RESOURCE)
     try:
         seconds, reasons, fewest = roll(stage, {"args": ["--concurrency=56"]})
@@ -37,6 +33,16 @@ def new_args_without_a_free_gpu(stage: Stage) -> str:
         stage.settle()
         remove_fake_gpus(stage.cluster.kubectl, node, resource=GPU_RESOURCE)
     return f"{seconds:.1f} s, {' then '.join(reasons)}, never fewer than {fewest} workers"
+
+
+def move_to_gpus(stage: Stage) -> str:
+    """Let two workers hold a GPU each, of four on one node; return that node."""
+    stage.shape(workers=2, routers=2)
+    node = stage.node_of(stage.pods("worker")[0])
+    fake_gpus(stage.cluster.kubectl, node, 4, resource=GPU_RESOURCE)
+    stage.change({"worker": {"gpus": 1, "gpuResource": GPU_RESOURCE}})
+    stage.settle()
+    return node
 
 
 def broken_image(stage: Stage) -> str:
