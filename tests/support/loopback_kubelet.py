@@ -277,8 +277,8 @@ class LoopbackKubelet:
             folder = running.folder / mount["name"]
             if "persistentVolumeClaim" in volume:
                 folder = self._directory / "claims" / volume["persistentVolumeClaim"]["claimName"]
-            if not folder.exists():
-                folder.mkdir(parents=True)
+            folder.mkdir(parents=True, exist_ok=True)
+            if "secret" in volume or "configMap" in volume:
                 publish(folder, await self._contents(pod, volume))
             folders[mount["mountPath"]] = str(folder)
         return folders
@@ -400,19 +400,22 @@ def _ready_conditions(running: RunningPod, gates: set[str]) -> list[dict[str, st
 def publish(folder: Path, contents: Mapping[str, bytes]) -> None:
     """Put the files into the folder all at once: they are links through one link, which is switched."""
     current = folder / "..data"
-    if current.exists() and contents == {file.name: file.read_bytes() for file in current.iterdir()}:
+    files = [path for path in current.rglob("*") if path.is_file()] if current.exists() else []
+    if current.exists() and contents == {str(file.relative_to(current)): file.read_bytes() for file in files}:
         return
     version = folder / f"..{len(list(folder.iterdir()))}-{random.randrange(1 << 32):x}"
     version.mkdir()
     for name, content in contents.items():
+        (version / name).parent.mkdir(parents=True, exist_ok=True)
         (version / name).write_bytes(content)
     (folder / "..new").symlink_to(version.name)
     (folder / "..new").replace(current)
-    for name in contents:
+    entries = {Path(name).parts[0] for name in contents}
+    for name in entries:
         if not (folder / name).is_symlink():
             (folder / name).symlink_to(Path("..data") / name)
     for link in folder.iterdir():
-        if not link.name.startswith("..") and link.name not in contents:
+        if not link.name.startswith("..") and link.name not in entries:
             link.unlink()
 
 

@@ -115,7 +115,7 @@ def cluster(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactor
     """The operator runs; nothing else does yet."""
     folder = tmp_path_factory.mktemp("cluster")
     control_plane.kubectl("create", "namespace", NAMESPACE)
-    pythons = {"worker": sys.executable, "router": server_python()}
+    pythons = {"worker": sys.executable, "download": sys.executable, "router": server_python()}
     with ExitStack() as stack:
         kubelet = stack.enter_context(LoopbackKubelet(control_plane, folder / "pods", pythons=pythons))
         cable = stack.enter_context(Cable(control_plane.url))

@@ -31,7 +31,8 @@ class Pod:
         self.link.parent.mkdir(exist_ok=True)
         self.report_file = tmp_path / name / "report"
         write_mounted_files(tmp_path / "files")
-        argv = [sys.executable, "-m", DOWNLOAD_PACKAGE, "--source", source, "--revision", "main", "--port", str(port)]
+        argv = [sys.executable, "-m", DOWNLOAD_PACKAGE, "--source", source, "--revision", "main"]
+        argv += ["--host", "127.0.0.1", "--port", str(port)]
         argv += ["--cache", str(tmp_path / "cache"), "--link", str(self.link), "--report", str(self.report_file)]
         argv += ["--pins", str(tmp_path / "pins.json")]
         env = {"HF_ENDPOINT": hub.url, "HF_HUB_DISABLE_TELEMETRY": "1", "REWARDPOOL_REVISION": "r1"}

@@ -80,7 +80,7 @@ def test_with_all_bytes_there_it_is_checking() -> None:
 
 
 def test_the_operator_is_told_over_http(free_port: int) -> None:
-    progress.serve(Seen().progress, free_port)
+    progress.serve(Seen().progress, "127.0.0.1", free_port)
     with urllib.request.urlopen(f"http://127.0.0.1:{free_port}{progress.PATH}", timeout=5) as answer:
         told = json.load(answer)
     assert (told["commit"], told["totalBytes"]) == ("abc", 10_000_000_000)

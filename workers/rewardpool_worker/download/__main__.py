@@ -51,7 +51,7 @@ def main() -> None:
         _fail(wanted.report, "DownloadStalled", message)
 
     signal.signal(signal.SIGTERM, leave)
-    serve(progress, wanted.port)
+    serve(progress, wanted.host, wanted.port)
     watch = Watch(
         progress,
         beat=_beating(lock, give_up),
@@ -86,8 +86,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--cache", type=Path, required=True, help="folder that may be shared by many pods")
     parser.add_argument("--link", type=Path, required=True, help="what shall lead to the files")
     parser.add_argument("--pins", type=Path, required=True, help="JSON file: revision of workers -> commit")
-    parser.add_argument("--port", type=int, required=True, help="where the progress is told")
-    parser.add_argument("--report", type=Path, default=Path("/dev/termination-log"), help="where the end is told")
+    parser.add_argument("--host", required=True, help="address at which the progress is told")
+    parser.add_argument("--port", type=int, required=True, help="port at which the progress is told")
+    parser.add_argument("--report", type=Path, required=True, help="file in which the end is told")
     parser.add_argument("--stall-seconds", type=float, default=600.0, help="end when nothing moves for so long")
     return parser.parse_args()
 

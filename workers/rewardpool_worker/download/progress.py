@@ -124,7 +124,7 @@ def line(told: dict[str, Any], bytes_per_second: float | None) -> str:
     return f"{text}, {told['note']}" if told["note"] else text
 
 
-def serve(progress: Progress, port: int) -> None:
+def serve(progress: Progress, host: str, port: int) -> None:
     """Answer `GET PATH` in the background until the process ends: byte counts, nothing secret, so without a key.
 
     Raises:
@@ -143,7 +143,7 @@ def serve(progress: Progress, port: int) -> None:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as the base class has it
             """Say nothing: the operator asks every few seconds."""
 
-    server = ThreadingHTTPServer(("0.0.0.0", port), Handler)  # noqa: S104 - inside a pod's own network
+    server = ThreadingHTTPServer((host, port), Handler)
     threading.Thread(target=server.serve_forever, name="progress", daemon=True).start()
 
 

@@ -19,6 +19,8 @@ HUB_DIR: Final = "/var/cache/huggingface"
 LINK_DIR: Final = "/var/lib/rewardpool/model"
 DOWNLOAD_LINK: Final = f"{LINK_DIR}/current"
 """Leads to the files of the release; the engine's command line is the same for every release."""
+TERMINATION_LOG: Final = "/dev/termination-log"
+"""What a container leaves here, Kubernetes keeps in the pod's status."""
 PROGRAM_DIR: Final = "/etc/rewardpool/download"
 """Where the download's package is mounted."""
 
@@ -75,7 +77,8 @@ def _arguments(pool: RewardPool) -> list[str]:
     return [
         *("--source", model.source, "--revision", model.revision),
         *("--cache", f"{HUB_DIR}/hub", "--link", DOWNLOAD_LINK),
-        *("--pins", f"{names.FILES_DIR}/{names.PINS_FILE}", "--port", str(names.WORKER_PORT)),
+        *("--pins", f"{names.FILES_DIR}/{names.PINS_FILE}", "--report", TERMINATION_LOG),
+        *("--host", "0.0.0.0", "--port", str(names.WORKER_PORT)),  # noqa: S104 - inside a pod's own network
     ]
 
 
