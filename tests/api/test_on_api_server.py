@@ -59,6 +59,11 @@ VIOLATIONS: dict[str, dict[str, Any]] = {
         "spec.engine.name": "vllm",
     },
     "source of a model for a function": {"spec.model.type": "Function", "spec.engine.name": "python"},
+    "credentials for no bucket": {"spec.model.credentialsSecretRef": {"name": "s3"}},
+    "comparing what a judge writes": {
+        "spec.model.type": "Generative",
+        "spec.rollout.parity": {"goldenSetRef": {"name": "golden"}, "maxAbsDiff": 0.1},
+    },
     "more shards than GPUs": {"spec.worker.gpus": 2, "spec.engine.tensorParallelSize": 4},
     "too long a name": {"metadata.name": "n" * 41},
 }

@@ -18,3 +18,10 @@ async def compute_score(data_source: str, solution_str: str, ground_truth: str, 
     if not solution_str:
         raise ValueError("there is no solution to score")
     return expected_score(solution_str)
+
+
+async def compute_other_score(
+    data_source: str, solution_str: str, ground_truth: str, extra_info: Mapping[str, Any]
+) -> float:
+    """Another judge: half a point more for every text."""
+    return await compute_score(data_source, solution_str, ground_truth, extra_info) + 0.5

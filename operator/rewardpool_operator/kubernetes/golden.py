@@ -58,6 +58,16 @@ class Scorer:
     served_name: str
 
 
+@dataclass(frozen=True)
+class _Read:
+    """What was read, for which revision, and when by the clock."""
+
+    ref: GoldenSetRef
+    revision: str
+    at: float
+    golden: Golden
+
+
 class GoldenKeeper:
     """One pool's golden set and its measurements.
 
@@ -86,7 +96,7 @@ class GoldenKeeper:
         self._news = news
         self._aside = aside
         self._clock = clock
-        self._read: tuple[GoldenSetRef, float, Golden] | None = None
+        self._read: _Read | None = None
         self._measuring: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._failures: dict[tuple[str, str], tuple[int, float]] = {}
         """Revision and digest -> failed attempts, and when the next one may be made."""
@@ -103,15 +113,16 @@ class GoldenKeeper:
         rollout = pool.status.rollout
         settled = rollout is not None and rollout.good == revision
         fresh_for = READ_SETTLED_SECONDS if settled else READ_SECONDS
-        ref, before = parity.golden_set_ref, self._read
-        if before is not None and before[0] == ref and self._clock() - before[1] < fresh_for:
-            return before[2]
+        ref = parity.golden_set_ref
+        before = self._read if self._read is not None and self._read.ref == ref else None
+        # A new revision is compared with the set of its own time.
+        if before is not None and before.revision == revision and self._clock() - before.at < fresh_for:
+            return before.golden
         try:
             found = await read_golden_set(self._kube, pool.metadata.namespace, ref)
         except KubeUnreachableError as error:
-            known = before is not None and before[0] == ref
-            return before[2] if before and known else GoldenProblem(message=f"{_named(ref)} could not be read: {error}")
-        self._read = (ref, self._clock(), found)
+            return before.golden if before else GoldenProblem(message=f"{_named(ref)} could not be read: {error}")
+        self._read = _Read(ref, revision, self._clock(), found)
         return found
 
     def measure(self, pool: RewardPool, golden: Golden | None, wanted: Iterable[Measure], *, key: str | None) -> None:

@@ -118,6 +118,14 @@ async def test_the_set_is_not_read_at_every_pass() -> None:
     assert kube.reads == 2
 
 
+async def test_a_new_revision_is_compared_with_the_set_of_its_own_time() -> None:
+    kube = FakeKube({"golden.jsonl": TEXTS})
+    keeper = keeper_of(kube)
+    await keeper.golden(POOL, revision="old")
+    kube.data = {"golden.jsonl": '{"text": "another"}'}
+    assert await keeper.golden(POOL, revision="new") == parse_golden_set('{"text": "another"}')
+
+
 async def scored(worker: FakeWorker, *, give_up: bool = False) -> Any:
     async with aiohttp.ClientSession() as session:
         scorer = Scorer(session=session, worker_url=worker.url, key="k", served_name="rm")
