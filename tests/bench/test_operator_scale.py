@@ -1,6 +1,10 @@
-"""`make bench-operator`: that its figures are what they are called."""
+"""`make bench-operator`: that it runs, and that its figures are what they are called."""
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from collections import Counter
 from math import inf
 from pathlib import Path
@@ -13,6 +17,33 @@ from operator_scale.audit import Audit, counted, policy
 from operator_scale.phases import bare, is_complete, is_full
 from operator_scale.stand_in_fleet import StandInFleet
 from operator_scale.under_test import quantile, since
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.real
+def test_a_small_run_ends_with_every_figure(tmp_path: Path) -> None:
+    if shutil.which("go") is None:
+        pytest.skip("needs Go, to build the API server and kwok: see e2e/cluster/binaries.py")
+    out = tmp_path / "operator.json"
+    size = ["--pools=3", "--pods=2", "--idle-seconds=2", "--deadline-seconds=120", f"--out={out}"]
+    path = os.pathsep.join(str(ROOT / folder) for folder in ("bench", "e2e", "tests"))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "operator_scale", *size],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )
+
+    assert done.returncode == 0, done.stderr
+    result = json.loads(out.read_text())
+    assert (result["pools"], result["pods"]) == (3, 9)
+    assert result["api_writes"]["patch deployments"] >= 6
+    assert result["api_writes_idle_60s"] == 0
+    figures = ("all_ready_seconds", "deployments_alone_seconds", "ratio", "reconcile_p99_ms", "rss_mb", "cpu_seconds")
+    assert all(result[figure] > 0 for figure in figures)
 
 
 def test_the_audit_log_has_a_line_for_each_write_of_the_one_user() -> None:
