@@ -4,6 +4,7 @@ A ConfigMap has no folders, so the modules of the download's package are entries
 folder where they are mounted (`download_paths`).
 """
 
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,12 @@ DOWNLOAD_PACKAGE: Final = "rewardpool_download"
 
 def mounted_files() -> dict[str, str]:
     """File names and texts, as a ConfigMap's data."""
+    return dict(_texts())
+
+
+@cache
+def _texts() -> dict[str, str]:
+    """Read once: an operator asks for them at every pass over every pool."""
     package = resources.files("rewardpool_worker")
     files = {name: (package / name).read_text() for name in MOUNTED_FILES}
     modules = {f"{DOWNLOAD_PACKAGE}.{name}": (package / "download" / name).read_text() for name in _download_modules()}

@@ -15,6 +15,7 @@ from typing import Final
 from rewardpool_api import RewardPool, RewardPoolStatus, names
 from rewardpool_operator.kubernetes import client, render, victims
 from rewardpool_operator.kubernetes.client import Kube, KubeError, Object, Resource
+from rewardpool_operator.kubernetes.events import EventMemory, RepairTally, Repeat
 from rewardpool_operator.kubernetes.keys import Keys
 from rewardpool_operator.kubernetes.objects import Objects
 from rewardpool_operator.kubernetes.place import OperatorPlace
@@ -26,8 +27,8 @@ from rewardpool_operator.kubernetes.telling import event_object, with_failure
 from rewardpool_operator.kubernetes.tls import PLAIN, Tls
 from rewardpool_operator.kubernetes.upkeep import Known, NotOursError, Upkeep, is_ours
 from rewardpool_operator.kubernetes.witness import with_witness
-from rewardpool_operator.metrics import METRICS
-from rewardpool_operator.plan import Join, Leave, Plan
+from rewardpool_operator.metrics import METRICS, Change
+from rewardpool_operator.plan import Event, Join, Leave, Plan
 from rewardpool_operator.router_admin import RouterAdmin, RouterError
 from rewardpool_operator.snapshot import Failure, WorkerSet
 from rewardpool_operator.times import rfc3339
@@ -50,6 +51,12 @@ class Written:
     """What `upkeep.py` knows of the owned objects."""
     lists: ListMemory = field(default_factory=ListMemory)
     """What the routers' lists were."""
+    repairs: RepairTally = field(default_factory=RepairTally)
+    """Repairs of them that are not told yet."""
+    events: EventMemory = field(default_factory=EventMemory)
+    """What was told."""
+    settled: "Settled | None" = None
+    """What was found to be as rendered; None when something had to be written."""
     begun_at: float = field(default_factory=monotonic)
     """Monotonic time from which on the pool was looked at."""
     status_at: float = 0.0
@@ -63,6 +70,26 @@ class Rendered:
     shared: tuple[Object, ...]
     """Every manifest but the worker Deployments; Secrets first."""
     worker_template: Object
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settled:
+    """What a pass looked at and found nothing to write about: with the very same, the next one need not compare."""
+
+    rendered: Rendered
+    worker_sets: tuple[WorkerSet, ...]
+    serving: bool
+    owned: tuple[Object, ...]
+
+    def holds(self, other: "Settled | None") -> bool:
+        """Whether that was the same; the store keeps an object as it is for as long as nothing of it changes."""
+        return (
+            other is not None
+            and self.rendered is other.rendered
+            and (self.worker_sets, self.serving) == (other.worker_sets, other.serving)
+            and len(self.owned) == len(other.owned)
+            and all(mine is theirs for mine, theirs in zip(self.owned, other.owned, strict=True))
+        )
 
 
 class Apply:
@@ -89,7 +116,9 @@ class Apply:
         self.failures: list[str] = []
         """What the API server refused in this pass."""
         self.changed = False
-        """Whether anything was written beside the status."""
+        """Whether something was done whose outcome no watch tells, or that another step follows."""
+        self._wrote = False
+        """Whether any owned object was not as rendered."""
 
     async def restore_routers(self, plan: Plan) -> None:
         """Put back what routers lost, and nothing else: for when the API server is away, or somebody else may lead.
@@ -105,17 +134,46 @@ class Apply:
             KubeUnreachableError: the API server went away; what was not done is done by a later pass.
         """
         await self._leave(plan.leaves)
-        await self._bring_about_shared(rendered.shared)
-        await self._remove_policies(rendered.shared)
+        seen = self._looked_at(plan, rendered)
+        is_settled = seen.holds(self._written.settled)
+        if not is_settled:
+            await self._bring_about_shared(rendered.shared)
+            await self._remove_policies(rendered.shared)
         await self._mark(plan)
-        await self._size(plan, rendered)
+        if not is_settled:
+            await self._size(plan, rendered)
+            self._written.settled = None if self._wrote or self.failures else seen
         await self._join(plan.joins)
         await asyncio.gather(*(self._guarded(self._expose(router)) for router in plan.expose))
         status, events = with_failure(plan, self._failure(), self._pool.status)
         await self._guarded(self._write_status(status))
-        for event in events:
-            log.info("%s: %s: %s", self._pool.key, event.reason, event.message)
-            await self._guarded(self._kube.create(client.EVENTS, event_object(self._pool, event)))
+        for event in (*events, *self._written.repairs.due(now=monotonic())):
+            await self._guarded(self._tell(event))
+
+    async def _tell(self, event: Event) -> None:
+        """Write an event, or that it was said again."""
+        memory, now = self._written.events, monotonic()
+        taken = memory.take(event, now=now)
+        if isinstance(taken, Repeat):
+            series = {"count": taken.count, "lastObservedTime": rfc3339(datetime.now(UTC))}
+            await self._kube.merge(client.EVENTS, self._namespace, taken.name, {"series": series})
+        elif taken is not None:
+            log.info("%s: %s", event.reason, event.message)
+            manifest = event_object(self._pool, event)
+            await self._kube.create(client.EVENTS, manifest)
+            memory.written(event, manifest["metadata"]["name"], now=now)
+
+    def _looked_at(self, plan: Plan, rendered: Rendered) -> Settled:
+        found = self._objects
+        owned = (*found.deployments, *found.services, *found.config_maps, *found.secrets)
+        others = tuple(item for items in found.others.values() for item in items)
+        return Settled(
+            rendered=rendered, worker_sets=plan.worker_sets, serving=self._is_serving(), owned=owned + others
+        )
+
+    def _is_serving(self) -> bool:
+        """Whether a worker served at the last look."""
+        return self._pool.status.ready_replicas > 0
 
     async def _bring_about_shared(self, manifests: Iterable[Object]) -> None:
         """Secrets first: pods wait for them, and the witness names them by what they are in the cluster."""
@@ -129,7 +187,7 @@ class Apply:
         rest = [
             with_witness(manifest, there) if manifest["kind"] == "ConfigMap" else manifest
             for manifest in manifests
-            if manifest["kind"] != "Secret"
+            if manifest["kind"] != "Secret" and self._is_time_for(manifest)
         ]
         await asyncio.gather(*(self._guarded(self._bring_about(manifest)) for manifest in rest))
 
@@ -140,15 +198,20 @@ class Apply:
             if policy["metadata"]["name"] not in wanted and is_ours(policy, self._pool):
                 await self._guarded(self._delete(client.NETWORK_POLICIES, policy["metadata"]["name"]))
 
+    def _is_time_for(self, manifest: Object) -> bool:
+        """A budget is made once there is something to protect: Kubernetes counts anew with every pod that comes."""
+        there = self._objects.find(manifest["kind"], manifest["metadata"]["name"]) is not None
+        return manifest["kind"] != "PodDisruptionBudget" or there or self._is_serving()
+
     async def _bring_about(self, manifest: Object) -> None:
         if await self._upkeep.bring_about(manifest):
-            self.changed = True
+            self._wrote = True
 
     async def _guarded(self, step: Awaitable[object]) -> None:
         try:
             await step
         except (KubeError, NotOursError) as error:
-            log.warning("%s: %s", self._pool.key, error)
+            log.warning("%s", error)
             self.failures.append(str(error))
             self.changed = True
 
@@ -168,13 +231,13 @@ class Apply:
             else:
                 await admin.remove(change.worker_id)
         except RouterError as error:
-            log.warning("%s: router %s: %s", self._pool.key, change.router, error)
+            log.warning("router %s: %s", change.router, error)
             return
         self.changed = True
         if self._written.lists.is_repair(change):
-            METRICS.router_repaired(
-                self._namespace, self._pool.metadata.name, "join" if isinstance(change, Join) else "leave"
-            )
+            kind: Change = "join" if isinstance(change, Join) else "leave"
+            METRICS.router_repaired(self._namespace, self._pool.metadata.name, kind)
+            self._written.repairs.add(kind)
         self._written.lists.done(change)
 
     async def _mark(self, plan: Plan) -> None:
@@ -246,7 +309,7 @@ class Apply:
             self._store.put(
                 client.DEPLOYMENTS, await self._kube.merge(client.DEPLOYMENTS, self._namespace, name, patch)
             )
-            self.changed = True
+            self.changed = self._wrote = True
 
     async def _delete_passed_over(self, revision: str, retire: tuple[str, ...]) -> None:
         pods = [
@@ -263,7 +326,7 @@ class Apply:
             self._store.forget(resource, self._namespace, name)
         else:
             self._store.put(resource, ending)
-        self.changed = True
+        self.changed = self._wrote = True
 
     async def _write_status(self, status: RewardPoolStatus) -> None:
         wanted = status.model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -2,14 +2,14 @@
 
 Watches tell of everything in Kubernetes at once; looking again is for the routers, which tell nothing by themselves.
 While something goes on, that is every second or two. A quiet pool is looked at less and less often, up to a limit that
-grows with the number of pools, so that a thousand quiet ones are a hundred looks a second and not seven hundred.
+grows with the number of pools, so that a thousand quiet ones are sixty looks a second and not seven hundred.
 """
 
 from typing import Final
 
 BUSY_SECONDS: Final = 1.5
 """While there is load, change or trouble: how long a router that lost its list is without workers."""
-LOOKS_PER_SECOND: Final = 100
+LOOKS_PER_SECOND: Final = 60
 """At quiet pools, of all together."""
 LONGEST_SECONDS: Final = 15.0
 """At a quiet pool of fixed size."""
@@ -28,5 +28,6 @@ def seconds_until_next(*, quiet_for: float, scales: bool, pools: int) -> float:
     """
     limit = max(SHORTEST_LIMIT_SECONDS, pools / LOOKS_PER_SECOND)
     longest = min(limit, LONGEST_AUTOSCALED_SECONDS if scales else LONGEST_SECONDS)
-    # Half as long again as it has been quiet: grows by itself, without a count of passes.
-    return min(longest, max(BUSY_SECONDS, quiet_for / 2))
+    # Half as long again as it has been quiet: grows by itself, without a count of passes. A thousand pools that are
+    # made at once are all quiet between the events that they wait for.
+    return min(longest, max(BUSY_SECONDS, quiet_for / 2, longest / 2))

@@ -33,7 +33,7 @@ AWAY_SECONDS: Final = 3.0
 SILENCE_SECONDS: Final = 90.0
 """A watch that says nothing for this long is dead: API servers send a bookmark about every minute."""
 
-PAGE: Final = 200
+PAGE: Final = 50
 """Objects of one page of a list: a list of thousands is never in memory as text, nor parsed in one go."""
 
 

@@ -21,21 +21,23 @@ from rewardpool_api import RewardPool, names
 from rewardpool_api.reasons import ConditionReason, EventReason
 from rewardpool_operator.decide import decide
 from rewardpool_operator.kubernetes import apply, client, render
-from rewardpool_operator.kubernetes.apply import Apply, Written
+from rewardpool_operator.kubernetes.apply import Apply, Rendered, Written
 from rewardpool_operator.kubernetes.cadence import BUSY_SECONDS, seconds_until_next
 from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object
 from rewardpool_operator.kubernetes.downloads import pins_of
 from rewardpool_operator.kubernetes.golden import GoldenKeeper
 from rewardpool_operator.kubernetes.key_keeper import KeyKeeper
+from rewardpool_operator.kubernetes.keys import Keys
 from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.kubernetes.objects import Objects
 from rewardpool_operator.kubernetes.observe import Observer
 from rewardpool_operator.kubernetes.place import OperatorPlace
 from rewardpool_operator.kubernetes.secret_reader import SecretReader
 from rewardpool_operator.kubernetes.store import Key, Store
-from rewardpool_operator.kubernetes.tls import CertificateKeeper
+from rewardpool_operator.kubernetes.tls import CertificateKeeper, Tls
 from rewardpool_operator.kubernetes.trouble import Trouble
 from rewardpool_operator.kubernetes.witness import tells_of_a_loss
+from rewardpool_operator.logs import about
 from rewardpool_operator.metrics import METRICS, Reason
 from rewardpool_operator.metrics import Outcome as RolloutOutcome
 from rewardpool_operator.plan import Plan
@@ -123,6 +125,7 @@ class Keeper:
         self._written = Written()
         self._keys = KeyKeeper(shared.session, aside=shared.aside)
         self._parsed: tuple[Object, RewardPool | None] | None = None
+        self._rendered: tuple[object, Rendered] | None = None
         self._busy_at = monotonic()
         self._failures = 0
         self._oriented = False
@@ -141,6 +144,10 @@ class Keeper:
         objects = self._store.objects(self.key)
         if objects is None:
             return None
+        with about("/".join(self.key)):
+            return await self._look(objects, acting, pools=pools)
+
+    async def _look(self, objects: Objects, acting: Acting, *, pools: int) -> float:
         try:
             outcome = await self._pass(objects, acting, pools=pools)
         except KubeUnreachableError as error:
@@ -149,7 +156,7 @@ class Keeper:
             return self._failed_because("refused", str(error))
         except Exception:
             # A defect in one pass over one pool must not end the care for it; the log has all of it.
-            log.exception("%s: a pass failed", "/".join(self.key))
+            log.exception("a pass failed")
             return self._failed_because("defect", "the next one comes soon")
         if outcome is Outcome.REFUSED:
             return self._failed_because("refused", "not everything could be written")
@@ -178,7 +185,7 @@ class Keeper:
         if tls is None:
             return Outcome.QUIET
         pins = pins_of(pool, objects)
-        wanted = apply.rendered(pool, keys, image=self._image, tls=tls, place=self._place, pins=pins)
+        wanted = self._rendered_of(pool, objects.pool, keys=keys, tls=tls, pins=pins)
         revision = render.revision_of(wanted.worker_template)
         snapshot = await self._observer.snapshot(pool, objects, keys=keys, tls=tls, revision=revision)
         snapshot = replace(snapshot, golden=await self._golden.golden(pool, revision=revision))
@@ -216,9 +223,23 @@ class Keeper:
         except KubeUnreachableError as error:
             if not self._secrets.known:
                 raise
-            log.warning("%s: its routers are kept right: %s", "/".join(self.key), error)
+            log.warning("its routers are kept right: %s", error)
             return Acting.ROUTERS
         return Acting.FULL
+
+    def _rendered_of(
+        self, pool: RewardPool, found: Object, *, keys: Keys, tls: Tls, pins: Mapping[str, str]
+    ) -> Rendered:
+        """Everything the pool shall own, rendered anew when something changed that it is rendered from.
+
+        Never from the status, which changes all the time.
+        """
+        metadata = {name: value for name, value in found["metadata"].items() if name != "resourceVersion"}
+        inputs = (metadata, found["spec"], keys, tls, pins)
+        if self._rendered is None or self._rendered[0] != inputs:
+            rendered = apply.rendered(pool, keys, image=self._image, tls=tls, place=self._place, pins=pins)
+            self._rendered = inputs, rendered
+        return self._rendered[1]
 
     def _pool_of(self, found: Object) -> RewardPool | None:
         """The pool as its model; one that an older CRD let through is told once and left alone."""
@@ -226,7 +247,7 @@ class Keeper:
             try:
                 self._parsed = found, RewardPool.model_validate(found)
             except ValidationError as error:
-                log.warning("%s is left alone, it is no valid pool: %s", "/".join(self.key), error)
+                log.warning("it is left alone, since it is no valid pool: %s", error)
                 self._parsed = found, None
         return self._parsed[1]
 
@@ -244,9 +265,7 @@ class Keeper:
         self._busy_at = monotonic()
         self._secrets.suspect()
         METRICS.pass_failed(reason)
-        log.log(
-            logging.WARNING if self._failures == 1 else logging.DEBUG, "%s: %s: %s", "/".join(self.key), reason, words
-        )
+        log.log(logging.WARNING if self._failures == 1 else logging.DEBUG, "%s: %s", reason, words)
         # While the API server is away no longer pauses: meanwhile the routers are kept right.
         longest = BUSY_SECONDS if reason == "unreachable" else LONGEST_BACKOFF_SECONDS
         return min(longest, 0.5 * float(2 ** min(self._failures, 8))) * _jitter()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from support.kube_builders import a_pod, a_pool
 
-from rewardpool_api import Condition, RewardPoolStatus, names
+from rewardpool_api import Condition, RewardPool, RewardPoolStatus, names
 from rewardpool_operator.kubernetes import apply, client, compare, render
 from rewardpool_operator.kubernetes.apply import Apply, Written
 from rewardpool_operator.kubernetes.client import KubeError, Object, Resource
@@ -137,20 +137,39 @@ async def carried_out(
     return kube, carrying
 
 
-def an_apply(kube: FakeKube, store: Store, written: Written, router: FakeRouter) -> Apply:
+def an_apply(kube: FakeKube, store: Store, written: Written, router: FakeRouter, *, pool: RewardPool = POOL) -> Apply:
     objects = store.objects(("rl", "rm"))
     assert objects is not None
-    return Apply(kube, store, POOL, objects, written=written, router_admin=lambda _: router)  # type: ignore[arg-type, return-value]
+    return Apply(kube, store, pool, objects, written=written, router_admin=lambda _: router)  # type: ignore[arg-type, return-value]
 
 
 async def test_an_empty_cluster_gets_every_object_before_the_workers() -> None:
     kube, carrying = await carried_out(a_plan(), an_empty_store())
     names_in_order = [name for verb, name, _ in kube.calls if verb == "apply"]
     assert names_in_order == [
-        "rm-key", "rm-router-admin", "rm-files", "rm-router", "rm-router", "rm-worker", "rm-router",
-        f"rm-worker-{REVISION}", "rm/status",
+        "rm-key", "rm-router-admin", "rm-files", "rm-router", "rm-router", f"rm-worker-{REVISION}", "rm/status",
     ]  # fmt: skip
-    assert carrying.changed
+    assert not carrying.changed, "watches tell what becomes of it"
+
+
+async def test_disruption_budgets_are_made_once_a_worker_serves() -> None:
+    serving = POOL.model_copy(update={"status": RewardPoolStatus(ready_replicas=1)})
+    kube, store = FakeKube(), a_store(without="PodDisruptionBudget")
+    await an_apply(kube, store, Written(), FakeRouter(kube), pool=serving).all_of(a_plan(), RENDERED)
+    assert [body["kind"] for verb, _, body in kube.calls if verb == "apply"][:2] == ["PodDisruptionBudget"] * 2
+
+
+async def test_what_was_found_as_rendered_is_compared_again_once_it_changed() -> None:
+    kube, store, written = FakeKube(), a_store(), Written()
+    await carried_out(a_plan(), store, kube, written=written)
+    assert written.settled is not None
+    edited = store.find(client.SERVICES, "rl", "rm-router")
+    assert edited is not None
+    metadata = {**edited["metadata"], "resourceVersion": "2", "generation": 2}
+    store.put(client.SERVICES, {**edited, "metadata": metadata, "spec": {"type": "ExternalName"}})
+    kube.calls.clear()
+    await carried_out(a_plan(), store, kube, written=written)
+    assert "apply rm-router" in kube.done()
 
 
 async def test_what_is_as_declared_is_not_written() -> None:
@@ -172,6 +191,7 @@ async def test_the_order_is_the_plans() -> None:
     kube, _ = await carried_out(plan, a_store(a_worker_pod("w0"), a_worker_pod("w1"), replicas=2))
     assert kube.done() == [
         "leave id", "merge w0", f"apply rm-worker-{REVISION}", "join http://w1", "apply rm/status", "create Scaled",
+        "create RoutersRepaired",
     ]  # fmt: skip
 
 
@@ -299,3 +319,12 @@ def test_resources_know_their_paths() -> None:
         client.POOLS.path("rl", "rm", "status") == "/apis/rewardpool.dev/v1alpha1/namespaces/rl/rewardpools/rm/status"
     )
     assert client.PODS.path("rl") == "/api/v1/namespaces/rl/pods"
+
+
+async def test_what_is_said_again_is_no_second_event() -> None:
+    plan = a_plan(events=(Event(type="Normal", reason="Ready", message="m"),))
+    store, written = a_store(), Written()
+    kube, _ = await carried_out(plan, store, written=written)
+    again, _ = await carried_out(plan, store, written=written)
+    assert "create Ready" in kube.done()
+    assert "create Ready" not in again.done()

@@ -4,10 +4,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from kubernetes_asyncio.client import Configuration
 
 from cluster.control_plane import ControlPlane
 from rewardpool_operator.kubernetes import client
-from rewardpool_operator.kubernetes.client import Kube, KubeError, load_configuration
+from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, load_configuration
 
 pytestmark = pytest.mark.real
 
@@ -21,8 +22,8 @@ async def kube(control_plane: ControlPlane) -> AsyncIterator[Kube]:
         yield kube
 
 
-def a_config_map(**fields: Any) -> dict[str, Any]:
-    metadata = {"name": "client-test", "namespace": NAMESPACE, "labels": {"test": "client"}}
+def a_config_map(*, name: str = "client-test", label: str = "client", **fields: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": NAMESPACE, "labels": {"test": label}}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, **fields}
 
 
@@ -69,3 +70,31 @@ def an_event(
     event |= {"apiVersion": "events.k8s.io/v1", "regarding": about, "note": f"at {time}", "eventTime": time}
     event |= {"action": "Mount", "reportingController": "test/controller", "reportingInstance": "one"}
     return client.EVENTS, event
+
+
+async def test_a_list_comes_in_pages_and_a_watch_goes_on_from_it(kube: Kube, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "PAGE", 2)
+    for name in ("page-a", "page-b", "page-c"):
+        await kube.apply(client.CONFIG_MAPS, a_config_map(name=name, label="pages"))
+    pages = [page async for page in kube.pages(client.CONFIG_MAPS, "", selector="test=pages")]
+    assert [len(page.items) for page in pages] == [2, 1]
+    await kube.delete(client.CONFIG_MAPS, NAMESPACE, "page-b")
+    events = kube.watch(client.CONFIG_MAPS, "", version=pages[0].version, seconds=10, selector="test=pages")
+    first = await anext(events)
+    await events.aclose()
+    assert (first.type, first.object["metadata"]["name"]) == ("DELETED", "page-b")
+
+
+async def test_a_watch_of_a_version_that_is_too_new_or_old_is_an_error(kube: Kube) -> None:
+    with pytest.raises(KubeError) as error:
+        async for _ in kube.watch(client.CONFIG_MAPS, NAMESPACE, version="1", seconds=1):
+            pass
+    assert error.value.status == 410
+
+
+async def test_an_api_server_that_is_not_there_is_away_until_it_answers() -> None:
+    async with Kube(Configuration(host="http://127.0.0.1:9")) as kube:
+        assert not kube.is_away()
+        with pytest.raises(KubeUnreachableError):
+            await kube.get(client.PODS, NAMESPACE, "p")
+        assert kube.is_away()

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from rewardpool_operator.kubernetes.apply import needs_apply, version_of
 from rewardpool_operator.kubernetes.compare import ANNOTATION_MANIFEST, stamped
+from rewardpool_operator.kubernetes.upkeep import needs_apply, version_of
 
 MANIFEST = stamped(
     {
