@@ -133,6 +133,10 @@ class EventReason(_Reason):
     NOT_PROGRESSING = "NotProgressing", "A rollout or start stopped: its deadline passed, or it is paused or held."
     SCALED = "Scaled", "The wanted number of replicas changed; the message says why."
     DRAINING = "Draining", "A worker leaves the routers and finishes what it has in flight."
+    ROUTERS_REPAIRED = (
+        "RoutersRepaired",
+        "Routers' worker lists were not as the operator had left them, and were put right; summed up over a minute.",
+    )
     ROLLOUT_STARTED = "RolloutStarted", "Workers of another revision are replacing those there are."
     ROLLOUT_COMPLETED = "RolloutCompleted", "All wanted workers of the new revision answer; it is the good one now."
     PARITY_PASSED = "ParityPassed", "The new revision scores the golden set as it should, and takes traffic."

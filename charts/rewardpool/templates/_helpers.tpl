@@ -72,7 +72,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   verbs: [list, watch, patch, delete]
 - apiGroups: [events.k8s.io]
   resources: [events]
-  verbs: [list, create]
+  verbs: [list, create, patch]
 {{- end -}}
 
 {{- define "rewardpool.leaseRules" -}}

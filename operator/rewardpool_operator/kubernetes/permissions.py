@@ -33,7 +33,8 @@ RULES: Final[tuple[Rule, ...]] = (
     # The readiness gate of routers.
     _rule("", "pods/status", "patch"),
     # `list` for the reason why a pod does not even start its containers: a missing claim, path or Secret.
-    _rule("events.k8s.io", "events", "list", "create"),
+    # `patch` to count in an event that it was said again.
+    _rule("events.k8s.io", "events", "list", "create", "patch"),
 )
 """Rules of a ClusterRole, or of a Role in every served namespace."""
 
