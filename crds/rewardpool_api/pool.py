@@ -20,6 +20,9 @@ RouterFlavor = Literal["sglang-router", "smg"]
 ShortText = Annotated[str, Field(min_length=1, max_length=253)]
 SecretName = Annotated[str, Field(max_length=253, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")]
 NamespaceName = Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
+ResourceName = Annotated[
+    str, Field(max_length=253, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")
+]
 Seconds = Annotated[int, Field(ge=0, le=86_400)]
 PodTemplate = Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})]
 
@@ -118,7 +121,7 @@ class WorkerSpec(ApiModel):
 
     gpus: Annotated[int, Field(ge=0, le=64)] = 1
     """GPUs per replica; 0 for CPU engines and functions. One machine without Kubernetes does not count GPUs."""
-    gpu_resource: ShortText = "nvidia.com/gpu"
+    gpu_resource: ResourceName = "nvidia.com/gpu"
     """Resource name the GPUs are requested by (MIG slices and other vendors have their own)."""
     drain_seconds: Seconds = 60
     """How long a leaving replica may take to finish what it has in flight."""
@@ -253,8 +256,8 @@ class RolloutSpec(ApiModel):
 
     strategy: Literal["Auto", "Surge", "Replace"] = "Auto"
     """Surge: new replicas start before old ones leave. Replace: an old one leaves first, for clusters without a spare GPU. Auto: Surge until a new replica cannot be scheduled, then Replace."""
-    progress_deadline_seconds: Annotated[int, Field(ge=1, le=86_400)] = 900
-    """A new revision of which no replica answers for this long has failed: the last good revision is brought back. Also the budget of a replica's start."""
+    progress_deadline_seconds: Annotated[int, Field(ge=1, le=86_400)] | None = None
+    """A new revision of which no replica answers for this long, downloads of the model not counted, has failed: the last good revision is brought back. Also the budget of a replica's start. Default: 900, and 300 more for every GPU of a replica beyond the first."""
     paused: bool = False
     """Keep the last good revision, scale it as ever, and leave a newer one waiting; false goes on."""
     parity: ParitySpec | None = None
@@ -312,6 +315,15 @@ class RewardPoolSpec(ApiModel):
             holds=lambda spec: spec.model.type != "Generative" or spec.rollout.parity is None,
         ),
     )
+
+    @property
+    def start_seconds(self) -> int:
+        """How long a replica may take from having its model's files to its first score.
+
+        A GPU more stands for up to 140 GB more to read; 300 s for that is a disk of 0.5 GB/s.
+        """
+        given = self.rollout.progress_deadline_seconds
+        return given if given is not None else 900 + 300 * max(0, self.worker.gpus - 1)
 
 
 class ObjectMeta(ApiModel):

@@ -93,6 +93,8 @@ class FakeHub:
             return _send(request, 503, b"")
         if parts[:2] == ["api", "models"]:
             return self._listing(request, "/".join(parts[2:4]), parts[5])
+        if parts[2:3] != ["resolve"]:
+            return _send(request, 404, b"")
         return self._file(request, "/".join(parts[:2]), parts[3], "/".join(parts[4:]))
 
     def _listing(self, request: Any, name: str, revision: str) -> None:

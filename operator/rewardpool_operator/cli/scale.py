@@ -32,7 +32,7 @@ def scale(
     folder = existing(target.folder().pool_key)
     change = commands.scale(folder, replicas)
     if not no_wait:
-        follow_change(change, folder, change.wanted.spec.rollout.progress_deadline_seconds)
+        follow_change(change, folder, change.wanted.spec.start_seconds)
 
 
 async def _scale_in_cluster(target: Target, replicas: int, *, waits: bool) -> bool:

@@ -35,7 +35,7 @@ def up(
     pool = load_manifest(file)
     for line in unheeded(pool):
         screens.err.print(line, style="yellow", markup=False, soft_wrap=True)
-    seconds = pool.spec.rollout.progress_deadline_seconds if wait_seconds is None else wait_seconds
+    seconds = pool.spec.start_seconds if wait_seconds is None else wait_seconds
     running = folder_of(pool.key, os.environ)
     if running.is_supervised():
         follow_change(commands.hand_over(pool, running), running, seconds)

@@ -70,7 +70,7 @@ async def follow(cluster: Cluster, name: str, *, what: str, revision_before: str
         if now.state == "done":
             screens.out.print(f"{pool.key}: {what}, after {seconds:.0f} s", markup=False)
             return True
-        longest = pool.spec.rollout.progress_deadline_seconds + pool.spec.worker.drain_seconds + GRACE_SECONDS
+        longest = pool.spec.start_seconds + pool.spec.worker.drain_seconds + GRACE_SECONDS
         if now.state == "failed" or seconds > (UNSEEN_SECONDS if now.state == "unseen" else longest):
             screens.err.print(f"not done; {program()} explain {pool.key} says why", markup=False)
             return False

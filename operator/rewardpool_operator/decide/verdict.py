@@ -64,7 +64,7 @@ def judge(snapshot: Snapshot, wanted: int) -> Verdict:
     previous = _still_there(snapshot, before.previous if before else None)
     parity = check_parity(snapshot, good)
     silent_since = _silent_since(snapshot, admitted=parity.admits)
-    limit = timedelta(seconds=snapshot.pool.spec.rollout.progress_deadline_seconds)
+    limit = timedelta(seconds=snapshot.pool.spec.start_seconds)
     overdue = silent_since is not None and snapshot.now - silent_since > limit
     can_go_back = good is not None and good != present
     failed = _failed(snapshot, parity, overdue=overdue) if can_go_back else None
@@ -158,7 +158,7 @@ def _stands(failed: FailedRollout, parity: Parity) -> bool:
 def overdue_message(snapshot: Snapshot, parity: Parity) -> str:
     """Why the present revision is overdue, with the engine's last lines or the scheduler's words."""
     workers = [worker for worker in snapshot.workers_of(snapshot.revision) if worker.active]
-    seconds = snapshot.pool.spec.rollout.progress_deadline_seconds
+    seconds = snapshot.pool.spec.start_seconds
     said = f"no worker of revision {snapshot.revision} answered within {seconds} s"
     failure = next((worker.failure for worker in workers if worker.failure), None)
     unschedulable = next((worker.unschedulable for worker in workers if worker.unschedulable), None)

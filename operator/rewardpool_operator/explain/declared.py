@@ -135,7 +135,7 @@ def rollout_explanations(evidence: Evidence) -> list[Explanation]:
                 cause=Cause.DEADLINE,
                 kind="problem",
                 what="No worker of the present revision answered within"
-                f" {spec.rollout.progress_deadline_seconds} s, and there is no earlier one to go back to",
+                f" {spec.start_seconds} s, and there is no earlier one to go back to",
                 said=progressing.message,
                 next=(
                     evidence.command("logs", "--component worker", "--previous"),

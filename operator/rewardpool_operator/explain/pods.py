@@ -129,7 +129,7 @@ def _words(evidence: Evidence, trouble: Trouble, pods: list[Object], *, one: boo
     does, is_, waits = ("does", "is", "waits") if one else ("do", "are", "wait")
     if trouble.cause is Cause.STARTING:
         oldest = max(_age_seconds(evidence, pod) for pod in pods)
-        budget = evidence.pool.spec.rollout.progress_deadline_seconds
+        budget = evidence.pool.spec.start_seconds
         return (
             f"{is_} starting: no score yet, {'after' if one else 'the oldest after'} {oldest} s of {budget} s allowed"
         )

@@ -194,7 +194,7 @@ class Supervisor:
     @property
     def _patience_seconds(self) -> float:
         given = self._settings.give_up_seconds
-        return self._pool.spec.rollout.progress_deadline_seconds if given is None else given
+        return self._pool.spec.start_seconds if given is None else given
 
     def _is_hopeless(self) -> bool:
         status = self._pool.status

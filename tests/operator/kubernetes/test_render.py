@@ -185,6 +185,12 @@ def test_a_start_may_take_as_long_as_the_rollout_allows() -> None:
     assert probe["httpGet"]["path"] == names.READY_PATH
 
 
+@pytest.mark.parametrize(("gpus", "seconds"), [(0, 900), (1, 900), (8, 3000)])
+def test_by_default_a_start_may_take_longer_the_more_gpus_have_to_be_filled(gpus: int, seconds: int) -> None:
+    probe = worker(worker={"gpus": gpus})["startupProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] == seconds
+
+
 def test_the_kubelet_waits_longer_than_the_engine_drains() -> None:
     pod = template(worker={"drainSeconds": 90})["spec"]
     (container,) = pod["containers"]

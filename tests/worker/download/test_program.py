@@ -35,7 +35,7 @@ class Pod:
         argv += ["--host", "127.0.0.1", "--port", str(port)]
         argv += ["--cache", str(tmp_path / "cache"), "--link", str(self.link), "--report", str(self.report_file)]
         argv += ["--pins", str(tmp_path / "pins.json")]
-        env = {"HF_ENDPOINT": hub.url, "HF_HUB_DISABLE_TELEMETRY": "1", "REWARDPOOL_REVISION": "r1"}
+        env = {"HF_ENDPOINT": hub.url, "REWARDPOOL_REVISION": "r1"}
         self.process = RealProcess(argv, log=tmp_path / f"{name}.log", env=env, cwd=tmp_path / "files")
 
     @property

@@ -63,7 +63,7 @@ def worker_deployment(pool: RewardPool, template: Object, *, replicas: int) -> O
             "replicas": replicas,
             # No history: a revision never changes. A hand edit starts one worker of its own and is then undone.
             "revisionHistoryLimit": 0,
-            "progressDeadlineSeconds": max(2, pool.spec.rollout.progress_deadline_seconds),
+            "progressDeadlineSeconds": max(2, pool.spec.start_seconds),
             "selector": {"matchLabels": own_labels},
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
             "template": merged(template, {"metadata": {"labels": own_labels}}),
@@ -110,7 +110,7 @@ def worker_template(pool: RewardPool, *, image: str) -> Object:
         "env": _environment(pool, launch.env),
         "ports": [{"name": PORT_HTTP, "containerPort": names.WORKER_PORT, "protocol": "TCP"}],
         "volumeMounts": mounts,
-        **_worker_probes(spec.rollout.progress_deadline_seconds),
+        **_worker_probes(spec.start_seconds),
     }
     if spec.worker.gpus:
         container["resources"] = {"limits": {spec.worker.gpu_resource: str(spec.worker.gpus)}}
