@@ -12,6 +12,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final, Literal, Self
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import kopf
@@ -32,6 +34,9 @@ AWAY_SECONDS: Final = 3.0
 
 SILENCE_SECONDS: Final = 90.0
 """A watch that says nothing for this long is dead: API servers send a bookmark about every minute."""
+
+LONGEST_LINE: Final = 2**21
+"""Bytes of an object in a watch, at most; etcd takes none of more than 1.5 MiB."""
 
 PAGE: Final = 50
 """Objects of one page of a list: a list of thousands is never in memory as text, nor parsed in one go."""
@@ -107,8 +112,16 @@ class Kube:
         """Monotonic time of the last call that got no answer; None when a later one got one."""
 
     async def __aenter__(self) -> Self:
+        self._configuration.proxy = self._configuration.proxy or _proxy_of_environment(self._configuration.host)
         self._client = kubernetes_client.ApiClient(self._configuration)
         self._client.user_agent = names.FIELD_MANAGER
+        # The library's session looks for a proxy and for a netrc file at every call, each in a thread: half of what a
+        # call costs, and a netrc file that names the server makes every call an error.
+        library = self._client.rest_client.pool_manager
+        self._client.rest_client.pool_manager = aiohttp.ClientSession(
+            connector=library.connector, read_bufsize=LONGEST_LINE
+        )
+        library.detach()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -291,6 +304,13 @@ _METHODS: Final[Mapping[Verb, str]] = {
     "patch": "PATCH",
     "delete": "DELETE",
 }
+
+
+def _proxy_of_environment(url: str) -> str | None:
+    parts = urlsplit(url)
+    if parts.hostname is None or proxy_bypass(parts.hostname):
+        return None
+    return getproxies().get(parts.scheme)
 
 
 def _time_of(event: Object) -> str:

@@ -1,6 +1,7 @@
 """The client's calls against a real API server."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,6 +36,17 @@ async def test_an_object_is_made_found_changed_and_deleted(kube: Kube) -> None:
     for _ in range(2):
         await kube.delete(client.CONFIG_MAPS, NAMESPACE, "client-test")
     assert await kube.get(client.CONFIG_MAPS, NAMESPACE, "client-test") is None
+
+
+async def test_a_netrc_file_that_names_the_server_changes_nothing(
+    control_plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("default login somebody password else\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+
+    async with Kube(await load_configuration({"KUBECONFIG": str(control_plane.kubeconfig)})) as kube:
+        assert await kube.serves(client.POOLS)
 
 
 async def test_a_field_that_does_not_exist_is_refused_by_name(kube: Kube) -> None:
