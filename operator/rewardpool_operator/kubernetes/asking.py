@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 
 PATIENCE_SECONDS: Final = 0.3
 """A router in the same cluster answers in milliseconds, under a flood of requests in tens of them."""
-FIRST_PATIENCE_SECONDS: Final = 1.0
+FIRST_PATIENCE_SECONDS: Final = 0.5
 """For whoever was never asked before: there is no last answer to go on with."""
 
 T = TypeVar("T")

@@ -19,8 +19,10 @@ log = logging.getLogger(__name__)
 
 SPACING_SECONDS: Final = 0.3
 """Between the end of a pass over one pool and its next, however many events come."""
-PASSES_AT_A_TIME: Final = 16
-"""More would not be faster: one processor decides, one API server answers. Nor may they wait long, see `asking.py`."""
+PASSES_AT_A_TIME: Final = 6
+"""More would not be faster, only each of them slower: one processor decides, and an API server that is busy with what
+a thousand pools asked for answers as many calls in a second, however many wait. Nor does a pass wait long for anybody
+else, see `asking.py`."""
 PASS_SECONDS: Final = 60.0
 """Deadline of a pass; every wait within has one far below it."""
 STUCK_SECONDS: Final = 120.0

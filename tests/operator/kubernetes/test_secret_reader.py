@@ -1,0 +1,85 @@
+"""When a pool's Secrets are read, and what becomes of the answer. The API server is a fake with some Secrets."""
+
+import pytest
+
+from rewardpool_api import names
+from rewardpool_operator.kubernetes import client
+from rewardpool_operator.kubernetes.client import KubeUnreachableError, Object, Resource
+from rewardpool_operator.kubernetes.secret_reader import SHORTEST_SECONDS, SecretReader
+from rewardpool_operator.kubernetes.store import Store
+
+
+class FakeKube:
+    """Has the Secrets that it was given, or is away."""
+
+    def __init__(self, *called: str) -> None:
+        self.secrets = {name: a_secret(name) for name in called}
+        self.away = False
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
+        assert resource == client.SECRETS
+        if self.away:
+            raise KubeUnreachableError("nobody there")
+        return self.secrets.get(name)
+
+
+def a_secret(name: str) -> Object:
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "rl",
+            "uid": name,
+            "resourceVersion": "1",
+            "labels": {names.LABEL_POOL: "rm"},
+        }
+    }
+
+
+def a_reader(kube: FakeKube) -> tuple[SecretReader, Store]:
+    store = Store()
+    store.put(client.POOLS, {"metadata": {"name": "rm", "namespace": "rl", "resourceVersion": "1"}})
+    return SecretReader(kube, store, ("rl", "rm")), store  # type: ignore[arg-type]
+
+
+def known(store: Store) -> set[str]:
+    objects = store.objects(("rl", "rm"))
+    return {item["metadata"]["name"] for item in objects.secrets} if objects else set()
+
+
+async def test_secrets_are_read_at_first_and_then_seldom() -> None:
+    reader, store = a_reader(FakeKube("rm-key", "rm-router-admin"))
+    assert (reader.known, reader.due(0.0, pools=1)) == (False, 0.0)
+    await reader.read(100.0)
+    assert known(store) == {"rm-key", "rm-router-admin"}
+    assert 0.0 < reader.due(100.0, pools=1) <= SHORTEST_SECONDS
+    assert reader.due(100.0, pools=1000) > 50.0
+
+
+async def test_a_suspicion_has_them_read_at_once() -> None:
+    reader, _ = a_reader(FakeKube())
+    await reader.read(100.0)
+    reader.suspect()
+    assert reader.due(100.0, pools=1) == 0.0
+    await reader.read(101.0)
+    assert reader.due(101.0, pools=1) > 0.0
+
+
+async def test_a_secret_that_is_gone_is_gone_from_the_store() -> None:
+    kube = FakeKube("rm-key", "rm-router-admin")
+    reader, store = a_reader(kube)
+    await reader.read(0.0)
+    del kube.secrets["rm-key"]
+    await reader.read(4.0)
+    assert known(store) == {"rm-router-admin"}
+
+
+async def test_an_api_server_that_is_away_takes_nothing_from_the_store() -> None:
+    kube = FakeKube("rm-key", "rm-router-admin")
+    reader, store = a_reader(kube)
+    await reader.read(0.0)
+    kube.away = True
+    reader.suspect()
+    with pytest.raises(KubeUnreachableError):
+        await reader.read(4.0)
+    assert known(store) == {"rm-key", "rm-router-admin"}
+    assert reader.due(4.0, pools=1) == 0.0
