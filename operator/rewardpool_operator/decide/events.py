@@ -16,6 +16,8 @@ _WARNINGS = frozenset(
 )
 """Reasons of Progressing that a person should look at."""
 _TOLD_OF_PROGRESSING = _WARNINGS | {ConditionReason.PAUSED}
+_ON_THE_WAY = frozenset({ConditionReason.ROUTER_NOT_READY, ConditionReason.STARTING})
+"""Reasons of a pool that is not ready yet and was not before: steps of a start, which are no news."""
 _TOLD_BY_THEMSELVES = frozenset({ConditionReason.ROLLED_BACK, ConditionReason.PARITY_EXCEEDED})
 """Reasons that have an event of their own name, so that the condition's would be the same news twice."""
 
@@ -83,6 +85,8 @@ def _condition_event(now: Condition, before: Condition | None) -> Event | None:
     match now.type, now.status:
         case "Ready", "True":
             return _normal(EventReason.READY, message)
+        case "Ready", _ if before is not None and before.status == now.status and now.reason in _ON_THE_WAY:
+            return None
         case "Ready", _:
             # A pool that has never been ready yet is starting, which is no warning.
             return (

@@ -76,3 +76,12 @@ def test_a_pool_that_becomes_ready_or_stops_being_so_is_an_event():
     pool = a_pool(replicas=1, status=first.status)
     second = decide(a_snapshot(a_worker("one", answering=False, running=False), pool=pool))
     assert ("Warning", "NotReady") in {(event.type, event.reason) for event in second.events}
+
+
+def test_the_steps_of_a_start_are_one_event_and_no_warning():
+    starting = a_worker("one", answering=False)
+    first = decide(a_snapshot(starting, routers=(a_router(answering=False),)))
+    assert ("Normal", "NotReady") in {(event.type, event.reason) for event in first.events}
+    second = decide(a_snapshot(starting, routers=(a_router(),), pool=a_pool(replicas=1, status=first.status)))
+    assert reasons(second)["Ready"] == ("False", "Starting")
+    assert "NotReady" not in {event.reason for event in second.events}
