@@ -21,9 +21,8 @@ from rewardpool_operator.kubernetes.asking import Asked
 from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.objects import Objects
 from rewardpool_operator.kubernetes.render import CONTAINER_DOWNLOAD
-from rewardpool_operator.snapshot import Download, DownloadPhase, Failure, Worker
+from rewardpool_operator.snapshot import Download, DownloadPhase, Worker
 from rewardpool_operator.times import from_rfc3339
-from rewardpool_worker.diagnosis import diagnose
 
 ASK_SECONDS: Final = 2.0
 MAX_ASKED: Final = 4
@@ -55,7 +54,7 @@ def with_download(worker: Worker, pod: Object) -> Worker:
     ended = status.get("state", {}).get("terminated")
     if ended is not None and ended.get("exitCode") == 0:
         return replace(worker, download=Download(phase="Done", commit=_report(pod).get("commit")))
-    failure = _failure(status)
+    failure = pods.failure_of(status)
     running = status.get("state", {}).get("running")
     if running is None:
         return replace(worker, failure=failure or worker.failure)
@@ -133,33 +132,10 @@ def download_of(told: Mapping[str, Any], *, begun: datetime | None) -> Download:
     )
 
 
-def _failure(status: Object) -> Failure | None:
-    """Why the download ended the last time it did, or does not begin."""
-    image = pods.failure_of({**status, "lastState": {}, "started": True})
-    last = status.get("state", {}).get("terminated") or status.get("lastState", {}).get("terminated")
-    if last is None or last.get("exitCode") == 0:
-        return image
-    message = str(last.get("message") or "")
-    try:
-        told = json.loads(message)
-        return Failure(reason=str(told["reason"]), message=str(told["message"]))
-    except (ValueError, KeyError, TypeError):
-        killed = last.get("reason") == "OOMKilled"
-        diagnosis = diagnose(exit_code=last.get("exitCode"), log=message, oom_killed=killed)
-        said = f"the download ended: {diagnosis.message}"
-        return Failure(reason=diagnosis.reason, message="\n".join([said, *diagnosis.log]))
-
-
 def _report(pod: Object) -> dict[str, Any]:
     """What a download that succeeded left; empty before."""
     ended = _status(pod).get("state", {}).get("terminated") or {}
-    if ended.get("exitCode") != 0:
-        return {}
-    try:
-        told = json.loads(ended.get("message") or "{}")
-    except ValueError:
-        return {}
-    return told if isinstance(told, dict) else {}
+    return pods.report_of(ended) if ended.get("exitCode") == 0 else {}
 
 
 def _status(pod: Object) -> Object:

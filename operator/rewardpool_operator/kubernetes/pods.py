@@ -4,6 +4,7 @@ The kubelet's startup probe asks a worker for a real score, and its outcome stay
 container runs. So "it has answered since it started" survives the operator, and no memory of ours has to.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -170,8 +171,20 @@ def failure_of(status: Mapping[str, Any], *, trouble: str | None = None) -> Fail
     return None
 
 
+def report_of(terminated: Mapping[str, Any]) -> dict[str, Any]:
+    """What a download left of itself, as JSON; empty for whatever says nothing of the kind."""
+    try:
+        told = json.loads(terminated.get("message") or "{}")
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
 def _ended(terminated: Mapping[str, Any]) -> Failure:
     """The kubelet keeps the log's last lines in the message, see `terminationMessagePolicy` in render/common.py."""
+    told = report_of(terminated)
+    if "reason" in told and "message" in told:
+        return Failure(reason=str(told["reason"]), message=str(told["message"]))
     diagnosis = diagnose(
         exit_code=terminated.get("exitCode"),
         log=terminated.get("message", ""),
