@@ -33,7 +33,8 @@ AWAY_SECONDS: Final = 3.0
 """For this long after a call that got no answer nobody needs to try."""
 
 SILENCE_SECONDS: Final = 90.0
-"""A watch that says nothing for this long is dead: API servers send a bookmark about every minute."""
+"""A watch that says nothing for this long may be dead: API servers send a bookmark about every minute, unless nothing of
+the kind has ever changed. Going on from the same version costs one call."""
 
 LONGEST_LINE: Final = 2**21
 """Bytes of an object in a watch, at most; etcd takes none of more than 1.5 MiB."""
@@ -84,6 +85,10 @@ class KubeError(RuntimeError):
 
 class KubeUnreachableError(RuntimeError):
     """The API server does not answer, or not in time."""
+
+
+class WatchSilentError(KubeUnreachableError):
+    """A watch that was answered said nothing for a long time."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +175,8 @@ class Kube:
 
         Raises:
             KubeError: status 410 when the version is older than the API server remembers: list again.
-            KubeUnreachableError: the connection broke, or nothing was said for `SILENCE_SECONDS`.
+            WatchSilentError: nothing was said for `SILENCE_SECONDS`.
+            KubeUnreachableError: the connection broke.
         """
         query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version}
         query |= {"timeoutSeconds": str(seconds)} | ({"labelSelector": selector} if selector else {})
@@ -290,6 +296,8 @@ class Kube:
         except (aiohttp.ClientError, TimeoutError) as error:
             if status is None:
                 self._unanswered_at = monotonic()
+            if status == 200 and isinstance(error, TimeoutError) and verb == "watch":
+                raise WatchSilentError(f"{verb} {path}: nothing was said for {SILENCE_SECONDS:g} s") from None
             words = "no answer in time" if isinstance(error, TimeoutError) else str(error)
             raise KubeUnreachableError(f"{verb} {path}: {words}") from None
         finally:

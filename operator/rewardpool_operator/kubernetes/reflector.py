@@ -5,7 +5,7 @@ What goes wrong with watches, and what is done about it:
     the connection ends or breaks      go on from the last version, after a short pause
     that version is too old (410)      list again
     something was deleted meanwhile    the list does not have it: it is dropped, and its pool looked at
-    a connection is open and dead      the API server sends bookmarks; 90 s of silence end it
+    a connection is open and dead      90 s without a word, not even a bookmark, end it
     the API server is away             try again every few seconds; the store stays as it was
 
 `seen_at` is when the API server last said anything; `alive_at` when this loop last did anything, in vain or not.
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import Final
 
-from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Resource
+from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Resource, WatchSilentError
 from rewardpool_operator.kubernetes.store import Key, Store
 from rewardpool_operator.metrics import METRICS
 
@@ -79,6 +79,9 @@ class Reflector:
                 await self._watch()
                 # A watch that ends at once, again and again, is a proxy's doing.
                 failed = 0 if self._clock() - began > LONGEST_PAUSE_SECONDS else failed + 1
+            except WatchSilentError as error:
+                failed = 0
+                log.debug("%s", error)
             except (KubeError, KubeUnreachableError) as error:
                 failed = 1 if self.seen_at > began else failed + 1
                 self._failed(error, failed)

@@ -7,7 +7,7 @@ import pytest
 from support.scripted_kube import NAMESPACE, ScriptedKube, an_object
 
 from rewardpool_operator.kubernetes import client, reflector
-from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError, WatchEvent
+from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError, WatchEvent, WatchSilentError
 from rewardpool_operator.kubernetes.reflector import Reflector, pause_seconds
 from rewardpool_operator.kubernetes.store import Key, Store
 
@@ -83,6 +83,15 @@ async def test_a_connection_that_broke_goes_on_where_it_was(watched: Watched) ->
     watched.kube.words.put_nowait(KubeUnreachableError("reset"))
     await watched.until(lambda: len(watched.kube.watches) == 2)
     assert len(watched.kube.lists) == 1
+
+
+async def test_a_silent_watch_is_no_trouble_and_goes_on_where_it_was(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched.kube.words.put_nowait(WatchSilentError("nothing was said"))
+    await watched.until(lambda: len(watched.kube.watches) == 2)
+    assert len(watched.kube.lists) == 1
+    assert caplog.records == []
 
 
 async def test_a_version_that_is_too_old_is_listed_anew_and_what_is_gone_is_dropped(watched: Watched) -> None:
