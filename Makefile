@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 
-.PHONY: bench bench-operator help setup setup-dev setup-server setup-trainer demo test e2e e2e-faults lint format crds binaries clean
+.PHONY: bench bench-operator help setup setup-dev setup-server setup-trainer demo test e2e e2e-faults lint reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-15s %s\n", $$1, $$2}'
@@ -65,6 +65,9 @@ CRD_FILES := crds/$(CRD) charts/rewardpool/files/$(CRD)
 
 crds: setup-dev ## Generate the CRD's YAML from the models
 	@for file in $(CRD_FILES); do $(DEV)/bin/python -m rewardpool_api.crd $$file; done
+
+reference: setup-dev ## Make the page of conditions, events and metrics from the code
+	@$(DEV)/bin/python -m rewardpool_operator.reference docs/reference-status.md
 
 lint: setup-dev ## Check format, style, types, import directions and that the CRD is fresh
 	@$(DEV)/bin/ruff format --check .

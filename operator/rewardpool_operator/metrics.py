@@ -18,6 +18,7 @@ from typing import Final, Literal
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -79,12 +80,12 @@ class PoolCollector(Collector):
         """Namespace and name -> figures."""
 
     def describe(self) -> Iterable[Metric]:
-        """The families, without a series: what the registry checks names by."""
-        return self._families()
+        """What the registry checks names by."""
+        return self.families()
 
     def collect(self) -> Iterable[Metric]:
         """The families with a series for every pool."""
-        info, replicas, conditions, requests = families = self._families()
+        info, replicas, conditions, requests = families = self.families()
         # A copy: scrapes are answered by a thread of their own.
         for (namespace, name), pool in list(self.pools.items()):
             key = [namespace, name]
@@ -97,7 +98,8 @@ class PoolCollector(Collector):
                 requests.add_metric([*key, state], count)
         return families
 
-    def _families(self) -> tuple[GaugeMetricFamily, ...]:
+    def families(self) -> tuple[GaugeMetricFamily, ...]:
+        """The families, without a series."""
         return (
             GaugeMetricFamily(
                 "rewardpool_pool_info",
@@ -192,9 +194,17 @@ class Metrics:
         self._leader = Gauge(
             "rewardpool_leader", "1 in the operator that acts, 0 in one that stands by.", registry=registry
         )
-        Gauge("rewardpool_build_info", "The running version. Always 1.", ("version",), registry=registry).labels(
-            version("rewardpool")
-        ).set(1)
+        self._build_info = Gauge(
+            "rewardpool_build_info", "The running version. Always 1.", ("version",), registry=registry
+        )
+        self._build_info.labels(version("rewardpool")).set(1)
+
+    def described(self) -> dict[str, tuple[Metric, tuple[str, ...]]]:
+        """Every family of ours with its labels, by the name of its series; for documentation."""
+        made = [part for part in vars(self).values() if isinstance(part, MetricWrapperBase)]
+        found = [(family, tuple(wrapper._labelnames)) for wrapper in made for family in wrapper.describe()]
+        found += [(family, tuple(family._labelnames)) for family in self._pools.families()]
+        return {family.name + "_total" * (family.type == "counter"): (family, labels) for family, labels in found}
 
     def record_pool(self, pool: RewardPool, status: RewardPoolStatus) -> None:
         """Tell these figures of the pool from now on, and count a change of its desired replicas."""

@@ -6,7 +6,7 @@ from rewardpool_api import Condition
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import FailedRollout, RolloutStatus
 from rewardpool_operator.explain.evidence import Cause, Evidence, Explanation
-from rewardpool_operator.explain.pods import CAUSE_OF_REASON
+from rewardpool_operator.explain.pods import CAUSE_OF_REASON, meaning_of
 
 SEEN_WITHIN_SECONDS: Final = 15
 """An operator that runs has looked at a new pool by then."""
@@ -225,7 +225,7 @@ def _of_condition(evidence: Evidence, condition: Condition) -> Explanation:
     return Explanation(
         cause=Cause.STARTING if starting else CAUSE_OF_REASON.get(condition.reason, Cause.OTHER),
         kind="waiting" if starting else "problem",
-        what="Workers or routers are starting" if starting else f"A worker or router fails: {condition.reason}",
+        what="Workers or routers are starting" if starting else f"{condition.reason}: {meaning_of(condition.reason)}",
         said=condition.message,
         next=(evidence.command("logs"),),
     )

@@ -7,8 +7,10 @@ from typing import Final
 
 from rewardpool_api import names
 from rewardpool_api.reasons import ConditionReason
+from rewardpool_operator.decide.loading import in_words
 from rewardpool_operator.explain.evidence import Cause, Evidence, Explanation, Object
 from rewardpool_operator.kubernetes.pods import failure_of, is_deleting, is_stuck_before_start
+from rewardpool_operator.kubernetes.render import CONTAINER_DOWNLOAD
 from rewardpool_operator.times import from_rfc3339
 
 CAUSE_OF_REASON: Final[dict[str, Cause]] = {
@@ -26,6 +28,21 @@ CAUSE_OF_REASON: Final[dict[str, Cause]] = {
 }
 """A condition's reason -> what it means here; Kubernetes' own words are looked into instead."""
 
+DOWNLOAD_REASONS: Final = frozenset(
+    {
+        ConditionReason.MODEL_UNAUTHORIZED,
+        ConditionReason.MODEL_CHANGED,
+        ConditionReason.SOURCE_UNREACHABLE,
+        ConditionReason.DOWNLOAD_THROTTLED,
+        ConditionReason.DOWNLOAD_STALLED,
+        ConditionReason.CHECKSUM_MISMATCH,
+        ConditionReason.DISK_FULL,
+        ConditionReason.CACHE_UNUSABLE,
+        ConditionReason.DOWNLOADER_MISSING,
+    }
+)
+"""Why a download fails; what each of them means is said where it is defined."""
+
 _CLAIM: Final = re.compile(r'persistentvolumeclaim "([^"]+)" not found')
 _MISSING: Final = (
     (re.compile(r'secrets? "([^"]+)" not found|find key \S+ in Secret (?:[^/\s]+/)?(\S+)'), Cause.MISSING_SECRET),
@@ -39,6 +56,14 @@ _MISSING: Final = (
 _INSUFFICIENT: Final = re.compile(r"Insufficient ([^\s,.]+(?:\.[^\s,.]+)*(?:/[^\s,.]+)?)")
 
 
+_MEANINGS: Final = {member.value: member.meaning for member in ConditionReason}
+
+
+def meaning_of(reason: str) -> str:
+    """What a reason means; one that is passed on from Kubernetes is said by its message."""
+    return _MEANINGS.get(reason, "a worker or router does not start")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Trouble:
     """Why one pod does not serve."""
@@ -46,7 +71,7 @@ class Trouble:
     cause: Cause
     said: str = ""
     name: str = ""
-    """Of the object that is missing."""
+    """Of the object that is missing, or of the reason for which a download fails."""
 
 
 def pod_explanations(evidence: Evidence, component: str) -> list[Explanation]:
@@ -75,6 +100,8 @@ def trouble_of(pod: Object, *, warning: str | None) -> Trouble | None:
         failure = failure_of(status, trouble=stuck)
         if failure is not None:
             return _failed(failure.reason, failure.message)
+    if any(status["name"] == CONTAINER_DOWNLOAD and "running" in status.get("state", {}) for status in _statuses(pod)):
+        return Trouble(cause=Cause.DOWNLOADING)
     if not all(status.get("started") for status in _statuses(pod)) or not _statuses(pod):
         return Trouble(cause=Cause.STARTING, said=stuck or "")
     return None
@@ -104,6 +131,8 @@ def _failed(reason: str, message: str) -> Trouble:
     known = CAUSE_OF_REASON.get(reason)
     if known is not None:
         return Trouble(cause=known, said=message)
+    if reason in DOWNLOAD_REASONS:
+        return Trouble(cause=Cause.DOWNLOAD, said=message, name=reason)
     for pattern, cause in _MISSING:
         if found := pattern.search(message):
             return Trouble(cause=cause, said=message, name=next(group for group in found.groups() if group))
@@ -113,7 +142,7 @@ def _failed(reason: str, message: str) -> Trouble:
 def _explanation(evidence: Evidence, component: str, pods: list[Object], trouble: Trouble, *, of: int) -> Explanation:
     who = f"{len(pods)} of {of} {component} pods" if of > 1 else f"the {component} pod"
     one = len(pods) == 1
-    is_waiting = trouble.cause is Cause.STARTING
+    is_waiting = trouble.cause in (Cause.STARTING, Cause.DOWNLOADING)
     what = f"{who} {_words(evidence, trouble, pods, one=one)}"
     return Explanation(
         cause=trouble.cause,
@@ -137,6 +166,12 @@ def _words(evidence: Evidence, trouble: Trouble, pods: list[Object], *, one: boo
         lacking = sorted({found[1].rstrip(".") for found in _INSUFFICIENT.finditer(trouble.said)})
         why = f"there is not enough {' and '.join(lacking)}" if lacking else "no node is allowed to or can take it"
         return f"{waits} for a node: {why}"
+    if trouble.cause is Cause.DOWNLOAD:
+        return f"cannot download the model ({trouble.name}): {meaning_of(trouble.name)}"
+    if trouble.cause is Cause.DOWNLOADING:
+        model = evidence.pool.status.model
+        far = in_words(model.download) if model is not None and model.download is not None else "no bytes are told yet"
+        return f"{waits} for the model: {far}"
     return {
         Cause.MISSING_CLAIM: f'{waits} for the PersistentVolumeClaim "{trouble.name}", which does not exist',
         Cause.UNBOUND_CLAIM: f"{waits} for a PersistentVolumeClaim that has no volume yet",
@@ -159,6 +194,7 @@ def _steps(evidence: Evidence, component: str, trouble: Trouble) -> tuple[str, .
     template = f"spec.{component}.podTemplate"
     image = "spec.engine.image" if component == names.COMPONENT_WORKER else "spec.router.image"
     steps: dict[Cause, tuple[str, ...]] = {
+        Cause.DOWNLOADING: (evidence.command("logs", f"--component {component}", "-f"),),
         Cause.STARTING: (evidence.command("logs", f"--component {component}", "-f"),),
         Cause.UNSCHEDULABLE: (
             f"free or add what is lacking, ask for less (spec.worker.gpus, resources in {template}),"
@@ -189,6 +225,10 @@ def _steps(evidence: Evidence, component: str, trouble: Trouble) -> tuple[str, .
         Cause.MODEL_NOT_FOUND: (
             "correct spec.model.source and spec.model.revision; for a gated model, give spec.model.tokenSecretRef",
             logs,
+        ),
+        Cause.DOWNLOAD: (
+            "docs/models.md says what each source needs: spec.model.tokenSecretRef, a larger cache, a way to the hub",
+            evidence.command("logs", f"--component {component}"),
         ),
         Cause.OUT_OF_MEMORY: (
             f"give more (spec.worker.gpus with spec.engine.tensorParallelSize, or memory in {template}),"

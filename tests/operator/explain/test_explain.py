@@ -119,6 +119,7 @@ NO_PATH = 'MountVolume.SetUp failed for volume "model" : hostPath type check fai
         (ended("", exit_code=137, reason="OOMKilled"), Cause.OUT_OF_MEMORY, "does not fit"),
         (ended("vllm: error: unrecognized arguments: --no-such"), Cause.BAD_ARGUMENTS, "refuses its arguments"),
         (ended("something else"), Cause.ENDS, "ended again"),
+        (waiting("DiskFull", "No space left on device"), Cause.DOWNLOAD, "does not fit into its cache"),
     ],
 )
 def test_the_trouble_of_a_worker_has_its_cause(pod, cause, words):
@@ -366,3 +367,10 @@ def test_the_newest_warning_about_each_pod_is_taken():
         {**event("rm", "2026-01-01T12:00:00Z", "pool"), "regarding": {"kind": "RewardPool", "name": "rm"}},
     ]
     assert newest_warnings(events) == {"a": "Failed: old"}
+
+
+def test_a_condition_that_only_the_operator_sees_is_told_with_its_meaning():
+    degraded = condition("Degraded", "True", "TlsUnusable", "there is no Secret tls")
+    found = only(seen(a_pool(SERVING, degraded), a_pod()), Cause.OTHER)
+    assert found.what.startswith("TlsUnusable: The Secret of spec.router.tls is missing")
+    assert found.said == "there is no Secret tls"

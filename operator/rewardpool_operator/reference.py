@@ -1,0 +1,96 @@
+"""`python -m rewardpool_operator.reference [--check] FILE`: write the page of conditions, events and metrics.
+
+The page is made from what the program itself says, so it cannot differ from it: a test runs `--check`.
+"""
+
+import argparse
+import inspect
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from prometheus_client import Metric
+
+from rewardpool_api import status
+from rewardpool_api.reasons import ConditionReason, EventReason
+from rewardpool_operator.metrics import Metrics
+
+HEADER = """\
+# Conditions, events and metrics of a pool
+
+Made from the code by `make reference`; edit the code, not this page.
+"""
+CONDITIONS = """\
+## Conditions
+
+In `status.conditions`; each is always there once the operator has seen the pool. `reason` is one word for machines,
+`message` is for people. `rewardpool explain POOL` says what to do.
+"""
+PASSED_ON = """
+What Kubernetes says of a container, such as `CreateContainerConfigError`, is passed on in its own word.
+"""
+EVENTS = """\
+## Events
+
+`kubectl describe rewardpool POOL` shows them. What is said again within ten minutes is counted in the event that said
+it first; a pool that floods is cut off at 50 events, and gets room for another one every 20 s.
+"""
+METRICS = """
+## Metrics
+
+`rewardpool operator run --metrics-port PORT` serves them at `/metrics`, as Prometheus text or OpenMetrics. Series with
+the label `pool` end with the pool. Beside these there are those of the process (`process_resident_memory_bytes` …).
+Routers and engines have metrics of their own.
+"""
+
+
+def page() -> str:
+    """The page as Markdown."""
+    metrics = sorted(Metrics().described().items())
+    parts = [
+        HEADER,
+        CONDITIONS,
+        *_conditions(),
+        "\n### Reasons of conditions\n",
+        *_table(("reason", "means"), ((f"`{reason}`", reason.meaning) for reason in ConditionReason)),
+        PASSED_ON,
+        EVENTS,
+        *_table(("reason", "means"), ((f"`{reason}`", reason.meaning) for reason in EventReason)),
+        METRICS,
+        *_table(("metric", "type", "labels", "means"), (_metric(name, *described) for name, described in metrics)),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _conditions() -> list[str]:
+    """The table in the module that defines them."""
+    lines = (inspect.getdoc(status) or "").splitlines()
+    return [line for line in lines if line.startswith("|")]
+
+
+def _metric(name: str, family: Metric, labels: tuple[str, ...]) -> tuple[str, ...]:
+    return f"`{name}`", family.type, ", ".join(f"`{label}`" for label in labels), family.documentation
+
+
+def _table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+    lines = [titles, tuple("---" for _ in titles), *rows]
+    return ["| " + " | ".join(cells) + " |" for cells in lines]
+
+
+def main() -> int:
+    """Entry point; the exit status is 1 when `--check` finds the file stale."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--check", action="store_true", help="do not write; fail when the file is stale")
+    arguments = parser.parse_args()
+    if arguments.check:
+        fresh = arguments.file.exists() and arguments.file.read_text() == page()
+        if not fresh:
+            sys.stderr.write(f"{arguments.file} is stale: run `make reference`\n")
+        return 0 if fresh else 1
+    arguments.file.write_text(page())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
