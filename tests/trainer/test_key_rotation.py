@@ -76,6 +76,22 @@ async def test_a_key_that_worked_is_waited_for_until_the_place_it_is_read_from_h
             assert await pool.score(Sample(text="four")) == 4.0
 
 
+async def test_another_key_is_tried_without_a_pause() -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    rotation = Rotation("")
+    rotation.secret, rotation.routers = ("new", "old"), ["old"]
+    async with FakeWorker(*[taking(rotation.next_router)] * 1000) as worker:
+        rotation.url = worker.url
+        async with Pool(RewardConfig(reward_pool="rl/rm"), find=rotation.find, sleep=sleep) as pool:
+            assert await pool.score(Sample(text="four")) == 4.0
+            assert pool.report().setbacks["denied"] == 1
+    assert pauses == []
+
+
 async def test_a_pool_that_goes_on_refusing_is_no_fault_of_the_sample() -> None:
     rotation = Rotation("")
     async with FakeWorker(*[taking(rotation.next_router)] * 100_000) as worker:

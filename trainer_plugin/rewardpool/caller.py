@@ -258,6 +258,9 @@ class Caller:
                     )
         self._ledger.retry(setback.kind, first=effort.setbacks == 1)
         self._log_retry(effort, setback)
+        if effort.denied and not effort.refused_keys.issuperset(self.endpoint.keys):
+            # Another key is tried at once: the connection is likely the same, and then so is the router.
+            return
         await self._sleep(pause_seconds(effort.setbacks, setback.kind, uniform=self._uniform))
 
     @staticmethod
