@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
-import kopf
 from kubernetes_asyncio import client as kubernetes_client
 from kubernetes_asyncio import config as kubernetes_config
 
@@ -33,8 +32,8 @@ AWAY_SECONDS: Final = 3.0
 """For this long after a call that got no answer nobody needs to try."""
 
 SILENCE_SECONDS: Final = 90.0
-"""A watch that says nothing for this long may be dead: API servers send a bookmark about every minute, unless nothing of
-the kind has ever changed. Going on from the same version costs one call."""
+"""A watch that says nothing for this long may be dead: API servers send a bookmark about every minute, unless nothing
+of the kind has ever changed. Going on from the same version costs one call."""
 
 LONGEST_LINE: Final = 2**21
 """Bytes of an object in a watch, at most; etcd takes none of more than 1.5 MiB."""
@@ -365,18 +364,3 @@ async def load_configuration(environ: Mapping[str, str] = os.environ) -> kuberne
             config_file=environ.get("KUBECONFIG"), client_configuration=configuration
         )
     return configuration
-
-
-async def kopf_credentials() -> kopf.ConnectionInfo:
-    """The same credentials for kopf's watches; loaded anew at each call, since tokens expire."""
-    configuration = await load_configuration()
-    scheme, _, token = configuration.api_key.get("BearerToken", "").partition(" ")
-    return kopf.ConnectionInfo(
-        server=configuration.host,
-        ca_path=configuration.ssl_ca_cert,
-        insecure=not configuration.verify_ssl,
-        scheme=scheme or None,
-        token=token or None,
-        certificate_path=configuration.cert_file,
-        private_key_path=configuration.key_file,
-    )

@@ -68,6 +68,7 @@ class Operator:
         self._kube = kube
         self._acting = acting
         self._keepers: dict[Key, Keeper] = {}
+        self._has_ended = False
         self._workers: Workers[Key] = Workers(self._look)
         self._shared = Shared(
             kube=kube, session=session, store=self.store, image=image, place=place, aside=asyncio.Semaphore(ASIDE)
@@ -92,6 +93,7 @@ class Operator:
                 group.create_task(self._follow_acting(), name="acting")
                 group.create_task(self._workers.run(), name="workers")
         finally:
+            self._has_ended = True
             self._forget_keepers()
 
     def pool_seen(self, pool: Object, *, deleted: bool) -> None:
@@ -114,7 +116,7 @@ class Operator:
             watches[plural] = max(watches.get(plural, 0.0), round(now - reflector.alive_at, 1))
         oldest = self._workers.oldest() if self._acting() is not Acting.NONE else 0.0
         return {
-            "ok": oldest < STUCK_SECONDS and max(watches.values()) < DEAD_SECONDS,
+            "ok": not self._has_ended and oldest < STUCK_SECONDS and max(watches.values()) < DEAD_SECONDS,
             "acting": self._acting().value,
             "pools": len(self.store.pools()),
             "oldest_pass_seconds": round(oldest, 1),

@@ -85,6 +85,11 @@ class Reflector:
             except (KubeError, KubeUnreachableError) as error:
                 failed = 1 if self.seen_at > began else failed + 1
                 self._failed(error, failed)
+            except Exception:
+                # An object that is not what it should be must not end the watch of all others.
+                failed += 1
+                self._version = None
+                log.exception("the watch of %s failed, all of them are listed again", self.resource.plural)
             self.alive_at = self._clock()
             await asyncio.sleep(pause_seconds(failed))
 

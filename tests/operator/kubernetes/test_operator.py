@@ -115,6 +115,13 @@ async def test_a_dead_watch_is_told_and_an_api_server_that_is_away_is_none(
     assert not running.operator.health()["ok"]
 
 
+async def test_an_operator_that_has_ended_says_so(running: Running) -> None:
+    await running.until(lambda: len(running.looks) == 1)
+    running.task.cancel()
+    await running.until(running.task.done)
+    assert not running.operator.health()["ok"]
+
+
 async def test_a_queue_that_is_stuck_is_told_unless_somebody_else_leads(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -85,6 +85,13 @@ async def test_a_connection_that_broke_goes_on_where_it_was(watched: Watched) ->
     assert len(watched.kube.lists) == 1
 
 
+async def test_an_object_that_makes_no_sense_ends_no_watch(watched: Watched) -> None:
+    watched.kube.words.put_nowait(WatchEvent("ADDED", {"metadata": {"resourceVersion": "none"}}))
+    await watched.until(lambda: len(watched.kube.lists) == 2)
+    watched.kube.words.put_nowait(WatchEvent("ADDED", an_object("d", version=11)))
+    await watched.until(lambda: "d" in watched.names())
+
+
 async def test_a_silent_watch_is_no_trouble_and_goes_on_where_it_was(
     watched: Watched, caplog: pytest.LogCaptureFixture
 ) -> None:
