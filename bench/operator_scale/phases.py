@@ -60,17 +60,19 @@ class Patience:
         self._say = say
         self._deadline_seconds = deadline_seconds
 
-    async def until(self, count: Callable[[], Awaitable[int]], *, of: int, what: str) -> float:
+    async def until(
+        self, count: Callable[[], Awaitable[int]], *, of: int, what: str, why_not: Callable[[], str] = str
+    ) -> float:
         """Seconds until `count` is `of`.
 
         Raises:
-            ClusterError: it is not, at the deadline.
+            ClusterError: it is not, at the deadline; the message ends with what `why_not` says.
         """
         began = told = time.monotonic()
         while (there := await count()) < of:
             now = time.monotonic()
             if now - began > self._deadline_seconds:
-                raise ClusterError(f"after {self._deadline_seconds:.0f} s {there} of {of} {what}")
+                raise ClusterError(f"after {self._deadline_seconds:.0f} s {there} of {of} {what}\n{why_not()}")
             if now - told > TELL_SECONDS:
                 self._say(f"{there} of {of} {what} after {now - began:.0f} s")
                 told = now
@@ -111,11 +113,14 @@ async def measure_operator(
     await api.create_all((path, pool(f"pool-{number}", workers=workers)) for number in range(pools))
     created_seconds = time.monotonic() - began
 
+    found: list[Object] = []
+
     async def ready() -> int:
         operator.sample()
-        return sum(map(is_complete, await api.items(path)))
+        found[:] = await api.items(path)
+        return sum(map(is_complete, found))
 
-    await patience.until(ready, of=pools, what="pools are ready")
+    await patience.until(ready, of=pools, what="pools are ready", why_not=lambda: first_incomplete(found))
     figures: dict[str, Any] = {
         "pools_created_seconds": created_seconds,
         "all_ready_seconds": time.monotonic() - began,
@@ -214,6 +219,15 @@ def is_complete(pool: Object) -> bool:
     """Whether all workers of the pool are in its routers, by the pool's own word."""
     conditions = {entry["type"]: entry["status"] for entry in pool.get("status", {}).get("conditions", [])}
     return all(conditions.get(kind) == "True" for kind in ("Ready", "WorkersReady", "RouterReady"))
+
+
+def first_incomplete(pools: list[Object]) -> str:
+    """What one of the pools that are not complete says of itself."""
+    incomplete = next((pool for pool in pools if not is_complete(pool)), {})
+    conditions = incomplete.get("status", {}).get("conditions", [])
+    return "\n".join(
+        " ".join(str(entry.get(key)) for key in ("type", "status", "reason", "message")) for entry in conditions
+    )
 
 
 def is_full(cell: str) -> bool:

@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from email.message import Message
 from pathlib import Path
 from typing import Any, Self
 
@@ -82,7 +83,7 @@ def http(
         return 0, {}, None
 
 
-def _lower(headers: Mapping[str, str]) -> dict[str, str]:
+def _lower(headers: "Message[str, str]") -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
 
 
