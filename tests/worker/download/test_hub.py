@@ -120,6 +120,16 @@ def test_a_hub_that_is_away_is_no_hindrance_where_the_branch_is_known(download: 
     assert download().run().commit == commit
 
 
+def test_a_cache_that_was_filled_elsewhere_serves_without_a_network(download: Make, hub: FakeHub) -> None:
+    commit = download().run().commit
+    shutil.rmtree(download().cache.own)
+    hub.away = True
+    assert download().run().commit == commit
+    pinned = download(pin=commit)
+    pinned.run()
+    assert content(pinned) == FILES
+
+
 def test_a_hub_that_is_away_is_an_error_where_nothing_is_known(download: Make, hub: FakeHub) -> None:
     hub.away = True
     with pytest.raises(DownloadError) as caught:

@@ -68,9 +68,9 @@ class ModelCache:
         return all(_size(self.snapshot(commit) / path) == size for path, size in files.items())
 
     def size(self, commit: str) -> tuple[int, int]:
-        """Bytes and number of files of a complete release."""
-        files = json.loads(self._stamp(commit).read_text())["files"]
-        return sum(files.values()), len(files)
+        """Bytes and number of files of a release that is there."""
+        sizes = [size for path in self.snapshot(commit).rglob("*") if (size := _size(path)) is not None]
+        return sum(sizes), len(sizes)
 
     def downloaded_bytes(self, release: Release) -> int:
         """What of the release is on the disk, finished or not."""
@@ -137,12 +137,16 @@ class ModelCache:
 
     def remember(self, revision: str, commit: str) -> None:
         """Note what a branch was."""
-        _write(self.folder / "refs" / revision, commit)
+        _write(self.folder / "refs" / _safe(revision), commit)
 
-    def remembered(self, revision: str) -> str | None:
-        """What the branch was when it was last looked at."""
-        ref = self.folder / "refs" / revision
-        return ref.read_text().strip() if ref.is_file() else None
+    def last_known(self, revision: str) -> str | None:
+        """What the branch was when it was last looked at, or the revision itself if it is a commit, if that is there.
+
+        It need not have been checked: somebody may have filled the cache where there is a network.
+        """
+        ref = self.folder / "refs" / _safe(revision)
+        commit = ref.read_text().strip() if ref.is_file() else revision
+        return commit if self.snapshot(_safe(commit)).is_dir() else None
 
     def link(self, place: Path, commit: str) -> None:
         """Make `place` a link to the release's folder."""

@@ -8,7 +8,13 @@ import re
 from typing import BinaryIO
 
 import huggingface_hub
-from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
 from huggingface_hub.file_download import hf_hub_url, http_get
 from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
@@ -81,6 +87,10 @@ class HubSource:
         token = "check the token in spec.model.tokenSecretRef"  # noqa: S105 - advice, not a token
         if full is not None:
             return full
+        if isinstance(error, OfflineModeIsEnabled):
+            return DownloadError(
+                "SourceUnreachable", "HF_HUB_OFFLINE is set in spec.engine.env, so the hub is not asked"
+            )
         if isinstance(error, GatedRepoError) or status == 403:
             return DownloadError(
                 "ModelUnauthorized",

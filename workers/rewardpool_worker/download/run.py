@@ -74,10 +74,10 @@ class Download:
         try:
             release = self._patiently(lambda: self.source.release(pinned), Event())
         except DownloadError as error:
-            known = self.cache.remembered(self.source.revision)
-            if error.reason != "SourceUnreachable" or pinned or known is None or not self.cache.is_complete(known):
+            known = self.cache.last_known(pinned or self.source.revision)
+            if error.reason != "SourceUnreachable" or known is None:
                 raise
-            self.progress.note = f"{error}; going on with {known}, which is there"
+            self.progress.note = f"{error}; going on with {known}, which is in the cache"
             return known
         self.progress.begin(release.commit, release.size, partial(self.cache.downloaded_bytes, release))
         while not self.cache.is_complete(release.commit):
