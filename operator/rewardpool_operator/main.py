@@ -27,7 +27,6 @@ from rewardpool_operator.kubernetes.client import (
     Kube,
     KubeError,
     KubeUnreachableError,
-    kopf_credentials,
     load_configuration,
 )
 from rewardpool_operator.kubernetes.images import own_image
@@ -61,6 +60,21 @@ def wiring(operator: Operator, running: "asyncio.Task[None]") -> kopf.OperatorRe
         operator.pool_seen(event["object"], deleted=event["type"] == "DELETED")
 
     return registry
+
+
+async def kopf_credentials() -> kopf.ConnectionInfo:
+    """The client's credentials for kopf's watches; loaded anew at each call, since tokens expire."""
+    configuration = await load_configuration()
+    scheme, _, token = configuration.api_key.get("BearerToken", "").partition(" ")
+    return kopf.ConnectionInfo(
+        server=configuration.host,
+        ca_path=configuration.ssl_ca_cert,
+        insecure=not configuration.verify_ssl,
+        scheme=scheme or None,
+        token=token or None,
+        certificate_path=configuration.cert_file,
+        private_key_path=configuration.key_file,
+    )
 
 
 async def ended(task: "asyncio.Task[None]") -> None:

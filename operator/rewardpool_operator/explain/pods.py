@@ -9,7 +9,7 @@ from rewardpool_api import names
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_operator.decide.loading import in_words
 from rewardpool_operator.explain.evidence import Cause, Evidence, Explanation, Object
-from rewardpool_operator.kubernetes.pods import failure_of, is_deleting, is_stuck_before_start
+from rewardpool_operator.kubernetes.pods import failure_of, is_deleting, is_lost, is_stuck_before_start
 from rewardpool_operator.kubernetes.render import CONTAINER_DOWNLOAD
 from rewardpool_operator.times import from_rfc3339
 
@@ -95,6 +95,8 @@ def trouble_of(pod: Object, *, warning: str | None) -> Trouble | None:
     for condition in pod.get("status", {}).get("conditions", []):
         if (condition["type"], condition["status"]) == ("PodScheduled", "False"):
             return _unscheduled(str(condition.get("message") or condition.get("reason", "")))
+    if is_lost(pod):
+        return Trouble(cause=Cause.NODE_LOST, said=f"node {pod['spec'].get('nodeName', '')} does not report")
     stuck = warning if is_stuck_before_start(pod) else None
     for status in _statuses(pod):
         failure = failure_of(status, trouble=stuck)

@@ -107,6 +107,11 @@ def is_deleting(pod: Object) -> bool:
     return "deletionTimestamp" in pod["metadata"]
 
 
+def is_lost(pod: Object) -> bool:
+    """Whether nobody knows how the pod is: its node does not report."""
+    return _lost(pod) is not None
+
+
 def is_stuck_before_start(pod: Object) -> bool:
     """Whether a node took the pod and none of its containers was started yet: mounts, images, the sandbox."""
     status = pod.get("status", {})

@@ -374,3 +374,9 @@ def test_a_condition_that_only_the_operator_sees_is_told_with_its_meaning():
     found = only(seen(a_pool(SERVING, degraded), a_pod()), Cause.OTHER)
     assert found.what.startswith("TlsUnusable: The Secret of spec.router.tls is missing")
     assert found.said == "there is no Secret tls"
+
+
+def test_a_worker_on_a_node_that_does_not_report_is_no_failure_of_its_own():
+    pod = a_pod()
+    pod["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    assert causes(seen(a_pool(), pod)) == [Cause.NODE_LOST]
