@@ -14,6 +14,7 @@ from typing import Final
 
 from rewardpool_api import RewardPool, RewardPoolStatus, names
 from rewardpool_operator.kubernetes import client, render, victims
+from rewardpool_operator.kubernetes.cadence import LOAD_SECONDS
 from rewardpool_operator.kubernetes.client import Kube, KubeError, Object, Resource
 from rewardpool_operator.kubernetes.events import EventMemory, RepairTally, Repeat
 from rewardpool_operator.kubernetes.keys import Keys
@@ -35,8 +36,6 @@ from rewardpool_operator.times import rfc3339
 
 log = logging.getLogger(__name__)
 
-LOAD_SECONDS: Final = 5.0
-"""A status that differs in its load alone is written no more often than this."""
 ORIENTATION_SECONDS: Final = 6.0
 """A new operator needs two or three looks to tell requests that wait from connections that were leaked. Until then the
 status keeps the figures it has."""
@@ -104,6 +103,7 @@ class Apply:
         *,
         written: Written,
         router_admin: Callable[[str], RouterAdmin | None],
+        load_seconds: float = LOAD_SECONDS,
     ) -> None:
         self._kube = kube
         self._store = store
@@ -111,6 +111,7 @@ class Apply:
         self._objects = objects
         self._written = written
         self._router_admin = router_admin
+        self._load_seconds = load_seconds
         self._namespace = pool.metadata.namespace
         self._upkeep = Upkeep(kube, store, pool, known=written.manifests)
         self.failures: list[str] = []
@@ -337,7 +338,7 @@ class Apply:
         if status.load is None and found.get("load") and now - self._written.begun_at < ORIENTATION_SECONDS:
             return
         load_alone = {**wanted, "load": None} == {**found, "load": None}
-        if load_alone and now - self._written.status_at < LOAD_SECONDS:
+        if load_alone and now - self._written.status_at < self._load_seconds:
             return
         metadata = {"name": self._pool.metadata.name, "namespace": self._namespace}
         manifest = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "status": wanted}

@@ -16,6 +16,15 @@ LONGEST_SECONDS: Final = 15.0
 LONGEST_AUTOSCALED_SECONDS: Final = 5.0
 """At a quiet pool that scales: the first request at a pool at zero is seen by asking the router."""
 SHORTEST_LIMIT_SECONDS: Final = 3.0
+LOAD_SECONDS: Final = 5.0
+"""A status that differs in its load alone is written no more often than this."""
+LOAD_WRITES_PER_SECOND: Final = 40
+"""Of all pools together."""
+
+
+def seconds_between_loads(pools: int) -> float:
+    """Seconds between two writes of a status of which nothing but the load has changed."""
+    return max(LOAD_SECONDS, pools / LOAD_WRITES_PER_SECOND)
 
 
 def seconds_until_next(*, quiet_for: float, scales: bool, pools: int) -> float:

@@ -22,7 +22,7 @@ from rewardpool_api.reasons import ConditionReason, EventReason
 from rewardpool_operator.decide import decide
 from rewardpool_operator.kubernetes import apply, client, render
 from rewardpool_operator.kubernetes.apply import Apply, Rendered, Written
-from rewardpool_operator.kubernetes.cadence import BUSY_SECONDS, seconds_until_next
+from rewardpool_operator.kubernetes.cadence import BUSY_SECONDS, seconds_between_loads, seconds_until_next
 from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object
 from rewardpool_operator.kubernetes.downloads import pins_of
 from rewardpool_operator.kubernetes.golden import GoldenKeeper
@@ -198,6 +198,7 @@ class Keeper:
             objects,
             written=self._written,
             router_admin=self._observer.router_admin,
+            load_seconds=seconds_between_loads(pools),
         )
         self._oriented = self._oriented or not self._observer.is_waiting_for_first_answers
         if acting is not Acting.FULL or not self._oriented:

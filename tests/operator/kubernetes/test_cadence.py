@@ -8,6 +8,7 @@ from rewardpool_operator.kubernetes.cadence import (
     BUSY_SECONDS,
     LONGEST_AUTOSCALED_SECONDS,
     LONGEST_SECONDS,
+    seconds_between_loads,
     seconds_until_next,
 )
 from rewardpool_operator.kubernetes.secret_reader import seconds_between_reads
@@ -37,6 +38,11 @@ def test_no_pool_is_looked_at_more_often_than_a_busy_one_nor_forgotten(
 ) -> None:
     longest = LONGEST_AUTOSCALED_SECONDS if scales else LONGEST_SECONDS
     assert BUSY_SECONDS <= seconds_until_next(quiet_for=quiet_for, scales=scales, pools=pools) <= longest
+
+
+@pytest.mark.parametrize(("pools", "seconds"), [(1, 5.0), (200, 5.0), (1000, 25.0)])
+def test_the_load_of_many_pools_is_written_less_often(pools: int, seconds: float) -> None:
+    assert seconds_between_loads(pools) == seconds
 
 
 @pytest.mark.parametrize(("pools", "seconds"), [(1, 4.0), (66, 4.0), (660, 40.0), (5000, 60.0)])
