@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 WATCH_SECONDS: Final = (300, 600)
 """After a time between these the API server ends a watch; spread, so that not all begin anew at once."""
 SHORTEST_PAUSE_SECONDS: Final = 0.5
-LONGEST_PAUSE_SECONDS: Final = 5.0
+LONGEST_PAUSE_SECONDS: Final = 3.0
 """An API server that is back is noticed within this time."""
 EXPIRED: Final = 410
 

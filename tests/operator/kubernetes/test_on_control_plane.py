@@ -245,9 +245,10 @@ def test_routers_are_kept_right_while_the_api_server_is_away(cluster: Cluster) -
         cluster.eventually(
             lambda: listed(cluster) == workers(cluster), seconds=REPAIR_SECONDS, what="its list is whole"
         )
+        # No watch will ever tell of this.
+        cluster.kubectl("delete", "service", names.router_name(POOL))
     finally:
         cluster.cable.mend()
-    cluster.kubectl("delete", "service", names.router_name(POOL))
     cluster.eventually(
         lambda: cluster.get("service", names.router_name(POOL)), seconds=REPAIR_SECONDS, what="the Service is back"
     )
