@@ -139,6 +139,9 @@ _WORDS: dict[str, Callable[[str, ErrorDetails], str]] = {
         f'{path}: Invalid value: "{detail["input"]}": {path} in body should be at least '
         f"{detail['ctx']['min_length']} chars long"
     ),
+    "string_pattern_mismatch": lambda path, detail: (
+        f"{path}: Invalid value: \"{detail['input']}\": {path} in body should match '{detail['ctx']['pattern']}'"
+    ),
     "too_long": lambda path, detail: (
         f"{path}: Too many: {detail['ctx']['actual_length']}: must have at most {detail['ctx']['max_length']} items"
     ),

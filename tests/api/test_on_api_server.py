@@ -66,6 +66,9 @@ VIOLATIONS: dict[str, dict[str, Any]] = {
     },
     "more shards than GPUs": {"spec.worker.gpus": 2, "spec.engine.tensorParallelSize": 4},
     "too long a name": {"metadata.name": "n" * 41},
+    "a key among the arguments": {"spec.engine.args": ["--dtype", "--api-key=everybody-reads-this"]},
+    "namespaces that nothing would restrict": {"spec.network": {"policy": "Disabled", "namespaces": ["train"]}},
+    "the pool's key for a certificate": {"spec.router.tls": {"secretName": "pool-key"}},
 }
 """Every rule of the models is broken by one of these."""
 
@@ -79,6 +82,9 @@ MISTAKES: dict[str, dict[str, Any]] = {
     "one for a list": {"spec.engine.args": "--flag"},
     "text for a part": {"spec.engine": "vllm"},
     "not in the enumeration": {"spec.engine.name": "tgi"},
+    "a router that we do not know": {"spec.router.flavor": "nginx"},
+    "a certificate without a Secret": {"spec.router.tls": {}},
+    "no name of a namespace": {"spec.network": {"namespaces": ["Training Jobs"]}},
     "below its bound": {"spec.replicas": -1},
     "above its bound": {"spec.router.replicas": 17},
     "empty text": {"spec.engine.image": ""},
