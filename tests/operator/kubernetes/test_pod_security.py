@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import pytest
-import yaml
 from support.kube_builders import FUNCTION, a_pool
 
 from cluster.control_plane import ControlPlane
@@ -27,8 +26,10 @@ def namespaces(control_plane: ControlPlane) -> ControlPlane:
     for standard in ("restricted", "baseline"):
         labels = {"pod-security.kubernetes.io/enforce": standard}
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": standard, "labels": labels}}
-        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": standard}}
-        control_plane.kubectl("apply", "-f", "-", input=yaml.safe_dump_all([namespace, account]))
+        control_plane.kubectl("apply", "-f", "-", input=json.dumps(namespace))
+    for standard in ("restricted", "baseline"):
+        # Admission looks for it before it looks at anything else; a controller makes it.
+        control_plane.kubectl("wait", "--for=create", "serviceaccount/default", "-n", standard, "--timeout=30s")
     return control_plane
 
 
