@@ -1,14 +1,17 @@
 """The command line on a real API server, scheduler and controllers, run by a real kubectl as its plugin.
 
 There is no operator, so statuses of pools are written by hand; and no kubelet, so two pods' statuses are written in a
-kubelet's words. What the scheduler says of pods is its own.
+kubelet's words, and a stand-in for one answers the API server with logs. What the scheduler says of pods is its own.
 """
 
 import json
 import os
+import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +33,22 @@ NODE_STATUS = {
     "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "100"},
     "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": TIME}],
 }
+
+
+class StandInKubelet(BaseHTTPRequestHandler):
+    """Answers `GET /containerLogs/NAMESPACE/POD/CONTAINER` with the request itself, as two lines."""
+
+    def do_GET(self) -> None:
+        path, _, query = self.path.partition("?")
+        body = f"{path}\n{query}\n".encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
 
 
 class Machine:
@@ -123,6 +142,12 @@ class Machine:
         container = {"name": "worker", "image": "engine:1", "imageID": "", "ready": False, "restartCount": 0}
         status = {"phase": "Pending", "containerStatuses": [{**container, "started": False, "state": state}]}
         self.write_status("pod", pod, status)
+
+    def container_runs(self, pod: str) -> None:
+        """As a kubelet tells that the container runs, for the second time."""
+        container = {"name": "worker", "image": "engine:1", "imageID": "", "ready": True, "restartCount": 1}
+        states = {"state": {"running": {}}, "lastState": {"terminated": {"exitCode": 1}}}
+        self.write_status("pod", pod, {"phase": "Running", "containerStatuses": [container | states]})
 
 
 def condition(kind: str, status: str, reason: str, message: str = "") -> dict[str, Any]:
@@ -351,6 +376,36 @@ def test_an_api_server_that_is_away_is_named(machine: Machine, tmp_path: Path) -
     code, _, err = machine.kubectl_rewardpool("status", kubeconfig=kubeconfig)
     assert code == 1
     assert "the API server https://127.0.0.1:1 does not answer" in err
+
+
+@pytest.fixture
+def kubelet(machine: Machine) -> Iterator[None]:
+    """The node has something that speaks as a kubelet does."""
+    certificate, key = machine.plane.authority.issue("kubelet", common_name="node", hosts=["127.0.0.1"])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), StandInKubelet)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    status = {
+        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": server.server_port}},
+    }
+    machine.write_status("node", "node", status)
+    yield
+    server.shutdown()
+    server.server_close()
+
+
+def test_logs_come_from_every_started_container_behind_its_pods_name(machine: Machine, kubelet: None) -> None:
+    machine.pool("talks")
+    machine.workers("talks")
+    pod = machine.pod_of("talks")
+    machine.container_runs(pod)
+    out = machine.says("logs", "talks", "--tail", "7", "--since", "10m", "--previous", "-c", "worker")
+    lines = [line.removeprefix(f"{pod} ") for line in out.splitlines()]
+    assert lines[0] == f"/containerLogs/{NAMESPACE}/{pod}/worker"
+    assert set(lines[1].split("&")) == {"previous=true", "sinceSeconds=600", "tailLines=7"}
 
 
 def test_logs_of_a_pool_without_a_started_container_say_so(machine: Machine) -> None:
