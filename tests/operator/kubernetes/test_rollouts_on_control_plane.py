@@ -1,0 +1,253 @@
+"""Rollouts that go wrong and are put right, on a real API server with real routers and function workers.
+
+Only the node is a stand-in (`support.loopback_kubelet`). One pool goes through the stories, each of which leaves it
+serving; a trainer scores all the while, and no request of it fails.
+"""
+
+import base64
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from support.operator_cluster import Cluster, seconds_until
+from support.processes import http
+from support.reward_functions import expected_score
+
+from rewardpool_api import names
+
+pytestmark = pytest.mark.real
+
+POOL = "roll"
+GOOD = {"source": "python://reward_functions:compute_score", "type": "Function"}
+BROKEN = {"source": "python://no_such_module:compute_score", "type": "Function"}
+OTHER = {"source": "python://reward_functions:compute_other_score", "type": "Function"}
+ROLLOUT = {"strategy": "Surge", "progressDeadlineSeconds": 20}
+PARITY = {"goldenSetRef": {"name": "golden"}, "maxAbsDiff": 0.05}
+CHANGE_SECONDS = 60
+"""For one rollout, on a machine that is busy with other tests."""
+
+
+def sample(text: str) -> str:
+    return json.dumps({"data_source": "test", "solution_str": text, "ground_truth": "4", "extra_info": {}})
+
+
+GOLDEN_LINES = "".join(json.dumps({"text": sample(text)}) + "\n" for text in ("three", "four", "five"))
+
+
+class Rolling:
+    """The pool under test, in the words of these stories."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.spec: dict[str, Any] = {"model": GOOD, "replicas": 1, "rollout": ROLLOUT}
+
+    def apply(self, *, drain_seconds: int = 10, **spec: Any) -> None:
+        """Change the pool; another drain time is another revision that serves as well."""
+        self.spec |= {"worker": {"gpus": 0, "drainSeconds": drain_seconds}, **spec}
+        self.cluster.apply(POOL, **self.spec)
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return self.cluster.status(POOL)
+
+    @property
+    def rollout(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.status.get("rollout", {})
+        return found
+
+    def reason(self, kind: str = "Progressing") -> str | None:
+        return self.cluster.condition(POOL, kind).get("reason")
+
+    def message(self, kind: str) -> str:
+        return str(self.cluster.condition(POOL, kind).get("message"))
+
+    def deployments(self) -> dict[str, dict[str, Any]]:
+        """Worker Deployments by revision."""
+        selector = f"{names.LABEL_POOL}={POOL},{names.LABEL_REVISION}"
+        found = json.loads(self.cluster.kubectl("get", "deployments", "-l", selector, "-o", "json"))["items"]
+        return {item["metadata"]["labels"][names.LABEL_REVISION]: item for item in found}
+
+    def sizes(self) -> dict[str, int]:
+        return {revision: item["spec"]["replicas"] for revision, item in self.deployments().items()}
+
+    def serves(self, *, replicas: int = 1) -> bool:
+        """Whether the present revision serves alone and is the good one."""
+        status = self.status
+        good = status.get("rollout", {}).get("good") == status.get("revision")
+        return good and self.cluster.is_ready(POOL, replicas=replicas)
+
+    def eventually(self, holds: Any, what: str, *, seconds: float = CHANGE_SECONDS) -> None:
+        self.cluster.eventually(holds, seconds=seconds, what=what)
+
+    def key(self, secret: str) -> str:
+        found = self.cluster.get("secret", secret)
+        return base64.b64decode(found["data"][names.SECRET_KEY]).decode() if found else ""
+
+    @property
+    def router_url(self) -> str:
+        (pod,) = self.cluster.pods(POOL, "router")
+        return f"http://{pod['status']['podIP']}:{names.ROUTER_PORT}"
+
+    def listed(self) -> set[str]:
+        """Addresses in the router's worker list."""
+        admin = self.key(names.admin_secret(POOL))
+        _, _, answer = http("GET", f"{self.router_url}/workers", key=admin)
+        return {worker["url"] for worker in answer["workers"]}
+
+    @contextmanager
+    def scoring(self) -> Iterator[list[tuple[int, float | None]]]:
+        """Status and score of a trainer's requests, one after the other."""
+        outcomes: list[tuple[int, float | None]] = []
+        done = threading.Event()
+        url, key = self.router_url, self.key(names.key_secret(POOL))
+
+        def ask() -> None:
+            while not done.is_set():
+                request = {"model": POOL, "input": sample("four")}
+                status, _, answer = http("POST", f"{url}/v1/embeddings", request, key=key)
+                outcomes.append((status, answer["data"][0]["embedding"][-1] if status == 200 else None))
+                done.wait(0.05)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        try:
+            yield outcomes
+        finally:
+            done.set()
+            asking.join(timeout=30)
+
+
+@pytest.fixture(scope="module")
+def rolling(cluster: Cluster) -> Iterator[Rolling]:
+    pool = Rolling(cluster)
+    pool.apply()
+    pool.eventually(pool.serves, "the pool serves")
+    yield pool
+    cluster.kubectl("delete", "rewardpool", POOL)
+
+
+@pytest.fixture(autouse=True)
+def no_request_fails(rolling: Rolling) -> Iterator[None]:
+    """Every story is told under traffic: each request is answered with the right score."""
+    with rolling.scoring() as outcomes:
+        yield
+    assert len(outcomes) > 5
+    assert {status for status, _ in outcomes} == {200}
+    assert [score for _, score in outcomes] == pytest.approx([expected_score("four")] * len(outcomes))
+
+
+def test_a_broken_revision_is_rolled_back_with_its_last_words(rolling: Rolling) -> None:
+    good = rolling.status["revision"]
+    rolling.apply(model=BROKEN)
+    rolling.eventually(lambda: rolling.reason() == "RolledBack", "the good revision is brought back")
+    failed = rolling.rollout["failed"]["revision"]
+    assert failed == rolling.status["revision"] != good
+    assert "no_such_module" in rolling.message("Degraded")
+    rolling.eventually(lambda: rolling.sizes() == {good: 1, failed: 0}, "only the good revision has workers")
+    assert "RolledBack" in rolling.cluster.kubectl("describe", "rewardpool", POOL)
+
+
+def test_a_restarted_operator_does_not_try_the_failed_revision_again(rolling: Rolling) -> None:
+    failed = rolling.rollout["failed"]
+    sizes = rolling.sizes()
+    rolling.cluster.stop_operator()
+    rolling.cluster.start_operator()
+    seconds_until(lambda: rolling.sizes() != sizes, limit=5)
+    assert rolling.sizes() == sizes
+    assert rolling.rollout["failed"] == failed
+
+
+def test_the_fix_goes_through_after_a_failure(rolling: Rolling) -> None:
+    good, failed = rolling.rollout["good"], rolling.status["revision"]
+    rolling.apply(model=GOOD, drain_seconds=11)
+    rolling.eventually(rolling.serves, "the fix serves")
+    fix = rolling.status["revision"]
+    assert fix not in (good, failed)
+    rolling.eventually(
+        lambda: rolling.sizes() == {fix: 1, good: 0}, "the good one before is kept, the failed one is not"
+    )
+    assert rolling.rollout["previous"] == good
+    parts = json.loads(rolling.deployments()[good]["metadata"]["annotations"][names.ANNOTATION_SPEC])
+    assert parts["worker"] == {"gpus": 0, "drainSeconds": 10}
+
+
+def test_a_paused_pool_is_scaled_and_not_rolled(rolling: Rolling) -> None:
+    good = rolling.rollout["good"]
+    rolling.apply(rollout={**ROLLOUT, "paused": True}, drain_seconds=12, replicas=2)
+    rolling.eventually(lambda: rolling.reason() == "Paused", "it is said to be paused")
+    rolling.eventually(lambda: rolling.sizes()[good] == rolling.status["readyReplicas"] == 2, "two old workers serve")
+    assert rolling.sizes()[rolling.status["revision"]] == 0
+    rolling.apply(rollout=ROLLOUT, drain_seconds=12, replicas=1)
+    rolling.eventually(rolling.serves, "unpaused, it goes on")
+
+
+def test_a_revision_that_scores_otherwise_is_in_no_router_and_rolled_back(rolling: Rolling) -> None:
+    rolling.cluster.kubectl("create", "configmap", "golden", f"--from-literal=golden.jsonl={GOLDEN_LINES}")
+    good = rolling.rollout["good"]
+    rolling.apply(rollout={**ROLLOUT, "parity": PARITY}, drain_seconds=12)
+    rolling.eventually(
+        lambda: names.ANNOTATION_GOLDEN_SCORES in rolling.deployments()[good]["metadata"]["annotations"],
+        "the good revision has scored the golden set",
+    )
+    before = rolling.listed()
+    rolling.apply(model=OTHER, drain_seconds=12)
+    seen: list[set[str]] = []
+
+    def is_rolled_back() -> bool:
+        seen.append(rolling.listed())
+        return rolling.reason() == "RolledBack"
+
+    rolling.eventually(is_rolled_back, "it is rolled back")
+    assert rolling.reason("Degraded") == "ParityExceeded"
+    assert "3 of 3 golden texts differ by more than 0.05; the largest difference is 0.5" in rolling.message("Degraded")
+    assert set.union(*seen) == before
+    assert "ParityExceeded" in rolling.cluster.kubectl("describe", "rewardpool", POOL)
+
+
+def test_a_malformed_golden_set_holds_the_rollout_until_it_is_mended(rolling: Rolling) -> None:
+    good = rolling.rollout["good"]
+    patch = {"data": {"golden.jsonl": "no JSON"}}
+    rolling.cluster.kubectl("patch", "configmap", "golden", "--type=merge", "-p", json.dumps(patch))
+    rolling.apply(model=GOOD, drain_seconds=13)
+    rolling.eventually(lambda: rolling.reason() == "GoldenSetUnusable", "the rollout is held")
+    assert "entry golden.jsonl of ConfigMap golden" in rolling.message("Progressing")
+    assert "line 1 is not JSON" in rolling.message("Degraded")
+    assert rolling.sizes()[good] == 1
+    patch = {"data": {"golden.jsonl": GOLDEN_LINES}}
+    rolling.cluster.kubectl("patch", "configmap", "golden", "--type=merge", "-p", json.dumps(patch))
+    rolling.eventually(rolling.serves, "the rollout goes on")
+    assert rolling.rollout["parity"]["outcome"] == "Passed"
+
+
+@pytest.mark.parametrize(
+    ("gone", "back"),
+    [
+        (
+            {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "preempted"},
+            {"type": "DisruptionTarget", "status": "False"},
+        ),
+        ({"type": "Ready", "status": "False"}, {"type": "Ready", "status": "True"}),
+    ],
+    ids=["is announced to be preempted", "is on a lost node"],
+)
+def test_a_worker_leaves_the_router_while_it(rolling: Rolling, gone: dict[str, str], back: dict[str, str]) -> None:
+    rolling.apply(replicas=2, drain_seconds=13)
+    rolling.eventually(lambda: rolling.serves(replicas=2), "two workers serve")
+    pod = rolling.cluster.pods(POOL, "worker")[0]
+    url = f"http://{pod['status']['podIP']}:{names.WORKER_PORT}"
+
+    def say(condition: dict[str, str]) -> None:
+        # A disruption of no time counts as a stale one, and is taken back by Kubernetes' own controller.
+        now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        patch = json.dumps({"status": {"conditions": [{**condition, "lastTransitionTime": now}]}})
+        rolling.cluster.kubectl("patch", "pod", pod["metadata"]["name"], "--subresource=status", "-p", patch)
+
+    say(gone)
+    rolling.eventually(lambda: url not in rolling.listed(), "it left the router", seconds=5)
+    rolling.eventually(lambda: rolling.status["readyReplicas"] == 1, "it does not count", seconds=5)
+    say(back)
+    rolling.eventually(lambda: url in rolling.listed(), "it is back", seconds=5)
