@@ -18,7 +18,6 @@ ModelType = Literal["Discriminative", "Generative", "Function"]
 EngineName = Literal["vllm", "sglang", "python"]
 RouterFlavor = Literal["sglang-router", "smg"]
 ShortText = Annotated[str, Field(min_length=1, max_length=253)]
-SecretName = Annotated[str, Field(max_length=253, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")]
 NamespaceName = Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
 ResourceName = Annotated[
     str, Field(max_length=253, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")
@@ -139,7 +138,7 @@ class RouterAuth(ApiModel):
 class RouterTls(ApiModel):
     """A certificate for the routers."""
 
-    secret_name: SecretName
+    secret_name: ShortText
     """Secret of the pool's namespace, of type kubernetes.io/tls: `tls.crt`, `tls.key`, and `ca.crt` for a CA that trainers do not know. The certificate must be for `NAME-router.NAMESPACE.svc`."""
 
 

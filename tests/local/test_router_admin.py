@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +10,6 @@ import aiohttp
 import pytest
 from support.fleet import (
     FLAVORS,
-    FUNCTION,
-    ROOT,
     ROUTER_LAUNCHER,
     SERVED_NAME,
     Program,
@@ -68,20 +65,6 @@ def admin_of(
     session: aiohttp.ClientSession, flavor: RouterFlavor, url: str, metrics_url: str, *, key: str
 ) -> RouterAdmin:
     return RouterAdmin(session, flavor=flavor, url=url, metrics_url=metrics_url, admin_key=key, served_name=SERVED_NAME)
-
-
-@pytest.fixture
-async def worker(tmp_path: Path) -> AsyncIterator[Program]:
-    """A function server, which takes as long for a score as the sample says."""
-    argv = [sys.executable, "-m", "rewardpool_worker.function_server", "--function", FUNCTION]
-    program = Program(
-        lambda port: [*argv, "--port", str(port)],
-        env={"PYTHONPATH": str(ROOT / "tests")},
-        log=tmp_path / "worker.log",
-    )
-    await program.start()
-    yield program
-    program.kill()
 
 
 async def score(session: aiohttp.ClientSession, router: RealRouter, *, seconds: float = 30) -> int:
