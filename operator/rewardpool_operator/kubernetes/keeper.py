@@ -49,6 +49,8 @@ AFTER_CHANGE_SECONDS: Final = 0.5
 LONGEST_BACKOFF_SECONDS: Final = 5.0
 """Between passes that fail, so that all is as declared soon after the trouble is over."""
 
+_TOLD_BY_EVENTS: Final = (ConditionReason.SCALING, ConditionReason.UNSCHEDULABLE)
+"""Reasons of Progressing whose end a pod tells by itself; a pool may have them for days."""
 _ROLLOUT_ENDS: Final[Mapping[str, RolloutOutcome]] = {
     EventReason.ROLLOUT_COMPLETED: "completed",
     EventReason.ROLLED_BACK: "rolled_back",
@@ -88,7 +90,7 @@ class Outcome(enum.Enum):
         loaded = status.load is not None and (status.load.in_flight or status.load.waiting)
         moving = plan.joins or plan.leaves or plan.drain or plan.keep or plan.retire or status.draining_replicas
         progressing = status.condition("Progressing")
-        rolling = progressing and progressing.status == "True" and progressing.reason != ConditionReason.SCALING
+        rolling = progressing and progressing.status == "True" and progressing.reason not in _TOLD_BY_EVENTS
         rotation = status.auth.rotation
         rotating = rotation is not None and rotation.phase != "Done"
         if changed:
