@@ -233,3 +233,21 @@ async def test_a_pool_may_be_open_to_all_from_its_start_to_its_end(machine: Loca
     assert await machine.run("score", "four") == (0, "4.0\n")
     code, said = await machine.run("up", "-f", machine.manifest())
     assert (code, "spec.router.auth.mode cannot change while the pool runs" in said) == (2, True)
+
+
+async def test_an_smg_serves_as_well_and_is_changed_for_the_other_one(machine: LocalMachine) -> None:
+    policy = {"type": "QueueDepth", "queueDepth": {"targetPerReplica": 4}}
+    bounds = {"minReplicas": 0, "maxReplicas": 2, "idleSeconds": 60}
+    await machine.up(router={"flavor": "smg"}, autoscaling={**bounds, "policy": policy})
+    assert machine.pool().status.workers == []
+    assert "smg" in machine.router().name()
+    # It refuses while there is no worker; the trainer's coming again wakes the pool.
+    code, said = await machine.run("score", "hello world")
+    assert (code, said.splitlines()[-1]) == (0, "11.0")
+    await machine.up(autoscaling={**bounds, "policy": policy})
+
+    async def changed() -> bool:
+        return "sglang" in machine.router().name()
+
+    await eventually(changed, what="the other router runs")
+    assert await machine.run("score", "hello world") == (0, "11.0\n")

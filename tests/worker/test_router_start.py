@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from support.fleet import FLAVORS, free_port, server_python
 
+from cluster.certificates import Authority, make_key
 from rewardpool_api.names import ENV_ROUTER_FLAVOR
 from rewardpool_api.pool import RouterFlavor
 from rewardpool_worker import router_launcher
@@ -102,3 +103,14 @@ def test_a_port_in_use_is_diagnosed(flavor: RouterFlavor) -> None:
 def test_the_router_refuses_a_flag_it_does_not_know(flavor: RouterFlavor) -> None:
     code, said = launch("--no-such-flag", str(free_port()), python=server_python(), **{ENV_ROUTER_FLAVOR: flavor})
     assert diagnose(exit_code=code, log=said).reason == "BadArguments"
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("flavor", FLAVORS)
+def test_a_key_that_is_not_the_certificates_is_diagnosed(flavor: RouterFlavor, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certificate, _ = authority.issue("server", common_name="rm", hosts=["rm-router.rl.svc"])
+    given = flags(free_port(), flavor=flavor, tls=TlsFiles(certificate=certificate, key=make_key(tmp_path / "other")))
+    code, said = launch(*given, python=server_python(), **{ENV_ROUTER_FLAVOR: flavor})
+    diagnosis = diagnose(exit_code=code, log=said)
+    assert (diagnosis.reason, "KeyMismatch" in diagnosis.message) == ("TlsUnusable", True)

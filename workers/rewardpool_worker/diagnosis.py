@@ -9,7 +9,7 @@ import signal
 from dataclasses import dataclass
 from typing import Literal
 
-Reason = Literal["PortInUse", "ModelNotFound", "OutOfMemory", "BadArguments", "EngineExited"]
+Reason = Literal["PortInUse", "ModelNotFound", "OutOfMemory", "BadArguments", "TlsUnusable", "EngineExited"]
 
 LOG_TAIL_BYTES = 64 * 1024
 """How much of a log's end to give to `diagnose`: the cause may stand above 20 KB of usage text or tracebacks."""
@@ -47,6 +47,11 @@ _SYMPTOMS = (
         "PortInUse",
         r"Address already in use|address already in use",
         "the port is taken by another process; stop it or let another port be chosen",
+    ),
+    _symptom(
+        "TlsUnusable",
+        r"Failed to create TLS config|Failed to read server (key|certificate)",
+        "the router cannot use the Secret of spec.router.tls; tls.key must belong to tls.crt",
     ),
     _symptom(
         "ModelNotFound",
