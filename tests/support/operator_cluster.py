@@ -33,7 +33,7 @@ class Cluster:
         self.plane = plane
         self.cable = cable
         """Between the operator, and nobody else, and the API server."""
-        self.health_port = free_port()
+        self.health_port, self.metrics_port = free_port(), free_port()
         self.kubelet = kubelet
         self._kubeconfig = restricted_kubeconfig(plane, NAMESPACE, url=cable.url)
         self._folder = folder
@@ -43,7 +43,13 @@ class Cluster:
     def start_operator(self) -> None:
         self._starts += 1
         log = self._folder / f"operator-{self._starts}.log"
-        self.operator = operator_process(self._kubeconfig, namespace=NAMESPACE, health_port=self.health_port, log=log)
+        self.operator = operator_process(
+            self._kubeconfig,
+            namespace=NAMESPACE,
+            health_port=self.health_port,
+            log=log,
+            flags=[f"--metrics-port={self.metrics_port}"],
+        )
         self.operator.__enter__()
         self.operator.until(lambda: RUNNING in log.read_text(), seconds=30, what="the operator runs")
 

@@ -1,6 +1,7 @@
 """The operator as a process of its own, with exactly the rights that `permissions` lists."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +41,16 @@ def restricted_kubeconfig(plane: ControlPlane, namespace: str, *, url: str) -> P
 
 
 def operator_process(
-    kubeconfig: Path, *, namespace: str, health_port: int, log: Path, lease: str | None = None
+    kubeconfig: Path,
+    *,
+    namespace: str,
+    health_port: int,
+    log: Path,
+    lease: str | None = None,
+    flags: Sequence[str] = (),
 ) -> RealProcess:
     """`rewardpool operator run`, not started yet: a context manager."""
     command = [str(Path(sys.executable).with_name("rewardpool")), "operator", "run"]
     command += [f"--namespace={namespace}", f"--health-port={health_port}"]
-    command += [f"--lease={lease}"] if lease else []
+    command += [*([f"--lease={lease}"] if lease else []), *flags]
     return RealProcess(command, log=log, env={"KUBECONFIG": str(kubeconfig)}, cwd=log.parent)
