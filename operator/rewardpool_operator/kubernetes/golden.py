@@ -156,10 +156,10 @@ class GoldenKeeper:
             pause = FIRST_PAUSE_SECONDS * 2**failed * random.uniform(0.5, 1.0)  # noqa: S311 - spreads attempts
             self._failures[name] = (failed, self._clock() + pause)
             words = str(error) or "not all texts were scored in time"
-            log.warning("%s: the golden set could not be scored by revision %s: %s", pool.key, revision, words)
+            log.warning("the golden set could not be scored by revision %s: %s", revision, words)
         else:
             self._failures.pop(name, None)
-            log.info("%s: revision %s has scored the %d golden texts", pool.key, revision, len(golden.texts))
+            log.info("revision %s has scored the %d golden texts", revision, len(golden.texts))
         finally:
             del self._measuring[name]
             self._news()

@@ -85,4 +85,4 @@ class Lengths:
             self._news()
         else:
             self._not_before[revision] = self._clock() + RETRY_SECONDS
-            log.info("%s: %s does not say how long a sample may be: %s", pool.key, url, result.error)
+            log.info("%s does not say how long a sample may be: %s", url, result.error)
