@@ -81,7 +81,7 @@ def router_flags(
         "--cb-success-threshold": 1,
         "--cb-timeout-duration-secs": 3,
         # Retries are the only queue that works in sglang-router (the queue of its own answers 408): 20 of them, 2 s
-        # apart at most, carry a request over half a minute without any worker. smg retries at other workers only.
+        # apart at most, carry a request over half a minute without any worker. smg refuses what has no worker.
         "--retry-max-retries": 20,
         "--retry-initial-backoff-ms": 100,
         "--retry-max-backoff-ms": 2000,
