@@ -18,7 +18,7 @@ One pass over one pool:
     observe.py      store, routers and workers -> Snapshot; asking.py: nobody silent holds it up
     pods.py         a pod object -> what a snapshot says of a worker or a router (pure)
     render/         a pool -> the manifests that it should own (pure)
-    compare.py      a manifest and the live object -> whether they differ (pure)
+    wanted.py       all of them together; compare.py: a manifest and the live object -> whether they differ (pure)
     apply.py        Plan -> API server and routers, in the plan's order; upkeep.py: writing only what differs
     telling.py      the status and events, with what Kubernetes refused (pure)
 

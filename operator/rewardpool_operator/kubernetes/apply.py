@@ -17,16 +17,14 @@ from rewardpool_operator.kubernetes import client, render, victims
 from rewardpool_operator.kubernetes.cadence import LOAD_SECONDS
 from rewardpool_operator.kubernetes.client import Kube, KubeError, Object, Resource
 from rewardpool_operator.kubernetes.events import EventMemory, RepairTally, Repeat
-from rewardpool_operator.kubernetes.keys import Keys
 from rewardpool_operator.kubernetes.objects import Objects
-from rewardpool_operator.kubernetes.place import OperatorPlace
 from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST, is_deleting
 from rewardpool_operator.kubernetes.repairs import ListMemory
 from rewardpool_operator.kubernetes.secret_reader import secret_names
 from rewardpool_operator.kubernetes.store import Store
 from rewardpool_operator.kubernetes.telling import event_object, with_failure
-from rewardpool_operator.kubernetes.tls import PLAIN, Tls
 from rewardpool_operator.kubernetes.upkeep import Known, NotOursError, Upkeep, is_ours
+from rewardpool_operator.kubernetes.wanted import Rendered, Settled
 from rewardpool_operator.kubernetes.witness import with_witness
 from rewardpool_operator.metrics import METRICS, Change
 from rewardpool_operator.plan import Event, Join, Leave, Plan
@@ -54,41 +52,12 @@ class Written:
     """Repairs of them that are not told yet."""
     events: EventMemory = field(default_factory=EventMemory)
     """What was told."""
-    settled: "Settled | None" = None
+    settled: Settled | None = None
     """What was found to be as rendered; None when something had to be written."""
     begun_at: float = field(default_factory=monotonic)
     """Monotonic time from which on the pool was looked at."""
     status_at: float = 0.0
     """Monotonic time of the last write of the status."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rendered:
-    """What the pool shall own, but for the number of workers."""
-
-    shared: tuple[Object, ...]
-    """Every manifest but the worker Deployments; Secrets first."""
-    worker_template: Object
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settled:
-    """What a pass looked at and found nothing to write about: with the very same, the next one need not compare."""
-
-    rendered: Rendered
-    worker_sets: tuple[WorkerSet, ...]
-    serving: bool
-    owned: tuple[Object, ...]
-
-    def holds(self, other: "Settled | None") -> bool:
-        """Whether that was the same; the store keeps an object as it is for as long as nothing of it changes."""
-        return (
-            other is not None
-            and self.rendered is other.rendered
-            and (self.worker_sets, self.serving) == (other.worker_sets, other.serving)
-            and len(self.owned) == len(other.owned)
-            and all(mine is theirs for mine, theirs in zip(self.owned, other.owned, strict=True))
-        )
 
 
 class Apply:
@@ -354,37 +323,3 @@ class Apply:
                 if (condition["type"], condition["status"]) == ("ReplicaFailure", "True"):
                     return Failure(reason=condition.get("reason", "FailedCreate"), message=condition.get("message", ""))
         return None
-
-
-def rendered(
-    pool: RewardPool,
-    keys: Keys,
-    *,
-    image: str,
-    tls: Tls = PLAIN,
-    place: OperatorPlace | None = None,
-    pins: Mapping[str, str] | None = None,
-) -> Rendered:
-    """Everything the pool shall own.
-
-    Args:
-        pool: whose objects.
-        keys: for its Secrets.
-        tls: for its routers; while its certificate cannot be used, they are left as they are.
-        image: RewardPool's own.
-        place: where the operator runs, for network policies that let it through; None makes none.
-        pins: revision of workers -> commit of the model.
-    """
-    certificate = tls.certificate.fingerprint if tls.certificate else None
-    routers = render.router_deployment(pool, fingerprint=keys.fingerprint, image=image, certificate=certificate)
-    return Rendered(
-        shared=(
-            *render.secrets(pool, keys),
-            render.files_config_map(pool, pins=pins),
-            render.router_service(pool),
-            *(() if tls.problem else (routers,)),
-            *render.disruption_budgets(pool),
-            *render.network_policies(pool, place),
-        ),
-        worker_template=render.worker_template(pool, image=image),
-    )

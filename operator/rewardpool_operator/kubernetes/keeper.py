@@ -20,8 +20,8 @@ from pydantic import ValidationError
 from rewardpool_api import RewardPool, names
 from rewardpool_api.reasons import ConditionReason, EventReason
 from rewardpool_operator.decide import decide
-from rewardpool_operator.kubernetes import apply, client, render
-from rewardpool_operator.kubernetes.apply import Apply, Rendered, Written
+from rewardpool_operator.kubernetes import client, render
+from rewardpool_operator.kubernetes.apply import Apply, Written
 from rewardpool_operator.kubernetes.cadence import BUSY_SECONDS, seconds_between_loads, seconds_until_next
 from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object
 from rewardpool_operator.kubernetes.downloads import pins_of
@@ -36,6 +36,7 @@ from rewardpool_operator.kubernetes.secret_reader import SecretReader
 from rewardpool_operator.kubernetes.store import Key, Store
 from rewardpool_operator.kubernetes.tls import CertificateKeeper, Tls
 from rewardpool_operator.kubernetes.trouble import Trouble
+from rewardpool_operator.kubernetes.wanted import Rendered, rendered
 from rewardpool_operator.kubernetes.witness import tells_of_a_loss
 from rewardpool_operator.logs import about
 from rewardpool_operator.metrics import METRICS, Reason
@@ -240,8 +241,8 @@ class Keeper:
         metadata = {name: value for name, value in found["metadata"].items() if name != "resourceVersion"}
         inputs = (metadata, found["spec"], keys, tls, pins)
         if self._rendered is None or self._rendered[0] != inputs:
-            rendered = apply.rendered(pool, keys, image=self._image, tls=tls, place=self._place, pins=pins)
-            self._rendered = inputs, rendered
+            wanted = rendered(pool, keys, image=self._image, tls=tls, place=self._place, pins=pins)
+            self._rendered = inputs, wanted
         return self._rendered[1]
 
     def _pool_of(self, found: Object) -> RewardPool | None:

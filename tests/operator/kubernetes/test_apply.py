@@ -6,7 +6,7 @@ import pytest
 from support.kube_builders import a_pod, a_pool
 
 from rewardpool_api import Condition, RewardPool, RewardPoolStatus, names
-from rewardpool_operator.kubernetes import apply, client, compare, render
+from rewardpool_operator.kubernetes import client, compare, render
 from rewardpool_operator.kubernetes.apply import Apply, Written
 from rewardpool_operator.kubernetes.client import KubeError, Object, Resource
 from rewardpool_operator.kubernetes.keys import Keys
@@ -14,13 +14,14 @@ from rewardpool_operator.kubernetes.owned import RESOURCES
 from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST
 from rewardpool_operator.kubernetes.store import Store
 from rewardpool_operator.kubernetes.telling import event_object, with_failure
+from rewardpool_operator.kubernetes.wanted import rendered
 from rewardpool_operator.kubernetes.witness import with_witness
 from rewardpool_operator.plan import Event, Join, Leave, Plan
 from rewardpool_operator.router_admin import RouterUnreachableError
 from rewardpool_operator.snapshot import Failure, WorkerSet
 
 POOL = a_pool()
-RENDERED = apply.rendered(POOL, Keys(pool="p", admin="a"), image="own:1")
+RENDERED = rendered(POOL, Keys(pool="p", admin="a"), image="own:1")
 REVISION = render.revision_of(RENDERED.worker_template)
 
 
