@@ -7,6 +7,7 @@ While routers with the old certificate and with the new one serve side by side, 
 
 import base64
 import binascii
+import logging
 import re
 import ssl
 from dataclasses import dataclass
@@ -15,10 +16,12 @@ from typing import Final
 
 from rewardpool_api import RewardPool, names
 from rewardpool_api.trust import verifying_context
-from rewardpool_operator.kubernetes.client import SECRETS, Kube, Object
+from rewardpool_operator.kubernetes.client import SECRETS, Kube, KubeUnreachableError, Object
 from rewardpool_operator.kubernetes.compare import short_hash
 from rewardpool_operator.kubernetes.secret_reader import seconds_between_reads
 from rewardpool_operator.router_admin import Trust
+
+log = logging.getLogger(__name__)
 
 _PEM: Final = re.compile(r"-----BEGIN CERTIFICATE-----\s.*?-----END CERTIFICATE-----", re.DOTALL)
 
@@ -115,12 +118,16 @@ PLAIN: Final = Tls()
 """HTTP."""
 
 
+_Known = tuple[str, float, Tls]
+"""Name of the Secret, monotonic time of reading it, and what it was."""
+
+
 class CertificateKeeper:
     """Reads the Secret of one pool's certificate by name, as often as the pool's own Secrets."""
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
-        self._read: tuple[str, float, Tls] | None = None
+        self._read: _Known | None = None
 
     async def look(self, pool: RewardPool, *, now: float, pools: int, may_read: bool) -> Tls | None:
         """The certificate as of `now` (monotonic seconds).
@@ -136,7 +143,7 @@ class CertificateKeeper:
 
         Raises:
             KubeError: the API server refuses to show the Secret.
-            KubeUnreachableError: it does not answer.
+            KubeUnreachableError: it does not answer, and nothing is known yet.
         """
         if pool.spec.router.tls is None:
             self._read = None
@@ -144,13 +151,24 @@ class CertificateKeeper:
         name = pool.spec.router.tls.secret_name
         known = self._read if self._read and self._read[0] == name else None
         if may_read and (known is None or now - known[1] >= seconds_between_reads(pools)):
-            secret = await self._kube.get(SECRETS, pool.metadata.namespace, name)
-            try:
-                tls = Tls(certificate=certificate_of(pool, secret))
-            except TlsError as error:
-                tls = Tls(problem=str(error))
-            known = self._read = (name, now, tls)
+            known = await self._look_anew(pool, name, now, known)
         return known[2] if known else None
+
+    async def _look_anew(self, pool: RewardPool, name: str, now: float, known: _Known | None) -> _Known:
+        try:
+            secret = await self._kube.get(SECRETS, pool.metadata.namespace, name)
+        except KubeUnreachableError as error:
+            if known is None:
+                raise
+            # The routers need their operator most while the API server is away.
+            log.warning("%s: its certificate is what it was: %s", pool.key, error)
+            return known
+        try:
+            tls = Tls(certificate=certificate_of(pool, secret))
+        except TlsError as error:
+            tls = Tls(problem=str(error))
+        self._read = (name, now, tls)
+        return self._read
 
 
 def _only_certificates(pem: str) -> str:

@@ -4,26 +4,18 @@ The trainer is the real client, whose discovery reads the pool and its Secret fr
 whose mounted Secrets are seconds late where a kubelet's are a minute, and the Service's address.
 """
 
-import asyncio
 import base64
 import json
-import threading
-from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.operator_cluster import Cluster
 from support.processes import http
-from support.reward_functions import expected_score
 from support.stand_in_service import StandInService, ready_routers
+from support.steady_trainer import training
 
-from rewardpool import Endpoint, FunctionSample, Pool, RewardConfig, Sample, Scored
-from rewardpool.discovery import discover
-from rewardpool.report import Report
 from rewardpool_api import names
 
 pytestmark = pytest.mark.real
@@ -34,54 +26,6 @@ BY_HAND = "a-key-that-somebody-wrote-by-hand"
 NO_KEY = "too short"
 SEEN: set[str] = set()
 """Every key that the pool ever had, as far as these tests looked."""
-
-
-class Trainer:
-    """Scores without a pause by way of the client, in a thread of its own."""
-
-    def __init__(self, cluster: Cluster, url: str, *, concurrency: int = 8) -> None:
-        self.outcomes: Counter[str] = Counter()
-        self.report: Report
-        self._kubeconfig, self._url = str(cluster.plane.kubeconfig), url
-        self._concurrency = concurrency
-        self.done = threading.Event()
-
-    async def _find(self, config: RewardConfig, **how: Any) -> Endpoint:
-        found = await discover(config, environ={"KUBECONFIG": self._kubeconfig}, **how)
-        return replace(found, url=self._url)
-
-    async def score(self) -> None:
-        config = RewardConfig(
-            reward_pool=f"pools/{POOL}", concurrency=self._concurrency, on_failure="skip", wait_seconds=30
-        )
-        async with Pool(config, find=self._find) as pool:
-            await asyncio.gather(*(self._until_done(pool, number) for number in range(self._concurrency)))
-            self.report = pool.report()
-
-    async def _until_done(self, pool: Pool, number: int) -> None:
-        while not self.done.is_set():
-            text = f"{number}-{self.outcomes.total()}"
-            function = FunctionSample(
-                data_source="test", solution_str=text, ground_truth=None, extra_info={"seconds": 0.01}
-            )
-            scored = await pool.outcome(Sample(function=function))
-            if not isinstance(scored, Scored):
-                self.outcomes[repr(scored.error)] += 1
-            else:
-                self.outcomes["right" if scored.value == pytest.approx(expected_score(text)) else "wrong"] += 1
-
-
-@contextmanager
-def training(cluster: Cluster, service: StandInService) -> Iterator[Trainer]:
-    trainer = Trainer(cluster, service.url)
-    thread = threading.Thread(target=lambda: asyncio.run(trainer.score()))
-    thread.start()
-    try:
-        cluster.eventually(lambda: trainer.outcomes["right"] > 20, seconds=20, what="the trainer has scores")
-        yield trainer
-    finally:
-        trainer.done.set()
-        thread.join(timeout=60)
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +74,7 @@ def rotate(cluster: Cluster, request: str) -> None:
 def test_new_keys_on_request_cost_no_request(cluster: Cluster, service: StandInService) -> None:
     before, admin_before = entries(cluster)[names.SECRET_KEY], entries(cluster, ADMIN_SECRET)[names.SECRET_KEY]
     told_before = rotation(cluster)
-    with training(cluster, service) as trainer:
+    with training(cluster, POOL, service) as trainer:
         rotate(cluster, "1")
         cluster.eventually(lambda: is_done(cluster, before=told_before), seconds=120, what="the keys have changed")
     assert set(trainer.outcomes) == {"right"}
@@ -145,7 +89,7 @@ def test_new_keys_on_request_cost_no_request(cluster: Cluster, service: StandInS
 
 def test_a_key_edited_by_hand_is_taken_without_losing_a_request(cluster: Cluster, service: StandInService) -> None:
     told_before = rotation(cluster)
-    with training(cluster, service) as trainer:
+    with training(cluster, POOL, service) as trainer:
         cluster.kubectl("patch", "secret", SECRET, "-p", json.dumps({"stringData": {names.SECRET_KEY: BY_HAND}}))
         cluster.eventually(lambda: is_done(cluster, before=told_before), seconds=120, what="the keys have changed")
     assert set(trainer.outcomes) == {"right"}

@@ -8,6 +8,7 @@ import pytest
 from support.kube_builders import a_pool
 
 from cluster.certificates import Authority
+from rewardpool_operator.kubernetes.client import KubeUnreachableError
 from rewardpool_operator.kubernetes.tls import PLAIN, CertificateKeeper, TlsError, ca_bundle, certificate_of
 
 POOL = a_pool(router={"tls": {"secretName": "rm-tls"}})
@@ -98,9 +99,12 @@ class FakeKube:
     def __init__(self, secret: dict[str, Any] | None) -> None:
         self.secret = secret
         self.reads = 0
+        self.away = False
 
     async def get(self, *_: object) -> dict[str, Any] | None:
         self.reads += 1
+        if self.away:
+            raise KubeUnreachableError("no answer in time")
         return self.secret
 
 
@@ -125,3 +129,13 @@ async def test_an_operator_that_may_not_read_goes_by_what_it_knows(files: dict[s
     known = await keeper.look(POOL, now=1.0, pools=1, may_read=True)
     assert await keeper.look(POOL, now=90.0, pools=1, may_read=False) is known
     assert await keeper.look(a_pool(), now=91.0, pools=1, may_read=False) is PLAIN
+
+
+async def test_while_the_api_server_is_away_what_was_known_holds(files: dict[str, str]) -> None:
+    kube = FakeKube(a_secret(**files))
+    keeper = CertificateKeeper(kube)  # type: ignore[arg-type]
+    known = await keeper.look(POOL, now=0.0, pools=1, may_read=True)
+    kube.away = True
+    assert await keeper.look(POOL, now=60.0, pools=1, may_read=True) is known
+    with pytest.raises(KubeUnreachableError):
+        await CertificateKeeper(kube).look(POOL, now=60.0, pools=1, may_read=True)  # type: ignore[arg-type]
