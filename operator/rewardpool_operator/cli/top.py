@@ -113,11 +113,15 @@ async def _once(looks: AsyncGenerator[Look, None], *, as_json: bool) -> None:
 
 
 async def _live(looks: AsyncGenerator[Look, None]) -> None:
+    """Until interrupted: one screen that is drawn anew on a terminal, one table after the other elsewhere."""
     async with aclosing(looks):
-        with Live(console=screens.out, auto_refresh=False, screen=screens.out.is_terminal) as live:
+        if not screens.out.is_terminal:
             async for rows in looks:
-                height = screens.out.height if screens.out.is_terminal else None
-                live.update(screen(rows, height=height), refresh=True)
+                screens.out.print(screen(rows, height=None), "")
+            return
+        with Live(console=screens.out, auto_refresh=False, screen=True) as live:
+            async for rows in looks:
+                live.update(screen(rows, height=screens.out.height), refresh=True)
 
 
 def busiest_first(rows: Look) -> list[Row]:

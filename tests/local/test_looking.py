@@ -1,0 +1,44 @@
+"""Looking at a pool of this machine by the commands that also look at clusters. The engines are reward functions."""
+
+import json
+
+import pytest
+from support.local_machine import POOL, LocalMachine, finish
+
+pytestmark = pytest.mark.real
+
+
+async def test_a_running_pool_can_be_looked_at(machine: LocalMachine) -> None:
+    code, said = await machine.run("up", "-f", machine.manifest(), "--detach")
+    assert code == 0, said
+    _, top = await machine.run("top", POOL, "--json")
+    (row,) = json.loads(top)["pools"]
+    assert (row["ready"], row["desired"], row["state"]) == (1, 1, "Serving")
+    _, explained = await machine.run("explain", POOL)
+    assert f"{POOL} is as it should be" in explained
+    _, logs = await machine.run("logs", POOL, "--component", "worker", "--tail", "1")
+    assert logs.startswith("worker-1 ")
+    await machine.run("down", POOL)
+    _, explained = await machine.run("explain", POOL)
+    assert "The pool does not run" in explained
+
+
+@pytest.mark.parametrize("command", [("restart",), ("rollback",), ("rotate-key",), ("logs", "--since", "5m")])
+async def test_what_takes_a_cluster_is_refused_here(machine: LocalMachine, command: tuple[str, ...]) -> None:
+    name, *options = command
+    code, said = await machine.run(name, POOL, "--local", *options)
+    assert code == 2
+    assert "machine" in said
+    assert "Traceback" not in said
+
+
+async def test_following_logs_ends_quietly_when_interrupted(machine: LocalMachine) -> None:
+    await machine.run("up", "-f", machine.manifest(), "--detach")
+    following = machine.start("logs", POOL, "--follow")
+    assert following.stdout is not None
+    assert following.stdout.readline()
+    following.send_signal(2)
+    code, said = await finish(following)
+    assert code == 130
+    assert "Traceback" not in said
+    await machine.run("down", POOL)
