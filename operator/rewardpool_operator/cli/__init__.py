@@ -9,7 +9,7 @@
 
 Results go to standard output, progress and errors to standard error.
 
-Exit codes: 0 done; 1 it was tried and failed; 2 it was refused and nothing was started or changed.
+Exit codes: 0 done; 1 it was tried and failed; 2 it was refused and nothing was started or changed; 130 interrupted.
 """
 
 import sys

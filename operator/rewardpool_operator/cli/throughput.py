@@ -5,7 +5,7 @@ use it, or where a NetworkPolicy keeps the API server out, sees no figure.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Final
 
@@ -22,10 +22,11 @@ REQUESTS: Final = "smg_router_requests_total"
 class Throughput:
     """Remembers the counters from one look to the next."""
 
-    def __init__(self, cluster: Cluster, *, limit: int) -> None:
-        """Measure at most `limit` pools."""
+    def __init__(self, cluster: Cluster, *, limit: int, clock: Callable[[], float] = monotonic) -> None:
+        """Measure at most `limit` pools; the clock counts seconds."""
         self._cluster = cluster
         self._limit = limit
+        self._clock = clock
         self._before: dict[str, tuple[float, float]] = {}
         """Pool -> monotonic time and requests of the last look."""
 
@@ -33,7 +34,7 @@ class Throughput:
         """Samples per second since the last look, for the pools where that is known."""
         measured = pools[: self._limit]
         totals = await asyncio.gather(*(self._total(pool) for pool in measured))
-        rates, now = {}, monotonic()
+        rates, now = {}, self._clock()
         for pool, total in zip(measured, totals, strict=True):
             before = self._before.pop(pool.key, None)
             if total is None:
