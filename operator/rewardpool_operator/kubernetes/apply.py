@@ -107,6 +107,7 @@ class Apply:
         seen = self._looked_at(plan, rendered)
         is_settled = seen.holds(self._written.settled)
         if not is_settled:
+            await self._guarded(self._upkeep.look_for(self._names_in(plan, rendered)))
             await self._bring_about_shared(rendered.shared)
             await self._remove_policies(rendered.shared)
         await self._mark(plan)
@@ -116,9 +117,11 @@ class Apply:
         await self._join(plan.joins)
         await asyncio.gather(*(self._guarded(self._expose(router)) for router in plan.expose))
         status, events = with_failure(plan, self._failure(), self._pool.status)
-        await self._guarded(self._write_status(status))
-        for event in (*events, *self._written.repairs.due(now=monotonic())):
-            await self._guarded(self._tell(event))
+        news = (*events, *self._written.repairs.due(now=monotonic()))
+        # Together: where a thousand pools start at once, every single write waits its turn at the API server.
+        await asyncio.gather(
+            self._guarded(self._write_status(status)), *(self._guarded(self._tell(event)) for event in news)
+        )
 
     async def _tell(self, event: Event) -> None:
         """Write an event, or that it was said again."""
@@ -144,6 +147,17 @@ class Apply:
     def _is_serving(self) -> bool:
         """Whether a worker served at the last look."""
         return self._pool.status.ready_replicas > 0
+
+    def _names_in(self, plan: Plan, rendered: Rendered) -> list[tuple[str, str]]:
+        """Kind and name of what is to be brought about."""
+        shared = [
+            (manifest["kind"], manifest["metadata"]["name"])
+            for manifest in rendered.shared
+            if self._is_time_for(manifest)
+        ]
+        revisions = {worker_set.revision for worker_set in plan.worker_sets}
+        current = revisions & {render.revision_of(rendered.worker_template)}
+        return shared + [("Deployment", names.worker_name(self._pool.metadata.name, revision)) for revision in current]
 
     async def _bring_about_shared(self, manifests: Iterable[Object]) -> None:
         """Secrets first: pods wait for them, and the witness names them by what they are in the cluster."""
