@@ -162,8 +162,12 @@ class Apply:
     async def _bring_about_shared(self, manifests: Iterable[Object]) -> None:
         """Secrets first: pods wait for them, and the witness names them by what they are in the cluster."""
         secrets = [manifest for manifest in manifests if manifest["kind"] == "Secret"]
-        for manifest in secrets:
-            await self._guarded(self._bring_about(manifest))
+        if self._objects.secrets:
+            # One tells what the other one already has: their order counts.
+            for manifest in secrets:
+                await self._guarded(self._bring_about(manifest))
+        else:
+            await asyncio.gather(*(self._guarded(self._bring_about(manifest)) for manifest in secrets))
         found = [
             self._store.find(client.SECRETS, self._namespace, name) for name in secret_names(self._pool.metadata.name)
         ]

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 SPACING_SECONDS: Final = 0.3
 """Between the end of a pass over one pool and its next, however many events come."""
-PASSES_AT_A_TIME: Final = 6
+PASSES_AT_A_TIME: Final = 10
 """More would not be faster, only each of them slower: one processor decides, and an API server that is busy with what
 a thousand pools asked for answers as many calls in a second, however many wait. Nor does a pass wait long for anybody
 else, see `asking.py`."""

@@ -4,6 +4,8 @@ An object that was there as rendered and is not any more was deleted or edited b
 which is counted.
 """
 
+import asyncio
+from collections.abc import Iterable
 from typing import Final
 
 from rewardpool_api import RewardPool, names
@@ -39,6 +41,19 @@ class Upkeep:
         self._store = store
         self._pool = pool
         self._known = known
+        self._unlabelled: dict[tuple[str, str], Object | None] = {}
+
+    async def look_for(self, wanted: Iterable[tuple[str, str]]) -> None:
+        """Ask for those objects (kind and name) that are not in the store, at once instead of one by one.
+
+        Raises:
+            KubeError: the API server refuses.
+            KubeUnreachableError: it does not answer.
+        """
+        namespace = self._pool.metadata.namespace
+        missing = [(kind, name) for kind, name in wanted if self._store.find(RESOURCES[kind], namespace, name) is None]
+        found = await asyncio.gather(*(self._kube.get(RESOURCES[kind], namespace, name) for kind, name in missing))
+        self._unlabelled |= dict(zip(missing, found, strict=True))
 
     async def bring_about(self, manifest: Object) -> bool:
         """Apply the manifest, unless the live object is what it says; whether anything was written.
@@ -71,8 +86,12 @@ class Upkeep:
         return True
 
     async def _check_owner(self, kind: str, name: str, live: Object | None) -> None:
-        # An object without our label is not in the store.
-        there = live or await self._kube.get(RESOURCES[kind], self._pool.metadata.namespace, name)
+        there = live
+        if there is None:
+            # An object without our label is not in the store.
+            if (kind, name) not in self._unlabelled:
+                await self.look_for([(kind, name)])
+            there = self._unlabelled.get((kind, name))
         if there is not None and not is_ours(there, self._pool):
             raise NotOursError(_WHERE.format(kind=kind, name=name))
 
