@@ -9,6 +9,7 @@ from support.kube_builders import a_pool
 
 from cluster.control_plane import ControlPlane
 from rewardpool_operator.kubernetes import render
+from rewardpool_operator.kubernetes.compare import differs
 
 pytestmark = pytest.mark.real
 
@@ -44,16 +45,31 @@ def namespace(control_plane: ControlPlane) -> Iterator[None]:
     control_plane.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 
 
-def taken(control_plane: ControlPlane, **spec: Any) -> dict[str, Any]:
-    """The pod's spec as the API server would keep it."""
+def deployment(**spec: Any) -> dict[str, Any]:
     pool = a_pool(**spec)
-    deployment = render.worker_deployment(pool, render.worker_template(pool, image="own:1"), replicas=1)
+    return render.worker_deployment(pool, render.worker_template(pool, image="own:1"), replicas=1)
+
+
+def kept(control_plane: ControlPlane, manifest: dict[str, Any]) -> dict[str, Any]:
+    """The object as the API server would keep it."""
     answer = control_plane.kubectl(
         *("apply", "--server-side", "--dry-run=server", "--validate=strict", "-o", "json", "-f", "-"),
-        input=json.dumps(deployment),
+        input=json.dumps(manifest),
     )
-    pod: dict[str, Any] = json.loads(answer)["spec"]["template"]["spec"]
+    found: dict[str, Any] = json.loads(answer)
+    return found
+
+
+def taken(control_plane: ControlPlane, **spec: Any) -> dict[str, Any]:
+    """The pod's spec as the API server would keep it."""
+    pod: dict[str, Any] = kept(control_plane, deployment(**spec))["spec"]["template"]["spec"]
     return pod
+
+
+@pytest.mark.parametrize("source", ["hf://org/rm", "s3://models/rm", "pvc://claim/rm", "file:///models/rm"])
+def test_what_the_api_server_fills_in_is_no_difference(control_plane: ControlPlane, source: str) -> None:
+    manifest = deployment(model={"source": source})
+    assert not differs(manifest, kept(control_plane, manifest))
 
 
 def test_a_large_model_gets_all_that_its_pod_template_says(control_plane: ControlPlane) -> None:
