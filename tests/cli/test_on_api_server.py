@@ -215,6 +215,14 @@ def test_restart_marks_the_pool(machine: Machine) -> None:
     assert metadata["generation"] == 1
 
 
+def test_rotate_key_asks_for_new_keys(machine: Machine) -> None:
+    machine.pool("rotated", SERVING)
+    machine.says("rotate-key", "rotated", "--no-wait")
+    metadata = machine.get("rewardpool", "rotated")["metadata"]
+    assert metadata["annotations"][names.ANNOTATION_ROTATE_KEY].endswith("Z")
+    assert metadata["generation"] == 1
+
+
 def test_rollback_gives_the_pool_the_earlier_spec(machine: Machine) -> None:
     parts = {"model": {"source": "hf://org/old"}, "worker": {"gpus": 0}}
     machine.pool(
