@@ -145,3 +145,25 @@ def test_a_judgement_is_the_text_of_the_first_choice() -> None:
 def test_a_judgement_without_text_is_a_setback(answer: bytes) -> None:
     with pytest.raises(Setback):
         read_judgement(200, answer, "s")
+
+
+def refusal(code: object) -> bytes:
+    return json.dumps({"error": {"code": code, "message": "no"}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "kind"),
+    [
+        (404, refusal("model_not_found"), "waiting"),  # smg with an empty list
+        (503, refusal("no_available_workers"), "waiting"),
+        (404, refusal(404), "missing"),
+        (404, b"not found", "missing"),
+        (404, b'{"error": "gone"}', "missing"),
+        (503, b"", "busy"),
+        (429, refusal("model_not_found"), "busy"),
+    ],
+)
+def test_a_router_without_a_worker_is_told_from_one_that_is_none(status: int, answer: bytes, kind: str) -> None:
+    with pytest.raises(Setback) as caught:
+        read_score(status, answer, "s")
+    assert caught.value.kind == kind

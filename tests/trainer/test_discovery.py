@@ -1,3 +1,4 @@
+import base64
 import json
 import logging
 import re
@@ -6,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cluster.certificates import Authority
 from rewardpool import Endpoint, RewardConfig, discover
 from rewardpool.discovery import why_not_ready
 from rewardpool.errors import ConfigError, PoolAccessError, PoolNotFoundError, PoolNotReadyError
@@ -284,3 +286,17 @@ async def test_a_key_file_without_a_key_is_named(tmp_path: Path, content: str | 
         key_file.write_text(content)
     with pytest.raises(PoolAccessError, match="the-key-file"):
         await find(config=RewardConfig(url="http://there:1", key_file=key_file))
+
+
+async def test_certificates_come_with_the_object(tmp_path: Path) -> None:
+    pem = Authority(tmp_path).certificate.read_text()
+    auth = {"caBundle": base64.b64encode(pem.encode()).decode()}
+    found = await discover(CONFIG, environ={}, places=[FakePlace(pool_object(status={"auth": auth}))])
+    assert found.ca == pem
+
+
+@pytest.mark.parametrize("bundle", ["not base64", base64.b64encode(b"no PEM").decode()])
+async def test_certificates_that_cannot_be_read_are_an_error(bundle: str) -> None:
+    place = FakePlace(pool_object(status={"auth": {"caBundle": bundle}}))
+    with pytest.raises(PoolNotReadyError, match=r"status\.auth\.caBundle is not PEM in base64"):
+        await discover(CONFIG, environ={}, places=[place])

@@ -44,3 +44,9 @@ def test_pauses_double_until_the_longest() -> None:
 
 def test_pauses_for_a_key_in_rotation_stay_short() -> None:
     assert pause_seconds(9, "denied", uniform=lambda _, high: high) == 1.0
+
+
+@given(setbacks=st.integers(1, 1000), part=st.floats(0, 1))
+def test_pauses_for_a_worker_keep_an_even_pace(setbacks: int, part: float) -> None:
+    pause = pause_seconds(setbacks, "waiting", uniform=lambda low, high: low + part * (high - low))
+    assert 1.0 <= pause <= 3.0
