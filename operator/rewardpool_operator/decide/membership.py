@@ -22,7 +22,7 @@ class Membership:
     joins: tuple[Join, ...] = ()
     leaves: tuple[Leave, ...] = ()
     serving: tuple[str, ...] = ()
-    """Workers, by name, that are in the list of every router that answers."""
+    """Workers, by name, that are in the list of every router that trainers may be sent to."""
 
 
 def reconcile_routers(snapshot: Snapshot, leaving: Leaving, *, barred: Collection[str] = ()) -> Membership:
@@ -43,11 +43,14 @@ def reconcile_routers(snapshot: Snapshot, leaving: Leaving, *, barred: Collectio
     joins: list[Join] = []
     leaves: list[Leave] = []
     lists: list[set[str]] = []
+    # One that was just started has an empty list, and nobody is sent to it: what serves goes on serving.
+    reached = any(router.answering and router.exposed for router in snapshot.routers)
     for router in snapshot.routers:
         if not router.answering or router.registered is None:
             continue
         listed = {entry.url for entry in router.registered}
-        lists.append(listed)
+        if router.exposed or not reached:
+            lists.append(listed)
         joins += _joins(router, may_join - listed)
         leaves += [
             Leave(router=router.name, worker_id=entry.id, worker_url=entry.url)

@@ -91,3 +91,12 @@ def test_a_drained_worker_does_not_come_back_to_a_router():
     gone = leaving(TWO, for_seconds=5)
     snapshot = a_snapshot(ONE, gone, routers=(a_router(workers=(ONE,)),), pool=a_pool(replicas=1))
     assert joined(snapshot) == set()
+
+
+def test_a_pool_stays_ready_while_another_router_starts():
+    routers = (a_router("a", workers=(ONE,)), a_router("b", exposed=False))
+    assert decide(a_snapshot(ONE, routers=routers)).status.ready_replicas == 1
+
+
+def test_a_pool_is_not_ready_before_its_first_router_has_the_list():
+    assert decide(a_snapshot(ONE, routers=(a_router(exposed=False),))).status.ready_replicas == 0
