@@ -25,7 +25,7 @@ from rewardpool import FunctionSample, Pool, RewardConfig, Sample
 from rewardpool.errors import DeadlineError, PoolAccessError
 from rewardpool_api import names
 from rewardpool_api.pool import RouterFlavor
-from rewardpool_operator.kubernetes.tls import trust
+from rewardpool_operator.kubernetes.credentials.tls import trust
 from rewardpool_operator.router_admin import RouterAdmin, RouterCertificateError
 from rewardpool_worker.router_flags import TlsFiles
 

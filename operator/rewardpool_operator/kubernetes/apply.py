@@ -16,16 +16,16 @@ from rewardpool_api import RewardPool, RewardPoolStatus, names
 from rewardpool_operator.kubernetes import client, render, victims
 from rewardpool_operator.kubernetes.cadence import LOAD_SECONDS
 from rewardpool_operator.kubernetes.client import Kube, KubeError, Object, Resource
+from rewardpool_operator.kubernetes.credentials.secret_reader import secret_names
+from rewardpool_operator.kubernetes.credentials.witness import with_witness
 from rewardpool_operator.kubernetes.events import EventMemory, RepairTally, Repeat
-from rewardpool_operator.kubernetes.objects import Objects
 from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST, is_deleting
 from rewardpool_operator.kubernetes.repairs import ListMemory
-from rewardpool_operator.kubernetes.secret_reader import secret_names
-from rewardpool_operator.kubernetes.store import Store
 from rewardpool_operator.kubernetes.telling import event_object, with_failure
 from rewardpool_operator.kubernetes.upkeep import Known, NotOursError, Upkeep, is_ours
 from rewardpool_operator.kubernetes.wanted import Rendered, Settled
-from rewardpool_operator.kubernetes.witness import with_witness
+from rewardpool_operator.kubernetes.watch.objects import Objects
+from rewardpool_operator.kubernetes.watch.store import Store
 from rewardpool_operator.metrics import METRICS, Change
 from rewardpool_operator.plan import Event, Join, Leave, Plan
 from rewardpool_operator.router_admin import RouterAdmin, RouterError

@@ -24,20 +24,20 @@ from rewardpool_operator.kubernetes import client, render
 from rewardpool_operator.kubernetes.apply import Apply, Written
 from rewardpool_operator.kubernetes.cadence import BUSY_SECONDS, seconds_between_loads, seconds_until_next
 from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object
-from rewardpool_operator.kubernetes.downloads import pins_of
-from rewardpool_operator.kubernetes.golden import GoldenKeeper
-from rewardpool_operator.kubernetes.key_keeper import KeyKeeper
-from rewardpool_operator.kubernetes.keys import Keys
+from rewardpool_operator.kubernetes.credentials.key_keeper import KeyKeeper
+from rewardpool_operator.kubernetes.credentials.keys import Keys
+from rewardpool_operator.kubernetes.credentials.secret_reader import SecretReader
+from rewardpool_operator.kubernetes.credentials.tls import CertificateKeeper, Tls
+from rewardpool_operator.kubernetes.credentials.witness import tells_of_a_loss
 from rewardpool_operator.kubernetes.leader import Acting
-from rewardpool_operator.kubernetes.objects import Objects
 from rewardpool_operator.kubernetes.observe import Observer
 from rewardpool_operator.kubernetes.place import OperatorPlace
-from rewardpool_operator.kubernetes.secret_reader import SecretReader
-from rewardpool_operator.kubernetes.store import Key, Store
-from rewardpool_operator.kubernetes.tls import CertificateKeeper, Tls
-from rewardpool_operator.kubernetes.trouble import Trouble
+from rewardpool_operator.kubernetes.questions.downloads import pins_of
+from rewardpool_operator.kubernetes.questions.golden import GoldenKeeper
+from rewardpool_operator.kubernetes.questions.trouble import Trouble
 from rewardpool_operator.kubernetes.wanted import Rendered, rendered
-from rewardpool_operator.kubernetes.witness import tells_of_a_loss
+from rewardpool_operator.kubernetes.watch.objects import Objects
+from rewardpool_operator.kubernetes.watch.store import Key, Store
 from rewardpool_operator.logs import about
 from rewardpool_operator.metrics import METRICS, Reason
 from rewardpool_operator.metrics import Outcome as RolloutOutcome

@@ -15,13 +15,13 @@ import aiohttp
 from rewardpool_api import RewardPool, names
 from rewardpool_operator.golden_set import GoldenScores, scores_of_annotation
 from rewardpool_operator.kubernetes import pods, render
-from rewardpool_operator.kubernetes.asking import Asked
 from rewardpool_operator.kubernetes.client import Object
-from rewardpool_operator.kubernetes.downloads import Downloads
-from rewardpool_operator.kubernetes.keys import Keys
-from rewardpool_operator.kubernetes.lengths import Lengths
-from rewardpool_operator.kubernetes.objects import Objects
-from rewardpool_operator.kubernetes.tls import Tls, ca_bundle, trust
+from rewardpool_operator.kubernetes.credentials.keys import Keys
+from rewardpool_operator.kubernetes.credentials.tls import Tls, ca_bundle, trust
+from rewardpool_operator.kubernetes.questions.asking import Asked
+from rewardpool_operator.kubernetes.questions.downloads import Downloads
+from rewardpool_operator.kubernetes.questions.lengths import Lengths
+from rewardpool_operator.kubernetes.watch.objects import Objects
 from rewardpool_operator.probe import read_in_flight
 from rewardpool_operator.router_admin import RouterAdmin
 from rewardpool_operator.snapshot import Router, Snapshot, Worker, WorkerSet

@@ -21,11 +21,11 @@ from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.client import Kube, Object
 from rewardpool_operator.kubernetes.keeper import Keeper, Shared
 from rewardpool_operator.kubernetes.leader import Acting
-from rewardpool_operator.kubernetes.owned import WATCHED
 from rewardpool_operator.kubernetes.place import OperatorPlace
 from rewardpool_operator.kubernetes.queue import STUCK_SECONDS, Workers
-from rewardpool_operator.kubernetes.reflector import Reflector
-from rewardpool_operator.kubernetes.store import Key, Store
+from rewardpool_operator.kubernetes.watch.owned import WATCHED
+from rewardpool_operator.kubernetes.watch.reflector import Reflector
+from rewardpool_operator.kubernetes.watch.store import Key, Store
 from rewardpool_operator.metrics import METRICS
 
 log = logging.getLogger(__name__)

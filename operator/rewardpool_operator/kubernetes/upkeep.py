@@ -11,9 +11,9 @@ from typing import Final
 from rewardpool_api import RewardPool, names
 from rewardpool_operator.kubernetes.client import Kube, Object
 from rewardpool_operator.kubernetes.compare import ANNOTATION_MANIFEST, differs, stamped
-from rewardpool_operator.kubernetes.owned import RESOURCES
-from rewardpool_operator.kubernetes.secret_writer import has_surplus, write_secret
-from rewardpool_operator.kubernetes.store import Store
+from rewardpool_operator.kubernetes.credentials.secret_writer import has_surplus, write_secret
+from rewardpool_operator.kubernetes.watch.owned import RESOURCES
+from rewardpool_operator.kubernetes.watch.store import Store
 from rewardpool_operator.metrics import METRICS
 
 Known = dict[tuple[str, str], tuple[str, str]]

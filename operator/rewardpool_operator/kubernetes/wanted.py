@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from rewardpool_api import RewardPool
 from rewardpool_operator.kubernetes import render
 from rewardpool_operator.kubernetes.client import Object
-from rewardpool_operator.kubernetes.keys import Keys
+from rewardpool_operator.kubernetes.credentials.keys import Keys
+from rewardpool_operator.kubernetes.credentials.tls import PLAIN, Tls
 from rewardpool_operator.kubernetes.place import OperatorPlace
-from rewardpool_operator.kubernetes.tls import PLAIN, Tls
 from rewardpool_operator.snapshot import WorkerSet
 
 

@@ -9,13 +9,13 @@ from rewardpool_api import Condition, RewardPool, RewardPoolStatus, names
 from rewardpool_operator.kubernetes import client, compare, render
 from rewardpool_operator.kubernetes.apply import Apply, Written
 from rewardpool_operator.kubernetes.client import KubeError, Object, Resource
-from rewardpool_operator.kubernetes.keys import Keys
-from rewardpool_operator.kubernetes.owned import RESOURCES
+from rewardpool_operator.kubernetes.credentials.keys import Keys
+from rewardpool_operator.kubernetes.credentials.witness import with_witness
 from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST
-from rewardpool_operator.kubernetes.store import Store
 from rewardpool_operator.kubernetes.telling import event_object, with_failure
 from rewardpool_operator.kubernetes.wanted import rendered
-from rewardpool_operator.kubernetes.witness import with_witness
+from rewardpool_operator.kubernetes.watch.owned import RESOURCES
+from rewardpool_operator.kubernetes.watch.store import Store
 from rewardpool_operator.plan import Event, Join, Leave, Plan
 from rewardpool_operator.router_admin import RouterUnreachableError
 from rewardpool_operator.snapshot import Failure, WorkerSet

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from rewardpool_operator.kubernetes import asking
-from rewardpool_operator.kubernetes.asking import Asked
+from rewardpool_operator.kubernetes.questions import asking
+from rewardpool_operator.kubernetes.questions.asking import Asked
 
 
 class Address:

@@ -11,7 +11,7 @@ from rewardpool_operator.kubernetes.cadence import (
     seconds_between_loads,
     seconds_until_next,
 )
-from rewardpool_operator.kubernetes.secret_reader import seconds_between_reads
+from rewardpool_operator.kubernetes.credentials.secret_reader import seconds_between_reads
 
 
 @pytest.mark.parametrize(

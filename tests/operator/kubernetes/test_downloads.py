@@ -13,8 +13,8 @@ from rewardpool_api import RewardPoolStatus, names
 from rewardpool_api.status import ModelStatus
 from rewardpool_operator.kubernetes import pods
 from rewardpool_operator.kubernetes.client import Object
-from rewardpool_operator.kubernetes.downloads import Downloads, download_of, pins_of, with_download
-from rewardpool_operator.kubernetes.objects import Objects
+from rewardpool_operator.kubernetes.questions.downloads import Downloads, download_of, pins_of, with_download
+from rewardpool_operator.kubernetes.watch.objects import Objects
 from rewardpool_operator.snapshot import Download, Worker
 
 BEGUN = "2026-01-01T12:00:05Z"

@@ -12,7 +12,7 @@ from rewardpool_api import names
 from rewardpool_api.contract import CallerError
 from rewardpool_operator.golden_set import GoldenProblem, parse_golden_set, scores_of_annotation
 from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError
-from rewardpool_operator.kubernetes.golden import GoldenKeeper, Scorer, score_golden_set
+from rewardpool_operator.kubernetes.questions.golden import GoldenKeeper, Scorer, score_golden_set
 from rewardpool_operator.plan import Measure
 from rewardpool_operator.probe import NoScoreError
 

@@ -10,11 +10,12 @@ import pytest
 from support.kube_builders import a_pod, a_pool
 
 from rewardpool_api import names
-from rewardpool_operator.kubernetes import asking, client, lengths
+from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.client import KubeUnreachableError, Object, Resource
 from rewardpool_operator.kubernetes.keeper import Keeper, Shared
 from rewardpool_operator.kubernetes.leader import Acting
-from rewardpool_operator.kubernetes.store import Store
+from rewardpool_operator.kubernetes.questions import asking, lengths
+from rewardpool_operator.kubernetes.watch.store import Store
 from rewardpool_operator.probe import ProbeResult
 from rewardpool_operator.router_admin import RouterAdmin
 from rewardpool_operator.snapshot import RegisteredWorker, Router

@@ -14,9 +14,9 @@ from support.kube_builders import a_pod, a_pool
 from rewardpool_api import RewardPool, RewardPoolStatus, names
 from rewardpool_api.status import AuthStatus, KeyRotation
 from rewardpool_operator.kubernetes import render
-from rewardpool_operator.kubernetes.key_keeper import SYNC, KeyKeeper, outdated_routers
-from rewardpool_operator.kubernetes.keys import Keys
-from rewardpool_operator.kubernetes.objects import Objects
+from rewardpool_operator.kubernetes.credentials.key_keeper import SYNC, KeyKeeper, outdated_routers
+from rewardpool_operator.kubernetes.credentials.keys import Keys
+from rewardpool_operator.kubernetes.watch.objects import Objects
 from rewardpool_operator.plan import Plan
 from rewardpool_operator.times import rfc3339
 

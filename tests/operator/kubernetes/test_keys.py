@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rewardpool_api import names
-from rewardpool_operator.kubernetes.keys import ANNOTATION_STEP_SINCE, KEY_COPY, Keys, entry, found_keys
+from rewardpool_operator.kubernetes.credentials.keys import ANNOTATION_STEP_SINCE, KEY_COPY, Keys, entry, found_keys
 
 REMEMBERED = Keys(
     pool="remembered",

@@ -6,8 +6,8 @@ import pytest
 from support.decide_builders import a_worker
 from support.kube_builders import a_pool
 
-from rewardpool_operator.kubernetes import lengths
-from rewardpool_operator.kubernetes.lengths import RETRY_SECONDS, Lengths
+from rewardpool_operator.kubernetes.questions import lengths
+from rewardpool_operator.kubernetes.questions.lengths import RETRY_SECONDS, Lengths
 from rewardpool_operator.probe import ProbeResult
 
 

@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator, Callable, Iterable
 import pytest
 from support.scripted_kube import NAMESPACE, ScriptedKube, an_object
 
-from rewardpool_operator.kubernetes import client, reflector
+from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError, WatchEvent, WatchSilentError
-from rewardpool_operator.kubernetes.reflector import Reflector, pause_seconds
-from rewardpool_operator.kubernetes.store import Key, Store
+from rewardpool_operator.kubernetes.watch import reflector
+from rewardpool_operator.kubernetes.watch.reflector import Reflector, pause_seconds
+from rewardpool_operator.kubernetes.watch.store import Key, Store
 
 KEY = (NAMESPACE, "rm")
 

@@ -10,7 +10,7 @@ from support.kube_builders import FUNCTION, a_pool
 
 from rewardpool_api import RewardPool, names
 from rewardpool_operator.kubernetes import render
-from rewardpool_operator.kubernetes.keys import KEY_COPY, Keys
+from rewardpool_operator.kubernetes.credentials.keys import KEY_COPY, Keys
 from rewardpool_operator.kubernetes.wanted import rendered
 
 KEYS = Keys(pool="pool-key", in_force="pool-key", admin="admin-key")

@@ -8,8 +8,8 @@ from support.kube_builders import a_pod, a_pool
 from rewardpool_api import names
 from rewardpool_api.pool import RouterFlavor
 from rewardpool_operator.kubernetes import pods, render
-from rewardpool_operator.kubernetes.keys import Keys
-from rewardpool_operator.kubernetes.tls import Tls
+from rewardpool_operator.kubernetes.credentials.keys import Keys
+from rewardpool_operator.kubernetes.credentials.tls import Tls
 from rewardpool_operator.kubernetes.wanted import rendered
 
 KEYS = Keys(pool="pool-key", in_force="pool-key", admin="admin-key")

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rewardpool_api.status import KeyRotation
-from rewardpool_operator.kubernetes.keys import Keys
-from rewardpool_operator.kubernetes.rotation import GRACE, OVERDUE, Progress, Step, events, next_step, told
+from rewardpool_operator.kubernetes.credentials.keys import Keys
+from rewardpool_operator.kubernetes.credentials.rotation import GRACE, OVERDUE, Progress, Step, events, next_step, told
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 A, B, C = ("a" * 20, "b" * 20, "c" * 20)

@@ -5,8 +5,8 @@ import pytest
 from rewardpool_api import names
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.client import KubeUnreachableError, Object, Resource
-from rewardpool_operator.kubernetes.secret_reader import SHORTEST_SECONDS, SecretReader
-from rewardpool_operator.kubernetes.store import Store
+from rewardpool_operator.kubernetes.credentials.secret_reader import SHORTEST_SECONDS, SecretReader
+from rewardpool_operator.kubernetes.watch.store import Store
 
 
 class FakeKube:

@@ -9,8 +9,8 @@ from support.kube_builders import a_pool
 from rewardpool_api import names
 from rewardpool_operator.kubernetes import render
 from rewardpool_operator.kubernetes.client import KubeError
-from rewardpool_operator.kubernetes.keys import Keys
-from rewardpool_operator.kubernetes.secret_writer import has_surplus, write_secret
+from rewardpool_operator.kubernetes.credentials.keys import Keys
+from rewardpool_operator.kubernetes.credentials.secret_writer import has_surplus, write_secret
 
 MANIFEST, _ = render.secrets(a_pool(), Keys(pool="k", in_force="k", admin="a"))
 

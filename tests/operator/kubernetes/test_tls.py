@@ -9,7 +9,7 @@ from support.kube_builders import a_pool
 
 from cluster.certificates import Authority
 from rewardpool_operator.kubernetes.client import KubeUnreachableError
-from rewardpool_operator.kubernetes.tls import PLAIN, CertificateKeeper, TlsError, ca_bundle, certificate_of
+from rewardpool_operator.kubernetes.credentials.tls import PLAIN, CertificateKeeper, TlsError, ca_bundle, certificate_of
 
 POOL = a_pool(router={"tls": {"secretName": "rm-tls"}})
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from support.kube_builders import a_pod
 
 from rewardpool_operator.kubernetes.client import Object
-from rewardpool_operator.kubernetes.objects import Objects
-from rewardpool_operator.kubernetes.trouble import AGAIN_SECONDS, MAX_EXPLAINED, Trouble
+from rewardpool_operator.kubernetes.questions.trouble import AGAIN_SECONDS, MAX_EXPLAINED, Trouble
+from rewardpool_operator.kubernetes.watch.objects import Objects
 
 CREATED = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LATER = CREATED + timedelta(minutes=1)

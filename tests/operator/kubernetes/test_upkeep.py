@@ -5,8 +5,8 @@ from support.kube_builders import a_pool
 
 from rewardpool_operator.kubernetes import client, upkeep
 from rewardpool_operator.kubernetes.client import Object, Resource
-from rewardpool_operator.kubernetes.store import Store
 from rewardpool_operator.kubernetes.upkeep import Known, NotOursError, Upkeep
+from rewardpool_operator.kubernetes.watch.store import Store
 from rewardpool_operator.metrics import Metrics
 
 METADATA = {"name": "rm-files", "namespace": "rl", "labels": {"rewardpool.dev/pool": "rm"}}

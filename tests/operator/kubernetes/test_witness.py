@@ -1,6 +1,6 @@
 """An object that names the Secrets among its owners."""
 
-from rewardpool_operator.kubernetes.witness import tells_of_a_loss, with_witness
+from rewardpool_operator.kubernetes.credentials.witness import tells_of_a_loss, with_witness
 
 POOL = {"kind": "RewardPool", "uid": "pool", "controller": True}
 SECRETS = [{"metadata": {"name": name, "uid": f"uid-{name}"}} for name in ("b", "a")]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rewardpool_api import RewardPool, names
 from rewardpool_operator.kubernetes.client import Object
-from rewardpool_operator.kubernetes.keys import ANNOTATION_STEP_SINCE, KEY_COPY, Keys
+from rewardpool_operator.kubernetes.credentials.keys import ANNOTATION_STEP_SINCE, KEY_COPY, Keys
 from rewardpool_operator.kubernetes.render.common import metadata, uses_key
 from rewardpool_operator.times import rfc3339
 from rewardpool_worker.mounted import mounted_files

@@ -17,10 +17,10 @@ import aiohttp
 
 from rewardpool_api import RewardPool, names
 from rewardpool_operator.kubernetes import pods
-from rewardpool_operator.kubernetes.asking import Asked
 from rewardpool_operator.kubernetes.client import Object
-from rewardpool_operator.kubernetes.objects import Objects
+from rewardpool_operator.kubernetes.questions.asking import Asked
 from rewardpool_operator.kubernetes.render import CONTAINER_DOWNLOAD
+from rewardpool_operator.kubernetes.watch.objects import Objects
 from rewardpool_operator.snapshot import Download, DownloadPhase, Worker
 from rewardpool_operator.times import from_rfc3339
 

@@ -13,8 +13,8 @@ from typing import Final
 from rewardpool_api import names
 from rewardpool_operator.kubernetes import client, pods
 from rewardpool_operator.kubernetes.client import Object, Resource
-from rewardpool_operator.kubernetes.objects import Objects
-from rewardpool_operator.kubernetes.owned import RESOURCES, trimmed
+from rewardpool_operator.kubernetes.watch.objects import Objects
+from rewardpool_operator.kubernetes.watch.owned import RESOURCES, trimmed
 
 Key = tuple[str, str]
 """Namespace and name of a pool."""

@@ -18,7 +18,7 @@ from rewardpool_api import RewardPool, names
 from rewardpool_api.trust import verifying_context
 from rewardpool_operator.kubernetes.client import SECRETS, Kube, KubeUnreachableError, Object
 from rewardpool_operator.kubernetes.compare import short_hash
-from rewardpool_operator.kubernetes.secret_reader import seconds_between_reads
+from rewardpool_operator.kubernetes.credentials.secret_reader import seconds_between_reads
 from rewardpool_operator.router_admin import Trust
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from typing import Final
 
 from rewardpool_operator.kubernetes import pods
 from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object
-from rewardpool_operator.kubernetes.objects import Objects
+from rewardpool_operator.kubernetes.watch.objects import Objects
 from rewardpool_operator.times import from_rfc3339
 
 log = logging.getLogger(__name__)

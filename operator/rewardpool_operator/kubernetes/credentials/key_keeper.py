@@ -14,11 +14,12 @@ import aiohttp
 
 from rewardpool_api import RewardPool, names
 from rewardpool_api.status import MAX_REQUEST
-from rewardpool_operator.kubernetes import pods, render, rotation
+from rewardpool_operator.kubernetes import pods, render
 from rewardpool_operator.kubernetes.client import Object
-from rewardpool_operator.kubernetes.keys import Keys, found_keys, new_key
-from rewardpool_operator.kubernetes.objects import Objects
-from rewardpool_operator.kubernetes.rotation import Progress, Step
+from rewardpool_operator.kubernetes.credentials import rotation
+from rewardpool_operator.kubernetes.credentials.keys import Keys, found_keys, new_key
+from rewardpool_operator.kubernetes.credentials.rotation import Progress, Step
+from rewardpool_operator.kubernetes.watch.objects import Objects
 from rewardpool_operator.plan import Plan
 from rewardpool_operator.probe import takes_key
 from rewardpool_operator.snapshot import Worker

@@ -19,7 +19,7 @@ from time import monotonic
 from typing import Final
 
 from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Resource, WatchSilentError
-from rewardpool_operator.kubernetes.store import Key, Store
+from rewardpool_operator.kubernetes.watch.store import Key, Store
 from rewardpool_operator.metrics import METRICS
 
 log = logging.getLogger(__name__)

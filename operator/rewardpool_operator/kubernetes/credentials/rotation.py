@@ -26,7 +26,7 @@ from typing import Final, Literal
 
 from rewardpool_api.reasons import EventReason
 from rewardpool_api.status import MAX_REQUEST, KeyRotation
-from rewardpool_operator.kubernetes.keys import Keys
+from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.plan import Event
 from rewardpool_operator.times import rfc3339
 

@@ -10,7 +10,7 @@ from typing import Final
 from rewardpool_api import names
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.client import Kube, KubeError, Object
-from rewardpool_operator.kubernetes.keys import ANNOTATION_STEP_SINCE
+from rewardpool_operator.kubernetes.credentials.keys import ANNOTATION_STEP_SINCE
 
 ENTRIES: Final = (names.NEXT_KEY, names.PREVIOUS_KEY)
 """Entries that come and go; what else people keep in the Secret is theirs."""

@@ -11,7 +11,7 @@ from typing import Final
 from rewardpool_api import names
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.client import Kube
-from rewardpool_operator.kubernetes.store import Key, Store
+from rewardpool_operator.kubernetes.watch.store import Key, Store
 
 READS_PER_SECOND: Final = 33
 """Of all pools together, while nothing happens: two hundredths of a core."""
