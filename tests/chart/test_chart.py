@@ -49,7 +49,7 @@ def test_a_misspelt_value_is_refused_by_name(render: Render) -> None:
 @pytest.mark.parametrize(
     ("image", "rendered"),
     [
-        ({"repository": "hub/rp"}, "hub/rp:0.1.0"),
+        ({"repository": "hub/rp"}, "hub/rp:0.2.0"),
         ({"repository": "hub/rp", "tag": "2"}, "hub/rp:2"),
         ({"repository": "hub/rp", "tag": "2", "digest": "sha256:" + "a" * 64}, "hub/rp@sha256:" + "a" * 64),
     ],
