@@ -246,10 +246,13 @@ class Keeper:
         return self._rendered[1]
 
     def _pool_of(self, found: Object) -> RewardPool | None:
-        """The pool as its model; one that an older CRD let through is told once and left alone."""
+        """The pool as its model; one that an older CRD let through is told once and left alone.
+
+        Fields of a newer CRD are no reason to: after a rollback of the operator its pools are still to be looked after.
+        """
         if self._parsed is None or self._parsed[0] is not found:
             try:
-                self._parsed = found, RewardPool.model_validate(found)
+                self._parsed = found, RewardPool.model_validate(found, extra="ignore")
             except ValidationError as error:
                 log.warning("it is left alone, since it is no valid pool: %s", error)
                 self._parsed = found, None

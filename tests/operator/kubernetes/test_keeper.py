@@ -173,6 +173,15 @@ async def test_a_deleted_secret_comes_back_with_its_keys(around: Surroundings) -
     assert around.kube.objects[client.SECRETS, "rm-key"]["data"] == before["data"]
 
 
+async def test_a_pool_with_fields_of_a_newer_crd_is_looked_after(around: Surroundings) -> None:
+    pool = around.kube.objects[client.POOLS, "rm"]
+    newer = {"spec": {**pool["spec"], "rollout": {"canary": {"percent": 5}}}}
+    metadata = {**pool["metadata"], "generation": 2}
+    around.store.put(client.POOLS, around.kube.keep(client.POOLS, {**pool, **newer, "metadata": metadata}))
+    await around.look()
+    assert around.kube.objects[client.POOLS, "rm"]["status"]["observedGeneration"] == 2
+
+
 async def test_a_pool_that_is_gone_has_no_next_pass(around: Surroundings) -> None:
     around.store.forget(client.POOLS, *KEY)
     assert await around.keeper.look(Acting.FULL, pools=1) is None
