@@ -149,9 +149,10 @@ class Operator:
         return again
 
     def _forget_keepers(self) -> None:
-        """What they remember of their pools is old once somebody else has acted."""
-        for keeper in self._keepers.values():
+        """What they remember of their pools is old once somebody else has acted; so is what they told Prometheus."""
+        for key, keeper in self._keepers.items():
             keeper.close()
+            METRICS.forget_pool(*key)
         self._keepers.clear()
 
     async def _follow_acting(self) -> None:

@@ -98,6 +98,16 @@ async def test_nothing_is_looked_at_while_somebody_else_leads_and_everything_onc
     await running.until(lambda: {name for name, _ in running.looks[looks:]} == {"rm", "other"})
 
 
+async def test_an_operator_that_stops_acting_tells_no_more_of_its_pools(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forgotten: list[tuple[str, str]] = []
+    monkeypatch.setattr(operator.METRICS, "forget_pool", lambda *key: forgotten.append(key))
+    await running.until(lambda: len(running.looks) == 1)
+    running.acting = Acting.NONE
+    await running.until(lambda: forgotten == [(NAMESPACE, "rm")])
+
+
 async def test_only_routers_are_kept_right_while_the_api_server_is_away(running: Running) -> None:
     await running.until(lambda: len(running.looks) == 1)
     running.kube.away = True
