@@ -11,10 +11,15 @@ from cluster.control_plane import ControlPlane
 CRD = Path(__file__).resolve().parents[2] / "crds" / "rewardpool.dev_rewardpools.yaml"
 
 
-@pytest.fixture(scope="session")
-def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """etcd, kube-apiserver and kube-controller-manager, up in seconds once their binaries are built."""
+def new_control_plane(folder: Path) -> ControlPlane:
+    """etcd, kube-apiserver and kube-controller-manager, not started yet; up in seconds once they are built."""
     if shutil.which("go") is None:
         pytest.skip("needs Go, to build the API server: see e2e/cluster/binaries.py")
-    with ControlPlane(tmp_path_factory.mktemp("control-plane"), manifests=[CRD]) as plane:
+    return ControlPlane(folder, manifests=[CRD])
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """One for all tests that make objects in namespaces of their own."""
+    with new_control_plane(tmp_path_factory.mktemp("control-plane")) as plane:
         yield plane

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from support.api_server import new_control_plane
 from support.cable import Cable
 from support.fleet import free_port, server_python
 from support.loopback_kubelet import LoopbackKubelet
@@ -117,12 +118,13 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def cluster(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The operator runs; nothing else does yet."""
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The operator runs; nothing else does yet. With an API server of its own: the node runs all pods that one has."""
     folder = tmp_path_factory.mktemp("cluster")
-    control_plane.kubectl("create", "namespace", NAMESPACE)
     pythons = {"worker": sys.executable, "download": sys.executable, "router": server_python()}
     with ExitStack() as stack:
+        control_plane = stack.enter_context(new_control_plane(folder / "control-plane"))
+        control_plane.kubectl("create", "namespace", NAMESPACE)
         kubelet = stack.enter_context(LoopbackKubelet(control_plane, folder / "pods", pythons=pythons))
         cable = stack.enter_context(Cable(control_plane.url))
         cluster = Cluster(control_plane, kubelet, cable=cable, folder=folder)
