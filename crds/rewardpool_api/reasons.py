@@ -98,7 +98,7 @@ class ConditionReason(_Reason):
     POD_NOT_STARTING = "PodNotStarting", "The node took the pod and cannot start it; the message has Kubernetes' words."
     NODE_LOST = (
         "NodeLost",
-        "A worker's node does not report any more; the worker is out of the routers until it does.",
+        "A worker's node does not report any more, and no router reaches the worker.",
     )
     ROUTER_REFUSES = "RouterRefuses", "A router refuses the operator's calls."
     TLS_UNUSABLE = (

@@ -143,7 +143,12 @@ class RouterAdmin:
         answer = await self._call("GET", "/workers", expect=200)
         try:
             return tuple(
-                RegisteredWorker(id=entry["id"], url=entry["url"], in_flight=_count(entry.get("load"), entry["url"]))
+                RegisteredWorker(
+                    id=entry["id"],
+                    url=entry["url"],
+                    in_flight=_count(entry.get("load"), entry["url"]),
+                    healthy=_flag(entry.get("is_healthy")),
+                )
                 for entry in answer["workers"]
                 # smg shows one that was removed for 5 s more; it sends nothing there.
                 if entry.get("status") != "draining"
@@ -253,6 +258,10 @@ def _count(value: object, worker_url: str) -> int | None:
         "the router says that %r requests are at %s, which is no number of requests: left out", value, worker_url
     )
     return None
+
+
+def _flag(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
 
 
 def _words(error: Exception) -> str:

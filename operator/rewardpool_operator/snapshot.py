@@ -58,6 +58,8 @@ class Worker:
     """Its process runs now."""
     answering: bool = False
     """It runs, and a real score came back from it since its process started."""
+    silent: bool = False
+    """Its node does not report: the two above are what was heard last. See `decide/silence.py`."""
     draining_since: datetime | None = None
     """When it was told to leave; None while it is wanted."""
     deleting: bool = False
@@ -104,6 +106,8 @@ class RegisteredWorker:
     id: str
     url: str
     in_flight: int | None = None
+    healthy: bool | None = None
+    """Whether the router reaches it, by its own checks every two seconds; None when it does not say."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,6 @@
 """The decision: what to do about one pool, as a pure function of what was observed.
 
+    0. who is there silence.py     workers of nodes that do not report -> there or not
     1. how many     replicas.py    spec, suspend or autoscaler -> wanted replicas
     2. which        verdict.py     the present revision, or the last good one; parity.py compares their scores
     3. how many of  rollout.py     wanted replicas -> a size for every revision
@@ -18,6 +19,7 @@ from rewardpool_operator.decide.leaving import leave
 from rewardpool_operator.decide.membership import reconcile_routers
 from rewardpool_operator.decide.replicas import observed_load, wanted_replicas
 from rewardpool_operator.decide.rollout import allocate
+from rewardpool_operator.decide.silence import as_reached
 from rewardpool_operator.decide.verdict import as_admitted, judge
 from rewardpool_operator.plan import Plan
 from rewardpool_operator.snapshot import Snapshot
@@ -27,6 +29,7 @@ __all__ = ["decide"]
 
 def decide(snapshot: Snapshot) -> Plan:
     """Turn an observation into a plan. Pure: the same snapshot gives the same plan."""
+    snapshot = as_reached(snapshot)
     load = observed_load(snapshot)
     scaling = wanted_replicas(snapshot, load)
     verdict = judge(snapshot, scaling.desired)

@@ -3,16 +3,15 @@
 The lists are compared with the workers on every pass and in every router, so a restarted router, a missed event or a
 change by hand heals by itself. A worker joins once it answered; it stays listed while it runs and is wanted (a busy
 worker that is slow to answer a probe is not thrown out: the router has its own health check for that), and an address
-that belongs to no such worker is taken off. Only where nobody answers, workers stay whose nodes are silent.
+that belongs to no such worker is taken off.
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from rewardpool_api.reasons import ConditionReason
 from rewardpool_operator.decide.leaving import Leaving
 from rewardpool_operator.plan import Join, Leave
-from rewardpool_operator.snapshot import Router, Snapshot, Worker
+from rewardpool_operator.snapshot import Router, Snapshot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +38,7 @@ def reconcile_routers(snapshot: Snapshot, leaving: Leaving, *, barred: Collectio
         if worker.url and worker.running and not worker.doomed and worker.name not in barred and leaving.stays(worker)
     ]
     may_join = {worker.url for worker in staying if worker.answering and worker.url}
-    stay_listed = {worker.url for worker in (staying if may_join else [*staying, *_out_of_sight(snapshot, leaving)])}
+    stay_listed = {worker.url for worker in staying}
     joins: list[Join] = []
     leaves: list[Leave] = []
     lists: list[set[str]] = []
@@ -63,17 +62,6 @@ def reconcile_routers(snapshot: Snapshot, leaving: Leaving, *, barred: Collectio
         if worker.answering and lists and all(worker.url in listed for listed in lists)
     )
     return Membership(joins=tuple(joins), leaves=tuple(leaves), serving=serving)
-
-
-def _out_of_sight(snapshot: Snapshot, leaving: Leaving) -> list[Worker]:
-    """Workers of which only their nodes' silence speaks, and which nobody told to go.
-
-    After an API server was away, every node is called lost until its kubelet is heard again, and all the while the
-    workers answer. To empty the routers' lists for that would be an outage; routers find out themselves who is dead.
-    """
-    lost = ConditionReason.NODE_LOST.value
-    workers = (worker for worker in snapshot.workers if worker.failure and worker.failure.reason == lost)
-    return [worker for worker in workers if leaving.stays(worker)]
 
 
 def _joins(router: Router, urls: set[str]) -> list[Join]:

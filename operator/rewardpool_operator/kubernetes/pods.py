@@ -53,7 +53,7 @@ def worker_of(pod: Object, *, trouble: str | None = None) -> Worker:
     """
     metadata, status = pod["metadata"], _container_status(pod, CONTAINER_WORKER)
     lost = _lost(pod)
-    running = _is_running(status) and lost is None
+    running = _is_running(status)
     draining = _annotations(pod).get(names.ANNOTATION_DRAINING_SINCE)
     return Worker(
         name=metadata["name"],
@@ -62,6 +62,7 @@ def worker_of(pod: Object, *, trouble: str | None = None) -> Worker:
         created=from_rfc3339(metadata["creationTimestamp"]),
         running=running,
         answering=running and bool(status.get("started")),
+        silent=lost is not None,
         draining_since=from_rfc3339(draining) if draining else None,
         deleting=is_deleting(pod),
         doomed=_doomed(pod),

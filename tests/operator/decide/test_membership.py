@@ -3,7 +3,6 @@
 from support.decide_builders import a_pool, a_router, a_snapshot, a_worker, leaving
 
 from rewardpool_operator.decide import decide
-from rewardpool_operator.snapshot import Failure
 
 ONE, TWO = a_worker("one"), a_worker("two")
 
@@ -39,26 +38,6 @@ def test_a_worker_whose_process_died_leaves_every_router():
         ("a", "id-one"),
         ("b", "id-one"),
     }
-
-
-def lost(name, **further):
-    silent = Failure(reason="NodeLost", message="node n does not report how the pod is")
-    return a_worker(name, running=False, answering=False, failure=silent, **further)
-
-
-def test_a_worker_on_a_lost_node_leaves_where_another_one_answers():
-    one = lost("one")
-    assert left(a_snapshot(one, TWO, routers=(a_router(workers=(one, TWO)),))) == {("router", "id-one")}
-
-
-def test_workers_stay_where_every_node_is_called_lost():
-    workers = (lost("one"), lost("two"))
-    assert left(a_snapshot(*workers, routers=(a_router(workers=workers),))) == set()
-
-
-def test_a_worker_on_a_lost_node_that_was_told_to_go_leaves_even_if_it_is_the_last():
-    one = lost("one", deleting=True)
-    assert left(a_snapshot(one, routers=(a_router(workers=(one,)),))) == {("router", "id-one")}
 
 
 def test_a_worker_that_somebody_deletes_leaves():

@@ -15,7 +15,7 @@ BACKING_OFF = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10
 
 def test_a_started_container_has_answered() -> None:
     worker = pods.worker_of(a_pod())
-    assert (worker.running, worker.answering, worker.failure) == (True, True, None)
+    assert (worker.silent, worker.answering, worker.failure) == (False, True, None)
 
 
 def test_a_running_container_that_has_not_started_up_has_not_answered() -> None:
@@ -139,20 +139,20 @@ def test_a_disruption_that_was_called_off_dooms_nobody() -> None:
 
 
 @pytest.mark.parametrize("ready", ["False", "Unknown"])
-def test_a_worker_whose_node_does_not_report_neither_runs_nor_answers(ready: str) -> None:
+def test_a_worker_whose_node_does_not_report_is_what_was_heard_last(ready: str) -> None:
     worker = pods.worker_of(with_conditions(Ready=ready, ContainersReady="True"))
-    assert (worker.running, worker.answering) == (False, False)
+    assert (worker.silent, worker.running, worker.answering) == (True, True, True)
     assert worker.failure is not None
     assert worker.failure.reason == "NodeLost"
 
 
 def test_a_worker_whose_node_is_back_serves_as_before() -> None:
     worker = pods.worker_of(with_conditions(Ready="True", ContainersReady="True"))
-    assert (worker.running, worker.answering, worker.failure) == (True, True, None)
+    assert (worker.silent, worker.answering, worker.failure) == (False, True, None)
 
 
 def test_a_flooded_worker_that_misses_its_readiness_probe_is_not_lost() -> None:
-    assert pods.worker_of(with_conditions(Ready="False", ContainersReady="False")).answering
+    assert not pods.worker_of(with_conditions(Ready="False", ContainersReady="False")).silent
 
 
 def test_an_evicted_pod_is_over() -> None:

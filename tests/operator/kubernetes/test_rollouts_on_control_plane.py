@@ -6,6 +6,8 @@ serving; a trainer scores all the while, and no request of it fails.
 
 import base64
 import json
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -223,31 +225,50 @@ def test_a_malformed_golden_set_holds_the_rollout_until_it_is_mended(rolling: Ro
     assert rolling.rollout["parity"]["outcome"] == "Passed"
 
 
-@pytest.mark.parametrize(
-    ("gone", "back"),
-    [
-        (
-            {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "preempted"},
-            {"type": "DisruptionTarget", "status": "False"},
-        ),
-        ({"type": "Ready", "status": "False"}, {"type": "Ready", "status": "True"}),
-    ],
-    ids=["is announced to be preempted", "is on a lost node"],
-)
-def test_a_worker_leaves_the_router_while_it(rolling: Rolling, gone: dict[str, str], back: dict[str, str]) -> None:
-    rolling.apply(replicas=2, drain_seconds=13)
-    rolling.eventually(lambda: rolling.serves(replicas=2), "two workers serve")
-    pod = rolling.cluster.pods(POOL, "worker")[0]
-    url = f"http://{pod['status']['podIP']}:{names.WORKER_PORT}"
+class WorkerPod:
+    """One of two workers that serve, and what Kubernetes says of its pod."""
 
-    def say(condition: dict[str, str]) -> None:
+    def __init__(self, rolling: Rolling) -> None:
+        rolling.apply(replicas=2, drain_seconds=13)
+        rolling.eventually(lambda: rolling.serves(replicas=2), "two workers serve")
+        self._rolling = rolling
+        self.pod = rolling.cluster.pods(POOL, "worker")[0]
+        self.url = f"http://{self.pod['status']['podIP']}:{names.WORKER_PORT}"
+
+    def say(self, **condition: str) -> None:
         # A disruption of no time counts as a stale one, and is taken back by Kubernetes' own controller.
         now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         patch = json.dumps({"status": {"conditions": [{**condition, "lastTransitionTime": now}]}})
-        rolling.cluster.kubectl("patch", "pod", pod["metadata"]["name"], "--subresource=status", "-p", patch)
+        self._rolling.cluster.kubectl("patch", "pod", self.pod["metadata"]["name"], "--subresource=status", "-p", patch)
 
-    say(gone)
-    rolling.eventually(lambda: url not in rolling.listed(), "it left the router", seconds=5)
+    def is_listed(self) -> bool:
+        return self.url in self._rolling.listed()
+
+
+def test_a_worker_leaves_the_router_while_it_is_announced_to_be_preempted(rolling: Rolling) -> None:
+    worker = WorkerPod(rolling)
+    worker.say(type="DisruptionTarget", status="True", reason="PreemptionByScheduler", message="preempted")
+    rolling.eventually(lambda: not worker.is_listed(), "it left the router", seconds=5)
     rolling.eventually(lambda: rolling.status["readyReplicas"] == 1, "it does not count", seconds=5)
-    say(back)
-    rolling.eventually(lambda: url in rolling.listed(), "it is back", seconds=5)
+    worker.say(type="DisruptionTarget", status="False")
+    rolling.eventually(worker.is_listed, "it is back", seconds=5)
+
+
+def test_a_worker_of_a_silent_node_stays_while_routers_reach_it_and_leaves_when_they_do_not(rolling: Rolling) -> None:
+    worker = WorkerPod(rolling)
+    pid = rolling.cluster.kubelet.pid(worker.pod)
+    worker.say(type="Ready", status="False")
+    rolling.eventually(lambda: _is_silent(rolling, worker), "the API server says so", seconds=5)
+    assert worker.is_listed()
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        rolling.eventually(lambda: not worker.is_listed(), "it left the router", seconds=20)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    worker.say(type="Ready", status="True")
+    rolling.eventually(worker.is_listed, "it is back", seconds=10)
+
+
+def _is_silent(rolling: Rolling, worker: WorkerPod) -> bool:
+    pod = rolling.cluster.get("pod", worker.pod["metadata"]["name"]) or {}
+    return any((one["type"], one["status"]) == ("Ready", "False") for one in pod["status"]["conditions"])
