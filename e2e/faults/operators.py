@@ -14,6 +14,8 @@ from rewardpool_api import names
 PREVIOUS_CHART = REPOSITORY / "tests" / "chart" / "previous" / "rewardpool-0.1.0.tgz"
 PREVIOUS_SECONDS = 10.0
 AWAY_SECONDS = 60.0
+CATCH_UP_SECONDS = 180.0
+"""Kubernetes' own controllers wait up to a minute between two looks for an API server that was away."""
 TAKEOVER_SECONDS = 15.0
 LEASE = "rewardpool"
 
@@ -63,12 +65,20 @@ def api_server_away(stage: Stage) -> str:
         stage.kill(router)
         repaired = stage.until(lambda: listed(router, key) == 2, what="the router has its workers", deadline_seconds=45)
         time.sleep(max(0.0, AWAY_SECONDS - (time.monotonic() - began)))
-    stage.settle()
+    stage.settle(CATCH_UP_SECONDS)
     if uids(stage) != before:
         raise FaultError("pods of the pool are other ones than before")
     stage.change({"replicas": 3})
-    caught_up = stage.settle()
-    return f"router whole again after {repaired:.1f} s without API server; scaled {caught_up:.1f} s after its return"
+    caught_up = stage.until(lambda: wanted_workers(stage) == 3, what="the operator scales", deadline_seconds=15)
+    stage.settle(CATCH_UP_SECONDS)
+    return f"router whole again after {repaired:.1f} s without API server; a change carried out in {caught_up:.1f} s"
+
+
+def wanted_workers(stage: Stage) -> int:
+    """How many workers the operator asks Kubernetes for."""
+    deployments = stage.objects("deployments")
+    workers = [item for item in deployments if names.LABEL_REVISION in item["metadata"]["labels"]]
+    return sum(item["spec"]["replicas"] for item in workers)
 
 
 def operators(stage: Stage) -> list[Object]:
