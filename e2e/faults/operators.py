@@ -14,6 +14,8 @@ from rewardpool_api import names
 PREVIOUS_CHART = REPOSITORY / "tests" / "chart" / "previous" / "rewardpool-0.1.0.tgz"
 PREVIOUS_SECONDS = 10.0
 AWAY_SECONDS = 60.0
+NOTICED_SECONDS = 10.0
+"""The router dies when the operator has lost its watches and its Lease, not before."""
 CATCH_UP_SECONDS = 180.0
 """Kubernetes' own controllers wait up to a minute between two looks for an API server that was away."""
 TAKEOVER_SECONDS = 15.0
@@ -61,7 +63,7 @@ def api_server_away(stage: Stage) -> str:
     key = admin_key(stage)
     with stage.cluster.api_server_away():
         began = time.monotonic()
-        time.sleep(10)
+        time.sleep(NOTICED_SECONDS)
         stage.kill(router)
         repaired = stage.until(lambda: listed(router, key) == 2, what="the router has its workers", deadline_seconds=45)
         time.sleep(max(0.0, AWAY_SECONDS - (time.monotonic() - began)))

@@ -2,8 +2,8 @@
 
 import json
 
+from faults.pods import delete_and_settle, kill_and_settle
 from faults.stage import FaultError, Stage
-from faults.workers import restarts
 from rewardpool_api import names
 
 REPAIR_SECONDS = 5.0
@@ -65,24 +65,14 @@ def roll(stage: Stage) -> str:
 def delete_a_router(stage: Stage) -> str:
     """`kubectl delete pod` of one of two routers: it answers what it has, and is replaced."""
     stage.shape(workers=2, routers=2)
-    doomed = stage.pods("router")[0]["metadata"]["name"]
-    stage.kubectl("delete", "pod", doomed, "--wait=false")
-    seconds = stage.until(
-        lambda: all(pod["metadata"]["name"] != doomed for pod in stage.pods("router")) and stage.is_settled(),
-        what="another one serves",
-        deadline_seconds=90,
-    )
-    return f"replaced in {seconds:.1f} s"
+    return delete_and_settle(stage, stage.pods("router")[0], "router", deadline_seconds=90)
 
 
 def kill_the_only_router(stage: Stage) -> str:
     """The only router's process dies with requests in it: they are sent again when it is back and has its workers."""
     stage.shape(workers=2, routers=1)
     (victim,) = stage.pods("router")
-    stage.kill(victim)
-    name = victim["metadata"]["name"]
-    stage.until(lambda: restarts(stage, "router", name) > 0, what="the kubelet starts it again", deadline_seconds=60)
-    return f"whole again {stage.settle():.1f} s after its restart"
+    return kill_and_settle(stage, victim, "router")
 
 
 def empty_a_routers_list(stage: Stage) -> str:

@@ -3,15 +3,14 @@
 The page is made from what the program itself says, so it cannot differ from it: a test runs `--check`.
 """
 
-import argparse
 import inspect
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 
 from prometheus_client import Metric
 
 from rewardpool_api import status
+from rewardpool_api.generated import write_or_check
 from rewardpool_api.reasons import ConditionReason, EventReason
 from rewardpool_operator.metrics import Metrics
 
@@ -77,20 +76,5 @@ def _table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str
     return ["| " + " | ".join(cells) + " |" for cells in lines]
 
 
-def main() -> int:
-    """Entry point; the exit status is 1 when `--check` finds the file stale."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file", type=Path)
-    parser.add_argument("--check", action="store_true", help="do not write; fail when the file is stale")
-    arguments = parser.parse_args()
-    if arguments.check:
-        fresh = arguments.file.exists() and arguments.file.read_text() == page()
-        if not fresh:
-            sys.stderr.write(f"{arguments.file} is stale: run `make reference`\n")
-        return 0 if fresh else 1
-    arguments.file.write_text(page())
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(page(), description=__doc__, target="reference"))

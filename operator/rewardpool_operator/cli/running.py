@@ -1,18 +1,11 @@
 """`rewardpool operator run` and `crd`: what a cluster needs to have pools."""
 
-import enum
 from typing import Annotated
 
 import typer
 
 from rewardpool_api.crd import crd_yaml
-
-
-class LogFormat(enum.Enum):
-    """Values of --log-format."""
-
-    TEXT = "text"
-    JSON = "json"
+from rewardpool_operator.logs import LogFormat
 
 
 def crd() -> None:
@@ -34,7 +27,7 @@ def operator_run(
             help="Several operators: the one that holds this Lease acts. Without it this must be the only one.",
         ),
     ] = None,
-    log_format: Annotated[LogFormat, typer.Option(help="For people or for collectors.")] = LogFormat.TEXT,
+    log_format: Annotated[LogFormat, typer.Option(help="For people or for collectors.")] = "text",
     verbose: Annotated[bool, typer.Option("--verbose", help="Log every pass.")] = False,
 ) -> None:
     """Run the operator against the cluster of the kubeconfig, or of the pod.
@@ -49,7 +42,7 @@ def operator_run(
             health_port=health_port,
             metrics_port=metrics_port,
             lease=_namespace_and_name(lease) if lease else None,
-            log_format=log_format.value,
+            log_format=log_format,
             verbose=verbose,
         )
     )
