@@ -24,6 +24,11 @@ COMPONENT_ROUTER: Final = "router"
 COMPONENT_POOL: Final = "pool"
 """Component of the objects that belong to the pool as a whole: keys and mounted files."""
 
+COMPONENT_DEMAND: Final = "demand"
+"""Component of the Leases by which training jobs tell what they are going to ask."""
+ANNOTATION_DEMAND: Final = f"{GROUP}/demand"
+"""On such a Lease: the JSON of `rewardpool_api.demand.Demand`."""
+
 ANNOTATION_DRAINING_SINCE: Final = f"{GROUP}/draining-since"
 """RFC 3339 time at which a worker was told to leave. Its presence is the draining state: it outlives the operator."""
 

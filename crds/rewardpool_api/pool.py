@@ -10,6 +10,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from rewardpool_api import names
+from rewardpool_api.autoscaling import AutoscalingSpec
+from rewardpool_api.quantities import Seconds, ShortText
 from rewardpool_api.rules import ApiModel, Rule
 from rewardpool_api.source import SOURCE_MESSAGE, SOURCE_PATTERN, is_source
 from rewardpool_api.status import RewardPoolStatus
@@ -17,12 +19,10 @@ from rewardpool_api.status import RewardPoolStatus
 ModelType = Literal["Discriminative", "Generative", "Function"]
 EngineName = Literal["vllm", "sglang", "python"]
 RouterFlavor = Literal["sglang-router", "smg"]
-ShortText = Annotated[str, Field(min_length=1, max_length=253)]
 NamespaceName = Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
 ResourceName = Annotated[
     str, Field(max_length=253, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")
 ]
-Seconds = Annotated[int, Field(ge=0, le=86_400)]
 PodTemplate = Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})]
 
 
@@ -178,60 +178,6 @@ class NetworkSpec(ApiModel):
     )
 
 
-class QueueDepthPolicy(ApiModel):
-    """As many replicas as hold the requests at the target."""
-
-    target_per_replica: Annotated[int, Field(ge=1, le=1_000_000)]
-    """Requests in flight or waiting that one replica should have."""
-
-
-class PolicySpec(ApiModel):
-    """How the number of replicas is chosen."""
-
-    type: Literal["QueueDepth", "External"] = "QueueDepth"
-    """QueueDepth: requests at the routers over a target per replica. External: spec.replicas, written by HPA, KEDA or kubectl scale."""
-    queue_depth: QueueDepthPolicy | None = None
-    """Settings of the policy QueueDepth."""
-
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            cel="self.type != 'QueueDepth' || has(self.queueDepth)",
-            message="spec.autoscaling.policy.queueDepth is required when spec.autoscaling.policy.type is QueueDepth",
-            holds=lambda policy: policy.type != "QueueDepth" or policy.queue_depth is not None,
-        ),
-    )
-
-
-class ScaleDownSpec(ApiModel):
-    """How carefully the pool shrinks."""
-
-    stabilization_seconds: Seconds = 120
-    """The pool shrinks to the largest size that was needed within this window."""
-
-
-class AutoscalingSpec(ApiModel):
-    """Bounds and policy of the number of replicas."""
-
-    min_replicas: Annotated[int, Field(ge=0, le=10_000)] = 1
-    """Fewest replicas while there is, or lately was, work. 0 lets the pool go to zero after idleSeconds."""
-    max_replicas: Annotated[int, Field(ge=1, le=10_000)]
-    """Most replicas."""
-    policy: PolicySpec
-    """How the number is chosen."""
-    scale_down: ScaleDownSpec = ScaleDownSpec()
-    """How carefully the pool shrinks."""
-    idle_seconds: Seconds = 600
-    """Without a request for this long, a pool with minReplicas 0 goes to zero."""
-
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            cel="self.minReplicas <= self.maxReplicas",
-            message="spec.autoscaling.minReplicas must not be greater than spec.autoscaling.maxReplicas",
-            holds=lambda scaling: scaling.min_replicas <= scaling.max_replicas,
-        ),
-    )
-
-
 class GoldenSetRef(ApiModel):
     """A ConfigMap of the pool's namespace with texts to score."""
 
@@ -287,11 +233,9 @@ class RewardPoolSpec(ApiModel):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            cel="!has(self.replicas) || !has(self.autoscaling) || self.autoscaling.policy.type == 'External'",
+            cel="!has(self.replicas) || !has(self.autoscaling) || (has(self.autoscaling.policy) && self.autoscaling.policy.type == 'External')",
             message="spec.replicas must not be set beside spec.autoscaling unless spec.autoscaling.policy.type is External",
-            holds=lambda spec: (
-                spec.replicas is None or spec.autoscaling is None or spec.autoscaling.policy.type == "External"
-            ),
+            holds=lambda spec: spec.replicas is None or spec.autoscaling is None or spec.autoscaling.is_external,
         ),
         Rule(
             cel="(self.model.type == 'Function') == (self.engine.name == 'python')",

@@ -3,6 +3,7 @@
 $REWARDPOOL_STATE_DIR/NAMESPACE/NAME/pool.json    the RewardPool object, with its status, as in a cluster
                                      key          the router's key, mode 0600
                                      lock         held by the pool's supervisor for as long as it lives
+                                     demands/     what training jobs announce: JOB.json, renewed by writing it anew
                                      logs/        what the processes print
 """
 
@@ -13,6 +14,7 @@ from pathlib import Path
 from rewardpool_api import names
 
 LOCK_FILE = "lock"
+DEMANDS_DIR = "demands"
 
 
 def state_dir(environ: Mapping[str, str]) -> Path:

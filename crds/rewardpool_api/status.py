@@ -118,6 +118,20 @@ class LoadStatus(ApiModel):
     """Requests accepted by a router and not at a worker: retrying, or nobody is there."""
 
 
+Limit = Literal[
+    "MinReplicas",
+    "MaxReplicas",
+    "Budget",
+    "Step",
+    "DeadBand",
+    "Window",
+    "IdleSeconds",
+    "FiguresMissing",
+    "Unschedulable",
+]
+"""What keeps the number from being what the policies ask for; each is told in docs/autoscaling.md."""
+
+
 class ScalingDecision(ApiModel):
     """One change of the wanted number of replicas."""
 
@@ -127,15 +141,57 @@ class ScalingDecision(ApiModel):
     """The number decided."""
     reason: str
     """Why, in words."""
+    limit: Limit | None = None
+    """What kept it from being more, or less; absent where nothing did."""
 
 
 class DesiredAt(ApiModel):
-    """What the policy asked for; scaling down looks back over a window of these."""
+    """What the policies asked for; scaling down looks back over a window of these."""
 
     time: str
     """RFC 3339 time."""
     replicas: int
     """The number asked for."""
+
+
+class BusyRate(ApiModel):
+    """What one busy replica did for some seconds."""
+
+    rate: float
+    """Requests that it answered in a second."""
+    in_flight: int
+    """Requests that it had meanwhile, at least."""
+
+
+class ServiceRateStatus(ApiModel):
+    """What one replica does, as it was measured."""
+
+    per_replica: float
+    """Requests that one replica answers in a second when it has enough to do."""
+    measured: Annotated[list[BusyRate], Field(max_length=16)] = []
+    """What that was made from, newest last."""
+    time: str
+    """RFC 3339 time of the newest measurement."""
+
+
+class WorkerStart(ApiModel):
+    """How long one replica took to start."""
+
+    worker: str
+    """Name of the replica."""
+    seconds: float
+    """From its making to its first score."""
+
+
+class Burst(ApiModel):
+    """A time in which there were requests, between two in which there were none."""
+
+    begun: str
+    """RFC 3339 time of its first request."""
+    ended: str | None = None
+    """RFC 3339 time since which there is none; absent while it goes on."""
+    replicas: int = 0
+    """Most replicas that the requests at the routers were worth meanwhile."""
 
 
 class ScalingStatus(ApiModel):
@@ -145,12 +201,43 @@ class ScalingStatus(ApiModel):
     """Wanted replicas."""
     reason: str
     """Why, in words."""
+    asked: int | None = None
+    """What the policies ask for, before bounds, steps, windows and budget; absent where there are none."""
+    limit: Limit | None = None
+    """What keeps `desired` from being `asked`."""
     idle_since: str | None = None
     """RFC 3339 time since which no request was seen; absent while there are requests."""
     window: Annotated[list[DesiredAt], Field(max_length=64)] = []
     """Recommendations: last the present one with the time it began, before it larger ones with the time they ended."""
+    service_rate: ServiceRateStatus | None = None
+    """What one replica does; absent until it was measured."""
+    starts: Annotated[list[WorkerStart], Field(max_length=8)] = []
+    """How long the last replicas took to start, newest last."""
+    bursts: Annotated[list[Burst], Field(max_length=8)] = []
+    """The last bursts, newest last, for policy Demand with `learn`."""
     history: Annotated[list[ScalingDecision], Field(max_length=10)] = []
     """The last ten changes, newest last."""
+
+
+class DemandStatus(ApiModel):
+    """What one job announced, and what came of it."""
+
+    job: str
+    """The job's name, or that of its Lease where it says nothing sensible."""
+    state: Literal["Live", "Lapsed", "Ended", "Ignored"]
+    """Live: it counts. Lapsed: the job did not renew it in time. Ended: the job said so. Ignored: it makes no sense; the message says why."""
+    phase: str | None = None
+    """What the job does: Starting, Rollout or Update."""
+    samples: int | None = None
+    """Samples of one burst."""
+    next_burst: str | None = None
+    """RFC 3339 time at which the next burst begins, or the present one began to be expected; absent where nobody knows."""
+    replicas: int = 0
+    """Replicas asked for on its behalf now."""
+    stalled: bool = False
+    """The trainer does nothing but wait for scores."""
+    message: Annotated[str, Field(max_length=512)] = ""
+    """What was made of it in words, such as that it was too large and was cut."""
 
 
 class FailedRollout(ApiModel):
@@ -242,6 +329,8 @@ class RewardPoolStatus(ApiModel):
     """Aspects of the pool's health."""
     scaling: ScalingStatus | None = None
     """The autoscaler's decision."""
+    demands: Annotated[list[DemandStatus], Field(max_length=32)] = []
+    """What training jobs announced, by job."""
     rollout: RolloutStatus | None = None
     """Revisions, good and failed."""
     workers: list[WorkerProcess] = []

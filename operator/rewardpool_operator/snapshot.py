@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from rewardpool_api import RewardPool
+from rewardpool_operator.autoscaler.signals import Announcement, Claim, Throughput
 from rewardpool_operator.golden_set import GoldenProblem, GoldenScores, GoldenSet
 
 
@@ -74,6 +75,10 @@ class Worker:
     restarts: int = 0
     max_model_len: int | None = None
     """Longest sample in tokens, as the engine says."""
+    start_seconds: float | None = None
+    """From its making to its first score; None where that was not seen, and for one that was started again."""
+    throughput: Throughput | None = None
+    """What it did over the last seconds; None where it had nothing to do, or does not say."""
     download: Download | None = None
     """Of its model; None where nothing is downloaded, or the download does not run."""
 
@@ -120,6 +125,8 @@ class Router:
     """Its worker list; None when it could not be read."""
     waiting: int | None = None
     """Requests it accepted, has not answered, and holds at no worker; None when unknown."""
+    age_seconds: float = 0.0
+    """Of the figures above: since the router gave them."""
     exposed: bool = True
     """Trainers may be sent to it: its list was right once. True where nothing stands between, as on one machine."""
     deleting: bool = False
@@ -153,6 +160,10 @@ class Snapshot:
     worker_sets: tuple[WorkerSet, ...] = ()
     workers: tuple[Worker, ...] = ()
     routers: tuple[Router, ...] = ()
+    announcements: tuple[Announcement, ...] = ()
+    """What training jobs said they are going to ask."""
+    claims: tuple[Claim, ...] = ()
+    """What the other pools of `spec.autoscaling.budget` want and have."""
     golden: GoldenSet | GoldenProblem | None = None
     """What `spec.rollout.parity` refers to; None when it asks for nothing, or where there are no ConfigMaps."""
     ca_bundle: str | None = None

@@ -73,7 +73,7 @@ def test_a_revision_that_does_not_say_what_it_was_made_from_is_refused():
 @pytest.mark.parametrize(
     ("pool", "words"),
     [
-        (a_pool(autoscaling=QUEUE), "its policy QueueDepth, which would undo it"),
+        (a_pool(autoscaling=QUEUE), "by policy QueueDepth, which would undo it"),
         (a_pool(autoscaling=EXTERNAL), "9 is outside the bounds 1 to 4"),
         (a_pool(suspend=True), "suspended"),
     ],

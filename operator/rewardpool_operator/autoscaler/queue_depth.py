@@ -13,7 +13,7 @@ The state changes only when the recommendation does, so a pool under steady or n
 import math
 from datetime import datetime, timedelta
 
-from rewardpool_api.pool import AutoscalingSpec, QueueDepthPolicy
+from rewardpool_api.autoscaling import AutoscalingSpec, QueueDepthPolicy
 from rewardpool_api.status import DesiredAt, LoadStatus, ScalingStatus
 from rewardpool_operator.times import from_rfc3339, rfc3339
 

@@ -56,9 +56,9 @@ def refuse(pool: RewardPool, replicas: int) -> None:
         RefusedError: something else decides the number.
     """
     scaling = pool.spec.autoscaling
-    if scaling is not None and scaling.policy.type != "External":
+    if scaling is not None and not scaling.is_external:
         raise RefusedError(
-            f"{pool.key} is scaled by its policy {scaling.policy.type}, which would undo it: change"
+            f"{pool.key} is scaled by {scaling.named}, which would undo it: change"
             " spec.autoscaling.minReplicas and maxReplicas instead, or take spec.autoscaling out of the manifest;"
             f" {program()} explain {pool.key} says why it has the size it has"
         )

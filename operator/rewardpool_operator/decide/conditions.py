@@ -143,7 +143,7 @@ def _scaling_active(snapshot: Snapshot, load: LoadStatus | None, scaling: Scalin
         return Finding(holds=False, reason=ConditionReason.SUSPENDED, message=scaling.reason)
     if spec.autoscaling is None:
         return Finding(holds=True, reason=ConditionReason.FIXED, message="spec.replicas holds")
-    if spec.autoscaling.policy.type == "External":
+    if spec.autoscaling.is_external:
         return Finding(holds=True, reason=ConditionReason.EXTERNAL, message="spec.replicas holds, within bounds")
     if load is None:
         return Finding(holds=False, reason=ConditionReason.FIGURES_MISSING, message=scaling.reason)

@@ -49,12 +49,13 @@ def _decision(snapshot: Snapshot, load: LoadStatus | None, previous: ScalingStat
     scaling = spec.autoscaling
     if scaling is None:
         return ScalingStatus(desired=_fixed(spec.replicas), reason="spec.replicas", history=history)
-    if scaling.policy.type == "External" or scaling.policy.queue_depth is None:
+    policy = next((policy.queue_depth for policy in scaling.combined), None)
+    if policy is None:
         bounded = max(scaling.min_replicas, min(scaling.max_replicas, _fixed(spec.replicas)))
         return ScalingStatus(desired=bounded, reason="spec.replicas, set from outside, within bounds", history=history)
     return queue_depth.recommend(
         scaling=scaling,
-        policy=scaling.policy.queue_depth,
+        policy=policy,
         load=load,
         previous=previous,
         replicas=sum(worker.active for worker in snapshot.workers),

@@ -10,10 +10,9 @@ def scaling_explanations(evidence: Evidence) -> list[Explanation]:
     scaling = evidence.pool.status.scaling
     if scaling is None or evidence.pool.spec.suspend:
         return []
-    policy = evidence.pool.spec.autoscaling and evidence.pool.spec.autoscaling.policy.type
-    if policy is None:
+    if evidence.pool.spec.autoscaling is None:
         return [_fixed(evidence, scaling)]
-    if policy == "External":
+    if evidence.pool.spec.autoscaling.is_external:
         return [_external(evidence, scaling)]
     return _by_queue(evidence, scaling)
 
@@ -78,9 +77,10 @@ def _by_queue(evidence: Evidence, scaling: ScalingStatus) -> list[Explanation]:
 
 def _of_running(evidence: Evidence, scaling: ScalingStatus) -> list[Explanation]:
     autoscaling, load = evidence.pool.spec.autoscaling, evidence.pool.status.load
-    if autoscaling is None or autoscaling.policy.queue_depth is None:
+    policy = next((policy.queue_depth for policy in autoscaling.combined), None) if autoscaling else None
+    if autoscaling is None or policy is None:
         return []
-    target = autoscaling.policy.queue_depth.target_per_replica
+    target = policy.target_per_replica
     requests = load.in_flight + load.waiting if load else 0
     if scaling.desired == autoscaling.max_replicas and requests > target * scaling.desired:
         return [

@@ -1,0 +1,203 @@
+"""How the number of replicas is chosen: bounds, policies, and how quickly the pool may grow and shrink.
+
+Several policies may be given; the largest number that one of them asks for is wanted. What the policies make of load and
+demand is in `rewardpool_operator.autoscaler`, one module each; docs/autoscaling.md tells when to take which.
+"""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from rewardpool_api.quantities import Seconds, ShortText
+from rewardpool_api.rules import ApiModel, Rule
+
+PolicyType = Literal["QueueDepth", "DrainTime", "Demand", "External"]
+Replicas = Annotated[int, Field(ge=1, le=10_000)]
+Rate = Annotated[float, Field(ge=0.001, le=1_000_000)]
+
+
+class QueueDepthPolicy(ApiModel):
+    """As many replicas as hold the requests at the target."""
+
+    target_per_replica: Annotated[int, Field(ge=1, le=1_000_000)]
+    """Requests in flight or waiting that one replica should have."""
+
+
+class DrainTimePolicy(ApiModel):
+    """As many replicas as answer the requests that are there within a time, at the rate that one replica was measured to have."""
+
+    target_seconds: Annotated[int, Field(ge=1, le=3600)]
+    """Seconds within which the requests that are in flight or waiting shall be answered."""
+
+
+class DemandPolicy(ApiModel):
+    """As many replicas as the bursts take that trainers announce, started in time for each; see docs/autoscaling.md."""
+
+    drain_seconds: Annotated[int, Field(ge=1, le=3600)] = 5
+    """Seconds after a burst's last sample within which all of it shall be scored."""
+    learn: bool = True
+    """Also expect a burst on the beat that the load itself has had, where no trainer announces one."""
+
+
+class PolicySpec(ApiModel):
+    """One way of choosing the number of replicas."""
+
+    type: PolicyType = "QueueDepth"
+    """QueueDepth: requests at the routers over a target per replica. DrainTime: as many as answer those requests in time, at the measured rate. Demand: what trainers announce, ahead of it. External: spec.replicas, written by HPA, KEDA or kubectl scale."""
+    queue_depth: QueueDepthPolicy | None = None
+    """Settings of the policy QueueDepth."""
+    drain_time: DrainTimePolicy | None = None
+    """Settings of the policy DrainTime."""
+    demand: DemandPolicy | None = None
+    """Settings of the policy Demand."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="self.type != 'QueueDepth' || has(self.queueDepth)",
+            message="spec.autoscaling.policy.queueDepth is required when spec.autoscaling.policy.type is QueueDepth",
+            holds=lambda policy: policy.type != "QueueDepth" or policy.queue_depth is not None,
+        ),
+        Rule(
+            cel="self.type != 'DrainTime' || has(self.drainTime)",
+            message="spec.autoscaling.policy.drainTime is required when spec.autoscaling.policy.type is DrainTime",
+            holds=lambda policy: policy.type != "DrainTime" or policy.drain_time is not None,
+        ),
+        Rule(
+            cel="self.type != 'Demand' || has(self.demand)",
+            message="spec.autoscaling.policy.demand is required when spec.autoscaling.policy.type is Demand; {} takes its defaults",
+            holds=lambda policy: policy.type != "Demand" or policy.demand is not None,
+        ),
+        Rule(
+            # `queueDepth` is left out: 0.2 took it beside External.
+            cel="(self.type == 'DrainTime' || !has(self.drainTime)) && (self.type == 'Demand' || !has(self.demand))",
+            message="spec.autoscaling.policy has settings of another type than its own, which would do nothing; to combine policies, list them in spec.autoscaling.policies",
+            holds=lambda policy: (
+                (policy.type == "DrainTime" or policy.drain_time is None)
+                and (policy.type == "Demand" or policy.demand is None)
+            ),
+        ),
+    )
+
+
+class ServiceRateSpec(ApiModel):
+    """What one replica does, for the policies that reckon with it."""
+
+    initial_per_replica: Rate | None = None
+    """Requests that one replica answers in a second, until that was measured. Default: the first burst shows it; until then DrainTime adds one replica at a time and Demand starts all it may."""
+    quantile: Annotated[float, Field(ge=0.05, le=0.95)] = 0.5
+    """Which of the rates that were measured counts: 0.5 is the median, which single long samples do not move; less is more careful."""
+
+
+class StepSpec(ApiModel):
+    """Most replicas that are added, or taken away, within a period; with both given, the larger one counts."""
+
+    replicas: Replicas | None = None
+    """So many."""
+    percent: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    """So many percent of the size at the beginning of the period, rounded up."""
+    period_seconds: Annotated[int, Field(ge=1, le=3600)] = 15
+    """The period."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="has(self.replicas) || has(self.percent)",
+            message="spec.autoscaling.scaleUp.step and scaleDown.step need replicas, percent or both",
+            holds=lambda step: step.replicas is not None or step.percent is not None,
+        ),
+    )
+
+
+class ScaleUpSpec(ApiModel):
+    """How quickly the pool grows."""
+
+    step: StepSpec | None = None
+    """Limits growth. Default: at once to what is wanted."""
+
+
+class ScaleDownSpec(ApiModel):
+    """How carefully the pool shrinks."""
+
+    stabilization_seconds: Seconds = 120
+    """The pool shrinks to the largest size that was needed within this window. Where every running job has announced when its next burst comes, the window has nothing to guard against and is passed over."""
+    step: StepSpec | None = None
+    """Limits shrinking. Default: at once to that size."""
+
+
+class BudgetSpec(ApiModel):
+    """Replicas that several pools of a namespace share. Every pool of the budget names it, and gives the same number."""
+
+    name: ShortText
+    """The budget's name; pools of the namespace with the same name share it."""
+    max_replicas: Replicas
+    """Most replicas of all its pools together. Where pools disagree, the smallest number holds, and a condition says so."""
+    priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
+    """Who gets the replicas when there are not enough for all: pools for which a trainer stands still first, then the higher priority, then the name."""
+
+
+class AutoscalingSpec(ApiModel):
+    """Bounds and policies of the number of replicas."""
+
+    min_replicas: Annotated[int, Field(ge=0, le=10_000)] = 1
+    """Fewest replicas while there is, or lately was, work. 0 lets the pool go to zero after idleSeconds."""
+    max_replicas: Replicas
+    """Most replicas."""
+    policy: PolicySpec | None = None
+    """How the number is chosen, by one policy."""
+    policies: Annotated[list[PolicySpec], Field(min_length=1, max_length=3)] | None = None
+    """How the number is chosen, by the largest number of several policies; each type once."""
+    service_rate: ServiceRateSpec = ServiceRateSpec()
+    """What one replica does, for DrainTime and Demand."""
+    dead_band_percent: Annotated[int, Field(ge=0, le=90)] = 10
+    """The size is kept while what is wanted differs from it by no more than this."""
+    scale_up: ScaleUpSpec = ScaleUpSpec()
+    """How quickly the pool grows."""
+    scale_down: ScaleDownSpec = ScaleDownSpec()
+    """How carefully the pool shrinks."""
+    idle_seconds: Seconds = 600
+    """Without a request for this long, a pool with minReplicas 0 goes to zero."""
+    budget: BudgetSpec | None = None
+    """Share replicas with other pools of the namespace. On Kubernetes; one machine warns."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="self.minReplicas <= self.maxReplicas",
+            message="spec.autoscaling.minReplicas must not be greater than spec.autoscaling.maxReplicas",
+            holds=lambda scaling: scaling.min_replicas <= scaling.max_replicas,
+        ),
+        Rule(
+            cel="has(self.policy) != has(self.policies)",
+            message="spec.autoscaling needs either policy, or policies to combine several, and not both",
+            holds=lambda scaling: (scaling.policy is None) != (scaling.policies is None),
+        ),
+        Rule(
+            cel="!has(self.policies) || self.policies.all(one, self.policies.exists_one(other, other.type == one.type))",
+            message="spec.autoscaling.policies must have each type once",
+            holds=lambda scaling: len({policy.type for policy in scaling.combined}) == len(scaling.combined),
+        ),
+        Rule(
+            cel="!has(self.policies) || !self.policies.exists(one, one.type == 'External')",
+            message="spec.autoscaling.policies must not have External, which cannot be combined; give it as spec.autoscaling.policy",
+            holds=lambda scaling: not any(policy.type == "External" for policy in scaling.policies or ()),
+        ),
+        Rule(
+            cel="!has(self.budget) || self.minReplicas <= self.budget.maxReplicas",
+            message="spec.autoscaling.minReplicas must not be greater than spec.autoscaling.budget.maxReplicas",
+            holds=lambda scaling: scaling.budget is None or scaling.min_replicas <= scaling.budget.max_replicas,
+        ),
+    )
+
+    @property
+    def combined(self) -> tuple[PolicySpec, ...]:
+        """The policies, however they were given."""
+        return (self.policy,) if self.policy is not None else tuple(self.policies or ())
+
+    @property
+    def is_external(self) -> bool:
+        """Whether somebody else writes spec.replicas."""
+        return self.policy is not None and self.policy.type == "External"
+
+    @property
+    def named(self) -> str:
+        """The policies in words, such as `policy QueueDepth` or `policies QueueDepth and Demand`."""
+        types = [policy.type for policy in self.combined]
+        return f"policy {types[0]}" if len(types) == 1 else f"policies {', '.join(types[:-1])} and {types[-1]}"

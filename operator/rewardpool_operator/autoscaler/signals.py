@@ -1,0 +1,92 @@
+"""What the autoscaler knows of a pool at one moment; figures that could not be had are None, never 0."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from rewardpool_api.demand import Demand
+from rewardpool_api.status import LoadStatus
+
+STALE_SECONDS: Final = 10.0
+"""A figure that is older than this is none: a router that hangs may hold many more by now."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Throughput:
+    """What one replica did over the last seconds, in which it had something to do all the time."""
+
+    worker: str
+    rate: float
+    """Requests that it answered in a second."""
+    in_flight: int
+    """Requests that it had meanwhile, at least; not 0."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """A replica whose way from its making to its first score was seen."""
+
+    worker: str
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Announcement:
+    """A job's word, as it was heard last."""
+
+    name: str
+    """Of the Lease, or of the file."""
+    renewed: datetime
+    """By the clock of `Signals.now`, or of the API server; never by the trainer's."""
+    seconds: float
+    """For so long it holds unless it is renewed."""
+    demand: Demand | None = None
+    """None where it makes no sense."""
+    problem: str | None = None
+    """Why it makes none."""
+
+    def is_live(self, now: datetime) -> bool:
+        """Whether it counts."""
+        if self.demand is None or self.demand.phase == "Ended":
+            return False
+        return now < self.renewed + timedelta(seconds=self.seconds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What one pool of a budget wants, and has."""
+
+    pool: str
+    """Name; all pools of a budget are of one namespace."""
+    total: int
+    """The budget, as this pool states it."""
+    priority: int = 0
+    wanted: int
+    """Replicas, before the budget."""
+    minimum: int = 0
+    """Its minReplicas, or fewer where it wants fewer."""
+    held: int
+    """Replicas that there are, leaving ones too, or that are decided, whichever is more."""
+    stalled: bool = False
+    """A trainer does nothing but wait for it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Signals:
+    """Everything that the number of replicas follows from, beside the spec and the last decision."""
+
+    now: datetime
+    """Timezone-aware, UTC."""
+    load: LoadStatus | None
+    """Requests at the routers, None when the figures of any router are missing or stale."""
+    replicas: int = 0
+    """Workers there are, leaving ones not counted; the size to hold where there was no decision before."""
+    serving: int = 0
+    """How many of them answer."""
+    unschedulable: str | None = None
+    """Why a worker fits nowhere, in the scheduler's words; None when all fit."""
+    throughputs: tuple[Throughput, ...] = ()
+    starts: tuple[Start, ...] = ()
+    announcements: tuple[Announcement, ...] = ()
+    others: tuple[Claim, ...] = ()
+    """Claims of the other pools that share the budget, as their statuses say."""
