@@ -44,6 +44,8 @@ class Announcement:
     """None where it makes no sense."""
     problem: str | None = None
     """Why it makes none."""
+    note: str = ""
+    """What was changed about it, in words, where it counts and not all of it could be believed."""
 
     def is_live(self, now: datetime) -> bool:
         """Whether it counts."""
@@ -67,8 +69,12 @@ class Claim:
     """Its minReplicas, or fewer where it wants fewer."""
     held: int
     """Replicas that there are, leaving ones too, or that are decided, whichever is more."""
+    leaving: int = 0
+    """How many of those are ending, so that they cannot be kept."""
     stalled: bool = False
     """A trainer does nothing but wait for it."""
+    yielded: bool = False
+    """A budget took replicas from it a short while ago; see `budget.has_yielded`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +83,8 @@ class Signals:
 
     now: datetime
     """Timezone-aware, UTC."""
+    pool: str = ""
+    """Name of the pool, by which other pools of a budget know it."""
     load: LoadStatus | None
     """Requests at the routers, None when the figures of any router are missing or stale."""
     replicas: int = 0

@@ -1,0 +1,162 @@
+"""What several pools of a namespace may have together: a budget of replicas, dealt out by need and rank.
+
+Every pool of a budget deals all of it out, from the claims of all its pools, and takes what falls to itself:
+
+    1  everybody's minimum
+    2  what is wanted beyond that, by rank: pools for which a trainer stands still, then the higher priority
+       among equals: what each of them has already, then the rest by name
+
+A pool that has more than its share shrinks to it. One that has less grows into what nobody holds, and no further:
+replicas that are somebody else's share but still there, draining or ending, are no room. So all pools together stay
+within the budget while replicas change hands, as long as each sees what the others hold; old news of what they want
+does no harm.
+
+Moving a replica costs a drain at one pool and a start at the other, so none is moved among equals, and a name alone
+takes nothing from anybody. A rank can change back and forth, as a trainer waits for every few samples. A pool from
+which replicas were taken therefore stands behind all others for `YIELD_SECONDS` with what it wants to have back: the
+first taking is never delayed, and no two pools take from each other more often than that.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Final
+
+from rewardpool_api.status import ScalingDecision
+from rewardpool_operator.autoscaler.signals import Claim
+from rewardpool_operator.times import from_rfc3339
+
+YIELD_SECONDS: Final = 60.0
+"""About what a start takes: taken back sooner, a replica would have started for nothing."""
+NAMED: Final = 3
+"""Pools that a reason names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allowance:
+    """What a pool may have of its budget now."""
+
+    replicas: int
+    """No more than it wants."""
+    reason: str | None = None
+    """Why it is less, in words; None when it is not."""
+    taken_by: tuple[str, ...] = ()
+    """Names of the pools that have the rest, most first; empty when nothing is missing."""
+
+
+def allowance(mine: Claim, others: Sequence[Claim]) -> Allowance:
+    """What the pool may have, by what all pools of the budget want and hold.
+
+    Args:
+        mine: the pool's own claim.
+        others: of the other pools of the budget, in any order. They may state other totals: the smallest holds.
+    """
+    claims = [mine, *others]
+    total = min(claim.total for claim in claims)
+    shares = _deal(_bids(claims), total)
+    share, kept = shares[mine.pool], _kept(mine)
+    if share <= kept:
+        replicas = share
+    else:
+        room = total - sum(claim.held for claim in claims)
+        replicas = kept + _deal(_growth(claims, shares), room)[mine.pool]
+    if replicas >= mine.wanted:
+        return Allowance(replicas=replicas)
+    holders = sorted((claim for claim in others if claim.held), key=lambda claim: (-claim.held, claim.pool))
+    return Allowance(
+        replicas=replicas,
+        reason=_reason(total, holders, to_come=share - replicas),
+        taken_by=tuple(claim.pool for claim in holders),
+    )
+
+
+def has_yielded(history: Sequence[ScalingDecision], *, now: datetime) -> bool:
+    """Whether a budget took replicas from the pool within the last `YIELD_SECONDS`.
+
+    Args:
+        history: of `ScalingStatus`, newest last.
+        now: timezone-aware.
+    """
+    since = now - timedelta(seconds=YIELD_SECONDS)
+    return any(
+        change.limit == "Budget" and change.replicas < before.replicas and from_rfc3339(change.time) > since
+        for before, change in pairwise(history)
+    )
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class _Bid:
+    """A pool asks for some of the budget; what is first in order is served first."""
+
+    round: int
+    unstalled: bool
+    behind: int
+    beyond_kept: bool
+    pool: str
+    up_to: int
+    """Replicas that the pool then has in all."""
+
+
+def _bids(claims: Sequence[Claim]) -> list[_Bid]:
+    return sorted(bid for claim in claims for bid in _bids_of(claim))
+
+
+def _bids_of(claim: Claim) -> tuple[_Bid, ...]:
+    def bid(up_to: int, *, turn: int, beyond_kept: bool = False) -> _Bid:
+        return _Bid(
+            round=turn,
+            unstalled=not claim.stalled,
+            behind=-claim.priority,
+            beyond_kept=beyond_kept,
+            pool=claim.pool,
+            up_to=up_to,
+        )
+
+    return (
+        bid(min(claim.minimum, claim.wanted), turn=0),
+        bid(min(_kept(claim), claim.wanted), turn=1),
+        bid(claim.wanted, turn=2 if claim.yielded else 1, beyond_kept=True),
+    )
+
+
+def _kept(claim: Claim) -> int:
+    """What the pool has and can go on having."""
+    return claim.held - claim.leaving
+
+
+def _growth(claims: Sequence[Claim], shares: Mapping[str, int]) -> list[_Bid]:
+    """The same bids, for what the pools lack of their shares."""
+    kept = {claim.pool: _kept(claim) for claim in claims}
+    return [replace(bid, up_to=min(bid.up_to, shares[bid.pool]) - kept[bid.pool]) for bid in _bids(claims)]
+
+
+def _deal(bids: Sequence[_Bid], left: int) -> dict[str, int]:
+    """Serve the bids in their order until nothing is left; pool -> what it got."""
+    got: dict[str, int] = {}
+    for bid in bids:
+        before = got.setdefault(bid.pool, 0)
+        more = max(0, min(bid.up_to - before, left))
+        got[bid.pool] = before + more
+        left -= more
+    return got
+
+
+def _reason(total: int, holders: Sequence[Claim], *, to_come: int) -> str:
+    told = [_of_holder(claim) for claim in holders[:NAMED]]
+    if len(holders) > NAMED:
+        rest = holders[NAMED:]
+        told.append(f"{len(rest)} more pools have {sum(claim.held for claim in rest)}")
+    words = f"the budget has {_replicas(total)}"
+    if told:
+        words += f": {', '.join(told)}"
+    return f"{words}; {to_come} of them are to come here" if to_come else words
+
+
+def _of_holder(claim: Claim) -> str:
+    why = ", for which a trainer waits," if claim.stalled else ""
+    return f"{claim.pool}{why} has {claim.held}"
+
+
+def _replicas(count: int) -> str:
+    return "1 replica" if count == 1 else f"{count} replicas"
