@@ -39,6 +39,9 @@ class ConditionReason(_Reason):
     FIXED = "Fixed", "spec.replicas holds."
     EXTERNAL = "External", "spec.replicas holds, written by HPA, KEDA or a person, within the bounds."
     QUEUE_DEPTH = "QueueDepth", "The number follows the requests at the routers."
+    DRAIN_TIME = "DrainTime", "The number follows the time in which the requests at the routers shall be answered."
+    DEMAND = "Demand", "The number follows what training jobs announce."
+    COMBINED = "Combined", "The number is the largest that one of several policies asks for."
     FIGURES_MISSING = "FiguresMissing", "A router did not say what it holds, so the number is kept as it is."
 
     # Progressing
@@ -149,5 +152,16 @@ class EventReason(_Reason):
     KEY_ROTATION_WAITS = "KeyRotationWaits", "A rotation waits for pods for longer than it should; it goes on waiting."
     KEY_ROTATED = "KeyRotated", "All routers have the new keys, and the old ones are taken nowhere any more."
     KEY_REFUSED = "KeyRefused", "Somebody wrote into the key's Secret what cannot be a key; it was taken back."
+    DEMAND_BEGAN = "DemandBegan", "A training job began to announce what it will ask, or came back."
+    DEMAND_LAPSED = (
+        "DemandLapsed",
+        "A training job did not renew its demand in time: it died, or does not reach the API server. It counts no more.",
+    )
+    DEMAND_ENDED = "DemandEnded", "A training job said that it has ended, or took its demand away."
+    DEMAND_IGNORED = "DemandIgnored", "A Lease, or a file, makes no sense as a demand; the message says which and why."
+    NO_SUCH_POOL = (
+        "NoSuchPool",
+        "On a demand's Lease, not on a pool: it is for a pool that does not exist in its namespace.",
+    )
     APPLY_FAILED = "ApplyFailed", "The API server refused an object of the pool, in its words."
     FAILED_CREATE = "FailedCreate", "Kubernetes could not make the pods, in its words."

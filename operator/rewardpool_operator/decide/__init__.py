@@ -31,14 +31,15 @@ def decide(snapshot: Snapshot) -> Plan:
     """Turn an observation into a plan. Pure: the same snapshot gives the same plan."""
     snapshot = as_reached(snapshot)
     load = observed_load(snapshot)
-    scaling = wanted_replicas(snapshot, load)
+    recommendation = wanted_replicas(snapshot, load)
+    scaling = recommendation.scaling
     verdict = judge(snapshot, scaling.desired)
     snapshot = as_admitted(snapshot, verdict)
     rollout = allocate(snapshot, scaling.desired, verdict)
     leaving = leave(snapshot, rollout.sizes, verdict.kept)
     membership = reconcile_routers(snapshot, leaving, barred=verdict.barred)
     status, events = status_and_events(
-        snapshot, load=load, scaling=scaling, rollout=rollout, leaving=leaving, membership=membership
+        snapshot, load=load, recommendation=recommendation, rollout=rollout, leaving=leaving, membership=membership
     )
     return Plan(
         leaves=membership.leaves,

@@ -4,12 +4,15 @@ What each condition means is documented where it is defined, in `rewardpool_api.
 `rewardpool_api.reasons`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from rewardpool_api import Condition, RewardPoolStatus, names
+from rewardpool_api.autoscaling import PolicyType
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import MAX_MESSAGE, AuthStatus, ConditionType, LoadStatus, ModelStatus, ScalingStatus
+from rewardpool_operator.autoscaler.recommend import Recommendation
 from rewardpool_operator.decide.events import events_of
 from rewardpool_operator.decide.leaving import Leaving
 from rewardpool_operator.decide.loading import in_words, model_status
@@ -19,6 +22,13 @@ from rewardpool_operator.decide.verdict import overdue_message
 from rewardpool_operator.plan import Event
 from rewardpool_operator.snapshot import Failure, Snapshot, Worker
 from rewardpool_operator.times import rfc3339
+
+_POLICY_REASONS: Final[Mapping[PolicyType, ConditionReason]] = {
+    "QueueDepth": ConditionReason.QUEUE_DEPTH,
+    "DrainTime": ConditionReason.DRAIN_TIME,
+    "Demand": ConditionReason.DEMAND,
+    "External": ConditionReason.EXTERNAL,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,12 +44,13 @@ def status_and_events(
     snapshot: Snapshot,
     *,
     load: LoadStatus | None,
-    scaling: ScalingStatus,
+    recommendation: Recommendation,
     rollout: Rollout,
     leaving: Leaving,
     membership: Membership,
 ) -> tuple[RewardPoolStatus, tuple[Event, ...]]:
     """The new status, and events for what differs from the old one."""
+    scaling = recommendation.scaling
     staying = [worker for worker in snapshot.workers if leaving.stays(worker)]
     ready = len(membership.serving)
     model = model_status(snapshot, staying)
@@ -65,6 +76,7 @@ def status_and_events(
         load=load,
         conditions=[_condition(snapshot, kind, finding) for kind, finding in findings.items()],
         scaling=scaling,
+        demands=recommendation.demands,
         rollout=rollout.memory,
         workers=old.workers,
     )
@@ -147,7 +159,9 @@ def _scaling_active(snapshot: Snapshot, load: LoadStatus | None, scaling: Scalin
         return Finding(holds=True, reason=ConditionReason.EXTERNAL, message="spec.replicas holds, within bounds")
     if load is None:
         return Finding(holds=False, reason=ConditionReason.FIGURES_MISSING, message=scaling.reason)
-    return Finding(holds=True, reason=ConditionReason.QUEUE_DEPTH, message=f"{scaling.desired} replicas are wanted")
+    types = [policy.type for policy in spec.autoscaling.combined]
+    reason = _POLICY_REASONS[types[0]] if len(types) == 1 else ConditionReason.COMBINED
+    return Finding(holds=True, reason=reason, message=f"{scaling.desired} replicas are wanted")
 
 
 def _progressing(

@@ -1,0 +1,27 @@
+"""What a policy asks for."""
+
+import math
+from dataclasses import dataclass
+from typing import Self
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """A number of replicas with its reason."""
+
+    exact: float
+    """Replicas, before rounding up; the dead band goes by this."""
+    reason: str
+    """In words."""
+    is_ahead: bool = False
+    """It is for what is to come, and not for requests that are there."""
+
+    @classmethod
+    def whole(cls, replicas: int, reason: str, *, is_ahead: bool = False) -> Self:
+        """An ask for so many, without a fraction."""
+        return cls(exact=float(replicas), reason=reason, is_ahead=is_ahead)
+
+    @property
+    def replicas(self) -> int:
+        """Rounded up. What differs from a whole number by rounding errors alone is that number."""
+        return math.ceil(self.exact - 1e-9)

@@ -1,0 +1,248 @@
+"""The number of replicas: what the policies ask for, in the order in which things may hold it back.
+
+    1  remember        service rate, starts and bursts, as far as they were seen
+    2  ask             every policy; the largest ask counts, and one replica where there is any request
+    3  dead band       too small a difference changes nothing
+    4  idle            to zero only after idleSeconds without a request
+    5  window          down to the largest ask of the last while
+    6  steps, bounds   no more at a time, and no more at all, than the manifest says
+    7  budget          no more than other pools leave
+
+4 and 5 guard against not knowing what comes. Where every job that lives has said when its next burst comes, it is
+known, and they are passed over. Where a router does not say what it has, nothing is ever taken away.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from rewardpool_api.autoscaling import AutoscalingSpec
+from rewardpool_api.status import DemandStatus, DesiredAt, Limit, ScalingDecision, ScalingStatus
+from rewardpool_operator.autoscaler import bursts, demand, drain_time, limits, queue_depth, service_rate, starts
+from rewardpool_operator.autoscaler.ask import Ask
+from rewardpool_operator.autoscaler.budget import allowance
+from rewardpool_operator.autoscaler.demand import Fleet, Plans
+from rewardpool_operator.autoscaler.service_rate import ServiceRate
+from rewardpool_operator.autoscaler.signals import Claim, Signals
+from rewardpool_operator.times import from_rfc3339, rfc3339
+
+HISTORY: Final = 10
+"""Changes kept in the status."""
+HELD: Final = "figures of a router are missing: the size is held"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recommendation:
+    """What is decided, with the state for the next decision."""
+
+    scaling: ScalingStatus
+    demands: list[DemandStatus]
+
+
+def recommend(*, scaling: AutoscalingSpec, signals: Signals, previous: ScalingStatus | None) -> Recommendation:
+    """Decide the wanted number of replicas.
+
+    Args:
+        scaling: bounds and policies; not External.
+        signals: what is seen now.
+        previous: the last decision, None for a new pool.
+    """
+    before = previous or ScalingStatus(desired=signals.replicas, reason="")
+    held = limits.clamp(before.desired, scaling)
+    memory, rate, now_asked = _remembered(scaling, signals, before)
+    plans = _plans(scaling, signals, memory, rate, held=held)
+    if now_asked is None:
+        sized = _without_figures(plans, memory, held=held)
+    else:
+        sized = _with_figures(scaling, signals, memory, now_asked, plans, held=held)
+    sized = _bounded(scaling, signals, sized, history=before.history, held=held)
+    sized = _within_budget(scaling, signals, sized, plans, held=held)
+    sized = _placed(signals, sized)
+    decided = memory.model_copy(
+        update={
+            "desired": sized.replicas,
+            "asked": sized.asked,
+            "reason": sized.reason,
+            "limit": sized.limit,
+            "idle_since": sized.idle_since,
+            "window": sized.window,
+        }
+    )
+    if previous is None or previous.desired != decided.desired:
+        decided = decided.model_copy(update={"history": with_change(before.history, decided, signals.now)})
+    return Recommendation(scaling=decided, demands=plans.demands)
+
+
+def with_change(history: Sequence[ScalingDecision], decided: ScalingStatus, now: datetime) -> list[ScalingDecision]:
+    """The history with one change more."""
+    change = ScalingDecision(time=rfc3339(now), replicas=decided.desired, reason=decided.reason, limit=decided.limit)
+    return [*history, change][-HISTORY:]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sized:
+    """A number on its way through the limits."""
+
+    replicas: int
+    asked: int
+    reason: str
+    limit: Limit | None = None
+    idle_since: str | None = None
+    window: list[DesiredAt]
+
+    def held_back(self, replicas: int, limit: Limit, why: str) -> "_Sized":
+        """The number that a limit leaves of it."""
+        if replicas == self.replicas:
+            return self
+        return replace(self, replicas=replicas, limit=limit, reason=f"{self.reason}; {why}")
+
+
+def _remembered(
+    scaling: AutoscalingSpec, signals: Signals, before: ScalingStatus
+) -> tuple[ScalingStatus, ServiceRate | None, Ask | None]:
+    """Step 1; with the rate, and what the requests that are there are worth, None while that is unknown."""
+    measured = service_rate.learned(
+        before.service_rate, signals.throughputs, spec=scaling.service_rate, now=signals.now
+    )
+    rate = service_rate.service_rate(measured, spec=scaling.service_rate)
+    update: dict[str, object] = {"service_rate": measured, "starts": starts.learned(before.starts, signals.starts)}
+    asked = None
+    if signals.load is not None:
+        requests = signals.load.in_flight + signals.load.waiting
+        asked = _for_requests(scaling, requests, rate, serving=signals.serving)
+        if any(policy.demand is not None and policy.demand.learn for policy in scaling.combined):
+            worth = min(asked.replicas, scaling.max_replicas)
+            update["bursts"] = bursts.learned(before.bursts, requests=requests, replicas=worth, now=signals.now)
+    return before.model_copy(update=update), rate, asked
+
+
+def _for_requests(scaling: AutoscalingSpec, requests: int, rate: ServiceRate | None, *, serving: int) -> Ask:
+    """Step 2, for what is there: the largest ask."""
+    asks = [Ask.whole(min(requests, 1), f"{requests} requests" if requests else "no request")]
+    for policy in scaling.combined:
+        if policy.queue_depth is not None:
+            asks.append(queue_depth.ask(policy.queue_depth, requests=requests))
+        if policy.drain_time is not None:
+            asks.append(drain_time.ask(policy.drain_time, requests=requests, rate=rate, serving=serving))
+        if policy.demand is not None and rate is not None and requests:
+            asks.append(drain_time.to_answer(requests, rate=rate, seconds=policy.demand.drain_seconds))
+    return _largest(asks)
+
+
+def _largest(asks: Sequence[Ask]) -> Ask:
+    """The largest; of equal ones, the last, which says more."""
+    return max(reversed(asks), key=lambda ask: ask.exact)
+
+
+def _plans(
+    scaling: AutoscalingSpec, signals: Signals, memory: ScalingStatus, rate: ServiceRate | None, *, held: int
+) -> Plans:
+    """Step 2, for what is to come."""
+    policies = scaling.combined
+    policy = next((policy.demand for policy in policies if policy.demand is not None), None)
+    if policy is None:
+        demands = demand.told(signals.announcements, now=signals.now)
+        return Plans(ask=Ask.whole(0, ""), demands=demands, are_known=False)
+    fleet = Fleet(
+        now=signals.now,
+        held=held,
+        lead_seconds=starts.lead_seconds(memory.starts),
+        rate=rate,
+        per_replica=next((p.queue_depth.target_per_replica for p in policies if p.queue_depth is not None), None),
+        most=scaling.max_replicas,
+    )
+    beat = bursts.expected(memory.bursts, now=signals.now)
+    return demand.plans(policy, signals.announcements, beat, fleet=fleet)
+
+
+def _without_figures(plans: Plans, memory: ScalingStatus, *, held: int) -> _Sized:
+    """The size is held; what a job announced may still be added."""
+    ahead = plans.ask.replicas
+    reason = f"{plans.ask.reason}; figures of a router are missing" if ahead > held else HELD
+    return _Sized(
+        replicas=max(held, ahead),
+        asked=ahead,
+        reason=reason,
+        limit="FiguresMissing" if ahead < held else None,
+        idle_since=memory.idle_since,
+        window=memory.window,
+    )
+
+
+def _with_figures(
+    scaling: AutoscalingSpec, signals: Signals, memory: ScalingStatus, for_requests: Ask, plans: Plans, *, held: int
+) -> _Sized:
+    """Steps 3 to 5."""
+    ask = _largest([for_requests, plans.ask])
+    sized = _Sized(replicas=ask.replicas, asked=ask.replicas, reason=ask.reason, window=[])
+    if not ask.is_ahead and limits.within_dead_band(ask, held=held, percent=scaling.dead_band_percent):
+        sized = sized.held_back(held, "DeadBand", f"{held} are near enough")
+    if for_requests.exact == 0:
+        sized = replace(sized, idle_since=memory.idle_since or rfc3339(signals.now))
+        if sized.replicas == 0 and scaling.min_replicas == 0 and not plans.are_known:
+            if _idle_seconds(sized, signals) >= scaling.idle_seconds:
+                return replace(sized, reason=f"no request for {scaling.idle_seconds} s")
+            why = f"none since {sized.idle_since}, and to zero after {scaling.idle_seconds} s"
+            sized = sized.held_back(min(1, held), "IdleSeconds", why)
+    return _through_window(scaling, signals, memory, sized, heeded=not plans.are_known)
+
+
+def _idle_seconds(sized: _Sized, signals: Signals) -> float:
+    if sized.idle_since is None:
+        return 0.0
+    return (signals.now - from_rfc3339(sized.idle_since)).total_seconds()
+
+
+def _through_window(
+    scaling: AutoscalingSpec, signals: Signals, memory: ScalingStatus, sized: _Sized, *, heeded: bool
+) -> _Sized:
+    """Step 5. A window that is passed over is kept up nevertheless: the next pass may need it."""
+    seconds = scaling.scale_down.stabilization_seconds
+    window = limits.window(memory.window, sized.replicas, now=signals.now, seconds=seconds)
+    sized = replace(sized, window=window)
+    most = max(entry.replicas for entry in window)
+    return sized.held_back(most, "Window", f"{most} were wanted within {seconds} s") if heeded else sized
+
+
+def _bounded(
+    scaling: AutoscalingSpec,
+    signals: Signals,
+    sized: _Sized,
+    *,
+    history: Sequence[ScalingDecision],
+    held: int,
+) -> _Sized:
+    """Step 6."""
+    step = limits.stepped(sized.replicas, held=held, history=history, scaling=scaling, now=signals.now)
+    sized = sized.held_back(step, "Step", f"{step} are as many as a step allows")
+    bounded = limits.clamp(sized.replicas, scaling)
+    if bounded < sized.replicas:
+        return sized.held_back(bounded, "MaxReplicas", f"maxReplicas is {bounded}")
+    return sized.held_back(bounded, "MinReplicas", f"minReplicas is {bounded}")
+
+
+def _within_budget(scaling: AutoscalingSpec, signals: Signals, sized: _Sized, plans: Plans, *, held: int) -> _Sized:
+    """Step 7."""
+    if scaling.budget is None:
+        return sized
+    load = signals.load
+    mine = Claim(
+        pool=signals.pool,
+        total=scaling.budget.max_replicas,
+        priority=scaling.budget.priority,
+        wanted=sized.replicas,
+        minimum=min(scaling.min_replicas, sized.replicas),
+        held=max(held, signals.replicas),
+        stalled=any(job.stalled for job in plans.demands if job.state == "Live")
+        or (load is not None and load.waiting > 0 and signals.serving == 0),
+    )
+    left = allowance(mine, signals.others)
+    return sized.held_back(left.replicas, "Budget", left.reason or f"the budget leaves {left.replicas}")
+
+
+def _placed(signals: Signals, sized: _Sized) -> _Sized:
+    """A worker that fits nowhere is supply on its way, neither asked for again nor waited for: it is only told."""
+    if signals.unschedulable is None or signals.serving >= sized.replicas or sized.limit is not None:
+        return sized
+    return replace(sized, limit="Unschedulable", reason=f"{sized.reason}; a worker fits nowhere")

@@ -1,0 +1,119 @@
+"""The whole decision, by policy QueueDepth: tables, one behaviour each."""
+
+import pytest
+from support.autoscaler_builders import DEMAND, QUEUE_DEPTH, a_job, a_scaling, run, signals, sizes
+
+from rewardpool_operator.autoscaler.signals import Claim
+
+
+@pytest.mark.parametrize(("requests", "wanted"), [(0, 1), (1, 1), (10, 1), (11, 2), (80, 8), (5000, 8)])
+def test_the_size_holds_the_requests_at_the_target(requests, wanted):
+    assert sizes(requests) == [wanted]
+
+
+def test_the_pool_grows_at_once_and_shrinks_after_the_window():
+    scaling = a_scaling(scaleDown={"stabilizationSeconds": 3})
+    assert sizes(5, 80, 5, 5, 5, 5, scaling=scaling) == [1, 8, 8, 8, 8, 1]
+
+
+def test_it_shrinks_step_by_step_to_the_largest_size_of_the_window():
+    scaling = a_scaling(scaleDown={"stabilizationSeconds": 3})
+    assert sizes(80, 40, 20, 5, 5, 5, 5, scaling=scaling) == [8, 8, 8, 8, 4, 2, 1]
+
+
+def test_missing_figures_hold_the_size():
+    decisions = run(signals(80), signals(None, at=1), signals(None, at=2))
+    assert [decision.desired for decision in decisions] == [8, 8, 8]
+    assert decisions[-1].limit == "FiguresMissing"
+
+
+def test_missing_figures_do_not_keep_a_job_from_what_it_announced():
+    scaling = a_scaling(QUEUE_DEPTH, DEMAND)
+    burst = signals(None, at=1, announcements=(a_job(samples=40),))
+    assert [one.desired for one in run(signals(5), burst, scaling=scaling)] == [1, 4]
+
+
+def test_a_new_pool_without_figures_holds_what_there_is():
+    assert sizes(None, replicas=5) == [5]
+
+
+def test_an_idle_pool_goes_to_zero_after_its_time_and_wakes_for_the_first_request():
+    scaling = a_scaling(minReplicas=0, idleSeconds=3, scaleDown={"stabilizationSeconds": 0})
+    assert sizes(5, 0, 0, 0, 0, 1, scaling=scaling) == [1, 1, 1, 1, 0, 1]
+
+
+def test_one_replica_is_kept_until_the_pool_was_idle_for_long_enough():
+    decision = run(signals(5), signals(0, at=1), scaling=a_scaling(minReplicas=0))[-1]
+    assert (decision.desired, decision.asked, decision.limit) == (1, 0, "IdleSeconds")
+
+
+def test_a_small_difference_changes_nothing():
+    assert sizes(40, 44, 45, 37, 36, scaling=a_scaling(deadBandPercent=10)) == [4, 4, 5, 5, 5]
+
+
+def test_the_first_request_is_never_within_the_dead_band():
+    assert sizes(0, 1, scaling=a_scaling(minReplicas=0, deadBandPercent=90), replicas=0) == [0, 1]
+
+
+def test_growth_takes_no_more_than_a_step_in_a_period():
+    scaling = a_scaling(scaleUp={"step": {"replicas": 2, "periodSeconds": 10}})
+    assert sizes(10, 80, 80, 80, 80, every=5, scaling=scaling) == [1, 3, 3, 5, 5]
+
+
+def test_a_step_by_share_doubles_the_pool():
+    scaling = a_scaling(scaleUp={"step": {"percent": 100, "periodSeconds": 1}})
+    assert sizes(10, 80, 80, 80, every=2, scaling=scaling) == [1, 2, 4, 8]
+
+
+def test_shrinking_takes_no_more_than_a_step_in_a_period():
+    scaling = a_scaling(scaleDown={"stabilizationSeconds": 0, "step": {"replicas": 3, "periodSeconds": 10}})
+    assert sizes(80, 0, 0, 0, 0, every=5, scaling=scaling) == [8, 5, 5, 2, 2]
+
+
+def test_a_step_lets_a_pool_leave_zero():
+    scaling = a_scaling(minReplicas=0, scaleUp={"step": {"percent": 10}})
+    assert sizes(80, scaling=scaling, replicas=0) == [1]
+
+
+@pytest.mark.parametrize(
+    ("seen", "fields", "limit"),
+    [
+        (signals(5000), {}, "MaxReplicas"),
+        (signals(0), {}, "MinReplicas"),
+        (signals(44, replicas=4), {"deadBandPercent": 10}, "DeadBand"),
+        (signals(80, unschedulable="no GPU"), {}, "Unschedulable"),
+        (signals(80, serving=8, unschedulable="no GPU"), {}, None),
+        (signals(80), {}, None),
+    ],
+)
+def test_what_holds_the_number_back_is_named(seen, fields, limit):
+    assert run(seen, scaling=a_scaling(**fields))[-1].limit == limit
+
+
+def test_a_worker_that_fits_nowhere_is_not_asked_for_again():
+    seen = [signals(40, at=at, replicas=4, serving=1, unschedulable="no GPU") for at in range(5)]
+    assert [one.desired for one in run(*seen)] == [4] * 5
+
+
+def test_a_budget_leaves_what_others_do_not_hold():
+    scaling = a_scaling(budget={"name": "gpus", "maxReplicas": 6})
+    other = Claim(pool="rm-b", total=6, priority=1, wanted=4, held=4)
+    decision = run(signals(80, pool="rm-a", others=(other,)), scaling=scaling)[-1]
+    assert (decision.desired, decision.asked, decision.limit) == (2, 8, "Budget")
+
+
+def test_every_change_is_in_the_history_with_its_reason_and_limit():
+    history = run(signals(5), signals(500, at=1), signals(500, at=2))[-1].history
+    assert [(entry.replicas, entry.limit) for entry in history] == [(1, None), (8, "MaxReplicas")]
+    assert "500 requests over 10 per replica" in history[-1].reason
+
+
+def test_the_history_keeps_ten_changes():
+    scaling = a_scaling(scaleDown={"stabilizationSeconds": 0})
+    decisions = run(*(signals(10 + 10 * (at % 2), at=at) for at in range(30)), scaling=scaling)
+    assert len(decisions[-1].history) == 10
+
+
+def test_steady_load_changes_nothing_in_the_state():
+    decisions = run(*(signals(25, at=at) for at in range(50)))
+    assert decisions[-1] == decisions[0]
