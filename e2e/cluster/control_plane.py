@@ -32,6 +32,9 @@ START_SECONDS = 60.0
 _ISSUER = "https://kubernetes.default.svc"
 _COMPONENTS = ("kube-controller-manager", "kube-scheduler", "kube-proxy", "coredns")
 
+_FRONT_PROXY = "front-proxy-client"
+"""Name by which the API server shows itself to extension API servers, such as those that serve metrics."""
+
 _FAST_CLIENT = ("--kube-api-qps=500", "--kube-api-burst=1000")
 """The defaults (20 and 30 for the controllers) are the limit of everything that creates more than a few pods."""
 
@@ -162,6 +165,11 @@ class ControlPlane:
         self._client_files = self._authority.issue(
             "client", common_name="kube-apiserver", organization="system:masters"
         )
+        # Of its own authority: whoever has a certificate of this one may claim to speak for anybody.
+        front_proxy = self.directory / "front-proxy"
+        front_proxy.mkdir(mode=0o700)
+        self._front_proxy = Authority(front_proxy)
+        self._front_proxy_files = self._front_proxy.issue("client", common_name=_FRONT_PROXY)
         self._service_account_key = make_key(self.directory / "service-accounts.key")
         tokens = self.directory / "tokens.csv"
         tokens.touch(mode=0o600)
@@ -225,6 +233,7 @@ class ControlPlane:
     def _api_server_flags(self, etcd_port: int) -> list[str]:
         certificate, key = self._server_files
         client_certificate, client_key = self._client_files
+        front_proxy_certificate, front_proxy_key = self._front_proxy_files
         reachable = not ipaddress.ip_address(self.address).is_loopback
         return [
             f"--bind-address={self.address}",
@@ -247,6 +256,13 @@ class ControlPlane:
             f"--kubelet-client-certificate={client_certificate}",
             f"--kubelet-client-key={client_key}",
             "--kubelet-preferred-address-types=InternalIP",
+            f"--requestheader-client-ca-file={self._front_proxy.certificate}",
+            f"--requestheader-allowed-names={_FRONT_PROXY}",
+            "--requestheader-username-headers=X-Remote-User",
+            "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+            f"--proxy-client-cert-file={front_proxy_certificate}",
+            f"--proxy-client-key-file={front_proxy_key}",
             # The Service "kubernetes" may not point at loopback, so it has an endpoint only where pods can reach us.
             *([f"--advertise-address={self.address}"] if reachable else ["--endpoint-reconciler-type=none"]),
             *([] if self._controllers else ["--disable-admission-plugins=ServiceAccount"]),

@@ -15,7 +15,10 @@ def new_control_plane(folder: Path) -> ControlPlane:
     """etcd, kube-apiserver and kube-controller-manager, not started yet; up in seconds once they are built."""
     if shutil.which("go") is None:
         pytest.skip("needs Go, to build the API server: see e2e/cluster/binaries.py")
-    return ControlPlane(folder, manifests=[CRD])
+    # An HPA is looked at every 15 s by default, which tests of it would spend waiting.
+    return ControlPlane(
+        folder, manifests=[CRD], flags={"kube-controller-manager": ["--horizontal-pod-autoscaler-sync-period=1s"]}
+    )
 
 
 @pytest.fixture(scope="session")
