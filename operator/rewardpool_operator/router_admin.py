@@ -7,7 +7,7 @@ in `Flavor`; how many requests wait is worked out in `router_waiting.py`. Anothe
 import logging
 import ssl
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from json import loads
 from time import monotonic
 from typing import Any, Final
@@ -17,6 +17,7 @@ import aiohttp
 from rewardpool_api.pool import RouterFlavor
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_operator.bounded import AnswerTooLargeError, read_excerpt, read_text
+from rewardpool_operator.router_figures import answered
 from rewardpool_operator.router_waiting import RefusedRequests, RetriedRequests, Waiting
 from rewardpool_operator.snapshot import Failure, RegisteredWorker, Router
 
@@ -128,11 +129,12 @@ class RouterAdmin:
             reason = ConditionReason.CERTIFICATE_REFUSED if certificate else ConditionReason.ROUTER_REFUSES
             return Router(name=name, failure=Failure(reason=reason, message=str(error)))
         try:
-            waiting = await self.waiting()
+            waiting, counts = await self._figures()
         except RouterError as error:
-            log.warning("router %s: the number of waiting requests is unknown: %s", name, error)
-            waiting = None
-        return Router(name=name, answering=True, registered=registered, waiting=waiting)
+            log.warning("router %s: its figures are unknown: %s", name, error)
+            return Router(name=name, answering=True, registered=registered)
+        counted = tuple(replace(entry, answered=counts.get(entry.url, 0)) for entry in registered)
+        return Router(name=name, answering=True, registered=counted, waiting=waiting)
 
     async def workers(self) -> tuple[RegisteredWorker, ...]:
         """The worker list.
@@ -162,11 +164,16 @@ class RouterAdmin:
         Raises:
             RouterError: the metrics cannot be read.
         """
+        waiting, _ = await self._figures()
+        return waiting
+
+    async def _figures(self) -> tuple[int | None, dict[str, int | None]]:
+        """Requests that wait, and what each worker answered."""
         try:
             async with self._session.get(self._metrics_url, timeout=TIMEOUT) as response:
                 response.raise_for_status()
                 figures = await read_text(response, limit_bytes=MAX_FIGURES_BYTES)
-                return self._waiting.read(figures, now=monotonic())
+                return self._waiting.read(figures, now=monotonic()), answered(figures)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise RouterUnreachableError(f"GET {self._metrics_url}: {_words(error)}") from None
 

@@ -12,19 +12,13 @@ smg refuses such a request at once, and the trainer asks again after a pause of 
 within a window, over how often one trainer's request is refused in it, are the requests that wait.
 """
 
-import logging
 import math
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, Self
 
-from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.samples import Sample
-
 from rewardpool_api.contract import NO_WORKER_CODES, WAITING_PAUSE_SECONDS
-
-log = logging.getLogger(__name__)
+from rewardpool_operator.router_figures import total
 
 RETRY_WINDOW_SECONDS = 3.0
 """Longer than sglang-router's longest pause between two retries: 2 s and a jitter of 20 %."""
@@ -64,9 +58,9 @@ class Figures:
     @classmethod
     def parse(cls, text: str) -> Self | None:
         """Read the Prometheus text format; None, and a log line, when a figure is no count."""
-        connections = _total(text, "smg_http_connections_active")
-        in_flight = _total(text, "smg_worker_requests_active")
-        retries = _total(text, "smg_worker_retries_total")
+        connections = total(text, "smg_http_connections_active")
+        in_flight = total(text, "smg_worker_requests_active")
+        retries = total(text, "smg_worker_retries_total")
         if connections is None or in_flight is None or retries is None:
             return None
         return cls(connections=connections, in_flight=in_flight, retries=retries)
@@ -117,7 +111,7 @@ class RefusedRequests:
 
     def read(self, metrics: str, *, now: float) -> int | None:
         """See `Waiting`."""
-        refusals = _total(
+        refusals = total(
             metrics, "smg_http_responses_total", of=lambda sample: sample.labels.get("error_code") in NO_WORKER_CODES
         )
         return None if refusals is None else self.update(refusals, now=now)
@@ -139,15 +133,3 @@ class RefusedRequests:
         seconds = now - since if math.isfinite(since) else REFUSAL_WINDOW_SECONDS
         refusals_of_one = seconds / (sum(WAITING_PAUSE_SECONDS) / 2)
         return math.ceil((refusals - before) / refusals_of_one)
-
-
-def _total(text: str, name: str, *, of: Callable[[Sample], bool] = lambda _: True) -> int | None:
-    """Sum of a metric's samples; None, and a log line, when it is no number of requests."""
-    # Only the lines that count: a router has a thousand others, and there may be a thousand routers.
-    lines = "".join(line for line in text.splitlines(keepends=True) if line.startswith(name))
-    families = text_string_to_metric_families(lines)
-    total = sum(sample.value for family in families for sample in family.samples if sample.name == name and of(sample))
-    if not math.isfinite(total) or total < 0:
-        log.warning("the router's metric %s is %s, which is no number of requests: left out", name, total)
-        return None
-    return int(total)

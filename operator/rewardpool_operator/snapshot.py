@@ -111,6 +111,8 @@ class RegisteredWorker:
     id: str
     url: str
     in_flight: int | None = None
+    answered: int | None = None
+    """Requests that it answered since the router began to count for it; None when the router does not say."""
     healthy: bool | None = None
     """Whether the router reaches it, by its own checks every two seconds; None when it does not say."""
 
@@ -126,7 +128,7 @@ class Router:
     waiting: int | None = None
     """Requests it accepted, has not answered, and holds at no worker; None when unknown."""
     age_seconds: float = 0.0
-    """Of the figures above: since the router gave them."""
+    """Of the figures above: since the router was asked for them."""
     exposed: bool = True
     """Trainers may be sent to it: its list was right once. True where nothing stands between, as on one machine."""
     deleting: bool = False

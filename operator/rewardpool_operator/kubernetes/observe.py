@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from time import monotonic
 
 import aiohttp
 
@@ -25,6 +26,8 @@ from rewardpool_operator.kubernetes.watch.objects import Objects
 from rewardpool_operator.probe import read_in_flight
 from rewardpool_operator.router_admin import RouterAdmin
 from rewardpool_operator.snapshot import Router, Snapshot, Worker, WorkerSet
+from rewardpool_operator.start_times import StartTimes
+from rewardpool_operator.throughput import Throughputs
 from rewardpool_operator.times import from_rfc3339
 
 
@@ -44,6 +47,8 @@ class Observer:
         self._in_flight: dict[str, Asked[int | None]] = {}
         self._lengths = Lengths(session, news=news, aside=aside)
         self._downloads = Downloads(session, news=news)
+        self._start_times = StartTimes()
+        self._throughputs = Throughputs()
 
     async def snapshot(self, pool: RewardPool, objects: Objects, *, keys: Keys, tls: Tls, revision: str) -> Snapshot:
         """Ask every router for its list, and every leaving worker for what it has in flight."""
@@ -57,11 +62,14 @@ class Observer:
             asyncio.gather(*(self._router(pod, pool, objects, keys, bundle) for pod in router_pods)),
             asyncio.gather(*(self._worker(pod, objects, key) for pod in worker_pods)),
         )
+        heard_at = monotonic()
         workers = await self._downloads.progress(workers, worker_pods)
         self._lengths.ask(pool, workers, key=key)
+        measured = self._start_times.measure(workers, now=heard_at)
+        measured = self._throughputs.measure(measured, routers, now=heard_at)
         return Snapshot(
             routers=tuple(routers),
-            workers=tuple(replace(worker, max_model_len=self._lengths.of(worker)) for worker in workers),
+            workers=tuple(replace(worker, max_model_len=self._lengths.of(worker)) for worker in measured),
             now=datetime.now(UTC),
             pool=pool,
             revision=revision,
@@ -101,10 +109,16 @@ class Observer:
             )
             asked = self._routers[router.name] = _AskedRouter(admin, self._news)
         asked.admin.take_keys(keys.admins)
-        seen = await asked.list.ask(partial(asked.admin.observe, router.name))
+        await asked.list.ask(partial(asked.admin.observe, router.name))
         # Of a router that takes long its last answer holds, until it is known that there is none.
-        seen = seen or asked.list.last or router
-        return replace(seen, exposed=router.exposed, deleting=router.deleting, failure=seen.failure or router.failure)
+        seen = asked.list.last or router
+        return replace(
+            seen,
+            exposed=router.exposed,
+            deleting=router.deleting,
+            failure=seen.failure or router.failure,
+            age_seconds=asked.list.age_seconds,
+        )
 
     async def _worker(self, pod: Object, objects: Objects, key: str | None) -> Worker:
         worker = pods.worker_of(pod, trouble=objects.trouble.get(pod["metadata"]["name"]))

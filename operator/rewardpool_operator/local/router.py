@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from time import monotonic
 
 import aiohttp
 
@@ -68,7 +69,8 @@ class LocalRouter:
         """What a snapshot says of it."""
         if not self._kept.running or self._admin is None:
             return Router(name=NAME, failure=self._kept.failure)
-        seen = await self._admin.observe(NAME)
+        asked_at = monotonic()
+        seen = replace(await self._admin.observe(NAME), age_seconds=monotonic() - asked_at)
         if seen.answering:
             self._port_is_free_to_choose = False
             self._kept.note_serving()

@@ -28,6 +28,8 @@ from rewardpool_operator.local.process import kill_all, marked
 from rewardpool_operator.local.router import LocalRouter
 from rewardpool_operator.plan import Plan
 from rewardpool_operator.snapshot import Snapshot
+from rewardpool_operator.start_times import StartTimes
+from rewardpool_operator.throughput import Throughputs
 from rewardpool_worker.mounted import write_mounted_files
 
 log = logging.getLogger(__name__)
@@ -101,6 +103,8 @@ class Supervisor:
         self._hurry = asyncio.Event()
         self._unready_since = monotonic()
         self._was_ready = False
+        self._start_times = StartTimes()
+        self._throughputs = Throughputs()
 
     async def run(self) -> bool:
         """Run the pool until told to stop; returns False when it gave up because no worker became ready."""
@@ -151,6 +155,9 @@ class Supervisor:
         await router.ensure(self._pool)
         seen = await router.observe()
         worker_sets, workers = fleet.observe()
+        heard_at = monotonic()
+        workers = self._start_times.measure(workers, now=heard_at)
+        workers = self._throughputs.measure(workers, (seen,), now=heard_at)
         now = datetime.now(UTC)
         plan = decide(
             Snapshot(

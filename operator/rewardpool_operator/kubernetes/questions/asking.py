@@ -7,6 +7,7 @@ answer, when it comes and is another one, wakes the pool.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from time import monotonic
 from typing import Final, Generic, TypeVar
 
 PATIENCE_SECONDS: Final = 0.3
@@ -23,11 +24,16 @@ class Asked(Generic[T]):
     Args:
         news: called when an answer that nobody waited for is there, and is another one than before.
         is_answer: tells an answer from its absence; who gave none is not waited for the next time.
+        clock: monotonic seconds.
     """
 
-    def __init__(self, news: Callable[[], None], *, is_answer: Callable[[T], bool]) -> None:
+    def __init__(
+        self, news: Callable[[], None], *, is_answer: Callable[[T], bool], clock: Callable[[], float] = monotonic
+    ) -> None:
         self.last: T | None = None
         """The last answer, or its absence in the asker's own words; None before the first."""
+        self._clock = clock
+        self._asked_at = self._last_asked_at = clock()
         self._news = news
         self._is_answer = is_answer
         self._task: asyncio.Future[T] | None = None
@@ -38,10 +44,16 @@ class Asked(Generic[T]):
         """Whether an answer is still being waited for."""
         return self._task is not None
 
+    @property
+    def age_seconds(self) -> float:
+        """Of the last answer: since it was asked for, since what it tells may have changed from that moment on."""
+        return self._clock() - self._last_asked_at
+
     async def ask(self, question: Callable[[], Awaitable[T]]) -> T | None:
         """The answer; None while there is none, and then it is being waited for aside."""
         if self._task is None:
             self._task = asyncio.ensure_future(question())
+            self._asked_at = self._clock()
         if not self._aside:
             await asyncio.wait({self._task}, timeout=self._patience())
         if not self._task.done():
@@ -50,7 +62,7 @@ class Asked(Generic[T]):
                 self._task.add_done_callback(self._came_late)
             return None
         task, self._task, self._aside = self._task, None, False
-        self.last = task.result()
+        self.last, self._last_asked_at = task.result(), self._asked_at
         return self.last
 
     def _patience(self) -> float:

@@ -1,0 +1,59 @@
+"""What a router's metrics say (Prometheus text format). A figure that is no count is missing, with a line in the log.
+
+Both routers count for every worker the answers that they took for good ones: a score, or the sample's own fault.
+Callers who hung up, attempts that failed and health checks are not among them. So what a worker does can be had from
+the text that is fetched anyway, and nobody has to ask the workers.
+
+The counts begin at 0 when the router starts. When a worker is taken off its list, sglang-router goes on counting for
+its address and smg forgets the count: see `throughput.py`.
+"""
+
+import logging
+import math
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+log = logging.getLogger(__name__)
+
+OUTCOMES: Final = "smg_worker_cb_outcomes_total"
+
+
+def total(text: str, name: str, *, of: Callable[[Sample], bool] = lambda _: True) -> int | None:
+    """Sum of a metric's samples; 0 when there are none, None when one of them is no number of requests.
+
+    Raises:
+        ValueError: this is not the format.
+    """
+    counts = [_count(sample.value, name) for sample in _samples(text, name) if of(sample)]
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
+def answered(text: str) -> dict[str, int | None]:
+    """Requests that each worker answered, by its URL; one that answered none yet is left out, nonsense is None.
+
+    Raises:
+        ValueError: this is not the format.
+    """
+    return {
+        worker: _count(sample.value, OUTCOMES)
+        for sample in _samples(text, OUTCOMES)
+        if sample.labels.get("outcome") == "success" and (worker := sample.labels.get("worker"))
+    }
+
+
+def _samples(text: str, name: str) -> Iterator[Sample]:
+    # Only the lines that count: a router has a thousand others, and there may be a thousand routers.
+    lines = "".join(line for line in text.splitlines(keepends=True) if line.startswith(name))
+    families = text_string_to_metric_families(lines)
+    return (sample for family in families for sample in family.samples if sample.name == name)
+
+
+def _count(value: float, name: str) -> int | None:
+    if not math.isfinite(value) or value < 0:
+        log.warning("the router's metric %s is %s, which is no number of requests: left out", name, value)
+        return None
+    return int(value)
