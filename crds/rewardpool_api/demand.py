@@ -73,7 +73,7 @@ def parse_demand(text: str) -> Demand:
         DemandError: it is none.
     """
     if len(text) > MAX_BYTES:
-        raise DemandError(f"it has {len(text)} characters, and may have {MAX_BYTES}")
+        raise DemandError(f"it has more than {MAX_BYTES} characters")
     try:
         return Demand.model_validate(json.loads(text), extra="ignore")
     except ValidationError as error:

@@ -65,6 +65,7 @@ SECRETS: Final = Resource("", "v1", "secrets")
 CONFIG_MAPS: Final = Resource("", "v1", "configmaps")
 DISRUPTION_BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets")
 NETWORK_POLICIES: Final = Resource("networking.k8s.io", "v1", "networkpolicies")
+LEASES: Final = Resource("coordination.k8s.io", "v1", "leases")
 EVENTS: Final = Resource("events.k8s.io", "v1", "events")
 
 
@@ -222,16 +223,25 @@ class Kube:
             query={"fieldManager": names.FIELD_MANAGER},
         )
 
-    async def delete(self, resource: Resource, namespace: str, name: str) -> Object | None:
+    async def delete(
+        self, resource: Resource, namespace: str, name: str, *, version: str | None = None
+    ) -> Object | None:
         """Delete the object in the background; one that is gone already is fine.
+
+        Args:
+            resource: of which kind.
+            namespace: where.
+            name: which one.
+            version: delete it in this version only; another one is an error with status 409.
 
         Returns:
             The object where it ends later (a pod with its grace period); None where it is gone.
         """
+        options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        if version is not None:
+            options["preconditions"] = {"resourceVersion": version}
         try:
-            answer = await self._call(
-                "delete", resource.path(namespace, name), query={"propagationPolicy": "Background"}
-            )
+            answer = await self._call("delete", resource.path(namespace, name), body=options)
         except KubeError as error:
             if error.status != 404:
                 raise

@@ -29,6 +29,7 @@ from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.secret_reader import SecretReader
 from rewardpool_operator.kubernetes.credentials.tls import CertificateKeeper, Tls
 from rewardpool_operator.kubernetes.credentials.witness import tells_of_a_loss
+from rewardpool_operator.kubernetes.demands import Demands
 from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.kubernetes.observe import Observer
 from rewardpool_operator.kubernetes.place import OperatorPlace
@@ -125,6 +126,7 @@ class Keeper:
         )
         self._secrets = SecretReader(shared.kube, shared.store, key)
         self._certificate = CertificateKeeper(shared.kube)
+        self._demands = Demands(shared.kube, shared.store)
         self._written = Written()
         self._keys = KeyKeeper(shared.session, aside=shared.aside)
         self._parsed: tuple[Object, RewardPool | None] | None = None
@@ -191,7 +193,12 @@ class Keeper:
         wanted = self._rendered_of(pool, objects.pool, keys=keys, tls=tls, pins=pins)
         revision = render.revision_of(wanted.worker_template)
         snapshot = await self._observer.snapshot(pool, objects, keys=keys, tls=tls, revision=revision)
-        snapshot = replace(snapshot, golden=await self._golden.golden(pool, revision=revision))
+        away = acting is not Acting.FULL
+        snapshot = replace(
+            snapshot,
+            golden=await self._golden.golden(pool, revision=revision),
+            announcements=self._demands.look(objects.leases, now=snapshot.now, away=away),
+        )
         self._written.lists.see(snapshot.routers)
         plan = self._keys.told(decide(snapshot), pool)
         carrying = Apply(
@@ -210,6 +217,7 @@ class Keeper:
         await carrying.all_of(plan, wanted)
         scoring_key = keys.pool if render.uses_key(pool) else None
         self._golden.measure(pool, snapshot.golden, plan.measure, key=scoring_key)
+        await self._demands.remove_old(objects.leases, now=snapshot.now)
         METRICS.record_pool(pool, plan.status)
         for event in plan.events:
             if event.reason in _ROLLOUT_ENDS:

@@ -25,13 +25,11 @@ from secrets import token_hex
 from time import monotonic
 from typing import Final
 
-from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object, Resource
+from rewardpool_operator.kubernetes.client import LEASES, Kube, KubeError, KubeUnreachableError, Object
 from rewardpool_operator.metrics import METRICS
 from rewardpool_operator.times import rfc3339
 
 log = logging.getLogger(__name__)
-
-LEASES: Final = Resource("coordination.k8s.io", "v1", "leases")
 
 DURATION_SECONDS: Final = 10
 """Nobody takes a Lease that was renewed within this time. A dead operator is replaced this long after it died, plus up

@@ -16,14 +16,14 @@ from typing import Any, Final
 
 import aiohttp
 
-from rewardpool_api import names
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.client import Kube, Object
+from rewardpool_operator.kubernetes.demands import Strays
 from rewardpool_operator.kubernetes.keeper import Keeper, Shared
 from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.kubernetes.place import OperatorPlace
 from rewardpool_operator.kubernetes.queue import STUCK_SECONDS, Workers
-from rewardpool_operator.kubernetes.watch.owned import WATCHED
+from rewardpool_operator.kubernetes.watch.owned import WATCHED, selector_of
 from rewardpool_operator.kubernetes.watch.reflector import Reflector
 from rewardpool_operator.kubernetes.watch.store import Key, Store
 from rewardpool_operator.metrics import METRICS
@@ -73,10 +73,11 @@ class Operator:
         self._shared = Shared(
             kube=kube, session=session, store=self.store, image=image, place=place, aside=asyncio.Semaphore(ASIDE)
         )
+        self._strays = Strays(kube, self.store, may_act=lambda: self._acting() is Acting.FULL and not kube.is_away())
         places = namespaces or ("",)
         self._pools = [self._reflector(client.POOLS, place, "") for place in places]
         self._owned = [
-            self._reflector(resource, place, names.LABEL_POOL) for resource in WATCHED.values() for place in places
+            self._reflector(resource, place, selector_of(resource)) for resource in WATCHED.values() for place in places
         ]
         METRICS.read_queue_length(self._workers.length)
 
@@ -92,6 +93,7 @@ class Operator:
                     await reflector.synced.wait()
                 group.create_task(self._follow_acting(), name="acting")
                 group.create_task(self._workers.run(), name="workers")
+                group.create_task(self._strays.run(), name="strays")
         finally:
             self._has_ended = True
             self._forget_keepers()

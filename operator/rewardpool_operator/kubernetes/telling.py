@@ -40,23 +40,41 @@ def with_failure(
 
 
 def event_object(pool: RewardPool, event: Event) -> Object:
-    """An event of the API group events.k8s.io."""
+    """An event of the API group events.k8s.io about a pool."""
+    regarding = {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "name": pool.metadata.name,
+        "namespace": pool.metadata.namespace,
+        "uid": pool.metadata.uid,
+    }
+    return _event_object(event, name=f"{pool.metadata.name}.{token_hex(8)}", regarding=regarding)
+
+
+def lease_event_object(lease: Object, event: Event) -> Object:
+    """One about a demand's Lease. There is one of a reason: a second one is refused for its name, whoever tells it."""
+    metadata = lease["metadata"]
+    regarding = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "name": metadata["name"],
+        "namespace": metadata["namespace"],
+        "uid": metadata["uid"],
+    }
+    return _event_object(event, name=f"{event.reason.lower()}.{metadata['uid']}", regarding=regarding)
+
+
+def _event_object(event: Event, *, name: str, regarding: Object) -> Object:
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": {"name": f"{pool.metadata.name}.{token_hex(8)}", "namespace": pool.metadata.namespace},
+        "metadata": {"name": name, "namespace": regarding["namespace"]},
         "eventTime": rfc3339(datetime.now(UTC)),
         "type": event.type,
         "reason": event.reason,
         "action": "Reconcile",
         "note": event.message.encode()[:MAX_NOTE].decode(errors="ignore"),
-        "regarding": {
-            "apiVersion": names.API_VERSION,
-            "kind": names.KIND,
-            "name": pool.metadata.name,
-            "namespace": pool.metadata.namespace,
-            "uid": pool.metadata.uid,
-        },
+        "regarding": regarding,
         "reportingController": f"{names.GROUP}/operator",
         "reportingInstance": socket.gethostname()[:128],
     }

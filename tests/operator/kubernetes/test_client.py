@@ -38,6 +38,16 @@ async def test_an_object_is_made_found_changed_and_deleted(kube: Kube) -> None:
     assert await kube.get(client.CONFIG_MAPS, NAMESPACE, "client-test") is None
 
 
+async def test_an_object_that_changed_meanwhile_is_not_deleted(kube: Kube) -> None:
+    seen = await kube.apply(client.CONFIG_MAPS, a_config_map(name="versions", data={"a": "1"}))
+    newer = await kube.apply(client.CONFIG_MAPS, a_config_map(name="versions", data={"a": "2"}))
+    with pytest.raises(KubeError) as caught:
+        await kube.delete(client.CONFIG_MAPS, NAMESPACE, "versions", version=seen["metadata"]["resourceVersion"])
+    assert (caught.value.status, caught.value.reason) == (409, "Conflict")
+    await kube.delete(client.CONFIG_MAPS, NAMESPACE, "versions", version=newer["metadata"]["resourceVersion"])
+    assert await kube.get(client.CONFIG_MAPS, NAMESPACE, "versions") is None
+
+
 async def test_a_netrc_file_that_names_the_server_changes_nothing(
     control_plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""The kinds of objects that a pool owns, and what of each is kept in memory.
+"""The kinds of objects that belong to a pool, and what of each is kept in memory.
 
 Data, in one place: watching, storing and comparing go by these tables, so another kind of object is one line here, one
 in `permissions.py` and a manifest in `render/`.
@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from sys import intern
 from typing import Any, Final
 
+from rewardpool_api import names
+from rewardpool_api.demand import MAX_BYTES
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.client import Object, Resource
 
@@ -18,6 +20,7 @@ WATCHED: Final[Mapping[str, Resource]] = {
     "ConfigMap": client.CONFIG_MAPS,
     "PodDisruptionBudget": client.DISRUPTION_BUDGETS,
     "NetworkPolicy": client.NETWORK_POLICIES,
+    "Lease": client.LEASES,
 }
 """Kind -> resource: listed and watched by label."""
 
@@ -28,15 +31,24 @@ for how a deleted one is noticed nevertheless."""
 RESOURCES: Final[Mapping[str, Resource]] = {**WATCHED, **READ_BY_NAME}
 
 
+def selector_of(resource: Resource) -> str:
+    """Labels by which a kind is listed and watched.
+
+    Leases are everybody's (of elections, of nodes); of these only what training jobs announce is looked at.
+    """
+    demands = f"{names.LABEL_POOL},{names.LABEL_COMPONENT}={names.COMPONENT_DEMAND}"
+    return demands if resource == client.LEASES else names.LABEL_POOL
+
+
 def trimmed(resource: Resource, found: Object) -> Object:
     """The object without what nobody here reads, its strings shared with all others.
 
     A thousand pools are five thousand pods; as they come, they take hundreds of megabytes, and half of their changes
     (times of conditions, counts of Deployments) are no reason to look at a pool.
     """
-    metadata = {name: value for name, value in found["metadata"].items() if name != "managedFields"}
-    trim = _TRIMS.get(resource, _as_is)
-    shared: Object = _shared({**trim(found), "metadata": metadata})
+    kept = _TRIMS.get(resource, _as_is)(found)
+    metadata = {name: value for name, value in kept["metadata"].items() if name != "managedFields"}
+    shared: Object = _shared({**kept, "metadata": metadata})
     return shared
 
 
@@ -52,7 +64,7 @@ def _pod(pod: Object) -> Object:
     for name in ("containerStatuses", "initContainerStatuses"):
         kept_status[name] = [_only(entry, *_CONTAINER_STATUS) for entry in status.get(name) or []]
     kept_spec = {**_only(spec, "nodeName"), "containers": containers}
-    return {"spec": kept_spec, "status": {**kept_status, "conditions": conditions}}
+    return {"metadata": pod["metadata"], "spec": kept_spec, "status": {**kept_status, "conditions": conditions}}
 
 
 _CONTAINER_STATUS: Final = ("name", "started", "ready", "restartCount", "containerID", "state", "lastState")
@@ -72,10 +84,29 @@ def _without_status(found: Object) -> Object:
     return {name: value for name, value in found.items() if name != "status"}
 
 
+def _lease(lease: Object) -> Object:
+    """What a job announced, and `renewed`: when it last did, by the API server's clock.
+
+    Never by `spec.renewTime`, which is what the trainer's clock said: a trainer whose clock is a minute behind would
+    never be believed, and one whose clock is ahead would outlive itself. The API server notes in `managedFields` when
+    somebody changed something, to the second.
+    """
+    metadata = lease["metadata"]
+    written = [entry["time"] for entry in metadata.get("managedFields") or [] if "time" in entry]
+    kept = _only(metadata, "name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    # Anybody who may announce could fill the store with what is beside these, or with one that is far too long.
+    kept["labels"] = _only(metadata.get("labels") or {}, names.LABEL_POOL, names.LABEL_COMPONENT)
+    said = _only(metadata.get("annotations") or {}, names.ANNOTATION_DEMAND)
+    kept["annotations"] = {name: text[: MAX_BYTES + 1] for name, text in said.items()}
+    spec = _only(lease.get("spec") or {}, "holderIdentity", "leaseDurationSeconds")
+    return {"metadata": kept, "spec": spec, "renewed": max(written, default=metadata["creationTimestamp"])}
+
+
 _TRIMS: Final[Mapping[Resource, Callable[[Object], Object]]] = {
     client.PODS: _pod,
     client.DEPLOYMENTS: _deployment,
     client.DISRUPTION_BUDGETS: _without_status,
+    client.LEASES: _lease,
 }
 
 

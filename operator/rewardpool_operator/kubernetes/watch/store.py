@@ -7,7 +7,7 @@ later word of the same version is no news. (Versions of one kind are compared as
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from rewardpool_api import names
@@ -63,8 +63,18 @@ class Store:
             services=tuple(found.pop("Service")),
             config_maps=tuple(found.pop("ConfigMap")),
             secrets=tuple(found.pop("Secret")),
+            leases=tuple(found.pop("Lease")),
             others={kind: tuple(items) for kind, items in found.items()},
         )
+
+    def strays(self, resource: Resource) -> Mapping[Key, tuple[Object, ...]]:
+        """Objects of that kind whose pool is not there, by the pool that they name."""
+        found = {
+            key: tuple(item for place, item in objects.items() if place[0] == resource)
+            for key, objects in self._pools.items()
+            if (client.POOLS, *key) not in objects
+        }
+        return {key: items for key, items in found.items() if items}
 
     def put(self, resource: Resource, found: Object) -> list[Key]:
         """Take in an object, unless as new a version is known already."""

@@ -1,0 +1,126 @@
+"""What jobs announced, made fit to count: pure, and the same for Leases in a cluster and for files on one machine.
+
+    renewed   `Renewals`: when that was, by this operator's clock
+    read      `announcements`: sane and bounded, or with the problem that it has; no more than the status can show
+    removed   `is_over`: nobody will renew it any more
+
+Whoever may announce may write anything, so nothing here is believed unchecked.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from math import isfinite
+from typing import Final
+
+from rewardpool_api.demand import LEASE_SECONDS, MAX_LEASE_SECONDS, MAX_SAMPLES, Demand, DemandError
+from rewardpool_operator.autoscaler.signals import Announcement
+
+MOST: Final = 32
+"""Announcements of one pool that count."""
+KEPT: Final = timedelta(minutes=10)
+"""For so long one that lapsed is kept, for people to see, and for a trainer that comes back to find it as it was."""
+
+
+@dataclass(frozen=True)
+class _Renewal:
+    told: datetime
+    at: datetime
+
+
+class Renewals:
+    """When each announcement was renewed, by this operator's own clock; kept from look to look.
+
+    Whoever keeps the announcements (an API server, a file system) says when each was written, by a clock of its own,
+    which need not agree with ours. So that time is compared with itself: when it is another one than at the last look,
+    it was renewed just now. Only what was there at the first look is taken to be as old as it is said to be, for a
+    restarted operator to decide as one that was not; and never to be from the future, or a trainer that died would live
+    on for as long as the clocks differ.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Renewal] = {}
+
+    def look(self, told: Mapping[str, datetime], *, now: datetime) -> Mapping[str, datetime]:
+        """Take in what is there now.
+
+        Args:
+            told: announcement -> when it was written, by the clock of whoever keeps it. Others are forgotten.
+            now: by this operator's clock.
+
+        Returns:
+            Announcement -> when it was renewed, by this operator's clock.
+        """
+        self._known = {name: self._renewal(name, time, now) for name, time in told.items()}
+        return {name: renewal.at for name, renewal in self._known.items()}
+
+    def excuse(self, names: Iterable[str], *, now: datetime) -> None:
+        """Count these as renewed now: their trainers cannot, while the API server is away."""
+        for name in names:
+            self._known[name] = _Renewal(self._known[name].told, now)
+
+    def _renewal(self, name: str, told: datetime, now: datetime) -> _Renewal:
+        before = self._known.get(name)
+        if before is None:
+            return _Renewal(told, min(told, now))
+        return before if before.told == told else _Renewal(told, now)
+
+
+def lasting(stated: object) -> tuple[float, str]:
+    """For how many seconds an announcement holds, and what had to be changed about that, in words."""
+    if stated is None:
+        return LEASE_SECONDS, f"it does not say how long it lasts: taken for {LEASE_SECONDS} s"
+    if isinstance(stated, bool) or not isinstance(stated, int | float) or not isfinite(stated) or stated <= 0:
+        return LEASE_SECONDS, f"it says no sensible time that it lasts: taken for {LEASE_SECONDS} s"
+    if stated > MAX_LEASE_SECONDS:
+        return MAX_LEASE_SECONDS, f"it says that it lasts longer than {MAX_LEASE_SECONDS} s: cut to that"
+    return float(stated), ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Word:
+    """An announcement as it lies there, unread."""
+
+    name: str
+    """Of the Lease, or of the file."""
+    made: str
+    """Sorts announcements by the time of their making."""
+    renewed: datetime
+    """By this operator's clock."""
+    stated: object
+    """Seconds that it is to last, as given: anything."""
+    read: Callable[[], Demand]
+    """The demand. Raises DemandError."""
+
+    def has_lapsed(self, now: datetime) -> bool:
+        """Whether nobody renewed it in time."""
+        return now >= self.renewed + timedelta(seconds=lasting(self.stated)[0])
+
+
+def announcements(words: Collection[Word], *, now: datetime) -> tuple[Announcement, ...]:
+    """Those that count, by name.
+
+    Of too many, the ones that did not lapse count, and of these the ones that were there first: neither what is left of
+    old jobs nor a flood of new ones pushes out a job that is under way.
+    """
+    counted = sorted(words, key=lambda word: (word.has_lapsed(now), word.made, word.name))[:MOST]
+    return tuple(_read(word) for word in sorted(counted, key=lambda word: word.name))
+
+
+def _read(word: Word) -> Announcement:
+    seconds, note = lasting(word.stated)
+    try:
+        demand = word.read()
+    except DemandError as error:
+        return Announcement(name=word.name, renewed=word.renewed, seconds=seconds, problem=str(error))
+    if demand.samples is not None and demand.samples > MAX_SAMPLES:
+        demand = demand.model_copy(update={"samples": MAX_SAMPLES})
+        note = "; ".join(filter(None, (note, f"it speaks of more than {MAX_SAMPLES} samples: cut to that")))
+    return Announcement(name=word.name, renewed=word.renewed, seconds=seconds, demand=demand, note=note)
+
+
+def is_over(heard: Announcement, *, now: datetime) -> bool:
+    """Whether it may be removed: its job said that it has ended, or has not been heard of for long."""
+    if heard.demand is not None and heard.demand.phase == "Ended":
+        return True
+    return now >= heard.renewed + timedelta(seconds=heard.seconds) + KEPT

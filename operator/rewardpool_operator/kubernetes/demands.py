@@ -1,0 +1,220 @@
+"""What training jobs announce by Leases: read, believed as far as they make sense, and removed when nobody renews them.
+
+    Demands   of one pool: part of every pass over it
+    Strays    of pools that are not there: nobody else would tell the trainer, nor remove them
+
+A Lease is `demand-POOL-JOB` (`rewardpool_api.demand`). Who may write one may write any other of its name into the same
+namespace, so nothing is done to a Lease that is not called that way, whatever its labels say.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Final
+
+from rewardpool_api import names
+from rewardpool_api.demand import Demand, DemandError, lease_name, parse_demand
+from rewardpool_api.reasons import EventReason
+from rewardpool_operator.announcements import MOST, Renewals, Word, announcements, is_over
+from rewardpool_operator.autoscaler.signals import Announcement
+from rewardpool_operator.kubernetes import client
+from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object
+from rewardpool_operator.kubernetes.telling import lease_event_object
+from rewardpool_operator.kubernetes.watch.store import Key, Store
+from rewardpool_operator.plan import Event
+from rewardpool_operator.times import from_rfc3339
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 5.0
+"""Between two looks at Leases of pools that are not there."""
+PATIENCE: Final = timedelta(seconds=10)
+"""For a pool that is made together with its training job."""
+AT_A_TIME: Final = 10
+"""Leases that are told of, and removed, in one look: somebody may make thousands."""
+REFUSED_PAUSE: Final = timedelta(minutes=1)
+"""After the API server refused to remove one."""
+CONFLICT: Final = 409
+
+
+def is_removable(lease: Object) -> bool:
+    """Whether the Lease is called as those of its pool's jobs are; see above."""
+    metadata = lease["metadata"]
+    return bool(metadata["name"].startswith(lease_name(metadata["labels"][names.LABEL_POOL], "")))
+
+
+def demand_of(lease: Object) -> Demand:
+    """What the Lease announces.
+
+    Raises:
+        DemandError: nothing that makes sense, or not what its name and holder say.
+    """
+    metadata = lease["metadata"]
+    text = metadata["annotations"].get(names.ANNOTATION_DEMAND)
+    if text is None:
+        raise DemandError(f"it has no annotation {names.ANNOTATION_DEMAND}")
+    demand = parse_demand(text)
+    holder = lease["spec"].get("holderIdentity")
+    if demand.job != holder:
+        raise DemandError(f"job: it is {demand.job}, and spec.holderIdentity is {holder or 'empty'}")
+    name = lease_name(metadata["labels"][names.LABEL_POOL], demand.job)
+    if metadata["name"] != name:
+        # By name and job alike there is one Lease for a job.
+        raise DemandError(f"job: the Lease of job {demand.job} is called {name}")
+    return demand
+
+
+def announcements_of(leases: Sequence[Object], *, renewals: Renewals, now: datetime) -> tuple[Announcement, ...]:
+    """What Leases announce.
+
+    Args:
+        leases: as the store keeps them.
+        renewals: when they were renewed; takes these in.
+        now: by this operator's clock.
+    """
+    told = {lease["metadata"]["name"]: from_rfc3339(lease["renewed"]) for lease in leases}
+    renewed = renewals.look(told, now=now)
+    words = [
+        Word(
+            name=lease["metadata"]["name"],
+            made=lease["metadata"]["creationTimestamp"],
+            renewed=renewed[lease["metadata"]["name"]],
+            stated=lease["spec"].get("leaseDurationSeconds"),
+            read=partial(demand_of, lease),
+        )
+        for lease in leases
+    ]
+    return announcements(words, now=now)
+
+
+class Demands:
+    """What jobs announce to one pool.
+
+    Args:
+        kube: the API server.
+        store: takes the answers.
+    """
+
+    def __init__(self, kube: Kube, store: Store) -> None:
+        self._kube = kube
+        self._store = store
+        self._renewals = Renewals()
+        self._announcements: tuple[Announcement, ...] = ()
+        self._left_out = 0
+        self._refused_at: datetime | None = None
+
+    def look(self, leases: Sequence[Object], *, now: datetime, away: bool = False) -> tuple[Announcement, ...]:
+        """What is announced now.
+
+        Args:
+            leases: of the pool's jobs.
+            now: by this operator's clock.
+            away: whether the API server is away, so that no job can renew anything.
+        """
+        heard = announcements_of(leases, renewals=self._renewals, now=now)
+        if away:
+            live = [one.name for one in heard if one.is_live(now)]
+            self._renewals.excuse(live, now=now)
+        left_out = len(leases) - len(heard)
+        if left_out != self._left_out:
+            log.warning("of %d demands, %d are left out: %d of a pool count", len(leases), left_out, MOST)
+        self._announcements, self._left_out = heard, left_out
+        return heard
+
+    async def remove_old(self, leases: Sequence[Object], *, now: datetime, most: int = AT_A_TIME) -> int:
+        """Remove what nobody will renew, of what was seen at the last look; how many were tried.
+
+        Raises:
+            KubeUnreachableError: the API server does not answer.
+        """
+        if self._refused_at is not None and now - self._refused_at < REFUSED_PAUSE:
+            return 0
+        over = {one.name for one in self._announcements if is_over(one, now=now)}
+        removable = [lease for lease in leases if lease["metadata"]["name"] in over and is_removable(lease)][:most]
+        for lease in removable:
+            try:
+                await self._remove(lease["metadata"])
+            except KubeError as error:
+                log.warning("a demand that is over was not removed: %s", error)
+                self._refused_at = now
+                break
+        return len(removable)
+
+    async def _remove(self, metadata: Object) -> None:
+        namespace, name, version = metadata["namespace"], metadata["name"], metadata["resourceVersion"]
+        try:
+            await self._kube.delete(client.LEASES, namespace, name, version=version)
+        except KubeError as error:
+            if error.status != CONFLICT:
+                raise
+            return  # It was renewed meanwhile.
+        self._store.forget(client.LEASES, namespace, name)
+
+
+class Strays:
+    """Demands for pools that are not there.
+
+    Args:
+        kube: the API server.
+        store: what there is.
+        may_act: whether this operator may write now.
+    """
+
+    def __init__(self, kube: Kube, store: Store, *, may_act: Callable[[], bool]) -> None:
+        self._kube = kube
+        self._store = store
+        self._may_act = may_act
+        self._demands: dict[Key, Demands] = {}
+        self._since: dict[str, datetime] = {}
+        """Uid of a Lease -> since when its pool is missed."""
+        self._told: set[str] = set()
+        """Uids."""
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if not self._may_act():
+                continue
+            try:
+                await self.look(now=datetime.now(UTC))
+            except (KubeError, KubeUnreachableError) as error:
+                log.warning("demands for pools that are not there: %s", error)
+
+    async def look(self, *, now: datetime) -> None:
+        """Tell their trainers, and remove what is old.
+
+        Raises:
+            KubeError: the API server refuses.
+            KubeUnreachableError: it does not answer.
+        """
+        strays = self._store.strays(client.LEASES)
+        self._demands = {key: self._demands.get(key) or Demands(self._kube, self._store) for key in strays}
+        uids = {lease["metadata"]["uid"] for leases in strays.values() for lease in leases}
+        self._since = {uid: self._since.get(uid, now) for uid in uids}
+        self._told &= uids
+        room = AT_A_TIME
+        for key, leases in strays.items():
+            self._demands[key].look(leases, now=now)
+            room -= await self._demands[key].remove_old(leases, now=now, most=room)
+            for lease in leases:
+                uid = lease["metadata"]["uid"]
+                if room > 0 and uid not in self._told and now - self._since[uid] >= PATIENCE:
+                    room -= 1
+                    await self._tell(lease, key)
+                    self._told.add(uid)
+
+    async def _tell(self, lease: Object, key: Key) -> None:
+        what = (
+            f"there is no RewardPool {'/'.join(key)}, so nobody heeds this demand; make the pool, or name another one"
+        )
+        log.warning("Lease %s/%s: %s", key[0], lease["metadata"]["name"], what)
+        event = Event(type="Warning", reason=EventReason.NO_SUCH_POOL.value, message=what)
+        try:
+            await self._kube.create(client.EVENTS, lease_event_object(lease, event))
+        except KubeError as error:
+            # This operator's predecessor told it.
+            if error.status != CONFLICT:
+                raise
