@@ -1,7 +1,8 @@
 """The decision: what to do about one pool, as a pure function of what was observed.
 
     0. who is there silence.py     workers of nodes that do not report -> there or not
-    1. how many     replicas.py    spec, suspend or autoscaler -> wanted replicas
+    1. how many     load.py        what the routers hold, if they all say
+                    replicas.py    spec, suspend or autoscaler -> wanted replicas
     2. which        verdict.py     the present revision, or the last good one; parity.py compares their scores
     3. how many of  rollout.py     wanted replicas -> a size for every revision
     4. who leaves   leaving.py     sizes -> workers to drain, to keep after all, to stop
@@ -16,8 +17,9 @@ was, and losing an event or a pass costs a delay and never a wrong state.
 from rewardpool_operator.decide.conditions import status_and_events
 from rewardpool_operator.decide.exposure import to_expose
 from rewardpool_operator.decide.leaving import leave
+from rewardpool_operator.decide.load import observed_load
 from rewardpool_operator.decide.membership import reconcile_routers
-from rewardpool_operator.decide.replicas import observed_load, wanted_replicas
+from rewardpool_operator.decide.replicas import wanted_replicas
 from rewardpool_operator.decide.rollout import allocate
 from rewardpool_operator.decide.silence import as_reached
 from rewardpool_operator.decide.verdict import as_admitted, judge

@@ -15,6 +15,7 @@ from rewardpool_api.status import MAX_MESSAGE, AuthStatus, ConditionType, LoadSt
 from rewardpool_operator.autoscaler.recommend import Recommendation
 from rewardpool_operator.decide.events import events_of
 from rewardpool_operator.decide.leaving import Leaving
+from rewardpool_operator.decide.load import missing_figures
 from rewardpool_operator.decide.loading import in_words, model_status
 from rewardpool_operator.decide.membership import Membership
 from rewardpool_operator.decide.rollout import Rollout
@@ -58,7 +59,7 @@ def status_and_events(
         "Ready": _ready(snapshot, scaling, model, staying, ready),
         "WorkersReady": _workers_ready(scaling, staying, ready),
         "RouterReady": _router_ready(snapshot, membership),
-        "ScalingActive": _scaling_active(snapshot, load, scaling),
+        "ScalingActive": _scaling_active(snapshot, scaling),
         "Progressing": _progressing(snapshot, scaling, rollout, model, staying, ready),
         "Degraded": _degraded(snapshot, rollout, staying),
     }
@@ -149,7 +150,7 @@ def _router_ready(snapshot: Snapshot, membership: Membership) -> Finding:
     return Finding(holds=True, reason=ConditionReason.ALL_READY, message=f"{answering} routers hold the right workers")
 
 
-def _scaling_active(snapshot: Snapshot, load: LoadStatus | None, scaling: ScalingStatus) -> Finding:
+def _scaling_active(snapshot: Snapshot, scaling: ScalingStatus) -> Finding:
     spec = snapshot.pool.spec
     if spec.suspend:
         return Finding(holds=False, reason=ConditionReason.SUSPENDED, message=scaling.reason)
@@ -157,8 +158,10 @@ def _scaling_active(snapshot: Snapshot, load: LoadStatus | None, scaling: Scalin
         return Finding(holds=True, reason=ConditionReason.FIXED, message="spec.replicas holds")
     if spec.autoscaling.is_external:
         return Finding(holds=True, reason=ConditionReason.EXTERNAL, message="spec.replicas holds, within bounds")
-    if load is None:
-        return Finding(holds=False, reason=ConditionReason.FIGURES_MISSING, message=scaling.reason)
+    missing = missing_figures(snapshot)
+    if missing is not None:
+        message = f"{missing}, so the size is held"
+        return Finding(holds=False, reason=ConditionReason.FIGURES_MISSING, message=message)
     types = [policy.type for policy in spec.autoscaling.combined]
     reason = _POLICY_REASONS[types[0]] if len(types) == 1 else ConditionReason.COMBINED
     return Finding(holds=True, reason=reason, message=f"{scaling.desired} replicas are wanted")

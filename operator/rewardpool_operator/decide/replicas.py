@@ -8,27 +8,6 @@ from rewardpool_operator.autoscaler.signals import Signals, Start
 from rewardpool_operator.snapshot import Snapshot
 
 
-def observed_load(snapshot: Snapshot) -> LoadStatus | None:
-    """Requests at the routers, summed over the replicas; None when any router's figures are missing.
-
-    A router that is starting holds no request yet and is left out; one that stopped answering may hold many, so the
-    figures are then missing and not smaller.
-    """
-    routers = [router for router in snapshot.routers if not router.deleting]
-    if not routers or not all(router.answering for router in routers):
-        return None
-    in_flight = waiting = 0
-    for router in routers:
-        if router.registered is None or router.waiting is None:
-            return None
-        for entry in router.registered:
-            if entry.in_flight is None:
-                return None
-            in_flight += entry.in_flight
-        waiting += router.waiting
-    return LoadStatus(in_flight=in_flight, waiting=waiting)
-
-
 def wanted_replicas(snapshot: Snapshot, load: LoadStatus | None) -> Recommendation:
     """The wanted number with its reason, its state and the history of changes; and what became of demands."""
     spec = snapshot.pool.spec

@@ -3,9 +3,7 @@
 import pytest
 from support.decide_builders import a_pool, a_router, a_snapshot
 
-from rewardpool_api.status import LoadStatus
 from rewardpool_operator.decide import decide
-from rewardpool_operator.decide.replicas import observed_load
 from rewardpool_operator.snapshot import RegisteredWorker
 
 EXTERNAL = {"minReplicas": 1, "maxReplicas": 4, "policy": {"type": "External"}}
@@ -36,25 +34,6 @@ def busy_router(in_flight, waiting=0, name="router"):
 def test_the_wanted_number_comes_from_the_spec(spec, wanted):
     plan = decide(a_snapshot(pool=a_pool(**spec), routers=(busy_router(25, waiting=3),)))
     assert plan.status.scaling.desired == wanted
-
-
-def test_the_load_is_summed_over_routers():
-    snapshot = a_snapshot(routers=(busy_router(3, 1, name="a"), busy_router(4, 2, name="b")))
-    assert observed_load(snapshot) == LoadStatus(in_flight=7, waiting=3)
-
-
-@pytest.mark.parametrize(
-    "broken",
-    [
-        a_router("b", answering=False, registered=None),
-        a_router("b", registered=None),
-        a_router("b", waiting=None),
-        busy_router(None, name="b"),
-    ],
-    ids=["silent router", "no list", "no waiting figure", "no in-flight figure"],
-)
-def test_a_missing_figure_makes_the_load_missing_not_smaller(broken):
-    assert observed_load(a_snapshot(routers=(busy_router(3, name="a"), broken))) is None
 
 
 def test_a_change_of_the_wanted_number_is_told_once_and_kept_in_the_history():
