@@ -1,7 +1,10 @@
 """What of a new status is news: one event for each change that people want to find in `kubectl describe`."""
 
+from collections.abc import Sequence
+
 from rewardpool_api import Condition, RewardPoolStatus
 from rewardpool_api.reasons import ConditionReason, EventReason
+from rewardpool_api.status import DemandStatus
 from rewardpool_operator.decide.leaving import Leaving
 from rewardpool_operator.decide.rollout import Rollout
 from rewardpool_operator.plan import Event
@@ -26,6 +29,7 @@ def events_of(old: RewardPoolStatus, status: RewardPoolStatus, leaving: Leaving,
     """The events that tell the way from the old status to the new one."""
     return (
         *_scaling_events(old, status),
+        *demand_events(old.demands, status.demands),
         *_rollout_events(old, status, rollout),
         *(_normal(EventReason.DRAINING, f"{name} leaves the routers") for name in leaving.drain),
         *_condition_events(old, status),
@@ -46,6 +50,40 @@ def _scaling_events(old: RewardPoolStatus, status: RewardPoolStatus) -> list[Eve
     before = old.scaling.desired if old.scaling else 0
     message = f"from {before} to {status.scaling.desired} replicas: {status.scaling.reason}"
     return [_normal(EventReason.SCALED, message)]
+
+
+def demand_events(old: Sequence[DemandStatus], new: Sequence[DemandStatus]) -> list[Event]:
+    """What of the jobs' demands is news: who began, lapsed and ended, and what makes no sense."""
+    before = {demand.job: demand for demand in old}
+    gone = [demand for demand in old if demand.job not in {demand.job for demand in new}]
+    told = [_demand_event(demand, before.get(demand.job)) for demand in new]
+    told += [_ended(demand.job, "took its demand away") for demand in gone if demand.state == "Live"]
+    return [event for event in told if event is not None]
+
+
+def _demand_event(now: DemandStatus, before: DemandStatus | None) -> Event | None:
+    was = before.state if before is not None else None
+    if now.state == "Ignored":
+        is_known = before is not None and (before.state, before.message) == (now.state, now.message)
+        return None if is_known else _warning(EventReason.DEMAND_IGNORED, f"{now.job} is no demand: {now.message}")
+    if now.state == "Live" and was != "Live":
+        back = " is back" if was == "Lapsed" else ""
+        return _normal(EventReason.DEMAND_BEGAN, f"job {now.job}{back}: {_in_words(now)}")
+    if now.state == "Lapsed" and was == "Live":
+        return _normal(EventReason.DEMAND_LAPSED, f"job {now.job} did not renew its demand in time; it counts no more")
+    if now.state == "Ended" and was == "Live":
+        return _ended(now.job, "has ended")
+    return None
+
+
+def _ended(job: str, how: str) -> Event:
+    return _normal(EventReason.DEMAND_ENDED, f"job {job} {how}")
+
+
+def _in_words(demand: DemandStatus) -> str:
+    samples = "samples" if demand.samples is None else f"{demand.samples} samples"
+    burst = f", the next burst at {demand.next_burst}" if demand.next_burst else ""
+    return f"{demand.phase}, {samples} in a burst{burst}"
 
 
 def _rollout_events(old: RewardPoolStatus, status: RewardPoolStatus, rollout: Rollout) -> list[Event]:

@@ -56,7 +56,7 @@ def demand_of(lease: Object) -> Demand:
     if text is None:
         raise DemandError(f"it has no annotation {names.ANNOTATION_DEMAND}")
     demand = parse_demand(text)
-    holder = lease["spec"].get("holderIdentity")
+    holder = lease["spec"]["holderIdentity"]
     if demand.job != holder:
         raise DemandError(f"job: it is {demand.job}, and spec.holderIdentity is {holder or 'empty'}")
     name = lease_name(metadata["labels"][names.LABEL_POOL], demand.job)

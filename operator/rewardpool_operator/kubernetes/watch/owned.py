@@ -9,7 +9,7 @@ from sys import intern
 from typing import Any, Final
 
 from rewardpool_api import names
-from rewardpool_api.demand import MAX_BYTES
+from rewardpool_api.demand import MAX_BYTES, MAX_JOB_NAME
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.client import Object, Resource
 
@@ -98,8 +98,13 @@ def _lease(lease: Object) -> Object:
     kept["labels"] = _only(metadata.get("labels") or {}, names.LABEL_POOL, names.LABEL_COMPONENT)
     said = _only(metadata.get("annotations") or {}, names.ANNOTATION_DEMAND)
     kept["annotations"] = {name: text[: MAX_BYTES + 1] for name, text in said.items()}
-    spec = _only(lease.get("spec") or {}, "holderIdentity", "leaseDurationSeconds")
-    return {"metadata": kept, "spec": spec, "renewed": max(written, default=metadata["creationTimestamp"])}
+    spec = lease.get("spec") or {}
+    holder = (spec.get("holderIdentity") or "")[: MAX_JOB_NAME + 1]
+    return {
+        "metadata": kept,
+        "spec": {"holderIdentity": holder, **_only(spec, "leaseDurationSeconds")},
+        "renewed": max(written, default=metadata["creationTimestamp"]),
+    }
 
 
 _TRIMS: Final[Mapping[Resource, Callable[[Object], Object]]] = {
