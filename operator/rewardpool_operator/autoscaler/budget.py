@@ -23,7 +23,8 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Final
 
-from rewardpool_api.status import ScalingDecision
+from rewardpool_api.autoscaling import AutoscalingSpec, BudgetSpec
+from rewardpool_api.status import DemandStatus, LoadStatus, ScalingDecision
 from rewardpool_operator.autoscaler.signals import Claim
 from rewardpool_operator.times import from_rfc3339
 
@@ -69,6 +70,52 @@ def allowance(mine: Claim, others: Sequence[Claim]) -> Allowance:
         reason=_reason(total, holders, to_come=share - replicas),
         taken_by=tuple(claim.pool for claim in holders),
     )
+
+
+def claim(
+    *,
+    pool: str,
+    scaling: AutoscalingSpec,
+    budget: BudgetSpec,
+    wanted: int,
+    there: int,
+    decided: int,
+    ending: int,
+    stalled: bool,
+    history: Sequence[ScalingDecision],
+    now: datetime,
+) -> Claim:
+    """What a pool claims, by its own pass and in the eyes of the others alike; see `Claim`.
+
+    Args:
+        pool: its name.
+        scaling: its bounds.
+        budget: that of `scaling`.
+        wanted: replicas before the budget.
+        there: replicas that there are or that are declared, those that are ending not counted.
+        decided: replicas as of the last decision.
+        ending: replicas that are on their way out.
+        stalled: as `is_stalled` says.
+        history: of its `ScalingStatus`, newest last.
+        now: timezone-aware.
+    """
+    return Claim(
+        pool=pool,
+        total=budget.max_replicas,
+        priority=budget.priority,
+        wanted=wanted,
+        minimum=min(scaling.min_replicas, wanted),
+        held=max(there, decided) + ending,
+        ending=ending,
+        stalled=stalled,
+        yielded=has_yielded(history, now=now),
+    )
+
+
+def is_stalled(demands: Sequence[DemandStatus], *, load: LoadStatus | None, serving: int) -> bool:
+    """Whether a trainer waits: by its own word, or since nobody serves and requests are there."""
+    said = any(demand.stalled for demand in demands if demand.state == "Live")
+    return said or (load is not None and load.waiting > 0 and serving == 0)
 
 
 def has_yielded(history: Sequence[ScalingDecision], *, now: datetime) -> bool:
@@ -122,7 +169,7 @@ def _bids_of(claim: Claim) -> tuple[_Bid, ...]:
 
 def _kept(claim: Claim) -> int:
     """What the pool has and can go on having."""
-    return claim.held - claim.leaving
+    return claim.held - claim.ending
 
 
 def _growth(claims: Sequence[Claim], shares: Mapping[str, int]) -> list[_Bid]:

@@ -19,12 +19,11 @@ from typing import Final
 
 from rewardpool_api.autoscaling import AutoscalingSpec
 from rewardpool_api.status import DemandStatus, DesiredAt, Limit, ScalingDecision, ScalingStatus
-from rewardpool_operator.autoscaler import bursts, demand, drain_time, limits, queue_depth, service_rate, starts
+from rewardpool_operator.autoscaler import budget, bursts, demand, drain_time, limits, queue_depth, service_rate, starts
 from rewardpool_operator.autoscaler.ask import Ask
-from rewardpool_operator.autoscaler.budget import allowance
 from rewardpool_operator.autoscaler.demand import Fleet, Plans
 from rewardpool_operator.autoscaler.service_rate import ServiceRate
-from rewardpool_operator.autoscaler.signals import Claim, Signals
+from rewardpool_operator.autoscaler.signals import Signals
 from rewardpool_operator.times import from_rfc3339, rfc3339
 
 HISTORY: Final = 10
@@ -57,7 +56,7 @@ def recommend(*, scaling: AutoscalingSpec, signals: Signals, previous: ScalingSt
     else:
         sized = _with_figures(scaling, signals, memory, now_asked, plans, held=held)
     sized = _bounded(scaling, signals, sized, history=before.history, held=held)
-    sized = _within_budget(scaling, signals, sized, plans, held=held)
+    sized = _within_budget(scaling, signals, sized, plans, before=before)
     sized = _placed(signals, sized)
     decided = memory.model_copy(
         update={
@@ -222,22 +221,25 @@ def _bounded(
     return sized.held_back(bounded, "MinReplicas", f"minReplicas is {bounded}")
 
 
-def _within_budget(scaling: AutoscalingSpec, signals: Signals, sized: _Sized, plans: Plans, *, held: int) -> _Sized:
+def _within_budget(
+    scaling: AutoscalingSpec, signals: Signals, sized: _Sized, plans: Plans, *, before: ScalingStatus
+) -> _Sized:
     """Step 7."""
     if scaling.budget is None:
         return sized
-    load = signals.load
-    mine = Claim(
+    mine = budget.claim(
         pool=signals.pool,
-        total=scaling.budget.max_replicas,
-        priority=scaling.budget.priority,
+        scaling=scaling,
+        budget=scaling.budget,
         wanted=sized.replicas,
-        minimum=min(scaling.min_replicas, sized.replicas),
-        held=max(held, signals.replicas),
-        stalled=any(job.stalled for job in plans.demands if job.state == "Live")
-        or (load is not None and load.waiting > 0 and signals.serving == 0),
+        there=signals.there,
+        decided=before.desired,
+        ending=signals.ending,
+        stalled=budget.is_stalled(plans.demands, load=signals.load, serving=signals.serving),
+        history=before.history,
+        now=signals.now,
     )
-    left = allowance(mine, signals.others)
+    left = budget.allowance(mine, signals.others)
     return sized.held_back(left.replicas, "Budget", left.reason or f"the budget leaves {left.replicas}")
 
 

@@ -69,8 +69,8 @@ class Claim:
     """Its minReplicas, or fewer where it wants fewer."""
     held: int
     """Replicas that there are, leaving ones too, or that are decided, whichever is more."""
-    leaving: int = 0
-    """How many of those are ending, so that they cannot be kept."""
+    ending: int = 0
+    """How many of those are on their way out, so that they cannot be kept."""
     stalled: bool = False
     """A trainer does nothing but wait for it."""
     yielded: bool = False
@@ -96,5 +96,9 @@ class Signals:
     throughputs: tuple[Throughput, ...] = ()
     starts: tuple[Start, ...] = ()
     announcements: tuple[Announcement, ...] = ()
+    there: int = 0
+    """Replicas that there are, leaving ones too, or that are declared, whichever is more; for a budget."""
+    ending: int = 0
+    """Replicas beside those that are on their way out, and hold what they have until they are gone."""
     others: tuple[Claim, ...] = ()
     """Claims of the other pools that share the budget, as their statuses say."""

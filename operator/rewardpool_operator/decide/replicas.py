@@ -1,8 +1,8 @@
 """Step 1: how many replicas are wanted, and why."""
 
 from rewardpool_api.autoscaling import AutoscalingSpec
-from rewardpool_api.status import LoadStatus, ScalingStatus
-from rewardpool_operator.autoscaler import demand
+from rewardpool_api.status import Limit, LoadStatus, ScalingStatus
+from rewardpool_operator.autoscaler import budget, demand
 from rewardpool_operator.autoscaler.recommend import Recommendation, recommend, with_change
 from rewardpool_operator.autoscaler.signals import Signals, Start
 from rewardpool_operator.snapshot import Snapshot
@@ -17,14 +17,15 @@ def wanted_replicas(snapshot: Snapshot, load: LoadStatus | None) -> Recommendati
     if scaling is None:
         return _given(snapshot, _fixed(spec.replicas), "spec.replicas")
     if scaling.is_external:
-        bounded = max(scaling.min_replicas, min(scaling.max_replicas, _fixed(spec.replicas)))
-        return _given(snapshot, bounded, "spec.replicas, set from outside, within bounds")
-    return _decided(snapshot, scaling, load)
+        return _from_outside(snapshot, scaling, _signals(snapshot, load))
+    return recommend(scaling=scaling, signals=_signals(snapshot, load), previous=snapshot.pool.status.scaling)
 
 
-def _decided(snapshot: Snapshot, scaling: AutoscalingSpec, load: LoadStatus | None) -> Recommendation:
+def _signals(snapshot: Snapshot, load: LoadStatus | None) -> Signals:
     active = [worker for worker in snapshot.workers if worker.active]
-    signals = Signals(
+    ending = sum(worker.deleting for worker in snapshot.workers)
+    declared = sum(worker_set.replicas for worker_set in snapshot.worker_sets)
+    return Signals(
         now=snapshot.now,
         pool=snapshot.pool.metadata.name,
         load=load,
@@ -38,12 +39,40 @@ def _decided(snapshot: Snapshot, scaling: AutoscalingSpec, load: LoadStatus | No
             if worker.start_seconds is not None
         ),
         announcements=snapshot.announcements,
+        there=max(len(snapshot.workers) - ending, declared),
+        ending=ending,
         others=snapshot.claims,
     )
-    return recommend(scaling=scaling, signals=signals, previous=snapshot.pool.status.scaling)
 
 
-def _given(snapshot: Snapshot, replicas: int, reason: str) -> Recommendation:
+def _from_outside(snapshot: Snapshot, scaling: AutoscalingSpec, signals: Signals) -> Recommendation:
+    """Policy External: the bounds and the budget hold for whoever writes spec.replicas, too."""
+    asked, previous = _fixed(snapshot.pool.spec.replicas), snapshot.pool.status.scaling
+    bounded = max(scaling.min_replicas, min(scaling.max_replicas, asked))
+    reason = "spec.replicas, set from outside, within bounds"
+    if scaling.budget is None:
+        return _given(snapshot, bounded, reason)
+    mine = budget.claim(
+        pool=signals.pool,
+        scaling=scaling,
+        budget=scaling.budget,
+        wanted=bounded,
+        there=signals.there,
+        decided=previous.desired if previous else 0,
+        ending=signals.ending,
+        stalled=budget.is_stalled(snapshot.pool.status.demands, load=signals.load, serving=signals.serving),
+        history=previous.history if previous else (),
+        now=signals.now,
+    )
+    left = budget.allowance(mine, signals.others)
+    if left.reason is None:
+        return _given(snapshot, bounded, reason, asked=asked)
+    return _given(snapshot, left.replicas, f"{reason}; {left.reason}", asked=asked, limit="Budget")
+
+
+def _given(
+    snapshot: Snapshot, replicas: int, reason: str, *, asked: int | None = None, limit: Limit | None = None
+) -> Recommendation:
     """A number that somebody else chose. What was learned is kept for when the load decides again."""
     previous = snapshot.pool.status.scaling
     kept = previous or ScalingStatus(desired=replicas, reason=reason)
@@ -51,8 +80,8 @@ def _given(snapshot: Snapshot, replicas: int, reason: str) -> Recommendation:
         update={
             "desired": replicas,
             "reason": reason,
-            "asked": None,
-            "limit": None,
+            "asked": asked,
+            "limit": limit,
             "idle_since": None,
             "window": [],
         }

@@ -76,7 +76,7 @@ def test_what_becomes_free_bit_by_bit_goes_to_one_of_those_who_wait_for_it():
 
 
 def test_what_is_ending_at_a_pool_is_no_room_for_anybody():
-    ending = a_claim("a", 4, 4, leaving=2)
+    ending = a_claim("a", 4, 4, ending=2)
     assert allowed(ending, a_claim("b", 1, 0)) == {"a": 2, "b": 0}
 
 
@@ -147,7 +147,7 @@ def budgets(draw, *, settled=False):
             wanted=wanted,
             minimum=draw(st.integers(0, wanted)),
             held=held,
-            leaving=0 if settled else draw(st.integers(0, held)),
+            ending=0 if settled else draw(st.integers(0, held)),
             stalled=draw(st.booleans()),
             yielded=draw(st.booleans()),
         )
@@ -171,7 +171,7 @@ def test_no_pool_takes_more_than_it_wants_or_less_than_nothing(budget):
 def test_what_is_there_and_what_is_decided_never_grows_beyond_the_budget(budget):
     total, claims = budget
     replicas = allowed(*claims)
-    after = sum(max(claim.held, replicas[claim.pool] + claim.leaving) for claim in claims)
+    after = sum(max(claim.held, replicas[claim.pool] + claim.ending) for claim in claims)
     assert after <= max(total, sum(claim.held for claim in claims))
 
 
@@ -238,9 +238,9 @@ def test_passes_in_any_order_with_flipping_claims_never_exceed_the_budget(budget
 
 def settled(claims):
     """The sizes once everything that was given up is gone and taken."""
-    held = {claim.pool: claim.held - claim.leaving for claim in claims}
+    held = {claim.pool: claim.held - claim.ending for claim in claims}
     for _ in range(2 * len(claims) + 2):
-        view = [replace(claim, held=held[claim.pool], leaving=0) for claim in claims]
+        view = [replace(claim, held=held[claim.pool], ending=0) for claim in claims]
         held = allowed(*view)
     return held
 

@@ -1,0 +1,144 @@
+"""Which pools share a budget, and what each of them claims: from their objects in the store, asking nobody.
+
+What a pool wants is in its status. What it holds is counted: its pods and what its Deployments declare, so an operator
+that takes over in the middle of a step of another one knows it too. Between a decision and its first write this process
+alone knows; `decided` is told at once, and so no two passes can give the same room away.
+
+    one pool's pass ends ─> its claim is another ─> passes of all other pools of the budget
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from pydantic import ValidationError
+
+from rewardpool_api import RewardPool, RewardPoolStatus, names
+from rewardpool_api.autoscaling import AutoscalingSpec
+from rewardpool_operator.autoscaler import budget
+from rewardpool_operator.autoscaler.signals import Claim
+from rewardpool_operator.kubernetes.client import Object
+from rewardpool_operator.kubernetes.watch.objects import Objects
+from rewardpool_operator.kubernetes.watch.store import Key, Store
+
+
+class Budgets:
+    """The budgets of all pools.
+
+    Args:
+        store: what there is.
+        clock: timezone-aware.
+    """
+
+    def __init__(self, store: Store, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._store = store
+        self._clock = clock
+        self._decided: dict[Key, int] = {}
+        self._told: dict[Key, tuple[str, Claim]] = {}
+        self._parsed: dict[Key, tuple[Object, RewardPool | None]] = {}
+
+    def claims(self, key: Key) -> tuple[Claim, ...]:
+        """What the other pools of this one's budget claim now."""
+        mine = self._store.pool(key)
+        name = _budget_of(mine) if mine is not None else None
+        if name is None:
+            return ()
+        found = (self._claim(other) for other in self._members(key[0], name) if other != key)
+        return tuple(claim for claim in found if claim is not None)
+
+    def decided(self, key: Key, replicas: int) -> None:
+        """So many were decided for the pool, and are about to be written."""
+        self._decided[key] = replicas
+
+    def woken_by(self, key: Key) -> list[Key]:
+        """The other pools of the budget, where the pool's claim is another than at the last call."""
+        before, now = self._told.pop(key, None), self._named_claim(key)
+        if now is not None:
+            self._told[key] = now
+        if now == before:
+            return []
+        budgets = {name for name, _ in filter(None, (before, now))}
+        return [other for name in budgets for other in self._members(key[0], name) if other != key]
+
+    def forget(self, key: Key) -> None:
+        """The pool is gone, or somebody else decides about it."""
+        self._decided.pop(key, None)
+        self._parsed.pop(key, None)
+
+    def _members(self, namespace: str, name: str) -> list[Key]:
+        found = ((key, self._store.pool(key)) for key in self._store.pools() if key[0] == namespace)
+        return [key for key, pool in found if pool is not None and _budget_of(pool) == name]
+
+    def _named_claim(self, key: Key) -> tuple[str, Claim] | None:
+        """Budget and claim, as far as others are to be told: that a while has passed they notice by themselves."""
+        pool = self._store.pool(key)
+        name = _budget_of(pool) if pool is not None else None
+        claim = self._claim(key) if name is not None else None
+        return (name, replace(claim, yielded=False)) if name is not None and claim is not None else None
+
+    def _claim(self, key: Key) -> Claim | None:
+        objects = self._store.objects(key)
+        pool = self._pool_of(key, objects.pool) if objects is not None else None
+        if objects is None or pool is None:
+            return None
+        return claim_of(pool, objects, decided=self._decided.get(key, 0), now=self._clock())
+
+    def _pool_of(self, key: Key, found: Object) -> RewardPool | None:
+        """The pool as its model, parsed once for each of its versions; None for one that is left alone."""
+        known = self._parsed.get(key)
+        if known is None or known[0] is not found:
+            try:
+                known = found, RewardPool.model_validate(found, extra="ignore")
+            except ValidationError:
+                known = found, None
+            self._parsed[key] = known
+        return known[1]
+
+
+def _budget_of(pool: Object) -> str | None:
+    """The budget's name."""
+    budget = (pool["spec"].get("autoscaling") or {}).get("budget") or {}
+    name: str | None = budget.get("name")
+    return name
+
+
+def claim_of(pool: RewardPool, objects: Objects, *, decided: int, now: datetime) -> Claim | None:
+    """What one pool claims of its budget, as others see it; None where it has none.
+
+    Args:
+        pool: with the status that was written last.
+        objects: what it owns.
+        decided: replicas that are decided and may not be in the status yet.
+        now: timezone-aware.
+    """
+    scaling = pool.spec.autoscaling
+    if scaling is None or scaling.budget is None:
+        return None
+    pods = objects.pods_of(names.COMPONENT_WORKER)
+    ending = sum("deletionTimestamp" in pod["metadata"] for pod in pods)
+    declared = sum(deployment["spec"].get("replicas", 1) for deployment in objects.worker_deployments())
+    over = pool.spec.suspend or pool.metadata.deletion_timestamp is not None
+    wanted = 0 if over else _wanted(scaling, pool.status)
+    decision = pool.status.scaling
+    return budget.claim(
+        pool=pool.metadata.name,
+        scaling=scaling,
+        budget=scaling.budget,
+        wanted=wanted,
+        there=max(len(pods) - ending, declared),
+        decided=max(decision.desired if decision else 0, decided),
+        ending=ending,
+        stalled=budget.is_stalled(pool.status.demands, load=pool.status.load, serving=pool.status.ready_replicas),
+        history=decision.history if decision else (),
+        now=now,
+    )
+
+
+def _wanted(scaling: AutoscalingSpec, status: RewardPoolStatus) -> int:
+    """What the pool would have without the budget."""
+    decided = status.scaling
+    if decided is None:
+        return scaling.min_replicas
+    if decided.limit != "Budget":
+        return decided.desired
+    return min(scaling.max_replicas, max(decided.asked or 0, decided.desired + 1))
