@@ -20,10 +20,10 @@ unexport PYTHONDONTWRITEBYTECODE
 export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 
-.PHONY: bench bench-operator help setup setup-dev setup-server setup-trainer demo test e2e e2e-faults lint reference format crds binaries clean
+.PHONY: bench bench-autoscaler bench-operator help setup setup-dev setup-server setup-trainer demo test e2e e2e-faults lint reference format crds binaries clean
 
 help: ## List the targets
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-15s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
 
 setup: setup-dev setup-server setup-trainer ## Create the three virtual environments (needs Python 3.11)
 
@@ -95,6 +95,9 @@ bench: setup-dev setup-server ## Measure what client and router cost beside a ba
 
 bench-operator: setup-dev ## Measure 1,000 pools made at once on kwok, beside the same Deployments alone (Linux, Go)
 	@PYTHONPATH=bench:e2e:tests $(DEV)/bin/python -m operator_scale $(BENCH_ARGS)
+
+bench-autoscaler: setup-dev ## Measure how soon the right size is asked for, beside peers' formulas and a real HPA (root, Go)
+	@PYTHONPATH=bench:e2e:tests $(DEV)/bin/python -m autoscaler $(BENCH_ARGS)
 
 format: setup-dev ## Format the code
 	@$(DEV)/bin/ruff format . && $(DEV)/bin/ruff check --fix .

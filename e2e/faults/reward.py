@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-SERVICE_SECONDS = 0.05
+SERVICE_SECONDS = float(os.environ.get("SERVICE_SECONDS", "0.05"))
 
 # A slow start, as of a model that is loaded, for faults that need one.
 time.sleep(float(os.environ.get("START_SECONDS", "0")))

@@ -45,6 +45,7 @@ class StandInMetricsAdapter:
         self._kubectl = kubectl
         self._folder = folder
         self._read = read
+        self._runner: web.AppRunner | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="stand-in-metrics-adapter")
 
@@ -70,8 +71,11 @@ class StandInMetricsAdapter:
         self._stop()
 
     def _stop(self) -> None:
+        if self._runner is not None:
+            asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(timeout=10)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=20)
+        self._loop.close()
 
     def _trust(self, authority: Authority) -> ssl.SSLContext:
         certificate, key = authority.issue("server", common_name=SERVICE, hosts=[f"{SERVICE}.{NAMESPACE}.svc"])
@@ -87,9 +91,10 @@ class StandInMetricsAdapter:
         app = web.Application()
         app.router.add_get(_ROOT, self._resources)
         app.router.add_get(f"{_ROOT}/namespaces/{{namespace}}/{{metric}}", self._values)
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        await web.TCPSite(runner, address, port, ssl_context=trust).start()
+        # A call that waits for its figure is not waited for at the end.
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, address, port, ssl_context=trust).start()
 
     async def _resources(self, _: web.Request) -> web.Response:
         # Nobody looks a metric up here before asking for it.

@@ -1,0 +1,58 @@
+"""`make bench-autoscaler`: that its figures are what they are called. The node itself is run by the target alone."""
+
+from typing import Any
+
+import pytest
+from autoscaler.course import Course, Size
+from autoscaler.real import Answer, figures_of, is_answered, is_down, is_wanted
+
+STEP = 100.0
+
+
+def a_course(*sizes: tuple[float, int, int]) -> Course:
+    """From time, wanted and ready replicas."""
+    return Course([Size(at=at, wanted=wanted, ready=ready) for at, wanted, ready in sizes])
+
+
+def an_answer(seconds: float | None) -> Answer:
+    return Answer(before=1, wanted_seconds=seconds, ready_seconds=None, most_wanted=8)
+
+
+def test_the_response_runs_from_the_step_to_the_first_size_that_answers_it() -> None:
+    course = a_course((90, 8, 8), (95, 1, 1), (101, 4, 1), (103, 8, 1), (104, 9, 8))
+
+    assert course.seconds_until(is_wanted, since=STEP) == 3
+    assert course.seconds_until(is_answered, since=STEP) == 4
+    assert course.seconds_until(is_down, since=STEP) is None
+
+
+def test_overshoot_is_seen_where_the_size_was_too_large_before_the_step() -> None:
+    assert a_course((90, 12, 1), (101, 8, 1)).most_wanted(since=STEP) == 12
+    assert a_course((90, 12, 1), (95, 1, 1), (101, 8, 1), (102, 9, 1)).most_wanted(since=STEP) == 9
+    assert a_course().most_wanted(since=STEP) == 0
+
+
+@pytest.mark.parametrize(
+    ("policy", "spec", "status", "wanted"),
+    [
+        ("QueueDepth", {}, {"scaling": {"desired": 8}}, 8),
+        ("QueueDepth", {}, {}, 0),
+        ("External", {"replicas": 4}, {"scaling": {"desired": 1}}, 4),
+    ],
+)
+def test_an_hpa_asks_by_the_spec_and_the_operator_by_the_status(
+    policy: str, spec: dict[str, Any], status: dict[str, Any], wanted: int
+) -> None:
+    course = Course()
+    course.note({"spec": {**spec, "autoscaling": {"policy": {"type": policy}}}, "status": status}, at=1.0)
+
+    assert course.sizes == [Size(at=1.0, wanted=wanted, ready=0)]
+
+
+def test_the_figure_is_the_median_of_the_steps_that_were_answered() -> None:
+    steps = [{"ours": an_answer(ours), "hpa": an_answer(None)} for ours in (1.0, 5.0, 2.0)]
+    result = figures_of(steps)
+
+    assert result["real_step_response_seconds"] == 2.0
+    assert result["real_hpa_step_response_seconds"] is None
+    assert [step["ours"]["wanted_seconds"] for step in result["real_steps"]] == [1.0, 5.0, 2.0]
