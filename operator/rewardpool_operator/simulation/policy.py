@@ -11,7 +11,7 @@ class View:
     now: float
     """Seconds since the trace began."""
     in_flight: int
-    """Requests at a replica."""
+    """Requests at a ready replica."""
     waiting: int
     """Requests that the router holds because no replica is there to take them, or none has room."""
     per_replica: tuple[int, ...]
@@ -30,12 +30,12 @@ class View:
 
 
 class Policy(Protocol):
-    """A stateful autoscaler without a clock and without chance: the same views in the same order get the same answers."""
+    """A stateful autoscaler without clock and chance: the same views in the same order get the same answers."""
 
     name: str
     """As tables and charts call it."""
     period_seconds: float
-    """Between two decisions."""
+    """Until the next decision; asked after each one."""
 
     def decide(self, view: View) -> int:
-        """Wanted replicas, from what is seen now and what was seen before; the fleet's bounds are seen to by the policy."""
+        """Wanted replicas, from what is seen now and what was seen before. Bounds are the policy's own affair."""

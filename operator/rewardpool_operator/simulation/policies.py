@@ -1,0 +1,92 @@
+"""The policies that a trace can be simulated with, by the names that commands take."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Final
+
+from rewardpool_api.autoscaling import AutoscalingSpec, PolicySpec
+from rewardpool_operator.simulation.ours import Ours, Senses
+from rewardpool_operator.simulation.peers import PEERS, PeerSettings
+from rewardpool_operator.simulation.policy import Policy, View
+from rewardpool_operator.simulation.run import PolicyMaker
+from rewardpool_operator.simulation.trace import Trace
+
+MANIFEST: Final = "manifest"
+"""The policy that is a pool's own."""
+ALWAYS_ON: Final = "always-on"
+
+
+class AlwaysOn:
+    """A fleet of fixed size."""
+
+    period_seconds = 60.0
+
+    def __init__(self, replicas: int) -> None:
+        self.name = f"{ALWAYS_ON}-{replicas}"
+        self._replicas = replicas
+
+    def decide(self, view: View) -> int:
+        """As many as ever."""
+        return self._replicas
+
+
+class Blindfolded:
+    """Another project's policy, which is not asked while figures are missing."""
+
+    def __init__(self, policy: Policy, senses: Senses, *, name: str) -> None:
+        self.name = name
+        self._policy = policy
+        self._senses = senses
+
+    @property
+    def period_seconds(self) -> float:
+        """That of the policy."""
+        return self._policy.period_seconds
+
+    def decide(self, view: View) -> int:
+        """As the policy says, or as before."""
+        return view.desired if self._senses.is_blind else self._policy.decide(view)
+
+
+def always_on(replicas: int) -> PolicyMaker:
+    """A fleet of fixed size."""
+    return lambda senses: AlwaysOn(replicas)
+
+
+def by_manifest(scaling: AutoscalingSpec) -> PolicyMaker:
+    """A pool's own autoscaling, as its manifest has it; not External."""
+    return partial(Ours, MANIFEST, scaling)
+
+
+def makers(trace: Trace) -> Mapping[str, PolicyMaker]:
+    """All policies that are set up by the trace's own figures, ours first."""
+    ours = {
+        "demand": {"type": "Demand", "demand": {"drainSeconds": trace.figures.drain_seconds}},
+        "drain-time": {"type": "DrainTime", "drainTime": {"targetSeconds": trace.figures.drain_seconds}},
+        "queue-depth": {"type": "QueueDepth", "queueDepth": {"targetPerReplica": trace.figures.target_per_replica}},
+    }
+    settings = PeerSettings(
+        target_per_replica=trace.figures.target_per_replica, min_replicas=0, max_replicas=trace.fleet.max_replicas
+    )
+    return MappingProxyType(
+        {name: partial(Ours, name, _scaling(trace, policy)) for name, policy in ours.items()}
+        | {name: _peer(name, make, settings) for name, make in PEERS.items()}
+    )
+
+
+NAMES: Final = ("demand", "drain-time", "queue-depth", *PEERS)
+"""Of all of these."""
+
+
+def _scaling(trace: Trace, policy: Mapping[str, object]) -> AutoscalingSpec:
+    return AutoscalingSpec(
+        min_replicas=0,
+        max_replicas=trace.fleet.max_replicas,
+        policy=PolicySpec.model_validate(policy),
+        idle_seconds=trace.figures.idle_seconds,
+    )
+
+
+def _peer(name: str, make: Callable[[PeerSettings], Policy], settings: PeerSettings) -> PolicyMaker:
+    return lambda senses: Blindfolded(make(settings), senses, name=name)
