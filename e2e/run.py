@@ -31,10 +31,10 @@ from cluster.choose import Cluster, open_cluster
 from cluster.folders import REPOSITORY, STATE
 from cluster.processes import ClusterError, output_of
 from cluster.progress import Say, timed_lines
-from faults.stage import FaultError
 from installation import IMAGE, Installation, evidence, refuse_used_cluster
 from overlay import Environment, chart_values, quick_start_on_this_machine, training_config, training_job
 from rewardpool_api import names
+from scene import StoryError
 
 QUICKSTART = REPOSITORY / "examples" / "quickstart"
 MODELS = Path("/var/tmp/rewardpool/quickstart")
@@ -59,10 +59,6 @@ POLL_SECONDS = 0.5
 RANKS = 2
 STEPS = 100_000
 """More than there is time for: the job is told to end when the scaling is done, however fast the machine is."""
-
-
-class EndToEndError(RuntimeError):
-    """Something did not happen as it should; the message says what."""
 
 
 class EndToEnd:
@@ -141,7 +137,7 @@ class EndToEnd:
         self._scale(1)
         seconds = self._until(self._has_one_worker_pod, what="one pod is gone", deadline_seconds=GONE_SECONDS)
         if self._training_phase() != "Running":
-            raise EndToEndError(f"the training job failed:\n{self._kubectl('logs', 'trainer', '--tail=30')}")
+            raise StoryError(f"the training job failed:\n{self._kubectl('logs', 'trainer', '--tail=30')}")
         return seconds
 
     def finish_training(self) -> dict[str, Any]:
@@ -160,7 +156,7 @@ class EndToEnd:
         )
         try:
             self._until(lambda: not self._owned(), what="nothing of the pool is left", deadline_seconds=GONE_SECONDS)
-        except EndToEndError:
+        except StoryError:
             return self._owned()
         return []
 
@@ -226,7 +222,7 @@ class EndToEnd:
         while not check():
             now = time.monotonic()
             if now - began > deadline_seconds:
-                raise EndToEndError(f"{what}: not after {deadline_seconds:.0f} s")
+                raise StoryError(f"{what}: not after {deadline_seconds:.0f} s")
             if now - said > 10:
                 said = now
                 self._say(f"waiting until {what}: {now - began:.0f} s, {self._news()}")
@@ -309,14 +305,7 @@ def main() -> int:
         earlier.unlink(missing_ok=True)
     try:
         summary = run(STATE, say)
-    except (
-        EndToEndError,
-        FaultError,
-        ClusterError,
-        binaries.BuildError,
-        TimeoutError,
-        subprocess.SubprocessError,
-    ) as error:
+    except (StoryError, ClusterError, binaries.BuildError, TimeoutError, subprocess.SubprocessError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

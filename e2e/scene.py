@@ -1,0 +1,117 @@
+"""One pool of a cluster: looking at it, changing it, and waiting for it. Every story on a cluster is told with it."""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cluster.contract import Cluster
+from cluster.processes import ClusterError
+from cluster.progress import Say
+from rewardpool_api import names
+
+Object = dict[str, Any]
+
+POLL_SECONDS = 0.4
+
+
+class StoryError(RuntimeError):
+    """Something did not happen as it should; the message says what."""
+
+
+class Scene:
+    """One pool, and the namespace that it is in."""
+
+    def __init__(self, cluster: Cluster, *, namespace: str, name: str, say: Say) -> None:
+        self.cluster = cluster
+        self.namespace = namespace
+        self.name = name
+        self.say = say
+
+    # Looking.
+
+    def kubectl(self, *args: str, namespace: str | None = None, deadline_seconds: float = 60.0) -> str:
+        """Run kubectl in the pool's namespace, or in another one; raises `ClusterError`."""
+        where = f"--namespace={namespace or self.namespace}"
+        return self.cluster.kubectl(where, *args, deadline_seconds=deadline_seconds)
+
+    def objects(self, kinds: str, *, namespace: str | None = None) -> list[Object]:
+        """The objects of one or more kinds, separated by commas."""
+        found: list[Object] = json.loads(self.kubectl("get", kinds, "-o", "json", namespace=namespace))["items"]
+        return found
+
+    def pool(self) -> Object:
+        """The RewardPool object."""
+        found: Object = json.loads(self.kubectl("get", "rewardpool", self.name, "-o", "json"))
+        return found
+
+    def condition(self, kind: str) -> Object:
+        """A condition of the pool; empty where it was never set."""
+        return condition(self.pool(), kind)
+
+    def pods(self, component: str) -> list[Object]:
+        """The pool's pods of one component, leaving ones included, oldest first."""
+        return of_component(self.objects("pods"), self.name, component)
+
+    def phase(self, pod: str) -> str:
+        """What Kubernetes says of a pod, such as Running; empty where there is none."""
+        return self.kubectl("get", "pod", pod, "--ignore-not-found", "-o", "jsonpath={.status.phase}")
+
+    # Changing.
+
+    def apply(self, *objects: Object) -> None:
+        """Apply manifests as the one who wrote them."""
+        document = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
+        self.cluster.kubectl("apply", "-f", "-", input=document)
+
+    def change(self, spec: Mapping[str, Any]) -> None:
+        """Merge into the pool's spec, as a user would."""
+        self.kubectl("patch", "rewardpool", self.name, "--type=merge", "--patch", json.dumps({"spec": spec}))
+
+    def kill(self, pod: Object) -> None:
+        """End the first container of a pod by SIGKILL, behind the back of Kubernetes."""
+        container = pod["status"]["containerStatuses"][0]["containerID"]
+        self.cluster.kill_container(node_of(pod), container.rpartition("//")[2])
+
+    def attempt(self, *args: str) -> None:
+        """Run kubectl to clean up; what it cannot do is said."""
+        try:
+            self.kubectl(*args, deadline_seconds=90)
+        except ClusterError as error:
+            self.say(f"cleaning up: {error}")
+
+    # Waiting.
+
+    def until(self, check: Callable[[], bool], *, what: str, deadline_seconds: float) -> float:
+        """Wait for `check`; return the seconds it took. Raises `StoryError` after the deadline."""
+        began = time.monotonic()
+        while not check():
+            if time.monotonic() - began > deadline_seconds:
+                raise StoryError(f"{what}: not after {deadline_seconds:.0f} s")
+            time.sleep(POLL_SECONDS)
+        return time.monotonic() - began
+
+
+def node_of(pod: Object) -> str:
+    """The node that a pod runs on."""
+    return str(pod["spec"]["nodeName"])
+
+
+def condition(pool: Object, kind: str) -> Object:
+    """A condition of a RewardPool object; empty where it was never set."""
+    found = (item for item in pool.get("status", {}).get("conditions", []) if item["type"] == kind)
+    return next(found, {})
+
+
+def of_component(objects: list[Object], pool: str, component: str) -> list[Object]:
+    """Those pods of a list that belong to a pool and to one component of it, oldest first."""
+    labels = {names.LABEL_POOL: pool, names.LABEL_COMPONENT: component}.items()
+    found = [pod for pod in objects if pod["kind"] == "Pod" and labels <= pod["metadata"].get("labels", {}).items()]
+    return sorted(found, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+
+
+def is_ready(pod: Object) -> bool:
+    """Whether the kubelet calls a pod ready, and nobody told it to go."""
+    conditions = pod["status"].get("conditions", [])
+    ready = any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+    return ready and "deletionTimestamp" not in pod["metadata"]
