@@ -10,7 +10,9 @@ PLURAL: Final = "rewardpools"
 SINGULAR: Final = "rewardpool"
 
 FIELD_MANAGER: Final = "rewardpool-operator"
-"""The one field manager of every server-side apply."""
+"""The one field manager of every server-side apply of the operator."""
+TRAINER_FIELD_MANAGER: Final = "rewardpool-trainer"
+"""The one by which training jobs apply the Leases of their demands."""
 
 MAX_POOL_NAME: Final = 40
 """Characters a pool's name may have, so that `NAME-worker-REVISION-…` stays a legal pod name and label value."""
@@ -112,6 +114,10 @@ ENV_POOL: Final = "REWARDPOOL_POOL"
 """`namespace/name`. For a trainer: the pool to use. On a process of a local pool: the pool it belongs to."""
 ENV_URL: Final = "REWARDPOOL_URL"
 ENV_CA_FILE: Final = "REWARDPOOL_CA_FILE"
+ENV_JOB: Final = "REWARDPOOL_JOB"
+"""Name of a training job, by which it announces its demand."""
+ENV_ANNOUNCE: Final = "REWARDPOOL_ANNOUNCE"
+"""`false` keeps a training job from announcing its demand."""
 STATE_FILE: Final = "pool.json"
 KEY_FILE: Final = "key"
 

@@ -1,5 +1,6 @@
-"""The example of docs/trainer.md is run, and its tables are compared with the code."""
+"""The examples of docs/trainer.md are run, and its tables are compared with the code."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -7,15 +8,20 @@ from typing import Any
 
 from support.fake_worker import FakeWorker
 
-from rewardpool import RewardConfig, errors
+from rewardpool import RewardConfig, Sample, errors
 
 PAGE = (Path(__file__).parents[2] / "docs" / "trainer.md").read_text()
 
 
-async def test_the_documented_loop_trains_on_every_group_once() -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+def example(function: str) -> Any:
+    """The function of that name in the page."""
     names: dict[str, Any] = {}
-    exec(compile(example, "docs/trainer.md", "exec"), names)
+    for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
+        exec(compile(code, "docs/trainer.md", "exec"), names)
+    return names[function]
+
+
+async def test_the_documented_loop_trains_on_every_group_once() -> None:
     updates: dict[str, list[float]] = {}
 
     async def rollouts() -> AsyncIterator[tuple[str, str]]:
@@ -23,13 +29,28 @@ async def test_the_documented_loop_trains_on_every_group_once() -> None:
             yield f"prompt {length % 2}", "x" * length
 
     async with FakeWorker() as worker:
-        report = await names["train_on_groups"]({"reward": {"url": worker.url}}, rollouts(), updates.__setitem__)
+        train_on_groups = example("train_on_groups")
+        report = await train_on_groups({"reward": {"url": worker.url}}, rollouts(), updates.__setitem__)
 
     assert {prompt: sorted(scores) for prompt, scores in updates.items()} == {
         "prompt 0": [float(length) for length in range(0, 16, 2)],
         "prompt 1": [float(length) for length in range(1, 16, 2)],
     }
     assert report.scored == 16
+
+
+async def test_the_documented_loop_that_announces_trains_on_every_step() -> None:
+    updates: list[list[float]] = []
+
+    def rollout() -> list[Sample]:
+        return [Sample(text="x"), Sample(text="xx")]
+
+    async with FakeWorker() as worker:
+        config = {"reward": {"url": worker.url}}
+        report = await asyncio.to_thread(example("train"), config, rollout, updates.append, 3)
+
+    assert updates == [[1.0, 2.0]] * 3
+    assert (report.scored, report.demand.announced) == (6, False)
 
 
 def test_every_setting_and_every_error_is_in_a_table() -> None:

@@ -10,16 +10,19 @@ async with Pool(RewardConfig(reward_pool="rl/skywork")) as pool:
 from rewardpool.blocking import BlockingPool
 from rewardpool.client import Pool
 from rewardpool.config import Constant, RewardConfig
+from rewardpool.demand.handle import JobDemand
 from rewardpool.discovery import discover
 from rewardpool.endpoint import Endpoint
-from rewardpool.report import Latency, Report
+from rewardpool.report import DemandReport, Latency, Report
 from rewardpool.sample import FunctionSample, Outcome, Sample, Scored, Unscored
 
 __all__ = [
     "BlockingPool",
     "Constant",
+    "DemandReport",
     "Endpoint",
     "FunctionSample",
+    "JobDemand",
     "Latency",
     "Outcome",
     "Pool",

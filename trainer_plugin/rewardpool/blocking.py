@@ -8,11 +8,13 @@ import concurrent.futures
 import itertools
 import threading
 from collections.abc import Coroutine, Iterable, Iterator
+from contextlib import nullcontext
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from rewardpool.client import Pool
 from rewardpool.config import RewardConfig
+from rewardpool.demand.handle import JobDemand
 from rewardpool.endpoint import Endpoint
 from rewardpool.report import Report
 from rewardpool.sample import Outcome, Sample
@@ -84,6 +86,7 @@ class BlockingPool:
             PoolError: The pool cannot be used, whatever the policy.
         """
         source = enumerate(samples)
+        demand = self._pool.job_demand
         flying: dict[concurrent.futures.Future[Outcome], int] = {}
         try:
             while True:
@@ -92,12 +95,26 @@ class BlockingPool:
                     flying[self.submit(sample)] = index
                 if not flying:
                     return
-                done, _ = concurrent.futures.wait(flying, return_when=concurrent.futures.FIRST_COMPLETED)
+                is_full = len(flying) == 2 * self._config.concurrency
+                with demand.waiting(), demand.holding_back() if is_full else nullcontext():
+                    done, _ = concurrent.futures.wait(flying, return_when=concurrent.futures.FIRST_COMPLETED)
                 for future in done:
                     yield flying.pop(future), future.result()
         finally:
             for future in flying:
                 future.cancel()
+
+    def demand(
+        self,
+        *,
+        samples: int | None = None,
+        steps: int | None = None,
+        every_seconds: float | None = None,
+        rank: int | None = None,
+        ranks: int | None = None,
+    ) -> JobDemand:
+        """Announce to the pool what this job is going to ask, as `Pool.demand` does."""
+        return self._pool.demand(samples=samples, steps=steps, every_seconds=every_seconds, rank=rank, ranks=ranks)
 
     def report(self) -> Report:
         """Counts and latencies so far."""

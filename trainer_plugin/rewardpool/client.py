@@ -9,13 +9,16 @@ import asyncio
 import itertools
 import logging
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
+from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from rewardpool.answer import read_judgement, read_score
 from rewardpool.caller import Caller, Effort
 from rewardpool.config import Constant, RewardConfig
+from rewardpool.demand.cadence import Plan
+from rewardpool.demand.handle import JobDemand, announced_demand
 from rewardpool.endpoint import Endpoint
 from rewardpool.errors import InvalidSampleError, SampleError, SampleTooLongError
 from rewardpool.report import Ledger, Report
@@ -23,6 +26,8 @@ from rewardpool.sample import Outcome, Sample, Scored, Unscored
 from rewardpool_api.contract import CHAT_PATH, SCORE_PATH
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Pool:
@@ -38,6 +43,7 @@ class Pool:
         self._ledger = Ledger()
         self._caller = Caller(config, self._ledger, **injected)
         self._unnamed = itertools.count()
+        self._demand = JobDemand.silent("the trainer has not asked for it")
 
     async def __aenter__(self) -> Self:
         await self._caller.open()
@@ -46,6 +52,7 @@ class Pool:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await asyncio.to_thread(self._demand.end)
         await self._caller.close()
 
     @property
@@ -55,7 +62,44 @@ class Pool:
 
     def report(self) -> Report:
         """Counts and latencies since the pool was entered."""
-        return self._ledger.report()
+        return replace(self._ledger.report(), demand=self._demand.report())
+
+    @property
+    def job_demand(self) -> JobDemand:
+        """What `demand` returned last; before that, one that announces nothing."""
+        return self._demand
+
+    def demand(
+        self,
+        *,
+        samples: int | None = None,
+        steps: int | None = None,
+        every_seconds: float | None = None,
+        rank: int | None = None,
+        ranks: int | None = None,
+    ) -> JobDemand:
+        """Announce to the pool what this job is going to ask, from now on until it ends.
+
+        What is not given is learned from the calls to `JobDemand.rollout` and `update`, and from the samples.
+
+        Args:
+            samples: Samples of one rollout, over all ranks.
+            steps: Rollouts until the job is over.
+            every_seconds: From the beginning of one rollout to that of the next.
+            rank: Number of this process; only 0 announces. Default: $RANK, else 0.
+            ranks: Processes of the job that send samples; with more than one, this one's are not counted for the whole.
+                Default: $WORLD_SIZE, else 1.
+
+        Raises:
+            ConfigError: $REWARDPOOL_JOB, $REWARDPOOL_ANNOUNCE, $RANK or $WORLD_SIZE is wrong.
+            ValueError: A figure is out of range.
+            RuntimeError: The pool was not entered, or a demand is announced already.
+        """
+        if self._demand.is_announcing:
+            raise RuntimeError("this pool's demand is announced already; end that one first")
+        plan = Plan(samples=samples, steps=steps, every_seconds=every_seconds)
+        self._demand = announced_demand(self._config, lambda: self.endpoint, plan, rank=rank, ranks=ranks)
+        return self._demand
 
     async def score(self, sample: Sample) -> float:
         """The raw score of one sample.
@@ -93,6 +137,7 @@ class Pool:
             PoolError: The pool cannot be used.
         """
         effort = Effort(f"judge-{next(self._unnamed)}")
+        self._demand.sample_comes()
 
         def body(endpoint: Endpoint) -> dict[str, Any]:
             if endpoint.model_type not in (None, "Generative"):
@@ -127,7 +172,7 @@ class Pool:
         done: asyncio.Queue[tuple[int, Outcome | BaseException] | None] = asyncio.Queue()
         pump = asyncio.create_task(self._pump(samples, window, done))
         try:
-            while (item := await done.get()) is not None:
+            while (item := await self._next(done)) is not None:
                 index, outcome = item
                 window.release()
                 if isinstance(outcome, BaseException):
@@ -137,6 +182,13 @@ class Pool:
         finally:
             pump.cancel()
             await asyncio.gather(pump, return_exceptions=True)
+
+    async def _next(self, done: asyncio.Queue[T]) -> T:
+        """The next of a stream; while its input is over, or waits to be read, that is all the trainer does."""
+        if not done.empty():
+            return done.get_nowait()
+        with self._demand.waiting():
+            return await done.get()
 
     async def _pump(
         self,
@@ -155,20 +207,31 @@ class Pool:
                 done.put_nowait((index, error))
 
         try:
+            # An async input goes on by itself while the trainer waits; reading a plain one is all the trainer does.
+            feeding = self._demand.feeding() if isinstance(samples, AsyncIterable) else nullcontext()
             async with aclosing(_as_async(samples)) as source:
-                for index in itertools.count():
-                    await window.acquire()
-                    try:
-                        sample = await anext(source)
-                    except StopAsyncIteration:
-                        break
-                    task = asyncio.create_task(deliver(index, sample))
-                    running.add(task)
-                    task.add_done_callback(running.discard)
+                with feeding:
+                    for index in itertools.count():
+                        await self._room(window)
+                        try:
+                            sample = await anext(source)
+                        except StopAsyncIteration:
+                            break
+                        task = asyncio.create_task(deliver(index, sample))
+                        running.add(task)
+                        task.add_done_callback(running.discard)
             await asyncio.gather(*running)
         finally:
             await _cancelled(running)
             done.put_nowait(None)
+
+    async def _room(self, window: asyncio.Semaphore) -> None:
+        """Wait until another sample may be read."""
+        if not window.locked():
+            await window.acquire()
+            return
+        with self._demand.holding_back():
+            await window.acquire()
 
     def _label(self, sample: Sample) -> str:
         return sample.id or f"#{next(self._unnamed)}"
@@ -189,6 +252,7 @@ class Pool:
     async def _try(self, sample: Sample, label: str) -> Outcome:
         """Score one sample; the failure policy is still to be applied. Raises PoolError."""
         effort = Effort(label)
+        self._demand.sample_comes()
         try:
             value = await self._caller.ask(
                 effort, SCORE_PATH, lambda endpoint: _body(endpoint, sample, label), read_score

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rewardpool.errors import ConfigError
+from rewardpool_api.demand import JOB_PATTERN, MAX_JOB_NAME
 
 POOL_PATTERN = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?/[a-z0-9]([a-z0-9.-]*[a-z0-9])?"
 PositiveSeconds = Annotated[float, Field(gt=0, le=86_400)]
@@ -39,6 +40,17 @@ def check_url(url: str) -> str:
     if parts.query or parts.fragment:
         raise ValueError("must be the router's base URL, without query or fragment")
     return url.rstrip("/")
+
+
+def check_job(job: str) -> str:
+    """The name of a training job as it is.
+
+    Raises:
+        ValueError: Not of the form that a Lease's name can take.
+    """
+    if len(job) > MAX_JOB_NAME or re.fullmatch(JOB_PATTERN, job) is None:
+        raise ValueError(f"must be lower-case letters, digits and hyphens, at most {MAX_JOB_NAME} of them")
+    return job
 
 
 class Constant(BaseModel):
@@ -84,6 +96,10 @@ class RewardConfig(BaseModel):
     """`raise`: the first failed sample ends the stream. `skip`: it comes back Unscored. `{constant: x}`: it gets x."""
     wait_seconds: Annotated[float, Field(ge=0, le=86_400)] = 0.0
     """How long to wait at the start for a pool that is not ready; 0 raises at once."""
+    announce: bool = True
+    """Whether the loop's demand is announced, so that the pool is warm in time; $REWARDPOOL_ANNOUNCE=false wins."""
+    job: Annotated[str, AfterValidator(check_job)] | None = None
+    """The name to announce it by. Default: $REWARDPOOL_JOB, else the pod's or machine's name with the process id."""
 
     @model_validator(mode="after")
     def _attempt_fits_deadline(self) -> Self:

@@ -153,6 +153,8 @@ async def _endpoint(pool: RewardPool, place: Place, *, keys: tuple[str, ...], re
         max_model_len=status.model.max_model_len,
         origin=str(place),
         pool_object_version=pool.metadata.resource_version,
+        pool_uid=pool.metadata.uid,
+        place=place,
     )
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from rewardpool.places import Place
 from rewardpool_api.pool import ModelType
 
 
@@ -20,6 +21,8 @@ class Endpoint:
         max_model_len: Longest sample in tokens; None when unknown or unlimited.
         origin: The place this was found, for messages.
         pool_object_version: resourceVersion of the object it was read from; None without one.
+        pool_uid: uid of that object; None without one, and on one machine.
+        place: Where that object is; None when only a URL was given.
     """
 
     url: str
@@ -32,6 +35,8 @@ class Endpoint:
     max_model_len: int | None = None
     origin: str
     pool_object_version: str | None = None
+    pool_uid: str | None = None
+    place: Place | None = field(default=None, repr=False, compare=False)
 
     @property
     def keys(self) -> tuple[str | None, ...]:

@@ -36,6 +36,10 @@ def _is_no_answer(record: logging.LogRecord) -> bool:
 logging.getLogger("kubernetes_asyncio.client.rest").addFilter(_is_no_answer)
 
 
+class ForbiddenError(PoolAccessError):
+    """The cluster refuses (403); the message names verb and object."""
+
+
 class NotHere(Exception):  # noqa: N818 - an answer, not a failure: the next place is asked
     """The place has no such pool; the text says where it looked and what it found instead."""
 
@@ -62,9 +66,13 @@ class LocalPlace:
     def __str__(self) -> str:
         return "this machine"
 
+    def folder(self, namespace: str, name: str) -> Path:
+        """The pool's folder; it need not exist."""
+        return pool_dir(self._environ, namespace, name)
+
     async def read_pool(self, namespace: str, name: str) -> RewardPool:
         """The object in the pool's state file."""
-        folder = pool_dir(self._environ, namespace, name)
+        folder = self.folder(namespace, name)
         path = folder / names.STATE_FILE
         try:
             raw = path.read_bytes()
@@ -105,7 +113,7 @@ class KubernetesPlace:
         if not self._is_configured():
             raise NotHere(f"Kubernetes: no cluster is configured (not in a pod, and there is no {self._kubeconfig})")
         what = f"{names.PLURAL}.{names.GROUP}/{name} in namespace {namespace}"
-        raw = await self._ask(
+        raw = await self._read(
             lambda client, api: client.CustomObjectsApi(api).get_namespaced_custom_object(
                 names.GROUP, names.VERSION, namespace, names.PLURAL, name, _request_timeout=API_SECONDS
             ),
@@ -126,7 +134,7 @@ class KubernetesPlace:
         if secret is None:
             return ()
         what = f"secrets/{secret} in namespace {pool.metadata.namespace}"
-        found = await self._ask(
+        found = await self._read(
             lambda client, api: client.CoreV1Api(api).read_namespaced_secret(
                 secret, pool.metadata.namespace, _request_timeout=API_SECONDS
             ),
@@ -141,8 +149,22 @@ class KubernetesPlace:
             )
         return key, *filter(None, others)
 
-    async def _ask(self, call: Callable[[Any, Any], Awaitable[Any]], what: str) -> Any | None:
-        """What `call(kubernetes_asyncio.client, api)` answers; None for 404. Raises PoolAccessError."""
+    async def _read(self, call: Callable[[Any, Any], Awaitable[Any]], what: str) -> Any | None:
+        """What `ask` answers. Raises PoolAccessError, which says what to do about a missing right."""
+        try:
+            return await self.ask(call, what)
+        except ForbiddenError as error:
+            raise PoolAccessError(
+                f"{error}. Add the job's service account to the Helm chart's `trainers`, "
+                f"which binds a {TRAINER_ROLE} role in that namespace; or mount the pool's Secret into the job and set "
+                f"${names.ENV_KEY_FILE} to the key's file, and bind the cluster role {TRAINER_ROLE}"
+            ) from error
+
+    async def client(self) -> Any:
+        """A `kubernetes_asyncio.client.ApiClient` with the credentials as they are now, for the caller to close.
+
+        Raises PoolAccessError.
+        """
         from kubernetes_asyncio import client, config  # heavy, and not needed by a trainer on one machine
 
         settings = client.Configuration()
@@ -154,27 +176,45 @@ class KubernetesPlace:
         except (config.ConfigException, OSError, ValueError, TypeError, yaml.YAMLError) as error:
             # TypeError: an empty kubeconfig.
             raise PoolAccessError(f"{self}: the cluster's credentials cannot be used: {error}") from error
-        async with client.ApiClient(configuration=settings) as api:
-            try:
-                return await call(client, api)
-            except client.ApiException as error:
-                if error.status == 404:
-                    return None
-                raise PoolAccessError(self._refusal(error, what)) from error
-            except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                reason = str(error) or type(error).__name__
-                raise PoolAccessError(f"{self}: the API server {settings.host} does not answer: {reason}") from error
+        return client.ApiClient(configuration=settings)
 
-    def _refusal(self, error: Any, what: str) -> str:
+    async def ask(
+        self, call: Callable[[Any, Any], Awaitable[Any]], what: str, *, verb: str = "get", api: Any = None
+    ) -> Any | None:
+        """What `call(kubernetes_asyncio.client, api)` answers; None for 404.
+
+        Args:
+            call: Makes one request.
+            what: Is asked for, for messages.
+            verb: What is done to it, for messages.
+            api: What `client` returned, to be used again; by default one for this request alone.
+
+        Raises:
+            ForbiddenError: The cluster does not allow it.
+            PoolAccessError: There is no answer for another reason.
+        """
+        if api is None:
+            async with await self.client() as own:
+                return await self.ask(call, what, verb=verb, api=own)
+        from kubernetes_asyncio import client
+
+        try:
+            return await call(client, api)
+        except client.ApiException as error:
+            if error.status == 404:
+                return None
+            raise self._refusal(error, verb, what) from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            reason = str(error) or type(error).__name__
+            host = api.configuration.host
+            raise PoolAccessError(f"{self}: the API server {host} does not answer: {reason}") from error
+
+    def _refusal(self, error: Any, verb: str, what: str) -> PoolAccessError:
         if error.status == 401:
-            return f"{self}: the API server does not accept the credentials (401); renew them"
+            return PoolAccessError(f"{self}: the API server does not accept the credentials (401); renew them")
         if error.status == 403:
-            return (
-                f"{self}: no right to get {what} (403). Add the job's service account to the Helm chart's `trainers`, "
-                f"which binds a {TRAINER_ROLE} role in that namespace; or mount the pool's Secret into the job and set "
-                f"${names.ENV_KEY_FILE} to the key's file, and bind the cluster role {TRAINER_ROLE}"
-            )
-        return f"{self}: reading {what} failed with HTTP {error.status} {error.reason}"
+            return ForbiddenError(f"{self}: no right to {verb} {what} (403)")
+        return PoolAccessError(f"{self}: to {verb} {what} failed with HTTP {error.status} {error.reason}")
 
 
 def read_key_files(path: Path) -> tuple[str, ...]:

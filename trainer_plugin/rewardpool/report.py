@@ -20,6 +20,25 @@ class Latency:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DemandReport:
+    """What came of announcing the job's demand.
+
+    Attributes:
+        job: The name it is announced by; empty before `Pool.demand`.
+        announced: Whether the last word reached its place.
+        renewals: Times it did.
+        failures: Times it did not.
+        problem: Why it did not the last time, or why nothing is announced; empty when all is well.
+    """
+
+    job: str = ""
+    announced: bool = False
+    renewals: int = 0
+    failures: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Report:
     """Counts since the pool was opened: samples = scored + constants + unscored + cancelled + those in flight.
 
@@ -34,6 +53,7 @@ class Report:
         setbacks: Failed attempts that were followed by another, by kind.
         rediscoveries: Times the pool's address or key was looked up again.
         latency: Quantiles in seconds.
+        demand: What came of announcing the job's demand.
     """
 
     samples: int
@@ -46,6 +66,7 @@ class Report:
     rediscoveries: int
     setbacks: Mapping[str, int]
     latency: Latency
+    demand: DemandReport = DemandReport()
 
 
 @dataclass

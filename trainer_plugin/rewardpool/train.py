@@ -68,10 +68,12 @@ def train(config: TrainConfig, ranks: Ranks) -> int:
         RewardPoolError: The config, the pool or, under the policy `raise`, a sample does not do.
         TimeoutError: A step's scores did not come within the deadline.
     """
+    samples = config.rollout.prompts_per_step * config.rollout.group_size
     with BlockingPool(config.reward) as pool:
-        trainer = Trainer(config, ranks=ranks, pool=pool, model_type=pool.endpoint.model_type)
-        with _reporting(config, shown=ranks.first) as on_step, _ended_by(signal.SIGTERM) as told_to_end:
-            records = trainer.run(on_step, told_to_end=told_to_end)
+        with pool.demand(samples=samples, steps=config.steps, rank=ranks.rank, ranks=ranks.size) as demand:
+            trainer = Trainer(config, ranks=ranks, pool=pool, model_type=pool.endpoint.model_type, demand=demand)
+            with _reporting(config, shown=ranks.first) as on_step, _ended_by(signal.SIGTERM) as told_to_end:
+                records = trainer.run(on_step, told_to_end=told_to_end)
         totals = summarise(records, total_tally(trainer.tally, ranks), total_retries(pool.report(), ranks), ranks.size)
         if ranks.first:
             trainer.save_policy()

@@ -4,6 +4,8 @@
     update    for each mini-batch: wait for its groups' scores, if they are not there yet; one optimiser step
     refresh   the rollout copy gets the new weights
 
+Each of these is told to the pool by rank 0, so that the pool is warm when the next rollout's samples come.
+
 What the waiting costs is measured, because avoiding it is the point: `reward_exposed_seconds` is the time in which
 every rollout was done and the actor had nothing left to do but wait for scores.
 """
@@ -24,6 +26,7 @@ from rewardpool.actor.groups import Group, group_advantages
 from rewardpool.actor.ranks import Ranks
 from rewardpool.actor.rollout import RolloutEngine
 from rewardpool.actor.scoring import GroupScoring, Scorer, Tally
+from rewardpool.demand.handle import JobDemand
 from rewardpool.errors import ConfigError
 from rewardpool.train_config import TrainConfig
 
@@ -88,12 +91,29 @@ class Trainer:
         ConfigError: The prompts, the policy or its tokenizer do not do, or the work cannot be shared by the ranks.
     """
 
-    def __init__(self, config: TrainConfig, *, ranks: Ranks, pool: Scorer, model_type: str | None) -> None:
-        """Load the policy and shard it; `model_type` is the pool's, and decides what a sample looks like."""
+    def __init__(
+        self,
+        config: TrainConfig,
+        *,
+        ranks: Ranks,
+        pool: Scorer,
+        model_type: str | None,
+        demand: JobDemand | None = None,
+    ) -> None:
+        """Load the policy and shard it.
+
+        Args:
+            config: Of the job.
+            ranks: This process among its peers.
+            pool: Where samples go.
+            model_type: The pool's, which decides what a sample looks like.
+            demand: Is told what this rank does; None announces nothing.
+        """
         config.check_ranks(ranks.size)
         self._config = config
         self._ranks = ranks
         self._pool = pool
+        self._demand = demand or JobDemand.silent("nobody is to be told")
         self._model_type = model_type
         self._steps = steps_of(
             read_prompts(config.data.prompts), per_step=config.rollout.prompts_per_step, seed=config.seed
@@ -165,6 +185,7 @@ class Trainer:
         with whole.running():
             mine = prompts[self._ranks.rank :: self._ranks.size]
             scoring = self._scoring(step, mine)
+            self._demand.rollout()
             with rolling.running():
                 rollouts = self._roll_out(step, mine, scoring)
             with updating.running():
@@ -176,13 +197,9 @@ class Trainer:
             groups: list[Group] = []
             updates: list[UpdateStats] = []
             for _ in range(self._config.rollout.prompts_per_step // self._config.update.groups_per_minibatch):
-                waiting = Stopwatch()
-                with waiting.running():
-                    ready = scoring.take(
-                        self._config.update.groups_per_minibatch // self._ranks.size,
-                        deadline_seconds=self._config.step_deadline_seconds,
-                    )
-                [slowest_seconds] = self._ranks.max(waiting.seconds)
+                with self._demand.waiting():
+                    ready, slowest_seconds = self._take_minibatch(scoring)
+                self._demand.update()
                 exposed_seconds += slowest_seconds
                 groups += ready
                 with updating.running():
@@ -200,6 +217,20 @@ class Trainer:
             reward_exposed_seconds=exposed_seconds,
             update_seconds=updating.seconds,
         )
+
+    def _take_minibatch(self, scoring: GroupScoring) -> tuple[list[Group], float]:
+        """Wait for this rank's groups of a mini-batch, and for the other ranks to have theirs.
+
+        Returns the groups and the seconds that the slowest rank waited.
+        """
+        waiting = Stopwatch()
+        with waiting.running():
+            ready = scoring.take(
+                self._config.update.groups_per_minibatch // self._ranks.size,
+                deadline_seconds=self._config.step_deadline_seconds,
+            )
+        [slowest_seconds] = self._ranks.max(waiting.seconds)
+        return ready, slowest_seconds
 
     def _scoring(self, step: int, prompts: list[Prompt]) -> GroupScoring:
         def to_sample(rollout: Rollout) -> Any:

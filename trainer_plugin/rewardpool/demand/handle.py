@@ -1,0 +1,195 @@
+"""`JobDemand`: by this a training loop says what it does, and the client which samples it is given.
+
+with pool.demand(samples=1024, steps=100) as demand:
+    for step in range(100):
+        demand.rollout()
+        ...  # samples go to the pool
+        demand.update()
+        ...
+"""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+from rewardpool.config import RewardConfig
+from rewardpool.demand.announcer import Announcer
+from rewardpool.demand.cadence import STALL_SECONDS, Cadence, Plan
+from rewardpool.demand.job import is_switched_on, name_of, rank_of, ranks_of
+from rewardpool.demand.writers import writer_for
+from rewardpool.endpoint import Endpoint
+from rewardpool.report import DemandReport
+from rewardpool_api.demand import Demand
+
+log = logging.getLogger(__name__)
+
+
+class JobDemand:
+    """What a job does and expects, announced to its pool from when this is made until `end`.
+
+    Usable as a context manager. No call blocks, but `end` for at most 2 s; none raises because of the announcing. Any
+    thread may call it. One that announces nothing (switched off, another rank, a pool of which only a URL is known)
+    takes the same calls. Made after a fork, not before: threads do not survive one.
+    """
+
+    def __init__(self, job: str, cadence: Cadence, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """Prepare; `announce` begins to tell anybody."""
+        self.job = job
+        """The name it is announced by."""
+        self._cadence = cadence
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._announcer: Announcer | None = None
+        self._silent_because = ""
+
+    @classmethod
+    def silent(cls, because: str, job: str = "") -> Self:
+        """One that announces nothing, for the reason given."""
+        demand = cls(job, Cadence(job or "job", Plan()))
+        demand._silent_because = because
+        return demand
+
+    def announce(self, announcer: Announcer) -> None:
+        """Begin to announce; once."""
+        self._announcer = announcer
+        announcer.start()
+
+    @property
+    def is_announcing(self) -> bool:
+        """Whether it was begun and has not ended."""
+        return self._announcer is not None and self._cadence.phase != "Ended"
+
+    def rollout(self, *, samples: int | None = None) -> None:
+        """A rollout begins, and samples will come of it: `samples` over all ranks, if the number is known and new.
+
+        Raises:
+            ValueError: `samples` is negative.
+            TypeError: `samples` is no whole number.
+        """
+        with self._lock:
+            self._cadence.rollout_begins(self._clock(), samples=samples)
+        self._look()
+
+    def update(self) -> None:
+        """The rollout is over: no more samples come before the next one. May be said more than once."""
+        with self._lock:
+            self._cadence.update_begins(self._clock())
+        self._look()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Within this block the trainer waits for scores and does nothing else.
+
+        The streams of a pool know that by themselves; it is for loops that `submit`.
+        """
+        began = self._count(self._cadence.waits, 1)
+        try:
+            yield
+        finally:
+            if self._count(self._cadence.waits, -1) - began >= STALL_SECONDS:
+                self._look()
+
+    def end(self) -> None:
+        """The job asks for nothing any more. Waits at most 2 s for that to be said; may be called again."""
+        with self._lock:
+            was_announcing = self.is_announcing
+            self._cadence.ends()
+        if was_announcing and self._announcer is not None:
+            self._announcer.end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+    def now(self) -> Demand:
+        """What is announced at this moment."""
+        with self._lock:
+            return self._cadence.demand(self._clock())
+
+    def report(self) -> DemandReport:
+        """Whether it is announced, how often it was, and what is in the way if it is not."""
+        if self._announcer is None:
+            return DemandReport(job=self.job, problem=self._silent_because)
+        return replace(self._announcer.report(), job=self.job)
+
+    # What the client tells.
+
+    def sample_comes(self) -> None:
+        """The client was given a sample."""
+        with self._lock:
+            self._cadence.sample_comes(self._clock())
+
+    @contextmanager
+    def holding_back(self) -> Iterator[None]:
+        """Within this block the client takes no sample, because it has too many."""
+        began = self._clock()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._cadence.held_back(self._clock() - began)
+
+    @contextmanager
+    def feeding(self) -> Iterator[None]:
+        """Within this block more samples may come by themselves, so that whoever waits is not the whole job."""
+        self._count(self._cadence.feeds, 1)
+        try:
+            yield
+        finally:
+            self._count(self._cadence.feeds, -1)
+
+    def _count(self, what: Callable[[float, int], None], change: int) -> float:
+        with self._lock:
+            now = self._clock()
+            what(now, change)
+        return now
+
+    def _look(self) -> None:
+        if self._announcer is not None:
+            self._announcer.look()
+
+
+def announced_demand(
+    config: RewardConfig,
+    endpoint: Callable[[], Endpoint],
+    plan: Plan,
+    *,
+    rank: int | None = None,
+    ranks: int | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> JobDemand:
+    """Make a job's demand and announce it, where that is wanted, possible and this process's part.
+
+    Raises:
+        ConfigError: An environment variable is wrong.
+    """
+    environ = os.environ if environ is None else environ
+    job = name_of(config, environ)
+    if not is_switched_on(config, environ):
+        return _silent("it is switched off", job)
+    rank = rank_of(environ) if rank is None else rank
+    if rank != 0:
+        return JobDemand.silent(f"rank 0 does it, and this is rank {rank}", job)
+    writer = writer_for(endpoint)
+    if writer is None:
+        return _silent(f"there is no place for it, as the pool was found by {endpoint().origin}", job)
+    ranks = ranks_of(environ) if ranks is None else ranks
+    demand = JobDemand(job, Cadence(job, plan, sees_all=ranks == 1))
+    demand.announce(Announcer(writer, demand.now))
+    log.info("announcing the demand of job %s to reward pool %s, by %s", job, endpoint().pool, writer)
+    return demand
+
+
+def _silent(because: str, job: str) -> JobDemand:
+    log.info("not announcing the demand of job %s: %s", job, because)
+    return JobDemand.silent(because, job)

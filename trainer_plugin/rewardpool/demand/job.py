@@ -1,0 +1,62 @@
+"""Who announces: whether at all, under which name, and which process of the job."""
+
+import os
+import socket
+from collections.abc import Mapping
+
+from rewardpool.config import RewardConfig, check_job
+from rewardpool.errors import ConfigError
+from rewardpool_api import names
+from rewardpool_api.demand import MAX_JOB_NAME, job_name
+
+ENV_RANK = "RANK"
+ENV_RANKS = "WORLD_SIZE"
+"""What torchrun, and those that follow it, tell a process."""
+
+_YES = frozenset({"1", "true", "yes", "on"})
+_NO = frozenset({"0", "false", "no", "off"})
+
+
+def is_switched_on(config: RewardConfig, environ: Mapping[str, str]) -> bool:
+    """Whether config and environment let the job announce.
+
+    Raises:
+        ConfigError: The environment's switch is neither on nor off.
+    """
+    said = environ.get(names.ENV_ANNOUNCE, "").strip().lower()
+    if said and said not in _YES | _NO:
+        raise ConfigError(f"${names.ENV_ANNOUNCE}", f"must be true or false, not {said!r}")
+    return config.announce and said not in _NO
+
+
+def name_of(config: RewardConfig, environ: Mapping[str, str]) -> str:
+    """The job's name: the config's, the environment's, or one of the pod's or machine's name and the process id.
+
+    Raises:
+        ConfigError: The environment's name is none that a job may have.
+    """
+    given = config.job or environ.get(names.ENV_JOB)
+    if not given:
+        process = f"-{os.getpid()}"
+        return job_name(socket.gethostname())[: MAX_JOB_NAME - len(process)].rstrip("-") + process
+    try:
+        return check_job(given)
+    except ValueError as error:
+        raise ConfigError(f"${names.ENV_JOB}", f"{error}, not {given!r}") from error
+
+
+def rank_of(environ: Mapping[str, str]) -> int:
+    """The process's number within its job; 0 where nobody started more than one."""
+    return _number(environ, ENV_RANK, default=0)
+
+
+def ranks_of(environ: Mapping[str, str]) -> int:
+    """How many processes the job has."""
+    return _number(environ, ENV_RANKS, default=1)
+
+
+def _number(environ: Mapping[str, str], name: str, *, default: int) -> int:
+    try:
+        return int(environ.get(name) or default)
+    except ValueError as error:
+        raise ConfigError(f"${name}", "must be a whole number") from error

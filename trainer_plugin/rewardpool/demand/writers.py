@@ -1,0 +1,149 @@
+"""Where a demand is said: a Lease beside the pool's object in a cluster, a file in the folder of a local pool.
+
+Which of them follows from where discovery found the pool. A pool of which only a URL is known has no such place.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from rewardpool.endpoint import Endpoint
+from rewardpool.errors import PoolAccessError
+from rewardpool.places import TRAINER_ROLE, ForbiddenError, KubernetesPlace, LocalPlace
+from rewardpool_api import names
+from rewardpool_api.demand import LEASE_SECONDS, Demand, dump_demand, lease_manifest, lease_name
+from rewardpool_api.state_files import DEMANDS_DIR
+
+REQUEST_SECONDS = LEASE_SECONDS / 3
+"""For one request to the API server: after that the next renewal is due."""
+
+
+class NotWrittenError(Exception):
+    """The demand was not said; `for_good` where saying it again cannot help."""
+
+    def __init__(self, problem: str, *, for_good: bool = False) -> None:
+        super().__init__(problem)
+        self.for_good = for_good
+
+
+class Writer(Protocol):
+    """Says a job's demand where the operator hears it; `str()` of it names the place in messages."""
+
+    async def write(self, demand: Demand) -> None:
+        """Say it, in place of what was said before. Raises NotWrittenError."""
+
+    async def close(self) -> None:
+        """Close connections; what was said stays."""
+
+
+class FileWriter:
+    """`demands/JOB.json` in the folder of a pool on this machine; its mtime is the renewal's time."""
+
+    def __init__(self, folder: Path) -> None:
+        """Write below the pool's folder, which must exist whenever something is written."""
+        self._folder = folder / DEMANDS_DIR
+
+    def __str__(self) -> str:
+        return str(self._folder)
+
+    async def write(self, demand: Demand) -> None:
+        """Replace the file as a whole."""
+        text = json.dumps({"leaseSeconds": LEASE_SECONDS, "demand": json.loads(dump_demand(demand))})
+        try:
+            # Not its parents: a pool that was taken away does not come back as an empty folder.
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            _replace(self._folder / f"{demand.job}.json", text)
+        except OSError as error:
+            raise NotWrittenError(f"{self._folder} cannot be written to: {error}") from error
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+def _replace(path: Path, text: str) -> None:
+    # One name for every unfinished file of a job: a job that is killed leaves one behind, and not one per renewal.
+    unfinished = path.with_name(f".{path.name}.part")
+    with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
+        file.write(text)
+    unfinished.replace(path)
+
+
+class LeaseWriter:
+    """A Lease of the job in the pool's namespace, by server-side apply; it goes when the pool's object does.
+
+    One connection serves all renewals. After a failure the next one is made with credentials that are read anew.
+    """
+
+    def __init__(self, place: KubernetesPlace, endpoint: Callable[[], Endpoint]) -> None:
+        """Write to the place's cluster; `endpoint` tells which pool that is now, as it may have been made anew."""
+        self._place = place
+        self._endpoint = endpoint
+        self._api: Any = None
+
+    def __str__(self) -> str:
+        return str(self._place)
+
+    async def write(self, demand: Demand) -> None:
+        """Apply the Lease."""
+        endpoint = self._endpoint()
+        namespace, _, pool = endpoint.pool.partition("/")
+        manifest = lease_manifest(
+            demand,
+            pool=pool,
+            namespace=namespace,
+            pool_uid=endpoint.pool_uid,
+            seconds=LEASE_SECONDS,
+            now=datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        )
+        try:
+            applied = await self._apply(lease_name(pool, demand.job), namespace, manifest)
+        except ForbiddenError as error:
+            await self.close()
+            raise NotWrittenError(
+                f"{error}. Add the job's service account to the Helm chart's `trainers`, which binds a {TRAINER_ROLE} "
+                "role in that namespace, or set announce: false",
+                for_good=True,
+            ) from error
+        except PoolAccessError as error:
+            await self.close()
+            raise NotWrittenError(str(error)) from error
+        if applied is None:
+            raise NotWrittenError(f"{self._place}: there is no namespace {namespace}")
+
+    async def _apply(self, name: str, namespace: str, manifest: dict[str, Any]) -> Any | None:
+        if self._api is None:
+            self._api = await self._place.client()
+        return await self._place.ask(
+            lambda client, api: client.CoordinationV1Api(api).patch_namespaced_lease(
+                name,
+                namespace,
+                manifest,
+                field_manager=names.TRAINER_FIELD_MANAGER,
+                force=True,  # every field of it is the job's own
+                _content_type="application/apply-patch+yaml",
+                _request_timeout=REQUEST_SECONDS,
+            ),
+            f"leases.coordination.k8s.io/{name} in namespace {namespace}",
+            verb="create and patch",
+            api=self._api,
+        )
+
+    async def close(self) -> None:
+        """Close the connection."""
+        api, self._api = self._api, None
+        if api is not None:
+            await api.close()
+
+
+def writer_for(endpoint: Callable[[], Endpoint]) -> Writer | None:
+    """What says the demand for a pool where discovery found it; None where there is no such place."""
+    found = endpoint()
+    match found.place:
+        case KubernetesPlace() as cluster:
+            return LeaseWriter(cluster, endpoint)
+        case LocalPlace() as machine:
+            return FileWriter(machine.folder(*found.pool.split("/")))
+    return None
