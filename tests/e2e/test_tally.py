@@ -6,7 +6,7 @@ from pathlib import Path
 
 from faults.reward import compute_score, expected_score
 from faults.tally import Answer, TrafficLog, count, due
-from faults.traffic import BEGAN, SAMPLES, wrong
+from faults.traffic import BEGAN, SAMPLES, question, wrong
 
 
 def answer(index: int, *, seconds: float = 0.1, attempts: int = 1, problem: str | None = None) -> Answer:
@@ -52,10 +52,9 @@ def test_a_line_that_is_being_written_is_read_later(tmp_path: Path) -> None:
 
 def test_the_model_gives_the_score_that_the_traffic_expects() -> None:
     score = asyncio.run(compute_score("", "four", None, {}))
-    assert wrong("four", score) is None
+    assert wrong(question("four"), score) is None
 
 
 def test_another_texts_score_is_wrong() -> None:
-    assert (
-        wrong("four", expected_score("five")) == f"wrong: {expected_score('five')} instead of {expected_score('four')}"
-    )
+    said = wrong(question("four"), expected_score("five"))
+    assert said == f"wrong: {expected_score('five')} instead of {expected_score('four')}"
