@@ -12,8 +12,8 @@ from cluster.folders import STATE
 from cluster.processes import ClusterError
 from cluster.progress import Say, timed_lines
 from faults.play import FAILURE, FAULTS, RATE, REPORT, Fault, Result, play_all, promise, show
-from faults.stage import FaultError
 from installation import Installation, refuse_used_cluster
+from scene import StoryError
 
 NODES = 2
 """One of them is drained."""
@@ -48,7 +48,7 @@ def main() -> int:
     chosen = [by_name[name] for name in arguments.only] if arguments.only else FAULTS
     try:
         results = run(chosen, rate=arguments.rate, say=timed_lines())
-    except (FaultError, ClusterError, binaries.BuildError, TimeoutError, subprocess.SubprocessError) as error:
+    except (StoryError, ClusterError, binaries.BuildError, TimeoutError, subprocess.SubprocessError) as error:
         print(f"error: {error}; see {STATE / FAILURE}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

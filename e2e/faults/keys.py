@@ -4,8 +4,9 @@ import time
 from base64 import b64decode
 
 from faults.manifests import POOL
-from faults.stage import FaultError, Stage
+from faults.stage import Stage
 from rewardpool_api import names
+from scene import StoryError
 
 
 def rotate_the_key(stage: Stage) -> str:
@@ -22,7 +23,7 @@ def rotate_the_key(stage: Stage) -> str:
     )
     after = keys(stage)
     if after.keys() != {names.SECRET_KEY} or after[names.SECRET_KEY] == old:
-        raise FaultError(f"the rotation is done and the Secret has the entries {sorted(after)}")
+        raise StoryError(f"the rotation is done and the Secret has the entries {sorted(after)}")
     stage.settle()
     return f"done after {seconds:.0f} s"
 

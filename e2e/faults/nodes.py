@@ -2,21 +2,22 @@
 
 from cluster.contract import NotPossibleError
 from faults.manifests import TRAFFIC
-from faults.stage import FaultError, Stage
+from faults.stage import Stage
+from scene import StoryError, node_of
 
 
 def drain_a_node(stage: Stage) -> str:
     """`kubectl drain` of a node with workers and routers on it: they go by eviction, and start on another node."""
     stage.shape(workers=4, routers=2)
     stays = stage.kubectl("get", "pod", TRAFFIC, "-o", "jsonpath={.spec.nodeName}")
-    others = {stage.node_of(pod) for pod in stage.pods("worker")} - {stays}
+    others = {node_of(pod) for pod in stage.pods("worker")} - {stays}
     if not others:
         nodes = len(stage.objects("nodes"))
         if nodes > 1:
-            raise FaultError(f"none of four workers is on another of the {nodes} nodes than the traffic")
+            raise StoryError(f"none of four workers is on another of the {nodes} nodes than the traffic")
         raise NotPossibleError("the cluster has one node, so that there is none to go to")
     node = others.pop()
-    evicted = sum(stage.node_of(pod) == node for kind in ("worker", "router") for pod in stage.pods(kind))
+    evicted = sum(node_of(pod) == node for kind in ("worker", "router") for pod in stage.pods(kind))
     try:
         drain = ["drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=120s"]
         stage.cluster.kubectl(*drain, deadline_seconds=130)

@@ -4,8 +4,9 @@ import time
 
 from faults import manifests
 from faults.manifests import POOL
-from faults.stage import FaultError, Stage, condition
+from faults.stage import Stage
 from rewardpool_api import names
+from scene import StoryError, condition
 
 BACK_SECONDS = 5.0
 DOOMED = "rewardpool-faults-doomed"
@@ -28,7 +29,7 @@ def delete_owned_objects(stage: Stage) -> str:
         if kind == "deployment":
             stage.settle()
     if slowest > BACK_SECONDS:
-        raise FaultError(f"the slowest was back after {slowest:.1f} s, more than {BACK_SECONDS:.0f} s")
+        raise StoryError(f"the slowest was back after {slowest:.1f} s, more than {BACK_SECONDS:.0f} s")
     return f"the slowest was back after {slowest:.1f} s"
 
 

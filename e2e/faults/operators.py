@@ -7,9 +7,10 @@ from base64 import b64decode
 
 from cluster.folders import REPOSITORY
 from faults import manifests
-from faults.stage import FaultError, Object, Stage, is_ready
+from faults.stage import Stage
 from installation import CHART, NAMESPACE
 from rewardpool_api import names
+from scene import Object, StoryError, is_ready
 
 PREVIOUS_CHART = REPOSITORY / "tests" / "chart" / "previous" / "rewardpool-0.1.0.tgz"
 PREVIOUS_SECONDS = 10.0
@@ -34,7 +35,7 @@ def kill_the_operator(stage: Stage) -> str:
     stage.change({"replicas": 3})
     stage.until(lambda: len(stage.pods("worker")) == 3, what="it acts on a change", deadline_seconds=10)
     if seconds > TAKEOVER_SECONDS:
-        raise FaultError(f"another operator acted after {seconds:.1f} s, more than {TAKEOVER_SECONDS:.0f} s")
+        raise StoryError(f"another operator acted after {seconds:.1f} s, more than {TAKEOVER_SECONDS:.0f} s")
     stage.settle()
     return f"taken over after {seconds:.1f} s"
 
@@ -51,7 +52,7 @@ def upgrade_the_chart(stage: Stage) -> str:
     stage.change({"replicas": 3})
     stage.settle()
     if not before <= uids(stage):
-        raise FaultError("pods of the pool were replaced by an upgrade that changes nothing about them")
+        raise StoryError("pods of the pool were replaced by an upgrade that changes nothing about them")
     return "no pod of the pool was replaced"
 
 
@@ -69,7 +70,7 @@ def api_server_away(stage: Stage) -> str:
         time.sleep(max(0.0, AWAY_SECONDS - (time.monotonic() - began)))
     stage.settle(CATCH_UP_SECONDS)
     if uids(stage) != before:
-        raise FaultError("pods of the pool are other ones than before")
+        raise StoryError("pods of the pool are other ones than before")
     stage.change({"replicas": 3})
     caught_up = stage.until(lambda: wanted_workers(stage) == 3, what="the operator scales", deadline_seconds=15)
     stage.settle(CATCH_UP_SECONDS)

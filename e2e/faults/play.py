@@ -15,9 +15,10 @@ from cluster.processes import ClusterError
 from cluster.progress import Say
 from faults import keys, nodes, objects, operators, rollouts, routers, workers
 from faults.manifests import NAMESPACE, TRAFFIC
-from faults.stage import FaultError, Stage
+from faults.stage import Stage
 from faults.tally import Tally
 from installation import Installation, evidence
+from scene import StoryError
 
 Fault = Callable[[Stage], str]
 
@@ -100,7 +101,7 @@ def play_all(
             say(f"  {summary(result)}")
             if not result.passed:
                 keep_evidence(cluster, folder, result)
-    except (FaultError, ClusterError):
+    except (StoryError, ClusterError):
         keep_evidence(cluster, folder, None)
         raise
     finally:
@@ -117,7 +118,7 @@ def play(stage: Stage, fault: Fault) -> Result:
         notes = fault(stage)
     except NotPossibleError as error:
         notes, possible = f"not possible here: {error}", False
-    except (FaultError, ClusterError) as error:
+    except (StoryError, ClusterError) as error:
         broken = str(error)[-LONGEST_WORDS:]
     seconds = time.time() - began
     time.sleep(AFTER_SECONDS)

@@ -1,6 +1,7 @@
 """What befalls one pod of the pool, a worker's or a router's alike."""
 
-from faults.stage import Object, Stage
+from faults.stage import Stage
+from scene import Object
 
 
 def delete_and_settle(stage: Stage, pod: Object, component: str, *, deadline_seconds: float) -> str:

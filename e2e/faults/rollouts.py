@@ -4,8 +4,9 @@ from typing import Any
 
 from cluster.gpus import fake_gpus, remove_fake_gpus
 from faults.manifests import GPU_RESOURCE
-from faults.stage import FaultError, Stage
+from faults.stage import Stage
 from installation import IMAGE
+from scene import StoryError, node_of
 
 NO_ROOM = "ReplacingForLackOfRoom"
 BROKEN_IMAGE = "localhost/there-is-no-such-image:1"
@@ -16,7 +17,7 @@ def new_args_with_a_free_gpu(stage: Stage) -> str:
     move_to_gpus(stage)
     seconds, reasons, fewest = roll(stage, {"args": ["--concurrency=48"]})
     if fewest < 2:
-        raise FaultError(f"only {fewest} workers answered during a Surge of two")
+        raise StoryError(f"only {fewest} workers answered during a Surge of two")
     return f"{seconds:.1f} s, {' then '.join(reasons)}, never fewer than {fewest} workers"
 
 
@@ -27,7 +28,7 @@ def new_args_without_a_free_gpu(stage: Stage) -> str:
     try:
         seconds, reasons, fewest = roll(stage, {"args": ["--concurrency=56"]})
         if NO_ROOM not in reasons:
-            raise FaultError(f"the rollout never said {NO_ROOM}, only {reasons}")
+            raise StoryError(f"the rollout never said {NO_ROOM}, only {reasons}")
     finally:
         stage.change({"worker": {"gpus": 0, "gpuResource": None}})
         stage.settle()
@@ -38,7 +39,7 @@ def new_args_without_a_free_gpu(stage: Stage) -> str:
 def move_to_gpus(stage: Stage) -> str:
     """Let two workers hold a GPU each, of four on one node; return that node."""
     stage.shape(workers=2, routers=2)
-    node = stage.node_of(stage.pods("worker")[0])
+    node = node_of(stage.pods("worker")[0])
     fake_gpus(stage.cluster.kubectl, node, 4, resource=GPU_RESOURCE)
     stage.change({"worker": {"gpus": 1, "gpuResource": GPU_RESOURCE}})
     stage.settle()
@@ -60,7 +61,7 @@ def broken_image(stage: Stage) -> str:
     stage.change({"engine": {"image": IMAGE}})
     stage.settle()
     if {pod["metadata"]["uid"] for pod in stage.pods("worker")} != good:
-        raise FaultError("the good workers were replaced although their revision is wanted again")
+        raise StoryError("the good workers were replaced although their revision is wanted again")
     return f"given up after {seconds:.1f} s: {said['reason']}"
 
 

@@ -3,8 +3,9 @@
 import json
 
 from faults.pods import delete_and_settle, kill_and_settle
-from faults.stage import FaultError, Stage
+from faults.stage import Stage
 from rewardpool_api import names
+from scene import StoryError
 
 REPAIR_SECONDS = 5.0
 """A router is asked for its list every second or two while there is traffic; a repair takes less than two more."""
@@ -81,7 +82,7 @@ def empty_a_routers_list(stage: Stage) -> str:
     router = stage.pods("router")[0]["metadata"]["name"]
     said = json.loads(stage.kubectl("exec", router, "--container=router", "--", "python3", "-c", _EMPTY_THE_LIST))
     if said["seconds"] > REPAIR_SECONDS:
-        raise FaultError(f"the list was repaired after {said['seconds']:.1f} s, more than {REPAIR_SECONDS:.0f} s")
+        raise StoryError(f"the list was repaired after {said['seconds']:.1f} s, more than {REPAIR_SECONDS:.0f} s")
     stage.settle()
     return f"{said['workers']} workers back after {said['seconds']:.1f} s"
 

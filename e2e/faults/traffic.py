@@ -19,6 +19,7 @@ import json
 import math
 import signal
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
@@ -45,30 +46,42 @@ async def run(pool_name: str, folder: Path, *, rate: float) -> None:
             while not stop.is_set():
                 due = began + index / rate
                 await asyncio.sleep(max(0.0, due - time.time()))
-                flying.create_task(score(pool, index, due, out))
+                flying.create_task(score(pool, question(f"sample {index}"), index=index, due=due, out=out))
                 index += 1
 
 
-async def score(pool: Pool, index: int, due: float, out: TextIO) -> None:
-    """Score one sample and write down what became of it."""
-    text = f"sample {index}"
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A sample with the score that it must get."""
+
+    sample: Sample
+    score: float
+    tolerance: float = 1e-6
+
+
+def question(text: str) -> Question:
+    """A text for the function of `faults.reward`."""
+    function = FunctionSample(data_source="faults", solution_str=text, ground_truth=None)
+    return Question(sample=Sample(function=function, id=text), score=expected_score(text))
+
+
+async def score(pool: Pool, question: Question, *, index: int, due: float, out: TextIO) -> None:
+    """Score one sample, and write down what became of it."""
     attempts = 0
     try:
-        outcome = await pool.outcome(
-            Sample(function=FunctionSample(data_source="faults", solution_str=text, ground_truth=None), id=str(index))
-        )
+        outcome = await pool.outcome(question.sample)
         attempts = outcome.attempts
-        problem = f"failed: {outcome.error}" if isinstance(outcome, Unscored) else wrong(text, outcome.value)
+        problem = f"failed: {outcome.error}" if isinstance(outcome, Unscored) else wrong(question, outcome.value)
     except RewardPoolError as error:
         problem = f"failed: {type(error).__name__}: {error}"
     line = {"index": index, "seconds": round(time.time() - due, 4), "attempts": attempts, "problem": problem}
     out.write(json.dumps(line) + "\n")
 
 
-def wrong(text: str, value: float) -> str | None:
+def wrong(question: Question, value: float) -> str | None:
     """What is wrong with a score; None when it is the text's."""
-    expected = expected_score(text)
-    return None if math.isclose(value, expected, abs_tol=1e-6) else f"wrong: {value} instead of {expected}"
+    right = math.isclose(value, question.score, rel_tol=0.0, abs_tol=question.tolerance)
+    return None if right else f"wrong: {value} instead of {question.score}"
 
 
 def main() -> None:
