@@ -46,9 +46,9 @@ class Budgets:
         found = (self._claim(other) for other in self._members(key[0], name) if other != key)
         return tuple(claim for claim in found if claim is not None)
 
-    def decided(self, key: Key, replicas: int) -> None:
-        """So many were decided for the pool, and are about to be written."""
-        self._decided[key] = replicas
+    def decided(self, key: Key, status: RewardPoolStatus) -> None:
+        """The pool's status of this pass, before it is carried out and written."""
+        self._decided[key] = status.scaling.desired if status.scaling else 0
 
     def woken_by(self, key: Key) -> list[Key]:
         """The other pools of the budget, where the pool's claim is another than at the last call."""

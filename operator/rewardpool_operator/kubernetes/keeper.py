@@ -22,6 +22,7 @@ from rewardpool_api.reasons import ConditionReason, EventReason
 from rewardpool_operator.decide import decide
 from rewardpool_operator.kubernetes import client, render
 from rewardpool_operator.kubernetes.apply import Apply, Written
+from rewardpool_operator.kubernetes.budgets import Budgets
 from rewardpool_operator.kubernetes.cadence import BUSY_SECONDS, seconds_between_loads, seconds_until_next
 from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object
 from rewardpool_operator.kubernetes.credentials.key_keeper import KeyKeeper
@@ -72,6 +73,7 @@ class Shared:
     """Where this operator runs; None outside of the cluster."""
     aside: asyncio.Semaphore
     """Bounds what is asked aside at a time."""
+    budgets: Budgets
 
 
 class Outcome(enum.Enum):
@@ -113,6 +115,7 @@ class Keeper:
         self.key = key
         self._kube = shared.kube
         self._store = shared.store
+        self._budgets = shared.budgets
         self._image = shared.image
         self._place = shared.place
         self._observer = Observer(shared.session, news=wake, aside=shared.aside)
@@ -200,6 +203,8 @@ class Keeper:
             announcements=self._demands.look(objects.leases, now=snapshot.now, away=away),
         )
         self._written.lists.see(snapshot.routers)
+        # From here to `decided` nothing is waited for, or two pools could take the same replicas of a budget.
+        snapshot = replace(snapshot, claims=self._budgets.claims(self.key))
         plan = self._keys.told(decide(snapshot), pool)
         carrying = Apply(
             self._kube,
@@ -214,6 +219,7 @@ class Keeper:
         if acting is not Acting.FULL or not self._oriented:
             await carrying.restore_routers(plan)
             return Outcome.of(plan, changed=carrying.changed)
+        self._budgets.decided(self.key, plan.status)
         await carrying.all_of(plan, wanted)
         scoring_key = keys.pool if render.uses_key(pool) else None
         self._golden.measure(pool, snapshot.golden, plan.measure, key=scoring_key)

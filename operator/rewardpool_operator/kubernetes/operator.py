@@ -17,6 +17,7 @@ from typing import Any, Final
 import aiohttp
 
 from rewardpool_operator.kubernetes import client
+from rewardpool_operator.kubernetes.budgets import Budgets
 from rewardpool_operator.kubernetes.client import Kube, Object
 from rewardpool_operator.kubernetes.demands import Strays
 from rewardpool_operator.kubernetes.keeper import Keeper, Shared
@@ -70,8 +71,15 @@ class Operator:
         self._keepers: dict[Key, Keeper] = {}
         self._has_ended = False
         self._workers: Workers[Key] = Workers(self._look)
+        self._budgets = Budgets(self.store)
         self._shared = Shared(
-            kube=kube, session=session, store=self.store, image=image, place=place, aside=asyncio.Semaphore(ASIDE)
+            kube=kube,
+            session=session,
+            store=self.store,
+            image=image,
+            place=place,
+            aside=asyncio.Semaphore(ASIDE),
+            budgets=self._budgets,
         )
         self._strays = Strays(kube, self.store, may_act=lambda: self._acting() is Acting.FULL and not kube.is_away())
         places = namespaces or ("",)
@@ -147,13 +155,16 @@ class Operator:
         again = await keeper.look(acting, pools=len(self._keepers))
         if again is None:
             self._keepers.pop(key).close()
+            self._budgets.forget(key)
             METRICS.forget_pool(*key)
+        self._changed(self._budgets.woken_by(key))
         return again
 
     def _forget_keepers(self) -> None:
         """What they remember of their pools is old once somebody else has acted; so is what they told Prometheus."""
         for key, keeper in self._keepers.items():
             keeper.close()
+            self._budgets.forget(key)
             METRICS.forget_pool(*key)
         self._keepers.clear()
 

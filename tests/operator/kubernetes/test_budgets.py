@@ -6,7 +6,7 @@ import pytest
 from support.decide_builders import NOW
 from support.kube_builders import a_pod
 
-from rewardpool_api import names
+from rewardpool_api import RewardPoolStatus, names
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.budgets import Budgets
 from rewardpool_operator.kubernetes.client import Object
@@ -134,9 +134,9 @@ def test_a_pool_holds_what_its_deployments_declare_before_there_are_pods(namespa
 
 def test_a_pool_holds_what_was_decided_before_anything_is_written(namespace: Namespace) -> None:
     namespace.pool("other", status=scaled(1))
-    namespace.budgets.decided(OTHER, 4)
+    namespace.budgets.decided(OTHER, RewardPoolStatus.model_validate(scaled(4)))
     assert namespace.claim().held == 4
-    namespace.budgets.decided(OTHER, 2)
+    namespace.budgets.decided(OTHER, RewardPoolStatus.model_validate(scaled(2)))
     assert namespace.claim().held == 2
 
 

@@ -11,6 +11,7 @@ from support.kube_builders import a_pod, a_pool
 
 from rewardpool_api import names
 from rewardpool_operator.kubernetes import client
+from rewardpool_operator.kubernetes.budgets import Budgets
 from rewardpool_operator.kubernetes.client import KubeUnreachableError, Object, Resource
 from rewardpool_operator.kubernetes.keeper import Keeper, Shared
 from rewardpool_operator.kubernetes.leader import Acting
@@ -79,7 +80,15 @@ class Surroundings:
 
     def a_keeper(self) -> Keeper:
         aside = asyncio.Semaphore(8)
-        shared = Shared(kube=self.kube, session=None, store=self.store, image="x:1", place=None, aside=aside)  # type: ignore[arg-type]
+        shared = Shared(
+            kube=self.kube,  # type: ignore[arg-type]
+            session=None,  # type: ignore[arg-type]
+            store=self.store,
+            image="x:1",
+            place=None,
+            aside=aside,
+            budgets=Budgets(self.store),
+        )
         return Keeper(shared, KEY, wake=lambda: None)
 
     async def look(self, acting: Acting = Acting.FULL) -> list[str]:

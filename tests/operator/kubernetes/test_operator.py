@@ -63,6 +63,21 @@ async def test_an_owned_object_that_changed_has_its_pool_looked_at(running: Runn
     await running.until(lambda: len(running.looks) == 2)
 
 
+async def test_a_pool_whose_claim_changed_has_the_others_of_its_budget_looked_at(running: Running) -> None:
+    running.kube.objects[client.POOLS] = [sharing("rm", version=2), sharing("other", version=3)]
+    await running.until(lambda: "other" in {name for name, _ in running.looks})
+    running.kube.objects[client.POOLS][1] = sharing("other", version=4, priority=1)
+    await running.until(lambda: [name for name, _ in running.looks][-2:] == ["other", "rm"])
+
+
+def sharing(name: str, *, version: int, priority: int = 0) -> Object:
+    """A pool with a budget."""
+    budget = {"name": "gpus", "maxReplicas": 4, "priority": priority}
+    scaling = {"maxReplicas": 4, "policy": {"type": "External"}, "budget": budget}
+    spec = {"model": {"source": "hf://org/model"}, "autoscaling": scaling}
+    return an_object(name, version=version, spec=spec)
+
+
 async def test_an_object_of_an_unknown_pool_starts_nothing(running: Running) -> None:
     await running.until(lambda: len(running.looks) == 1)
     running.kube.words.put_nowait(WatchEvent("ADDED", an_object("files", version=11, pool="unknown")))
