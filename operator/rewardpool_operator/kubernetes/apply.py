@@ -14,11 +14,12 @@ from typing import Final
 
 from rewardpool_api import RewardPool, RewardPoolStatus, names
 from rewardpool_operator.kubernetes import client, render, victims
-from rewardpool_operator.kubernetes.cadence import LOAD_SECONDS
+from rewardpool_operator.kubernetes.cadence import FIGURES_SECONDS
 from rewardpool_operator.kubernetes.client import Kube, KubeError, Object, Resource
 from rewardpool_operator.kubernetes.credentials.secret_reader import secret_names
 from rewardpool_operator.kubernetes.credentials.witness import with_witness
 from rewardpool_operator.kubernetes.events import EventMemory, RepairTally, Repeat
+from rewardpool_operator.kubernetes.figures import without_figures
 from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST, is_deleting
 from rewardpool_operator.kubernetes.repairs import ListMemory
 from rewardpool_operator.kubernetes.telling import event_object, with_failure
@@ -58,6 +59,19 @@ class Written:
     """Monotonic time from which on the pool was looked at."""
     status_at: float = 0.0
     """Monotonic time of the last write of the status."""
+    unwritten: tuple[Object, RewardPoolStatus] | None = None
+    """The status that was found, and the one that replaces it when its turn comes; None when nothing waits."""
+
+    def as_decided(self, pool: RewardPool, found: Object) -> RewardPool:
+        """The pool with the status that was decided last, be it written or not.
+
+        Args:
+            pool: the object, parsed.
+            found: its status as JSON. When that is another than it was, somebody else decided meanwhile.
+        """
+        if self.unwritten is None or self.unwritten[0] != found:
+            return pool
+        return pool.model_copy(update={"status": self.unwritten[1]})
 
 
 class Apply:
@@ -72,7 +86,7 @@ class Apply:
         *,
         written: Written,
         router_admin: Callable[[str], RouterAdmin | None],
-        load_seconds: float = LOAD_SECONDS,
+        figures_seconds: float = FIGURES_SECONDS,
     ) -> None:
         self._kube = kube
         self._store = store
@@ -80,7 +94,7 @@ class Apply:
         self._objects = objects
         self._written = written
         self._router_admin = router_admin
-        self._load_seconds = load_seconds
+        self._figures_seconds = figures_seconds
         self._namespace = pool.metadata.namespace
         self._upkeep = Upkeep(kube, store, pool, known=written.manifests)
         self.failures: list[str] = []
@@ -320,17 +334,19 @@ class Apply:
         wanted = status.model_dump(mode="json", by_alias=True, exclude_none=True)
         found = self._objects.pool.get("status") or {}
         if wanted == found:
+            self._written.unwritten = None
             return
         now = monotonic()
         if status.load is None and found.get("load") and now - self._written.begun_at < ORIENTATION_SECONDS:
             return
-        load_alone = {**wanted, "load": None} == {**found, "load": None}
-        if load_alone and now - self._written.status_at < self._load_seconds:
+        is_news = without_figures(wanted) != without_figures(found)
+        if not is_news and now - self._written.status_at < self._figures_seconds:
+            self._written.unwritten = found, status
             return
         metadata = {"name": self._pool.metadata.name, "namespace": self._namespace}
         manifest = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "status": wanted}
         self._store.put(client.POOLS, await self._kube.apply(client.POOLS, manifest, subresource="status"))
-        self._written.status_at = now
+        self._written.status_at, self._written.unwritten = now, None
 
     def _failure(self) -> Failure | None:
         """What keeps the pool from being as declared on the side of Kubernetes."""

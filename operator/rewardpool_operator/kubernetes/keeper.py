@@ -23,7 +23,7 @@ from rewardpool_operator.decide import decide
 from rewardpool_operator.kubernetes import client, render
 from rewardpool_operator.kubernetes.apply import Apply, Written
 from rewardpool_operator.kubernetes.budgets import Budgets
-from rewardpool_operator.kubernetes.cadence import BUSY_SECONDS, seconds_between_loads, seconds_until_next
+from rewardpool_operator.kubernetes.cadence import BUSY_SECONDS, seconds_between_figures, seconds_until_next
 from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object
 from rewardpool_operator.kubernetes.credentials.key_keeper import KeyKeeper
 from rewardpool_operator.kubernetes.credentials.keys import Keys
@@ -182,6 +182,7 @@ class Keeper:
         if pool is None or "deletionTimestamp" in objects.pool["metadata"]:
             # Owner references take everything away; writing now would only make it anew.
             return Outcome.QUIET
+        pool = self._written.as_decided(pool, objects.pool.get("status") or {})
         if acting is Acting.FULL:
             acting = await self._read_secrets(objects, pools=pools)
             objects = self._store.objects(self.key) or objects
@@ -213,7 +214,7 @@ class Keeper:
             objects,
             written=self._written,
             router_admin=self._observer.router_admin,
-            load_seconds=seconds_between_loads(pools),
+            figures_seconds=seconds_between_figures(pools),
         )
         self._oriented = self._oriented or not self._observer.is_waiting_for_first_answers
         if acting is not Acting.FULL or not self._oriented:

@@ -253,17 +253,31 @@ async def test_an_object_of_somebody_else_is_left_alone() -> None:
     assert "not this pool's" in carrying.failures[0]
 
 
-async def test_a_status_that_differs_in_load_alone_waits_for_its_turn() -> None:
-    store = a_store(status=RewardPoolStatus().model_dump(mode="json", by_alias=True, exclude_none=True))
+async def test_a_status_that_differs_in_figures_alone_waits_for_its_turn_and_is_not_forgotten() -> None:
+    found = as_json(RewardPoolStatus())
     loaded = RewardPoolStatus.model_validate({"load": {"inFlight": 3, "waiting": 0}})
-    kube, _ = await carried_out(a_plan(status=loaded), store, written=Written(status_at=float("inf")))
+    written = Written(status_at=float("inf"))
+    kube, _ = await carried_out(a_plan(status=loaded), a_store(status=found), written=written)
     assert kube.calls == []
+    assert written.as_decided(POOL, found).status == loaded
+
+
+async def test_a_status_is_forgotten_that_somebody_else_has_written_over() -> None:
+    loaded = RewardPoolStatus.model_validate({"load": {"inFlight": 3, "waiting": 0}})
+    written = Written(unwritten=(as_json(RewardPoolStatus()), loaded))
+    assert written.as_decided(POOL, {"replicas": 7}) is POOL
+
+
+async def test_what_was_written_waits_no_more() -> None:
+    written = Written(unwritten=({}, RewardPoolStatus()))
+    await carried_out(a_plan(status=RewardPoolStatus(replicas=7)), a_store(), written=written)
+    assert written.unwritten is None
 
 
 @pytest.mark.parametrize(("begun_at", "written"), [(float("inf"), []), (0.0, ["apply rm/status"])])
 async def test_a_new_operator_keeps_the_figures_until_it_has_its_own(begun_at: float, written: list[str]) -> None:
     known = RewardPoolStatus.model_validate({"load": {"inFlight": 0, "waiting": 0}})
-    store = a_store(status=known.model_dump(mode="json", by_alias=True, exclude_none=True))
+    store = a_store(status=as_json(known))
     kube, _ = await carried_out(a_plan(status=RewardPoolStatus()), store, written=Written(begun_at=begun_at))
     assert kube.done() == written
 
@@ -285,6 +299,10 @@ async def test_routers_are_only_given_workers_while_the_api_server_is_away() -> 
     )
     await an_apply(kube, a_store(), Written(), FakeRouter(kube)).restore_routers(plan)
     assert kube.done() == ["join http://w1"]
+
+
+def as_json(status: RewardPoolStatus) -> Object:
+    return status.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def a_status(status: str, reason: str, since: str = "2026-01-01T12:00:00Z") -> RewardPoolStatus:
