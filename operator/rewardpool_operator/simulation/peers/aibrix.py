@@ -19,9 +19,9 @@ Behaviour that one would not expect, modelled because it is what users get:
 - The "cooldown" of 300 s takes the smallest recommendation on the way down, where an HPA takes the largest. A fleet
   that had one replica within 300 s falls back to one in one step.
 - The controller watches its own objects and writes the size into their status, so each change starts the next reconcile
-  at once, with the same mean: steps of at most two times run in one go until the recommendation stands still. Measured,
-  eight times the load had eight times the replicas 1.1 s later. `reconciles_on_status=False` is the algorithm alone,
-  one step a tick.
+  at once, with the same mean and the new size: steps of at most two times run in one go until the recommendation stands
+  still. Measured, eight times the load had eight times the replicas 1.1 s later. `reconciles_on_status=False` is the
+  algorithm alone, one step a tick.
 - Panic keeps no size (`SetMaxPanicPods` does nothing): the fleet shrinks in panic as well.
 
 The metric is requests at a pod, running and waiting. AIBrix's gateway hands every request to some pod, so what a
