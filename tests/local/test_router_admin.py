@@ -5,13 +5,16 @@ import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 
 import aiohttp
 import pytest
+from support.decide_builders import a_worker
 from support.fleet import (
     FLAVORS,
     ROUTER_LAUNCHER,
     SERVED_NAME,
+    START_SECONDS,
     Program,
     eventually,
     free_port,
@@ -22,7 +25,9 @@ from support.fleet import (
 from rewardpool import FunctionSample, Pool, RewardConfig, Sample
 from rewardpool_api import names
 from rewardpool_api.pool import RouterFlavor
+from rewardpool_operator.kubernetes.cadence import BUSY_SECONDS
 from rewardpool_operator.router_admin import RouterAdmin, RouterError, RouterUnreachableError
+from rewardpool_operator.throughput import Throughputs
 
 pytestmark = pytest.mark.real
 ADMIN_KEY = "admin-key-of-the-test"
@@ -151,6 +156,54 @@ async def test_requests_at_a_worker_are_in_flight_and_not_waiting(
             return (seen.registered[0].in_flight, seen.waiting) == (5, 0)
 
         await eventually(five_in_flight, what="five requests are in flight")
+
+
+async def answers(router: RealRouter) -> int | None:
+    """What the router counted for its only worker."""
+    seen = await router.admin.observe("router")
+    assert seen.registered is not None
+    return seen.registered[0].answered
+
+
+async def test_the_answers_of_a_worker_are_counted_and_callers_who_hung_up_are_not(
+    router: RealRouter, worker: Program, session: aiohttp.ClientSession
+) -> None:
+    await join(router, worker)
+    assert await answers(router) == 0
+    await asyncio.gather(*(score(session, router) for _ in range(5)))
+    await asyncio.gather(*(hang_up(session, router, seconds=0.1) for _ in range(3)))
+    await asyncio.gather(*(score(session, router) for _ in range(2)))
+    assert await answers(router) == 7
+    router.program.kill()
+    await router.program.start()
+    await join(router, worker)
+    assert await answers(router) == 0
+
+
+async def test_the_throughput_of_a_busy_worker_is_what_its_callers_get(
+    router: RealRouter, worker: Program, session: aiohttp.ClientSession
+) -> None:
+    await join(router, worker)
+    throughputs, workers, got = Throughputs(), (a_worker("a", url=worker.url),), list[float]()
+
+    async def call_again_and_again() -> None:
+        while True:
+            await score(session, router)
+            got.append(monotonic())
+
+    callers = [asyncio.create_task(call_again_and_again()) for _ in range(4)]
+    measured, began = None, monotonic()
+    try:
+        while measured is None and monotonic() < began + START_SECONDS:
+            await asyncio.sleep(BUSY_SECONDS / 2)
+            seen = await router.admin.observe("router")
+            measured = throughputs.measure(workers, (seen,), now=monotonic())[0].throughput
+    finally:
+        for caller in callers:
+            caller.cancel()
+    assert measured is not None
+    assert measured.in_flight <= 4
+    assert measured.rate == pytest.approx((len(got) - 1) / (got[-1] - got[0]), rel=0.4)
 
 
 async def test_trainers_of_a_pool_without_workers_are_waiting_until_one_joins(
