@@ -42,6 +42,10 @@ class ConditionReason(_Reason):
     DRAIN_TIME = "DrainTime", "The number follows the time in which the requests at the routers shall be answered."
     DEMAND = "Demand", "The number follows what training jobs announce."
     COMBINED = "Combined", "The number is the largest that one of several policies asks for."
+    BUDGET_DISAGREES = (
+        "BudgetDisagrees",
+        "Pools of one budget state different maxReplicas of it; the smallest holds, and the number is decided by it.",
+    )
     FIGURES_MISSING = "FiguresMissing", "A router did not say what it holds, so the number is kept as it is."
 
     # Progressing
@@ -135,6 +139,10 @@ class EventReason(_Reason):
     PROGRESSING = "Progressing", "A rollout goes on in another way: for lack of room, one by one."
     NOT_PROGRESSING = "NotProgressing", "A rollout or start stopped: its deadline passed, or it is paused or held."
     SCALED = "Scaled", "The wanted number of replicas changed; the message says why."
+    BUDGET_DISAGREES = (
+        "BudgetDisagrees",
+        "Pools of one budget state different maxReplicas of it, and the smallest holds; the message says which.",
+    )
     DRAINING = "Draining", "A worker leaves the routers and finishes what it has in flight."
     ROUTERS_REPAIRED = (
         "RoutersRepaired",

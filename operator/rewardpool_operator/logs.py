@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from rewardpool_operator.times import rfc3339
 
@@ -47,11 +47,14 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per record: time, level, logger, message, and pool and error where there is one."""
+    """One JSON object per record: time, level, logger, message, and pool, fields and error where there are any.
+
+    Fields are what a record was logged with as `extra={"fields": {name: value}}`: figures that collectors count by.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """The record's line."""
-        line = {
+        line: dict[str, Any] = {
             "time": rfc3339(datetime.fromtimestamp(record.created, UTC)),
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -59,6 +62,7 @@ class JsonFormatter(logging.Formatter):
         }
         if pool := _pool.get():
             line["pool"] = pool
+        line |= getattr(record, "fields", {})
         if record.exc_info:
             # The end says what was raised.
             line["error"] = self.formatException(record.exc_info)[-MAX_TEXT:]

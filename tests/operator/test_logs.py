@@ -40,6 +40,12 @@ def test_the_pool_is_a_field():
     assert "pool" not in as_json("looked")
 
 
+def test_figures_that_a_record_was_logged_with_are_fields():
+    scaled = record("scaled")
+    scaled.fields = {"scaling": {"from": 1, "to": 2}}
+    assert json.loads(JsonFormatter().format(scaled))["scaling"] == {"from": 1, "to": 2}
+
+
 async def test_tasks_of_different_pools_do_not_mix():
     async def logged(pool):
         with about(pool):

@@ -132,6 +132,23 @@ def has_yielded(history: Sequence[ScalingDecision], *, now: datetime) -> bool:
     )
 
 
+def disagreement(budget: BudgetSpec, pool: str, others: Sequence[Claim]) -> str | None:
+    """Who states which total, in words that stay the same while they do; None when all state the same.
+
+    Args:
+        budget: as the pool itself states it.
+        pool: its name.
+        others: of the other pools of the budget.
+    """
+    stated: dict[int, list[str]] = {budget.max_replicas: [pool]}
+    for claim in others:
+        stated.setdefault(claim.total, []).append(claim.pool)
+    if len(stated) == 1:
+        return None
+    told = [f"{total} by {_some(sorted(pools))}" for total, pools in sorted(stated.items())]
+    return f"maxReplicas of budget {budget.name} is {', '.join(told)}; {min(stated)} holds"
+
+
 @dataclass(frozen=True, kw_only=True, order=True)
 class _Bid:
     """A pool asks for some of the budget; what is first in order is served first."""
@@ -198,6 +215,11 @@ def _reason(total: int, holders: Sequence[Claim], *, to_come: int) -> str:
     if told:
         words += f": {', '.join(told)}"
     return f"{words}; {to_come} of them are to come here" if to_come else words
+
+
+def _some(pools: Sequence[str]) -> str:
+    more = f" and {len(pools) - NAMED} more" if len(pools) > NAMED else ""
+    return " ".join(pools[:NAMED]) + more
 
 
 def _of_holder(claim: Claim) -> str:

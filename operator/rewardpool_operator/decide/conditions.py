@@ -12,6 +12,7 @@ from rewardpool_api import Condition, RewardPoolStatus, names
 from rewardpool_api.autoscaling import PolicyType
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import MAX_MESSAGE, AuthStatus, ConditionType, LoadStatus, ModelStatus, ScalingStatus
+from rewardpool_operator.autoscaler import budget
 from rewardpool_operator.autoscaler.recommend import Recommendation
 from rewardpool_operator.decide.events import events_of
 from rewardpool_operator.decide.leaving import Leaving
@@ -156,12 +157,16 @@ def _scaling_active(snapshot: Snapshot, scaling: ScalingStatus) -> Finding:
         return Finding(holds=False, reason=ConditionReason.SUSPENDED, message=scaling.reason)
     if spec.autoscaling is None:
         return Finding(holds=True, reason=ConditionReason.FIXED, message="spec.replicas holds")
-    if spec.autoscaling.is_external:
-        return Finding(holds=True, reason=ConditionReason.EXTERNAL, message="spec.replicas holds, within bounds")
-    missing = missing_figures(snapshot)
+    missing = missing_figures(snapshot) if not spec.autoscaling.is_external else None
     if missing is not None:
         message = f"{missing}, so the size is held"
         return Finding(holds=False, reason=ConditionReason.FIGURES_MISSING, message=message)
+    if spec.autoscaling.budget is not None:
+        disagreement = budget.disagreement(spec.autoscaling.budget, snapshot.pool.metadata.name, snapshot.claims)
+        if disagreement is not None:
+            return Finding(holds=True, reason=ConditionReason.BUDGET_DISAGREES, message=disagreement)
+    if spec.autoscaling.is_external:
+        return Finding(holds=True, reason=ConditionReason.EXTERNAL, message="spec.replicas holds, within bounds")
     types = [policy.type for policy in spec.autoscaling.combined]
     reason = _POLICY_REASONS[types[0]] if len(types) == 1 else ConditionReason.COMBINED
     return Finding(holds=True, reason=reason, message=f"{scaling.desired} replicas are wanted")

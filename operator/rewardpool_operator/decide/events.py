@@ -44,12 +44,20 @@ def _warning(reason: EventReason, message: str) -> Event:
     return Event(type="Warning", reason=reason.value, message=message)
 
 
-def _scaling_events(old: RewardPoolStatus, status: RewardPoolStatus) -> list[Event]:
-    if status.scaling is None or (old.scaling is not None and old.scaling.desired == status.scaling.desired):
-        return []
+def scaling_change(old: RewardPoolStatus, status: RewardPoolStatus) -> str | None:
+    """A change of the wanted number of replicas in words; None when there is none."""
+    now = status.scaling
     before = old.scaling.desired if old.scaling else 0
-    message = f"from {before} to {status.scaling.desired} replicas: {status.scaling.reason}"
-    return [_normal(EventReason.SCALED, message)]
+    if now is None or (old.scaling is not None and before == now.desired):
+        return None
+    asked = f", {now.asked} asked for" if now.asked not in (None, now.desired) else ""
+    limit = f", limit {now.limit}" if now.limit is not None else ""
+    return f"from {before} to {now.desired} replicas{asked}{limit}: {now.reason}"
+
+
+def _scaling_events(old: RewardPoolStatus, status: RewardPoolStatus) -> list[Event]:
+    change = scaling_change(old, status)
+    return [] if change is None else [_normal(EventReason.SCALED, change)]
 
 
 def demand_events(old: Sequence[DemandStatus], new: Sequence[DemandStatus]) -> list[Event]:
@@ -134,6 +142,8 @@ def _condition_event(now: Condition, before: Condition | None) -> Event | None:
             return _warning(EventReason.DEGRADED, message)
         case "Degraded", _:
             return None if before is None else _normal(EventReason.NOT_DEGRADED, message)
+        case "ScalingActive", _ if now.reason == ConditionReason.BUDGET_DISAGREES:
+            return _warning(EventReason.BUDGET_DISAGREES, now.message)
         case "Progressing", holds if now.reason in _TOLD_OF_PROGRESSING:
             reason = EventReason.PROGRESSING if holds == "True" else EventReason.NOT_PROGRESSING
             return _warning(reason, message) if now.reason in _WARNINGS else _normal(reason, message)

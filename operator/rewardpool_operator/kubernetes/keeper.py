@@ -37,6 +37,7 @@ from rewardpool_operator.kubernetes.place import OperatorPlace
 from rewardpool_operator.kubernetes.questions.downloads import pins_of
 from rewardpool_operator.kubernetes.questions.golden import GoldenKeeper
 from rewardpool_operator.kubernetes.questions.trouble import Trouble
+from rewardpool_operator.kubernetes.telling import log_scaling
 from rewardpool_operator.kubernetes.wanted import Rendered, rendered
 from rewardpool_operator.kubernetes.watch.objects import Objects
 from rewardpool_operator.kubernetes.watch.store import Key, Store
@@ -226,6 +227,7 @@ class Keeper:
         self._golden.measure(pool, snapshot.golden, plan.measure, key=scoring_key)
         await self._demands.remove_old(objects.leases, now=snapshot.now)
         METRICS.record_pool(pool, plan.status)
+        log_scaling(pool.status, plan.status)
         for event in plan.events:
             if event.reason in _ROLLOUT_ENDS:
                 METRICS.rollout_ended(*self.key, _ROLLOUT_ENDS[event.reason])

@@ -1,5 +1,6 @@
-"""What people are told of a pool: the status with what Kubernetes refused in it, and events."""
+"""What people are told of a pool: the status with what Kubernetes refused in it, events, and decisions in the log."""
 
+import logging
 import socket
 from datetime import UTC, datetime
 from secrets import token_hex
@@ -7,10 +8,13 @@ from typing import Final
 
 from rewardpool_api import Condition, RewardPool, RewardPoolStatus, names
 from rewardpool_api.status import MAX_MESSAGE
+from rewardpool_operator.decide.events import scaling_change
 from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.plan import Event, Plan
 from rewardpool_operator.snapshot import Failure
 from rewardpool_operator.times import rfc3339
+
+log = logging.getLogger(__name__)
 
 MAX_NOTE: Final = 1024
 """Bytes the API server takes in an event."""
@@ -37,6 +41,16 @@ def with_failure(
     if before is None or (before.status, before.reason) != ("True", failure.reason):
         events += (Event(type="Warning", reason=failure.reason, message=failure.message),)
     return plan.status.model_copy(update={"conditions": conditions}), events
+
+
+def log_scaling(old: RewardPoolStatus, status: RewardPoolStatus) -> None:
+    """A line of the log for a change of the wanted number of replicas, with its figures as fields."""
+    change, now = scaling_change(old, status), status.scaling
+    if change is None or now is None:
+        return
+    before = old.scaling.desired if old.scaling else 0
+    fields = {"scaling": {"from": before, "to": now.desired, "asked": now.asked, "limit": now.limit}}
+    log.info("%s", change, extra={"fields": fields})
 
 
 def event_object(pool: RewardPool, event: Event) -> Object:

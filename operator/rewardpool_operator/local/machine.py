@@ -51,12 +51,18 @@ def check(pool: RewardPool, *, port: int | None, environ: Mapping[str, str]) -> 
 
 def unheeded(pool: RewardPool) -> tuple[str, ...]:
     """What of a manifest means nothing on one machine, a sentence each: the same manifest serves a cluster, too."""
-    if pool.spec.rollout.parity is None:
-        return ()
-    return (
-        "spec.rollout.parity is not checked here: the golden set is a ConfigMap, which takes Kubernetes."
-        " A changed revision takes traffic as soon as it answers",
-    )
+    found = []
+    if pool.spec.rollout.parity is not None:
+        found.append(
+            "spec.rollout.parity is not checked here: the golden set is a ConfigMap, which takes Kubernetes."
+            " A changed revision takes traffic as soon as it answers"
+        )
+    if pool.spec.autoscaling is not None and pool.spec.autoscaling.budget is not None:
+        found.append(
+            "spec.autoscaling.budget is shared with nobody here: pools on one machine do not know of each other."
+            " It only keeps this pool from having more than its maxReplicas"
+        )
+    return tuple(found)
 
 
 def free_port() -> int:

@@ -13,17 +13,21 @@ QUEUE = {"type": "QueueDepth", "queueDepth": {"targetPerReplica": 10}}
 EXTERNAL = {"type": "External"}
 
 
-def scaling_of(*workers, policy=QUEUE, others=(), sets=None, replicas=None, requests=90):
-    """What is decided for a pool that would have four replicas, and shares four with the others."""
+def plan_of(*workers, policy=QUEUE, others=(), sets=None, replicas=None, requests=90):
+    """The plan for a pool that would have eight replicas, and shares four with the others."""
     autoscaling = {"maxReplicas": 8, "policy": policy, "budget": {"name": "gpus", "maxReplicas": 4}}
     pool = a_pool(autoscaling=autoscaling, replicas=replicas)
     busy = a_router(registered=(RegisteredWorker(id="a", url="http://a:8000", in_flight=requests),))
     snapshot = a_snapshot(*workers, pool=pool, routers=(busy,), sets=sets)
-    return decide(replace(snapshot, claims=others)).status.scaling
+    return decide(replace(snapshot, claims=others))
 
 
-def another(wanted, held, **fields):
-    return Claim(pool="other", total=4, wanted=wanted, held=held, **fields)
+def scaling_of(*workers, **given):
+    return plan_of(*workers, **given).status.scaling
+
+
+def another(wanted, held, *, total=4, **fields):
+    return Claim(pool="other", total=total, wanted=wanted, held=held, **fields)
 
 
 @pytest.mark.parametrize(("policy", "replicas"), [(QUEUE, None), (EXTERNAL, 9)])
@@ -46,3 +50,17 @@ def test_replicas_that_are_declared_and_not_there_yet_are_kept():
 def test_a_pool_that_is_outranked_gives_up_what_it_has():
     workers = [a_worker(f"w{number}") for number in range(4)]
     assert scaling_of(*workers, others=(another(3, 0, stalled=True),)).desired == 1
+
+
+def test_pools_that_state_different_totals_are_told_so():
+    plan = plan_of(others=(another(0, 0, total=6),))
+    condition = plan.status.condition("ScalingActive")
+    words = "maxReplicas of budget gpus is 4 by rm, 6 by other; 4 holds"
+    assert (condition.status, condition.reason, condition.message) == ("True", "BudgetDisagrees", words)
+    (event,) = [event for event in plan.events if event.reason == "BudgetDisagrees"]
+    assert (event.type, event.message) == ("Warning", words)
+
+
+def test_a_change_is_told_with_what_was_asked_for_and_what_limits_it():
+    (event,) = [event for event in plan_of().events if event.reason == "Scaled"]
+    assert event.message.startswith("from 0 to 4 replicas, 9 asked for, limit Budget: 90 requests over 10 per replica;")
