@@ -32,10 +32,13 @@ class View:
 class Policy(Protocol):
     """A stateful autoscaler without clock and chance: the same views in the same order get the same answers."""
 
-    name: str
-    """As tables and charts call it."""
-    period_seconds: float
-    """Until the next decision; asked after each one."""
+    @property
+    def name(self) -> str:
+        """As tables and charts call it."""
+
+    @property
+    def period_seconds(self) -> float:
+        """Until the next decision; asked after each one."""
 
     def decide(self, view: View) -> int:
         """Wanted replicas, from what is seen now and what was seen before. Bounds are the policy's own affair."""
