@@ -8,6 +8,7 @@ from support.decide_builders import a_pool
 from support.kube_builders import a_pod
 
 from rewardpool_api import RewardPoolStatus, names
+from rewardpool_api.status import DemandStatus
 from rewardpool_operator.cli import tables, top
 from rewardpool_operator.cli.logs import Component, sources_of
 from rewardpool_operator.cli.pods import processes_of_pods
@@ -54,6 +55,42 @@ def test_text_of_others_is_no_markup():
     conditions = [status().conditions[0].model_copy(update=words)]
     pool = a_pool(status().model_copy(update={"conditions": conditions}))
     assert "[red]quota[/] [unclosed" in text_of(tables.pool_screen(pool, [], where="in the cluster"))
+
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def a_demand(**fields):
+    return DemandStatus.model_validate({"job": "grpo", "state": "Live", "phase": "Update", **fields})
+
+
+def test_what_jobs_announce_is_a_line_each():
+    demands = [
+        a_demand(samples=4096, nextBurst="2026-01-01T12:00:40Z", replicas=4, stalled=True),
+        DemandStatus(job="demand-rm-x", state="Ignored", message="it is [/]no JSON"),
+    ]
+    pool = a_pool(status().model_copy(update={"demands": demands}))
+    lines = text_of(tables.pool_screen(pool, [], where="in the cluster", now=NOW)).splitlines()
+    shown = [line.split() for line in lines if line.startswith(("grpo", "demand-"))]
+    assert shown == [
+        ["grpo", "Live", "Update,", "stalled", "4096", "in", "40s", "4"],
+        ["demand-rm-x", "Ignored", "it", "is", "[/]no", "JSON"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("demand", "words"),
+    [
+        (a_demand(nextBurst="2026-01-01T12:03:00Z"), "in 3m"),
+        (a_demand(nextBurst="2026-01-01T12:00:00.5Z"), "now"),
+        (a_demand(nextBurst="2026-01-01T11:59:30Z"), "due for 30s"),
+        (a_demand(phase="Rollout"), "now"),
+        (a_demand(phase="Starting"), "not known"),
+        (a_demand(state="Lapsed", nextBurst="2026-01-01T12:03:00Z"), ""),
+    ],
+)
+def test_the_next_burst_is_told_in_words(demand, words):
+    assert tables.next_burst(demand, NOW) == words
 
 
 def test_several_pools_are_a_line_each_with_what_is_wrong():

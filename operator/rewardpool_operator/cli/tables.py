@@ -2,14 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from rewardpool_api import Condition, RewardPool, names
+from rewardpool_api.status import DemandStatus
 from rewardpool_operator.cli.screens import PHASE_STYLES, wanted_replicas
+from rewardpool_operator.times import from_rfc3339
 
+DEMAND_STYLES = {"Live": "green", "Lapsed": "yellow", "Ignored": "red"}
 GOOD_WHEN_FALSE = frozenset({"Progressing", "Degraded"})
 
 
@@ -44,13 +48,16 @@ def processes_of(pool: RewardPool) -> list[Process]:
     ]
 
 
-def pool_screen(pool: RewardPool, processes: Sequence[Process], *, where: str) -> RenderableType:
-    """One pool: some lines, its workers and routers, its conditions."""
+def pool_screen(
+    pool: RewardPool, processes: Sequence[Process], *, where: str, now: datetime | None = None
+) -> RenderableType:
+    """One pool: some lines, its workers and routers, what jobs announce, its conditions."""
     status = pool.status
     parts: list[RenderableType] = [_headline(pool, where)]
     if status.rollout is not None and status.rollout.good not in (None, status.revision):
         parts.append(Text(f"revision {status.revision} · last good {status.rollout.good}"))
     parts += ["", _process_table(processes)] if processes else []
+    parts += ["", _demand_table(status.demands, now or datetime.now(UTC))] if status.demands else []
     return Group(*parts, "", _condition_table(status.conditions))
 
 
@@ -83,6 +90,39 @@ def _process_table(processes: Sequence[Process]) -> Table:
             item.place,
         )
     return table
+
+
+def _demand_table(demands: Sequence[DemandStatus], now: datetime) -> Table:
+    table = _table("job", "state", "phase")
+    table.add_column("samples", justify="right")
+    table.add_column("next burst")
+    table.add_column("replicas", justify="right")
+    table.add_column("message", overflow="fold")
+    for demand in demands:
+        table.add_row(
+            Text(demand.job),
+            Text(demand.state, style=DEMAND_STYLES.get(demand.state, "dim")),
+            f"{demand.phase or ''}{', stalled' if demand.stalled else ''}",
+            "" if demand.samples is None else str(demand.samples),
+            next_burst(demand, now),
+            str(demand.replicas) if demand.state == "Live" else "",
+            Text(demand.message),
+        )
+    return table
+
+
+def next_burst(demand: DemandStatus, now: datetime) -> str:
+    """When the job's next burst begins, in words; empty where nobody knows."""
+    if demand.state != "Live":
+        return ""
+    if demand.phase == "Rollout":
+        return "now"
+    if demand.next_burst is None:
+        return "not known"
+    seconds = (from_rfc3339(demand.next_burst) - now).total_seconds()
+    return (
+        f"in {short_time(seconds)}" if seconds >= 1 else f"due for {short_time(-seconds)}" if seconds <= -1 else "now"
+    )
 
 
 def _condition_table(conditions: Sequence[Condition]) -> Table:

@@ -21,6 +21,7 @@ import aiohttp
 from rewardpool_api import RewardPool, RewardPoolStatus
 from rewardpool_api.status import AuthStatus
 from rewardpool_operator.decide import decide
+from rewardpool_operator.local.demand_files import DemandFiles
 from rewardpool_operator.local.fleet import Fleet, revision_of
 from rewardpool_operator.local.folder import PoolFolder, SupervisorRecord, stopped
 from rewardpool_operator.local.kept import Run
@@ -105,6 +106,7 @@ class Supervisor:
         self._was_ready = False
         self._start_times = StartTimes()
         self._throughputs = Throughputs()
+        self._demands = DemandFiles(folder.demands)
 
     async def run(self) -> bool:
         """Run the pool until told to stop; returns False when it gave up because no worker became ready."""
@@ -168,6 +170,7 @@ class Supervisor:
                 worker_sets=worker_sets,
                 workers=workers,
                 routers=(seen,),
+                announcements=self._demands.look(now=now),
             )
         )
         for leave in plan.leaves:
@@ -176,6 +179,7 @@ class Supervisor:
         for join in plan.joins:
             await router.add(join.worker_url)
         self._publish(plan, fleet)
+        self._demands.remove_old(now=now)
 
     def _publish(self, plan: Plan, fleet: Fleet) -> None:
         for event in plan.events:
