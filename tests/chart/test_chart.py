@@ -9,6 +9,7 @@ import yaml
 
 from rewardpool_api import names
 from rewardpool_api.crd import crd_yaml
+from rewardpool_api.demand import lease_name
 from rewardpool_operator.kubernetes import permissions
 from rewardpool_operator.kubernetes.place import OperatorPlace
 from rewardpool_operator.kubernetes.render import PORT_METRICS
@@ -81,6 +82,30 @@ def granted(rules: Iterable[Mapping[str, list[str]]]) -> set[tuple[str, str, str
 
 def test_the_operators_role_is_what_its_code_uses(render: Render) -> None:
     assert granted(one(render(), "ClusterRole")["rules"]) == granted(permissions.RULES)
+
+
+TRAINERS = {"namespace": "rl", "pools": ["a", "b"], "serviceAccounts": [{"namespace": "rl", "name": "trainer"}]}
+
+
+@pytest.mark.parametrize(
+    ("jobs", "leases"),
+    [
+        ({}, [None]),
+        ({"jobs": ["x", "y"]}, [[lease_name(pool, job) for pool in ("a", "b") for job in ("x", "y")]]),
+        ({"jobs": []}, []),
+    ],
+)
+def test_a_trainer_may_write_the_leases_of_its_jobs_where_these_are_named(
+    render: Render, jobs: dict[str, list[str]], leases: list[list[str] | None]
+) -> None:
+    (role,) = [
+        item
+        for item in render(trainers=[{**TRAINERS, **jobs}])
+        if item["metadata"].get("namespace") == "rl" and item["kind"] == "Role"
+    ]
+    rules = [rule for rule in role["rules"] if rule["resources"] == ["leases"]]
+    assert [rule.get("resourceNames") for rule in rules] == leases
+    assert all(rule["verbs"] == ["create", "patch"] for rule in rules)
 
 
 def test_no_role_has_a_wildcard(render: Render) -> None:

@@ -8,13 +8,23 @@ import pytest
 
 from cluster.control_plane import ControlPlane
 from cluster.processes import ClusterError
+from rewardpool_api.demand import Demand, lease_manifest
 
 from .conftest import CHART, NAMESPACE, Helm, Render
 
 pytestmark = pytest.mark.real
 
-TRAINERS = [{"namespace": "rl", "pools": ["skywork"], "serviceAccounts": [{"namespace": "rl", "name": "trainer"}]}]
+TRAINERS = [
+    {
+        "namespace": "rl",
+        "pools": ["skywork"],
+        "serviceAccounts": [{"namespace": "rl", "name": "trainer"}],
+        "jobs": ["grpo"],
+    },
+    {"namespace": "rl", "pools": ["skywork"], "serviceAccounts": [{"namespace": "rl", "name": "any-job"}]},
+]
 TRAINER = "system:serviceaccount:rl:trainer"
+ANY_JOB = "system:serviceaccount:rl:any-job"
 OPERATOR = f"system:serviceaccount:{NAMESPACE}:rewardpool"
 
 
@@ -52,12 +62,46 @@ def may(plane: ControlPlane, who: str, verb: str, what: str, *options: str) -> b
         ("get", "secrets/other-key", False),
         ("list", "secrets", False),
         ("patch", "rewardpools/skywork", False),
+        ("patch", "leases/demand-skywork-grpo", True),
+        ("patch", "leases/demand-skywork-other", False),
+        ("delete", "leases/demand-skywork-grpo", False),
+        ("list", "leases", False),
     ],
 )
-def test_a_trainer_may_read_its_pool_and_key_and_nothing_else(
+def test_a_trainer_may_read_its_pool_and_key_announce_its_jobs_and_nothing_else(
     installed: ControlPlane, verb: str, what: str, allowed: bool
 ) -> None:
     assert may(installed, TRAINER, verb, what, "--namespace=rl") is allowed
+
+
+def apply_lease(plane: ControlPlane, who: str, *, job: str, namespace: str = "rl") -> str:
+    """Announce as a trainer does, by server-side apply; what was said."""
+    demand = Demand(job=job, phase="Rollout")
+    lease = lease_manifest(
+        demand, pool="skywork", namespace=namespace, pool_uid=None, seconds=15, now="2026-01-01T00:00:00.000000Z"
+    )
+    try:
+        return plane.kubectl("apply", "--server-side", f"--as={who}", "-f", "-", input=json.dumps(lease))
+    except ClusterError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize(
+    ("who", "job", "namespace", "said"),
+    [
+        (TRAINER, "grpo", "rl", "serverside-applied"),
+        (TRAINER, "other", "rl", "Forbidden"),
+        (TRAINER, "grpo", "default", "Forbidden"),
+        (ANY_JOB, "other", "rl", "serverside-applied"),
+        (ANY_JOB, "other", "default", "Forbidden"),
+    ],
+)
+def test_a_trainer_announces_the_jobs_it_may(
+    installed: ControlPlane, who: str, job: str, namespace: str, said: str
+) -> None:
+    # To make a Lease takes the right to create it, also by name; the next word takes the right to patch it.
+    for _ in range(2):
+        assert said in apply_lease(installed, who, job=job, namespace=namespace)
 
 
 @pytest.mark.parametrize(
@@ -68,6 +112,8 @@ def test_a_trainer_may_read_its_pool_and_key_and_nothing_else(
         ("create", "events.events.k8s.io", True),
         ("get", "secrets/skywork-router-admin", True),
         ("list", "secrets", False),
+        ("delete", "leases", True),
+        ("patch", "leases", False),
         ("create", "pods", False),
         ("create", "rolebindings.rbac.authorization.k8s.io", False),
         ("get", "nodes", False),
