@@ -38,11 +38,20 @@ class Observer:
         session: carries the calls.
         news: called when an answer came that no pass waited for.
         aside: bounds what is asked aside at a time, of all pools together.
+        clock: monotonic seconds.
     """
 
-    def __init__(self, session: aiohttp.ClientSession, *, news: Callable[[], None], aside: asyncio.Semaphore) -> None:
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        *,
+        news: Callable[[], None],
+        aside: asyncio.Semaphore,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self._session = session
         self._news = news
+        self._clock = clock
         self._routers: dict[str, _AskedRouter] = {}
         self._in_flight: dict[str, Asked[int | None]] = {}
         self._lengths = Lengths(session, news=news, aside=aside)
@@ -62,7 +71,7 @@ class Observer:
             asyncio.gather(*(self._router(pod, pool, objects, keys, bundle) for pod in router_pods)),
             asyncio.gather(*(self._worker(pod, objects, key) for pod in worker_pods)),
         )
-        heard_at = monotonic()
+        heard_at = self._clock()
         workers = await self._downloads.progress(workers, worker_pods)
         self._lengths.ask(pool, workers, key=key)
         measured = self._start_times.measure(workers, now=heard_at)
@@ -107,7 +116,7 @@ class Observer:
                 served_name=pool.served_name,
                 trust=trust(bundle, render.pool_host(pool)) if pods.served_certificate(pod) else None,
             )
-            asked = self._routers[router.name] = _AskedRouter(admin, self._news)
+            asked = self._routers[router.name] = _AskedRouter(admin, self._news, self._clock)
         asked.admin.take_keys(keys.admins)
         await asked.list.ask(partial(asked.admin.observe, router.name))
         # Of a router that takes long its last answer holds, until it is known that there is none.
@@ -148,9 +157,9 @@ class Observer:
 class _AskedRouter:
     """A router, and the question for its list."""
 
-    def __init__(self, admin: RouterAdmin, news: Callable[[], None]) -> None:
+    def __init__(self, admin: RouterAdmin, news: Callable[[], None], clock: Callable[[], float]) -> None:
         self.admin = admin
-        self.list: Asked[Router] = Asked(news, is_answer=_has_answered)
+        self.list: Asked[Router] = Asked(news, is_answer=_has_answered, clock=clock)
 
 
 def _has_answered(router: Router) -> bool:

@@ -89,3 +89,19 @@ async def test_who_is_not_asked_any_more_wakes_nobody() -> None:
     await asyncio.sleep(0)
     assert news == []
     assert address.answer.cancelled()
+
+
+async def test_an_answer_is_as_old_as_its_question() -> None:
+    address, now = Address(), 0.0
+    asked: Asked[str] = Asked(lambda: None, is_answer=bool, clock=lambda: now)
+    address.says("here")
+    await asked.ask(address.question)
+    address.falls_silent()
+    now = 3.0
+    await asked.ask(address.question)
+    assert asked.age_seconds == 3.0
+    now = 5.0
+    address.says("late")
+    await asyncio.sleep(0)
+    await asked.ask(address.question)
+    assert asked.age_seconds == 2.0

@@ -1,0 +1,81 @@
+"""What an observer remembers from look to look. Its routers follow a script, and the clock is the test's own."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from support.kube_builders import a_pod, a_pool
+
+from rewardpool_api import names
+from rewardpool_operator.autoscaler.signals import STALE_SECONDS, Throughput
+from rewardpool_operator.decide.load import missing_figures
+from rewardpool_operator.kubernetes.credentials.keys import Keys
+from rewardpool_operator.kubernetes.credentials.tls import PLAIN
+from rewardpool_operator.kubernetes.observe import Observer
+from rewardpool_operator.kubernetes.questions import asking, lengths
+from rewardpool_operator.kubernetes.watch.objects import Objects
+from rewardpool_operator.probe import ProbeResult
+from rewardpool_operator.router_admin import RouterAdmin
+from rewardpool_operator.snapshot import RegisteredWorker, Router, Snapshot
+
+URL = "http://10.0.0.7:8000"
+
+
+class Watched:
+    """A pool with a worker and a router that answers six requests a second, until it falls silent."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        self.silent = False
+        self.router = a_pod("r0", component=names.COMPONENT_ROUTER, ip="10.0.0.8")
+        aside = asyncio.Semaphore(8)
+        session: Any = None
+        self._observer = Observer(session, news=lambda: None, aside=aside, clock=lambda: self.now)
+        monkeypatch.setattr(RouterAdmin, "observe", self._observed)
+        monkeypatch.setattr(lengths, "probe_score", self._probed)
+        monkeypatch.setattr(asking, "PATIENCE_SECONDS", 0.01)
+
+    async def look(self, *pods: dict[str, Any]) -> Snapshot:
+        pool = a_pool()
+        objects = Objects(pool=pool.model_dump(mode="json", by_alias=True), pods=(self.router, *pods))
+        return await self._observer.snapshot(pool, objects, keys=Keys(admin="a"), tls=PLAIN, revision="new")
+
+    async def _observed(self, name: str) -> Router:
+        if self.silent:
+            await asyncio.Event().wait()
+        entry = RegisteredWorker(id="w0", url=URL, in_flight=4, answered=int(6 * self.now))
+        return Router(name=name, answering=True, registered=(entry,), waiting=0)
+
+    async def _probed(self, *_: Any, **__: Any) -> ProbeResult:
+        return ProbeResult(ok=True, max_model_len=4096)
+
+    def close(self) -> None:
+        self._observer.close()
+
+
+@pytest.fixture
+async def watched(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Watched]:
+    watched = Watched(monkeypatch)
+    yield watched
+    watched.close()
+
+
+async def test_figures_of_a_router_that_hangs_hold_for_a_while_and_not_for_ever(watched: Watched) -> None:
+    await watched.look()
+    watched.silent, watched.now = True, STALE_SECONDS
+    assert missing_figures(await watched.look()) is None
+    watched.now = STALE_SECONDS + 1
+    assert missing_figures(await watched.look()) == "router r0 has given no figures for more than 10 s"
+
+
+async def test_a_workers_start_and_throughput_are_measured(watched: Watched) -> None:
+    await watched.look()
+    watched.now = 1.0
+    await watched.look(a_pod("w0", started=False))
+    for second in range(31, 36):
+        watched.now = float(second)
+        seen = await watched.look(a_pod("w0"))
+    (worker,) = seen.workers
+    assert worker.start_seconds == 30.0
+    assert worker.throughput == Throughput(worker="w0", rate=6.0, in_flight=4)
