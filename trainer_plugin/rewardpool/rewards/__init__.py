@@ -1,0 +1,15 @@
+"""From an episode to a rating, whatever rates it: a pool of any type, a Python function, or a mixture of them.
+
+from rewardpool.rewards import Episode, open_reward
+
+async with open_reward("rl/skywork") as reward:
+    rating = await reward.rate(Episode(prompt="What is 2 + 2?", response="4"))
+"""
+
+from rewardpool.rewards.blocking import BlockingReward
+from rewardpool.rewards.episode import Episode, Message
+from rewardpool.rewards.open import open_reward
+from rewardpool.rewards.rating import Rating
+from rewardpool.rewards.reward import Reward
+
+__all__ = ["BlockingReward", "Episode", "Message", "Rating", "Reward", "open_reward"]

@@ -1,0 +1,46 @@
+"""What every adapter of a training framework talks to."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from rewardpool.client import Pool
+from rewardpool.rewards.episode import Episode
+from rewardpool.rewards.rating import Rating
+
+
+class Reward(Protocol):
+    """Rates episodes; made by `open_reward`, and used by any number of tasks of one event loop."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the parts: the keys of every rating's `components`, in this order."""
+        ...
+
+    @property
+    def needs_group(self) -> bool:
+        """Whether only `rate_group` will do, because a part compares the episodes of a group with each other."""
+        ...
+
+    @property
+    def pools(self) -> Mapping[str, Pool]:
+        """The open pools by the name of the part that asks them, for `Pool.demand` and `Pool.report`."""
+        ...
+
+    async def rate(self, episode: Episode) -> Rating:
+        """Rate one episode.
+
+        Raises:
+            SampleError: A part has no score and its policy is `raise`.
+            PoolError: A pool cannot be used, whatever the policy.
+            ConfigError: The reward needs whole groups.
+        """
+        ...
+
+    async def rate_group(self, episodes: Sequence[Episode]) -> list[Rating]:
+        """Rate the rollouts of one prompt; the ratings come in the order of the episodes.
+
+        Raises:
+            SampleError: A part has no score and its policy is `raise`; what is in flight is cancelled.
+            PoolError: A pool cannot be used, whatever the policy.
+        """
+        ...
