@@ -64,11 +64,11 @@ def allowance(mine: Claim, others: Sequence[Claim]) -> Allowance:
         replicas = kept + _deal(_growth(claims, shares), room)[mine.pool]
     if replicas >= mine.wanted:
         return Allowance(replicas=replicas)
-    holders = sorted((claim for claim in others if claim.held), key=lambda claim: (-claim.held, claim.pool))
+    takers = _takers(others, shares)
     return Allowance(
         replicas=replicas,
-        reason=_reason(total, holders, to_come=share - replicas),
-        taken_by=tuple(claim.pool for claim in holders),
+        reason=_reason(total, takers, to_come=share - replicas),
+        taken_by=tuple(taker.claim.pool for taker in takers),
     )
 
 
@@ -206,11 +206,34 @@ def _deal(bids: Sequence[_Bid], left: int) -> dict[str, int]:
     return got
 
 
-def _reason(total: int, holders: Sequence[Claim], *, to_come: int) -> str:
-    told = [_of_holder(claim) for claim in holders[:NAMED]]
-    if len(holders) > NAMED:
-        rest = holders[NAMED:]
-        told.append(f"{len(rest)} more pools have {sum(claim.held for claim in rest)}")
+@dataclass(frozen=True, kw_only=True)
+class _Taker:
+    """Another pool that has some of the budget, or is to have it."""
+
+    claim: Claim
+    share: int
+
+    @property
+    def replicas(self) -> int:
+        return max(self.claim.held, self.share)
+
+    @property
+    def words(self) -> str:
+        why = ", for which a trainer waits," if self.claim.stalled else ""
+        return f"{self.claim.pool}{why} {'is to have' if self.share > self.claim.held else 'has'} {self.replicas}"
+
+
+def _takers(others: Sequence[Claim], shares: Mapping[str, int]) -> list[_Taker]:
+    """Those with most first."""
+    takers = [_Taker(claim=claim, share=shares[claim.pool]) for claim in others]
+    return sorted((taker for taker in takers if taker.replicas), key=lambda taker: (-taker.replicas, taker.claim.pool))
+
+
+def _reason(total: int, takers: Sequence[_Taker], *, to_come: int) -> str:
+    told = [taker.words for taker in takers[:NAMED]]
+    if len(takers) > NAMED:
+        rest = takers[NAMED:]
+        told.append(f"{len(rest)} more pools have {sum(taker.replicas for taker in rest)}")
     words = f"the budget has {_replicas(total)}"
     if told:
         words += f": {', '.join(told)}"
@@ -220,11 +243,6 @@ def _reason(total: int, holders: Sequence[Claim], *, to_come: int) -> str:
 def _some(pools: Sequence[str]) -> str:
     more = f" and {len(pools) - NAMED} more" if len(pools) > NAMED else ""
     return " ".join(pools[:NAMED]) + more
-
-
-def _of_holder(claim: Claim) -> str:
-    why = ", for which a trainer waits," if claim.stalled else ""
-    return f"{claim.pool}{why} has {claim.held}"
 
 
 def _replicas(count: int) -> str:

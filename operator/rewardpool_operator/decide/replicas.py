@@ -52,6 +52,7 @@ def _from_outside(snapshot: Snapshot, scaling: AutoscalingSpec, signals: Signals
     reason = "spec.replicas, set from outside, within bounds"
     if scaling.budget is None:
         return _given(snapshot, bounded, reason)
+    demands = demand.told(signals.announcements, now=signals.now)
     mine = budget.claim(
         pool=signals.pool,
         scaling=scaling,
@@ -60,7 +61,7 @@ def _from_outside(snapshot: Snapshot, scaling: AutoscalingSpec, signals: Signals
         there=signals.there,
         decided=previous.desired if previous else 0,
         ending=signals.ending,
-        stalled=budget.is_stalled(snapshot.pool.status.demands, load=signals.load, serving=signals.serving),
+        stalled=budget.is_stalled(demands, load=signals.load, serving=signals.serving),
         history=previous.history if previous else (),
         now=signals.now,
     )

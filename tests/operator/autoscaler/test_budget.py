@@ -97,6 +97,12 @@ def test_the_reason_names_who_has_the_rest():
     assert (left.replicas, left.reason, left.taken_by) == (2, words, ("b", "c"))
 
 
+def test_the_reason_names_who_is_to_have_what_is_given_up():
+    left = allowance(a_claim("a", 4, 4), [a_claim("b", 3, 0, stalled=True)])
+    words = "the budget has 4 replicas: b, for which a trainer waits, is to have 3"
+    assert (left.replicas, left.reason, left.taken_by) == (1, words, ("b",))
+
+
 def test_the_reason_says_what_is_to_come():
     left = allowance(a_claim("a", 3, 0, stalled=True), [a_claim("b", 4, 4)])
     assert left.reason == "the budget has 4 replicas: b has 4; 3 of them are to come here"
