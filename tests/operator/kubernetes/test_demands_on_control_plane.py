@@ -1,0 +1,154 @@
+"""Training jobs that announce, die, end and talk nonsense, and the operator that listens.
+
+Real API server with controllers, real routers and function workers; the node and the training job are stand-ins. The
+job has the rights of a trainer of the Helm chart, and no other.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import yaml
+from support.operator_cluster import NAMESPACE, Cluster
+
+from rewardpool_api import names
+from rewardpool_api.demand import Demand, lease_manifest, lease_name
+
+pytestmark = pytest.mark.real
+
+POOL = "expected"
+LEASE_SECONDS = 4
+TRAINER = f"system:serviceaccount:{NAMESPACE}:trainer"
+SCALING = {
+    "minReplicas": 0,
+    "maxReplicas": 2,
+    "idleSeconds": 3,
+    "policy": {"type": "Demand", "demand": {"drainSeconds": 5, "learn": False}},
+    "serviceRate": {"initialPerReplica": 10},
+    "scaleDown": {"stabilizationSeconds": 1},
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def pool(cluster: Cluster) -> Iterator[None]:
+    rule = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create", "patch"]}
+    metadata = {"name": "trainer", "namespace": NAMESPACE}
+    rbac = "rbac.authorization.k8s.io"
+    role = {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": metadata, "rules": [rule]}
+    subject = {"kind": "ServiceAccount", **metadata}
+    reference = {"apiGroup": rbac, "kind": "Role", "name": "trainer"}
+    binding = {**role, "kind": "RoleBinding", "roleRef": reference, "subjects": [subject]}
+    del binding["rules"]
+    cluster.kubectl("apply", "-f", "-", data=yaml.safe_dump_all([role, binding]))
+    cluster.apply(POOL, autoscaling=SCALING)
+    cluster.eventually(lambda: is_at_zero(cluster), seconds=60, what="the pool is at zero, and ready to be asked")
+    yield
+    cluster.kubectl("delete", "rewardpool", POOL)
+
+
+def is_at_zero(cluster: Cluster) -> bool:
+    status = cluster.status(POOL)
+    return status.get("replicas") == 0 and cluster.condition(POOL, "RouterReady").get("status") == "True"
+
+
+def announce(cluster: Cluster, job: str, *, pool: str = POOL, renewal: int = 0, text: str = "", **demand: Any) -> None:
+    """One word of a job whose clock is decades behind; `text` instead of a demand that makes sense.
+
+    Every renewal differs in its time, or it would be none.
+    """
+    said = Demand.model_validate({"job": job, "phase": "Rollout", **demand})
+    now = f"2001-01-01T00:00:00.{renewal:06}Z"
+    lease = lease_manifest(said, pool=pool, namespace=NAMESPACE, pool_uid=None, seconds=LEASE_SECONDS, now=now)
+    if text:
+        lease["metadata"]["annotations"][names.ANNOTATION_DEMAND] = text
+    cluster.kubectl("apply", "--server-side", f"--as={TRAINER}", "-f", "-", data=json.dumps(lease))
+
+
+@contextmanager
+def stand_in_job(cluster: Cluster, job: str, **demand: Any) -> Iterator[Callable[[], int]]:
+    """Announces again and again, and dies at the end without a word; gives the number of its renewals."""
+    dead, renewals = threading.Event(), 0
+
+    def keep_announcing() -> None:
+        nonlocal renewals
+        while not dead.is_set():
+            renewals += 1
+            announce(cluster, job, renewal=renewals, **demand)
+            dead.wait(LEASE_SECONDS / 4)
+
+    thread = threading.Thread(target=keep_announcing)
+    thread.start()
+    try:
+        yield lambda: renewals
+    finally:
+        dead.set()
+        thread.join()
+
+
+def demand(cluster: Cluster, job: str) -> dict[str, Any]:
+    return next((item for item in cluster.status(POOL).get("demands", []) if item["job"] == job), {})
+
+
+def events(cluster: Cluster, about: str, reason: str) -> list[dict[str, Any]]:
+    found = json.loads(cluster.kubectl("get", "events.events.k8s.io", "-o", "json"))["items"]
+    return [event for event in found if (event["regarding"]["name"], event["reason"]) == (about, reason)]
+
+
+def test_a_job_that_renews_its_demand_has_a_warm_pool_and_one_that_dies_lets_it_go(cluster: Cluster) -> None:
+    with stand_in_job(cluster, "grpo", phase="Update", samples=100, startsInSeconds=5) as renewals:
+        cluster.eventually(lambda: cluster.is_ready(POOL, replicas=2), seconds=60, what="the pool is warm")
+        enough = renewals() + 2 * LEASE_SECONDS
+        cluster.eventually(lambda: renewals() >= enough, seconds=60, what="it was renewed for longer than it lasts")
+        assert demand(cluster, "grpo")["state"] == "Live"
+        assert (demand(cluster, "grpo")["samples"], demand(cluster, "grpo")["replicas"]) == (100, 2)
+    cluster.eventually(lambda: demand(cluster, "grpo")["state"] == "Lapsed", seconds=20, what="the demand lapses")
+    cluster.eventually(lambda: is_at_zero(cluster), seconds=30, what="the pool is at zero again")
+    assert [len(events(cluster, POOL, reason)) for reason in ("DemandBegan", "DemandLapsed", "DemandEnded")] == [
+        1,
+        1,
+        0,
+    ]
+
+
+def test_a_job_that_says_it_ended_is_told_and_its_lease_is_removed(cluster: Cluster) -> None:
+    announce(cluster, "short", renewal=1)
+    cluster.eventually(lambda: demand(cluster, "short").get("state") == "Live", seconds=10, what="it is heard")
+    announce(cluster, "short", renewal=2, phase="Ended")
+    name = lease_name(POOL, "short")
+    cluster.eventually(lambda: cluster.get("lease", name) is None, seconds=10, what="its Lease is removed")
+    assert len(events(cluster, POOL, "DemandEnded")) == 1
+
+
+def test_nonsense_is_told_once_on_the_pool_and_has_no_other_effect(cluster: Cluster) -> None:
+    name = lease_name(POOL, "odd")
+    for renewal in range(3):
+        announce(cluster, "odd", renewal=renewal, text='{"job": "odd", "phase": "Rollout", "startsInSeconds": NaN}')
+        cluster.eventually(lambda: demand(cluster, name).get("state") == "Ignored", seconds=10, what="it is ignored")
+    (event,) = events(cluster, POOL, "DemandIgnored")
+    assert event["type"] == "Warning"
+    assert event["note"].startswith(f"{name} is no demand: startsInSeconds: ")
+    assert is_at_zero(cluster)
+
+
+def test_a_demand_for_a_pool_that_does_not_exist_is_told_on_its_lease(cluster: Cluster) -> None:
+    name = lease_name("nobody", "grpo")
+    announce(cluster, "grpo", pool="nobody")
+    cluster.eventually(lambda: events(cluster, name, "NoSuchPool"), seconds=30, what="the Lease has an event")
+    (event,) = events(cluster, name, "NoSuchPool")
+    assert event["regarding"]["kind"] == "Lease"
+    assert f"no RewardPool {NAMESPACE}/nobody" in event["note"]
+
+
+def test_the_next_operator_tells_nothing_again(cluster: Cluster) -> None:
+    with stand_in_job(cluster, "long"):
+        cluster.eventually(lambda: demand(cluster, "long").get("state") == "Live", seconds=10, what="it is heard")
+        began = len(events(cluster, POOL, "DemandBegan"))
+        cluster.stop_operator()
+        cluster.start_operator()
+        announce(cluster, "another")
+        cluster.eventually(lambda: demand(cluster, "another"), seconds=30, what="the new operator hears")
+        assert demand(cluster, "long")["state"] == "Live"
+        assert len(events(cluster, POOL, "DemandBegan")) == began + 1
