@@ -17,7 +17,7 @@ import aiohttp
 from rewardpool_api.pool import RouterFlavor
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_operator.bounded import AnswerTooLargeError, read_excerpt, read_text
-from rewardpool_operator.router_figures import answered
+from rewardpool_operator.router_figures import answered, are_a_routers
 from rewardpool_operator.router_waiting import RefusedRequests, RetriedRequests, Waiting
 from rewardpool_operator.snapshot import Failure, RegisteredWorker, Router
 
@@ -173,6 +173,8 @@ class RouterAdmin:
             async with self._session.get(self._metrics_url, timeout=TIMEOUT) as response:
                 response.raise_for_status()
                 figures = await read_text(response, limit_bytes=MAX_FIGURES_BYTES)
+                if not are_a_routers(figures):
+                    raise RouterError(f"GET {self._metrics_url}: these are no figures of a router")
                 return self._waiting.read(figures, now=monotonic()), answered(figures)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise RouterUnreachableError(f"GET {self._metrics_url}: {_words(error)}") from None

@@ -21,6 +21,11 @@ log = logging.getLogger(__name__)
 OUTCOMES: Final = "smg_worker_cb_outcomes_total"
 
 
+def are_a_routers(text: str) -> bool:
+    """Whether a router that was asked for its list wrote this: it counts that request too."""
+    return any(line.startswith("smg_http_") for line in text.splitlines())
+
+
 def total(text: str, name: str, *, of: Callable[[Sample], bool] = lambda _: True) -> int | None:
     """Sum of a metric's samples; 0 when there are none, None when one of them is no number of requests.
 

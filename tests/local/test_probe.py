@@ -86,6 +86,8 @@ async def test_a_worker_that_is_gone_is_an_outcome(session: aiohttp.ClientSessio
     [
         pytest.param((200, {"in_flight": 3}), 3, id="a count"),
         pytest.param((200, {"in_flight": -1}), None, id="negative"),
+        pytest.param((200, {"in_flight": float("nan")}), None, id="NaN"),
+        pytest.param((200, {"in_flight": float("inf")}), None, id="infinite"),
         pytest.param((200, {"in_flight": "many"}), None, id="a text"),
         pytest.param((200, {"in_flight": True}), None, id="a truth"),
         pytest.param((404, {}), None, id="an engine that does not count"),
