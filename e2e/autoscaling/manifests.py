@@ -1,0 +1,130 @@
+"""The objects of these stories: two pools at zero, the files that pods run, and the pods that ask."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from autoscaling.job import JOB
+from faults import manifests
+from faults.manifests import ACCOUNT, PROGRAMS_DIR, requests
+from installation import IMAGE
+from machine import ENGINE_IMAGE, QUICKSTART, environment
+from overlay import quick_start_on_this_machine
+
+Manifest = dict[str, Any]
+
+NAMESPACE: Final = "rewardpool-autoscaling"
+MODEL: Final = "judge"
+"""The pool on vLLM."""
+FUNCTION: Final = "verifier"
+"""The pool of the training job. Its workers start in some seconds, so that a test has the time to see it come and go
+several times; vLLM on these cores takes ten times as long, and the gaps would have to be as much longer."""
+PROGRAMS: Final = "autoscaling-programs"
+
+LARGEST: Final = 3
+IDLE_SECONDS: Final = 30
+CALLS_PER_REPLICA: Final = 16
+
+SERVICE_SECONDS: Final = 0.25
+CALLS_AT_ONCE: Final = 4
+SAMPLES: Final = 280
+SPREAD_SECONDS: Final = 2.0
+"""A replica answers 16 samples per second. Those of a burst, within its two seconds and the five that the policy gives
+it, take 280 / (16 x 7) = 2.5 replicas."""
+NEEDED: Final = 3
+SAMPLES_PER_REPLICA: Final = 100
+"""What policy QueueDepth reckons with, which comes to the same; it stands in for the rate until that is known."""
+
+
+def namespace() -> list[Manifest]:
+    """The namespace, the programs in it, and whom the pods are."""
+    folder = Path(__file__).parent
+    modules = {f"{module}.py": (folder / f"{module}.py").read_text() for module in ("callers", "job")}
+    metadata = {"name": PROGRAMS, "namespace": NAMESPACE}
+    account = {"name": ACCOUNT, "namespace": NAMESPACE}
+    return [
+        *manifests.namespace(NAMESPACE),
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"__init__.py": "", **modules}},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account},
+    ]
+
+
+def chart_values() -> Mapping[str, Any]:
+    """Values of the chart: the image that was just built, and the pods' right to use the pools and to announce."""
+    account = {"namespace": NAMESPACE, "name": ACCOUNT}
+    trainer = {"namespace": NAMESPACE, "pools": [MODEL, FUNCTION], "jobs": [JOB], "serviceAccounts": [account]}
+    return {**manifests.chart_values(), "trainers": [trainer]}
+
+
+def model_pool() -> Manifest:
+    """The quick start's pool on vLLM, at zero."""
+    quick_start = yaml.safe_load((QUICKSTART / "pool.yaml").read_text())
+    made = quick_start_on_this_machine(quick_start, server=environment("server"), image=ENGINE_IMAGE)
+    made["metadata"] = {"name": MODEL, "namespace": NAMESPACE}
+    router = {"name": "router", "resources": requests(cpu="50m", memory="128Mi")}
+    made["spec"]["router"] = {"image": IMAGE, "podTemplate": {"spec": {"containers": [router]}}}
+    return _autoscaled(made, target=CALLS_PER_REPLICA)
+
+
+def function_pool() -> Manifest:
+    """A pool of functions with a fixed service time, at zero."""
+    made = manifests.pool(FUNCTION, in_namespace=NAMESPACE, workers=0, routers=1)
+    made["spec"]["engine"]["args"] = [f"--concurrency={CALLS_AT_ONCE}"]
+    made["spec"]["engine"]["env"]["SERVICE_SECONDS"] = str(SERVICE_SECONDS)
+    return _autoscaled(made, target=SAMPLES_PER_REPLICA)
+
+
+def callers(name: str, folder: Path, *, at_once: int, samples: int | None = None) -> Manifest:
+    """The pod that asks the model: so many samples, or until it is deleted."""
+    further = [] if samples is None else [f"--samples={samples}"]
+    return _pod(name, "autoscaling.callers", f"{NAMESPACE}/{MODEL}", str(folder), f"--callers={at_once}", *further)
+
+
+def job(name: str, folder: Path, *, bursts: int, gap_seconds: float) -> Manifest:
+    """The training job's pod."""
+    shape = [f"--bursts={bursts}", f"--samples={SAMPLES}"]
+    times = [f"--spread-seconds={SPREAD_SECONDS:g}", f"--gap-seconds={gap_seconds:g}"]
+    return _pod(name, "autoscaling.job", f"{NAMESPACE}/{FUNCTION}", str(folder), *shape, *times)
+
+
+def _autoscaled(pool: Manifest, *, target: int) -> Manifest:
+    policies: Sequence[Manifest] = (
+        {"type": "QueueDepth", "queueDepth": {"targetPerReplica": target}},
+        {"type": "Demand", "demand": {}},
+    )
+    del pool["spec"]["replicas"]
+    pool["spec"]["autoscaling"] = {
+        "minReplicas": 0,
+        "maxReplicas": LARGEST,
+        "policies": list(policies),
+        "idleSeconds": IDLE_SECONDS,
+        # A job that dies is believed for up to 15 s. Then this begins, and it is over before idleSeconds.
+        "scaleDown": {"stabilizationSeconds": 10},
+    }
+    return pool
+
+
+def _pod(name: str, module: str, pool: str, folder: str, *arguments: str) -> Manifest:
+    packages = {"faults": manifests.PROGRAMS, "autoscaling": PROGRAMS}
+    mounts = [{"name": package, "mountPath": f"{PROGRAMS_DIR}/{package}", "readOnly": True} for package in packages]
+    container = {
+        "name": name,
+        "image": IMAGE,
+        "command": ["python3", "-m", module, pool, folder, *arguments],
+        "env": [{"name": "PYTHONPATH", "value": PROGRAMS_DIR}],
+        "volumeMounts": [*mounts, {"name": "out", "mountPath": folder}],
+        "resources": requests(cpu="50m", memory="64Mi"),
+    }
+    spec = {
+        "serviceAccountName": ACCOUNT,
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 60,
+        "containers": [container],
+        "volumes": [
+            *({"name": package, "configMap": {"name": programs}} for package, programs in packages.items()),
+            {"name": "out", "hostPath": {"path": folder, "type": "Directory"}},
+        ],
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
