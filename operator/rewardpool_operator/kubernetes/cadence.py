@@ -5,7 +5,7 @@ While something goes on, that is every second. A quiet pool is looked at less an
 with the number of pools, so that a thousand quiet ones are sixty looks a second and not a thousand. One that scales is
 looked at every second all the time while there are few: nobody else tells that the first request waits at it.
 
-A look takes about 5 ms of a processor.
+A look that finds nothing new takes about 2 ms of a processor, half of it to ask one router.
 """
 
 from dataclasses import dataclass
@@ -35,8 +35,8 @@ class Rest:
 FIXED: Final = Rest(shortest=3.0, longest=15.0, per_second=60)
 """Of a fixed size."""
 SCALING: Final = Rest(shortest=1.0, longest=5.0, per_second=100)
-"""Of a size that follows the load: with a thousand of them the operator takes a processor, and a request at a pool at
-zero waits 5 s longer than it must."""
+"""Of a size that follows the load: the first request at one of a hundred pools at zero is seen within a second, at one
+of a thousand within five."""
 
 
 def seconds_between_figures(pools: int) -> float:
