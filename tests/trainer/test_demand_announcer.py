@@ -6,13 +6,13 @@ from itertools import pairwise
 
 import pytest
 
-from rewardpool.demand.announcer import LOOK_SECONDS, RENEW_SECONDS, WRITE_SECONDS, Announcer
+from rewardpool.demand.announcer import LOOK_SECONDS, REFUSED_SECONDS, RENEW_SECONDS, WRITE_SECONDS, Announcer
 from rewardpool.demand.cadence import Cadence, Plan
 from rewardpool.demand.writers import NotWrittenError
 from rewardpool_api.demand import LEASE_SECONDS, Demand
 
 AWAY = NotWrittenError("the API server is away")
-FORBIDDEN = NotWrittenError("no right to patch leases", for_good=True)
+FORBIDDEN = NotWrittenError("no right to patch leases", is_refused=True)
 
 Event = tuple[float, Callable[[Cadence, float], object]]
 
@@ -149,13 +149,24 @@ def test_one_failure_does_not_let_it_lapse() -> None:
 
 def test_a_missing_right_is_said_once_and_ends_it(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
-    job = Job([], failures={0: FORBIDDEN})
+    job = Job([], failures=dict.fromkeys(range(100), FORBIDDEN))
     assert [record.message for record in caplog.records] == [
-        "the demand of this job is not announced: no right to patch leases"
+        "the demand of this job is not announced any more: no right to patch leases"
     ]
-    assert (job.writer.tried, job.writer.is_closed) == ([0.0], True)
+    assert (job.writer.written, job.writer.is_closed) == ([], True)
+    assert REFUSED_SECONDS <= job.now < REFUSED_SECONDS + RENEW_SECONDS
     report = job.announcer.report()
-    assert (report.announced, report.failures, report.problem) == (False, 1, "no right to patch leases")
+    assert (report.announced, report.problem) == (False, "no right to patch leases")
+
+
+def test_a_right_that_is_missing_for_a_moment_does_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
+    failures = dict.fromkeys(range(1, 4), FORBIDDEN) | {4: AWAY} | dict.fromkeys(range(5, 8), FORBIDDEN)
+    job = Job([(60.0, end)], failures=failures)
+    assert job.writer.phases[-1] == "Ended"
+    assert [record.message.partition(",")[0] for record in caplog.records if record.levelno == logging.WARNING] == [
+        "the demand of this job is not announced at present",
+        "the demand of this job is announced again",
+    ]
 
 
 def test_a_fault_of_the_announcer_is_logged_and_nobodys_problem(caplog: pytest.LogCaptureFixture) -> None:

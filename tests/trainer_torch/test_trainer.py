@@ -2,8 +2,9 @@ import json
 import math
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from rewardpool import Outcome, Sample, Scored, Unscored
 from rewardpool.actor.ranks import joined
 from rewardpool.actor.scoring import Tally
 from rewardpool.actor.trainer import StepRecord, Trainer
+from rewardpool.demand.cadence import Cadence, Plan
+from rewardpool.demand.handle import JobDemand
 from rewardpool.errors import ConfigError, ScoreError
 from rewardpool.train import _ended_by, main, summarise
 from rewardpool.train_config import TrainConfig, load_train_config
@@ -153,6 +156,38 @@ def test_a_job_that_is_told_to_end_ends_after_its_step_with_nothing_lost(tmp_pat
         trainer = Trainer(config, ranks=ranks, pool=FakePool(share_of_sevens), model_type=None)
         records = trainer.run(lambda record: None, told_to_end=lambda: True)
     assert (len(records), trainer.tally.lost) == (1, 0)
+
+
+class NotedDemand(JobDemand):
+    """A job's demand that tells nobody, and notes the phases it is told."""
+
+    def __init__(self) -> None:
+        super().__init__("job", Cadence("job", Plan()))
+        self.told: list[str] = []
+
+    def rollout(self, *, samples: int | None = None) -> None:
+        super().rollout(samples=samples)
+        self.told.append("rollout")
+
+    def update(self) -> None:
+        super().update()
+        self.told.append("update")
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        self.told.append("waiting")
+        with super().waiting():
+            yield
+
+
+def test_the_phases_of_every_step_are_told(tmp_path: Path, policy_folder: Path) -> None:
+    demand = NotedDemand()
+    with joined(deadline_seconds=60) as ranks:
+        config = config_of(tmp_path, policy_folder, steps=2)
+        pool = FakePool(share_of_sevens)
+        Trainer(config, ranks=ranks, pool=pool, model_type=None, demand=demand).run(lambda record: None)
+    assert demand.told == ["rollout", "waiting", "update", "waiting", "update"] * 2
+    assert demand.now().phase == "Update"
 
 
 def test_sigterm_tells_a_job_to_end_instead_of_ending_it() -> None:

@@ -7,7 +7,8 @@ two renewals. The thread is a daemon and does not survive its process, however t
 lapses, and the pool is let go.
 
 Nothing here raises into training. A place that is away is tried again, ever slower up to the usual pace, and said once
-in the log, and once more when it is back; a missing right is said once and ends it.
+in the log, and once more when it is back. A missing right is said once and ends it, but not at the first refusal: an
+API server that has just started refuses everything until it has read who may do what.
 """
 
 import asyncio
@@ -29,6 +30,8 @@ WRITE_SECONDS = 0.5
 """At least so long lies between two writes, whatever changes."""
 LOOK_SECONDS = 1.0
 """So often is looked for changes that come by themselves, such as that the trainer stands still."""
+REFUSED_SECONDS = float(LEASE_SECONDS)
+"""A place that refuses for so long, without a break, will go on refusing."""
 END_SECONDS = 2.0
 """For the last word of a job that ends; without it the demand lapses by itself."""
 
@@ -63,6 +66,8 @@ class Announcer:
         self._given_up = False
         self._thread = threading.Thread(target=self.run, name="rewardpool-demand", daemon=True)
         self._failed_in_a_row = 0
+        self._refused_since: float | None = None
+        self._is_known_away = False
         self._said = False
         self._renewals = 0
         self._failures = 0
@@ -83,10 +88,11 @@ class Announcer:
         if self._thread.is_alive():
             self._given_up = True
             log.warning(
-                "%s did not take the end of this job's demand within %g s; it lapses %d s after its last renewal",
+                "%s did not take the end of this job's demand within %g s; it lapses %d s after its last renewal%s",
                 self._writer,
                 END_SECONDS,
                 LEASE_SECONDS,
+                f": {self._problem}" if self._problem else "",
             )
 
     def report(self) -> DemandReport:
@@ -115,7 +121,7 @@ class Announcer:
             loop.run(self._writer.write(demand))
         except NotWrittenError as error:
             self._note_failure(error)
-            if error.for_good:
+            if self._is_refused_for_good(error, at=began):
                 return False
             pause = pause_seconds(self._failed_in_a_row, "unreachable", uniform=self._uniform)
         else:
@@ -131,17 +137,29 @@ class Announcer:
         self._failures += 1
         self._failed_in_a_row += 1
         self._problem = str(error)
-        if error.for_good:
-            log.warning("the demand of this job is not announced: %s", error)
-        elif self._failed_in_a_row == 1:
+        if not error.is_refused and not self._is_known_away:
+            self._is_known_away = True
             log.warning("the demand of this job is not announced at present, and tried again: %s", error)
 
+    def _is_refused_for_good(self, error: NotWrittenError, *, at: float) -> bool:
+        if not error.is_refused:
+            self._refused_since = None
+            return False
+        if self._refused_since is None:
+            self._refused_since = at
+        if at - self._refused_since < REFUSED_SECONDS:
+            return False
+        log.warning("the demand of this job is not announced any more: %s", error)
+        return True
+
     def _note_success(self) -> None:
-        if self._failed_in_a_row:
+        if self._is_known_away:
             log.warning("the demand of this job is announced again, after %d failures", self._failed_in_a_row)
         self._said = True
         self._renewals += 1
         self._failed_in_a_row = 0
+        self._refused_since = None
+        self._is_known_away = False
         self._problem = ""
 
     def _pause(self, said: Demand, *, until: float) -> None:

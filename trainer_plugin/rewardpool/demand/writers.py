@@ -22,11 +22,11 @@ REQUEST_SECONDS = LEASE_SECONDS / 3
 
 
 class NotWrittenError(Exception):
-    """The demand was not said; `for_good` where saying it again cannot help."""
+    """The demand was not said; `is_refused` where that is for want of a right."""
 
-    def __init__(self, problem: str, *, for_good: bool = False) -> None:
+    def __init__(self, problem: str, *, is_refused: bool = False) -> None:
         super().__init__(problem)
-        self.for_good = for_good
+        self.is_refused = is_refused
 
 
 class Writer(Protocol):
@@ -105,7 +105,7 @@ class LeaseWriter:
             raise NotWrittenError(
                 f"{error}. Add the job's service account to the Helm chart's `trainers`, which binds a {TRAINER_ROLE} "
                 "role in that namespace, or set announce: false",
-                for_good=True,
+                is_refused=True,
             ) from error
         except PoolAccessError as error:
             await self.close()

@@ -1,0 +1,59 @@
+"""The state folder of a local pool, as discovery reads it, without processes; a test says where its URL leads."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rewardpool_api import names
+from rewardpool_api.demand import Demand
+from rewardpool_api.state_files import DEMANDS_DIR
+
+POOL = "rl/skywork"
+JOB = "grpo-7"
+
+
+def write_local_pool(state_dir: Path, *, url: str = "http://127.0.0.1:9") -> Path:
+    """Make the folder of `POOL`, ready to score at that URL, and return it."""
+    folder = state_dir / POOL
+    folder.mkdir(parents=True)
+    namespace, _, name = POOL.partition("/")
+    ready = {"type": "Ready", "status": "True", "reason": "Ok", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    pool = {
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"model": {"source": "hf://org/model"}},
+        "status": {
+            "replicas": 1,
+            "url": url,
+            "model": {"type": "Discriminative", "servedName": name},
+            "conditions": [ready],
+        },
+    }
+    (folder / names.STATE_FILE).write_text(json.dumps(pool))
+    return folder
+
+
+def environ_of(state_dir: Path) -> dict[str, str]:
+    """Environment of a job that finds this machine's pools, and no cluster."""
+    return {names.ENV_STATE_DIR: str(state_dir), "KUBECONFIG": str(state_dir / "none"), names.ENV_JOB: JOB}
+
+
+def on_this_machine(monkeypatch: pytest.MonkeyPatch, state_dir: Path) -> None:
+    """Give the test's own process that environment."""
+    for name, value in environ_of(state_dir).items():
+        monkeypatch.setenv(name, value)
+
+
+def demand_file(folder: Path) -> Path:
+    """Where `JOB` announces its demand."""
+    return folder / DEMANDS_DIR / f"{JOB}.json"
+
+
+def announced(folder: Path) -> Demand | None:
+    """What `JOB` announces; None before it does."""
+    file = demand_file(folder)
+    if not file.exists():
+        return None
+    record: dict[str, Any] = json.loads(file.read_text())
+    return Demand.model_validate(record["demand"])
