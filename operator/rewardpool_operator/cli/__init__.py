@@ -5,6 +5,7 @@
     restart, rollback                 a pool of a cluster                 rollouts
     rotate-key                        a pool of a cluster                 rotation
     score                             any pool, as a trainer              the trainer's own client
+    simulate                          no pool: policies on paper          simulation
     operator run, crd                 Kubernetes                          running; main, rewardpool_api.crd
 
 Results go to standard output, progress and errors to standard error.
@@ -28,6 +29,7 @@ from rewardpool_operator.cli import (
     scale,
     score,
     screens,
+    simulate,
     status,
     top,
     up,
@@ -53,6 +55,7 @@ for command in (
     rollouts.rollback,
     rotation.rotate_key,
     score.score,
+    simulate.simulate,
     running.crd,
 ):
     app.command()(command)

@@ -10,7 +10,7 @@ from rewardpool_operator.simulation.ours import Ours, Senses
 from rewardpool_operator.simulation.peers import PEERS, PeerSettings
 from rewardpool_operator.simulation.policy import Policy, View
 from rewardpool_operator.simulation.run import PolicyMaker
-from rewardpool_operator.simulation.trace import Trace
+from rewardpool_operator.simulation.trace import PolicyFigures, Trace
 
 MANIFEST: Final = "manifest"
 """The policy that is a pool's own."""
@@ -59,33 +59,38 @@ def by_manifest(scaling: AutoscalingSpec) -> PolicyMaker:
     return partial(Ours, MANIFEST, scaling)
 
 
-def makers(trace: Trace) -> Mapping[str, PolicyMaker]:
-    """All policies that are set up by the trace's own figures, ours first."""
+def makers(figures: PolicyFigures, *, min_replicas: int = 0, max_replicas: int) -> Mapping[str, PolicyMaker]:
+    """All policies, set up alike, ours first."""
     ours = {
-        "demand": {"type": "Demand", "demand": {"drainSeconds": trace.figures.drain_seconds}},
-        "drain-time": {"type": "DrainTime", "drainTime": {"targetSeconds": trace.figures.drain_seconds}},
-        "queue-depth": {"type": "QueueDepth", "queueDepth": {"targetPerReplica": trace.figures.target_per_replica}},
+        "demand": {"type": "Demand", "demand": {"drainSeconds": figures.drain_seconds}},
+        "drain-time": {"type": "DrainTime", "drainTime": {"targetSeconds": figures.drain_seconds}},
+        "queue-depth": {"type": "QueueDepth", "queueDepth": {"targetPerReplica": figures.target_per_replica}},
     }
     settings = PeerSettings(
-        target_per_replica=trace.figures.target_per_replica, min_replicas=0, max_replicas=trace.fleet.max_replicas
+        target_per_replica=figures.target_per_replica, min_replicas=min_replicas, max_replicas=max_replicas
     )
+    scalings = {
+        name: AutoscalingSpec(
+            min_replicas=min_replicas,
+            max_replicas=max_replicas,
+            policy=PolicySpec.model_validate(policy),
+            idle_seconds=figures.idle_seconds,
+        )
+        for name, policy in ours.items()
+    }
     return MappingProxyType(
-        {name: partial(Ours, name, _scaling(trace, policy)) for name, policy in ours.items()}
+        {name: partial(Ours, name, scaling) for name, scaling in scalings.items()}
         | {name: _peer(name, make, settings) for name, make in PEERS.items()}
     )
 
 
+def makers_for(trace: Trace) -> Mapping[str, PolicyMaker]:
+    """All policies, set up by the trace's own figures."""
+    return makers(trace.figures, max_replicas=trace.fleet.max_replicas)
+
+
 NAMES: Final = ("demand", "drain-time", "queue-depth", *PEERS)
 """Of all of these."""
-
-
-def _scaling(trace: Trace, policy: Mapping[str, object]) -> AutoscalingSpec:
-    return AutoscalingSpec(
-        min_replicas=0,
-        max_replicas=trace.fleet.max_replicas,
-        policy=PolicySpec.model_validate(policy),
-        idle_seconds=trace.figures.idle_seconds,
-    )
 
 
 def _peer(name: str, make: Callable[[PeerSettings], Policy], settings: PeerSettings) -> PolicyMaker:
