@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool_worker.function_runner import (
+from rewardpool_api.function_runner import (
     Failed,
     FunctionNotFoundError,
     FunctionSample,
@@ -21,9 +21,9 @@ from rewardpool_worker.function_runner import (
     ProcessRunner,
     Scored,
     load_function,
-    parse_sample,
     read_result,
 )
+from rewardpool_worker.function_sample import parse_sample
 from rewardpool_worker.score_middleware import InvalidSampleError
 
 

@@ -23,7 +23,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from rewardpool_api import names
 from rewardpool_api.contract import SCORE_PATH, CallerError
-from rewardpool_worker.function_runner import (
+from rewardpool_api.function_runner import (
     Failed,
     FunctionNotFoundError,
     FunctionSample,
@@ -31,8 +31,8 @@ from rewardpool_worker.function_runner import (
     ProcessRunner,
     Runner,
     Scored,
-    parse_sample,
 )
+from rewardpool_worker.function_sample import parse_sample
 from rewardpool_worker.score_middleware import OPEN_PATHS, InvalidSampleError, KeyFile, Readiness, Settings
 
 log = logging.getLogger("rewardpool.worker")

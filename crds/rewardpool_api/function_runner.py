@@ -2,6 +2,9 @@
 
 The function is somebody else's code. It may raise, hang, return nonsense or take its process down; each of these is an
 `Outcome` for the sample that caused it, and none of them harms another sample or becomes a number.
+
+A pool of type Function runs functions by it on its workers, a mixture of rewards in the training job: a function means
+the same in both.
 """
 
 import asyncio
@@ -16,17 +19,16 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from numbers import Real
+from types import MappingProxyType
 from typing import Any, Protocol
 
-from rewardpool_worker.score_middleware import InvalidSampleError
-
-log = logging.getLogger("rewardpool.worker")
+log = logging.getLogger("rewardpool.functions")
 
 MAX_MESSAGE = 2000
 """Characters of a user's exception that are passed on."""
@@ -65,31 +67,6 @@ Outcome = Scored | Failed
 
 class FunctionNotFoundError(Exception):
     """There is no such function; the text says what is missing."""
-
-
-def parse_sample(text: str) -> FunctionSample:
-    """Read the JSON text that stands for a sample in a request's `input`.
-
-    Raises:
-        InvalidSampleError: not JSON, or other fields than those of `FunctionSample`.
-    """
-    try:
-        given = json.loads(text)
-    except ValueError as error:
-        raise InvalidSampleError(
-            f"a sample for a function is a JSON object as text, and this is not JSON: {error}"
-        ) from None
-    if not isinstance(given, dict):
-        raise InvalidSampleError(f"a sample for a function is a JSON object, not a {type(given).__name__}")
-    known = set(FunctionSample.__dataclass_fields__)
-    if unknown := sorted(set(given) - known):
-        raise InvalidSampleError(f"a sample has no field {unknown[0]!r}; it has {', '.join(sorted(known))}")
-    for name in ("data_source", "solution_str"):
-        if not isinstance(given.get(name), str):
-            raise InvalidSampleError(f"a sample's {name} must be a text")
-    if not isinstance(given.get("extra_info"), dict | None):
-        raise InvalidSampleError("a sample's extra_info must be an object or null")
-    return FunctionSample(**given)
 
 
 def load_function(reference: str) -> Callable[..., Any]:
@@ -142,16 +119,21 @@ def _failed(error: BaseException) -> Failed:
     return Failed(f"{type(error).__name__}: {error}"[:MAX_MESSAGE])
 
 
-def _call(function: Callable[..., Any], sample: FunctionSample) -> Outcome:
+def _call(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Outcome:
     try:
-        result = function(**_arguments(sample))
+        result = function(**arguments)
         return read_result(asyncio.run(result) if inspect.iscoroutine(result) else result)
     except (Exception, SystemExit) as error:
         return _failed(error)
 
 
-def _arguments(sample: FunctionSample) -> dict[str, Any]:
-    return {name: getattr(sample, name) for name in FunctionSample.__dataclass_fields__}
+NO_FURTHER: Mapping[str, Any] = MappingProxyType({})
+
+
+def _arguments(sample: FunctionSample, further: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of the call; `further` ones win, as verl's `reward_kwargs` do."""
+    own = {name: getattr(sample, name) for name in FunctionSample.__dataclass_fields__}
+    return {**own, **further}
 
 
 class Runner(Protocol):
@@ -174,8 +156,16 @@ class LocalRunner:
     calls lower the concurrency instead of piling up. Functions that may hang belong into processes.
     """
 
-    def __init__(self, reference: str, *, concurrency: int, timeout_seconds: float) -> None:
-        self._function = load_function(reference)
+    def __init__(
+        self,
+        function: str | Callable[..., Any],
+        *,
+        concurrency: int,
+        timeout_seconds: float,
+        further: Mapping[str, Any] = NO_FURTHER,
+    ) -> None:
+        self._function = load_function(function) if isinstance(function, str) else function
+        self._further = further
         self._timeout_seconds = timeout_seconds
         self._places = asyncio.Semaphore(concurrency)
         self._threads = ThreadPoolExecutor(max_workers=concurrency, thread_name_prefix="compute_score")
@@ -192,7 +182,8 @@ class LocalRunner:
                 return await self._run_coroutine(sample)
             finally:
                 self._places.release()
-        call = asyncio.get_running_loop().run_in_executor(self._threads, _call, self._function, sample)
+        arguments = _arguments(sample, self._further)
+        call = asyncio.get_running_loop().run_in_executor(self._threads, _call, self._function, arguments)
         self._busy += 1
         call.add_done_callback(self._came_back)
         done, _ = await asyncio.wait({call}, timeout=self._timeout_seconds)
@@ -206,7 +197,7 @@ class LocalRunner:
     async def _run_coroutine(self, sample: FunctionSample) -> Outcome:
         try:
             async with asyncio.timeout(self._timeout_seconds) as limit:
-                return read_result(await self._function(**_arguments(sample)))
+                return read_result(await self._function(**_arguments(sample, self._further)))
         except TimeoutError as error:
             return _overdue(self._timeout_seconds) if limit.expired() else _failed(error)
         except (Exception, SystemExit) as error:
@@ -220,8 +211,11 @@ class LocalRunner:
 class ProcessRunner:
     """Runs the function in processes of its own, one call at a time in each."""
 
-    def __init__(self, reference: str, *, processes: int, timeout_seconds: float) -> None:
+    def __init__(
+        self, reference: str, *, processes: int, timeout_seconds: float, further: Mapping[str, Any] = NO_FURTHER
+    ) -> None:
         self._all = [_Process(reference, timeout_seconds) for _ in range(processes)]
+        self._further = further
         self._free: asyncio.Queue[_Process] = asyncio.Queue()
         for process in self._all:
             self._free.put_nowait(process)
@@ -234,7 +228,7 @@ class ProcessRunner:
         """Score one sample, when its turn comes."""
         process = await self._free.get()
         try:
-            return await process.call(sample)
+            return await process.call(_arguments(sample, self._further))
         finally:
             self._free.put_nowait(process)
 
@@ -272,11 +266,11 @@ class _Process:
                 await self._load(self._executor)
             return self._executor
 
-    async def call(self, sample: FunctionSample) -> Outcome:
+    async def call(self, arguments: Mapping[str, Any]) -> Outcome:
         """Score one sample; a process that dies of it is replaced, and the sample tried once more."""
         for attempt in (1, 2):
             executor = await self.start()
-            call = asyncio.wrap_future(executor.submit(_call_in_process, self._reference, sample))
+            call = asyncio.wrap_future(executor.submit(_call_in_process, self._reference, arguments))
             try:
                 return await asyncio.wait_for(call, self._timeout_seconds)
             except TimeoutError:
@@ -285,6 +279,11 @@ class _Process:
             except BrokenProcessPool:
                 log.warning("process %s died while it scored (attempt %d of 2), it is replaced", self._pid, attempt)
                 self._drop()
+            except asyncio.CancelledError:
+                self._kill()  # else the next sample would wait for a call that nobody wants, and be overdue
+                raise
+            except Exception as error:  # an argument or a result that cannot be sent to or from a process
+                return _failed(error)
         return Failed("the function's process died, twice")
 
     def close(self) -> None:
@@ -347,5 +346,5 @@ def _load_in_process(reference: str) -> int:
     return os.getpid()
 
 
-def _call_in_process(reference: str, sample: FunctionSample) -> Outcome:
-    return _call(_loaded(reference), sample)
+def _call_in_process(reference: str, arguments: Mapping[str, Any]) -> Outcome:
+    return _call(_loaded(reference), arguments)

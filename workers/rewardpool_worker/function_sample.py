@@ -1,0 +1,31 @@
+"""A sample for a function as it travels: one JSON text in a request's `input`, because routers drop other fields."""
+
+import json
+
+from rewardpool_api.function_runner import FunctionSample
+from rewardpool_worker.score_middleware import InvalidSampleError
+
+
+def parse_sample(text: str) -> FunctionSample:
+    """Read the JSON text that stands for a sample in a request's `input`.
+
+    Raises:
+        InvalidSampleError: not JSON, or other fields than those of `FunctionSample`.
+    """
+    try:
+        given = json.loads(text)
+    except ValueError as error:
+        raise InvalidSampleError(
+            f"a sample for a function is a JSON object as text, and this is not JSON: {error}"
+        ) from None
+    if not isinstance(given, dict):
+        raise InvalidSampleError(f"a sample for a function is a JSON object, not a {type(given).__name__}")
+    known = set(FunctionSample.__dataclass_fields__)
+    if unknown := sorted(set(given) - known):
+        raise InvalidSampleError(f"a sample has no field {unknown[0]!r}; it has {', '.join(sorted(known))}")
+    for name in ("data_source", "solution_str"):
+        if not isinstance(given.get(name), str):
+            raise InvalidSampleError(f"a sample's {name} must be a text")
+    if not isinstance(given.get("extra_info"), dict | None):
+        raise InvalidSampleError("a sample's extra_info must be an object or null")
+    return FunctionSample(**given)
