@@ -8,8 +8,9 @@ Whoever may announce may write anything, so nothing here is believed unchecked.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from math import isfinite
 from typing import Final
 
@@ -23,9 +24,15 @@ KEPT: Final = timedelta(minutes=10)
 
 
 @dataclass(frozen=True)
-class _Renewal:
+class Renewal:
+    """The last time that an announcement was renewed."""
+
     told: datetime
+    """By the clock of whoever keeps it."""
     at: datetime
+    """By this operator's clock: what the announcement says of times counts from here."""
+    excused_seconds: float = 0.0
+    """For so long nobody could renew it since; it lasts that much longer."""
 
 
 class Renewals:
@@ -39,31 +46,29 @@ class Renewals:
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, _Renewal] = {}
+        self._known: dict[str, Renewal] = {}
 
-    def look(self, told: Mapping[str, datetime], *, now: datetime) -> Mapping[str, datetime]:
-        """Take in what is there now.
+    def look(self, told: Mapping[str, datetime], *, now: datetime) -> Mapping[str, Renewal]:
+        """Take in what is there now, and forget what is not.
 
         Args:
-            told: announcement -> when it was written, by the clock of whoever keeps it. Others are forgotten.
+            told: announcement -> when it was written, by the clock of whoever keeps it.
             now: by this operator's clock.
-
-        Returns:
-            Announcement -> when it was renewed, by this operator's clock.
         """
         self._known = {name: self._renewal(name, time, now) for name, time in told.items()}
-        return {name: renewal.at for name, renewal in self._known.items()}
+        return self._known
 
     def excuse(self, names: Iterable[str], *, now: datetime) -> None:
-        """Count these as renewed now: their trainers cannot, while the API server is away."""
-        for name in names:
-            self._known[name] = _Renewal(self._known[name].told, now)
+        """Let these last as if they were renewed now: nobody could, or nobody can tell."""
+        for name in self._known.keys() & set(names):
+            known = self._known[name]
+            self._known[name] = replace(known, excused_seconds=(now - known.at).total_seconds())
 
-    def _renewal(self, name: str, told: datetime, now: datetime) -> _Renewal:
+    def _renewal(self, name: str, told: datetime, now: datetime) -> Renewal:
         before = self._known.get(name)
         if before is None:
-            return _Renewal(told, min(told, now))
-        return before if before.told == told else _Renewal(told, now)
+            return Renewal(told, min(told, now))
+        return before if before.told == told else Renewal(told, now)
 
 
 def lasting(stated: object) -> tuple[float, str]:
@@ -85,16 +90,20 @@ class Word:
     """Of the Lease, or of the file."""
     made: str
     """Sorts announcements by the time of their making."""
-    renewed: datetime
-    """By this operator's clock."""
+    renewal: Renewal
     stated: object
     """Seconds that it is to last, as given: anything."""
     read: Callable[[], Demand]
     """The demand. Raises DemandError."""
 
+    @property
+    def seconds(self) -> float:
+        """For so long after its renewal it counts."""
+        return lasting(self.stated)[0] + self.renewal.excused_seconds
+
     def has_lapsed(self, now: datetime) -> bool:
         """Whether nobody renewed it in time."""
-        return now >= self.renewed + timedelta(seconds=lasting(self.stated)[0])
+        return now >= self.renewal.at + timedelta(seconds=self.seconds)
 
 
 def announcements(words: Collection[Word], *, now: datetime) -> tuple[Announcement, ...]:
@@ -108,15 +117,16 @@ def announcements(words: Collection[Word], *, now: datetime) -> tuple[Announceme
 
 
 def _read(word: Word) -> Announcement:
-    seconds, note = lasting(word.stated)
+    heard = partial(Announcement, name=word.name, renewed=word.renewal.at, seconds=word.seconds)
     try:
         demand = word.read()
     except DemandError as error:
-        return Announcement(name=word.name, renewed=word.renewed, seconds=seconds, problem=str(error))
+        return heard(problem=str(error))
+    _, note = lasting(word.stated)
     if demand.samples is not None and demand.samples > MAX_SAMPLES:
         demand = demand.model_copy(update={"samples": MAX_SAMPLES})
         note = "; ".join(filter(None, (note, f"it speaks of more than {MAX_SAMPLES} samples: cut to that")))
-    return Announcement(name=word.name, renewed=word.renewed, seconds=seconds, demand=demand, note=note)
+    return heard(demand=demand, note=note)
 
 
 def is_over(heard: Announcement, *, now: datetime) -> bool:

@@ -1,5 +1,6 @@
 """What jobs announce, as far as it may be believed."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rewardpool_api.demand import MAX_LEASE_SECONDS, MAX_SAMPLES, Demand, DemandError
-from rewardpool_operator.announcements import KEPT, MOST, Renewals, Word, announcements, is_over, lasting
+from rewardpool_operator.announcements import KEPT, MOST, Renewal, Renewals, Word, announcements, is_over, lasting
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -15,7 +16,8 @@ SECOND = timedelta(seconds=1)
 
 def a_word(job: str = "a", *, age: float = 0, made: str = "1", stated: object = 15, **fields: object) -> Word:
     demand = Demand.model_validate({"job": job, "phase": "Rollout", **fields})
-    return Word(name=job, made=made, renewed=NOW - age * SECOND, stated=stated, read=lambda: demand)
+    renewal = Renewal(told=NOW, at=NOW - age * SECOND)
+    return Word(name=job, made=made, renewal=renewal, stated=stated, read=lambda: demand)
 
 
 def nonsense() -> Demand:
@@ -48,7 +50,7 @@ def test_it_lasts_for_a_sensible_time_and_says_where_that_is_not_its_own(
 
 
 def test_nonsense_is_kept_as_a_problem() -> None:
-    word = Word(name="demand-rm-a", made="1", renewed=NOW, stated=15, read=nonsense)
+    word = Word(name="demand-rm-a", made="1", renewal=Renewal(NOW, NOW), stated=15, read=nonsense)
     (heard,) = announcements([word], now=NOW)
     assert (heard.name, heard.demand, heard.problem) == ("demand-rm-a", None, "phase: it is none")
     assert not heard.is_live(NOW)
@@ -99,7 +101,7 @@ class Clocks:
         """Seconds since it was renewed, as it looks at that time."""
         now = NOW + at * SECOND
         assert self._told is not None
-        return (now - self.renewals.look({"a": self._told}, now=now)["a"]).total_seconds()
+        return (now - self.renewals.look({"a": self._told}, now=now)["a"].at).total_seconds()
 
 
 @pytest.mark.parametrize("ahead", [-3600, -20, 0, 20, 3600])
@@ -123,19 +125,28 @@ def test_what_was_there_at_the_first_look_is_as_old_as_it_is_said_to_be() -> Non
     assert clocks.age(12) == 12
 
 
-def test_what_could_not_be_renewed_is_excused() -> None:
-    clocks = Clocks(ahead=0)
-    clocks.renew(0)
-    clocks.age(10)
-    clocks.renewals.excuse(["a"], now=NOW + 10 * SECOND)
-    assert clocks.age(12) == 2
+def test_what_could_not_be_renewed_lasts_longer_and_its_times_stay_what_they_were() -> None:
+    renewals = Renewals()
+    renewals.look({"a": NOW}, now=NOW)
+    renewals.excuse(["a", "unknown"], now=NOW + 10 * SECOND)
+    renewal = renewals.look({"a": NOW}, now=NOW + 12 * SECOND)["a"]
+    (heard,) = announcements([replace(a_word(), renewal=renewal)], now=NOW)
+    assert (heard.renewed, heard.seconds) == (NOW, 25)
+
+
+def test_a_renewal_ends_the_excuse() -> None:
+    renewals = Renewals()
+    renewals.look({"a": NOW}, now=NOW)
+    renewals.excuse(["a"], now=NOW + 10 * SECOND)
+    later = NOW + 12 * SECOND
+    assert renewals.look({"a": later}, now=later)["a"] == Renewal(later, later)
 
 
 def test_what_is_gone_is_forgotten() -> None:
     renewals = Renewals()
     renewals.look({"a": NOW}, now=NOW)
     renewals.look({}, now=NOW + SECOND)
-    assert renewals.look({"a": NOW}, now=NOW + 9 * SECOND)["a"] == NOW
+    assert renewals.look({"a": NOW}, now=NOW + 9 * SECOND)["a"].at == NOW
 
 
 @given(st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(0, 1e6)), min_size=1))
@@ -143,4 +154,4 @@ def test_nothing_is_ever_renewed_in_the_future(looks: list[tuple[float, float]])
     renewals, now = Renewals(), NOW
     for told, later in looks:
         now += later * SECOND
-        assert renewals.look({"a": NOW + told * SECOND}, now=now)["a"] <= now
+        assert renewals.look({"a": NOW + told * SECOND}, now=now)["a"].at <= now

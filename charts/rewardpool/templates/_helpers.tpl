@@ -72,7 +72,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   verbs: [list, watch, patch, delete]
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
-  verbs: [list, watch, delete]
+  verbs: [get, list, watch, delete]
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [list, create, patch]

@@ -9,7 +9,7 @@ namespace, so nothing is done to a Lease that is not called that way, whatever i
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final
@@ -80,7 +80,7 @@ def announcements_of(leases: Sequence[Object], *, renewals: Renewals, now: datet
         Word(
             name=lease["metadata"]["name"],
             made=lease["metadata"]["creationTimestamp"],
-            renewed=renewed[lease["metadata"]["name"]],
+            renewal=renewed[lease["metadata"]["name"]],
             stated=lease["spec"].get("leaseDurationSeconds"),
             read=partial(demand_of, lease),
         )
@@ -102,10 +102,12 @@ class Demands:
         self._store = store
         self._renewals = Renewals()
         self._announcements: tuple[Announcement, ...] = ()
+        self._live: set[str] = set()
+        """Names of those that counted at the last look."""
         self._left_out = 0
         self._refused_at: datetime | None = None
 
-    def look(self, leases: Sequence[Object], *, now: datetime, away: bool = False) -> tuple[Announcement, ...]:
+    async def look(self, leases: Sequence[Object], *, now: datetime, away: bool = False) -> tuple[Announcement, ...]:
         """What is announced now.
 
         Args:
@@ -114,14 +116,49 @@ class Demands:
             away: whether the API server is away, so that no job can renew anything.
         """
         heard = announcements_of(leases, renewals=self._renewals, now=now)
+        lapsing = {one.name for one in heard if one.name in self._live and not one.is_live(now)}
         if away:
-            live = [one.name for one in heard if one.is_live(now)]
-            self._renewals.excuse(live, now=now)
-        left_out = len(leases) - len(heard)
-        if left_out != self._left_out:
-            log.warning("of %d demands, %d are left out: %d of a pool count", len(leases), left_out, MOST)
-        self._announcements, self._left_out = heard, left_out
+            self._renewals.excuse(self._live, now=now)
+        elif lapsing:
+            leases = await self._asked_for(leases, lapsing, now=now)
+        if lapsing:
+            heard = announcements_of(leases, renewals=self._renewals, now=now)
+        self._announcements = heard
+        self._live = {one.name for one in heard if one.is_live(now)}
+        self._tell_left_out(len(leases))
         return heard
+
+    async def _asked_for(self, leases: Sequence[Object], lapsing: Collection[str], *, now: datetime) -> list[Object]:
+        """The Leases, and those that lapse as the API server has them now.
+
+        A watch may be dead for a while before it is noticed. A fleet that is let go too early costs a start; asking
+        costs a call for each job that dies.
+        """
+        found: list[Object | None] = []
+        for lease in leases:
+            namespace, name = lease["metadata"]["namespace"], lease["metadata"]["name"]
+            if name in lapsing:
+                try:
+                    there = await self._kube.get(client.LEASES, namespace, name)
+                except KubeUnreachableError as error:
+                    log.warning("whether a demand lapsed is not known: %s", error)
+                    self._renewals.excuse([name], now=now)
+                else:
+                    self._take_in(namespace, name, there)
+            found.append(self._store.find(client.LEASES, namespace, name))
+        return [lease for lease in found if lease is not None]
+
+    def _take_in(self, namespace: str, name: str, there: Object | None) -> None:
+        if there is None:
+            self._store.forget(client.LEASES, namespace, name)
+        else:
+            self._store.put(client.LEASES, there)
+
+    def _tell_left_out(self, found: int) -> None:
+        left_out = found - len(self._announcements)
+        if left_out != self._left_out:
+            log.warning("of %d demands, %d are left out: %d of a pool count", found, left_out, MOST)
+        self._left_out = left_out
 
     async def remove_old(self, leases: Sequence[Object], *, now: datetime, most: int = AT_A_TIME) -> int:
         """Remove what nobody will renew, of what was seen at the last look; how many were tried.
@@ -197,7 +234,7 @@ class Strays:
         self._told &= uids
         room = AT_A_TIME
         for key, leases in strays.items():
-            self._demands[key].look(leases, now=now)
+            await self._demands[key].look(leases, now=now)
             room -= await self._demands[key].remove_old(leases, now=now, most=room)
             for lease in leases:
                 uid = lease["metadata"]["uid"]

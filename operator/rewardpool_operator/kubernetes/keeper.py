@@ -202,7 +202,7 @@ class Keeper:
         snapshot = replace(
             snapshot,
             golden=await self._golden.golden(pool, revision=revision),
-            announcements=self._demands.look(objects.leases, now=snapshot.now, away=away),
+            announcements=await self._demands.look(objects.leases, now=snapshot.now, away=away),
         )
         self._written.lists.see(snapshot.routers)
         # From here to `decided` nothing is waited for, or two pools could take the same replicas of a budget.

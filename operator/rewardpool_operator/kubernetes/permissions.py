@@ -32,8 +32,9 @@ RULES: Final[tuple[Rule, ...]] = (
     _rule("", "pods", "list", "watch", "patch", "delete"),
     # The readiness gate of routers.
     _rule("", "pods/status", "patch"),
-    # What training jobs announce; `delete` for what nobody renews any more. The election's Lease is in `LEASE_RULES`.
-    _rule("coordination.k8s.io", "leases", "list", "watch", "delete"),
+    # What training jobs announce; `get` before one is taken to have lapsed, `delete` for what nobody renews any more.
+    # The election's Lease is in `LEASE_RULES`.
+    _rule("coordination.k8s.io", "leases", "get", "list", "watch", "delete"),
     # `list` for the reason why a pod does not even start its containers: a missing claim, path or Secret.
     # `patch` to count in an event that it was said again.
     _rule("events.k8s.io", "events", "list", "create", "patch"),

@@ -65,7 +65,7 @@ class DemandFiles:
         renewed = self._renewals.look({name: file.written for name, file in self._files.items()}, now=now)
         words = [
             # A file has no time of its making that outlives its renewals, so of too many the first names count.
-            Word(name=name, made="", renewed=renewed[name], stated=file.stated, read=file.demand)
+            Word(name=name, made="", renewal=renewed[name], stated=file.stated, read=file.demand)
             for name, file in self._files.items()
         ]
         self._announcements = announcements(words, now=now)

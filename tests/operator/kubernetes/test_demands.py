@@ -12,7 +12,7 @@ from rewardpool_api.demand import MAX_BYTES, Demand, lease_manifest, lease_name
 from rewardpool_operator.announcements import KEPT, Renewals
 from rewardpool_operator.autoscaler.signals import Announcement
 from rewardpool_operator.kubernetes import client
-from rewardpool_operator.kubernetes.client import KubeError, Object, Resource
+from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError, Object, Resource
 from rewardpool_operator.kubernetes.demands import PATIENCE, Demands, Strays, announcements_of
 from rewardpool_operator.kubernetes.watch.owned import selector_of, trimmed
 from rewardpool_operator.kubernetes.watch.store import Store
@@ -113,10 +113,19 @@ class FakeKube:
 
     def __init__(self, newest: Mapping[str, int] | None = None, *, forbids: bool = False) -> None:
         self.deleted: list[str] = []
-        self.asked = 0
+        self.asked = self.got = 0
+        self.lease: Object | None = None
+        """What it has, whatever the watch said."""
+        self.away = False
         self._forbids = forbids
         self.events: list[Object] = []
         self._newest = newest or {}
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
+        self.got += 1
+        if self.away:
+            raise KubeUnreachableError("nobody there")
+        return self.lease
 
     async def delete(self, resource: Resource, namespace: str, name: str, *, version: str) -> None:
         self.asked += 1
@@ -154,12 +163,12 @@ class World:
         assert objects is not None
         return objects.leases
 
-    def look(self, *, at: datetime, away: bool = False) -> list[str]:
+    async def look(self, *, at: datetime, away: bool = False) -> list[str]:
         """The jobs that are live."""
-        return [one.name for one in self.demands.look(self.leases(), now=at, away=away) if one.is_live(at)]
+        return [one.name for one in await self.demands.look(self.leases(), now=at, away=away) if one.is_live(at)]
 
     async def remove_old(self, *, at: datetime) -> list[str]:
-        self.look(at=at)
+        await self.look(at=at)
         await self.demands.remove_old(self.leases(), now=at)
         return self.kube.deleted
 
@@ -177,24 +186,49 @@ def test_a_lease_is_no_object_that_a_manifest_is_compared_with() -> None:
     assert "Lease" not in objects.others
 
 
-def test_what_nobody_renews_lapses() -> None:
+async def test_what_nobody_renews_lapses() -> None:
     world = World(a_lease())
-    assert world.look(at=NOW + 14 * SECOND) == ["demand-rm-grpo"]
-    assert world.look(at=NOW + 15 * SECOND) == []
+    world.kube.lease = a_lease()
+    assert await world.look(at=NOW + 14 * SECOND) == ["demand-rm-grpo"]
+    for seconds in (15, 16):
+        assert await world.look(at=NOW + seconds * SECOND) == []
+    assert world.kube.got == 1
 
 
-def test_nothing_lapses_while_nobody_can_renew_it() -> None:
+async def test_a_renewal_that_a_dead_watch_did_not_tell_is_asked_for() -> None:
     world = World(a_lease())
+    await world.look(at=NOW)
+    world.kube.lease = a_lease(version=2, at=NOW + 15 * SECOND)
+    assert await world.look(at=NOW + 16 * SECOND) == ["demand-rm-grpo"]
+
+
+async def test_one_that_was_deleted_unseen_is_gone() -> None:
+    world = World(a_lease())
+    await world.look(at=NOW)
+    assert await world.look(at=NOW + 16 * SECOND) == []
+    assert world.leases() == ()
+
+
+async def test_nothing_lapses_while_nobody_can_say_whether_it_did() -> None:
+    world = World(a_lease())
+    await world.look(at=NOW)
+    world.kube.away = True
+    assert await world.look(at=NOW + 16 * SECOND) == ["demand-rm-grpo"]
+
+
+async def test_nothing_lapses_while_nobody_can_renew_it() -> None:
+    world = World(a_lease())
+    world.kube.lease = a_lease()
     for seconds in range(0, 100, 5):
-        assert world.look(at=NOW + seconds * SECOND, away=seconds > 0) == ["demand-rm-grpo"]
-    assert world.look(at=NOW + 109 * SECOND) == ["demand-rm-grpo"]
-    assert world.look(at=NOW + 110 * SECOND) == []
+        assert await world.look(at=NOW + seconds * SECOND, away=seconds > 0) == ["demand-rm-grpo"]
+    assert await world.look(at=NOW + 109 * SECOND) == ["demand-rm-grpo"]
+    assert await world.look(at=NOW + 110 * SECOND) == []
 
 
-def test_an_outage_brings_back_nothing_that_had_lapsed() -> None:
+async def test_an_outage_brings_back_nothing_that_had_lapsed() -> None:
     world = World(a_lease())
-    world.look(at=NOW + 20 * SECOND)
-    assert world.look(at=NOW + 25 * SECOND, away=True) == []
+    await world.look(at=NOW + 20 * SECOND)
+    assert await world.look(at=NOW + 25 * SECOND, away=True) == []
 
 
 async def test_what_lapsed_long_ago_and_what_has_ended_is_removed_and_nothing_else() -> None:

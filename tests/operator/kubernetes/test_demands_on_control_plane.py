@@ -142,6 +142,22 @@ def test_a_demand_for_a_pool_that_does_not_exist_is_told_on_its_lease(cluster: C
     assert f"no RewardPool {NAMESPACE}/nobody" in event["note"]
 
 
+def test_an_operator_that_cannot_hear_the_job_does_not_take_it_for_dead(cluster: Cluster) -> None:
+    with stand_in_job(cluster, "steady") as renewals:
+        cluster.eventually(lambda: demand(cluster, "steady").get("state") == "Live", seconds=10, what="it is heard")
+        lapsed = len(events(cluster, POOL, "DemandLapsed"))
+        cluster.cable.cut()
+        try:
+            enough = renewals() + 3 * LEASE_SECONDS
+            cluster.eventually(lambda: renewals() >= enough, seconds=60, what="the operator is cut off for long")
+        finally:
+            cluster.cable.mend()
+        announce(cluster, "newcomer")
+        cluster.eventually(lambda: demand(cluster, "newcomer"), seconds=30, what="the operator hears again")
+        assert demand(cluster, "steady")["state"] == "Live"
+        assert len(events(cluster, POOL, "DemandLapsed")) == lapsed
+
+
 def test_the_next_operator_tells_nothing_again(cluster: Cluster) -> None:
     with stand_in_job(cluster, "long"):
         cluster.eventually(lambda: demand(cluster, "long").get("state") == "Live", seconds=10, what="it is heard")
