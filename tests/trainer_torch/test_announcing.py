@@ -1,0 +1,62 @@
+"""`python -m rewardpool.train` by torchrun, against the folder of a local pool that FakeWorker serves."""
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+import yaml
+from support.fake_worker import FakeWorker
+from support.local_pool import JOB, POOL, announced, demand_file, environ_of, write_local_pool
+
+from rewardpool_api.demand import Demand
+
+SECONDS = 180.0
+"""Deadline of a job that takes half a minute on two cores."""
+
+
+async def heard_until(ended: asyncio.Task[int], folder: Path) -> list[Demand]:
+    """Everything that is announced until then, the same word once."""
+    heard: list[Demand] = []
+    while not ended.done():
+        await asyncio.sleep(0.05)
+        demand = announced(folder)
+        if demand is not None and demand not in heard[-1:]:
+            heard.append(demand)
+    return heard
+
+
+async def test_a_job_of_two_ranks_is_announced_once_from_its_loading_to_its_end(
+    tmp_path: Path, policy_folder: Path
+) -> None:
+    (tmp_path / "prompts.jsonl").write_text("\n".join(json.dumps({"prompt": digit}) for digit in "1234"))
+    config = {
+        "policy": {"path": str(policy_folder)},
+        "data": {"prompts": "prompts.jsonl"},
+        "reward": {"reward_pool": POOL},
+        "rollout": {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 48},
+        "update": {"groups_per_minibatch": 2},
+        "steps": 12,
+        "output": "out",
+    }
+    (tmp_path / "train.yaml").write_text(yaml.safe_dump(config))
+    async with FakeWorker() as worker:
+        folder = write_local_pool(tmp_path, url=worker.url)
+        torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+        environ = {**os.environ, **environ_of(tmp_path), "OMP_NUM_THREADS": "1"}
+        job = await asyncio.create_subprocess_exec(
+            sys.executable, *torchrun, "-m", "rewardpool.train", str(tmp_path / "train.yaml"), env=environ
+        )
+        try:
+            async with asyncio.timeout(SECONDS):
+                heard = await heard_until(asyncio.create_task(job.wait()), folder)
+        finally:
+            if job.returncode is None:
+                job.kill()
+    assert job.returncode == 0
+    assert heard[0] == Demand(job=JOB, phase="Starting", samples=16)
+    assert announced(folder) == Demand(job=JOB, phase="Ended")
+    assert {demand.phase for demand in heard} >= {"Starting", "Rollout"}
+    assert {demand.samples for demand in heard if demand.phase != "Ended"} == {16}
+    assert [file.name for file in demand_file(folder).parent.iterdir()] == [f"{JOB}.json"]
