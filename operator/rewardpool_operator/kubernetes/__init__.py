@@ -14,6 +14,7 @@ One pass over one pool:
     keeper.py       what is remembered of a pool, and the pass
     credentials/    its keys and certificate: where they lie and how they change
     observe.py      store, routers and workers -> Snapshot
+    demands.py      what training jobs announce; what they leave is removed
     questions/      what a pass asks and does not wait for
     pods.py         a pod object -> what a snapshot says of a worker or a router (pure)
     render/         a pool -> the manifests that it should own (pure)
