@@ -36,7 +36,7 @@ class DemandPolicy(ApiModel):
     drain_seconds: Annotated[int, Field(ge=1, le=3600)] = 5
     """Seconds after a burst's last sample within which all of it shall be scored."""
     learn: bool = True
-    """Also expect a burst on the beat that the load itself has had, where no trainer announces one."""
+    """Go by experience too: a job's burst is worth at least what its last ones were at their height; and where no trainer announces any, bursts are expected on the beat that the load itself has had."""
 
 
 class PolicySpec(ApiModel):
@@ -118,7 +118,7 @@ class ScaleDownSpec(ApiModel):
     """How carefully the pool shrinks."""
 
     stabilization_seconds: Seconds = 120
-    """The pool shrinks to the largest size that was needed within this window. Where every running job has announced when its next burst comes, the window has nothing to guard against and is passed over."""
+    """The pool shrinks to the largest size that was needed within this window. Between two bursts, where every running job has announced when its next one comes, the window has nothing to guard against and is passed over."""
     step: StepSpec | None = None
     """Limits shrinking. Default: at once to that size."""
 

@@ -168,6 +168,8 @@ class ServiceRateStatus(ApiModel):
 
     per_replica: float
     """Requests that one replica answers in a second when it has enough to do."""
+    in_flight: int
+    """Requests that are enough for it: the fewest with which a replica was seen to answer about as many."""
     measured: Annotated[list[BusyRate], Field(max_length=16)] = []
     """What that was made from, newest last."""
     time: str
@@ -192,6 +194,8 @@ class Burst(ApiModel):
     """RFC 3339 time since which there is none; absent while it goes on."""
     replicas: int = 0
     """Most replicas that the requests at the routers were worth meanwhile."""
+    job: str | None = None
+    """The job whose samples these were; absent where several had samples, or none said so."""
 
 
 class ScalingStatus(ApiModel):

@@ -1,14 +1,15 @@
 """The beat of the load itself: when bursts came, how large they were, and so when the next one comes.
 
-For pools whose trainers announce nothing. A beat is believed after three bursts at about equal distances, and no longer
-than a while after the next one should have come.
+A beat is believed after three bursts at about equal distances, and no longer than a while after the next one should
+have come; it is for pools whose trainers announce nothing. What a job's bursts were worth is for those who do: samples
+do not come evenly, so a burst takes more than its total over its time.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
-from statistics import median
+from statistics import median, median_high
 from typing import Final
 
 from rewardpool_api.status import Burst
@@ -36,13 +37,14 @@ class Expected:
     every_seconds: float
 
 
-def learned(known: Sequence[Burst], *, requests: int, replicas: int, now: datetime) -> list[Burst]:
+def learned(known: Sequence[Burst], *, requests: int, replicas: int, job: str | None, now: datetime) -> list[Burst]:
     """The bursts after one more look.
 
     Args:
         known: up to now, oldest first.
         requests: at the routers.
         replicas: what they are worth.
+        job: the one that has samples now; None where several do, or none says so.
         now: of the look.
     """
     last = known[-1] if known else None
@@ -51,14 +53,17 @@ def learned(known: Sequence[Burst], *, requests: int, replicas: int, now: dateti
             return list(known)
         return [*known[:-1], last.model_copy(update={"ended": rfc3339(now)})]
     if last is None or _is_over(last, now):
-        return [*known, Burst(begun=rfc3339(now), replicas=replicas)][-KEPT:]
-    goes_on = last.model_copy(update={"ended": None, "replicas": max(last.replicas, replicas)})
+        return [*known, Burst(begun=rfc3339(now), replicas=replicas, job=job)][-KEPT:]
+    whose = job if job == last.job else None
+    goes_on = last.model_copy(update={"ended": None, "replicas": max(last.replicas, replicas), "job": whose})
     return [*known[:-1], goes_on]
 
 
 def expected(known: Sequence[Burst], *, now: datetime) -> Expected | None:
-    """The next burst; None while there is no beat."""
+    """The next burst; None while there is no beat, or the last burst goes on."""
     newest = known[-LOOKED_AT:]
+    if not newest or not _is_over(newest[-1], now):
+        return None
     begun = [from_rfc3339(burst.begun) for burst in newest]
     distances = [(later - before).total_seconds() for before, later in pairwise(begun)]
     if len(distances) < 2:
@@ -70,6 +75,12 @@ def expected(known: Sequence[Burst], *, now: datetime) -> Expected | None:
     if now > begins + timedelta(seconds=PATIENCE * usual):
         return None
     return Expected(begins=begins, replicas=max(burst.replicas for burst in newest), every_seconds=usual)
+
+
+def usual_worth(known: Sequence[Burst], job: str) -> int:
+    """Replicas that the job's last bursts were worth at their height, the upper one of the middle; 0 without any."""
+    heights = [burst.replicas for burst in known if burst.job == job and burst.ended is not None]
+    return median_high(heights[-LOOKED_AT:]) if heights else 0
 
 
 def _is_over(burst: Burst, now: datetime) -> bool:

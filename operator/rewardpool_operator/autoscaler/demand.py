@@ -5,7 +5,8 @@ that come over `spread` seconds, and shall be scored `drainSeconds` after the la
 
     N / (rate per replica x (spread + drainSeconds))
 
-replicas. They are asked for
+replicas, and at least what the job's last bursts were worth at their height (`bursts.py`), because samples do not come
+evenly. They are asked for
 
 - while the burst goes on, as many to its end as at its beginning: its last samples are what the trainer waits for;
 - before it, as early as a start takes (`starts.py`);
@@ -23,9 +24,9 @@ from typing import Final
 
 from rewardpool_api.autoscaling import DemandPolicy
 from rewardpool_api.demand import MAX_SAMPLES, Demand
-from rewardpool_api.status import DemandStatus
+from rewardpool_api.status import Burst, DemandStatus
 from rewardpool_operator.autoscaler.ask import Ask
-from rewardpool_operator.autoscaler.bursts import Expected
+from rewardpool_operator.autoscaler.bursts import Expected, usual_worth
 from rewardpool_operator.autoscaler.service_rate import ServiceRate
 from rewardpool_operator.autoscaler.signals import Announcement
 from rewardpool_operator.times import rfc3339
@@ -54,6 +55,8 @@ class Fleet:
     """Requests that policy QueueDepth gives a replica, where there is one; stands in for the rate."""
     most: int
     """No more are ever wanted."""
+    bursts: Sequence[Burst] = ()
+    """The last ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +65,8 @@ class Plans:
 
     ask: Ask
     demands: list[DemandStatus]
-    are_known: bool
-    """Whether it is known of everybody who may ask when that will be: then there is nothing to be careful about."""
+    is_gap: bool
+    """Whether all who may ask are between two bursts, and it is known of all when the next one begins."""
 
 
 def plans(policy: DemandPolicy, announcements: Sequence[Announcement], beat: Expected | None, *, fleet: Fleet) -> Plans:
@@ -75,10 +78,20 @@ def plans(policy: DemandPolicy, announcements: Sequence[Announcement], beat: Exp
         asking = [job for job in live if job.exact > 0]
         reason = "; ".join(job.reason for job in asking or live)
         ask = Ask(exact=sum(job.exact for job in asking), reason=reason, is_ahead=True)
-        return Plans(ask=ask, demands=demands, are_known=all(job.is_known for job in live))
+        return Plans(ask=ask, demands=demands, is_gap=all(job.is_in_gap for job in live))
     if policy.learn and beat is not None:
-        return Plans(ask=_by_the_beat(beat, fleet), demands=demands, are_known=True)
-    return Plans(ask=Ask.whole(0, "no job announces any"), demands=demands, are_known=False)
+        return Plans(ask=_by_the_beat(beat, fleet), demands=demands, is_gap=True)
+    return Plans(ask=Ask.whole(0, "no job announces any"), demands=demands, is_gap=False)
+
+
+def sole_job(announcements: Sequence[Announcement], *, now: datetime) -> str | None:
+    """The one job whose samples come now; None where several have some, or none says so."""
+    coming = [
+        announcement.demand.job
+        for announcement in announcements
+        if announcement.demand is not None and announcement.demand.phase == "Rollout" and announcement.is_live(now)
+    ]
+    return coming[0] if len(coming) == 1 else None
 
 
 def told(announcements: Sequence[Announcement], *, now: datetime) -> list[DemandStatus]:
@@ -91,7 +104,7 @@ class _Job:
     status: DemandStatus
     exact: float = 0.0
     reason: str = ""
-    is_known: bool = False
+    is_in_gap: bool = False
 
 
 def _job(policy: DemandPolicy, announcement: Announcement, fleet: Fleet) -> _Job:
@@ -109,7 +122,7 @@ def _job(policy: DemandPolicy, announcement: Announcement, fleet: Fleet) -> _Job
         status=status.model_copy(update={"replicas": Ask(exact=exact, reason=words).replicas}),
         exact=exact,
         reason=f"job {demand.job}: {words}, {_when(demand, begins)}",
-        is_known=begins is not None,
+        is_in_gap=demand.phase != "Rollout" and begins is not None,
     )
 
 
@@ -150,6 +163,16 @@ def _comes(demand: Demand, renewed: datetime, begins: datetime | None) -> bool:
 
 def _worth(policy: DemandPolicy, demand: Demand, fleet: Fleet) -> tuple[float, str]:
     """What one burst of the job takes, and why in words."""
+    worth, words = _by_samples(policy, demand, fleet)
+    usual = usual_worth(fleet.bursts, demand.job)
+    return (
+        (float(usual), f"{words}, and {usual} replicas at the height of the last bursts")
+        if usual > worth
+        else (worth, words)
+    )
+
+
+def _by_samples(policy: DemandPolicy, demand: Demand, fleet: Fleet) -> tuple[float, str]:
     if demand.samples is None:
         return 1.0, "an unknown number of samples"
     samples = min(demand.samples, MAX_SAMPLES)

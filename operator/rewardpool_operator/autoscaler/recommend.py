@@ -8,8 +8,8 @@
     6  steps, bounds   no more at a time, and no more at all, than the manifest says
     7  budget          no more than other pools leave
 
-4 and 5 guard against not knowing what comes. Where every job that lives has said when its next burst comes, it is
-known, and they are passed over. Where a router does not say what it has, nothing is ever taken away.
+4 and 5 guard against not knowing what comes. Between two bursts, where every job that lives has said when its next one
+comes, it is known, and they are passed over. Where a router does not say what it has, nothing is ever taken away.
 """
 
 from collections.abc import Sequence
@@ -112,7 +112,13 @@ def _remembered(
         asked = _for_requests(scaling, requests, rate, serving=signals.serving)
         if any(policy.demand is not None and policy.demand.learn for policy in scaling.combined):
             worth = min(asked.replicas, scaling.max_replicas)
-            update["bursts"] = bursts.learned(before.bursts, requests=requests, replicas=worth, now=signals.now)
+            update["bursts"] = bursts.learned(
+                before.bursts,
+                requests=requests,
+                replicas=worth,
+                job=demand.sole_job(signals.announcements, now=signals.now),
+                now=signals.now,
+            )
     return before.model_copy(update=update), rate, asked
 
 
@@ -142,7 +148,7 @@ def _plans(
     policy = next((policy.demand for policy in policies if policy.demand is not None), None)
     if policy is None:
         demands = demand.told(signals.announcements, now=signals.now)
-        return Plans(ask=Ask.whole(0, ""), demands=demands, are_known=False)
+        return Plans(ask=Ask.whole(0, ""), demands=demands, is_gap=False)
     fleet = Fleet(
         now=signals.now,
         held=held,
@@ -150,6 +156,7 @@ def _plans(
         rate=rate,
         per_replica=next((p.queue_depth.target_per_replica for p in policies if p.queue_depth is not None), None),
         most=scaling.max_replicas,
+        bursts=memory.bursts if policy.learn else (),
     )
     beat = bursts.expected(memory.bursts, now=signals.now)
     return demand.plans(policy, signals.announcements, beat, fleet=fleet)
@@ -179,12 +186,14 @@ def _with_figures(
         sized = sized.held_back(held, "DeadBand", f"{held} are near enough")
     if for_requests.exact == 0:
         sized = replace(sized, idle_since=memory.idle_since or rfc3339(signals.now))
-        if sized.replicas == 0 and scaling.min_replicas == 0 and not plans.are_known:
+        if sized.replicas == 0 and scaling.min_replicas == 0 and not plans.is_gap:
             if _idle_seconds(sized, signals) >= scaling.idle_seconds:
                 return replace(sized, reason=f"no request for {scaling.idle_seconds} s")
             why = f"none since {sized.idle_since}, and to zero after {scaling.idle_seconds} s"
             sized = sized.held_back(min(1, held), "IdleSeconds", why)
-    return _through_window(scaling, signals, memory, sized, heeded=not plans.are_known)
+    # A gap in which there are requests is none.
+    is_gap = plans.is_gap and for_requests.exact == 0
+    return _through_window(scaling, signals, memory, sized, heeded=not is_gap)
 
 
 def _idle_seconds(sized: _Sized, signals: Signals) -> float:

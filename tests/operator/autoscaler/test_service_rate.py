@@ -14,9 +14,9 @@ from rewardpool_operator.autoscaler.signals import Throughput
 SPEC = ServiceRateSpec()
 
 
-def measured(*rates, in_flight=16, spec=SPEC, known=None, apart=5):
+def measured(*rates, in_flight=16, spec=SPEC, known=None, apart=5, start=1):
     """What is known after these rates, one measurement after the other."""
-    for number, rate in enumerate(rates, start=1):
+    for number, rate in enumerate(rates, start=start):
         at = NOW + timedelta(seconds=number * apart)
         known = learned(known, [Throughput(worker="w", rate=rate, in_flight=in_flight)], spec=spec, now=at)
     return known
@@ -55,7 +55,25 @@ def test_a_replica_with_little_to_do_that_does_more_says_something():
 
 
 def test_a_full_replica_that_became_slower_counts():
-    assert measured(*[10] * 8, *[2] * 16).per_replica == 2
+    known = measured(*[10] * 8)
+    assert measured(*[2] * 16, in_flight=40, known=known, start=9).per_replica == 2
+
+
+def test_what_few_requests_showed_is_dropped_when_more_show_more():
+    known = measured(3, 3, 3, in_flight=2)
+    assert later(known, rate=25, in_flight=40).per_replica == 25
+
+
+def test_the_fewest_requests_with_which_a_replica_does_as_much_are_enough():
+    known = measured(25, in_flight=320)
+    known = measured(24, in_flight=20, known=known, start=2)
+    assert (known.in_flight, known.per_replica) == (20, 25)
+
+
+def test_a_queue_at_the_replica_does_not_look_like_a_slow_replica():
+    known = measured(25, 25, 25, in_flight=320)
+    known = measured(24, in_flight=25, known=known, start=5)
+    assert service_rate(known, spec=SPEC).latency_seconds == 1
 
 
 def test_measurements_are_kept_some_seconds_apart():
