@@ -77,7 +77,7 @@ def become_trainer(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> Beco
 @pytest.fixture
 def trainer(become_trainer: BecomesTrainer) -> None:
     """This process has the rights that the chart's `trainers` give, and no other."""
-    become_trainer("create,get,patch,delete")
+    become_trainer("create,patch")
 
 
 async def lease(plane: ControlPlane) -> dict[str, Any]:
@@ -173,6 +173,7 @@ async def test_a_missing_right_is_said_once_with_the_role_that_gives_it(
     [warning] = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert f"no right to create and patch leases.coordination.k8s.io/{LEASE} in namespace {NAMESPACE} (403)" in warning
     assert "the Helm chart's `trainers`, which binds a rewardpool-trainer role" in warning
+    assert "where an entry lists `jobs`, grpo-7 must be one of them" in warning
     assert (report.announced, report.renewals) == (False, 0)
 
 

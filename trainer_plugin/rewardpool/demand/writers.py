@@ -104,7 +104,8 @@ class LeaseWriter:
             await self.close()
             raise NotWrittenError(
                 f"{error}. Add the job's service account to the Helm chart's `trainers`, which binds a {TRAINER_ROLE} "
-                "role in that namespace, or set announce: false",
+                f"role in that namespace; where an entry lists `jobs`, {demand.job} must be one of them. Or set "
+                "announce: false",
                 is_refused=True,
             ) from error
         except PoolAccessError as error:
