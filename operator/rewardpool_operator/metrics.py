@@ -1,16 +1,14 @@
 """What Prometheus is told of the operator and its pools.
 
-The series of a pool are made when somebody asks, from the figures that were last recorded of it: so none of them can
-outlive a revision, and a pool that is forgotten is gone with all of its series. Labels are bounded by what there is:
-pools, and words of fixed lists. Nothing about single workers, requests or samples is told here; routers and engines
-have metrics of their own.
+The gauges of a pool are made at each scrape (`pool_metrics.py`), and a pool that is forgotten is gone with all of its
+series. Labels are bounded by what there is: pools, and words of fixed lists. Nothing about single workers, requests or
+samples is told here; routers and engines have metrics of their own.
 
 Names follow https://prometheus.io/docs/practices/naming/; docs/reference-status.md lists them.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from importlib.metadata import version
 from time import time
 from typing import Final, Literal
@@ -19,10 +17,10 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics import MetricWrapperBase
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client.metrics_core import Metric
 
 from rewardpool_api import RewardPool, RewardPoolStatus
+from rewardpool_operator.pool_metrics import POOL_LABELS, PoolCollector, figures_of
 
 Outcome = Literal["completed", "rolled_back"]
 Change = Literal["join", "leave"]
@@ -35,93 +33,6 @@ PASS_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 3
 _OUTCOMES: Final = ("completed", "rolled_back")
 _CHANGES: Final = ("join", "leave")
 _DIRECTIONS: Final = ("up", "down")
-_POOL: Final = ("namespace", "pool")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PoolFigures:
-    """What is told of one pool, and no more of it than that: a thousand pools are kept."""
-
-    engine: str
-    model_type: str
-    revision: str
-    replicas: tuple[tuple[str, int], ...]
-    """State -> workers."""
-    conditions: tuple[tuple[str, bool], ...]
-    """Type -> whether its status is True."""
-    requests: tuple[tuple[str, int], ...]
-    """State -> requests; empty while the routers' figures are missing, since no figure is not zero."""
-
-
-def figures_of(pool: RewardPool, status: RewardPoolStatus) -> PoolFigures:
-    """The figures of a pool with this status."""
-    desired = status.scaling.desired if status.scaling else status.replicas
-    load = status.load
-    return PoolFigures(
-        engine=pool.spec.engine.name,
-        model_type=pool.spec.model.type,
-        revision=status.revision,
-        replicas=(
-            ("desired", desired),
-            ("ready", status.ready_replicas),
-            ("starting", max(0, status.replicas - status.ready_replicas)),
-            ("draining", status.draining_replicas),
-        ),
-        conditions=tuple((condition.type, condition.status == "True") for condition in status.conditions),
-        requests=(("in_flight", load.in_flight), ("waiting", load.waiting)) if load else (),
-    )
-
-
-class PoolCollector(Collector):
-    """The gauges of all pools, made anew at each scrape."""
-
-    def __init__(self) -> None:
-        self.pools: dict[tuple[str, str], PoolFigures] = {}
-        """Namespace and name -> figures."""
-
-    def describe(self) -> Iterable[Metric]:
-        """What the registry checks names by."""
-        return self.families()
-
-    def collect(self) -> Iterable[Metric]:
-        """The families with a series for every pool."""
-        info, replicas, conditions, requests = families = self.families()
-        # A copy: scrapes are answered by a thread of their own.
-        for (namespace, name), pool in list(self.pools.items()):
-            key = [namespace, name]
-            info.add_metric([*key, pool.engine, pool.model_type, pool.revision], 1)
-            for state, workers in pool.replicas:
-                replicas.add_metric([*key, state], workers)
-            for kind, holds in pool.conditions:
-                conditions.add_metric([*key, kind], holds)
-            for state, count in pool.requests:
-                requests.add_metric([*key, state], count)
-        return families
-
-    def families(self) -> tuple[GaugeMetricFamily, ...]:
-        """The families, without a series."""
-        return (
-            GaugeMetricFamily(
-                "rewardpool_pool_info",
-                "What the pool serves and in which revision. Always 1.",
-                labels=(*_POOL, "engine", "model_type", "revision"),
-            ),
-            GaugeMetricFamily(
-                "rewardpool_pool_replicas",
-                "Workers of the pool: desired, ready (in every router), starting, draining.",
-                labels=(*_POOL, "state"),
-            ),
-            GaugeMetricFamily(
-                "rewardpool_pool_condition",
-                "1 where the status of the pool's condition is True, else 0.",
-                labels=(*_POOL, "type"),
-            ),
-            GaugeMetricFamily(
-                "rewardpool_pool_requests",
-                "Requests at the pool's routers: in_flight at a worker, or waiting for one. No series while unknown.",
-                labels=(*_POOL, "state"),
-            ),
-        )
 
 
 class Metrics:
@@ -137,19 +48,19 @@ class Metrics:
         self._scaling_changes = Counter(
             "rewardpool_pool_scaling_changes_total",
             "Changes of the pool's desired replicas.",
-            (*_POOL, "direction"),
+            (*POOL_LABELS, "direction"),
             registry=registry,
         )
         self._router_repairs = Counter(
             "rewardpool_pool_router_repairs_total",
             "Differences of a router's worker list from the workers, repaired.",
-            (*_POOL, "change"),
+            (*POOL_LABELS, "change"),
             registry=registry,
         )
         self._rollouts = Counter(
             "rewardpool_pool_rollouts_total",
             "Rollouts of the pool that ended.",
-            (*_POOL, "outcome"),
+            (*POOL_LABELS, "outcome"),
             registry=registry,
         )
         self._object_repairs = Counter(

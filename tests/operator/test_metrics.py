@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.decide_builders import a_pool
 
 from rewardpool_api import RewardPoolStatus
-from rewardpool_api.status import LoadStatus, ScalingStatus
+from rewardpool_api.status import DemandStatus, LoadStatus, ScalingStatus, ServiceRateStatus, WorkerStart
 from rewardpool_operator.metrics import Metrics
 
 KEY = {"namespace": "rl", "pool": "rm"}
@@ -62,6 +62,48 @@ def test_missing_figures_are_no_series_and_not_zero(metrics):
     assert value(metrics, "rewardpool_pool_requests", **KEY, state="waiting") is None
 
 
+MEASURED = {
+    "service_rate": ServiceRateStatus(per_replica=6.5, in_flight=8, time="2026-01-01T00:00:00Z"),
+    "starts": [WorkerStart(worker="a", seconds=40.0), WorkerStart(worker="b", seconds=30.0)],
+}
+
+
+def scaled(**scaling):
+    """A pool that scales, and its status."""
+    pool = a_pool(
+        autoscaling={"maxReplicas": 4, "policy": {"type": "QueueDepth", "queueDepth": {"targetPerReplica": 8}}}
+    )
+    return pool, RewardPoolStatus(scaling=ScalingStatus(desired=4, reason="", **scaling))
+
+
+def test_what_is_asked_for_and_what_limits_it_are_told_while_it_does(metrics):
+    metrics.record_pool(*scaled(asked=9, limit="Budget"))
+    assert value(metrics, "rewardpool_pool_replicas", **KEY, state="asked") == 9
+    assert value(metrics, "rewardpool_pool_scaling_limit", **KEY, limit="Budget") == 1
+    metrics.record_pool(*scaled(asked=4))
+    assert value(metrics, "rewardpool_pool_scaling_limit", **KEY, limit="Budget") is None
+
+
+def test_what_was_measured_is_told_once_it_was(metrics):
+    metrics.record_pool(*scaled())
+    assert value(metrics, "rewardpool_pool_service_rate", **KEY) is None
+    metrics.record_pool(*scaled(**MEASURED))
+    assert value(metrics, "rewardpool_pool_service_rate", **KEY) == 6.5
+    assert value(metrics, "rewardpool_pool_start_seconds", **KEY) == 40.0
+
+
+def test_training_jobs_are_counted_by_what_became_of_their_word(metrics):
+    pool, announced = scaled()
+    jobs = [("a", "Live", True), ("b", "Live", False), ("c", "Lapsed", True), ("d", "Ended", False)]
+    demands = [DemandStatus(job=job, state=state, stalled=stalled) for job, state, stalled in jobs]
+    metrics.record_pool(pool, announced.model_copy(update={"demands": demands}))
+    counted = {
+        state: value(metrics, "rewardpool_pool_demands", **KEY, state=state)
+        for state in ("live", "stalled", "lapsed", "ignored")
+    }
+    assert counted == {"live": 2, "stalled": 1, "lapsed": 1, "ignored": 0}
+
+
 def test_a_new_revision_replaces_the_old_one(metrics):
     metrics.record_pool(a_pool(), status(revision="old"))
     metrics.record_pool(a_pool(), status(revision="new"))
@@ -106,6 +148,8 @@ def used(metrics):
     """With a sample of everything."""
     metrics.record_pool(a_pool(), status(desired=1))
     metrics.record_pool(a_pool(), status(desired=2))
+    pool, measured = scaled(asked=9, limit="Budget", **MEASURED)
+    metrics.record_pool(pool, status().model_copy(update={"scaling": measured.scaling}))
     metrics.router_repaired("rl", "rm", "join")
     metrics.rollout_ended("rl", "rm", "completed")
     metrics.object_repaired("Service")
@@ -162,7 +206,7 @@ async def test_names_follow_the_conventions_of_prometheus(metrics):
 async def test_labels_are_bounded(metrics):
     allowed = {
         "namespace", "pool", "engine", "model_type", "revision", "state", "type", "direction", "change", "outcome",
-        "kind", "reason", "verb", "code", "resource", "version", "le",
+        "kind", "reason", "verb", "code", "resource", "version", "le", "limit",
     }  # fmt: skip
     assert {
         label for family in await families_of(metrics) for sample in family.samples for label in sample.labels

@@ -1,0 +1,157 @@
+"""What Prometheus is told of each pool: its figures as of its last pass, made into series at each scrape.
+
+So no series can outlive what it is about: a revision, a limit, a pool.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from rewardpool_api import RewardPool, RewardPoolStatus
+from rewardpool_api.status import DemandStatus
+
+POOL_LABELS: Final = ("namespace", "pool")
+_DEMANDS: Final = ("Live", "Lapsed", "Ignored")
+"""States of a demand that are worth a look; an ended one is history."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PoolFigures:
+    """What is told of one pool, and no more of it than that: a thousand pools are kept."""
+
+    engine: str
+    model_type: str
+    revision: str
+    replicas: tuple[tuple[str, int], ...]
+    """State -> workers."""
+    conditions: tuple[tuple[str, bool], ...]
+    """Type -> whether its status is True."""
+    requests: tuple[tuple[str, int], ...]
+    """State -> requests; empty while the routers' figures are missing, since no figure is not zero."""
+    limit: str | None
+    """What keeps the desired replicas from being what is asked for."""
+    demands: tuple[tuple[str, int], ...]
+    """State -> training jobs; empty for a pool that does not scale."""
+    service_rate: float | None
+    """Requests that one busy replica answers in a second; None until that was measured."""
+    start_seconds: float | None
+    """The longest of the last starts; None where none was seen."""
+
+
+def figures_of(pool: RewardPool, status: RewardPoolStatus) -> PoolFigures:
+    """The figures of a pool with this status."""
+    load, scaling = status.load, status.scaling
+    return PoolFigures(
+        engine=pool.spec.engine.name,
+        model_type=pool.spec.model.type,
+        revision=status.revision,
+        replicas=_replicas(status),
+        conditions=tuple((condition.type, condition.status == "True") for condition in status.conditions),
+        requests=(("in_flight", load.in_flight), ("waiting", load.waiting)) if load else (),
+        limit=scaling.limit if scaling else None,
+        demands=_demands(status.demands) if pool.spec.autoscaling is not None else (),
+        service_rate=scaling.service_rate.per_replica if scaling and scaling.service_rate else None,
+        start_seconds=max((start.seconds for start in scaling.starts), default=None) if scaling else None,
+    )
+
+
+def _replicas(status: RewardPoolStatus) -> tuple[tuple[str, int], ...]:
+    scaling = status.scaling
+    asked = (("asked", scaling.asked),) if scaling is not None and scaling.asked is not None else ()
+    return (
+        ("desired", scaling.desired if scaling else status.replicas),
+        ("ready", status.ready_replicas),
+        ("starting", max(0, status.replicas - status.ready_replicas)),
+        ("draining", status.draining_replicas),
+        *asked,
+    )
+
+
+def _demands(demands: Sequence[DemandStatus]) -> tuple[tuple[str, int], ...]:
+    states = [demand.state for demand in demands]
+    stalled = sum(demand.stalled for demand in demands if demand.state == "Live")
+    return (*((state.lower(), states.count(state)) for state in _DEMANDS), ("stalled", stalled))
+
+
+class PoolCollector(Collector):
+    """The gauges of all pools, made anew at each scrape."""
+
+    def __init__(self) -> None:
+        self.pools: dict[tuple[str, str], PoolFigures] = {}
+        """Namespace and name -> figures."""
+
+    def describe(self) -> Iterable[Metric]:
+        """What the registry checks names by."""
+        return self.families()
+
+    def collect(self) -> Iterable[Metric]:
+        """The families with a series for every pool."""
+        families = self.families()
+        info, replicas, conditions, requests, limits, demands, rates, starts = families
+        # A copy: scrapes are answered by a thread of their own.
+        for (namespace, name), pool in list(self.pools.items()):
+            key = [namespace, name]
+            info.add_metric([*key, pool.engine, pool.model_type, pool.revision], 1)
+            for state, workers in pool.replicas:
+                replicas.add_metric([*key, state], workers)
+            for kind, holds in pool.conditions:
+                conditions.add_metric([*key, kind], holds)
+            for state, count in pool.requests:
+                requests.add_metric([*key, state], count)
+            if pool.limit is not None:
+                limits.add_metric([*key, pool.limit], 1)
+            for state, jobs in pool.demands:
+                demands.add_metric([*key, state], jobs)
+            if pool.service_rate is not None:
+                rates.add_metric(key, pool.service_rate)
+            if pool.start_seconds is not None:
+                starts.add_metric(key, pool.start_seconds)
+        return families
+
+    def families(self) -> tuple[GaugeMetricFamily, ...]:
+        """The families, without a series."""
+        return (
+            GaugeMetricFamily(
+                "rewardpool_pool_info",
+                "What the pool serves and in which revision. Always 1.",
+                labels=(*POOL_LABELS, "engine", "model_type", "revision"),
+            ),
+            GaugeMetricFamily(
+                "rewardpool_pool_replicas",
+                "Workers of the pool: asked for by its policies, desired, ready (in every router), starting, draining.",
+                labels=(*POOL_LABELS, "state"),
+            ),
+            GaugeMetricFamily(
+                "rewardpool_pool_condition",
+                "1 where the status of the pool's condition is True, else 0.",
+                labels=(*POOL_LABELS, "type"),
+            ),
+            GaugeMetricFamily(
+                "rewardpool_pool_requests",
+                "Requests at the pool's routers: in_flight at a worker, or waiting for one. No series while unknown.",
+                labels=(*POOL_LABELS, "state"),
+            ),
+            GaugeMetricFamily(
+                "rewardpool_pool_scaling_limit",
+                "1 for what keeps the desired replicas from being what is asked for. No series where nothing does.",
+                labels=(*POOL_LABELS, "limit"),
+            ),
+            GaugeMetricFamily(
+                "rewardpool_pool_demands",
+                "Training jobs that announce to the pool: live, stalled (of the live ones), lapsed, ignored.",
+                labels=(*POOL_LABELS, "state"),
+            ),
+            GaugeMetricFamily(
+                "rewardpool_pool_service_rate",
+                "Requests that one busy replica answers in a second, as measured. No series until then.",
+                labels=POOL_LABELS,
+            ),
+            GaugeMetricFamily(
+                "rewardpool_pool_start_seconds",
+                "Seconds from making to first score of the slowest of the last replicas. No series until one was seen.",
+                labels=POOL_LABELS,
+            ),
+        )
