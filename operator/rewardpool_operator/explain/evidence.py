@@ -45,6 +45,8 @@ class Cause(StrEnum):
     DEADLINE = "Deadline"
     PAUSED = "Paused"
     FIGURES_MISSING = "FiguresMissing"
+    BUDGET_DISAGREES = "BudgetDisagrees"
+    DEMAND_IGNORED = "DemandIgnored"
     OTHER = "Other"
     DOWNLOADING = "Downloading"
     STARTING = "Starting"
@@ -52,8 +54,14 @@ class Cause(StrEnum):
     DRAINING = "Draining"
     AT_ZERO = "AtZero"
     AT_MOST = "AtMost"
+    BUDGET = "Budget"
+    STEP = "Step"
     HELD_FOR_A_WHILE = "HeldForAWhile"
     SIZE = "Size"
+    JOBS = "Jobs"
+    JOBS_GONE = "JobsGone"
+    NEXT_BURST = "NextBurst"
+    MEASURED = "Measured"
     UNREADABLE = "Unreadable"
 
 
@@ -103,11 +111,30 @@ class Evidence:
         """The command that merges JSON into the pool's spec."""
         metadata = self.pool.metadata
         merged = '{"spec":' + spec + "}"
+        if self.is_local:
+            return f"merge {merged} into the manifest, then {self.program} up -f MANIFEST"
         return f"kubectl patch rewardpool {metadata.name} -n {metadata.namespace} --type merge -p '{merged}'"
+
+    def in_words(self, time: str) -> str:
+        """An RFC 3339 time as one that lies ahead or behind, such as `in 40 s, at 12:10:40 UTC`."""
+        at = from_rfc3339(time)
+        seconds = round((at - self.now).total_seconds())
+        clock = f"at {at:%H:%M:%S} UTC"
+        return f"{clock}, {duration(-seconds)} ago" if seconds < 0 else f"in {duration(seconds)}, {clock}"
 
     def seconds_since(self, time: str | None) -> int | None:
         """Whole seconds since an RFC 3339 time."""
         return None if time is None else int((self.now - from_rfc3339(time)).total_seconds())
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them."""
+    return f"{round(seconds)} s" if seconds < 120 else f"{round(seconds / 60)} min"
+
+
+def counted(number: int, what: str) -> str:
+    """So many of a thing, such as `1 replica` and `2 replicas`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def newest_warnings(events: Iterable[Object]) -> dict[str, str]:

@@ -41,13 +41,6 @@ def a_pool(*conditions, generation=1, status=None, **spec):
     )
 
 
-def scaled(desired, *conditions, in_flight=0, waiting=0, reason="because", **autoscaling):
-    """A pool under QueueDepth at that size."""
-    load = {"inFlight": in_flight, "waiting": waiting}
-    status = {"scaling": {"desired": desired, "reason": reason}, "load": load}
-    return a_pool(*conditions, status=status, replicas=None, autoscaling=QUEUE | autoscaling)
-
-
 def seen(pool, *pods, **fields):
     return Evidence(now=NOW, pool=pool, pods=pods, **fields)
 
@@ -287,33 +280,6 @@ def test_a_rollout_under_way_is_told_with_both_revisions():
     progressing = condition("Progressing", "True", "Surging", "rolling")
     evidence = seen(a_pool(SERVING, progressing, status=rollout()), a_pod())
     assert only(evidence, Cause.ROLLING).what == "A rollout from revision old to new is under way"
-
-
-HELD = condition("ScalingActive", "False", "FiguresMissing", "figures of a router are missing: the size is held")
-
-
-@pytest.mark.parametrize(
-    ("pool", "cause", "words"),
-    [
-        (scaled(3, HELD), Cause.FIGURES_MISSING, "held at 3"),
-        (scaled(0), Cause.AT_ZERO, "the first request brings it back"),
-        (scaled(4, in_flight=40, waiting=9), Cause.AT_MOST, "49 requests are more than 4 replicas with 10 each"),
-        (scaled(4, in_flight=12), Cause.HELD_FOR_A_WHILE, "though 2 would do for 12 requests"),
-        (scaled(2, in_flight=12), Cause.SIZE, "for 12 requests and 10 per replica"),
-        (a_pool(replicas=0, status={"scaling": {"desired": 0, "reason": ""}}), Cause.AT_ZERO, "no request will change"),
-        (
-            a_pool(
-                replicas=9,
-                autoscaling=QUEUE | {"policy": {"type": "External"}},
-                status={"scaling": {"desired": 4, "reason": ""}},
-            ),
-            Cause.SIZE,
-            "it says 9, and the bounds are 0 to 4",
-        ),
-    ],
-)
-def test_the_size_is_explained(pool, cause, words):
-    assert words in only(seen(pool), cause).what
 
 
 def test_without_the_right_to_list_pods_the_condition_is_what_there_is():
