@@ -49,7 +49,7 @@ def simulate(
 
     Example: rewardpool simulate --trace sync-grpo --policy demand --policy hpa
     """
-    chosen = [(name, _load(name)) for name in traces or builtin.NAMES]
+    chosen = [(Path(name).stem, _load(name)) for name in traces or builtin.NAMES]
     with _progress() as tell:
         comparisons = [
             compare(trace, _makers(trace, names, manifest), name=name, seed=seed, tell=tell(name))

@@ -1,0 +1,89 @@
+"""`rewardpool simulate`: what it prints, and what it refuses."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from rewardpool_operator.cli import app
+from rewardpool_operator.cli.errors import RefusedError
+
+TRACE = """
+seconds: 600
+fleet: {maxReplicas: 4, startSeconds: {seconds: 30}, serviceSeconds: {seconds: 1}, concurrency: 4}
+figures: {targetPerReplica: 8}
+jobs:
+  - {name: job, steps: 2, samples: 100, startsAtSeconds: 60, loadSeconds: 60, rolloutSeconds: {seconds: 20},
+     arrivals: AtOnce, updateSeconds: {seconds: 20}}
+"""
+MANIFEST = """
+apiVersion: rewardpool.dev/v1alpha1
+kind: RewardPool
+metadata: {name: pool}
+spec:
+  model: {source: "python://rewards:score", type: Function}
+  engine: {name: python}
+"""
+
+
+@pytest.fixture
+def trace(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(TRACE)
+    return str(path)
+
+
+def simulate(*arguments):
+    result = CliRunner().invoke(app, ["simulate", *arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.stdout
+
+
+def test_a_line_per_policy_and_one_for_the_fleet_that_is_always_on(trace):
+    lines = simulate("--trace", trace, "--policy", "demand", "--policy", "hpa").splitlines()
+    title, *rows, last = [line.split()[0] for line in lines if line.strip()]
+    assert (title, rows) == ("mine", ["policy", "demand", "hpa"])
+    assert last.startswith("always-on-")
+
+
+def test_json_has_seconds_and_changes_by_trace_and_policy(trace):
+    figures = json.loads(simulate("--trace", trace, "--policy", "keda", "--json"))["traces"]["mine"]["keda"]
+    assert figures["finished"] is True
+    assert figures["stall_seconds"] > 0
+    assert figures["gpu_seconds"] > 0
+    assert figures["changes"] >= 2
+
+
+def test_a_chart_is_drawn(trace, tmp_path):
+    chart = tmp_path / "chart.png"
+    simulate("--trace", trace, "--policy", "demand", "--plot", str(chart))
+    assert chart.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_pool_s_manifest_is_a_policy(trace, tmp_path):
+    manifest = tmp_path / "pool.yaml"
+    manifest.write_text(
+        MANIFEST + "  autoscaling: {maxReplicas: 4, policy: {type: QueueDepth, queueDepth: {targetPerReplica: 8}}}\n"
+    )
+    told = json.loads(simulate("--trace", trace, "--policy", "hpa", "--manifest", str(manifest), "--json"))
+    assert {"manifest", "hpa"} < told["traces"]["mine"].keys()
+
+
+@pytest.mark.parametrize(
+    ("scaling", "words"),
+    [("", "autoscaling is not set"), ("  autoscaling: {maxReplicas: 4, policy: {type: External}}\n", "External")],
+)
+def test_a_manifest_by_which_nothing_is_decided_is_refused(trace, tmp_path, scaling, words):
+    manifest = tmp_path / "pool.yaml"
+    manifest.write_text(MANIFEST + scaling)
+    with pytest.raises(RefusedError, match=words):
+        simulate("--trace", trace, "--manifest", str(manifest))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"), [(["--trace", "nowhere"], "sync-grpo"), (["--policy", "magic"], "hpa")]
+)
+def test_unknown_names_are_refused_with_those_there_are(arguments, words):
+    with pytest.raises(RefusedError, match=words):
+        simulate(*arguments)
