@@ -58,5 +58,7 @@ class Plan:
     expose: tuple[str, ...] = ()
     """Routers, by name, that trainers may be sent to from now on."""
     measure: tuple[Measure, ...] = ()
+    first_replicas: int | None = None
+    """What spec.replicas becomes, where policy External found none; None leaves it alone, which is nearly always."""
     status: RewardPoolStatus
     events: tuple[Event, ...] = ()

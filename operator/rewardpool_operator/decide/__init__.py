@@ -19,7 +19,7 @@ from rewardpool_operator.decide.exposure import to_expose
 from rewardpool_operator.decide.leaving import leave
 from rewardpool_operator.decide.load import observed_load
 from rewardpool_operator.decide.membership import reconcile_routers
-from rewardpool_operator.decide.replicas import wanted_replicas
+from rewardpool_operator.decide.replicas import first_replicas, wanted_replicas
 from rewardpool_operator.decide.rollout import allocate
 from rewardpool_operator.decide.silence import as_reached
 from rewardpool_operator.decide.verdict import as_admitted, judge
@@ -52,6 +52,7 @@ def decide(snapshot: Snapshot) -> Plan:
         joins=membership.joins,
         expose=to_expose(snapshot, membership),
         measure=verdict.parity.measure,
+        first_replicas=first_replicas(snapshot),
         status=status,
         events=events,
     )

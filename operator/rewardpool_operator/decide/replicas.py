@@ -47,7 +47,7 @@ def _signals(snapshot: Snapshot, load: LoadStatus | None) -> Signals:
 
 def _from_outside(snapshot: Snapshot, scaling: AutoscalingSpec, signals: Signals) -> Recommendation:
     """Policy External: the bounds and the budget hold for whoever writes spec.replicas, too."""
-    asked, previous = _fixed(snapshot.pool.spec.replicas), snapshot.pool.status.scaling
+    asked, previous = _written_or_there(snapshot), snapshot.pool.status.scaling
     bounded = max(scaling.min_replicas, min(scaling.max_replicas, asked))
     reason = "spec.replicas, set from outside, within bounds"
     if scaling.budget is None:
@@ -69,6 +69,25 @@ def _from_outside(snapshot: Snapshot, scaling: AutoscalingSpec, signals: Signals
     if left.reason is None:
         return _given(snapshot, bounded, reason, asked=asked)
     return _given(snapshot, left.replicas, f"{reason}; {left.reason}", asked=asked, limit="Budget")
+
+
+def first_replicas(snapshot: Snapshot) -> int | None:
+    """What `spec.replicas` is to be where policy External found none, and None where it is not to be touched.
+
+    The API server refuses to show the scale of an object without it, so HPA and KEDA would wait for ever.
+    """
+    spec = snapshot.pool.spec
+    if spec.autoscaling is None or not spec.autoscaling.is_external or spec.replicas is not None:
+        return None
+    return min(_written_or_there(snapshot), spec.autoscaling.max_replicas)
+
+
+def _written_or_there(snapshot: Snapshot) -> int:
+    """What somebody wrote; until somebody does, what there is, so that a change to policy External changes no size."""
+    replicas, previous = snapshot.pool.spec.replicas, snapshot.pool.status.scaling
+    if replicas is not None:
+        return replicas
+    return max(1, previous.desired) if previous else 1
 
 
 def _given(

@@ -130,6 +130,8 @@ class Apply:
             self._written.settled = None if self._wrote or self.failures else seen
         await self._join(plan.joins)
         await asyncio.gather(*(self._guarded(self._expose(router)) for router in plan.expose))
+        if plan.first_replicas is not None:
+            await self._guarded(self._give_scale(plan.first_replicas))
         status, events = with_failure(plan, self._failure(), self._pool.status)
         news = (*events, *self._written.repairs.due(now=monotonic()))
         # Together: where a thousand pools start at once, every single write waits its turn at the API server.
@@ -329,6 +331,17 @@ class Apply:
         else:
             self._store.put(resource, ending)
         self.changed = self._wrote = True
+
+    async def _give_scale(self, replicas: int) -> None:
+        """Write spec.replicas where there is none; who wrote it meanwhile is right."""
+        version = self._objects.pool["metadata"]["resourceVersion"]
+        scale = {"metadata": {"resourceVersion": version}, "spec": {"replicas": replicas}}
+        try:
+            await self._kube.merge(client.POOLS, self._namespace, self._pool.metadata.name, scale, subresource="scale")
+        except KubeError as error:
+            if error.status != 409:
+                raise
+        self.changed = True
 
     async def _write_status(self, status: RewardPoolStatus) -> None:
         wanted = status.model_dump(mode="json", by_alias=True, exclude_none=True)

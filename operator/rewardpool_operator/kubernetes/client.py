@@ -213,11 +213,13 @@ class Kube:
         query = {"fieldManager": names.FIELD_MANAGER}
         return await self._call("create", resource.path(manifest["metadata"]["namespace"]), body=manifest, query=query)
 
-    async def merge(self, resource: Resource, namespace: str, name: str, patch: Object) -> Object:
+    async def merge(
+        self, resource: Resource, namespace: str, name: str, patch: Object, *, subresource: str = ""
+    ) -> Object:
         """JSON merge patch: nulls delete, lists are replaced."""
         return await self._call(
             "patch",
-            resource.path(namespace, name),
+            resource.path(namespace, name, subresource),
             body=patch,
             content_type="application/merge-patch+json",
             query={"fieldManager": names.FIELD_MANAGER},

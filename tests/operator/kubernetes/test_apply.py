@@ -47,7 +47,12 @@ class FakeKube:
         self._note("create", manifest.get("reason", ""), manifest)
         return manifest
 
-    async def merge(self, resource: Resource, namespace: str, name: str, patch: Object) -> Object:
+    async def merge(
+        self, resource: Resource, namespace: str, name: str, patch: Object, *, subresource: str = ""
+    ) -> Object:
+        name = f"{name}/{subresource}" if subresource else name
+        if name == self._refuse:
+            raise KubeError(f"PATCH {name}", status=409, reason="Conflict", message="the object has been modified")
         self._note("merge", name, patch)
         return live({"metadata": {"name": name, "resourceVersion": "0"}, "spec": {"containers": []}})
 
@@ -151,6 +156,20 @@ async def test_an_empty_cluster_gets_every_object_before_the_workers() -> None:
         "rm-key", "rm-router-admin", "rm-files", "rm-router", "rm-router", f"rm-worker-{REVISION}", "rm/status",
     ]  # fmt: skip
     assert not carrying.changed, "watches tell what becomes of it"
+
+
+async def test_a_scale_that_nobody_can_read_is_written_as_it_was_seen() -> None:
+    kube, carrying = await carried_out(a_plan(first_replicas=2), a_store())
+    (body,) = (body for verb, name, body in kube.calls if (verb, name) == ("merge", "rm/scale"))
+    assert body["spec"] == {"replicas": 2}
+    assert body["metadata"]["resourceVersion"]
+    assert not carrying.failures
+
+
+async def test_who_wrote_the_scale_meanwhile_is_right() -> None:
+    _, carrying = await carried_out(a_plan(first_replicas=2), a_store(), FakeKube(refuse="rm/scale"))
+    assert not carrying.failures
+    assert carrying.changed, "the next pass sees what they wrote"
 
 
 async def test_disruption_budgets_are_made_once_a_worker_serves() -> None:

@@ -40,7 +40,7 @@ def requests(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
     folder: Path = tmp_path_factory.mktemp("metrics-adapter")
     with StandInMetricsAdapter(cluster.plane.kubectl, folder, read=requests.read):
         bounds = {"minReplicas": 1, "maxReplicas": LARGEST_POOL, "policy": {"type": "External"}}
-        cluster.apply(POOL, replicas=1, autoscaling=bounds)
+        cluster.apply(POOL, autoscaling=bounds)
         cluster.eventually(lambda: cluster.is_ready(POOL, replicas=1), seconds=30, what="the pool is ready")
         at_once = {"scaleDown": {"stabilizationWindowSeconds": 0}}
         autoscaler = hpa(POOL, target=TARGET, maximum=LARGEST_HPA, behavior=at_once)
