@@ -13,7 +13,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from autoscaler import real
+from autoscaler import real, simulated
 from cluster import binaries
 from cluster.folders import REPOSITORY
 from cluster.processes import ClusterError
@@ -30,20 +30,49 @@ NOT_RUN: Final[dict[str, Any]] = {
 
 def show(result: dict[str, Any]) -> None:
     """Print the tables."""
+    # A file or a pipe has no width, and rich would take 80 columns for it.
     console = Console(width=None if sys.stdout.isatty() else 140)
-    console.print(steps_table(result))
+    for table in (paper_table(result), node_table(result), traces_table(result)):
+        if table.row_count:
+            console.print(table)
 
 
-def steps_table(result: dict[str, Any]) -> Table:
+def paper_table(result: dict[str, Any]) -> Table:
+    """The step on paper."""
+    columns = ("autoscaler", "asked for 8 after", "least", "most", "most asked for")
+    table = Table(*columns, title="Eight times the load, on paper", title_justify="left")
+    for name, step in result.get("steps", {}).items():
+        times = (in_seconds(step[f"{which}_seconds"]) for which in ("median", "least", "most"))
+        table.add_row(name, *times, str(step["most_wanted"]))
+    return table
+
+
+def node_table(result: dict[str, Any]) -> Table:
     """The step on the node."""
     columns = ("step", "autoscaler", "asked for 8 after", "8 served after", "most asked for", "1 again after the load")
     table = Table(*columns, title="Eight times the load, on a node", title_justify="left")
     for number, step in enumerate(result.get("real_steps", []), start=1):
         for name, answer in step.items():
-            times = (answer["wanted_seconds"], answer["ready_seconds"])
-            shown = ["-" if seconds is None else f"{seconds:.1f} s" for seconds in (*times, answer["down_seconds"])]
-            table.add_row(str(number), name, *shown[:2], str(answer["most_wanted"]), shown[2])
+            wanted, ready, down = (in_seconds(answer[f"{which}_seconds"]) for which in ("wanted", "ready", "down"))
+            table.add_row(str(number), name, wanted, ready, str(answer["most_wanted"]), down)
     return table
+
+
+def traces_table(result: dict[str, Any]) -> Table:
+    """The traces."""
+    columns = ("trace", "policy", "stall", "GPU-seconds", "changes")
+    table = Table(*columns, title="Training, on paper", title_justify="left")
+    for trace, policies in (result["traces"] or {}).items():
+        for name, figures in policies.items():
+            cells = (f"{figures['stall_seconds']:.0f} s", f"{figures['gpu_seconds']:.0f}", str(figures["changes"]))
+            table.add_row(trace, name, *cells)
+        table.add_section()
+    return table
+
+
+def in_seconds(seconds: float | None) -> str:
+    """Seconds for people."""
+    return "-" if seconds is None else f"{seconds:.1f} s"
 
 
 def main() -> int:
@@ -60,6 +89,8 @@ def main() -> int:
     say = timed_lines()
     result = dict(NOT_RUN)
     try:
+        if given.only != "real":
+            result |= simulated.measure(say=say)
         if given.only != "simulated":
             result |= real.measure(repeats=given.repeats, with_down=not given.no_down, say=say)
     except (binaries.BuildError, ClusterError, TimeoutError) as error:
