@@ -42,6 +42,8 @@ PRINTER_COLUMNS: tuple[Schema, ...] = (
     {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
     {"name": "Engine", "type": "string", "jsonPath": ".spec.engine.name", "priority": 1},
     {"name": "Revision", "type": "string", "jsonPath": ".status.revision", "priority": 1},
+    {"name": "Asked", "type": "integer", "jsonPath": ".status.scaling.asked", "priority": 1},
+    {"name": "Limit", "type": "string", "jsonPath": ".status.scaling.limit", "priority": 1},
     {"name": "Status", "type": "string", "jsonPath": '.status.conditions[?(@.type=="Ready")].reason', "priority": 1},
 )
 

@@ -8,7 +8,7 @@ from support.decide_builders import a_pool
 from support.kube_builders import a_pod
 
 from rewardpool_api import RewardPoolStatus, names
-from rewardpool_api.status import DemandStatus
+from rewardpool_api.status import DemandStatus, ScalingDecision
 from rewardpool_operator.cli import tables, top
 from rewardpool_operator.cli.logs import Component, sources_of
 from rewardpool_operator.cli.pods import processes_of_pods
@@ -58,6 +58,19 @@ def test_text_of_others_is_no_markup():
 
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def test_the_last_changes_of_size_are_shown_with_what_limited_them():
+    history = [
+        ScalingDecision(time="2026-01-01T11:50:00Z", replicas=2, reason="12 requests"),
+        ScalingDecision(time="2026-01-01T11:59:15Z", replicas=4, reason="[9 of them]", limit="Budget"),
+    ]
+    shown = [line.split() for line in text_of(tables.history_table(history, NOW)).splitlines()]
+    assert shown == [
+        ["changed", "replicas", "limit", "why"],
+        ["45s", "ago", "2", "→", "4", "Budget", "[9", "of", "them]"],
+        ["10m", "ago", "2", "12", "requests"],
+    ]
 
 
 def a_demand(**fields):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.text import Text
 
-from rewardpool_operator.cli import screens
+from rewardpool_operator.cli import screens, tables
 from rewardpool_operator.cli.options import AsJson, Context, Local, Namespace, PoolName
 from rewardpool_operator.cli.places import Target, Where, locate
 from rewardpool_operator.cli.up import existing
@@ -28,7 +28,7 @@ def explain(
     local: Local = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say in words why a pool is not ready or not scaling, and what to do next.
+    """Say in words why a pool is not ready, or has the size it has, and what to do next; with its last changes of size.
 
     Example: rewardpool explain rl/helpfulness
     """
@@ -38,7 +38,13 @@ def explain(
     evidence = _of_this_machine(target) if target.is_local else asyncio.run(_of_cluster(target))
     found = explaining.explain(evidence)
     if as_json:
-        typer.echo(json.dumps({"pool": evidence.pool.key, "explanations": [asdict(item) for item in found]}, indent=2))
+        scaling = evidence.pool.status.scaling
+        told = {
+            "pool": evidence.pool.key,
+            "explanations": [asdict(item) for item in found],
+            "scaling": scaling.model_dump(mode="json", by_alias=True, exclude_none=True) if scaling else None,
+        }
+        typer.echo(json.dumps(told, indent=2))
         return
     show(evidence, found)
 
@@ -60,7 +66,7 @@ def _of_this_machine(target: Target) -> "Evidence":
 
 
 def show(evidence: "Evidence", found: "list[Explanation]") -> None:
-    """The explanations, as text."""
+    """The explanations, as text, and how the size changed."""
     trouble = any(item.kind == "problem" for item in found)
     waiting = any(item.kind == "waiting" for item in found)
     verdict = "has a problem" if trouble else "is on its way" if waiting else "is as it should be"
@@ -74,3 +80,7 @@ def show(evidence: "Evidence", found: "list[Explanation]") -> None:
             screens.out.print(Text(quoted, style="dim"), soft_wrap=True)
         for step in item.next:
             screens.out.print(Text(f"  → {step}"), soft_wrap=True)
+    scaling = evidence.pool.status.scaling
+    if scaling is not None and scaling.history:
+        screens.out.print()
+        screens.out.print(tables.history_table(scaling.history, evidence.now))

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rewardpool_api import Condition, RewardPool, names
-from rewardpool_api.status import DemandStatus
+from rewardpool_api.status import DemandStatus, ScalingDecision
 from rewardpool_operator.cli.screens import PHASE_STYLES, wanted_replicas
 from rewardpool_operator.times import from_rfc3339
 
@@ -123,6 +123,20 @@ def next_burst(demand: DemandStatus, now: datetime) -> str:
     return (
         f"in {short_time(seconds)}" if seconds >= 1 else f"due for {short_time(-seconds)}" if seconds <= -1 else "now"
     )
+
+
+def history_table(history: Sequence[ScalingDecision], now: datetime) -> Table:
+    """The last changes of the wanted number of replicas, newest first."""
+    table = _table("changed")
+    table.add_column("replicas", justify="right")
+    table.add_column("limit")
+    table.add_column("why", overflow="fold")
+    befores: list[int | None] = [None, *(change.replicas for change in history)]
+    for before, change in reversed(list(zip(befores, history, strict=False))):
+        ago = (now - from_rfc3339(change.time)).total_seconds()
+        size = str(change.replicas) if before is None else f"{before} → {change.replicas}"
+        table.add_row(f"{short_time(max(0.0, ago))} ago", size, change.limit or "", Text(change.reason))
+    return table
 
 
 def _condition_table(conditions: Sequence[Condition]) -> Table:

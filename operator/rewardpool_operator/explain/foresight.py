@@ -30,7 +30,7 @@ def _jobs(evidence: Evidence, *, heeds: bool) -> list[Explanation]:
             Explanation(
                 cause=Cause.DEMAND_IGNORED,
                 kind="problem",
-                what=f"{counted(len(ignored), 'announcement')} without sense, for which nothing is done",
+                what=f"{counted(len(ignored), 'announcement')} cannot be understood, and nothing is done for it",
                 said="\n".join(f"{demand.job}: {demand.message}" for demand in ignored),
                 next=("correct what announces it; jobs that use RewardPool's client announce what is right",),
             )
