@@ -1,0 +1,125 @@
+"""A pool that follows its load: from nobody to the first request, larger under more of them, and back to nobody.
+
+Real API server with controllers, a real router and function workers; the node is a stand-in.
+"""
+
+import asyncio
+import base64
+import json
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+from support.operator_cluster import Cluster, seconds_until
+
+from rewardpool_api import names
+
+pytestmark = pytest.mark.real
+
+POOL = "alive"
+SCORE_SECONDS = 0.5
+TARGET = 4
+SCALING = {
+    "minReplicas": 0,
+    "maxReplicas": 3,
+    "idleSeconds": 2,
+    "policy": {"type": "QueueDepth", "queueDepth": {"targetPerReplica": TARGET}},
+    "scaleDown": {"stabilizationSeconds": 1},
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def pool(cluster: Cluster) -> Iterator[None]:
+    cluster.apply(POOL, autoscaling=SCALING)
+    cluster.eventually(lambda: is_at_zero(cluster), seconds=60, what="the pool is at zero, and ready to be asked")
+    yield
+    cluster.kubectl("delete", "rewardpool", POOL)
+
+
+def is_at_zero(cluster: Cluster) -> bool:
+    status = cluster.status(POOL)
+    return status.get("replicas") == 0 and cluster.condition(POOL, "RouterReady").get("status") == "True"
+
+
+def scaling(cluster: Cluster) -> dict[str, Any]:
+    found: dict[str, Any] = cluster.status(POOL).get("scaling") or {}
+    return found
+
+
+@contextmanager
+def callers(cluster: Cluster, count: int) -> Iterator[Counter[int]]:
+    """So many who ask again as soon as they have their answer; gives the answers by HTTP status."""
+    (router,) = cluster.pods(POOL, "router")
+    secret = cluster.get("secret", names.key_secret(POOL)) or {}
+    key = base64.b64decode(secret["data"][names.SECRET_KEY]).decode()
+    url = f"http://{router['status']['podIP']}:{names.ROUTER_PORT}/v1/embeddings"
+    sample = {"data_source": "", "solution_str": "x", "ground_truth": "", "extra_info": {"seconds": SCORE_SECONDS}}
+    body = {"model": POOL, "input": json.dumps(sample)}
+    statuses, over = Counter[int](), threading.Event()
+
+    async def ask(session: aiohttp.ClientSession) -> None:
+        while not over.is_set():
+            async with session.post(url, json=body, headers={"Authorization": f"Bearer {key}"}) as answer:
+                statuses[answer.status] += 1
+
+    async def ask_side_by_side() -> None:
+        async with aiohttp.ClientSession() as session:
+            await asyncio.gather(*(ask(session) for _ in range(count)))
+
+    thread = threading.Thread(target=asyncio.run, args=(ask_side_by_side(),))
+    thread.start()
+    try:
+        yield statuses
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_a_pool_follows_its_load_from_zero_and_back_and_no_caller_fails(cluster: Cluster) -> None:
+    with callers(cluster, 1) as first:
+        cluster.eventually(lambda: first[200], seconds=30, what="the first request has its score")
+    with callers(cluster, 3 * TARGET) as many:
+        cluster.eventually(lambda: cluster.is_ready(POOL, replicas=3), seconds=30, what="three replicas serve")
+        cluster.eventually(lambda: "serviceRate" in scaling(cluster), seconds=30, what="the rate was measured")
+    cluster.eventually(lambda: is_at_zero(cluster), seconds=60, what="the pool is at zero again")
+    assert (set(first), set(many)) == ({200}, {200})
+
+
+def test_what_a_replica_does_and_takes_to_start_is_learned(cluster: Cluster) -> None:
+    learned = scaling(cluster)
+    (measured, *_) = learned["serviceRate"]["measured"]
+    # Nobody answers faster than one score after the other for each request that it has.
+    assert 0 < measured["rate"] <= 1.5 * 3 * TARGET / SCORE_SECONDS
+    assert len(learned["starts"]) == 3
+    assert all(start["seconds"] > 0 for start in learned["starts"])
+
+
+@contextmanager
+def frozen_router(cluster: Cluster) -> Iterator[None]:
+    """It takes connections and says nothing."""
+    (router,) = cluster.pods(POOL, "router")
+    pid = cluster.kubelet.pid(router)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_a_router_that_hangs_takes_nobody_away(cluster: Cluster) -> None:
+    with callers(cluster, 2 * TARGET):
+        cluster.eventually(lambda: cluster.is_ready(POOL, replicas=2), seconds=30, what="two replicas serve")
+        with frozen_router(cluster):
+            cluster.eventually(
+                lambda: cluster.condition(POOL, "ScalingActive").get("reason") == "FiguresMissing",
+                seconds=30,
+                what="its figures are missing",
+            )
+            assert seconds_until(lambda: scaling(cluster)["desired"] != 2, limit=5) >= 5
+    cluster.eventually(lambda: is_at_zero(cluster), seconds=60, what="the pool is at zero once the router says so")
