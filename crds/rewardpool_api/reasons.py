@@ -163,7 +163,7 @@ class EventReason(_Reason):
     DEMAND_BEGAN = "DemandBegan", "A training job began to announce what it will ask, or came back."
     DEMAND_LAPSED = (
         "DemandLapsed",
-        "A training job did not renew its demand in time: it died, or does not reach the API server. It counts no more.",
+        "A training job did not renew its demand in time: it died, or reaches no API server. It counts no more.",
     )
     DEMAND_ENDED = "DemandEnded", "A training job said that it has ended, or took its demand away."
     DEMAND_IGNORED = "DemandIgnored", "A Lease, or a file, makes no sense as a demand; the message says which and why."
