@@ -219,6 +219,9 @@ class Strays:
                 await self.look(now=datetime.now(UTC))
             except (KubeError, KubeUnreachableError) as error:
                 log.warning("demands for pools that are not there: %s", error)
+            except Exception:
+                # Whatever somebody wrote into a Lease must not end the care for pools.
+                log.exception("demands for pools that are not there are not looked at now")
 
     async def look(self, *, now: datetime) -> None:
         """Tell their trainers, and remove what is old.

@@ -1,0 +1,76 @@
+"""Demands as text: what a job writes is what the operator reads, and nothing else is a demand."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rewardpool_api import names
+from rewardpool_api.demand import (
+    MAX_BYTES,
+    MAX_SECONDS,
+    Demand,
+    DemandError,
+    dump_demand,
+    job_name,
+    lease_manifest,
+    parse_demand,
+)
+
+JOBS = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", fullmatch=True)
+SECONDS = st.none() | st.floats(0, MAX_SECONDS)
+DEMANDS = st.builds(
+    Demand,
+    job=JOBS,
+    phase=st.sampled_from(["Starting", "Rollout", "Update", "Ended"]),
+    samples=st.none() | st.integers(0),
+    starts_in_seconds=SECONDS,
+    every_seconds=SECONDS,
+    ends_in_seconds=SECONDS,
+    stalled=st.booleans(),
+)
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=5,
+)
+FIELDS = [field.alias or name for name, field in Demand.model_fields.items()]
+
+
+@given(DEMANDS)
+def test_what_is_written_is_what_is_read(demand: Demand) -> None:
+    assert parse_demand(dump_demand(demand)) == demand
+
+
+@given(st.text() | st.builds(json.dumps, JSON | st.dictionaries(st.sampled_from(FIELDS), JSON)))
+def test_any_text_is_a_demand_or_told_to_be_none(text: str) -> None:
+    demand, problem = None, ""
+    try:
+        demand = parse_demand(text)
+    except DemandError as error:
+        problem = str(error)
+    assert (demand is None) == bool(problem)
+    assert len(problem) < 512
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * MAX_BYTES, "1" * MAX_BYTES, '"\\ud800"', '{"job": "\\ud800", "phase": "Ended"}']
+)
+def test_what_breaks_parsers_is_told_to_be_none(text: str) -> None:
+    with pytest.raises(DemandError):
+        parse_demand(text)
+
+
+@given(st.text())
+def test_any_text_makes_a_name_that_a_job_may_have(text: str) -> None:
+    assert Demand(job=job_name(text), phase="Starting").job
+
+
+@given(DEMANDS)
+def test_the_lease_says_what_the_operator_checks(demand: Demand) -> None:
+    lease = lease_manifest(demand, pool="rm", namespace="rl", pool_uid="u", seconds=15, now="2026-01-01T00:00:00.0Z")
+    assert lease["spec"]["holderIdentity"] == demand.job
+    assert lease["metadata"]["name"] == f"demand-rm-{demand.job}"
+    assert lease["metadata"]["annotations"] == {names.ANNOTATION_DEMAND: dump_demand(demand)}
