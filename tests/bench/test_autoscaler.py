@@ -4,9 +4,15 @@ from typing import Any
 
 import pytest
 from autoscaler.course import Course, Size
+from autoscaler.manifests import STEP
 from autoscaler.real import Answer, figures_of, is_answered, is_down, is_wanted
+from autoscaler.simulated import measure, summary
 
-STEP = 100.0
+from rewardpool_operator.simulation import builtin
+from rewardpool_operator.simulation.step import StepResponse
+
+AT = 100.0
+"""When the step comes."""
 
 
 def a_course(*sizes: tuple[float, int, int]) -> Course:
@@ -21,15 +27,15 @@ def an_answer(seconds: float | None) -> Answer:
 def test_the_response_runs_from_the_step_to_the_first_size_that_answers_it() -> None:
     course = a_course((90, 8, 8), (95, 1, 1), (101, 4, 1), (103, 8, 1), (104, 9, 8))
 
-    assert course.seconds_until(is_wanted, since=STEP) == 3
-    assert course.seconds_until(is_answered, since=STEP) == 4
-    assert course.seconds_until(is_down, since=STEP) is None
+    assert course.seconds_until(is_wanted, since=AT) == 3
+    assert course.seconds_until(is_answered, since=AT) == 4
+    assert course.seconds_until(is_down, since=AT) is None
 
 
 def test_overshoot_is_seen_where_the_size_was_too_large_before_the_step() -> None:
-    assert a_course((90, 12, 1), (101, 8, 1)).most_wanted(since=STEP) == 12
-    assert a_course((90, 12, 1), (95, 1, 1), (101, 8, 1), (102, 9, 1)).most_wanted(since=STEP) == 9
-    assert a_course().most_wanted(since=STEP) == 0
+    assert a_course((90, 12, 1), (101, 8, 1)).most_wanted(since=AT) == 12
+    assert a_course((90, 12, 1), (95, 1, 1), (101, 8, 1), (102, 9, 1)).most_wanted(since=AT) == 9
+    assert a_course().most_wanted(since=AT) == 0
 
 
 @pytest.mark.parametrize(
@@ -56,3 +62,27 @@ def test_the_figure_is_the_median_of_the_steps_that_were_answered() -> None:
     assert result["real_step_response_seconds"] == 2.0
     assert result["real_hpa_step_response_seconds"] is None
     assert [step["ours"]["wanted_seconds"] for step in result["real_steps"]] == [1.0, 5.0, 2.0]
+
+
+def a_response(seconds: float | None, *, peak: int = 8) -> StepResponse:
+    return StepResponse(seconds=seconds, peak=peak)
+
+
+def test_a_step_on_paper_is_told_by_the_median_of_its_moments_and_the_largest_overshoot() -> None:
+    told = summary([a_response(1.0), a_response(4.0, peak=12), a_response(2.0)])
+
+    assert told == {"median_seconds": 2.0, "least_seconds": 1.0, "most_seconds": 4.0, "most_wanted": 12}
+
+
+def test_a_policy_that_once_does_not_answer_the_step_has_no_figure() -> None:
+    assert summary([a_response(1.0), a_response(None, peak=5)])["median_seconds"] is None
+
+
+def test_the_half_on_paper_has_the_figures_that_are_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builtin, "NAMES", ())
+    result = measure(say=lambda _: None)
+
+    assert list(result["step_response_seconds"]) == ["ours", "hpa", "keda", "knative", "kubeai", "aibrix"]
+    assert result["step_response_seconds"]["ours"] <= 1.0
+    assert result["steps"]["ours"]["most_wanted"] == STEP
+    assert result["traces"] == {}
