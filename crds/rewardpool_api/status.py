@@ -194,8 +194,8 @@ class Burst(ApiModel):
     """RFC 3339 time since which there is none; absent while it goes on."""
     replicas: int = 0
     """Most replicas that the requests at the routers were worth meanwhile."""
-    job: str | None = None
-    """The job whose samples these were; absent where several had samples, or none said so."""
+    jobs: Annotated[list[str], Field(max_length=32)] = []
+    """Jobs that said meanwhile that samples of theirs were coming; empty where none did."""
 
 
 class ScalingStatus(ApiModel):

@@ -1,11 +1,12 @@
 """The beat of the load itself: when bursts came, how large they were, and so when the next one comes.
 
 A beat is believed after three bursts at about equal distances, and no longer than a while after the next one should
-have come; it is for pools whose trainers announce nothing. What a job's bursts were worth is for those who do: samples
-do not come evenly, so a burst takes more than its total over its time.
+have come. Only bursts that nobody announced have one: a job that announces says itself when its next one comes, and
+when it is dead there is none. What a job's bursts were worth is for those who announce: samples do not come evenly, so
+a burst takes more than its total over its time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -37,14 +38,16 @@ class Expected:
     every_seconds: float
 
 
-def learned(known: Sequence[Burst], *, requests: int, replicas: int, job: str | None, now: datetime) -> list[Burst]:
+def learned(
+    known: Sequence[Burst], *, requests: int, replicas: int, jobs: Collection[str], now: datetime
+) -> list[Burst]:
     """The bursts after one more look.
 
     Args:
         known: up to now, oldest first.
         requests: at the routers.
         replicas: what they are worth.
-        job: the one that has samples now; None where several do, or none says so.
+        jobs: those that say that samples of theirs are coming.
         now: of the look.
     """
     last = known[-1] if known else None
@@ -53,16 +56,16 @@ def learned(known: Sequence[Burst], *, requests: int, replicas: int, job: str | 
             return list(known)
         return [*known[:-1], last.model_copy(update={"ended": rfc3339(now)})]
     if last is None or _is_over(last, now):
-        return [*known, Burst(begun=rfc3339(now), replicas=replicas, job=job)][-KEPT:]
-    whose = job if job == last.job else None
-    goes_on = last.model_copy(update={"ended": None, "replicas": max(last.replicas, replicas), "job": whose})
+        return [*known, Burst(begun=rfc3339(now), replicas=replicas, jobs=sorted(jobs))][-KEPT:]
+    whose = sorted({*last.jobs, *jobs})
+    goes_on = last.model_copy(update={"ended": None, "replicas": max(last.replicas, replicas), "jobs": whose})
     return [*known[:-1], goes_on]
 
 
 def expected(known: Sequence[Burst], *, now: datetime) -> Expected | None:
-    """The next burst; None while there is no beat, or the last burst goes on."""
-    newest = known[-LOOKED_AT:]
-    if not newest or not _is_over(newest[-1], now):
+    """The next burst that nobody announces; None while such bursts have no beat, or the last burst goes on."""
+    newest = [burst for burst in known if not burst.jobs][-LOOKED_AT:]
+    if not newest or not _is_over(known[-1], now):
         return None
     begun = [from_rfc3339(burst.begun) for burst in newest]
     distances = [(later - before).total_seconds() for before, later in pairwise(begun)]
@@ -79,7 +82,7 @@ def expected(known: Sequence[Burst], *, now: datetime) -> Expected | None:
 
 def usual_worth(known: Sequence[Burst], job: str) -> int:
     """Replicas that the job's last bursts were worth at their height, the upper one of the middle; 0 without any."""
-    heights = [burst.replicas for burst in known if burst.job == job and burst.ended is not None]
+    heights = [burst.replicas for burst in known if burst.jobs == [job] and burst.ended is not None]
     return median_high(heights[-LOOKED_AT:]) if heights else 0
 
 

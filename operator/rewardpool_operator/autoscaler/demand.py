@@ -84,14 +84,10 @@ def plans(policy: DemandPolicy, announcements: Sequence[Announcement], beat: Exp
     return Plans(ask=Ask.whole(0, "no job announces any"), demands=demands, is_gap=False)
 
 
-def sole_job(announcements: Sequence[Announcement], *, now: datetime) -> str | None:
-    """The one job whose samples come now; None where several have some, or none says so."""
-    coming = [
-        announcement.demand.job
-        for announcement in announcements
-        if announcement.demand is not None and announcement.demand.phase == "Rollout" and announcement.is_live(now)
-    ]
-    return coming[0] if len(coming) == 1 else None
+def rolling_out(announcements: Sequence[Announcement], *, now: datetime) -> frozenset[str]:
+    """Jobs that say that samples of theirs are coming."""
+    live = (announcement.demand for announcement in announcements if announcement.is_live(now))
+    return frozenset(demand.job for demand in live if demand is not None and demand.phase == "Rollout")
 
 
 def told(announcements: Sequence[Announcement], *, now: datetime) -> list[DemandStatus]:

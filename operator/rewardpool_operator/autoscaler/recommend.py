@@ -116,7 +116,7 @@ def _remembered(
                 before.bursts,
                 requests=requests,
                 replicas=worth,
-                job=demand.sole_job(signals.announcements, now=signals.now),
+                jobs=demand.rolling_out(signals.announcements, now=signals.now),
                 now=signals.now,
             )
     return before.model_copy(update=update), rate, asked

@@ -167,5 +167,22 @@ def test_a_regular_beat_is_learned_where_nobody_announces_anything():
     assert decisions[later(870)] == 4
 
 
+def test_the_beat_of_a_killed_job_is_not_expected_to_go_on():
+    scaling = a_demand_scaling(QUEUE_DEPTH, scaleDown={"stabilizationSeconds": 0}, idleSeconds=5)
+
+    def jobs(at):
+        phase = {"phase": "Rollout"} if at % 300 < 15 else {"phase": "Update", "starts_in_seconds": 300 - at % 300}
+        return (a_job(renewed=later(min(at, 620)), samples=40, **phase),)
+
+    # Its samples outlast the rollout, and the first ones come before it is heard of.
+    seen = [
+        signals(40 if at % 300 < 20 and at < 620 else 0, at=at, starts=(), announcements=jobs(at) if at % 300 else ())
+        for at in range(0, 1300, 5)
+    ]
+    decisions = {one.now: decision.desired for one, decision in zip(seen, run(*seen, scaling=scaling), strict=True)}
+    assert decisions[later(595)] == 4
+    assert {decisions[later(at)] for at in range(640, 1300, 5)} == {0}
+
+
 def later(seconds):
     return NOW + timedelta(seconds=seconds)
