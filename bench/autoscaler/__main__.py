@@ -80,7 +80,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="autoscaler", description="How soon the right size is asked for: ours beside others.", epilog=__doc__
     )
-    parser.add_argument("--only", choices=["simulated", "real"], help="one half; of the other the file keeps what it has")
+    parser.add_argument(
+        "--only", choices=["simulated", "real"], help="one half; of the other the file keeps what it has"
+    )
     parser.add_argument("--repeats", type=int, default=3, help="steps on the node (default 3)")
     parser.add_argument("--no-down", action="store_true", help="leave out the wait for the HPA's 300 s at the end")
     parser.add_argument("--out", type=Path, default=RESULT)

@@ -29,6 +29,11 @@ class Course:
 
     sizes: list[Size] = field(default_factory=list)
 
+    @property
+    def latest(self) -> str:
+        """The last size in words."""
+        return f"{self.sizes[-1].ready} of {self.sizes[-1].wanted}" if self.sizes else "unknown"
+
     def note(self, pool: Mapping[str, Any], *, at: float) -> None:
         """Take in the pool's object."""
         spec, status = pool["spec"], pool.get("status", {})

@@ -208,7 +208,7 @@ class Stage:
         began = told = monotonic()
         while any(course.seconds_until(holds, since=since) is None for course in self._courses.values()):
             now = monotonic()
-            sizes = ", ".join(f"{name} {course.sizes[-1:]}" for name, course in self._courses.items())
+            sizes = ", ".join(f"{name} {course.latest}" for name, course in self._courses.items())
             if now - began > deadline:
                 self._say(f"{what}: not after {deadline:.0f} s ({sizes})")
                 return False
