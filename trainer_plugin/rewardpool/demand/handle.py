@@ -44,7 +44,7 @@ class JobDemand:
         """The name it is announced by."""
         self._cadence = cadence
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # reentrant, as a signal handler may `end` what its own thread just holds
         self._announcer: Announcer | None = None
         self._silent_because = ""
 
