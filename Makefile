@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 
-.PHONY: bench bench-autoscaler bench-operator help setup setup-dev setup-server setup-trainer demo test e2e e2e-faults lint reference format crds binaries clean
+.PHONY: bench bench-autoscaler bench-operator help setup setup-dev setup-server setup-trainer demo test e2e e2e-faults e2e-autoscaling lint reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -85,6 +85,9 @@ e2e: setup ## The whole product on a real one-node Kubernetes cluster (needs roo
 
 e2e-faults: setup-dev ## Only the faults under load of `make e2e` (FAULTS="--only scale_down"; needs the same)
 	@PYTHONPATH=e2e $(DEV)/bin/python -m faults $(FAULTS)
+
+e2e-autoscaling: setup ## Only the pools that scale from zero and back of `make e2e` (SCALING="--only model"; needs the same)
+	@PYTHONPATH=e2e $(DEV)/bin/python -m autoscaling $(SCALING)
 
 binaries: setup-dev
 	@if command -v go >/dev/null; then PYTHONPATH=e2e $(DEV)/bin/python -m cluster.binaries >/dev/null; \

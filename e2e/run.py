@@ -6,10 +6,11 @@
     while it trains 1 → 2 → 1 replicas with `kubectl scale`
     at the end      the pool is deleted; whatever still carries its label is a failure
     then            another pool under steady load, and everything that can happen to it (`faults/`)
+    at last         pools at zero, which are asked, or told by a training job when it will ask (`autoscaling/`)
 
-What was measured goes to `.rewardpool/e2e/summary.json` and `faults.json`. The exit status is 0 only when no sample was
-lost, nothing is left and every fault was survived. Ctrl-C and failures clean up as well; a failure first shows pods,
-events and the operator's last lines.
+What was measured goes to `.rewardpool/e2e/summary.json`, `faults.json` and `autoscaling.json`. The exit status is 0
+only when no sample was lost, nothing is left and every fault was survived. Ctrl-C and failures clean up as well; a
+failure first shows pods, events and the operator's last lines.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from typing import Any
 
 import yaml
 
+import autoscaling.play
 import faults.play
 from cluster import binaries
 from cluster.choose import Cluster, open_cluster
@@ -41,7 +43,7 @@ NAMESPACE = "default"
 POOL = "quickstart"
 NODES = 2
 """One of them is drained."""
-GPUS = 2
+GPUS = 3
 """Faked ones, one for each replica that there will be at most."""
 
 FAILURE = "failure.txt"
@@ -256,11 +258,16 @@ def run(folder: Path, say: Say) -> dict[str, Any]:
         try:
             summary = tell_story(cluster, installation, folder=folder, say=say)
             results = faults.play.play_all(cluster, installation, folder=folder, say=say)
+            scaled = autoscaling.play.play_all(cluster, installation, folder=folder, say=say)
         finally:
             say("cleaning up")
             installation.remove()
     faults.play.show(results)
-    return {**summary, "faults_not_survived": [result.name for result in results if not result.passed]}
+    return {
+        **summary,
+        "faults_not_survived": [result.name for result in results if not result.passed],
+        "autoscaling": autoscaling.play.totals(scaled),
+    }
 
 
 def tell_story(cluster: Cluster, installation: Installation, *, folder: Path, say: Say) -> dict[str, Any]:
@@ -294,7 +301,8 @@ def main() -> int:
         return 130
     summary_file.write_text(json.dumps(summary, indent=2) + "\n")
     print(json.dumps(summary, indent=2))
-    return 1 if summary["lost"] or summary["left_after_delete"] or summary["faults_not_survived"] else 0
+    lost = summary["lost"] + summary["autoscaling"]["failed"] + summary["autoscaling"]["wrong"]
+    return 1 if lost or summary["left_after_delete"] or summary["faults_not_survived"] else 0
 
 
 if __name__ == "__main__":

@@ -92,8 +92,8 @@ def gaps(sizes: Sequence[Size], bursts: Sequence[Burst], *, needed: int) -> list
 
 def _gap(sizes: Sequence[Size], since: float, until: float, needed: int) -> Gap:
     seen = [size for size in sizes if since <= size.at <= until]
-    ends = [size.at for size in seen[1:]] + [until]
-    at_zero = sum(end - size.at for size, end in zip(seen, ends, strict=True) if size.is_zero)
+    ends = [*(size.at for size in seen[1:]), until]
+    at_zero = sum(end - size.at for size, end in zip(seen, ends, strict=False) if size.is_zero)
     warm_since = until
     for size in reversed(seen):
         if size.ready < needed:

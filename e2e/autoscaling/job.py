@@ -1,8 +1,9 @@
 """A training job, as far as a pool can see it: `python -m autoscaling.job POOL FOLDER --bursts N`.
 
-A burst of samples over some seconds, then a gap in which weights would be updated, and so on. It tells its pool when a
-rollout begins and when an update does, and nothing else: how many samples there are and when they come the announcer
-learns. After the last burst it goes on rolling out, without end and without samples: it is there to be killed.
+A burst of samples over some seconds, then a gap in which weights would be updated, and so on. As `rewardpool.train`
+does, it tells its pool how many samples a burst has, when a rollout begins and when an update does; when the next burst
+comes the announcer learns. After the last burst it goes on rolling out, without end and without samples: it is there to
+be killed.
 
 FOLDER gets `samples.jsonl`, as of `faults.traffic`, and `bursts.jsonl`, two lines per burst: {"burst": 0, "began":
 seconds since 1970} before the first sample, and {"burst": 0, "ended": …} after the last score.
@@ -31,7 +32,7 @@ async def run(
     config = RewardConfig(reward_pool=pool_name, job=JOB, concurrency=CONCURRENCY, on_failure="skip", wait_seconds=60)
     with (folder / SAMPLES).open("w", buffering=1) as answers, (folder / BURSTS).open("w", buffering=1) as told:
         async with Pool(config) as pool:
-            demand = pool.demand()
+            demand = pool.demand(samples=samples)
             for burst in range(bursts):
                 if burst:
                     demand.update()
@@ -46,11 +47,11 @@ async def run(
 
 async def roll_out(pool: Pool, demand: JobDemand, numbers: range, *, spread_seconds: float, out: TextIO) -> None:
     """Have the samples of these numbers scored, that come one after the other over some seconds."""
-    scoring = []
-    for index in numbers:
-        asked = score(pool, question(f"sample {index}"), index=index, due=time.time(), out=out)
-        scoring.append(asyncio.create_task(asked))
-        await asyncio.sleep(spread_seconds / len(numbers))
+    began, scoring = time.time(), []
+    for place, index in enumerate(numbers):
+        due = began + spread_seconds * place / len(numbers)
+        await asyncio.sleep(max(0.0, due - time.time()))
+        scoring.append(asyncio.create_task(score(pool, question(f"sample {index}"), index=index, due=due, out=out)))
     with demand.waiting():
         await asyncio.gather(*scoring)
 

@@ -29,12 +29,12 @@ CALLS_PER_REPLICA: Final = 16
 
 SERVICE_SECONDS: Final = 0.25
 CALLS_AT_ONCE: Final = 4
-SAMPLES: Final = 280
+SAMPLES: Final = 320
 SPREAD_SECONDS: Final = 2.0
 """A replica answers 16 samples per second. Those of a burst, within its two seconds and the five that the policy gives
-it, take 280 / (16 x 7) = 2.5 replicas."""
+it, take 320 / (16 x 7) = 2.9 replicas."""
 NEEDED: Final = 3
-SAMPLES_PER_REPLICA: Final = 100
+SAMPLES_PER_REPLICA: Final = 110
 """What policy QueueDepth reckons with, which comes to the same; it stands in for the rate until that is known."""
 
 

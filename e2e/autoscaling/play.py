@@ -48,10 +48,14 @@ def play_all(
     finally:
         scene.attempt("delete", "rewardpools", "--all", "--timeout=60s")
         scene.attempt("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=false")
-    totals = {count: sum(story[count] for story in figures.values()) for count in COUNTED}
-    report = {**figures, **totals}
+    report = {**figures, **{count: sum(story[count] for story in figures.values()) for count in COUNTED}}
     (folder / REPORT).write_text(json.dumps(report, indent=2) + "\n")
     return report
+
+
+def totals(report: Mapping[str, Any]) -> dict[str, int]:
+    """What became of all samples, of a report."""
+    return {count: report[count] for count in COUNTED}
 
 
 def _play(name: str, scene: Scene, folder: Path) -> dict[str, Any]:
