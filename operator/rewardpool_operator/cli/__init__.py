@@ -6,6 +6,7 @@
     rotate-key                        a pool of a cluster                 rotation
     score                             any pool, as a trainer              the trainer's own client
     simulate                          no pool: policies on paper          simulation
+    trace record, show                any pool; what simulate takes       simulation.recording
     operator run, crd                 Kubernetes                          running; main, rewardpool_api.crd
 
 Results go to standard output, progress and errors to standard error.
@@ -32,6 +33,7 @@ from rewardpool_operator.cli import (
     simulate,
     status,
     top,
+    traces,
     up,
 )
 from rewardpool_operator.cli.errors import FAILED, REFUSED, CommandError
@@ -62,6 +64,7 @@ for command in (
 operator_app = typer.Typer(no_args_is_help=True, help="The Kubernetes operator.")
 operator_app.command("run")(running.operator_run)
 app.add_typer(operator_app, name="operator")
+app.add_typer(traces.trace_app, name="trace")
 
 
 def main() -> None:

@@ -9,6 +9,11 @@ from rewardpool_operator.simulation.trace import Trace, TraceError, parse_trace
 NAMES: Final = ("sync-grpo", "one-step-off", "fully-async", "several-jobs", "long-tailed-judge", "spot-loss")
 
 
+def text_of(name: str) -> str:
+    """The file of a trace that comes with the package."""
+    return (files(__package__) / "traces" / f"{name}.yaml").read_text("utf-8")
+
+
 def load_trace(name: str) -> Trace:
     """A trace that comes with the package, or that of a file.
 
@@ -17,7 +22,7 @@ def load_trace(name: str) -> Trace:
         OSError: the file cannot be read.
     """
     if name in NAMES:
-        return parse_trace((files(__package__) / "traces" / f"{name}.yaml").read_text("utf-8"), name=name)
+        return parse_trace(text_of(name), name=name)
     path = Path(name)
     if not path.exists():
         raise TraceError(f"{name} is neither a file nor one of {', '.join(NAMES)}")
