@@ -17,10 +17,16 @@ MARGIN_SECONDS: Final = 2.0
 
 
 def learned(known: Sequence[WorkerStart], seen: Sequence[Start]) -> list[WorkerStart]:
-    """The last starts, each replica's once."""
-    names = {start.worker for start in known}
-    new = [WorkerStart(worker=one.worker, seconds=round(one.seconds, 1)) for one in seen if one.worker not in names]
-    return [*known, *new][-KEPT:]
+    """The last starts, each replica's once.
+
+    Args:
+        known: up to now.
+        seen: of the replicas that there are, the oldest first, again at every look. On one machine a new replica may
+            have the name of one that is gone.
+    """
+    there = [WorkerStart(worker=one.worker, seconds=round(one.seconds, 1)) for one in seen]
+    names = {start.worker for start in there}
+    return [*(start for start in known if start.worker not in names), *there][-KEPT:]
 
 
 def lead_seconds(known: Sequence[WorkerStart]) -> float:

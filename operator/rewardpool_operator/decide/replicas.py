@@ -35,7 +35,7 @@ def _signals(snapshot: Snapshot, load: LoadStatus | None) -> Signals:
         throughputs=tuple(worker.throughput for worker in active if worker.throughput is not None),
         starts=tuple(
             Start(worker=worker.name, seconds=worker.start_seconds)
-            for worker in active
+            for worker in sorted(active, key=lambda worker: (worker.created, worker.name))
             if worker.start_seconds is not None
         ),
         announcements=snapshot.announcements,
