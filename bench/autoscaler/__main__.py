@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from autoscaler import real, simulated
+from autoscaler.aims import aims
 from cluster import binaries
 from cluster.folders import REPOSITORY
 from cluster.processes import ClusterError
@@ -32,7 +33,7 @@ def show(result: dict[str, Any]) -> None:
     """Print the tables."""
     # A file or a pipe has no width, and rich would take 80 columns for it.
     console = Console(width=None if sys.stdout.isatty() else 140)
-    for table in (paper_table(result), node_table(result), traces_table(result)):
+    for table in (paper_table(result), node_table(result), traces_table(result), aims_table(result)):
         if table.row_count:
             console.print(table)
 
@@ -67,6 +68,16 @@ def traces_table(result: dict[str, Any]) -> Table:
             cells = (f"{figures['stall_seconds']:.0f} s", f"{figures['gpu_seconds']:.0f}", str(figures["changes"]))
             table.add_row(trace, name, *cells)
         table.add_section()
+    return table
+
+
+def aims_table(result: dict[str, Any]) -> Table:
+    """What the figures shall be."""
+    table = Table("figure", "measured", "aim", "met", title="Aims", title_justify="left")
+    for aim in aims(result):
+        table.add_row(
+            aim.what, aim.measured, aim.aim, "yes" if aim.met else "no", style=None if aim.met else "bold red"
+        )
     return table
 
 

@@ -2,10 +2,11 @@
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any, Final
 
 from autoscaler.manifests import LARGEST, STEP, TARGET
-from cluster.progress import Say
+from cluster.progress import Say, timed_lines
 from rewardpool_operator.simulation import builtin
 from rewardpool_operator.simulation.compare import Tell, compare
 from rewardpool_operator.simulation.policies import makers, makers_for
@@ -34,10 +35,15 @@ def measure(*, say: Say) -> dict[str, Any]:
     figures = PolicyFigures(target_per_replica=TARGET)
     step_makers = makers(figures, min_replicas=1, max_replicas=LARGEST)
     steps = {name: summary(responses(step_makers[policy])) for name, policy in POLICIES.items()}
+    with ProcessPoolExecutor() as processes:
+        traces = {name: processes.submit(of_trace, name) for name in builtin.NAMES}
+        for done in as_completed(traces.values()):
+            say(f"on paper: {sum(trace.done() for trace in traces.values())} of {len(traces)} traces")
+            done.result()
     return {
         "step_response_seconds": {name: step["median_seconds"] for name, step in steps.items()},
         "steps": steps,
-        "traces": {name: of_trace(name, say=say) for name in builtin.NAMES},
+        "traces": {name: trace.result() for name, trace in traces.items()},
     }
 
 
@@ -66,13 +72,13 @@ def summary(found: Sequence[StepResponse]) -> dict[str, float | None]:
     }
 
 
-def of_trace(name: str, *, say: Say) -> dict[str, Any]:
+def of_trace(name: str) -> dict[str, Any]:
     """All figures of one trace by policy, with the smallest fleet of fixed size that stalls no more than the first."""
     trace = builtin.load_trace(name)
-    return compare(trace, makers_for(trace), name=name, tell=first_of_each(say, name)).as_json()
+    return compare(trace, makers_for(trace), name=name, tell=_first_of_each(name, say=timed_lines())).as_json()
 
 
-def first_of_each(say: Say, trace: str) -> Tell:
+def _first_of_each(trace: str, *, say: Say) -> Tell:
     """Says it when another run begins."""
     told = ""
 
@@ -80,6 +86,6 @@ def first_of_each(say: Say, trace: str) -> Tell:
         nonlocal told
         if what != told:
             told = what
-            say(f"on paper: {trace}, {what}")
+            say(f"{trace}: {what}")
 
     return tell

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from autoscaler.aims import aims
 from autoscaler.course import Course, Size
 from autoscaler.manifests import STEP
 from autoscaler.real import Answer, figures_of, is_answered, is_down, is_wanted
@@ -86,3 +87,29 @@ def test_the_half_on_paper_has_the_figures_that_are_promised(monkeypatch: pytest
     assert result["step_response_seconds"]["ours"] <= 1.0
     assert result["steps"]["ours"]["most_wanted"] == STEP
     assert result["traces"] == {}
+
+
+def figures(stall: float, gpu: float) -> dict[str, float]:
+    return {"stall_seconds": stall, "gpu_seconds": gpu}
+
+
+@pytest.mark.parametrize(
+    ("demand", "met"),
+    [
+        (figures(5, 60), [True, True, True]),
+        (figures(6, 61), [False, False, True]),
+        (figures(101, 91), [False, False, False]),
+    ],
+)
+def test_a_trace_has_three_aims(demand: dict[str, float], met: list[bool]) -> None:
+    trace = {"demand": demand, "hpa": figures(100, 90), "knative": figures(500, 50), "always-on-8": figures(0, 100)}
+    result = {"real_step_response_seconds": None, "traces": {"grpo": trace}}
+
+    assert [aim.met for aim in aims(result)] == met
+
+
+def test_the_step_on_the_node_is_to_be_quick_and_exact() -> None:
+    step = {"ours": {"most_wanted": 9}}
+    result = {"real_step_response_seconds": 2.0, "real_steps": [step], "traces": None}
+
+    assert [aim.met for aim in aims(result)] == [True, False]
