@@ -81,7 +81,7 @@ def plans(policy: DemandPolicy, announcements: Sequence[Announcement], beat: Exp
         return Plans(ask=ask, demands=demands, is_gap=all(job.is_in_gap for job in live))
     if policy.learn and beat is not None:
         return Plans(ask=_by_the_beat(beat, fleet), demands=demands, is_gap=True)
-    return Plans(ask=Ask.whole(0, "no job announces any"), demands=demands, is_gap=False)
+    return Plans(ask=Ask.whole(0, "no request, and no job announces samples"), demands=demands, is_gap=False)
 
 
 def rolling_out(announcements: Sequence[Announcement], *, now: datetime) -> frozenset[str]:

@@ -48,7 +48,7 @@ def scaling_change(old: RewardPoolStatus, status: RewardPoolStatus) -> str | Non
     """A change of the wanted number of replicas in words; None when there is none."""
     now = status.scaling
     before = old.scaling.desired if old.scaling else 0
-    if now is None or (old.scaling is not None and before == now.desired):
+    if now is None or before == now.desired:
         return None
     asked = f", {now.asked} asked for" if now.asked not in (None, now.desired) else ""
     limit = f", limit {now.limit}" if now.limit is not None else ""

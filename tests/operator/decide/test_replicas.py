@@ -49,3 +49,7 @@ def test_the_history_is_bounded():
     for replicas in range(15):
         status = decide(a_snapshot(pool=a_pool(replicas=replicas, status=status))).status
     assert [change.replicas for change in status.scaling.history] == list(range(5, 15))
+
+
+def test_a_pool_that_begins_at_zero_has_not_been_scaled():
+    assert not [event for event in decide(a_snapshot(pool=a_pool(replicas=0))).events if event.reason == "Scaled"]
