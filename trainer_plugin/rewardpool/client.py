@@ -125,18 +125,19 @@ class Pool:
         """
         return self._apply_policy(await self._try(sample, self._label(sample)))
 
-    async def judge(self, messages: Sequence[Mapping[str, Any]], **sampling: Any) -> str:
+    async def judge(self, messages: Sequence[Mapping[str, Any]], *, label: str | None = None, **sampling: Any) -> str:
         """What a Generative pool writes about a conversation.
 
         Args:
             messages: The conversation, as `[{"role": ..., "content": ...}, ...]`.
+            label: Names the request in messages.
             sampling: Further fields of a chat completion request, such as `max_tokens` and `temperature`.
 
         Raises:
             SampleError: No text came back.
             PoolError: The pool cannot be used.
         """
-        effort = Effort(f"judge-{next(self._unnamed)}")
+        effort = Effort(label or f"judge-{next(self._unnamed)}")
         self._demand.sample_comes()
 
         def body(endpoint: Endpoint) -> dict[str, Any]:

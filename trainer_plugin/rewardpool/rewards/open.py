@@ -1,10 +1,24 @@
 """The one way in for every adapter: from a few lines of a config to a reward that is ready to rate."""
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from rewardpool.client import Pool
+from rewardpool.errors import ConfigError
+from rewardpool.rewards.discriminative import ChatScorer, PoolFunctionScorer, chat_tokenizer
+from rewardpool.rewards.functions import FunctionScorer, OverlongScorer, started_runner
+from rewardpool.rewards.judge import PointwiseScorer, ReferenceScorer
+from rewardpool.rewards.mixed import MixedReward, OpenPart, PostProcess
+from rewardpool.rewards.pairwise import GroupComparer
+from rewardpool.rewards.parts import FunctionPart, OverlongPart, Part, PoolPart
 from rewardpool.rewards.reward import Reward
+from rewardpool.rewards.scorer import Comparer, Scorer
+from rewardpool.rewards.spec import RewardSpec, parse_reward
+from rewardpool_api.function_runner import FunctionNotFoundError, load_function
+
+FIELDS_OF_TYPE = {"Discriminative": {"tokenizer", "chat_template", "system"}, "Generative": {"judge"}}
+"""Fields of a pool's part that mean something for pools of one type only."""
 
 
 @asynccontextmanager
@@ -14,15 +28,101 @@ async def open_reward(
     """Find the pools, load tokenizers and functions, and yield the reward; closed with the `async with` block.
 
     Args:
-        spec: `namespace/name` of a pool; a mapping with the fields of `RewardConfig`; or one with `rewards`, the parts
-            of a mixture.
+        spec: `namespace/name` of a pool; a mapping with the fields of `RewardConfig` and `PoolPart`; one with
+            `function`; or one with `rewards`, the parts of a mixture.
         tokenizer: A loaded tokenizer of the reward model, instead of the one that the config or the pool names.
         path: Where `spec` stands in the trainer's config, for messages.
-        overrides: Fields of `RewardConfig` that win over those of `spec`.
+        overrides: Fields that win over those of `spec`.
 
     Raises:
-        ConfigError: A field is wrong; the message has its path.
+        ConfigError: A field is wrong, or a tokenizer or function cannot be loaded; the message has the field's path.
         PoolError: A pool cannot be used.
     """
-    raise NotImplementedError
-    yield
+    if overrides:
+        spec = {**({"reward_pool": spec} if isinstance(spec, str) else spec), **overrides}
+    parsed = parse_reward(spec, path=path)
+    post_process = _post_process(parsed, path=path)
+    async with AsyncExitStack() as stack:
+        opening = _Opening(stack, tokenizer)
+        parts = [
+            OpenPart(part, place, await opening.scorer(part, path=place))
+            for part, place in zip(parsed.parts, parsed.paths, strict=True)
+        ]
+        yield MixedReward(parts, combine=parsed.combine, pools=opening.pools, post_process=post_process, path=path)
+
+
+class _Opening:
+    """Opens parts one by one; what they hold is closed by the stack."""
+
+    def __init__(self, stack: AsyncExitStack, tokenizer: Any) -> None:
+        self._stack = stack
+        self._tokenizer = tokenizer
+        self.pools: dict[str, Pool] = {}
+        self._clients: dict[str, PoolPart] = {}
+
+    async def scorer(self, part: Part, *, path: str) -> Scorer | Comparer:
+        """Open one part. Raises ConfigError or PoolError."""
+        if isinstance(part, FunctionPart):
+            runner = await started_runner(part, path=path)
+            self._stack.push_async_callback(runner.close)
+            return FunctionScorer(runner)
+        if isinstance(part, OverlongPart):
+            return OverlongScorer(part.overlong)
+        if not isinstance(part, PoolPart):
+            raise TypeError(f"{type(part).__name__} is no kind of part")
+        pool = await self._pool(part, path=path)
+        return await self._pool_scorer(part, pool, path=path)
+
+    async def _pool(self, part: PoolPart, *, path: str) -> Pool:
+        """The part's pool, which may be another part's already."""
+        for name, other in self._clients.items():
+            if other.client == part.client:
+                return self.pools[name]
+        pool = await self._stack.enter_async_context(Pool(part.client))
+        name = pool.endpoint.pool
+        if name in self.pools:
+            raise ConfigError(path, f"asks {name} with other settings than part {self._clients[name].name} does")
+        self.pools[name], self._clients[name] = pool, part
+        return pool
+
+    async def _pool_scorer(self, part: PoolPart, pool: Pool, *, path: str) -> Scorer | Comparer:
+        served = pool.endpoint.model_type
+        if part.type is not None and served not in (None, part.type):
+            raise ConfigError(f"{path}.type", f"is {part.type}, and {pool.endpoint.pool} is {served}")
+        kind = served or part.type
+        for owner, fields in FIELDS_OF_TYPE.items():
+            if kind != owner and (misplaced := sorted(fields & part.model_fields_set)):
+                raise ConfigError(
+                    f"{path}.{misplaced[0]}", f"is for a {owner} pool, and {pool.endpoint.pool} is {kind}"
+                )
+        match kind:
+            case "Discriminative":
+                chat = await chat_tokenizer(part, pool.endpoint, given=self._tokenizer, path=path)
+                self._stack.callback(chat.close)
+                return ChatScorer(pool, chat)
+            case "Function":
+                return PoolFunctionScorer(pool)
+            case "Generative":
+                return _judge(part, pool)
+            case _:
+                raise ConfigError(
+                    f"{path}.type",
+                    "set it to Discriminative, Generative or Function: of a bare URL it is not known what it serves",
+                )
+
+
+def _judge(part: PoolPart, pool: Pool) -> Scorer | Comparer:
+    if part.judge.mode == "pointwise":
+        return PointwiseScorer(pool, part.judge)
+    if part.judge.against == "reference":
+        return ReferenceScorer(pool, part.judge)
+    return GroupComparer(pool, part.judge)
+
+
+def _post_process(spec: RewardSpec, *, path: str) -> PostProcess | None:
+    if not isinstance(spec.post_process, str):
+        return spec.post_process
+    try:
+        return load_function(spec.post_process)
+    except FunctionNotFoundError as error:
+        raise ConfigError(f"{path}.post_process", str(error)) from error

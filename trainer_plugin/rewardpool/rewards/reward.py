@@ -23,7 +23,10 @@ class Reward(Protocol):
 
     @property
     def pools(self) -> Mapping[str, Pool]:
-        """The open pools by the name of the part that asks them, for `Pool.demand` and `Pool.report`."""
+        """The open pools by their name, `namespace/name` or a URL, for `Pool.demand` and `Pool.report`.
+
+        Parts that name the same pool share it.
+        """
         ...
 
     async def rate(self, episode: Episode) -> Rating:

@@ -1,0 +1,159 @@
+"""How a judge is made to answer so that its answer can be read: what is asked of the engine, and how it is read back.
+
+Everything goes by `response_format` with a JSON schema. It is what vLLM and SGLang share, and all that sglang-router
+lets through: vLLM's `structured_outputs` (choice, regex, grammar) is dropped there without a word, and vLLM ignores
+SGLang's `regex`. So a choice is asked for as an `enum`, and a regex as the `pattern` of a JSON string.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from rewardpool.rewards.scale import Scale, Unreadable
+
+Form = Literal["json", "choice", "regex", "text"]
+
+MAX_OBJECTS = 200
+"""Braces, from the end, at which a JSON object is looked for."""
+_NAMED_GROUP = re.compile(r"\(\?P<\w+>")
+
+
+class AnswerFormat:
+    """One way to answer.
+
+    Args:
+        form: `json`: an object with reasoning and answer. `choice`: nothing but one of the answers. `regex`: a text
+            that `pattern` matches. `text`: free, with the answer in its last line.
+        scale: The answers that there are.
+        key: What the answer is called, such as `score`.
+        reasoning: Whether a JSON object begins with the reasons.
+        pattern: For `regex`; its group named as `key`, else its first group, else all of it is the answer.
+
+    Raises:
+        ValueError: The scale has too many answers for `choice`, or `pattern` is missing or no regular expression.
+    """
+
+    def __init__(
+        self, form: Form, scale: Scale, *, key: str, reasoning: bool = True, pattern: str | None = None
+    ) -> None:
+        if (pattern is None) == (form == "regex"):
+            raise ValueError("pattern goes with output regex, and only with that")
+        try:
+            self._pattern = re.compile(pattern or "")
+        except re.error as error:
+            raise ValueError(f"pattern is no regular expression: {error}") from None
+        self._form = form
+        self._scale = scale
+        self._key = key
+        self._reasoning = reasoning and form == "json"
+        self._schema = self._make_schema()
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """The fields of a chat completion request that hold the engine to it."""
+        if self._schema is None:
+            return {}
+        wanted = {"name": self._key, "schema": self._schema, "strict": True}
+        return {"response_format": {"type": "json_schema", "json_schema": wanted}}
+
+    @property
+    def instruction(self) -> str:
+        """The same in words, for the prompt: a model that knows what is wanted reasons better than one that is bent."""
+        words = self._scale.words()
+        match self._form:
+            case "json":
+                reasons = '"reasoning": your reasons in a few sentences, ' if self._reasoning else ""
+                return f'Answer with a JSON object and nothing else: {{{reasons}"{self._key}": {words}}}.'
+            case "choice":
+                return f"Answer with {words}, in double quotes, and nothing else."
+            case "regex":
+                return f"Answer with a JSON string that matches {self._pattern.pattern} and nothing else."
+            case _:
+                return f"Give your reasons. Then end with a line `{self._key.capitalize()}: X`, where X is {words}."
+
+    def read(self, text: str) -> float:
+        """The score that the judge gives.
+
+        Raises:
+            Unreadable: The text does not say it, or says what is not on the scale.
+        """
+        said = _without_thoughts(text)
+        match self._form:
+            case "json":
+                return self._read_json(said)
+            case "choice":
+                return self._scale.read(_as_string(said))
+            case "regex":
+                return self._read_pattern(_as_string(said))
+            case _:
+                return self._scale.find(said)
+
+    def _make_schema(self) -> Mapping[str, Any] | None:
+        match self._form:
+            case "json":
+                properties = {"reasoning": {"type": "string"}} if self._reasoning else {}
+                properties[self._key] = self._scale.schema()
+                return {
+                    "type": "object",
+                    "properties": properties,
+                    "required": list(properties),
+                    "additionalProperties": False,
+                }
+            case "choice":
+                return {"type": "string", "enum": self._scale.labels()}
+            case "regex":
+                # Engines know no named groups.
+                return {"type": "string", "pattern": f"^(?:{_NAMED_GROUP.sub('(', self._pattern.pattern)})$"}
+            case _:
+                return None
+
+    def _read_json(self, text: str) -> float:
+        answers = [found[self._key] for found in _objects(text) if self._key in found]
+        if answers:
+            return self._scale.read(answers[-1])
+        if "{" in text:
+            # Most likely cut off; a number in its reasoning is not the answer.
+            raise Unreadable(f"it has no complete JSON object with {self._key!r}")
+        return self._scale.find(text)
+
+    def _read_pattern(self, text: str) -> float:
+        found = self._pattern.fullmatch(text.strip())
+        if found is None:
+            raise Unreadable(f"it does not match {self._pattern.pattern}")
+        groups = found.groupdict()
+        value = groups.get(self._key) if self._key in groups else found[1] if found.re.groups else found[0]
+        return self._scale.read(value)
+
+
+def _without_thoughts(text: str) -> str:
+    """What follows a reasoning model's thoughts; some chat templates open them in the prompt already."""
+    _, closed, after = text.rpartition("</think>")
+    said = after if closed else text
+    if "<think>" in said:
+        raise Unreadable("it ends within its thoughts; raise max_tokens")
+    return said.strip()
+
+
+def _as_string(text: str) -> str:
+    """The JSON string that the text is, in a code fence or not; else the text."""
+    bare = text.removeprefix("```json").strip("`").strip()
+    try:
+        value = json.loads(bare)
+    except (ValueError, RecursionError):
+        return bare
+    return value if isinstance(value, str) else bare
+
+
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects in a text, whatever is around them."""
+    decoder = json.JSONDecoder()
+    end = 0
+    for brace in [match.start() for match in re.finditer("{", text)][-MAX_OBJECTS:]:
+        if brace < end:
+            continue
+        try:
+            value, end = decoder.raw_decode(text, brace)
+        except (ValueError, RecursionError):
+            continue
+        yield value

@@ -1,0 +1,133 @@
+"""Conversations in a reward model's own tokens.
+
+Token ids are sent, not text, because then the tokens are in our hands. A server that is given a text adds the
+tokenizer's special tokens to it: a chat template that writes the BOS itself would give the model two of them, and on
+vLLM 0.32 that changes the score (10 tokens instead of 9, and a raw logit of -0.112 instead of -0.100 in one run). So
+the template is rendered, tokenised without additions, and a BOS is put in front if the tokenizer puts one in front of
+every text and the template wrote none: there is always exactly the one that the model was trained with.
+
+transformers is imported here alone, and only when a tokenizer is loaded.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Literal
+
+from rewardpool.errors import ConfigError
+
+SystemPolicy = Literal["keep", "merge", "drop"]
+
+
+def load_tokenizer(source: str, *, revision: str | None, field: str) -> Any:
+    """Load a tokenizer with transformers.
+
+    Args:
+        source: Folder or hub name.
+        revision: Branch, tag or commit of the hub's repository; None for its main one.
+        field: Path of the config's field that would name another, for messages.
+
+    Raises:
+        ConfigError: transformers is not installed, or there is no such tokenizer.
+    """
+    try:
+        import transformers  # heavy, and not needed by trainers that score by functions or judges
+    except ImportError as error:
+        raise ConfigError(
+            field,
+            "to write samples in the reward model's tokens, install transformers: pip install 'rewardpool[tokenizer]'",
+        ) from error
+    try:
+        return transformers.AutoTokenizer.from_pretrained(source, revision=revision or "main")
+    except Exception as error:  # it raises whatever its backends do
+        problem = " ".join(str(error).split())[:300]
+        raise ConfigError(
+            field,
+            f"the tokenizer {source} cannot be loaded ({type(error).__name__}: {problem}); set {field} to a folder "
+            "with the reward model's tokenizer, or to its name on the hub",
+        ) from error
+
+
+class ChatTokenizer:
+    """Writes conversations in a model's chat template and tokens.
+
+    Raises:
+        ConfigError: The tokenizer has no chat template and none is given.
+    """
+
+    def __init__(
+        self, tokenizer: Any, *, template: str | None = None, system: SystemPolicy = "keep", field: str = "tokenizer"
+    ) -> None:
+        if template is None and not getattr(tokenizer, "chat_template", None):
+            raise ConfigError(
+                field, "this tokenizer has no chat template; set chat_template to a file with the one to use"
+            )
+        self._tokenizer = tokenizer
+        self._template = template
+        self._system = system
+        self._bos = _bos_of_every_text(tokenizer)
+        # One thread: a tokenizer is no faster in two, and some refuse to be used by two at a time.
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tokenizer")
+
+    async def token_ids(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+        """The conversation's tokens, with exactly one BOS where the model has one.
+
+        Raises:
+            ValueError: The template refuses the conversation; the text says why.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._token_ids, messages)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _token_ids(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+        turns = apply_system(messages, self._system)
+        try:
+            text = self._tokenizer.apply_chat_template(turns, chat_template=self._template, tokenize=False)
+        except Exception as error:  # a template raises what it likes, jinja2 what it has
+            hint = "" if self._system != "keep" else "; if it takes no system messages, set system to merge or drop"
+            raise ValueError(f"the chat template refuses it: {type(error).__name__}: {error}{hint}") from error
+        ids = list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+        if self._bos is not None and ids[:1] != [self._bos]:
+            ids.insert(0, self._bos)
+        return ids
+
+
+def apply_system(messages: Sequence[Mapping[str, Any]], policy: SystemPolicy) -> list[dict[str, Any]]:
+    """The messages with system ones kept, dropped, or merged into the first user's turn.
+
+    Where there is no user's turn to merge into, one is made.
+    """
+    others = [dict(message) for message in messages if message.get("role") != "system"]
+    if policy == "keep" or len(others) == len(messages):
+        return [dict(message) for message in messages]
+    if policy == "drop":
+        return others
+    said = "\n\n".join(str(message.get("content", "")) for message in messages if message.get("role") == "system")
+    for message in others:
+        if message.get("role") == "user":
+            message["content"] = f"{said}\n\n{message['content']}"
+            return others
+    return [{"role": "user", "content": said}, *others]
+
+
+def read_template(path: Path, *, field: str) -> str:
+    """A chat template's text.
+
+    Raises:
+        ConfigError: The file cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(field, f"{path} cannot be read: {error}") from error
+
+
+def _bos_of_every_text(tokenizer: Any) -> int | None:
+    """The id of the BOS that the tokenizer itself puts in front of a text; None where it does not."""
+    bos = getattr(tokenizer, "bos_token_id", None)
+    # The first call also undoes truncation and padding that a tokenizer was saved with.
+    added: list[int] = list(tokenizer("a")["input_ids"])
+    return bos if bos is not None and added[:1] == [bos] else None

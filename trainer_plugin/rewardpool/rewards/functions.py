@@ -1,0 +1,92 @@
+"""Python functions and rules as parts: run in the training job, under the same rules as on a worker."""
+
+from rewardpool.errors import ConfigError, FunctionFailedError, InvalidSampleError
+from rewardpool.rewards.episode import Episode
+from rewardpool.rewards.parts import FunctionPart, Overlong
+from rewardpool.rewards.scorer import PartScore
+from rewardpool_api.function_runner import (
+    Failed,
+    FunctionNotFoundError,
+    FunctionSample,
+    LocalRunner,
+    ProcessRunner,
+    Runner,
+)
+
+
+class FunctionScorer:
+    """Scores by a user's function. What it raises, and what it returns that is no number, is the sample's error."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def score(self, episode: Episode) -> PartScore:
+        """The function's number; what it returned beside it is the score's info."""
+        arguments = FunctionSample(
+            data_source=episode.data_source,
+            solution_str=episode.response,
+            ground_truth=episode.ground_truth,
+            extra_info=dict(episode.extra_info),
+        )
+        outcome = await self._runner.run(arguments)
+        if isinstance(outcome, Failed):
+            raise FunctionFailedError(episode.label, f"the reward function failed: {outcome.message}")
+        return PartScore(outcome.value, outcome.extra)
+
+
+async def started_runner(part: FunctionPart, *, path: str) -> Runner:
+    """Load the function where it is to run; to be closed by the caller.
+
+    Raises:
+        ConfigError: There is no such function.
+    """
+    runner: Runner | None = None
+    try:
+        if part.run_in == "processes":
+            runner = ProcessRunner(
+                str(part.function),
+                processes=part.concurrency,
+                timeout_seconds=part.timeout_seconds,
+                further=part.kwargs,
+            )
+        else:
+            runner = LocalRunner(
+                part.function,
+                concurrency=part.concurrency,
+                timeout_seconds=part.timeout_seconds,
+                further=part.kwargs,
+            )
+        await runner.start()
+    except FunctionNotFoundError as error:
+        if runner is not None:
+            await runner.close()
+        raise ConfigError(f"{path}.function", str(error)) from error
+    return runner
+
+
+class OverlongScorer:
+    """DAPO's soft overlong punishment: https://arxiv.org/abs/2503.14476, equation 13, times the penalty.
+
+    Up to max_tokens - buffer_tokens it is 0; from there it falls in a straight line to -penalty at max_tokens, and
+    stays there.
+    """
+
+    def __init__(self, settings: Overlong) -> None:
+        self._settings = settings
+
+    async def score(self, episode: Episode) -> PartScore:
+        """Zero or less."""
+        tokens = episode.response_tokens
+        if tokens is None and episode.response_ids is not None:
+            tokens = len(episode.response_ids)
+        if tokens is None:
+            raise InvalidSampleError(
+                episode.label, "has neither response_tokens nor response_ids, to see how long it is"
+            )
+        return PartScore(overlong_penalty(tokens, self._settings))
+
+
+def overlong_penalty(tokens: int, settings: Overlong) -> float:
+    """The punishment for a response of so many tokens, from -penalty to 0."""
+    over = tokens - (settings.max_tokens - settings.buffer_tokens)
+    return -settings.penalty * min(max(over / settings.buffer_tokens, 0.0), 1.0)

@@ -1,0 +1,154 @@
+"""Episodes rated by a Generative pool: asked, read, asked again where the answer cannot be read, and voted on."""
+
+import itertools
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rewardpool.client import Pool
+from rewardpool.errors import ScoreError
+from rewardpool.rewards.episode import Episode
+from rewardpool.rewards.judge_prompt import JudgePrompt, reference_of
+from rewardpool.rewards.parts import JudgeConfig
+from rewardpool.rewards.scale import Unreadable
+from rewardpool.rewards.scorer import PartScore, gathered
+
+RETRY_TEMPERATURE = 0.7
+"""At least, when an answer is asked for again: at 0 every seed gives the same."""
+MAX_WORDS = 2_000
+"""Characters of a judge's answer that are kept, its end, and quoted in messages far fewer."""
+EXCERPT = 160
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One readable answer."""
+
+    value: float
+    words: str
+    requests: int
+    """Answers that were asked for until it could be read."""
+
+
+class Judge:
+    """Asks one question and reads the answer."""
+
+    def __init__(self, pool: Pool, config: JudgeConfig) -> None:
+        self._pool = pool
+        self._config = config
+        self._format = config.answer_format()
+
+    async def ask(self, messages: Sequence[Mapping[str, Any]], *, label: str) -> list[Verdict]:
+        """As many independent answers as there are votes, each asked for again while it cannot be read.
+
+        Raises:
+            SampleError: One of them could not be had.
+            PoolError: The pool cannot be used.
+        """
+        return await gathered([self._vote(messages, vote, label=label) for vote in range(self._config.votes)])
+
+    def decide(self, verdicts: Sequence[Verdict]) -> float:
+        """What the votes come to."""
+        return decide([verdict.value for verdict in verdicts], self._config.vote)
+
+    async def _vote(self, messages: Sequence[Mapping[str, Any]], vote: int, *, label: str) -> Verdict:
+        config = self._config
+        problem = ""
+        for attempt in range(config.retries + 1):
+            temperature = config.temperature_of_votes
+            sampling = {
+                **config.sampling,
+                **self._format.request,
+                "max_tokens": config.max_tokens,
+                "temperature": temperature if attempt == 0 else max(temperature, RETRY_TEMPERATURE),
+                "seed": config.seed + vote + attempt * config.votes,
+            }
+            words = await self._pool.judge(messages, label=label, **sampling)
+            try:
+                return Verdict(self._format.read(words), words[-MAX_WORDS:], attempt + 1)
+            except Unreadable as error:
+                problem = f"{error}: {' '.join(words[-EXCERPT:].split())!r}"
+        raise ScoreError(label, f"the judge's answer cannot be read, {config.retries + 1} times; last: {problem}")
+
+
+def decide(votes: Sequence[float], how: str) -> float:
+    """One value for several: their `median`, their `mean`, or the `majority`.
+
+    The majority is the value that most agree on; of several such values, their mean.
+    """
+    match how:
+        case "median":
+            return statistics.median(votes)
+        case "mean":
+            return statistics.fmean(votes)
+        case _:
+            return statistics.fmean(statistics.multimode(votes))
+
+
+class PointwiseScorer:
+    """Asks what a response is worth."""
+
+    def __init__(self, pool: Pool, config: JudgeConfig) -> None:
+        self._judge = Judge(pool, config)
+        self._prompt = JudgePrompt(config)
+
+    async def score(self, episode: Episode) -> PartScore:
+        """The judge's score, as it wrote it, or what several come to."""
+        messages = self._prompt.messages(episode, {"response": episode.response})
+        verdicts = await self._judge.ask(messages, label=episode.label)
+        return PartScore(self._judge.decide(verdicts), info_of(verdicts))
+
+
+class PairJudge:
+    """Asks which of two responses is better, in both orders, so that a judge's liking for a place cancels out."""
+
+    def __init__(self, pool: Pool, config: JudgeConfig) -> None:
+        self._judge = Judge(pool, config)
+        self._prompt = JudgePrompt(config)
+
+    async def wins(self, episode: Episode, first: str, second: str) -> PartScore:
+        """How much of the comparison `first` wins, from 0 to 1.
+
+        Raises:
+            SampleError: One of the two questions has no readable answer.
+            PoolError: The pool cannot be used.
+        """
+        orders = ((first, second), (second, first))
+        there, back = await gathered(
+            [
+                self._judge.ask(self._prompt.messages(episode, {"response_a": a, "response_b": b}), label=episode.label)
+                for a, b in orders
+            ]
+        )
+        value = (self._judge.decide(there) + 1.0 - self._judge.decide(back)) / 2
+        return PartScore(value, info_of([*there, *back]))
+
+
+class ReferenceScorer:
+    """Compares a response with the ground truth."""
+
+    def __init__(self, pool: Pool, config: JudgeConfig) -> None:
+        self._pairs = PairJudge(pool, config)
+
+    async def score(self, episode: Episode) -> PartScore:
+        """1 where the response is better than the reference, 0 where it is worse, and between where it is not clear."""
+        return await self._pairs.wins(episode, episode.response, reference_of(episode))
+
+
+def info_of(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """What is kept of answers."""
+    return {
+        "votes": [verdict.value for verdict in verdicts],
+        "words": [verdict.words for verdict in verdicts],
+        "requests": sum(verdict.requests for verdict in verdicts),
+    }
+
+
+def merged_info(infos: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The infos of several comparisons as one."""
+    return {
+        "votes": list(itertools.chain.from_iterable(info["votes"] for info in infos)),
+        "words": list(itertools.chain.from_iterable(info["words"] for info in infos)),
+        "requests": sum(info["requests"] for info in infos),
+    }

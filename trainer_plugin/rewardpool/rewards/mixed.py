@@ -1,0 +1,253 @@
+"""A `Reward` of one or several parts.
+
+    gates, one after the other -> closed: its floor is the total, and nothing behind it is asked
+                               -> open:   all other parts at once -> policy -> clip -> whiten -> weight -> combine
+    the group's ratings -> post_process
+
+One part is a mixture of one, so that every reward behaves the same.
+"""
+
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from numbers import Real
+from typing import Any
+
+from rewardpool.client import Pool
+from rewardpool.config import Constant
+from rewardpool.errors import ConfigError, FunctionFailedError, SampleError, ScoreError
+from rewardpool.rewards.episode import Episode
+from rewardpool.rewards.mixture import RunningMoments, clipped, combined, whitened
+from rewardpool.rewards.parts import Part
+from rewardpool.rewards.rating import Rating
+from rewardpool.rewards.scorer import Comparer, PartScore, Scorer, gathered
+
+log = logging.getLogger(__name__)
+
+PostProcess = Callable[[Sequence[Rating]], Sequence[float | None]]
+
+
+@dataclass(frozen=True)
+class OpenPart:
+    """A part that can be asked."""
+
+    config: Part
+    path: str
+    """Where it is in the config."""
+    scorer: Scorer | Comparer
+    moments: RunningMoments = field(default_factory=RunningMoments)
+    """Of its scores so far, for whiten `running`."""
+
+    @property
+    def name(self) -> str:
+        """Names its raw score."""
+        return self.config.name
+
+    @property
+    def needs_group(self) -> str | None:
+        """The config's field by which only whole groups can be scored; None if single episodes can."""
+        if self.config.whiten == "group":
+            return f"{self.path}.whiten"
+        return f"{self.path}.judge.against" if isinstance(self.scorer, Comparer) else None
+
+
+@dataclass(frozen=True)
+class _Result:
+    """What one part has to say of one episode, after the failure policy and the clip."""
+
+    raw: float | None
+    used: float | None
+    info: Mapping[str, Any] = field(default_factory=dict)
+    error: SampleError | None = None
+
+
+@dataclass
+class _Draft:
+    """A rating in the making."""
+
+    results: dict[str, _Result] = field(default_factory=dict)
+    floor: float | None = None
+    """The total that a closed gate gave."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the parts behind the gates so far are to be asked."""
+        return self.floor is None and all(result.used is not None for result in self.results.values())
+
+
+class MixedReward:
+    """Rates by its parts; `open_reward` makes it."""
+
+    def __init__(
+        self,
+        parts: Sequence[OpenPart],
+        *,
+        combine: str = "sum",
+        pools: Mapping[str, Pool] | None = None,
+        post_process: PostProcess | None = None,
+        path: str = "reward",
+    ) -> None:
+        self._gates = [part for part in parts if part.config.gate is not None]
+        self._others = [part for part in parts if part.config.gate is None]
+        self._combine = combine
+        self._pools = dict(pools or {})
+        self._post_process = post_process
+        self._names = tuple(part.name for part in parts)
+        grouping = [part.needs_group for part in parts]
+        if post_process is not None:
+            grouping.append(f"{path}.post_process")
+        self._needs_group_for = next(filter(None, grouping), None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the parts, in the order of the config."""
+        return self._names
+
+    @property
+    def needs_group(self) -> bool:
+        """Whether only `rate_group` will do."""
+        return self._needs_group_for is not None
+
+    @property
+    def pools(self) -> Mapping[str, Pool]:
+        """The open pools by their name."""
+        return self._pools
+
+    async def rate(self, episode: Episode) -> Rating:
+        """Rate one episode; raises what `Reward.rate` does."""
+        if self._needs_group_for is not None:
+            raise ConfigError(
+                self._needs_group_for, "needs the whole group of a prompt, and single episodes are rated here"
+            )
+        [rating] = await self.rate_group([episode])
+        return rating
+
+    async def rate_group(self, episodes: Sequence[Episode]) -> list[Rating]:
+        """Rate the rollouts of one prompt; raises what `Reward.rate_group` does."""
+        drafts = [_Draft() for _ in episodes]
+        for gate in self._gates:
+            await self._ask(gate, episodes, drafts)
+            _close(gate, drafts)
+        # Whoever a gate stopped is stopped before any of the parts behind it is asked.
+        behind = [draft.is_open for draft in drafts]
+        passed = [draft for draft, is_open in zip(drafts, behind, strict=True) if is_open]
+        those = [episode for episode, is_open in zip(episodes, behind, strict=True) if is_open]
+        await gathered([self._ask(part, those, passed, all_open=True) for part in self._others])
+        totals = self._totals(drafts)
+        ratings = [
+            self._rating(episode, draft, total) for episode, draft, total in zip(episodes, drafts, totals, strict=True)
+        ]
+        return ratings if self._post_process is None or not ratings else self._post_processed(ratings)
+
+    async def _ask(
+        self, part: OpenPart, episodes: Sequence[Episode], drafts: Sequence[_Draft], *, all_open: bool = False
+    ) -> None:
+        """Let a part score the episodes that are not stopped, and enter what it says into their drafts."""
+        asked = [(episode, draft) for episode, draft in zip(episodes, drafts, strict=True) if all_open or draft.is_open]
+        if not asked:
+            return
+        results = await _scores(part, [episode for episode, _ in asked])
+        for (_, draft), result in zip(asked, results, strict=True):
+            draft.results[part.name] = result
+
+    def _totals(self, drafts: Sequence[_Draft]) -> list[float | None]:
+        weighted: list[list[float]] = [[] for _ in drafts]
+        complete = [
+            draft.floor is None and all(result.used is not None for result in draft.results.values())
+            for draft in drafts
+        ]
+        for part in self._others:
+            # A score counts for mean and deviation also where another part of the same episode has none.
+            found = [
+                (number, result.used)
+                for number, draft in enumerate(drafts)
+                if (result := draft.results.get(part.name)) is not None and result.used is not None
+            ]
+            for (number, _), value in zip(found, _whitened(part, [used for _, used in found]), strict=True):
+                weighted[number].append(part.config.weight * value)
+        return [
+            combined(scores, how=self._combine) if is_complete else draft.floor
+            for scores, draft, is_complete in zip(weighted, drafts, complete, strict=True)
+        ]
+
+    def _rating(self, episode: Episode, draft: _Draft, total: float | None) -> Rating:
+        if total is not None and not math.isfinite(total):
+            raise ScoreError(episode.label, f"its weighted scores come to {total}; lower the weights, or clip")
+        results = {name: draft.results.get(name) for name in self._names}
+        return Rating(
+            total=total,
+            components={name: result.raw if result else None for name, result in results.items()},
+            info={name: result.info for name, result in results.items() if result and result.info},
+            error=next((result.error for result in results.values() if result and result.error), None),
+        )
+
+    def _post_processed(self, ratings: list[Rating]) -> list[Rating]:
+        if self._post_process is None:
+            return ratings
+        try:
+            totals = list(self._post_process(ratings))
+        except Exception as error:  # the user's code raises what it likes
+            raise FunctionFailedError("(group)", f"post_process failed: {type(error).__name__}: {error}") from error
+        if len(totals) != len(ratings):
+            raise FunctionFailedError("(group)", f"post_process gave {len(totals)} totals for {len(ratings)} ratings")
+        return [replace(rating, total=_checked_total(total)) for rating, total in zip(ratings, totals, strict=True)]
+
+
+async def _scores(part: OpenPart, episodes: Sequence[Episode]) -> list[_Result]:
+    """Ask one part about its episodes and apply its failure policy. Raises SampleError under `raise`, and PoolError."""
+    scorer = part.scorer
+    if isinstance(scorer, Comparer):
+        return [_settled(part, outcome) for outcome in await scorer.compare(episodes)]
+
+    async def one(episode: Episode) -> _Result:
+        try:
+            return _settled(part, await scorer.score(episode))
+        except SampleError as error:
+            return _settled(part, error)
+
+    return await gathered([one(episode) for episode in episodes])
+
+
+def _settled(part: OpenPart, outcome: PartScore | SampleError) -> _Result:
+    """Clip a score, or apply the failure policy to what is none."""
+    config = part.config
+    if isinstance(outcome, PartScore):
+        return _Result(outcome.value, clipped(outcome.value, config.clip), outcome.info)
+    if config.on_failure == "raise":
+        raise outcome
+    if isinstance(config.on_failure, Constant):
+        constant = config.on_failure.constant
+        log.warning("%s; %s counts as the constant %g, as configured", outcome, part.name, constant)
+        return _Result(None, constant, error=outcome)
+    return _Result(None, None, error=outcome)
+
+
+def _whitened(part: OpenPart, values: Sequence[float]) -> Sequence[float]:
+    match part.config.whiten:
+        case "group":
+            return whitened(values)
+        case "running":
+            return [part.moments.whiten(value) for value in values]
+        case _:
+            return values
+
+
+def _close(part: OpenPart, drafts: Sequence[_Draft]) -> None:
+    """Give the floor to those whose gate stays closed."""
+    gate = part.config.gate
+    if gate is None:
+        return
+    for draft in drafts:
+        result = draft.results.get(part.name)
+        if draft.floor is None and result is not None and result.used is not None and result.used < gate.at_least:
+            draft.floor = gate.floor
+
+
+def _checked_total(total: Any) -> float | None:
+    """What post_process gave for one rating. Raises FunctionFailedError where that is no finite number and not None."""
+    if total is None:
+        return None
+    if isinstance(total, bool) or not isinstance(total, Real) or not math.isfinite(total):
+        raise FunctionFailedError("(group)", f"post_process gave {total!r:.60}, which is no finite number and not None")
+    return float(total)

@@ -1,0 +1,53 @@
+"""The arithmetic of a mixture: raw scores -> clip -> whiten -> weight -> one total. Pure, but for running moments."""
+
+import math
+import statistics
+from collections.abc import Sequence
+
+
+def clipped(value: float, bounds: tuple[float, float] | None) -> float:
+    """The value, brought between the bounds."""
+    return value if bounds is None else min(max(value, bounds[0]), bounds[1])
+
+
+def whitened(values: Sequence[float]) -> list[float]:
+    """The values with mean 0 and standard deviation 1 (that of a population); all 0 where they are equal, or one."""
+    if not values or min(values) == max(values):
+        return [0.0] * len(values)
+    # The result does not depend on the scale; on this one no square overflows.
+    half_low, half_span = min(values) / 2, max(values) / 2 - min(values) / 2
+    if half_span == 0.0:  # numbers so small that their halves are the same
+        return [0.0] * len(values)
+    scaled = [(value / 2 - half_low) / half_span for value in values]
+    mean, deviation = statistics.fmean(scaled), statistics.pstdev(scaled)
+    return [(value - mean) / deviation for value in scaled]
+
+
+class RunningMoments:
+    """Mean and variance of all values so far, by Welford's recurrence: it loses no digits, as sums of squares do."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._mean = 0.0
+        self._squares = 0.0
+
+    def whiten(self, value: float) -> float:
+        """Count the value in and return it with mean 0 and standard deviation 1 among those so far; 0 for the first."""
+        self._count += 1
+        delta = value - self._mean
+        self._mean += delta / self._count
+        self._squares += delta * (value - self._mean)
+        deviation = math.sqrt(self._squares / self._count)
+        return (value - self._mean) / deviation if deviation > 0 else 0.0
+
+
+def combined(scores: Sequence[float], *, how: str) -> float:
+    """Weighted scores as one total: their product for `product`, else their sum.
+
+    The sum is exact before it is rounded, so that the order of the parts does not matter. Not finite where it is too
+    large for a float.
+    """
+    try:
+        return math.prod(sorted(scores)) if how == "product" else math.fsum(scores)
+    except (OverflowError, ValueError):  # what fsum raises for sums, and for infinite terms, of which it can make none
+        return math.inf

@@ -1,0 +1,68 @@
+"""The responses to one prompt, judged against each other: a response's score is the share of comparisons it wins.
+
+Everybody against everybody grows with the square of the group, so each response meets a bounded number of others: its
+neighbours on a ring, the same number for all.
+"""
+
+import statistics
+from collections.abc import Sequence
+
+from rewardpool.client import Pool
+from rewardpool.errors import InvalidSampleError, SampleError
+from rewardpool.rewards.episode import Episode
+from rewardpool.rewards.judge import PairJudge, merged_info
+from rewardpool.rewards.parts import JudgeConfig
+from rewardpool.rewards.scorer import PartScore, gathered
+
+
+def pairs_of(members: int, opponents: int) -> list[tuple[int, int]]:
+    """Who meets whom: pairs of different members, no pair twice.
+
+    All pairs, if that gives nobody more than `opponents`; else every member meets exactly `opponents` others (one fewer
+    where that is odd), its nearest on a ring.
+    """
+    if members - 1 <= opponents:
+        return [(first, second) for second in range(members) for first in range(second)]
+    return [(one, (one + distance) % members) for distance in range(1, opponents // 2 + 1) for one in range(members)]
+
+
+class GroupComparer:
+    """Scores a group by comparisons."""
+
+    def __init__(self, pool: Pool, config: JudgeConfig) -> None:
+        self._judge = PairJudge(pool, config)
+        self._opponents = config.opponents
+
+    async def compare(self, episodes: Sequence[Episode]) -> list[PartScore | SampleError]:
+        """From 0 to 1 for each; an unanswered comparison leaves both of its members without a score."""
+        if len(episodes) == 1:
+            return [
+                InvalidSampleError(episodes[0].label, "is alone in its group, so there is nothing to compare it with")
+            ]
+        pairs = pairs_of(len(episodes), self._opponents)
+        results = await gathered([self._meet(episodes[first], episodes[second]) for first, second in pairs])
+        met: list[list[PartScore | SampleError]] = [[] for _ in episodes]
+        for (first, second), result in zip(pairs, results, strict=True):
+            met[first].append(result)
+            met[second].append(
+                result if isinstance(result, SampleError) else PartScore(1.0 - result.value, result.info)
+            )
+        return [_share(results) for results in met]
+
+    async def _meet(self, first: Episode, second: Episode) -> PartScore | SampleError:
+        try:
+            return await self._judge.wins(first, first.response, second.response)
+        except SampleError as error:
+            return error
+
+
+def _share(results: Sequence[PartScore | SampleError]) -> PartScore | SampleError:
+    won = []
+    for result in results:
+        if isinstance(result, SampleError):
+            return result
+        won.append(result)
+    return PartScore(
+        statistics.fmean(result.value for result in won),
+        {**merged_info([result.info for result in won]), "comparisons": len(won)},
+    )

@@ -1,0 +1,240 @@
+"""The parts of a reward, as a config has them. What each becomes is in the module of its kind."""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from rewardpool.config import FailurePolicy, PositiveSeconds, RewardConfig
+from rewardpool.rewards.answer_format import AnswerFormat, Form
+from rewardpool.rewards.scale import Labels, Range, Scale
+from rewardpool.rewards.template import Template
+from rewardpool_api.pool import ModelType
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, le=4096)]
+REFERENCE_PATTERN = r"[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*"
+PAIR_FIELDS = ("response_a", "response_b")
+COMMON_FIELDS = ("answer_format", "conversation", "data_source", "high", "low", "question", "reference")
+"""Of a judge's prompt, beside the responses and `extra_info[NAME]`."""
+
+
+def check_function(function: Any) -> Any:
+    """A callable, or `module:function`, as it is.
+
+    Raises:
+        ValueError: Neither.
+    """
+    if not callable(function) and not (isinstance(function, str) and re.fullmatch(REFERENCE_PATTERN, function)):
+        raise ValueError("must be module:function, or a function itself")
+    return function
+
+
+def check_bounds(bounds: tuple[float, float]) -> tuple[float, float]:
+    """`(lower, upper)` as it is.
+
+    Raises:
+        ValueError: The lower bound is not below the upper one.
+    """
+    if bounds[0] >= bounds[1]:
+        raise ValueError("the lower bound must be below the upper one")
+    return bounds
+
+
+Bounds = Annotated[tuple[Finite, Finite], AfterValidator(check_bounds)]
+UserFunction = Annotated[Callable[..., Any] | str, AfterValidator(check_function)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class Gate(_Model):
+    """A condition that the rest of the reward depends on."""
+
+    at_least: Finite
+    """The part's score, clipped, that opens the gate."""
+    floor: Finite = 0.0
+    """The total where the gate stays closed; the parts behind it are not asked then."""
+
+
+class Part(_Model):
+    """What every part has."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+    """Names the part's raw score in `Rating.components`. Default: the name of its pool or function."""
+    weight: Finite = 1.0
+    """The score is multiplied by it before parts are combined. A gate has none."""
+    clip: Bounds | None = None
+    """`[lowest, highest]`: the raw score is brought between them first."""
+    whiten: Literal["group", "running"] | None = None
+    """Then it is brought to mean 0 and standard deviation 1. `group`: among the rollouts of one prompt; a group of one,
+    or of equal scores, becomes 0. `running`: among all scores of this process until then."""
+    gate: Gate | None = None
+    """Makes it a gate; for combine `gate`."""
+    on_failure: FailurePolicy = "raise"
+    """Where the part has no score. `raise`: the error. `skip`: the total is None. `{constant: x}`: x stands for the
+    score, and the component is None all the same. Default: that of the whole reward."""
+
+    @model_validator(mode="after")
+    def _gate_is_only_a_gate(self) -> Self:
+        if self.gate is not None and (self.whiten is not None or "weight" in self.model_fields_set):
+            raise ValueError("a gate only opens or closes: leave out weight and whiten, or gate")
+        return self
+
+
+class JudgeConfig(_Model):
+    """How a Generative pool is asked."""
+
+    mode: Literal["pointwise", "pairwise"] = "pointwise"
+    """`pointwise`: what a response is worth. `pairwise`: which of two is better, asked in both orders; the score is the
+    share of comparisons won, a tie counting half."""
+    against: Literal["group", "reference"] = "group"
+    """For pairwise: the other responses to the same prompt, or the ground truth."""
+    opponents: Annotated[int, Field(ge=2, le=1024)] = 8
+    """For pairwise in a group: with how many others each response is compared, at most; an odd number is one fewer."""
+    system: str | None = None
+    """The system prompt; no fields in it."""
+    prompt: str | None = None
+    """The user's turn, with fields such as {response}. Default: a plain question, see `judge_prompt.py`."""
+    range: Bounds = (1.0, 10.0)
+    """For pointwise: the lowest and the highest score."""
+    whole: bool = True
+    """For pointwise: whether scores are whole numbers."""
+    labels: Annotated[dict[str, Finite], Field(min_length=2, max_length=100)] | None = None
+    """For pointwise, instead of a range: the answers and their scores, such as `{correct: 1, wrong: 0}`."""
+    output: Form = "json"
+    """What the judge writes: `json` with reasoning, only a `choice`, what a `regex` matches, or free `text`."""
+    reasoning: bool = True
+    """Whether JSON begins with the judge's reasons."""
+    pattern: str | None = None
+    """For output regex; its group `score` (or `winner`), else its first group, is the answer."""
+    votes: Annotated[int, Field(ge=1, le=64)] = 1
+    """Independent answers to one question."""
+    vote: Literal["median", "mean", "majority"] = "median"
+    """What becomes of several."""
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    """Default: 0 for one vote, 0.7 for several. An unreadable answer is asked for again at 0.7 or more."""
+    max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 512
+    """Of one answer."""
+    retries: Annotated[int, Field(ge=0, le=10)] = 2
+    """How often an unreadable answer is asked for again, with another seed."""
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """Of the first answer; every further one has another."""
+    sampling: dict[str, Any] = {}
+    """Further fields of a chat completion request, such as `top_p`. Routers drop those they do not know."""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.whole and any(bound != int(bound) for bound in self.range):
+            raise ValueError("range must have whole bounds, unless whole is false")
+        if self.mode == "pairwise" and (self.labels is not None or {"range", "whole"} & self.model_fields_set):
+            raise ValueError("range, whole and labels are for mode pointwise; pairwise asks for A, B or tie")
+        if self.mode == "pointwise" and {"against", "opponents"} & self.model_fields_set:
+            raise ValueError("against and opponents are for mode pairwise")
+        if taken := sorted(
+            {"messages", "model", "response_format", "seed", "temperature", "max_tokens"} & set(self.sampling)
+        ):
+            raise ValueError(f"sampling must not have {taken[0]}, which is set elsewhere")
+        self.answer_format()
+        if self.prompt is not None:
+            try:
+                self.template(self.prompt)
+            except ValueError as error:
+                raise ValueError(f"prompt {error}") from None
+        return self
+
+    @property
+    def key(self) -> str:
+        """What the answer is called."""
+        return "score" if self.mode == "pointwise" else "winner"
+
+    @property
+    def scale(self) -> Scale:
+        """The answers that there are. For a pair: 1 where A wins."""
+        if self.mode == "pairwise":
+            return Labels({"A": 1.0, "B": 0.0, "tie": 0.5})
+        return Range(*self.range, whole=self.whole) if self.labels is None else Labels(self.labels)
+
+    def answer_format(self) -> AnswerFormat:
+        """How it answers. Raises ValueError."""
+        return AnswerFormat(self.output, self.scale, key=self.key, reasoning=self.reasoning, pattern=self.pattern)
+
+    def template(self, prompt: str) -> Template:
+        """The prompt, checked. Raises ValueError."""
+        responses = ("response",) if self.mode == "pointwise" else PAIR_FIELDS
+        return Template(prompt, fields=(*COMMON_FIELDS, *responses), required=responses)
+
+    @property
+    def temperature_of_votes(self) -> float:
+        """`temperature`, or its default."""
+        if self.temperature is None:
+            return 0.7 if self.votes > 1 else 0.0
+        return self.temperature
+
+
+class PoolPart(Part):
+    """A reward pool, of any type."""
+
+    client: RewardConfig
+    """How the pool is found and asked: in a config, its fields stand beside those of the part."""
+    type: ModelType | None = None
+    """What the pool serves. Needed with a bare `url` only, because discovery knows it."""
+    tokenizer: str | None = None
+    """For Discriminative: folder or hub name of the reward model's tokenizer. Default: that of the pool's model."""
+    chat_template: Path | None = None
+    """For Discriminative: file with a chat template (Jinja), instead of the tokenizer's."""
+    system: Literal["keep", "merge", "drop"] = "keep"
+    """For Discriminative: what becomes of system messages, which some models' templates refuse. `merge` puts them in
+    front of the first user's turn."""
+    judge: JudgeConfig = JudgeConfig()
+    """For Generative."""
+
+
+class FunctionPart(Part):
+    """A Python function with verl's arguments, run in the training job."""
+
+    function: UserFunction
+    """`module:function`; called with data_source, solution_str, ground_truth and extra_info. An async one runs on the
+    event loop."""
+    kwargs: Mapping[str, Any] = {}
+    """Further arguments; they win over those four."""
+    run_in: Literal["threads", "processes"] = "threads"
+    """Where it runs if it is not async. A thread cannot be stopped: what may hang, or needs more than one core, belongs
+    into processes."""
+    concurrency: Count = 8
+    """Calls at a time."""
+    timeout_seconds: PositiveSeconds = 60.0
+    """For one call."""
+
+    @model_validator(mode="after")
+    def _processes_import_it(self) -> Self:
+        if self.run_in == "processes" and not isinstance(self.function, str):
+            raise ValueError("run_in processes needs function as module:function, to import it there")
+        return self
+
+
+class Overlong(_Model):
+    """DAPO's soft overlong punishment."""
+
+    max_tokens: Annotated[int, Field(ge=1)]
+    """Length of a response from which on the whole penalty is due."""
+    buffer_tokens: Annotated[int, Field(ge=1)]
+    """Over so many tokens before that it grows from nothing."""
+    penalty: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    """Is subtracted at most."""
+
+    @model_validator(mode="after")
+    def _buffer_fits(self) -> Self:
+        if self.buffer_tokens > self.max_tokens:
+            raise ValueError("buffer_tokens must not be more than max_tokens")
+        return self
+
+
+class OverlongPart(Part):
+    """A penalty for responses that are too long."""
+
+    overlong: Overlong
+    """From where on, and how much."""

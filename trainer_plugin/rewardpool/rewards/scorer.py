@@ -1,0 +1,52 @@
+"""What a part is once it is open: something that scores an episode, or the episodes of a group against each other."""
+
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from rewardpool.errors import SampleError
+from rewardpool.rewards.episode import Episode
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class PartScore:
+    """A part's raw score, finite, and what it said beside it (JSON values)."""
+
+    value: float
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """Scores one episode, whatever the others of its group."""
+
+    async def score(self, episode: Episode) -> PartScore:
+        """The raw score. Raises SampleError or PoolError."""
+
+
+@runtime_checkable
+class Comparer(Protocol):
+    """Scores the episodes of a group by comparing them."""
+
+    async def compare(self, episodes: Sequence[Episode]) -> list[PartScore | SampleError]:
+        """Scores in the order of the episodes, and in the place of a score why there is none. Raises PoolError."""
+
+
+async def gathered(work: Sequence[Awaitable[T]]) -> list[T]:
+    """The results in order; the first error cancels what is not done, waits until that has ended, and is raised.
+
+    `asyncio.gather` leaves the others running then, and a TaskGroup wraps the error into a group.
+    """
+    if len(work) == 1:  # no task is needed, and single samples are the most frequent case
+        return [await work[0]]
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        return list(await asyncio.gather(*tasks))
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
