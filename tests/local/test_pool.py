@@ -205,6 +205,9 @@ async def test_the_first_request_wakes_a_pool_at_zero_and_silence_puts_it_back(
     scores = await asyncio.gather(*(score(session, machine) for _ in range(8)))
     assert scores == [4.0] * 8
     await machine.serves(0)
+    learned = machine.pool().status.scaling
+    assert learned is not None
+    assert max(start.seconds for start in learned.starts) > 0
 
 
 async def test_a_pool_that_scales_itself_takes_no_number(machine: LocalMachine) -> None:
