@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from rewardpool.demand.writers import FileWriter
+from rewardpool_api.demand import LEASE_SECONDS, Demand
 from rewardpool_operator.announcements import KEPT, MOST
 from rewardpool_operator.local.demand_files import MAX_FILE_BYTES, DemandFiles
 from rewardpool_operator.local.folder import PoolFolder
@@ -57,6 +59,13 @@ def test_a_job_is_live_until_it_does_not_renew_its_file(folder: Folder) -> None:
     folder.write(at=NOW + 14 * SECOND)
     assert folder.live(at=NOW + 20 * SECOND) == ["grpo.json"]
     assert folder.live(at=NOW + 35 * SECOND) == []
+
+
+async def test_what_a_trainer_writes_is_what_is_read(folder: Folder) -> None:
+    demand = Demand(job="grpo", phase="Update", samples=64, starts_in_seconds=12.5, stalled=True)
+    await FileWriter(folder.pool.path).write(demand)
+    (heard,) = folder.files.look(now=datetime.now(UTC))
+    assert (heard.demand, heard.seconds, heard.note) == (demand, LEASE_SECONDS, "")
 
 
 def test_a_file_is_read_again_only_when_it_was_replaced(folder: Folder) -> None:
