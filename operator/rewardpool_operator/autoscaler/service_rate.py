@@ -2,7 +2,7 @@
 
 A replica with one request at a time answers few, whatever it could. So two things are learned together: the rate, and
 how many requests are enough for it. A measurement counts for the rate only if the replica had half as many again as
-are enough, or did more than the rate. Hence a fleet that is larger than needed teaches nothing, instead of teaching that
+are enough, or did more than the rate. So a fleet that is larger than needed teaches nothing, instead of teaching that
 replicas are slow and growing without end; and one that is too small is full, so that what it shows counts.
 
 The rate is a quantile of the last measurements, by default their median: one long sample moves it little. A
