@@ -48,12 +48,27 @@ def a_manifest(changes: dict[str, Any] | None = None) -> dict[str, Any]:
 
 QUEUE = {"type": "QueueDepth", "queueDepth": {"targetPerReplica": 8}}
 
+
+def scaled(**autoscaling: Any) -> dict[str, Any]:
+    """A pool of at most two replicas."""
+    return {"spec.autoscaling": {"maxReplicas": 2, **autoscaling}}
+
+
 VIOLATIONS: dict[str, dict[str, Any]] = {
     "bad source": {"spec.model.source": "ftp://somewhere/model"},
     "source that leaves its folder": {"spec.model.source": "file:///models/../etc"},
-    "queue depth without its settings": {"spec.autoscaling": {"maxReplicas": 2, "policy": {"type": "QueueDepth"}}},
-    "more at least than at most": {"spec.autoscaling": {"minReplicas": 3, "maxReplicas": 2, "policy": QUEUE}},
-    "replicas beside an autoscaler": {"spec.replicas": 2, "spec.autoscaling": {"maxReplicas": 2, "policy": QUEUE}},
+    "queue depth without its settings": scaled(policy={"type": "QueueDepth"}),
+    "drain time without its settings": scaled(policy={"type": "DrainTime"}),
+    "demand without its settings": scaled(policy={"type": "Demand"}),
+    "settings of another policy": scaled(policy={**QUEUE, "demand": {}}),
+    "no policy at all": scaled(),
+    "a policy beside policies": scaled(policy=QUEUE, policies=[QUEUE]),
+    "a policy twice": scaled(policies=[QUEUE, QUEUE]),
+    "a size from outside beside a policy": scaled(policies=[QUEUE, {"type": "External"}]),
+    "a step of no size": scaled(policy=QUEUE, scaleUp={"step": {"periodSeconds": 5}}),
+    "more at least than at most": scaled(minReplicas=3, policy=QUEUE),
+    "more at least than the budget has": scaled(minReplicas=2, policy=QUEUE, budget={"name": "gpus", "maxReplicas": 1}),
+    "replicas beside an autoscaler": {"spec.replicas": 2, **scaled(policy=QUEUE)},
     "function on an engine for models": {
         "spec.model": {"source": "python://rewards:score", "type": "Function"},
         "spec.engine.name": "vllm",

@@ -265,7 +265,7 @@ def test_scale_is_refused_where_a_policy_decides(machine: Machine) -> None:
     machine.pool("policy", SERVING, autoscaling=QUEUE)
     code, _, err = machine.kubectl_rewardpool("scale", "policy", "3")
     assert code == 2
-    assert "is scaled by its policy QueueDepth" in err
+    assert "is scaled by policy QueueDepth" in err
 
 
 def test_a_wait_ends_when_nobody_does_what_was_asked(machine: Machine) -> None:
