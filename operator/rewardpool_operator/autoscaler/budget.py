@@ -9,7 +9,7 @@ Every pool of a budget deals all of it out, from the claims of all its pools, an
 A pool that has more than its share shrinks to it. One that has less grows into what nobody holds, and no further:
 replicas that are somebody else's share but still there, draining or ending, are no room. So all pools together stay
 within the budget while replicas change hands, as long as each sees what the others hold; old news of what they want
-does no harm.
+does no harm. Only what a rollout adds for a while comes on top.
 
 Moving a replica costs a drain at one pool and a start at the other, so none is moved among equals, and a name alone
 takes nothing from anybody. A rank can change back and forth, as a trainer waits for every few samples. A pool from
