@@ -151,8 +151,8 @@ def _next_burst(demand: Demand, renewed: datetime, now: datetime) -> datetime | 
 
 
 def _comes(demand: Demand, renewed: datetime, begins: datetime | None) -> bool:
-    """Whether there is a burst before the job is over."""
-    if demand.ends_in_seconds is None or begins is None:
+    """Whether there is a burst before the job is over; a burst that is there is one, however long it takes."""
+    if demand.phase == "Rollout" or demand.ends_in_seconds is None or begins is None:
         return True
     return begins < renewed + timedelta(seconds=demand.ends_in_seconds)
 

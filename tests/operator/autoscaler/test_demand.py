@@ -76,6 +76,10 @@ def test_no_burst_is_prepared_for_after_the_end_of_the_job():
     assert size(a_job("Update", samples=30, starts_in_seconds=10, ends_in_seconds=5)) == 0
 
 
+def test_a_last_burst_that_takes_longer_than_planned_is_scored_to_its_end():
+    assert size(a_job("Rollout", samples=30, ends_in_seconds=0)) == 3
+
+
 def test_bursts_of_several_jobs_add_up():
     assert size(a_job(samples=15, job="a"), a_job(samples=15, job="b")) == 3
 
