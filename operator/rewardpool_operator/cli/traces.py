@@ -81,7 +81,7 @@ async def _look(target: Target, seconds: int) -> tuple[RewardPool, list[Look]]:
         for step in track(steps, "recording", console=screens.err, transient=True, disable=not screens.err.is_terminal):
             await asyncio.sleep(max(0.0, begun + step * LOOK_SECONDS - time.monotonic()))
             pool = await anext(pools)
-            looks.append(Look(seconds=time.monotonic() - begun, now=datetime.now(UTC), status=pool.status))
+            looks.append(Look(seconds=round(time.monotonic() - begun, 2), now=datetime.now(UTC), status=pool.status))
     return pool, looks
 
 

@@ -103,7 +103,7 @@ def _arrivals(looks: Sequence[Look], *, latency_seconds: float) -> Iterator[Arri
         came = math.floor(owed)
         if came > 0:
             owed -= came
-            yield Arrivals(at_seconds=last.seconds, samples=min(came, trace.MAX_SAMPLES), over_seconds=apart)
+            yield Arrivals(at_seconds=last.seconds, samples=min(came, trace.MAX_SAMPLES), over_seconds=round(apart, 2))
 
 
 def _start_seconds(status: RewardPoolStatus) -> float:
