@@ -1,0 +1,21 @@
+"""ScriptedJudge: stands in for a Generative pool where a test is about what is made of a judge's answers."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rewardpool.client import Pool
+from rewardpool.config import RewardConfig
+
+
+class ScriptedJudge(Pool):
+    """Answers by a function of the question; it never connects."""
+
+    def __init__(self, answer: Callable[[str, Mapping[str, Any]], str]) -> None:
+        super().__init__(RewardConfig(url="http://127.0.0.1:9"))
+        self._answer = answer
+        self.asked: list[tuple[Sequence[Mapping[str, Any]], dict[str, Any]]] = []
+
+    async def judge(self, messages: Sequence[Mapping[str, Any]], *, label: str | None = None, **sampling: Any) -> str:
+        """The answer to the last message, which is the question."""
+        self.asked.append((messages, sampling))
+        return self._answer(str(messages[-1]["content"]), sampling)

@@ -1,0 +1,113 @@
+"""Functions and rules in the training job."""
+
+import asyncio
+import math
+import os
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rewardpool.errors import ConfigError, FunctionFailedError, InvalidSampleError
+from rewardpool.rewards import Episode, Rating, open_reward
+from rewardpool.rewards.functions import OverlongScorer, overlong_penalty
+from rewardpool.rewards.parts import Overlong
+
+
+def exact(data_source: str, solution_str: str, ground_truth: Any, extra_info: Any, bonus: float = 0.0) -> float:
+    return float(solution_str == ground_truth) + bonus
+
+
+async def detailed(**given: Any) -> dict[str, Any]:
+    return {"score": 0.5, "acc": True, "given": sorted(given), "level": given["extra_info"]["level"]}
+
+
+def failing(**_: Any) -> float:
+    raise KeyError("no such answer")
+
+
+def nothing(**_: Any) -> None:
+    return None
+
+
+async def hanging(**_: Any) -> float:
+    await asyncio.Event().wait()
+    raise AssertionError("unreachable")
+
+
+def pid(**_: Any) -> dict[str, float]:
+    return {"score": 1.0, "pid": os.getpid()}
+
+
+async def rate(function: Any, **fields: Any) -> Rating:
+    episode = Episode(prompt="?", response="4", ground_truth="4", data_source="gsm8k", extra_info={"level": 3}, id="e1")
+    async with open_reward({"function": function, "name": "rule", **fields}) as reward:
+        return await reward.rate(episode)
+
+
+async def test_a_function_is_called_as_verl_calls_it() -> None:
+    rating = await rate(exact)
+    assert (rating.total, rating.components) == (1.0, {"rule": 1.0})
+
+
+async def test_further_arguments_are_those_of_the_config_and_win() -> None:
+    assert (await rate(exact, kwargs={"bonus": 0.5, "ground_truth": "5"})).total == 0.5
+
+
+async def test_what_a_function_says_beside_its_score_is_kept() -> None:
+    rating = await rate(detailed)
+    assert rating.total == 0.5
+    arguments = ["data_source", "extra_info", "ground_truth", "solution_str"]
+    assert rating.info == {"rule": {"acc": True, "given": arguments, "level": 3}}
+
+
+@pytest.mark.parametrize(
+    ("function", "said"), [(failing, "KeyError: 'no such answer'"), (nothing, "NoneType"), (hanging, "longer than")]
+)
+async def test_a_function_without_a_number_is_an_error_and_never_a_zero(function: Any, said: str) -> None:
+    with pytest.raises(FunctionFailedError, match=f"sample e1: .*{said}"):
+        await rate(function, timeout_seconds=0.05)
+    skipped = await rate(function, timeout_seconds=0.05, on_failure="skip")
+    assert (skipped.total, skipped.components) == (None, {"rule": None})
+
+
+async def test_a_function_may_run_in_processes_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    rating = await rate(
+        "support.reward_functions:compute_score", run_in="processes", concurrency=1, kwargs={"extra_info": {}}
+    )
+    assert rating.components["rule"] == rating.total
+    assert rating.total is not None
+    assert math.isfinite(rating.total)
+
+
+@pytest.mark.parametrize("run_in", ["threads", "processes"])
+async def test_a_function_that_is_not_there_is_a_mistake_in_the_config(run_in: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        await rate("support.reward_functions:nowhere", run_in=run_in, concurrency=1)
+    assert caught.value.field == "reward.function"
+
+
+LIMITS = Overlong(max_tokens=100, buffer_tokens=20, penalty=0.5)
+
+
+@pytest.mark.parametrize(("tokens", "penalty"), [(0, 0), (80, 0), (81, -0.025), (90, -0.25), (100, -0.5), (5000, -0.5)])
+def test_the_penalty_grows_through_the_buffer(tokens: int, penalty: float) -> None:
+    assert overlong_penalty(tokens, LIMITS) == pytest.approx(penalty)
+
+
+@given(st.integers(0, 200), st.integers(0, 200))
+def test_a_longer_response_is_never_punished_less(one: int, other: int) -> None:
+    shorter, longer = sorted((one, other))
+    assert -0.5 <= overlong_penalty(longer, LIMITS) <= overlong_penalty(shorter, LIMITS) <= 0
+
+
+@pytest.mark.parametrize("known", [{"response_tokens": 90}, {"response_ids": range(90)}])
+async def test_the_length_is_that_of_the_policys_tokens(known: dict[str, Any]) -> None:
+    score = await OverlongScorer(LIMITS).score(Episode(prompt="?", response="!", **known))
+    assert score.value == -0.25
+
+
+async def test_a_response_of_unknown_length_is_not_taken_for_a_short_one() -> None:
+    with pytest.raises(InvalidSampleError, match="response_tokens"):
+        await OverlongScorer(LIMITS).score(Episode(prompt="?", response="!"))

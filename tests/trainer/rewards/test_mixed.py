@@ -1,0 +1,225 @@
+"""Parts become one rating: what is asked, what is kept, and what a failed part does to the total."""
+
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rewardpool.errors import ConfigError, FunctionFailedError, SampleError, ScoreError
+from rewardpool.rewards import Episode, Rating
+from rewardpool.rewards.mixed import MixedReward, OpenPart, PostProcess
+from rewardpool.rewards.parts import OverlongPart
+from rewardpool.rewards.scorer import PartScore
+
+Script = Mapping[str, float | None]
+"""Scores by the episode's response; None fails."""
+
+
+class ScriptedScorer:
+    """Scores by a table, and remembers whom it was asked about."""
+
+    def __init__(self, script: Script) -> None:
+        self.asked: list[str] = []
+        self._script = script
+
+    async def score(self, episode: Episode) -> PartScore:
+        self.asked.append(episode.response)
+        value = self._script[episode.response]
+        if value is None:
+            raise ScoreError(episode.label, "no usable answer")
+        return PartScore(value, {"words": episode.response})
+
+
+class ScriptedComparer:
+    """Scores a group by the number of its members."""
+
+    async def compare(self, episodes: Sequence[Episode]) -> list[PartScore | SampleError]:
+        return [PartScore(float(len(episodes))) for _ in episodes]
+
+
+def part(name: str, script: Script, **fields: Any) -> OpenPart:
+    overlong = {"max_tokens": 1, "buffer_tokens": 1}
+    config = OverlongPart.model_validate({"name": name, "overlong": overlong, **fields})
+    return OpenPart(config, f"reward.{name}", ScriptedScorer(script))
+
+
+def asked(opened: OpenPart) -> list[str]:
+    assert isinstance(opened.scorer, ScriptedScorer)
+    return opened.scorer.asked
+
+
+def episode(response: str = "x") -> Episode:
+    return Episode(prompt="?", response=response, id=response)
+
+
+async def rate(*parts: OpenPart, combine: str = "sum") -> Rating:
+    return await MixedReward(parts, combine=combine).rate(episode())
+
+
+async def rate_group(
+    responses: str, *parts: OpenPart, combine: str = "sum", post_process: PostProcess | None = None
+) -> list[Rating]:
+    reward = MixedReward(parts, combine=combine, post_process=post_process)
+    return await reward.rate_group([episode(response) for response in responses])
+
+
+async def test_weighted_scores_are_summed_and_the_raw_ones_kept() -> None:
+    rating = await rate(part("a", {"x": 3.0}, weight=2.0, clip=[0, 1]), part("b", {"x": -1.0}, weight=0.5))
+    assert rating.total == 1.5
+    assert rating.components == {"a": 3.0, "b": -1.0}
+    assert rating.info == {"a": {"words": "x"}, "b": {"words": "x"}}
+    assert rating.error is None
+
+
+async def test_a_product_multiplies_weighted_scores() -> None:
+    rating = await rate(part("a", {"x": 3.0}, weight=2.0), part("b", {"x": 0.5}), combine="product")
+    assert rating.total == 3.0
+
+
+SCORES = st.lists(st.tuples(st.floats(-1e3, 1e3), st.floats(-1e3, 1e3)), min_size=1, max_size=5)
+
+
+@given(SCORES.flatmap(lambda rows: st.permutations(list(enumerate(rows)))), st.sampled_from(["sum", "product"]))
+def test_the_order_of_parts_changes_no_total_and_no_component(
+    shuffled: list[tuple[int, tuple[float, float]]], combine: str
+) -> None:
+    def rated(rows: list[tuple[int, tuple[float, float]]]) -> Rating:
+        parts = [part(f"p{index}", {"x": score}, weight=weight) for index, (score, weight) in rows]
+        return asyncio.run(rate(*parts, combine=combine))
+
+    one, other = rated(shuffled), rated(sorted(shuffled))
+    assert one.total == other.total
+    assert one.components == other.components == {f"p{index}": score for index, (score, _) in shuffled}
+
+
+async def test_a_failed_part_raises_its_error_and_cancels_the_others() -> None:
+    cancelled = asyncio.Event()
+
+    class Waiting:
+        async def score(self, _: Episode) -> PartScore:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cancelled.set()
+            raise AssertionError("unreachable")
+
+    waiting = OpenPart(part("slow", {}).config, "reward.slow", Waiting())
+    with pytest.raises(ScoreError, match="sample x: no usable answer"):
+        await rate(waiting, part("bad", {"x": None}))
+    assert cancelled.is_set()
+
+
+async def test_a_skipped_part_leaves_the_total_out_and_the_other_scores_in() -> None:
+    rating = await rate(part("a", {"x": None}, on_failure="skip"), part("b", {"x": 2.0}))
+    assert rating.total is None
+    assert rating.components == {"a": None, "b": 2.0}
+    assert isinstance(rating.error, ScoreError)
+
+
+async def test_a_constant_counts_in_the_total_and_is_no_component() -> None:
+    rating = await rate(part("a", {"x": None}, on_failure={"constant": -1.0}, weight=2.0), part("b", {"x": 2.0}))
+    assert rating.total == 0.0
+    assert rating.components == {"a": None, "b": 2.0}
+    assert isinstance(rating.error, ScoreError)
+
+
+GATE = {"at_least": 1.0, "floor": -1.0}
+
+
+async def test_behind_a_closed_gate_nothing_is_asked_and_its_floor_is_the_total() -> None:
+    cheap, second, costly = (
+        part("cheap", {"x": 0.5}, gate=GATE),
+        part("second", {"x": 1.0}, gate=GATE),
+        part("costly", {"x": 9.0}),
+    )
+    rating = await rate(cheap, second, costly, combine="gate")
+    assert rating.total == -1.0
+    assert rating.components == {"cheap": 0.5, "second": None, "costly": None}
+    assert (asked(second), asked(costly)) == ([], [])
+
+
+async def test_open_gates_add_nothing_to_the_sum_of_the_others() -> None:
+    parts = [part("gate", {"x": 1.0}, gate=GATE), part("a", {"x": 2.0}), part("b", {"x": 3.0})]
+    rating = await rate(*parts, combine="gate")
+    assert (rating.total, rating.components) == (5.0, {"gate": 1.0, "a": 2.0, "b": 3.0})
+
+
+async def test_a_gate_without_a_score_leaves_the_total_out_and_asks_nothing_more() -> None:
+    costly = part("costly", {"x": 9.0})
+    rating = await rate(part("gate", {"x": None}, gate=GATE, on_failure="skip"), costly, combine="gate")
+    assert (rating.total, asked(costly)) == (None, [])
+
+
+async def test_gates_stop_episodes_one_by_one() -> None:
+    costly = part("costly", {"a": 5.0, "b": 6.0, "c": 7.0})
+    ratings = await rate_group("abc", part("gate", {"a": 1, "b": 0, "c": 2}, gate=GATE), costly, combine="gate")
+    assert [rating.total for rating in ratings] == [5.0, -1.0, 7.0]
+    assert asked(costly) == ["a", "c"]
+
+
+async def test_a_group_is_whitened_among_those_that_have_a_score() -> None:
+    one = part("a", {"a": 1.0, "b": None, "c": 3.0}, whiten="group", on_failure="skip")
+    ratings = await rate_group("abc", one, part("b", {"a": 0, "b": 0, "c": 0}))
+    assert [rating.total for rating in ratings] == [-1.0, None, 1.0]
+    assert [rating.components["a"] for rating in ratings] == [1.0, None, 3.0]
+
+
+async def test_a_group_of_one_is_whitened_to_zero_and_its_raw_score_kept() -> None:
+    [rating] = await rate_group("a", part("a", {"a": 5.0}, whiten="group"))
+    assert (rating.total, rating.components) == (0.0, {"a": 5.0})
+
+
+async def test_running_whitening_remembers_the_episodes_before() -> None:
+    reward = MixedReward([part("a", {"a": 1.0, "b": 3.0}, whiten="running")])
+    assert [(await reward.rate(episode(response))).total for response in "ab"] == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("field", ["whiten", "compare", "post_process"])
+async def test_what_needs_a_group_says_so_and_refuses_single_episodes(field: str) -> None:
+    parts = {
+        "whiten": part("a", {"x": 1.0}, whiten="group"),
+        "compare": OpenPart(part("a", {}).config, "reward.a", ScriptedComparer()),
+        "post_process": part("a", {"x": 1.0}),
+    }
+    reward = MixedReward([parts[field]], post_process=(lambda _: [0.0]) if field == "post_process" else None)
+    assert reward.needs_group
+    with pytest.raises(ConfigError, match="needs the whole group"):
+        await reward.rate(episode())
+    assert len(await reward.rate_group([episode()])) == 1
+
+
+async def test_an_empty_group_has_no_ratings() -> None:
+    assert await rate_group("", part("a", {}), post_process=lambda _: []) == []
+
+
+async def test_post_process_makes_totals_of_a_groups_ratings_and_leaves_the_components() -> None:
+    def best_takes_all(ratings: Sequence[Rating]) -> list[float | None]:
+        totals = [rating.total or 0.0 for rating in ratings]
+        return [1.0 if total == max(totals) else None for total in totals]
+
+    ratings = await rate_group("ab", part("a", {"a": 2.0, "b": 7.0}), post_process=best_takes_all)
+    assert [rating.total for rating in ratings] == [None, 1.0]
+    assert [rating.components for rating in ratings] == [{"a": 2.0}, {"a": 7.0}]
+
+
+@pytest.mark.parametrize("totals", [[], [1.0, 2.0], [math.nan], ["1"], [True], None])
+async def test_what_post_process_may_not_give_is_an_error(totals: Any) -> None:
+    with pytest.raises(FunctionFailedError, match="post_process"):
+        await rate_group("a", part("a", {"a": 1.0}), post_process=lambda _: totals)
+
+
+async def test_a_total_that_is_no_finite_number_is_an_error() -> None:
+    with pytest.raises(ScoreError, match="lower the weights"):
+        await rate(part("a", {"x": 1e308}, weight=10.0))
+
+
+@given(st.dictionaries(st.sampled_from("abcd"), st.none() | st.floats(-10, 10), min_size=1))
+def test_every_rating_has_every_component_and_a_total_only_if_all_have_a_score(script: dict[str, float | None]) -> None:
+    parts = [part(name, {"x": score}, on_failure="skip") for name, score in script.items()]
+    rating = asyncio.run(rate(*parts))
+    assert rating.components == script
+    assert (rating.total is None) == (None in script.values()) == (rating.error is not None)

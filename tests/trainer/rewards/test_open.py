@@ -1,0 +1,191 @@
+"""From a config to a reward that rates: pools of every type, found and asked as the config says."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from support.fake_worker import Behaviour, FakeWorker
+from support.local_pool import POOL, on_this_machine, write_local_pool
+
+from rewardpool.errors import ConfigError, PoolNotFoundError
+from rewardpool.rewards import BlockingReward, Episode, open_reward
+from rewardpool_api import names
+
+EPISODE = Episode(prompt="What is 2 + 2?", response="4", ground_truth="4", id="e1")
+
+
+class WordTokenizer:
+    """Stands in for a tokenizer where a test is not about tokens: a token is a character."""
+
+    chat_template = "any"
+    bos_token_id = None
+
+    def __call__(self, text: str, **_: Any) -> dict[str, list[int]]:
+        return {"input_ids": [ord(character) for character in text]}
+
+    def apply_chat_template(self, turns: list[dict[str, str]], **_: Any) -> str:
+        return "".join(turn["content"] for turn in turns)
+
+
+@pytest.fixture
+async def worker() -> AsyncIterator[FakeWorker]:
+    async with FakeWorker() as running:
+        yield running
+
+
+def writes(text: str) -> Behaviour:
+    """A chat completion."""
+
+    async def behaviour(_: web.Request) -> web.Response:
+        return web.json_response({"choices": [{"message": {"content": text}}]})
+
+    return behaviour
+
+
+async def test_a_discriminative_pool_is_sent_the_conversation_as_token_ids(worker: FakeWorker) -> None:
+    spec = {"url": worker.url, "type": "Discriminative"}
+    async with open_reward(spec, tokenizer=WordTokenizer()) as reward:
+        rating = await reward.rate(EPISODE)
+    assert worker.requests[0]["input"] == [ord(character) for character in "What is 2 + 2?4"]
+    assert (rating.total, rating.components) == (15.0, {"pool": 15.0})
+    assert (reward.names, reward.needs_group) == (("pool",), False)
+
+
+async def test_a_function_pool_is_sent_the_arguments_of_the_function(worker: FakeWorker) -> None:
+    async with open_reward({"url": worker.url, "type": "Function"}) as reward:
+        await reward.rate(EPISODE)
+    arguments = json.loads(worker.requests[0]["input"])
+    assert arguments == {"data_source": "", "solution_str": "4", "ground_truth": "4", "extra_info": {}}
+
+
+async def test_a_generative_pool_is_asked_as_a_judge() -> None:
+    judge = {"max_tokens": 99}
+    async with (
+        FakeWorker(writes('{"reasoning": "right", "score": 9}')) as worker,
+        open_reward({"url": worker.url, "type": "Generative", "judge": judge}) as reward,
+    ):
+        rating = await reward.rate(EPISODE)
+    assert rating.total == 9.0
+    assert worker.requests[0]["max_tokens"] == 99
+    assert worker.requests[0]["response_format"]["type"] == "json_schema"
+
+
+async def test_parts_that_name_one_pool_share_its_connection(worker: FakeWorker) -> None:
+    pool = {"url": worker.url, "type": "Function"}
+    spec = {"rewards": [{**pool, "name": "one"}, {**pool, "name": "other", "weight": -1}]}
+    async with open_reward(spec) as reward:
+        rating = await reward.rate(EPISODE)
+        assert list(reward.pools) == [worker.url]
+        assert reward.pools[worker.url].report().scored == 2
+    assert rating.total == 0.0
+
+
+async def test_one_pool_with_two_kinds_of_settings_is_a_mistake(worker: FakeWorker) -> None:
+    pool = {"url": worker.url, "type": "Function"}
+    spec = {"rewards": [{**pool, "name": "one"}, {**pool, "name": "other", "attempts": 2}]}
+    with pytest.raises(ConfigError) as caught:
+        async with open_reward(spec):
+            pass
+    assert caught.value.field == "reward.rewards[1]"
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "said"),
+    [
+        ({}, "reward.type", "of a bare URL"),
+        ({"type": "Discriminative"}, "reward.tokenizer", "only a URL is known"),
+        ({"type": "Discriminative", "tokenizer": "/nowhere"}, "reward.tokenizer", ""),
+        ({"type": "Discriminative", "judge": {}}, "reward.judge", "for a Generative pool"),
+        ({"type": "Generative", "tokenizer": "x"}, "reward.tokenizer", "for a Discriminative pool"),
+        ({"type": "Function", "post_process": "support.nowhere:f"}, "reward.post_process", "cannot load"),
+    ],
+)
+async def test_what_would_fail_at_the_first_episode_fails_when_it_is_opened(
+    worker: FakeWorker, fields: dict[str, Any], field: str, said: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        async with open_reward({"url": worker.url, **fields}):
+            pass
+    assert caught.value.field == field
+    assert said in caught.value.problem
+
+
+async def test_a_given_chat_template_has_to_be_there(worker: FakeWorker, tmp_path: Path) -> None:
+    spec = {"url": worker.url, "type": "Discriminative", "chat_template": str(tmp_path / "none.jinja")}
+    with pytest.raises(ConfigError, match=r"reward\.chat_template: .*none\.jinja cannot be read"):
+        async with open_reward(spec, tokenizer=WordTokenizer()):
+            pass
+
+
+async def test_a_tokenizer_without_a_chat_template_is_a_mistake(worker: FakeWorker) -> None:
+    tokenizer = WordTokenizer()
+    tokenizer.chat_template = ""
+    with pytest.raises(ConfigError, match="no chat template"):
+        async with open_reward({"url": worker.url, "type": "Discriminative"}, tokenizer=tokenizer):
+            pass
+
+
+async def test_a_pool_that_is_not_there_is_said_when_it_is_opened(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    on_this_machine(monkeypatch, tmp_path)
+    with pytest.raises(PoolNotFoundError, match=POOL):
+        async with open_reward(POOL):
+            pass
+
+
+def local_pool_of(source: str, state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pool of this machine that serves that model."""
+    on_this_machine(monkeypatch, state_dir)
+    state = write_local_pool(state_dir) / names.STATE_FILE
+    pool = json.loads(state.read_text())
+    pool["spec"]["model"]["source"] = source
+    state.write_text(json.dumps(pool))
+
+
+async def test_a_model_whose_tokenizer_a_trainer_cannot_reach_needs_one_in_the_config(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    local_pool_of("s3://models/skywork", tmp_path, monkeypatch)
+    with pytest.raises(ConfigError, match=r"reward\.tokenizer: set it: .* s3://models/skywork"):
+        async with open_reward(POOL):
+            pass
+
+
+async def test_without_transformers_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    local_pool_of("hf://org/model", tmp_path, monkeypatch)
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(ConfigError, match=r"pip install 'rewardpool\[tokenizer\]'"):
+        async with open_reward(POOL):
+            pass
+
+
+async def test_settings_given_beside_the_config_win(worker: FakeWorker) -> None:
+    async with open_reward({"url": worker.url, "type": "Function", "name": "a"}, name="b") as reward:
+        assert reward.names == ("b",)
+
+
+async def test_a_reward_for_code_that_is_not_async_rates_the_same(worker: FakeWorker) -> None:
+    def rate() -> list[float | None]:
+        with BlockingReward({"url": worker.url, "type": "Discriminative"}, tokenizer=WordTokenizer()) as reward:
+            futures = [reward.submit(EPISODE), reward.submit(EPISODE)]
+            group = reward.rate_group([EPISODE, EPISODE])
+            return [
+                reward.rate(EPISODE).total,
+                *(rating.total for rating in group),
+                *(f.result().total for f in futures),
+            ]
+
+    assert await asyncio.to_thread(rate) == [15.0] * 5
+
+
+def test_a_reward_that_cannot_be_opened_says_so_on_the_spot() -> None:
+    with pytest.raises(ConfigError, match=r"reward\.colour"):
+        BlockingReward({"reward_pool": POOL, "colour": 1})
