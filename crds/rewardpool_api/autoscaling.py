@@ -131,7 +131,7 @@ class BudgetSpec(ApiModel):
     max_replicas: Replicas
     """Most replicas of all its pools together. Where pools disagree, the smallest number holds, and a condition says so."""
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
-    """Who gets the replicas when there are not enough for all: pools for which a trainer stands still first, then the higher priority, then the name."""
+    """Who gets the replicas when there are not enough for all: pools for which a trainer stands still first, then the higher priority; among equals everybody keeps what it has."""
 
 
 class AutoscalingSpec(ApiModel):
