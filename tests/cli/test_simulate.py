@@ -7,6 +7,8 @@ from typer.testing import CliRunner
 
 from rewardpool_operator.cli import app
 from rewardpool_operator.cli.errors import RefusedError
+from rewardpool_operator.simulation import builtin
+from rewardpool_operator.simulation.trace import parse_trace
 
 TRACE = """
 seconds: 600
@@ -61,6 +63,12 @@ def test_a_chart_is_drawn(trace, tmp_path):
     assert chart.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("chart", ["chart.bmp", "nowhere/chart.png"])
+def test_a_chart_that_cannot_be_drawn_is_refused_before_anything_is_simulated(trace, tmp_path, chart):
+    with pytest.raises(RefusedError, match=r"\.png"):
+        simulate("--trace", trace, "--plot", str(tmp_path / chart))
+
+
 def test_a_pool_s_manifest_is_a_policy(trace, tmp_path):
     manifest = tmp_path / "pool.yaml"
     manifest.write_text(
@@ -87,3 +95,9 @@ def test_a_manifest_by_which_nothing_is_decided_is_refused(trace, tmp_path, scal
 def test_unknown_names_are_refused_with_those_there_are(arguments, words):
     with pytest.raises(RefusedError, match=words):
         simulate(*arguments)
+
+
+@pytest.mark.parametrize("name", builtin.NAMES)
+def test_a_trace_that_comes_with_the_package_is_printed_as_a_file_that_can_be_simulated(name):
+    shown = CliRunner().invoke(app, ["trace", "show", name]).stdout
+    assert parse_trace(shown, name=name) == builtin.load_trace(name)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -19,6 +19,8 @@ from rewardpool_operator.simulation import builtin, policies
 from rewardpool_operator.simulation.compare import Comparison, Outcome, Tell, compare
 from rewardpool_operator.simulation.run import PolicyMaker
 from rewardpool_operator.simulation.trace import Trace, TraceError
+
+CHART_ENDINGS: Final = (".png", ".svg", ".pdf")
 
 
 def simulate(
@@ -49,14 +51,14 @@ def simulate(
 
     Example: rewardpool simulate --trace sync-grpo --policy demand --policy hpa
     """
+    draw = _drawing(plot)
     chosen = [(Path(name).stem, _load(name)) for name in traces or builtin.NAMES]
     with _progress() as tell:
         comparisons = [
             compare(trace, _makers(trace, names, manifest), name=name, seed=seed, tell=tell(name))
             for name, trace in chosen
         ]
-    if plot is not None:
-        _draw(comparisons, plot)
+    draw(comparisons)
     if as_json:
         by_trace = {comparison.trace: comparison.as_json() for comparison in comparisons}
         typer.echo(json.dumps({"seed": seed, "traces": by_trace}, indent=2))
@@ -137,10 +139,19 @@ def _lines(trace: str) -> Tell:
     return tell
 
 
-def _draw(comparisons: Sequence[Comparison], path: Path) -> None:
+def _drawing(path: Path | None) -> Callable[[Sequence[Comparison]], None]:
+    """What draws the chart; whether it can is seen before minutes are spent on what it shall show."""
+    if path is None:
+        return lambda comparisons: None
+    if path.suffix not in CHART_ENDINGS or not path.parent.is_dir():
+        raise RefusedError(f"--plot {path}: give a file in a folder there is, ending in {', '.join(CHART_ENDINGS)}")
     try:
-        from rewardpool_operator.simulation.chart import draw  # slow to import, and not everybody has it
+        from rewardpool_operator.simulation import chart  # slow to import, and not everybody has it
     except ModuleNotFoundError as error:
         raise CommandError(f"{error}; --plot needs `pip install 'rewardpool[simulate]'`") from None
-    draw(comparisons, path)
-    screens.err.print(f"drawn into {path}", markup=False)
+
+    def draw(comparisons: Sequence[Comparison]) -> None:
+        chart.draw(comparisons, path)
+        screens.err.print(f"drawn into {path}", markup=False)
+
+    return draw
