@@ -16,7 +16,7 @@ from scene import Scene, StoryError
 BURST_COUNT = 4
 LEARNED_FROM = 2
 """Bursts after which the beat is known: the third is the first that is prepared for."""
-GAP_SECONDS = 30.0
+GAP_SECONDS = 36.0
 """More than twice what a start of these workers takes, three at once on two cores, or they would be kept through it."""
 PLAY_SECONDS = 60.0 + BURST_COUNT * (GAP_SECONDS + 25.0)
 QUIET_SECONDS = 2.0
