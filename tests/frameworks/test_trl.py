@@ -1,0 +1,114 @@
+"""TRL's own GRPOTrainer, rewarded by a pool of real processes."""
+
+import asyncio
+import math
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+import trl
+from support import tiny_policy
+from support.local_machine import POOL, LocalMachine
+
+import rewardpool.trl
+from rewardpool_api import names
+
+pytestmark = pytest.mark.real
+
+STEPS = 4
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[LocalMachine]:
+    """A machine of the test's own, as a worker of its pool is killed."""
+    machine = LocalMachine(tmp_path)
+    yield machine
+    assert machine.clean_up() == [], "the pools left processes behind"
+
+
+def direct(completions: list[Any], **_: Any) -> list[float]:
+    """What the pool's function computes, computed here."""
+    return [float(len(completion[0]["content"])) for completion in completions]
+
+
+class Killer:
+    """A reward function that kills a worker with -9 while the pool's samples of its second batch are in flight."""
+
+    __name__ = "killer"
+
+    def __init__(self, machine: LocalMachine) -> None:
+        self._machine = machine
+        self.calls = 0
+        self.killed: int | None = None
+
+    async def __call__(self, completions: list[Any], **_: Any) -> list[float]:
+        self.calls += 1
+        if self.calls == 2:
+            await asyncio.sleep(0.1)
+            self.killed = self._machine.pool().status.workers[0].pid
+            assert self.killed is not None
+            os.kill(self.killed, signal.SIGKILL)
+        return [0.0] * len(completions)
+
+
+def trained(folder: Path, reward_funcs: list[Any]) -> list[dict[str, float]]:
+    """Train the tiny policy; returns what TRL logged of every step."""
+    prompts = [[{"role": "user", "content": digit}] for digit in "12345678"]
+    data = datasets.Dataset.from_dict({"prompt": prompts, "extra_info": [{"seconds": 0.3}] * len(prompts)})
+    arguments = trl.GRPOConfig(
+        output_dir=str(folder / "out"),
+        max_steps=STEPS,
+        per_device_train_batch_size=8,
+        num_generations=4,
+        max_completion_length=12,
+        logging_steps=1,
+        report_to=[],
+        save_strategy="no",
+        use_cpu=True,
+        bf16=False,
+    )
+    trainer = trl.GRPOTrainer(
+        model=tiny_policy.make_policy(seed=0),
+        reward_funcs=reward_funcs,
+        args=arguments,
+        train_dataset=data,
+        processing_class=tiny_policy.make_tokenizer(),
+    )
+    trainer.train()
+    return [entry for entry in trainer.state.log_history if "rewards/direct/mean" in entry]
+
+
+async def test_a_policy_trains_through_a_killed_worker_and_every_reward_is_the_direct_one(
+    machine: LocalMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await machine.up(replicas=2)
+    monkeypatch.setenv(names.ENV_STATE_DIR, machine.environ[names.ENV_STATE_DIR])
+    monkeypatch.setenv("KUBECONFIG", str(machine.home / "none"))
+    reward, killer = rewardpool.trl.reward(POOL), Killer(machine)
+    try:
+        steps = await asyncio.to_thread(trained, machine.home, [reward, direct, killer])
+    finally:
+        reward.close()
+    replaced = [worker.pid for worker in machine.pool().status.workers]
+    code, said = await machine.run("down")
+    assert code == 0, said
+    assert (len(steps), killer.calls) == (STEPS, STEPS)
+    for step in steps:
+        assert step["rewards/length/mean"] == step["rewards/direct/mean"]
+        assert step["rewards/length/std"] == step["rewards/direct/std"]
+        assert step["length/unscored"] == 0
+        assert step["length/seconds"] >= 0.3
+    assert killer.killed not in [None, *replaced]
+    assert not any(math.isnan(step["loss"]) for step in steps)
+
+
+def test_trl_takes_the_functions_for_what_they_are() -> None:
+    from trl.trainer import utils
+
+    awaited, plain = rewardpool.trl.reward(POOL), rewardpool.trl.reward(POOL, blocking=True, name="plain")
+    assert (utils.is_async_callable(awaited), utils.is_async_callable(plain)) == (True, False)
+    assert (utils.get_callable_name(awaited), utils.get_callable_name(plain)) == ("length", "plain")

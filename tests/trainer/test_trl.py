@@ -1,0 +1,141 @@
+"""What TRL's call becomes, without TRL: its real trainer is in tests/frameworks."""
+
+import asyncio
+import pickle
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+import rewardpool.trl
+from rewardpool.errors import ConfigError, FunctionFailedError, InvalidSampleError
+from rewardpool.rewards import Rating
+from rewardpool.trl import groups_of, split, text_of
+
+
+def share_right(data_source: str, solution_str: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
+    if solution_str == "boom":
+        raise ValueError("no")
+    return float(solution_str == ground_truth) + extra_info.get("bonus", 0.0)
+
+
+def better_than_the_mean(ratings: list[Rating]) -> list[float | None]:
+    totals = [rating.total or 0.0 for rating in ratings]
+    return [total - sum(totals) / len(totals) for total in totals]
+
+
+RULE = {"function": share_right, "name": "rule"}
+ROWS: dict[str, Any] = {"prompts": ["2+2", "2+2"], "completions": ["4", "5"], "completion_ids": [[4], [5]]}
+
+
+async def test_columns_become_what_reward_functions_are_given() -> None:
+    reward = rewardpool.trl.reward(RULE, ground_truth="solution", extra_info=["bonus"])
+    assert await reward(**ROWS, solution=["4", "4"], bonus=[0.5, 0.25]) == [1.5, 0.25]
+    reward.close()
+
+
+async def test_columns_of_the_usual_names_need_no_words() -> None:
+    reward = rewardpool.trl.reward(RULE)
+    assert await reward(**ROWS, ground_truth=["4", "4"], extra_info=[None, {"bonus": 2.0}]) == [1.0, 2.0]
+    reward.close()
+
+
+async def test_a_column_that_is_not_there_is_named_with_those_that_are() -> None:
+    reward = rewardpool.trl.reward(RULE, ground_truth="solution")
+    with pytest.raises(ConfigError, match=r"trl\.reward\.ground_truth: .* no column solution; it has answer"):
+        await reward(**ROWS, answer=["4", "4"])
+
+
+def test_a_wrong_field_is_refused_before_any_training() -> None:
+    with pytest.raises(ConfigError, match=r"^trl\.reward\.reward_pool"):
+        rewardpool.trl.reward("skywork")
+
+
+def test_a_blocking_one_is_a_plain_function() -> None:
+    reward = rewardpool.trl.reward(RULE, blocking=True)
+    assert reward(**ROWS, ground_truth=["4", "5"]) == [1.0, 1.0]
+    reward.close()
+
+
+async def test_one_that_was_pickled_after_use_works_on() -> None:
+    reward = rewardpool.trl.reward(RULE)
+    before = await reward(**ROWS, ground_truth=["4", "4"])
+    copied = pickle.loads(pickle.dumps(reward))
+    assert await copied(**ROWS, ground_truth=["4", "4"]) == before
+    assert copied.__name__ == "rule"
+    reward.close()
+    copied.close()
+
+
+def test_every_event_loop_may_call_it() -> None:
+    reward = rewardpool.trl.reward(RULE)
+    results = [asyncio.run(reward(**ROWS, ground_truth=["4", "4"])) for _ in range(2)]
+    assert results == [[1.0, 0.0]] * 2
+    reward.close()
+
+
+async def test_a_failure_is_raised_and_none_only_where_it_was_asked_for() -> None:
+    rows = ROWS | {"completions": ["4", "boom"], "ground_truth": ["4", "4"]}
+    strict, lenient = rewardpool.trl.reward(RULE), rewardpool.trl.reward(RULE, on_failure="skip")
+    with pytest.raises(FunctionFailedError, match="sample row 1: "):
+        await strict(**rows)
+    assert await lenient(**rows) == [1.0, None]
+    strict.close()
+    lenient.close()
+
+
+async def test_parts_are_told_to_the_log() -> None:
+    metrics: dict[str, float] = {}
+    columns: dict[str, list[Any]] = {}
+    reward = rewardpool.trl.reward({"rewards": [RULE, RULE | {"name": "again", "weight": 2.0}]})
+    totals = await reward(
+        **ROWS,
+        ground_truth=["4", "4"],
+        log_metric=metrics.__setitem__,
+        log_extra=columns.__setitem__,
+        trainer_state=None,
+    )
+    assert totals == [3.0, 0.0]
+    assert metrics.pop("rewardpool/seconds") >= 0
+    assert metrics == {"rewardpool/unscored": 0.0, "rewardpool/rule/mean": 0.5, "rewardpool/again/mean": 0.5}
+    assert columns == {"rewardpool/rule": [1.0, 0.0], "rewardpool/again": [1.0, 0.0]}
+    reward.close()
+
+
+async def test_rows_of_one_prompt_are_rated_as_a_group() -> None:
+    reward = rewardpool.trl.reward(RULE | {"post_process": better_than_the_mean})
+    rows = {"prompts": ["a", "b", "a", "b"], "completions": ["1", "1", "0", "1"]}
+    assert await reward(**rows, ground_truth=["1"] * 4) == [0.5, 0.0, -0.5, 0.0]
+    reward.close()
+
+
+def test_rows_have_a_group_by_their_prompt() -> None:
+    chat = [{"role": "user", "content": "a"}]
+    assert groups_of([chat, "a", list(chat), "b"]) == [0, 1, 0, 2]
+
+
+CHAT = [{"role": "user", "content": "hi"}]
+CALL = {"role": "assistant", "content": None, "tool_calls": [{}]}
+TOOL = {"role": "tool", "content": "12"}
+LAST = {"role": "assistant", "content": [{"type": "text", "text": "it is "}, {"type": "text", "text": "12"}]}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "completion", "expected"),
+    [
+        ("hi", "yo", ("hi", "yo")),
+        (CHAT, [{"role": "assistant", "content": "yo"}], (CHAT, "yo")),
+        ("hi", [{"role": "assistant", "content": "yo"}], (CHAT, "yo")),
+        (CHAT, [CALL, TOOL, LAST], ([*CHAT, CALL, TOOL], "it is 12")),
+        (CHAT, [CALL, TOOL], ([*CHAT, CALL, TOOL], "")),
+    ],
+)
+def test_the_response_is_what_the_assistant_said_last(prompt: Any, completion: Any, expected: tuple[Any, str]) -> None:
+    assert split(prompt, completion) == {"prompt": expected[0], "response": expected[1]}
+
+
+def test_what_is_no_text_is_refused() -> None:
+    with pytest.raises(InvalidSampleError, match="content of type image"):
+        text_of([{"type": "image"}])
+    with pytest.raises(InvalidSampleError, match="no messages"):
+        split(CHAT, [])

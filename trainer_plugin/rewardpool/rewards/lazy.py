@@ -1,0 +1,135 @@
+"""A reward that is opened where and when it is first asked; for frameworks that take a function and carry it about.
+
+A reward function may be made in one process and called in another, and on an event loop that nobody showed us. So only
+the config travels: the first call in a process opens the reward on a thread of its own, and all later ones share it.
+"""
+
+import asyncio
+import concurrent.futures
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rewardpool.demand.handle import JobDemand
+from rewardpool.rewards.blocking import BlockingReward
+from rewardpool.rewards.episode import Episode
+from rewardpool.rewards.rating import Rating
+from rewardpool.rewards.spec import parse_reward
+
+
+class LazyReward:
+    """Rates batches of episodes, from any thread and any event loop; can be pickled, and survives a fork.
+
+    Args:
+        spec: As for `open_reward`.
+        tokenizer: As for `open_reward`.
+        path: Where `spec` stands in the trainer's config, for messages.
+        overrides: As for `open_reward`.
+
+    Raises:
+        ConfigError: On construction, a field of `spec` is wrong.
+    """
+
+    def __init__(
+        self, spec: str | Mapping[str, Any], *, tokenizer: Any = None, path: str = "reward", **overrides: Any
+    ) -> None:
+        if overrides:
+            spec = {**({"reward_pool": spec} if isinstance(spec, str) else spec), **overrides}
+        self.names = tuple(part.name for part in parse_reward(spec, path=path).parts)
+        """Names of the parts, as `Reward.names`."""
+        self._options: dict[str, Any] = {"spec": spec, "tokenizer": tokenizer, "path": path}
+        self._forget()
+
+    def _forget(self) -> None:
+        self._lock = threading.Lock()
+        self._opened: BlockingReward | None = None
+        self._demands: list[JobDemand] = []
+        self._process = os.getpid()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"names": self.names, "_options": self._options}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._forget()
+
+    def opened(self) -> BlockingReward:
+        """The reward of this process; opens it if that was not done yet. Raises what `open_reward` raises."""
+        if self._process != os.getpid():  # a fork: its threads and connections are the parent's
+            self._forget()
+        with self._lock:
+            if self._opened is None:
+                self._opened = BlockingReward(**self._options)
+            return self._opened
+
+    async def rate_batch(self, episodes: Sequence[Episode]) -> list[Rating]:
+        """Rate episodes, by their groups where the reward needs groups; ratings come in the order of the episodes.
+
+        Raises:
+            SampleError: A part has no score and its policy is `raise`; what is in flight is cancelled.
+            PoolError: A pool cannot be used, whatever the policy.
+            ConfigError: A tokenizer or function cannot be loaded, or groups are needed and an episode names none.
+        """
+        reward = await asyncio.to_thread(self.opened)
+        submitted = _submitted(reward, episodes)
+        try:
+            rated = await asyncio.gather(*(asyncio.wrap_future(future) for _, future in submitted))
+        finally:
+            _give_up(submitted)
+        return _in_order([members for members, _ in submitted], rated)
+
+    def rate_batch_blocking(self, episodes: Sequence[Episode]) -> list[Rating]:
+        """As `rate_batch`, for callers without a loop."""
+        submitted = _submitted(self.opened(), episodes)
+        try:
+            rated = [future.result() for _, future in submitted]
+        finally:
+            _give_up(submitted)
+        return _in_order([members for members, _ in submitted], rated)
+
+    def announce(self, *, samples: int | None = None, steps: int | None = None) -> Sequence[JobDemand]:
+        """The demands of this job, one a pool: announced from the first call on, with what is known at that call."""
+        reward = self.opened()
+        with self._lock:
+            if not self._demands:
+                self._demands = [pool.demand(samples=samples, steps=steps) for pool in reward.pools.values()]
+            return self._demands
+
+    def close(self) -> None:
+        """Close this process's connections; the next call opens them again. May be called again."""
+        with self._lock:
+            opened, self._opened = self._opened, None
+            self._demands = []
+        if opened is not None:
+            opened.close()
+
+
+_Submitted = list[tuple[list[int], "concurrent.futures.Future[list[Rating]]"]]
+
+
+def _submitted(reward: BlockingReward, episodes: Sequence[Episode]) -> _Submitted:
+    # Where no part looks at groups, the whole batch is one: that crosses to the reward's thread once.
+    groups = by_group(episodes) if reward.needs_group else [list(range(len(episodes)))] if episodes else []
+    return [(members, reward.submit_group([episodes[index] for index in members])) for members in groups]
+
+
+def by_group(episodes: Sequence[Episode]) -> list[list[int]]:
+    """Indices of the episodes by their group, in the order of the groups' first episodes; each without one is alone."""
+    groups: dict[Any, list[int]] = {}
+    for index, episode in enumerate(episodes):
+        key = ("group", episode.group) if episode.group is not None else ("alone", index)
+        groups.setdefault(key, []).append(index)
+    return list(groups.values())
+
+
+def _give_up(submitted: _Submitted) -> None:
+    for _, future in submitted:
+        future.cancel()  # does nothing to those that are done
+
+
+def _in_order(groups: Sequence[Sequence[int]], rated: Sequence[Sequence[Rating]]) -> list[Rating]:
+    by_index: dict[int, Rating] = {}
+    for members, ratings in zip(groups, rated, strict=True):
+        by_index.update(zip(members, ratings, strict=True))
+    return [by_index[index] for index in range(len(by_index))]

@@ -1,0 +1,269 @@
+"""TRL: a pool, or any other reward, as one of a trainer's `reward_funcs`.
+
+import rewardpool.trl
+from trl import GRPOTrainer
+
+trainer = GRPOTrainer(model, reward_funcs=[rewardpool.trl.reward("rl/skywork")], ...)
+
+TRL calls a reward function once with a whole batch and waits for it. A reward that is None becomes NaN, which the
+trainer leaves out; an exception ends the training. The signature is that of TRL 1.16, of which GRPO, RLOO and
+distillation trainers await what is async; for those that do not, `blocking=True` makes a plain function. Nothing of TRL
+is imported.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from rewardpool.errors import ConfigError, InvalidSampleError
+from rewardpool.rewards.episode import Episode, Message
+from rewardpool.rewards.lazy import LazyReward
+from rewardpool.rewards.rating import Rating
+
+log = logging.getLogger(__name__)
+
+NOT_COLUMNS = frozenset({"trainer_state", "log_extra", "log_metric", "environments"})
+"""What TRL passes by name beside the data set's columns."""
+
+
+def reward(
+    spec: str | Mapping[str, Any],
+    *,
+    name: str | None = None,
+    ground_truth: str | None = None,
+    data_source: str | None = None,
+    extra_info: Sequence[str] | None = None,
+    blocking: bool = False,
+    tokenizer: Any = None,
+    **overrides: Any,
+) -> "TrlReward":
+    """A reward function for `reward_funcs`.
+
+    It is async, can be pickled (`AsyncGRPOTrainer` calls it in a child process), and opens its connections when it is
+    first called. `close` it, if the process goes on without it.
+
+    Args:
+        spec: As for `open_reward`: `namespace/name` of a pool, or a mapping.
+        name: What TRL's metrics call it. Default: the pool's or function's name, or `rewardpool` for a mixture.
+        ground_truth: The data set's column with right answers. Default: `ground_truth`, if there is one.
+        data_source: The column with the data set's name. Default: `data_source`, if there is one.
+        extra_info: Columns that make up `Episode.extra_info`. Default: the column `extra_info` of mappings, if there is
+            one.
+        blocking: Makes a plain function of it.
+        tokenizer: As for `open_reward`.
+        overrides: As for `open_reward`.
+
+    Raises:
+        ConfigError: A field of `spec` is wrong.
+    """
+    lazy = LazyReward(spec, tokenizer=tokenizer, path="trl.reward", **overrides)
+    columns = Columns(ground_truth=ground_truth, data_source=data_source, extra_info=extra_info)
+    kind = BlockingTrlReward if blocking else AsyncTrlReward
+    return kind(lazy, columns, name or (lazy.names[0] if len(lazy.names) == 1 else "rewardpool"))
+
+
+class Columns:
+    """Which columns of the data set are what; see `reward`."""
+
+    def __init__(
+        self,
+        *,
+        ground_truth: str | None = None,
+        data_source: str | None = None,
+        extra_info: Sequence[str] | None = None,
+    ) -> None:
+        self._ground_truth = ground_truth
+        self._data_source = data_source
+        self._extra_info = None if extra_info is None else tuple(extra_info)
+
+    def known(self, columns: Mapping[str, Sequence[Any]], *, rows: int) -> list[dict[str, Any]]:
+        """What the columns say of each row, as fields of an `Episode`.
+
+        Raises:
+            ConfigError: There is no such column.
+        """
+        truths = self._column(columns, "ground_truth", self._ground_truth) or [None] * rows
+        sources = self._column(columns, "data_source", self._data_source) or [""] * rows
+        if self._extra_info is None:
+            extras: Sequence[Mapping[str, Any]] = [row or {} for row in columns.get("extra_info", [None] * rows)]
+        else:
+            named = {name: self._column(columns, "extra_info", name) or [] for name in self._extra_info}
+            extras = [{name: values[row] for name, values in named.items()} for row in range(rows)]
+        return [
+            {"ground_truth": truth, "data_source": source or "", "extra_info": extra}
+            for truth, source, extra in zip(truths, sources, extras, strict=True)
+        ]
+
+    @staticmethod
+    def _column(columns: Mapping[str, Sequence[Any]], what: str, name: str | None) -> Sequence[Any] | None:
+        if name is not None and name not in columns:
+            has = ", ".join(sorted(columns)) or "no further ones"
+            raise ConfigError(f"trl.reward.{what}", f"the data set has no column {name}; it has {has}")
+        return columns.get(name or what)
+
+
+class TrlReward:
+    """What the async and the blocking function have in common."""
+
+    def __init__(self, lazy: LazyReward, columns: Columns, name: str) -> None:
+        self._lazy = lazy
+        self._columns = columns
+        self.__name__ = name  # by which TRL calls its metrics: rewards/NAME/mean
+
+    def close(self) -> None:
+        """Close this process's connections; the next call opens them again."""
+        self._lazy.close()
+
+    def _episodes(
+        self,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        completion_ids: Sequence[Sequence[int]] | None,
+        further: Mapping[str, Any],
+    ) -> list[Episode]:
+        columns = {key: value for key, value in further.items() if key not in NOT_COLUMNS}
+        known = self._columns.known(columns, rows=len(prompts))
+        ids = completion_ids if completion_ids is not None else [None] * len(prompts)
+        groups = groups_of(prompts)
+        return [
+            Episode(**split(prompt, completion), **fields, group=group, response_ids=tokens, id=f"row {row}")
+            for row, (prompt, completion, fields, group, tokens) in enumerate(
+                zip(prompts, completions, known, groups, ids, strict=True)
+            )
+        ]
+
+    @contextmanager
+    def _announced(self, state: Any) -> Iterator[None]:
+        """Tell the pools that samples come now, and afterwards that the policy is updated."""
+        steps = getattr(state, "max_steps", 0) - getattr(state, "global_step", 0)
+        demands = self._lazy.announce(steps=steps if steps > 0 else None)
+        with ExitStack() as stack:
+            for demand in demands:
+                demand.rollout()
+                stack.callback(demand.update)
+                stack.enter_context(demand.waiting())
+            yield
+
+    def _rewards(self, ratings: Sequence[Rating], seconds: float, further: Mapping[str, Any]) -> list[float | None]:
+        """The totals, after telling TRL's log what they are made of."""
+        unscored = sum(rating.total is None for rating in ratings)
+        if unscored:
+            problem = next((str(rating.error) for rating in ratings if rating.total is None and rating.error), "")
+            log.warning("%d of %d rows have no reward and are left out; first: %s", unscored, len(ratings), problem)
+        if log_metric := further.get("log_metric"):
+            for metric, value in self._metrics(ratings, seconds):
+                log_metric(f"{self.__name__}/{metric}", value)
+        if (log_extra := further.get("log_extra")) and len(self._lazy.names) > 1:
+            for part in self._lazy.names:
+                log_extra(f"{self.__name__}/{part}", [rating.components[part] for rating in ratings])
+        return [rating.total for rating in ratings]
+
+    def _metrics(self, ratings: Sequence[Rating], seconds: float) -> Iterator[tuple[str, float]]:
+        yield "seconds", seconds
+        yield "unscored", float(sum(rating.total is None for rating in ratings))
+        for part in self._lazy.names:
+            scores = [score for rating in ratings if (score := rating.components[part]) is not None]
+            if scores:
+                yield f"{part}/mean", sum(scores) / len(scores)
+        reports = [pool.report() for pool in self._lazy.opened().pools.values()]
+        if reports:
+            yield "retried", float(sum(report.retried for report in reports))
+            yield "latency_p99_seconds", max(report.latency.p99 for report in reports)
+
+
+class AsyncTrlReward(TrlReward):
+    """What `reward` makes: TRL awaits it, beside the other async reward functions."""
+
+    async def __call__(
+        self,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        completion_ids: Sequence[Sequence[int]] | None = None,
+        **further: Any,
+    ) -> list[float | None]:
+        """Rate a batch.
+
+        Args:
+            prompts: Texts, or lists of chat messages; shape (rows,).
+            completions: The same for what the policy wrote.
+            completion_ids: The completions in the policy's tokens; shape (rows, tokens).
+            further: The data set's columns, each of shape (rows,), and what TRL passes beside them.
+
+        Returns:
+            The rewards, shape (rows,); None only under the failure policy `skip`.
+
+        Raises:
+            SampleError: A part has no score and its policy is `raise`.
+            PoolError: A pool cannot be used, whatever the policy.
+            ConfigError: A column is missing, or what `open_reward` raises.
+        """
+        started = time.monotonic()
+        episodes = self._episodes(prompts, completions, completion_ids, further)
+        await asyncio.to_thread(self._lazy.opened)  # the loop is shared with other reward functions
+        with self._announced(further.get("trainer_state")):
+            ratings = await self._lazy.rate_batch(episodes)
+        return self._rewards(ratings, time.monotonic() - started, further)
+
+
+class BlockingTrlReward(TrlReward):
+    """What `reward(..., blocking=True)` makes."""
+
+    def __call__(
+        self,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        completion_ids: Sequence[Sequence[int]] | None = None,
+        **further: Any,
+    ) -> list[float | None]:
+        """Rate a batch, as `AsyncTrlReward` does."""
+        started = time.monotonic()
+        episodes = self._episodes(prompts, completions, completion_ids, further)
+        with self._announced(further.get("trainer_state")):
+            ratings = self._lazy.rate_batch_blocking(episodes)
+        return self._rewards(ratings, time.monotonic() - started, further)
+
+
+def groups_of(prompts: Sequence[Any]) -> list[int]:
+    """The same number for rows of the same prompt. A prompt whose rows are in several processes is a group in each."""
+    numbers: dict[str, int] = {}
+    keys = [json.dumps(prompt, sort_keys=True, default=str) for prompt in prompts]
+    return [numbers.setdefault(key, len(numbers)) for key in keys]
+
+
+def split(prompt: Any, completion: Any) -> dict[str, Any]:
+    """`prompt` and `response` of an episode, from a row of either of TRL's formats.
+
+    Of a completion with several turns (tools were called), the last assistant's turn is the response, and what was said
+    before it belongs to the prompt.
+
+    Raises:
+        InvalidSampleError: A completion has no turns, or a turn has parts that are no text.
+    """
+    if isinstance(completion, str):
+        return {"prompt": prompt, "response": completion}
+    if not completion:
+        raise InvalidSampleError("(unnamed)", "the completion has no messages")
+    turns: list[Message] = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
+    *before, last = completion
+    if last.get("role") != "assistant":  # it ended in the answer of a tool
+        return {"prompt": [*turns, *completion], "response": ""}
+    return {"prompt": [*turns, *before], "response": text_of(last.get("content"))}
+
+
+def text_of(content: Any) -> str:
+    """The text of a message's content, which may be in blocks.
+
+    Raises:
+        InvalidSampleError: A block is no text.
+    """
+    if content is None:  # an assistant that only calls tools
+        return ""
+    if isinstance(content, str):
+        return content
+    if other := next((block for block in content if block.get("type") != "text"), None):
+        raise InvalidSampleError("(unnamed)", f"a message has content of type {other.get('type')}; only text is rated")
+    return "".join(block["text"] for block in content)
