@@ -19,8 +19,8 @@ NAMESPACE: Final = "rewardpool-autoscaling"
 MODEL: Final = "judge"
 """The pool on vLLM."""
 FUNCTION: Final = "verifier"
-"""The pool of the training job. Its workers start in about ten seconds, so that a test has the time to see them come and
-go several times; vLLM takes a minute on two cores, and the gaps would have to be as much longer."""
+"""The pool of the training job. Its workers start in about ten seconds, so that a test has the time to see them come
+and go several times; vLLM takes a minute on two cores, and the gaps would have to be as much longer."""
 PROGRAMS: Final = "autoscaling-programs"
 
 LARGEST: Final = 3
@@ -28,8 +28,8 @@ IDLE_SECONDS: Final = 30
 CALLS_PER_REPLICA: Final = 16
 
 START_SECONDS: Final = 6
-"""What their function takes to load, beside a Python that starts. On a busy machine the latter varies by seconds, and by
-more than a tenth, which is what the autoscaler allows for, only where it is all there is."""
+"""What the function takes to load. A bare Python starts in 3 s or, on a busy machine, in 6: that is twice as much. With
+these it is about as much each time, as with a model that is loaded, and the autoscaler can go by experience."""
 SERVICE_SECONDS: Final = 0.25
 CALLS_AT_ONCE: Final = 4
 SAMPLES: Final = 320
