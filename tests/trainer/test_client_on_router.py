@@ -184,7 +184,7 @@ async def test_a_worker_that_falls_silent_costs_one_attempt_and_no_sample(tmp_pa
     async with (
         Fleet(tmp_path, workers=2, flavor=flavor) as fleet,
         during(silence(fleet)),
-        Pool(config(fleet, concurrency=16, attempt_seconds=2)) as pool,
+        Pool(config(fleet, concurrency=16, attempt_seconds=2, hedge=False)) as pool,
     ):
         outcomes = await collect(pool, samples(200, seconds=0.1))
         report = pool.report()
@@ -192,6 +192,27 @@ async def test_a_worker_that_falls_silent_costs_one_attempt_and_no_sample(tmp_pa
     assert report.setbacks["worker"] > 0
     assert report.latency.max < 20  # the router itself holds what a silent worker has for its request timeout, 60 s
     assert values(outcomes) == expected(200)
+
+
+async def test_what_a_silent_worker_holds_is_scored_by_another_one_long_before_it_is_given_up(
+    tmp_path: Path, flavor: RouterFlavor
+) -> None:
+    async def silence(fleet: Fleet) -> None:
+        await asyncio.sleep(1)
+        fleet.workers[0].signal(signal.SIGSTOP)
+
+    async with (
+        Fleet(tmp_path, workers=3, flavor=flavor) as fleet,
+        during(silence(fleet)),
+        Pool(config(fleet, concurrency=32)) as pool,
+    ):
+        outcomes = await collect(pool, samples(600, seconds=0.1))
+        report = pool.report()
+
+    print(report)
+    assert report.hedges_won > 0
+    assert report.latency.max < 10  # the attempt's own limit is 30 s, the router's 60 s
+    assert values(outcomes) == expected(600)
 
 
 async def test_a_sample_waits_for_the_first_worker_within_its_deadline(tmp_path: Path, flavor: RouterFlavor) -> None:

@@ -1,4 +1,4 @@
-"""Whatever workers do, and in whatever order, every sample comes out exactly once and never with another's score."""
+"""Whatever workers do and whatever is sent twice, every sample comes out once and never with another's score."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,9 +6,10 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.fake_worker import Behaviour, FakeWorker, breaks_off, refuses, right, says
+from support.fake_worker import Behaviour, FakeWorker, breaks_off, hangs, refuses, right, says
 
 from rewardpool import Pool, RewardConfig, Sample, Scored, Unscored
+from rewardpool.hedging import MIN_KNOWN, MOST_HEDGES, Hedging
 from rewardpool_api.contract import CallerError
 
 
@@ -20,6 +21,7 @@ async def late(request: Any) -> Any:
 BEHAVIOURS: dict[str, Behaviour] = {
     "right": right,
     "late": late,
+    "hangs": hangs,
     "not json": says("not json"),
     "NaN": says('{"data": [{"embedding": [NaN]}]}'),
     "500": says("", status=500),
@@ -32,6 +34,14 @@ BEHAVIOURS: dict[str, Behaviour] = {
 
 async def no_pause(_: float) -> None:
     await asyncio.sleep(0)
+
+
+def hasty(*, concurrency: int) -> Hedging:
+    """Hedging that takes whatever lasts 3 ms for a straggler."""
+    hedging = Hedging(concurrency=concurrency, floor_seconds=0.003)
+    for _ in range(MIN_KNOWN):
+        hedging.answered(0.0)
+    return hedging
 
 
 async def rollouts(count: int) -> AsyncIterator[Sample]:
@@ -53,12 +63,13 @@ async def test_every_index_comes_exactly_once_with_its_own_score_or_with_none(
     script: list[str], count: int, concurrency: int, attempts: int, is_async: bool
 ) -> None:
     config: dict[str, Any] = {"on_failure": "skip", "concurrency": concurrency, "attempts": attempts}
+    config["attempt_seconds"] = 0.1
     async with FakeWorker(*(BEHAVIOURS[name] for name in script)) as worker:
         samples = rollouts(count) if is_async else [Sample(text="x" * length) for length in range(count)]
-        async with Pool(RewardConfig(url=worker.url, **config), sleep=no_pause) as pool:
+        async with Pool(RewardConfig(url=worker.url, **config), sleep=no_pause, hedging=hasty) as pool:
             outcomes = [item async for item in pool.stream(samples)]
             report = pool.report()
-        assert worker.most_in_flight <= concurrency
+        assert worker.most_in_flight <= (1 + MOST_HEDGES) * concurrency
 
     assert sorted(index for index, _ in outcomes) == list(range(count))
     for index, outcome in outcomes:
@@ -68,4 +79,6 @@ async def test_every_index_comes_exactly_once_with_its_own_score_or_with_none(
             case Unscored(error=error):
                 assert error.sample == f"#{index}"
     assert report.scored + report.unscored == report.samples == count
-    assert report.attempts == len(worker.requests) == count + sum(report.setbacks.values())
+    assert report.attempts == count + sum(report.setbacks.values()) + report.hedges
+    assert len(worker.requests) <= report.attempts  # of two requests, one may be cancelled before it is sent
+    assert report.hedges_won <= report.hedges

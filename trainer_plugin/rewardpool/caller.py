@@ -1,6 +1,6 @@
 """One request, sent again until it is answered.
 
-    attempt -> answer
+    attempt -> answer, or that of a second request beside a straggler (`hedging.py`)
             -> setback -> look the address up again, where that may help -> pause -> attempt … until the deadline
 
 `retry.py` says what kinds of setback there are, `answer.py` what an answer means; the waiting is done here. A request
@@ -23,6 +23,7 @@ from rewardpool.config import RewardConfig
 from rewardpool.discovery import discover
 from rewardpool.endpoint import Endpoint
 from rewardpool.errors import DeadlineError, PoolAccessError, PoolError, RewardPoolError, ScoreError
+from rewardpool.hedging import Hedging, Race
 from rewardpool.report import Ledger
 from rewardpool.retry import Setback, kind_of_status, pause_seconds
 from rewardpool_api.trust import verifying_context
@@ -75,6 +76,7 @@ class Caller:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         uniform: Callable[[float, float], float] = random.uniform,
+        hedging: Callable[..., Hedging] = Hedging,
     ) -> None:
         """Prepare; nothing is looked up or opened before `open`.
 
@@ -85,6 +87,7 @@ class Caller:
             clock: Monotonic seconds.
             sleep: Pauses between attempts.
             uniform: A random number between two bounds, for the jitter of pauses.
+            hedging: Decides which requests are stragglers; one for each path, whose times differ.
         """
         self._clock = clock
         self._config = config
@@ -92,6 +95,8 @@ class Caller:
         self._find = find
         self._sleep = sleep
         self._uniform = uniform
+        self._new_hedging = hedging
+        self._hedging: dict[str, Hedging] = {}
         self._slots = asyncio.Semaphore(config.concurrency)
         self._looking = asyncio.Lock()
         self._looked_at = float("-inf")
@@ -179,9 +184,27 @@ class Caller:
         while True:
             endpoint = self.endpoint
             try:
-                return await self._attempt(effort, endpoint, path, body(endpoint), read)
+                return await self._hedged(effort, endpoint, path, body(endpoint), read)
             except Setback as setback:
                 await self._recover(effort, endpoint, setback)
+
+    async def _hedged(
+        self, effort: Effort, endpoint: Endpoint, path: str, body: dict[str, Any], read: Callable[[int, bytes, str], T]
+    ) -> T:
+        """One request, with a second one beside it when it is a straggler. Raises what `_attempt` does."""
+        if not self._config.hedge:
+            return await self._attempt(effort, endpoint, path, body, read)
+        if path not in self._hedging:
+            self._hedging[path] = self._new_hedging(concurrency=self._config.concurrency)
+        race = Race(
+            lambda: self._attempt(effort, endpoint, path, body, read),
+            self._hedging[path],
+            on_hedge=self._ledger.hedge,
+        )
+        try:
+            return await race.run()
+        finally:
+            self._ledger.hedges_won += race.hedge_won
 
     async def _attempt(
         self, effort: Effort, endpoint: Endpoint, path: str, body: dict[str, Any], read: Callable[[int, bytes, str], T]

@@ -92,6 +92,9 @@ class RewardConfig(BaseModel):
     Attempts that reach no worker at all are repeated, ever slower, until the deadline, and do not count."""
     concurrency: Annotated[int, Field(ge=1, le=65_536)] = 64
     """Requests in flight from this process."""
+    hedge: bool = True
+    """Whether a request that takes far longer than usual gets a second one beside it, at most 5 % of them; the first
+    answer counts. Scoring changes nothing at a worker, so a sample may be scored twice."""
     on_failure: FailurePolicy = "raise"
     """`raise`: the first failed sample ends the stream. `skip`: it comes back Unscored. `{constant: x}`: it gets x."""
     wait_seconds: Annotated[float, Field(ge=0, le=86_400)] = 0.0

@@ -49,8 +49,10 @@ class Report:
         unscored: Failed samples, raised or handed back.
         cancelled: Samples given up by the caller.
         attempts: Requests sent.
-        retried: Samples that needed more than one request, finished or not.
+        retried: Samples of which an attempt failed and another followed, finished or not.
         setbacks: Failed attempts that were followed by another, by kind.
+        hedges: Second requests beside stragglers, which are attempts too.
+        hedges_won: Those that were answered first.
         rediscoveries: Times the pool's address or key was looked up again.
         latency: Quantiles in seconds.
         demand: What came of announcing the job's demand.
@@ -66,6 +68,8 @@ class Report:
     rediscoveries: int
     setbacks: Mapping[str, int]
     latency: Latency
+    hedges: int = 0
+    hedges_won: int = 0
     demand: DemandReport = DemandReport()
 
 
@@ -81,6 +85,8 @@ class Ledger:
     attempts: int = 0
     retried: int = 0
     rediscoveries: int = 0
+    hedges: int = 0
+    hedges_won: int = 0
     setbacks: Counter[str] = field(default_factory=Counter)
     slowest_seconds: float = 0.0
     recent_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
@@ -96,6 +102,10 @@ class Ledger:
         self.setbacks[kind] += 1
         self.retried += first
 
+    def hedge(self) -> None:
+        """Count a second request beside a straggler."""
+        self.hedges += 1
+
     def report(self) -> Report:
         """The counts as they are now."""
         return Report(
@@ -107,6 +117,8 @@ class Ledger:
             attempts=self.attempts,
             retried=self.retried,
             rediscoveries=self.rediscoveries,
+            hedges=self.hedges,
+            hedges_won=self.hedges_won,
             setbacks=dict(self.setbacks),
             latency=summarise(sorted(self.recent_seconds), slowest=self.slowest_seconds),
         )

@@ -1,0 +1,192 @@
+"""Stragglers get a second request: when, how many, and which answer counts."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from support.fake_worker import FakeWorker, hangs, refuses, right, says
+
+from rewardpool import Pool, RewardConfig, Sample, Scored
+from rewardpool.errors import InvalidSampleError
+from rewardpool.hedging import FLOOR_SECONDS, MIN_KNOWN, Hedging
+from rewardpool_api.contract import CallerError
+
+
+def after(*seconds: float, concurrency: int = 64) -> Hedging:
+    """What is known after answers that took so long."""
+    hedging = Hedging(concurrency=concurrency)
+    for each in seconds:
+        hedging.answered(each)
+    return hedging
+
+
+def test_before_anything_is_known_nothing_is_a_straggler() -> None:
+    assert after(*[0.1] * (MIN_KNOWN - 1)).wait(100.0) == FLOOR_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("usual", "elapsed", "wait"),
+    [
+        (0.05, 0.0, FLOOR_SECONDS),
+        (0.05, 0.2, FLOOR_SECONDS - 0.2),
+        (0.05, 0.3, 0.0),
+        (1.0, 0.0, 2.0),
+        (1.0, 1.5, 0.5),
+        (1.0, 2.0, 0.0),
+    ],
+)
+def test_a_straggler_takes_twice_what_is_usual_and_more_than_the_floor(
+    usual: float, elapsed: float, wait: float
+) -> None:
+    assert after(*[usual] * MIN_KNOWN).wait(elapsed) == pytest.approx(wait)
+
+
+def test_a_few_slow_answers_do_not_change_what_is_usual() -> None:
+    assert after(*[1.0] * 95, *[30.0]).wait(0.0) == 2.0
+
+
+def test_what_is_usual_follows_a_fleet_that_became_slow() -> None:
+    assert after(*[1.0] * 100, *[10.0] * 100).wait(0.0) == 20.0
+
+
+def hedged(hedging: Hedging, requests: int) -> int:
+    """How many of so many requests, all of them stragglers, get a second one."""
+    count = 0
+    for _ in range(requests):
+        hedging.sent()
+        if hedging.wait(1_000.0) == 0:
+            hedging.spend()
+            count += 1
+    return count
+
+
+def test_half_of_what_is_in_flight_may_be_hedged_at_once_and_then_a_twentieth() -> None:
+    hedging = after(*[1.0] * MIN_KNOWN, concurrency=64)
+    assert hedged(hedging, 32) == 32
+    assert hedged(hedging, 1_000) == pytest.approx(50, abs=2)
+
+
+def test_hedges_that_win_cost_nothing() -> None:
+    hedging = after(*[1.0] * MIN_KNOWN, concurrency=64)
+    for _ in range(1_000):
+        assert hedged(hedging, 2) == 2
+        hedging.won(2)
+
+
+# Against servers.
+
+
+def quick(*, concurrency: int) -> Hedging:
+    """Hedging with a floor of 20 ms that knows what is usual from the start."""
+    hedging = Hedging(concurrency=concurrency, floor_seconds=0.02)
+    for _ in range(MIN_KNOWN):
+        hedging.answered(0.001)
+    return hedging
+
+
+def pool_on(worker: FakeWorker, **settings: Any) -> Pool:
+    return Pool(RewardConfig(url=worker.url, **settings), hedging=quick)
+
+
+async def test_a_request_that_hangs_is_overtaken_by_a_second_one() -> None:
+    async with FakeWorker(hangs) as worker, pool_on(worker) as pool:
+        assert await pool.score(Sample(text="four")) == 4.0
+        report = pool.report()
+        await worker.idle.wait()  # the first request was cancelled
+    assert (report.samples, report.scored, report.attempts, report.retried) == (1, 1, 2, 0)
+    assert (report.hedges, report.hedges_won) == (1, 1)
+
+
+async def test_the_two_requests_have_ids_of_their_own() -> None:
+    async with FakeWorker(hangs) as worker, pool_on(worker) as pool:
+        await pool.score(Sample(text="four"))
+    assert [headers["x-request-id"][-2:] for headers in worker.headers] == ["-1", "-2"]
+
+
+async def test_the_first_request_may_still_win() -> None:
+    second = asyncio.Event()
+
+    async def waits_for_the_second(request: Any) -> Any:
+        await second.wait()
+        return await right(request)
+
+    async def shows_itself_and_hangs(request: Any) -> Any:
+        second.set()
+        return await hangs(request)
+
+    async with FakeWorker(waits_for_the_second, shows_itself_and_hangs) as worker, pool_on(worker) as pool:
+        assert await pool.score(Sample(text="four")) == 4.0
+        report = pool.report()
+        await worker.idle.wait()
+    assert (report.hedges, report.hedges_won) == (1, 0)
+
+
+async def test_a_second_request_that_fails_leaves_the_first_one_its_chance() -> None:
+    failed = asyncio.Event()
+
+    async def waits_for_the_failure(request: Any) -> Any:
+        await failed.wait()
+        return await right(request)
+
+    async def fails(request: Any) -> Any:
+        failed.set()
+        return await says("not json")(request)
+
+    async with FakeWorker(waits_for_the_failure, fails) as worker, pool_on(worker) as pool:
+        assert await pool.score(Sample(text="four")) == 4.0
+        assert pool.report().setbacks == {}
+
+
+async def test_a_first_request_that_fails_waits_for_the_second_one() -> None:
+    second = asyncio.Event()
+
+    async def fails_after_the_second_came(request: Any) -> Any:
+        await second.wait()
+        return await says("", status=500)(request)
+
+    async def slow(request: Any) -> Any:
+        second.set()
+        await asyncio.sleep(0.02)
+        return await right(request)
+
+    async with FakeWorker(fails_after_the_second_came, slow) as worker, pool_on(worker) as pool:
+        assert await pool.score(Sample(text="four")) == 4.0
+        report = pool.report()
+    assert (report.attempts, report.hedges_won, report.retried) == (2, 1, 0)
+
+
+async def test_a_second_request_that_hangs_too_is_overtaken_by_a_third() -> None:
+    async with FakeWorker(hangs, hangs) as worker, pool_on(worker) as pool:
+        assert await pool.score(Sample(text="four")) == 4.0
+        report = pool.report()
+        await worker.idle.wait()
+    assert (report.attempts, report.hedges, report.hedges_won) == (3, 2, 1)
+
+
+async def test_a_fault_of_the_sample_is_an_answer_whoever_says_it() -> None:
+    fault = refuses(CallerError(code="invalid_sample", message="empty"))
+    async with FakeWorker(hangs, fault) as worker, pool_on(worker) as pool:
+        with pytest.raises(InvalidSampleError, match="empty"):
+            await pool.score(Sample(text="four"))
+
+
+async def test_a_judgement_is_hedged_too() -> None:
+    answer = says('{"choices": [{"message": {"content": "Good."}}]}')
+    async with FakeWorker(hangs, answer) as worker, pool_on(worker) as pool:
+        assert await pool.judge([{"role": "user", "content": "Well?"}]) == "Good."
+
+
+async def test_a_fleet_that_hangs_whole_is_not_asked_for_everything_twice() -> None:
+    patience = {"attempt_seconds": 0.2, "deadline_seconds": 0.3, "on_failure": "skip"}
+    async with FakeWorker(*[hangs] * 1_000) as worker, pool_on(worker, concurrency=100, **patience) as pool:
+        outcomes = [outcome async for _, outcome in pool.stream([Sample(text="four")] * 100)]
+        report = pool.report()
+    assert not any(isinstance(outcome, Scored) for outcome in outcomes)
+    assert 50 <= report.hedges <= 50 + 0.05 * report.attempts
+
+
+async def test_hedging_can_be_switched_off() -> None:
+    async with FakeWorker(hangs) as worker, pool_on(worker, hedge=False, attempt_seconds=0.1) as pool:
+        assert await pool.score(Sample(text="four")) == 4.0
+        report = pool.report()
+    assert (report.hedges, report.setbacks) == (0, {"worker": 1})
