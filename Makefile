@@ -11,6 +11,7 @@ UV      := $(VENVS)/uv/bin/uv
 DEV     := $(VENVS)/dev
 SERVER  := $(VENVS)/server
 TRAINER := $(VENVS)/trainer
+FRAMEWORKS := $(VENVS)/frameworks
 UV_VERSION := 0.13.8
 
 # Without byte code every start of vLLM compiles for seconds what it imports.
@@ -20,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 
-.PHONY: bench bench-autoscaler bench-operator help setup setup-dev setup-server setup-trainer demo test e2e e2e-faults e2e-autoscaling lint reference format crds binaries clean
+.PHONY: bench bench-autoscaler bench-operator help setup setup-dev setup-server setup-trainer setup-frameworks demo test e2e e2e-faults e2e-autoscaling lint reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -30,6 +31,7 @@ setup: setup-dev setup-server setup-trainer ## Create the three virtual environm
 setup-dev: $(DEV)/.ready ## Virtual environment of the operator, the command line and the tests
 setup-server: $(SERVER)/.ready ## Virtual environment of the model servers and the routers (6 GB)
 setup-trainer: $(TRAINER)/.ready ## Virtual environment of the training job
+setup-frameworks: $(FRAMEWORKS)/.ready ## Virtual environment with the training frameworks, for their tests (5 GB)
 
 $(UV):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11")'
@@ -56,6 +58,12 @@ $(TRAINER)/.ready: pyproject.toml constraints/trainer.txt | $(UV)
 	@$(UV) pip install --python $(TRAINER)/bin/python --constraint constraints/trainer.txt --editable '.[train,train-test]'
 	@touch $@
 
+$(FRAMEWORKS)/.ready: pyproject.toml constraints/frameworks.txt | $(UV)
+	@echo "==> $(FRAMEWORKS): verl, TRL and Ray (about 5 GB, once)"
+	@$(UV) venv --quiet --allow-existing --python $(PYTHON) $(FRAMEWORKS)
+	@$(UV) pip install --python $(FRAMEWORKS)/bin/python --constraint constraints/frameworks.txt --editable '.[frameworks-test]'
+	@touch $@
+
 demo: setup-dev setup-server setup-trainer ## Train against a pool on this machine and kill a worker half way (5 minutes)
 	@$(TRAINER)/bin/python examples/quickstart/demo.py --out $(WORK)/demo \
 		--rewardpool $(DEV)/bin/rewardpool --server-python $(SERVER)/bin/python
@@ -76,9 +84,10 @@ lint: setup-dev ## Check format, style, types, import directions and that the CR
 	@$(DEV)/bin/lint-imports
 	@for file in $(CRD_FILES); do $(DEV)/bin/python -m rewardpool_api.crd --check $$file; done
 
-test: setup binaries ## Run all tests (real vLLM, sglang-router and kube-apiserver)
-	@$(DEV)/bin/pytest tests --ignore=tests/trainer_torch
+test: setup setup-frameworks binaries ## Run all tests (real vLLM, sglang-router, kube-apiserver, verl and TRL)
+	@$(DEV)/bin/pytest tests --ignore=tests/trainer_torch --ignore=tests/frameworks
 	@$(TRAINER)/bin/python -m pytest tests/trainer_torch
+	@$(FRAMEWORKS)/bin/python -m pytest tests/frameworks
 
 e2e: setup ## The whole product on a real one-node Kubernetes cluster (needs root, Go, Debian's apt)
 	@PYTHONPATH=e2e $(DEV)/bin/python e2e/run.py

@@ -1,0 +1,42 @@
+"""Tests of the adapters on the real frameworks; `make test` runs them with an interpreter that has those."""
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.fleet import ROOT
+from support.local_machine import LocalMachine
+
+MISSING = [name for name in ("verl", "trl", "ray") if importlib.util.find_spec(name) is None]
+collect_ignore_glob = ["test_*.py"] if MISSING else []
+
+
+def pytest_report_header() -> str:
+    """Say why nothing is collected, if so."""
+    if not MISSING:
+        return "frameworks: verl, TRL and Ray found"
+    return f"frameworks: left out, there is no {' and no '.join(MISSING)} here; run them by `make test`"
+
+
+@pytest.fixture(scope="session")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalMachine]:
+    """A machine on which pools run for a whole session; its command line and its workers are this interpreter's."""
+    machine = LocalMachine(tmp_path_factory.mktemp("machine"))
+    machine.environ["PYTHONPATH"] = str(ROOT / "tests")
+    left: list[str] = []
+    try:
+        yield machine
+    finally:
+        left = machine.clean_up()
+    assert left == [], "the pools left processes behind"
+
+
+@pytest.fixture(scope="session")
+def policy_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the tokenizer of a policy that writes digits."""
+    from support import tiny_policy
+
+    folder = tmp_path_factory.mktemp("policy")
+    tiny_policy.make_tokenizer().save_pretrained(folder)
+    return folder

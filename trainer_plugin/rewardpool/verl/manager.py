@@ -1,0 +1,97 @@
+"""The reward manager `rewardpool`; verl imports this module by the entry point, in the driver and in every Ray actor.
+
+verl calls `run_single` for one sample at a time, many at once, on the event loop of each of its RewardLoopWorkers: as
+rollouts complete where rewards stream, and for all samples of a batch where they do not. Both go the same way here.
+"""
+
+import asyncio
+import logging
+from typing import Any
+
+from omegaconf import OmegaConf
+from verl import DataProto
+from verl.experimental.reward_loop.reward_manager import register
+from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
+
+from rewardpool.rewards import Reward
+from rewardpool.verl.result import score_and_extra_info
+from rewardpool.verl.rollout import episode, response_ids
+from rewardpool.verl.settings import MAPPING_PATH, read_settings
+from rewardpool.verl.shared import shared_rewards
+
+log = logging.getLogger(__name__)
+
+
+@register("rewardpool")
+class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not where types are checked
+    """Rates verl's samples by reward pools."""
+
+    def __init__(
+        self,
+        config: Any,
+        tokenizer: Any,
+        compute_score: Any,
+        reward_router_address: str | None = None,
+        reward_model_tokenizer: Any = None,
+    ) -> None:
+        """Check the config, and begin to open the pools.
+
+        Args:
+            config: The trainer's whole config.
+            tokenizer: The policy's.
+            compute_score: What verl takes for the reward function; not used.
+            reward_router_address: Of a reward model that verl serves itself; not used.
+            reward_model_tokenizer: Of that model; not used.
+
+        Raises:
+            ConfigError: Names the first wrong field by its whole path.
+        """
+        super().__init__(config, tokenizer, compute_score)
+        self._settings = read_settings(OmegaConf.to_container(config, resolve=True))
+        self._opening = self._begin_to_open()
+
+    async def run_single(self, data: DataProto) -> dict[str, Any]:
+        """Rate one sample.
+
+        Args:
+            data: One row; of a trajectory that has several, the last one is rated, as verl's own managers do.
+
+        Returns:
+            `reward_score`, a finite float, and `reward_extra_info`, with the same names for every sample.
+
+        Raises:
+            SampleError: It has no score, and the failure policy is `raise`.
+            PoolError: A pool cannot be used.
+            ConfigError: The reward needs whole groups, which verl gives to no reward manager.
+        """
+        reward = await self._reward()
+        row = data[len(data) - 1]
+        token_ids = response_ids(row.batch, row.non_tensor_batch)
+        response = await asyncio.to_thread(self.tokenizer.decode, token_ids, skip_special_tokens=True)
+        rated = episode(
+            row.non_tensor_batch,
+            response,
+            token_ids,
+            max_tokens=self._settings.max_response_tokens,
+            eos=self.tokenizer.eos_token_id,
+        )
+        score, extra_info = score_and_extra_info(await reward.rate(rated), label=rated.label)
+        return {"reward_score": score, "reward_extra_info": extra_info}
+
+    async def _reward(self) -> Reward:
+        return await shared_rewards().reward(self._settings.spec, path=MAPPING_PATH)
+
+    def _begin_to_open(self) -> "asyncio.Task[Reward] | None":
+        """Made on the actor's event loop, as verl does it, this tells what is missing long before the first sample."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:  # made by somebody else; the first sample opens it
+            return None
+        opening = loop.create_task(self._reward())
+        opening.add_done_callback(_log_failure)
+        return opening
+
+
+def _log_failure(opening: "asyncio.Task[Reward]") -> None:
+    if not opening.cancelled() and (error := opening.exception()) is not None:
+        log.error("no sample can be rated: %s", error)

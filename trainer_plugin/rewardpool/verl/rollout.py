@@ -1,0 +1,83 @@
+"""From one row of verl's DataProto to an Episode: the same reading as verl's own reward managers do. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rewardpool.errors import ConfigError
+from rewardpool.rewards.episode import Episode
+
+_KNOWN_ELSEWHERE = "raw_prompt"
+"""Of `tool_extra_fields`: verl's agent loop puts the whole prompt there as well."""
+
+
+def response_ids(tensors: Mapping[str, Any], others: Mapping[str, Any]) -> list[int]:
+    """The response in the policy's tokens, without padding.
+
+    Args:
+        tensors: A row's tensors: `responses` of shape (response_length,), `attention_mask` of (length,).
+        others: What else the row has. verl's agent loop gives `response_len`; a trajectory of several outputs is padded
+            in a way that the attention mask alone cannot undo.
+    """
+    responses = tensors["responses"]
+    length = others.get("response_len")
+    if length is None:
+        length = tensors["attention_mask"][-responses.shape[-1] :].sum()
+    return [int(token) for token in responses[: int(length)].tolist()]
+
+
+def episode(
+    others: Mapping[str, Any], response: str, token_ids: list[int], *, max_tokens: int | None, eos: int | None
+) -> Episode:
+    """Make an episode of what a row has beside its tensors.
+
+    Args:
+        others: The row's `non_tensor_batch`.
+        response: The response as text.
+        token_ids: The response in the policy's tokens.
+        max_tokens: The longest response that the policy may write.
+        eos: The token by which it ends one.
+
+    Raises:
+        ConfigError: The trainer left the prompt's messages out.
+    """
+    if "raw_prompt" not in others:
+        raise ConfigError("data.return_raw_chat", "set it to True: the samples come without raw_prompt")
+    uid = others.get("uid")
+    at_limit = max_tokens is not None and len(token_ids) >= max_tokens
+    return Episode(
+        prompt=plain(others["raw_prompt"]),
+        response=response,
+        ground_truth=plain((others.get("reward_model") or {}).get("ground_truth")),
+        data_source=str(others.get("data_source") or ""),
+        extra_info=_extra_info(others),
+        group=uid,
+        response_ids=token_ids,
+        truncated=at_limit and token_ids[-1] != eos,
+        id=None if uid is None else str(uid),
+    )
+
+
+def _extra_info(others: Mapping[str, Any]) -> dict[str, Any]:
+    """What verl gives a reward function as `extra_info`, with the names it uses."""
+    tool_fields = {
+        name: value for name, value in (others.get("tool_extra_fields") or {}).items() if name != _KNOWN_ELSEWHERE
+    }
+    found = {
+        **(others.get("extra_info") or {}),
+        **tool_fields,
+        "num_turns": others.get("__num_turns__"),
+        "rollout_reward_scores": others.get("reward_scores") or {},
+    }
+    return {str(name): plain(value) for name, value in found.items()}
+
+
+def plain(value: Any) -> Any:
+    """The value in Python's own types where numpy made it, so that it can be written as JSON."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    # numpy's arrays and numbers, without importing numpy for the sake of their names
+    if hasattr(value, "tolist"):
+        return plain(value.tolist()) if getattr(value, "ndim", 0) else value.tolist()
+    return value

@@ -1,0 +1,92 @@
+"""What a verl config says under `reward` about the pool, checked before the first sample. Pure.
+
+reward.reward_pool=rl/skywork                            one pool
+reward.rewardpool={on_failure: ..., rewards: [...]}      any of `RewardConfig`, of a part, or a mixture
+
+Both may be there, unless the mapping says itself what scores. With neither, $REWARDPOOL_POOL or $REWARDPOOL_URL count.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rewardpool.config import check_pool
+from rewardpool.errors import ConfigError
+from rewardpool.rewards.spec import parse_reward
+
+POOL_PATH = "reward.reward_pool"
+MAPPING_PATH = "reward.rewardpool"
+_SCORERS = frozenset({"reward_pool", "url", "function", "overlong", "rewards"})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A checked config."""
+
+    spec: Mapping[str, Any]
+    """For `open_reward`."""
+    samples: int | None = None
+    """Of one rollout over all reward workers; None where the config does not say."""
+    workers: int = 1
+    """Reward workers among whom verl divides the samples."""
+    max_response_tokens: int | None = None
+    """From this length on a response was cut off, if it does not end by itself."""
+
+
+def read_settings(config: Mapping[str, Any]) -> Settings:
+    """Check the whole config of a verl trainer, as plain mappings.
+
+    Raises:
+        ConfigError: Names the first wrong field by its whole path.
+    """
+    reward = config.get("reward") or {}
+    if (reward.get("reward_model") or {}).get("enable"):
+        raise ConfigError(
+            "reward.reward_model.enable", "must be False: with it verl serves a reward model itself and asks no pool"
+        )
+    spec = pool_spec(reward.get("reward_pool"), reward.get("rewardpool"))
+    data = config.get("data") or {}
+    rollout = (config.get("actor_rollout_ref") or {}).get("rollout") or {}
+    prompts = data.get("train_batch_size") or 0  # 0 in fully async trainers, which have no batches
+    return Settings(
+        spec=spec,
+        samples=prompts * (rollout.get("n") or 1) or None,
+        workers=reward.get("num_workers") or 1,
+        max_response_tokens=data.get("max_response_length"),
+    )
+
+
+def pool_spec(
+    pool: Any, mapping: Any, *, pool_path: str = POOL_PATH, mapping_path: str = MAPPING_PATH
+) -> Mapping[str, Any]:
+    """The two keys as one spec for `open_reward`.
+
+    Raises:
+        ConfigError: One of them is wrong, or they contradict each other.
+    """
+    spec = {} if mapping is None else mapping
+    if not isinstance(spec, Mapping):
+        raise ConfigError(mapping_path, "must be a mapping, such as {on_failure: {constant: 0}}")
+    if pool is not None:
+        if said := sorted(_SCORERS & set(spec)):
+            raise ConfigError(
+                f"{mapping_path}.{said[0]}", f"says what scores, and so does {pool_path}; leave one of them out"
+            )
+        try:
+            spec = {"reward_pool": check_pool(str(pool)), **spec}
+        except ValueError as error:
+            raise ConfigError(pool_path, str(error)) from error
+    _check_parts(spec, path=mapping_path)
+    return spec
+
+
+def _check_parts(spec: Mapping[str, Any], *, path: str) -> None:
+    parsed = parse_reward(spec, path=path)
+    for part, place in zip(parsed.parts, parsed.paths, strict=True):
+        if part.on_failure == "skip":
+            field = f"{place}.on_failure" if "on_failure" in spec or place == path else f"{path}.on_failure"
+            raise ConfigError(
+                field,
+                "must not be skip: verl takes a number for every sample, and NaN would spoil the advantages of the "
+                "sample's whole group; leave it out (raise), or set {constant: x}",
+            )
