@@ -14,15 +14,15 @@ POOL = "rl/skywork"
 JOB = "grpo-7"
 
 
-def write_local_pool(state_dir: Path, *, url: str = "http://127.0.0.1:9") -> Path:
-    """Make the folder of `POOL`, ready to score at that URL, and return it."""
+def write_local_pool(state_dir: Path, *, url: str = "http://127.0.0.1:9", source: str = "hf://org/model") -> Path:
+    """Make the folder of `POOL`, which serves that model and is ready to score at that URL, and return it."""
     folder = state_dir / POOL
     folder.mkdir(parents=True)
     namespace, _, name = POOL.partition("/")
     ready = {"type": "Ready", "status": "True", "reason": "Ok", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     pool = {
         "metadata": {"name": name, "namespace": namespace},
-        "spec": {"model": {"source": "hf://org/model"}},
+        "spec": {"model": {"source": source}},
         "status": {
             "replicas": 1,
             "url": url,

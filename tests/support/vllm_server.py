@@ -7,6 +7,7 @@ a key. Tests take the fixture `vllm_server`.
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from support.fleet import ROOT, free_port, server_python
 from support.processes import RealProcess, http
 
-from rewardpool_api import RewardPool, load_manifest, names
+from rewardpool_api import RewardPool, RewardPoolSpec, load_manifest, names
 from rewardpool_worker.engines import Place, engine_for
 from rewardpool_worker.mounted import write_mounted_files
 
@@ -44,26 +45,33 @@ def quickstart_pool() -> RewardPool:
     return load_manifest(QUICKSTART / "pool.yaml")
 
 
-@pytest.fixture(scope="session")
-def vllm_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServer]:
-    """A real vLLM that serves the quick start's reward model behind the score middleware."""
+@contextmanager
+def running_vllm(spec: RewardPoolSpec, served_name: str, folder: Path) -> Iterator[VllmServer]:
+    """A real vLLM behind the score middleware, started as a pool's worker is; files and logs go into the folder."""
     python = server_python()
-    pool = quickstart_pool()
-    folder = tmp_path_factory.mktemp("vllm")
     key_file = folder / names.KEY_FILE
     key_file.write_text(KEY)
     write_mounted_files(folder / "files")
     place = Place(
         python=(python,),
-        served_name=pool.served_name,
+        served_name=served_name,
         host="127.0.0.1",
         port=free_port(),
         files_dir=str(folder / "files"),
         key_file=str(key_file),
     )
-    launch = engine_for(pool.spec.engine.name).launch(pool.spec, place)
+    launch = engine_for(spec.engine.name).launch(spec, place)
     url = f"http://{place.host}:{place.port}"
     with RealProcess(launch.argv, env=launch.env, log=folder / "vllm.log", cwd=folder) as process:
         ready = url + names.READY_PATH
         process.until(lambda: http("GET", ready)[0] == 200, seconds=START_SECONDS, what="vLLM scores")
-        yield VllmServer(url, KEY, pool.served_name, pool.spec.engine.max_model_len or 0)
+        yield VllmServer(url, KEY, served_name, spec.engine.max_model_len or 0)
+
+
+@pytest.fixture(scope="session")
+def vllm_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServer]:
+    """A real vLLM that serves the quick start's reward model behind the score middleware."""
+    server_python()
+    pool = quickstart_pool()
+    with running_vllm(pool.spec, pool.served_name, tmp_path_factory.mktemp("vllm")) as server:
+        yield server

@@ -167,3 +167,15 @@ def test_a_router_without_a_worker_is_told_from_one_that_is_none(status: int, an
     with pytest.raises(Setback) as caught:
         read_score(status, answer, "s")
     assert caught.value.kind == kind
+
+
+def test_a_question_that_is_too_long_has_both_lengths() -> None:
+    told = CallerError(code="sample_too_long", message="603 tokens", length_tokens=603, limit_tokens=512)
+    with pytest.raises(SampleTooLongError) as caught:
+        read_judgement(200, json.dumps(told.to_wire()).encode(), "s")
+    assert (caught.value.length_tokens, caught.value.limit_tokens) == (603, 512)
+
+
+def test_an_error_object_of_another_server_is_quoted() -> None:
+    with pytest.raises(InvalidSampleError, match="no such model"):
+        read_judgement(200, b'{"error": {"code": 404, "message": "no such model"}}', "s")

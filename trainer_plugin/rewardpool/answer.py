@@ -53,7 +53,7 @@ def read_judgement(status: int, body: bytes, sample: str) -> str:
     answer = _json_object(body)
     error = answer.get("error")
     if isinstance(error, dict):
-        raise InvalidSampleError(sample, str(error.get("message", "refused by the worker")))
+        raise _told_error(error, body, sample)
     try:
         text = answer["choices"][0]["message"]["content"]
     except (KeyError, IndexError, TypeError):
@@ -88,6 +88,17 @@ def _refused(status: int, body: bytes, sample: str) -> NoReturn:
         if found := pattern.search(text):
             raise SampleTooLongError(sample, int(found["length"]), int(found["limit"]))
     raise InvalidSampleError(sample, f"refused with HTTP {status}: {_excerpt(body)}")
+
+
+def _told_error(error: dict[str, Any], body: bytes, sample: str) -> SampleError:
+    """What the `error` of a chat completion says: the contract's, or that of a server that speaks only OpenAI's."""
+    try:
+        told = parse_answer(body, count=0)
+    except NonsenseAnswerError:
+        told = []
+    if isinstance(told, CallerError):
+        return _sample_error(told, sample)
+    return InvalidSampleError(sample, str(error.get("message", "refused by the worker")))
 
 
 def _sample_error(error: CallerError, sample: str) -> SampleError:

@@ -14,7 +14,6 @@ from support.local_pool import POOL, on_this_machine, write_local_pool
 
 from rewardpool.errors import ConfigError, PoolNotFoundError
 from rewardpool.rewards import BlockingReward, Episode, open_reward
-from rewardpool_api import names
 
 EPISODE = Episode(prompt="What is 2 + 2?", response="4", ground_truth="4", id="e1")
 
@@ -139,19 +138,11 @@ async def test_a_pool_that_is_not_there_is_said_when_it_is_opened(
             pass
 
 
-def local_pool_of(source: str, state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pool of this machine that serves that model."""
-    on_this_machine(monkeypatch, state_dir)
-    state = write_local_pool(state_dir) / names.STATE_FILE
-    pool = json.loads(state.read_text())
-    pool["spec"]["model"]["source"] = source
-    state.write_text(json.dumps(pool))
-
-
 async def test_a_model_whose_tokenizer_a_trainer_cannot_reach_needs_one_in_the_config(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    local_pool_of("s3://models/skywork", tmp_path, monkeypatch)
+    on_this_machine(monkeypatch, tmp_path)
+    write_local_pool(tmp_path, source="s3://models/skywork")
     with pytest.raises(ConfigError, match=r"reward\.tokenizer: set it: .* s3://models/skywork"):
         async with open_reward(POOL):
             pass
@@ -160,7 +151,8 @@ async def test_a_model_whose_tokenizer_a_trainer_cannot_reach_needs_one_in_the_c
 async def test_without_transformers_the_error_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    local_pool_of("hf://org/model", tmp_path, monkeypatch)
+    on_this_machine(monkeypatch, tmp_path)
+    write_local_pool(tmp_path)
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(ConfigError, match=r"pip install 'rewardpool\[tokenizer\]'"):
         async with open_reward(POOL):

@@ -28,6 +28,7 @@ class AnswerFormat:
         scale: The answers that there are.
         key: What the answer is called, such as `score`.
         reasoning: Whether a JSON object begins with the reasons.
+        reasoning_characters: Longest reasons; None for any length.
         pattern: For `regex`; its group named as `key`, else its first group, else all of it is the answer.
 
     Raises:
@@ -35,7 +36,14 @@ class AnswerFormat:
     """
 
     def __init__(
-        self, form: Form, scale: Scale, *, key: str, reasoning: bool = True, pattern: str | None = None
+        self,
+        form: Form,
+        scale: Scale,
+        *,
+        key: str,
+        reasoning: bool = True,
+        reasoning_characters: int | None = None,
+        pattern: str | None = None,
     ) -> None:
         if (pattern is None) == (form == "regex"):
             raise ValueError("pattern goes with output regex, and only with that")
@@ -47,6 +55,7 @@ class AnswerFormat:
         self._scale = scale
         self._key = key
         self._reasoning = reasoning and form == "json"
+        self._reasoning_characters = reasoning_characters
         self._schema = self._make_schema()
 
     @property
@@ -92,7 +101,9 @@ class AnswerFormat:
     def _make_schema(self) -> Mapping[str, Any] | None:
         match self._form:
             case "json":
-                properties = {"reasoning": {"type": "string"}} if self._reasoning else {}
+                longest = self._reasoning_characters
+                reasons = {"type": "string"} if longest is None else {"type": "string", "maxLength": longest}
+                properties = {"reasoning": reasons} if self._reasoning else {}
                 properties[self._key] = self._scale.schema()
                 return {
                     "type": "object",

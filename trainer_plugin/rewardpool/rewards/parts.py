@@ -109,6 +109,8 @@ class JudgeConfig(_Model):
     """What the judge writes: `json` with reasoning, only a `choice`, what a `regex` matches, or free `text`."""
     reasoning: bool = True
     """Whether JSON begins with the judge's reasons."""
+    reasoning_characters: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Longest reasons that the engine allows, so that a judge gets to its score before `max_tokens` are over."""
     pattern: str | None = None
     """For output regex; its group `score` (or `winner`), else its first group, is the answer."""
     votes: Annotated[int, Field(ge=1, le=64)] = 1
@@ -160,7 +162,14 @@ class JudgeConfig(_Model):
 
     def answer_format(self) -> AnswerFormat:
         """How it answers. Raises ValueError."""
-        return AnswerFormat(self.output, self.scale, key=self.key, reasoning=self.reasoning, pattern=self.pattern)
+        return AnswerFormat(
+            self.output,
+            self.scale,
+            key=self.key,
+            reasoning=self.reasoning,
+            reasoning_characters=self.reasoning_characters,
+            pattern=self.pattern,
+        )
 
     def template(self, prompt: str) -> Template:
         """The prompt, checked. Raises ValueError."""

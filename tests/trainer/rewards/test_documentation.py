@@ -1,0 +1,50 @@
+"""The examples of docs/rewards.md are read and run, and its tables are compared with the code."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.fake_worker import FakeWorker
+
+from rewardpool.rewards import Rating
+from rewardpool.rewards.parts import FunctionPart, JudgeConfig, Part, PoolPart
+from rewardpool.rewards.spec import parse_reward
+
+PAGE = (Path(__file__).parents[3] / "docs" / "rewards.md").read_text()
+CONFIGS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+
+
+def example(function: str) -> Any:
+    """The function of that name in the page."""
+    names: dict[str, Any] = {}
+    for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
+        exec(compile(code, "docs/rewards.md", "exec"), names)
+    return names[function]
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_every_config_of_the_page_is_one(config: str) -> None:
+    parse_reward(yaml.safe_load(config)["reward"])
+
+
+async def test_the_documented_call_rates() -> None:
+    async with FakeWorker() as worker:
+        reward = {"url": worker.url, "type": "Function", "name": "length"}
+        total, components = await example("rate")({"reward": reward}, "?", "4")
+    assert components == {"length": total}
+
+
+def test_the_documented_hook_makes_totals() -> None:
+    ratings = [Rating(total=total, components={}) for total in (1.0, 3.0, None)]
+    assert example("best_takes_all")(ratings) == [0.0, 1.0, None]
+    assert example("best_takes_all")(ratings[2:]) == [None]
+
+
+def test_every_field_is_in_a_table() -> None:
+    rows = set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE))
+    fields = {*Part.model_fields, *PoolPart.model_fields, *FunctionPart.model_fields, *JudgeConfig.model_fields}
+    explained = {"client", "judge"}
+    values = {"combine", "sum", "product", "gate", "raise", "skip"}
+    assert rows - values == fields - explained - values

@@ -1,0 +1,104 @@
+"""Judges on a real vLLM, through both real routers: what is asked of the engine arrives there, and holds it."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.fleet import FLAVORS, SERVED_NAME, Fleet, server_python
+from support.vllm_server import VllmServer, quickstart_pool, running_vllm
+
+from rewardpool.errors import SampleTooLongError
+from rewardpool.rewards import Episode, Rating, open_reward
+from rewardpool_api import RewardPoolSpec
+from rewardpool_api.pool import RouterFlavor
+
+pytestmark = pytest.mark.real
+
+# The quick start's policy writes random words. Held to a schema it has no choice but to answer; and it is told to leave
+# out blanks, because the grammar allows as many of them as a model likes, and this one likes many.
+HELD = '{"backend": "xgrammar", "disable_any_whitespace": true}'
+EPISODES = [Episode(prompt="Rate?", response=f"word {number}", id=f"e{number}") for number in range(8)]
+
+
+@pytest.fixture(scope="module")
+def judge_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServer]:
+    """A real vLLM that writes."""
+    server_python()
+    spec = quickstart_pool().spec.model_dump(by_alias=True, exclude_unset=True)
+    folder = Path(spec["model"]["source"].removeprefix("file://")).with_name("policy")
+    spec["model"] = {"source": f"file://{folder}", "type": "Generative"}
+    spec["engine"]["args"] += ["--structured-outputs-config", HELD]
+    with running_vllm(RewardPoolSpec.model_validate(spec), SERVED_NAME, tmp_path_factory.mktemp("judge")) as server:
+        yield server
+
+
+async def rate(
+    server: VllmServer, folder: Path, judge: dict[str, Any], *, flavor: RouterFlavor, episodes: list[Episode] = EPISODES
+) -> list[Rating]:
+    async with Fleet(folder, workers=0, others=[server.url], key=server.key, flavor=flavor) as fleet:
+        spec = {
+            "url": fleet.router.url,
+            "key_file": str(fleet.key_file),
+            "served_name": server.served_name,
+            "type": "Generative",
+            "judge": {"prompt": "{response}", "temperature": 1.0, "retries": 0, **judge},
+        }
+        async with open_reward(spec) as reward:
+            if reward.needs_group:
+                return await reward.rate_group(episodes)
+            return list(await asyncio.gather(*map(reward.rate, episodes)))
+
+
+@pytest.mark.parametrize("flavor", FLAVORS)
+@pytest.mark.parametrize(
+    "judge",
+    [
+        {"reasoning": False},
+        {"output": "choice"},
+        {"output": "choice", "labels": {"correct": 1, "wrong": 0}},
+        {"output": "regex", "pattern": "Score: (?P<score>10|[1-9])"},
+    ],
+    ids=["json_schema", "choice of numbers", "choice of labels", "regex"],
+)
+async def test_a_model_that_babbles_answers_every_question_in_form(
+    judge_server: VllmServer, tmp_path: Path, judge: dict[str, Any], flavor: RouterFlavor
+) -> None:
+    ratings = await rate(judge_server, tmp_path, judge, flavor=flavor)
+    scores = {rating.total for rating in ratings}
+    assert scores <= ({0.0, 1.0} if "labels" in judge else {float(score) for score in range(1, 11)})
+    assert [rating.info["pool"]["requests"] for rating in ratings] == [1] * len(EPISODES)
+
+
+async def test_reasons_come_before_the_score(judge_server: VllmServer, tmp_path: Path) -> None:
+    [rating, *_] = await rate(judge_server, tmp_path, {"reasoning_characters": 60}, flavor="sglang-router")
+    [words] = rating.info["pool"]["words"]
+    assert words.startswith('{"reasoning":')
+    assert words.endswith(f'"score":{rating.total:.0f}}}')
+
+
+async def test_the_same_seed_gives_the_same_votes_and_another_seed_others(
+    judge_server: VllmServer, tmp_path: Path
+) -> None:
+    async def votes(seed: int) -> list[Any]:
+        judge = {"output": "choice", "votes": 5, "seed": seed}
+        ratings = await rate(judge_server, tmp_path, judge, flavor="sglang-router")
+        return [rating.info["pool"]["votes"] for rating in ratings]
+
+    first, again, other = await votes(1), await votes(1), await votes(1000)
+    assert first == again != other
+    assert any(len(set(some)) > 1 for some in first)
+
+
+async def test_a_group_is_judged_in_pairs_and_its_win_rates_add_up(judge_server: VllmServer, tmp_path: Path) -> None:
+    judge = {"mode": "pairwise", "output": "choice", "opponents": 4, "prompt": "{response_a}|{response_b}"}
+    ratings = await rate(judge_server, tmp_path, judge, flavor="sglang-router")
+    assert sum(rating.total or 0.0 for rating in ratings) == pytest.approx(len(EPISODES) / 2)
+    assert [rating.info["pool"]["comparisons"] for rating in ratings] == [4] * len(EPISODES)
+
+
+async def test_a_question_that_is_too_long_is_named_with_both_lengths(judge_server: VllmServer, tmp_path: Path) -> None:
+    long = [Episode(prompt="?", response="x" * 600, id="long")]
+    with pytest.raises(SampleTooLongError, match="sample long: has 603 tokens and the model takes at most 512"):
+        await rate(judge_server, tmp_path, {}, flavor="sglang-router", episodes=long)

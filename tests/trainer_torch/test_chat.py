@@ -1,0 +1,92 @@
+"""Conversations in a real tokenizer's tokens, with real chat templates: one BOS, every turn, whatever the template."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.byte_tokenizer import BOS, TEMPLATE, TEMPLATE_WITH_BOS, TEMPLATE_WITHOUT_SYSTEM, byte_tokenizer
+from support.local_pool import POOL, on_this_machine, write_local_pool
+
+from rewardpool.errors import ConfigError
+from rewardpool.rewards import open_reward
+from rewardpool.rewards.chat import ChatTokenizer, apply_system, load_tokenizer
+
+TURNS = [
+    {"role": "system", "content": "Be kind."},
+    {"role": "user", "content": "Hi"},
+    {"role": "assistant", "content": "Hello"},
+    {"role": "user", "content": "2 + 2?"},
+    {"role": "assistant", "content": "4"},
+]
+
+
+async def tokens(tokenizer: Any, turns: list[dict[str, str]] = TURNS, **settings: Any) -> list[str]:
+    """The conversation's tokens as texts."""
+    ids = await ChatTokenizer(tokenizer, **settings).token_ids(turns)
+    return [str(token) for token in tokenizer.convert_ids_to_tokens(ids)]
+
+
+@pytest.mark.parametrize("adds_bos", [True, False])
+@pytest.mark.parametrize("template", [TEMPLATE, TEMPLATE_WITH_BOS])
+async def test_there_is_one_bos_where_tokenizer_or_template_has_one_and_none_elsewhere(
+    template: str, adds_bos: bool
+) -> None:
+    found = await tokens(byte_tokenizer(template=template, adds_bos=adds_bos))
+    expected = 1 if adds_bos or template == TEMPLATE_WITH_BOS else 0
+    assert found.count(BOS) == expected
+    assert (found[0] == BOS) == bool(expected)
+
+
+async def test_every_turn_is_there_in_the_models_own_template() -> None:
+    tokenizer = byte_tokenizer(template=TEMPLATE)
+    ids = await ChatTokenizer(tokenizer).token_ids(TURNS)
+    expected = "".join(f"<|{turn['role']}|>{turn['content']}<|end|>" for turn in TURNS)
+    assert tokenizer.decode(ids) == expected
+
+
+async def test_a_template_of_the_config_goes_before_the_tokenizers() -> None:
+    tokenizer = byte_tokenizer(template=TEMPLATE)
+    ids = await ChatTokenizer(tokenizer, template="{{ messages[-1]['content'] }}").token_ids(TURNS)
+    assert tokenizer.decode(ids) == "4"
+
+
+async def test_a_template_that_refuses_system_messages_says_what_to_set() -> None:
+    with pytest.raises(ValueError, match=r"no system messages, please.*set system to merge or drop"):
+        await tokens(byte_tokenizer(template=TEMPLATE_WITHOUT_SYSTEM))
+
+
+@pytest.mark.parametrize("policy", ["merge", "drop"])
+async def test_system_messages_can_be_merged_or_dropped_for_it(policy: Any) -> None:
+    tokenizer = byte_tokenizer(template=TEMPLATE_WITHOUT_SYSTEM)
+    text = tokenizer.decode(await ChatTokenizer(tokenizer, system=policy).token_ids(TURNS))
+    assert text.startswith("<|user|>Be kind.\n\nHi<|end|>" if policy == "merge" else "<|user|>Hi<|end|>")
+
+
+def test_without_a_users_turn_a_merged_system_message_becomes_one() -> None:
+    merged = apply_system([TURNS[0], TURNS[4]], "merge")
+    assert merged == [{"role": "user", "content": "Be kind."}, TURNS[4]]
+    assert TURNS[0]["role"] == "system"
+
+
+def test_a_saved_tokenizer_that_truncates_does_not_cut_a_conversation(tmp_path: Path) -> None:
+    tokenizer = byte_tokenizer(template=TEMPLATE)
+    tokenizer.backend_tokenizer.enable_truncation(5)
+    tokenizer.save_pretrained(tmp_path)
+    loaded = load_tokenizer(str(tmp_path), revision=None, field="reward.tokenizer")
+    assert len(ChatTokenizer(loaded)._token_ids(TURNS)) > 5
+
+
+def test_a_folder_without_a_tokenizer_is_a_mistake_of_that_field(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"reward\.tokenizer: the tokenizer .* cannot be loaded"):
+        load_tokenizer(str(tmp_path), revision=None, field="reward.tokenizer")
+
+
+async def test_the_tokenizer_is_that_of_the_model_which_the_pools_object_names(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    model = tmp_path / "model"
+    byte_tokenizer(template=TEMPLATE).save_pretrained(model)
+    on_this_machine(monkeypatch, tmp_path / "state")
+    write_local_pool(tmp_path / "state", source=f"file://{model}")
+    async with open_reward(POOL) as reward:
+        assert reward.names == ("skywork",)
