@@ -53,7 +53,7 @@ def _scale(axes: Axes, comparison: Comparison) -> None:
     axes.set_xlabel("GPU-hours")
     axes.set_ylabel("stall, seconds")
     axes.set_xlim(left=0, right=1.3 * max(outcome.run.gpu_seconds for outcome in outcomes) / 3600)
-    axes.set_ylim(bottom=-1, top=5 * max(10.0, *(outcome.stall_seconds for outcome in outcomes)))
+    axes.set_ylim(bottom=-1, top=12 * max(10.0, *(outcome.stall_seconds for outcome in outcomes)))
     axes.grid(alpha=0.25)
 
 

@@ -2,8 +2,9 @@
 
 What a status tells is how many requests there are, not how many came. Between two looks came as many as there are more,
 and as many as were answered meanwhile: about requests x seconds / latency, by the service rate that the autoscaler has
-measured. So a recorded trace is about right while the load lasts for some looks, and misses what came and went between
-two of them. It is open: its requests come when they came, whatever a simulated fleet makes of them.
+measured; where it has measured none, these are left out. So a recorded trace is about right while the load lasts for
+some looks, and misses what came and went between two of them. It is open: its requests come when they came, whatever a
+simulated fleet makes of them.
 """
 
 import math
@@ -62,7 +63,8 @@ def recorded(pool: RewardPool, looks: Sequence[Look]) -> Trace:
     if not looks:
         raise TraceError("the pool was not looked at")
     service = _service(looks[-1].status)
-    arrivals = list(_arrivals(looks, latency_seconds=service.seconds))
+    latency_seconds = service.seconds if has_service_rate(looks[-1].status) else math.inf
+    arrivals = list(_arrivals(looks, latency_seconds=latency_seconds))
     if not arrivals:
         raise TraceError(
             f"no request was seen at {pool.key} in {looks[-1].seconds:.0f} s, so there is nothing to replay"

@@ -48,6 +48,11 @@ def test_a_steady_load_came_as_fast_as_it_was_answered():
     assert came(trace) == pytest.approx(20 + 59 * 10, rel=0.05)
 
 
+def test_without_a_service_rate_only_what_there_is_more_of_came():
+    trace = made(look(0, rate=None), *(look(second, requests=20, rate=None) for second in range(1, 61)))
+    assert came(trace) == 20
+
+
 def test_while_figures_are_missing_nothing_came():
     trace = made(look(0), look(1, requests=10), look(2, requests=None), look(3, requests=10))
     assert {arrival.at_seconds for arrival in trace.arrivals} == {0, 2}
