@@ -1,5 +1,7 @@
 """Conversations in a real tokenizer's tokens, with real chat templates: one BOS, every turn, whatever the template."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -90,3 +92,8 @@ async def test_the_tokenizer_is_that_of_the_model_which_the_pools_object_names(
     write_local_pool(tmp_path / "state", source=f"file://{model}")
     async with open_reward(POOL) as reward:
         assert reward.names == ("skywork",)
+
+
+def test_what_scores_without_a_tokenizer_does_not_import_transformers() -> None:
+    program = "import sys, rewardpool.rewards; sys.exit('transformers' in sys.modules or 'torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
