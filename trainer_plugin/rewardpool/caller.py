@@ -24,6 +24,7 @@ from rewardpool.discovery import discover
 from rewardpool.endpoint import Endpoint
 from rewardpool.errors import DeadlineError, PoolAccessError, PoolError, RewardPoolError, ScoreError
 from rewardpool.hedging import Hedging, Race
+from rewardpool.pace import Pace, Slots
 from rewardpool.report import Ledger
 from rewardpool.retry import Setback, kind_of_status, pause_seconds
 from rewardpool_api.trust import verifying_context
@@ -97,7 +98,8 @@ class Caller:
         self._uniform = uniform
         self._new_hedging = hedging
         self._hedging: dict[str, Hedging] = {}
-        self._slots = asyncio.Semaphore(config.concurrency)
+        self._pace = Pace(config.concurrency)
+        self._slots = Slots(config.concurrency)
         self._looking = asyncio.Lock()
         self._looked_at = float("-inf")
         self._look_up_problem = ""
@@ -129,6 +131,11 @@ class Caller:
         if self._endpoint is None:
             raise RuntimeError("enter the pool first: async with Pool(config) as pool")
         return self._endpoint
+
+    @property
+    def concurrency(self) -> int:
+        """Requests that may be in flight now, hedges not counted."""
+        return self._pace.limit
 
     async def ask(
         self,
@@ -214,6 +221,7 @@ class Caller:
             raise RuntimeError("the pool is closed")
         effort.attempts += 1
         self._ledger.attempts += 1
+        sent_at = self._clock()
         headers = {"x-request-id": f"{effort.request_id}-{effort.attempts}"}
         key = self._key_for(effort, endpoint)
         if key is not None:
@@ -234,14 +242,27 @@ class Caller:
                 "unreachable", f"{endpoint.url}, found by {endpoint.origin}, cannot be reached: {error}"
             ) from error
         except TimeoutError as error:
+            self._strained(sent_at)
             raise Setback("worker", f"no answer within {self._config.seconds_per_attempt:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
             raise Setback("worker", f"the connection broke: {str(error) or type(error).__name__}") from error
         if status == 200:
             self._admitted, self._admitted_key = True, key
+            self._pace.answered(self._clock() - sent_at)
+            self._slots.resize(self._pace.limit)
         elif kind_of_status(status) == "denied":
             effort.refused_keys.add(key)
-        return read(status, content, effort.label)
+        try:
+            return read(status, content, effort.label)
+        except Setback as setback:
+            if setback.kind == "busy":
+                self._strained(sent_at)
+            raise
+
+    def _strained(self, sent_at: float) -> None:
+        """The pool cannot take as much as was in flight when that request was sent."""
+        self._pace.strained(sent_at=sent_at, now=self._clock())
+        self._slots.resize(self._pace.limit)
 
     def _key_for(self, effort: Effort, endpoint: Endpoint) -> str | None:
         """One that was not refused yet, the one that worked last before others; when all were refused, over again."""

@@ -62,7 +62,7 @@ class Pool:
 
     def report(self) -> Report:
         """Counts and latencies since the pool was entered."""
-        return replace(self._ledger.report(), demand=self._demand.report())
+        return replace(self._ledger.report(), concurrency=self._caller.concurrency, demand=self._demand.report())
 
     @property
     def job_demand(self) -> JobDemand:

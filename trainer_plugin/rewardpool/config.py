@@ -91,7 +91,7 @@ class RewardConfig(BaseModel):
     """Attempts that may fail at a worker (nonsense, HTTP 500, silence, a broken connection) before the sample fails.
     Attempts that reach no worker at all are repeated, ever slower, until the deadline, and do not count."""
     concurrency: Annotated[int, Field(ge=1, le=65_536)] = 64
-    """Requests in flight from this process."""
+    """Most requests in flight from this process; fewer while the pool says that it is too busy."""
     hedge: bool = True
     """Whether a request that takes far longer than usual gets a second one beside it, at most 5 % of them; the first
     answer counts. Scoring changes nothing at a worker, so a sample may be scored twice."""

@@ -53,6 +53,7 @@ class Report:
         setbacks: Failed attempts that were followed by another, by kind.
         hedges: Second requests beside stragglers, which are attempts too.
         hedges_won: Those that were answered first.
+        concurrency: Requests that may be in flight now: the config's number, or fewer while the pool is strained.
         rediscoveries: Times the pool's address or key was looked up again.
         latency: Quantiles in seconds.
         demand: What came of announcing the job's demand.
@@ -70,6 +71,7 @@ class Report:
     latency: Latency
     hedges: int = 0
     hedges_won: int = 0
+    concurrency: int = 0
     demand: DemandReport = DemandReport()
 
 

@@ -1,0 +1,127 @@
+"""How many requests may be in flight, against a server that is a table; and the slots that are so many."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from support.fake_worker import FakeWorker, hangs, says
+
+from rewardpool import Pool, RewardConfig, Sample
+from rewardpool.pace import Pace, Slots
+
+
+def test_it_begins_with_all_of_it() -> None:
+    assert Pace(64).limit == 64
+
+
+def test_strain_halves_it_once_for_all_that_was_in_flight() -> None:
+    pace = Pace(64)
+    for now in (10.0, 10.1, 10.2):
+        pace.strained(sent_at=9.0, now=now)
+    assert pace.limit == 32
+    pace.strained(sent_at=10.5, now=11.0)
+    assert pace.limit == 16
+
+
+def test_it_stays_over_an_eighth_so_that_autoscaling_sees_the_demand() -> None:
+    pace = Pace(64)
+    for now in range(100):
+        pace.strained(sent_at=float(now), now=float(now))
+    assert pace.limit == 8
+
+
+def test_slow_answers_alone_do_not_lower_it() -> None:
+    pace = Pace(64)
+    for seconds in range(1, 1_000):
+        pace.answered(float(seconds))
+    assert pace.limit == 64
+
+
+def strained_once(most: int = 64) -> Pace:
+    pace = Pace(most)
+    pace.strained(sent_at=0.0, now=1.0)
+    return pace
+
+
+def test_answers_that_hold_their_time_bring_it_back() -> None:
+    pace = strained_once()
+    for _ in range(7 * 64):
+        pace.answered(0.1)
+    assert pace.limit == 64
+
+
+def test_it_waits_while_answers_take_longer() -> None:
+    pace = strained_once()
+    for _ in range(32):
+        pace.answered(0.1)
+    assert pace.limit == 36
+    for _ in range(36 * 3):
+        pace.answered(0.2)
+    assert pace.limit == 36
+
+
+def test_samples_that_became_longer_do_not_hold_it_down_for_ever() -> None:
+    pace = strained_once()
+    for seconds in [0.1] * 32 + [1.0] * 64 * 64:
+        pace.answered(seconds)
+    assert pace.limit == 64
+
+
+@pytest.mark.parametrize("capacity", [10, 20, 40, 63])
+def test_a_server_that_refuses_beyond_its_capacity_is_kept_full_and_not_flooded(capacity: int) -> None:
+    pace, used, refused = Pace(64), 0, 0
+    for second in range(1_000):
+        sent = pace.limit
+        served = min(sent, capacity)
+        for _ in range(served):
+            pace.answered(1.0)
+        if sent > capacity:
+            refused += sent - capacity
+            pace.strained(sent_at=second, now=second + 1)
+        used += served
+    assert used >= 0.7 * 1_000 * capacity
+    assert refused <= 0.05 * used
+
+
+async def test_slots_shrink_as_they_are_given_back_and_grow_at_once() -> None:
+    slots = Slots(4)
+    for _ in range(4):
+        await slots.acquire()
+    slots.resize(2)
+    slots.release()
+    slots.release()
+    assert slots.locked()
+    slots.release()
+    assert not slots.locked()
+    await slots.acquire()
+    slots.resize(3)
+    await asyncio.wait_for(slots.acquire(), 1)
+    assert slots.locked()
+
+
+async def no_pause(_: float) -> None:
+    await asyncio.sleep(0)
+
+
+async def test_a_client_that_is_told_it_is_too_much_sends_less() -> None:
+    all_again = asyncio.Event()
+
+    async def last(request: Any) -> Any:
+        all_again.set()
+        return await hangs(request)
+
+    async with FakeWorker(*[says("", status=429)] * 8, *[hangs] * 7, last) as worker:
+        async with Pool(RewardConfig(url=worker.url, concurrency=16), sleep=no_pause) as pool:
+            tasks = [asyncio.create_task(pool.score(Sample(text="four"))) for _ in range(8)]
+            await all_again.wait()
+            assert pool.report().concurrency == 8
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_router_without_a_worker_is_no_strain() -> None:
+    none = says('{"error": {"code": "no_available_workers"}}', status=503)
+    async with FakeWorker(none) as worker, Pool(RewardConfig(url=worker.url), sleep=no_pause) as pool:
+        await pool.score(Sample(text="four"))
+        assert pool.report().concurrency == 64
