@@ -3,26 +3,20 @@
 A trainer hands samples over as its rollouts end and goes on with its own work; the thread scores them meanwhile.
 """
 
-import asyncio
 import concurrent.futures
 import itertools
-import threading
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from rewardpool.client import Pool
 from rewardpool.config import RewardConfig
 from rewardpool.demand.handle import JobDemand
 from rewardpool.endpoint import Endpoint
+from rewardpool.loop_thread import LoopThread, result_of
 from rewardpool.report import Report
 from rewardpool.sample import Outcome, Sample
-
-CLOSE_SECONDS = 10.0
-"""For what is in flight to be cancelled when the pool is closed."""
-
-T = TypeVar("T")
 
 
 class BlockingPool:
@@ -36,24 +30,8 @@ class BlockingPool:
 
     def __init__(self, config: RewardConfig) -> None:
         self._config = config
-        self._started: concurrent.futures.Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, Pool]]
-        self._started = concurrent.futures.Future()
-        # A daemon, so that a trainer that dies without closing still exits.
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="rewardpool", daemon=True)
-        self._thread.start()
-        self._loop, self._stop, self._pool = self._started.result()
-
-    async def _serve(self) -> None:
-        stop = asyncio.Event()
-        try:
-            async with Pool(self._config) as pool:
-                self._started.set_result((asyncio.get_running_loop(), stop, pool))
-                await stop.wait()
-                await _cancel_all_others()
-        except Exception as error:
-            if self._started.done():
-                raise
-            self._started.set_exception(error)
+        self._thread = LoopThread(Pool(config), what="the pool")
+        self._pool = self._thread.opened
 
     @property
     def endpoint(self) -> Endpoint:
@@ -66,15 +44,15 @@ class BlockingPool:
         Under the policy `raise` the future has the sample's error; the other futures go on. Cancelling the future
         gives the sample up. A PoolError is in the future under every policy.
         """
-        return self._call(self._pool.outcome(sample))
+        return self._thread.start(self._pool.outcome(sample))
 
     def score(self, sample: Sample) -> float:
         """The raw score of one sample. Raises SampleError or PoolError, as `Pool.score` does."""
-        return _result(self._call(self._pool.score(sample)))
+        return result_of(self._thread.start(self._pool.score(sample)))
 
     def judge(self, messages: list[dict[str, Any]], **sampling: Any) -> str:
         """What a Generative pool writes about a conversation, as `Pool.judge` does."""
-        return _result(self._call(self._pool.judge(messages, **sampling)))
+        return result_of(self._thread.start(self._pool.judge(messages, **sampling)))
 
     def stream(self, samples: Iterable[Sample]) -> Iterator[tuple[int, Outcome]]:
         """Score samples and yield `(index, outcome)` as they complete; the input is read in this thread.
@@ -126,11 +104,7 @@ class BlockingPool:
         Raises:
             TimeoutError: The thread did not end within 10 s.
         """
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stop.set)
-            self._thread.join(CLOSE_SECONDS)
-        if self._thread.is_alive():
-            raise TimeoutError(f"the reward pool's thread did not end within {CLOSE_SECONDS:g} s")
+        self._thread.close()
 
     def __enter__(self) -> Self:
         return self
@@ -139,24 +113,3 @@ class BlockingPool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _call(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        if not self._thread.is_alive():
-            work.close()
-            raise RuntimeError("the pool is closed")
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
-
-
-async def _cancel_all_others() -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
-
-
-def _result(future: concurrent.futures.Future[T]) -> T:
-    try:
-        return future.result()
-    except BaseException:
-        future.cancel()  # Ctrl-C in this thread: nobody waits for the answer any more
-        raise

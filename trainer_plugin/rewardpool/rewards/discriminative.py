@@ -78,12 +78,13 @@ async def _model_of(endpoint: Endpoint, *, field: str) -> tuple[str, str | None]
     if endpoint.place is None:
         raise ConfigError(field, f"set it: of {endpoint.pool} only a URL is known, not which model it serves")
     namespace, _, name = endpoint.pool.partition("/")
-    model = (await endpoint.place.read_pool(namespace, name)).spec.model
+    pool = await endpoint.place.read_pool(namespace, name)
+    model, served = pool.spec.model, pool.status.model
     source = parse_source(model.source)
     match source.scheme:
         case "hf":
-            # The commit that is served, where the operator knows it, would be exact; the revision is what is at hand.
-            return source.location, model.revision
+            # A branch may have moved on since the workers loaded it.
+            return source.location, (served.commit if served else None) or model.revision
         case "file":
             return source.location, None
         case _:

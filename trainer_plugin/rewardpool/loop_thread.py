@@ -1,0 +1,92 @@
+"""An event loop on a thread of its own, for callers that have none; what serves them is open there for as long.
+
+A trainer hands work over as its rollouts end and goes on with its own; the thread does it meanwhile.
+"""
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Coroutine
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Generic, TypeVar
+
+CLOSE_SECONDS = 10.0
+"""For what is in flight to be cancelled at the end."""
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class LoopThread(Generic[R]):
+    """Enters an async context manager on a new thread, and leaves it in `close`; any thread may call it.
+
+    Made after a fork, not before: threads do not survive one.
+
+    Args:
+        opening: What is entered there.
+        what: It is, for messages: "the pool".
+
+    Raises:
+        Exception: On construction, whatever entering raises.
+    """
+
+    def __init__(self, opening: AbstractAsyncContextManager[R], *, what: str) -> None:
+        self._opening = opening
+        self._what = what
+        self._started: concurrent.futures.Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, R]]
+        self._started = concurrent.futures.Future()
+        # A daemon, so that a trainer that dies without closing still exits.
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="rewardpool", daemon=True)
+        self._thread.start()
+        self._loop, self._stop, self.opened = self._started.result()
+
+    def start(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Begin some work on the loop; cancelling the future gives it up.
+
+        Raises:
+            RuntimeError: The thread has ended.
+        """
+        if not self._thread.is_alive():
+            work.close()
+            raise RuntimeError(f"{self._what} is closed")
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def close(self) -> None:
+        """Give up what is in flight, leave the context manager and end the thread; may be called again.
+
+        Raises:
+            TimeoutError: The thread did not end within 10 s.
+        """
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join(CLOSE_SECONDS)
+        if self._thread.is_alive():
+            raise TimeoutError(f"the thread of {self._what} did not end within {CLOSE_SECONDS:g} s")
+
+    async def _serve(self) -> None:
+        stop = asyncio.Event()
+        try:
+            async with self._opening as opened:
+                self._started.set_result((asyncio.get_running_loop(), stop, opened))
+                await stop.wait()
+                await _cancel_all_others()
+        except Exception as error:
+            if self._started.done():
+                raise
+            self._started.set_exception(error)
+
+
+def result_of(future: concurrent.futures.Future[T]) -> T:
+    """Wait for a future; when this thread is interrupted meanwhile, its work is given up."""
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()  # Ctrl-C in this thread: nobody waits for the answer any more
+        raise
+
+
+async def _cancel_all_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
