@@ -110,14 +110,16 @@ async def test_a_client_that_is_told_it_is_too_much_sends_less() -> None:
         all_again.set()
         return await hangs(request)
 
-    async with FakeWorker(*[says("", status=429)] * 8, *[hangs] * 7, last) as worker:
-        async with Pool(RewardConfig(url=worker.url, concurrency=16), sleep=no_pause) as pool:
-            tasks = [asyncio.create_task(pool.score(Sample(text="four"))) for _ in range(8)]
-            await all_again.wait()
-            assert pool.report().concurrency == 8
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+    async with (
+        FakeWorker(*[says("", status=429)] * 8, *[hangs] * 7, last) as worker,
+        Pool(RewardConfig(url=worker.url, concurrency=16), sleep=no_pause) as pool,
+    ):
+        tasks = [asyncio.create_task(pool.score(Sample(text="four"))) for _ in range(8)]
+        await all_again.wait()
+        assert pool.report().concurrency == 8
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def test_a_router_without_a_worker_is_no_strain() -> None:

@@ -3,7 +3,8 @@
     attempt -> answer, or that of a second request beside a straggler (`hedging.py`)
             -> setback -> look the address up again, where that may help -> pause -> attempt … until the deadline
 
-`retry.py` says what kinds of setback there are, `answer.py` what an answer means; the waiting is done here. A request
+`retry.py` says what kinds of setback there are, `answer.py` what an answer means, `following.py` where the pool is,
+`pace.py` how many requests may be in flight; the waiting is done here. A request
 whose worker failed goes to the same router again, which by then avoids that worker.
 """
 
@@ -22,7 +23,8 @@ import aiohttp
 from rewardpool.config import RewardConfig
 from rewardpool.discovery import discover
 from rewardpool.endpoint import Endpoint
-from rewardpool.errors import DeadlineError, PoolAccessError, PoolError, RewardPoolError, ScoreError
+from rewardpool.errors import DeadlineError, PoolAccessError, PoolError, ScoreError
+from rewardpool.following import Following, Turnover
 from rewardpool.hedging import Hedging, Race
 from rewardpool.pace import Pace, Slots
 from rewardpool.report import Ledger
@@ -84,7 +86,7 @@ class Caller:
         Args:
             config: Which pool, and how patient to be with it.
             ledger: Where attempts are counted.
-            find: Looks the pool up, at the start and whenever its address or key stops working.
+            find: Looks the pool up.
             clock: Monotonic seconds.
             sleep: Pauses between attempts.
             uniform: A random number between two bounds, for the jitter of pauses.
@@ -93,25 +95,22 @@ class Caller:
         self._clock = clock
         self._config = config
         self._ledger = ledger
-        self._find = find
         self._sleep = sleep
         self._uniform = uniform
         self._new_hedging = hedging
         self._hedging: dict[str, Hedging] = {}
         self._pace = Pace(config.concurrency)
         self._slots = Slots(config.concurrency)
-        self._looking = asyncio.Lock()
-        self._looked_at = float("-inf")
-        self._look_up_problem = ""
+        self._following = Following(config, ledger, find=find, clock=clock, uniform=uniform)
+        self._turnover = Turnover(connections=config.concurrency, now=clock())
         self._logged_at = float("-inf")
         self._admitted = False
         self._admitted_key: str | None = None
-        self._endpoint: Endpoint | None = None
         self._session: aiohttp.ClientSession | None = None
 
     async def open(self) -> None:
         """Find the pool. Raises what `discover` raises."""
-        self._endpoint = await self._find(self._config)
+        await self._following.begin()
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),  # the slots are the limit
             timeout=aiohttp.ClientTimeout(total=self._config.seconds_per_attempt, connect=CONNECT_SECONDS),
@@ -121,6 +120,7 @@ class Caller:
 
     async def close(self) -> None:
         """Close the connections; may be called again."""
+        await self._following.end()
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -128,9 +128,7 @@ class Caller:
     @property
     def endpoint(self) -> Endpoint:
         """Where the pool is now, and what it serves."""
-        if self._endpoint is None:
-            raise RuntimeError("enter the pool first: async with Pool(config) as pool")
-        return self._endpoint
+        return self._following.endpoint
 
     @property
     def concurrency(self) -> int:
@@ -188,6 +186,7 @@ class Caller:
         body: Callable[[Endpoint], dict[str, Any]],
         read: Callable[[int, bytes, str], T],
     ) -> T:
+        self._following.glance()
         while True:
             endpoint = self.endpoint
             try:
@@ -224,6 +223,8 @@ class Caller:
         sent_at = self._clock()
         headers = {"x-request-id": f"{effort.request_id}-{effort.attempts}"}
         key = self._key_for(effort, endpoint)
+        if self._turnover.is_due(sent_at):
+            headers["Connection"] = "close"
         if key is not None:
             headers["Authorization"] = f"Bearer {key}"
         try:
@@ -279,21 +280,21 @@ class Caller:
         now = self._clock()
         match setback.kind:
             case "denied":
-                await self._moved(used, since=now - LOOK_AGAIN_SECONDS if self._admitted else now)
+                await self._following.moved(used, since=now - LOOK_AGAIN_SECONDS if self._admitted else now)
                 if not self._admitted and effort.refused_keys.issuperset(self.endpoint.keys):
                     raise self._no_access(used, setback.problem)
             case "missing":
-                if not await self._moved(used, since=now):
+                if not await self._following.moved(used, since=now):
                     raise ScoreError(
                         effort.label, f"{used.url}, found by {used.origin}, is no reward pool: {setback.problem}"
                     )
             case "unreachable":
-                moved = await self._moved(used, since=now - LOOK_AGAIN_SECONDS)
-                if not moved and self._look_up_problem:
-                    effort.problem += f"; looking it up again: {self._look_up_problem}"
+                moved = await self._following.moved(used, since=now - LOOK_AGAIN_SECONDS)
+                if not moved and self._following.problem:
+                    effort.problem += f"; looking it up again: {self._following.problem}"
             case "waiting":
                 # No hurry, but the address may have become another pool's.
-                await self._moved(used, since=now - LOOK_AGAIN_WAITING_SECONDS)
+                await self._following.moved(used, since=now - LOOK_AGAIN_WAITING_SECONDS)
             case "worker":
                 effort.failures += 1
                 if effort.failures >= self._config.attempts:
@@ -310,35 +311,6 @@ class Caller:
     @staticmethod
     def _no_access(used: Endpoint, problem: str) -> PoolAccessError:
         return PoolAccessError(f"{used.pool} at {used.url} does not take the key found by {used.origin}: {problem}")
-
-    async def _moved(self, used: Endpoint, *, since: float) -> bool:
-        """Whether the pool's address or key is another than the one used; looked up unless that was done after `since`.
-
-        One task looks at a time and the others share what it finds, so that a thousand failing samples are one look-up.
-        """
-        async with self._looking:
-            if self._endpoint is not used:
-                return True
-            if self._looked_at >= since:
-                return False
-            began = self._clock()
-            self._ledger.rediscoveries += 1
-            try:
-                found = await self._find(self._config, require_ready=False)
-            except RewardPoolError as error:
-                if str(error) != self._look_up_problem:
-                    log.warning("looking up reward pool %s again failed: %s", used.pool, error)
-                self._look_up_problem = str(error)
-                return False
-            finally:
-                self._looked_at = began
-            self._look_up_problem = ""
-            if (found.url, found.keys, found.ca) == (used.url, used.keys, used.ca):
-                return False
-            what = "has other keys or certificates" if found.url == used.url else f"is now at {found.url}"
-            log.warning("reward pool %s %s, found by %s", found.pool, what, found.origin)
-            self._endpoint = found
-            return True
 
     def _log_retry(self, effort: Effort, setback: Setback) -> None:
         log.debug("retrying sample %s after attempt %d: %s", effort.label, effort.attempts, setback.problem)

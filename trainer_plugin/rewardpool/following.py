@@ -1,0 +1,127 @@
+"""Where a pool is, also after it moved, changed its key, or got routers more.
+
+    looked up: at the start, when a request's trouble says that it may help, and about once a minute while it is used
+
+The last is so that a change is known before requests fail. A watch for each of a thousand training processes would cost
+an API server more than these two small requests a minute, and would have to be renewed just as often.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from rewardpool.config import RewardConfig
+from rewardpool.endpoint import Endpoint
+from rewardpool.errors import RewardPoolError
+from rewardpool.report import Ledger
+
+log = logging.getLogger(__name__)
+
+GLANCE_SECONDS = (45.0, 75.0)
+"""Shortest and longest time between two look-ups of a pool without trouble; by chance, so that processes spread."""
+TURNOVER_SECONDS = 60.0
+
+
+class Turnover:
+    """Which requests close their connection when they are answered. Pure.
+
+    One address may stand for several routers: a Kubernetes Service chooses one for each connection, and a connection
+    that is kept stays with it, so a new replica would get nothing. One connection after the other is closed, all in about
+    a minute, and what is opened in its place may go to any router.
+    """
+
+    def __init__(self, *, connections: int, now: float) -> None:
+        """`connections` is how many are kept at the most; `now` in seconds."""
+        self._every = TURNOVER_SECONDS / connections
+        self._next = now + self._every
+
+    def is_due(self, now: float) -> bool:
+        """Whether a request that is sent at `now` should close its connection; counts as done when it is so."""
+        if now < self._next:
+            return False
+        self._next = now + self._every
+        return True
+
+
+class Following:
+    """One pool's endpoint, as it is now."""
+
+    def __init__(
+        self,
+        config: RewardConfig,
+        ledger: Ledger,
+        *,
+        find: Callable[..., Awaitable[Endpoint]],
+        clock: Callable[[], float],
+        uniform: Callable[[float, float], float],
+    ) -> None:
+        """Prepare; the arguments are those of `Caller`."""
+        self._config = config
+        self._ledger = ledger
+        self._find = find
+        self._clock = clock
+        self._uniform = uniform
+        self._endpoint: Endpoint | None = None
+        self._looking = asyncio.Lock()
+        self._looked_at = float("-inf")
+        self._glance_at = float("inf")
+        self._glancing: asyncio.Task[bool] | None = None
+        self.problem = ""
+        """Why the last look-up failed; empty when it did not."""
+
+    async def begin(self) -> None:
+        """Find the pool. Raises what `discover` raises."""
+        self._endpoint = await self._find(self._config)
+        self._plan_glance()
+
+    async def end(self) -> None:
+        """Give up a look-up that is under way."""
+        if self._glancing is not None:
+            self._glancing.cancel()
+            await asyncio.gather(self._glancing, return_exceptions=True)
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where the pool is now, and what it serves."""
+        if self._endpoint is None:
+            raise RuntimeError("enter the pool first: async with Pool(config) as pool")
+        return self._endpoint
+
+    def glance(self) -> None:
+        """Look the pool up beside the requests when it is time; called for each of them."""
+        if self._clock() < self._glance_at:
+            return
+        self._plan_glance()
+        self._glancing = asyncio.create_task(self.moved(self.endpoint, since=self._clock()))
+
+    def _plan_glance(self) -> None:
+        self._glance_at = self._clock() + self._uniform(*GLANCE_SECONDS)
+
+    async def moved(self, used: Endpoint, *, since: float) -> bool:
+        """Whether the pool's address or key is another than the one used; looked up unless that was done after `since`.
+
+        One task looks at a time and the others share what it finds, so that a thousand failing samples are one look-up.
+        """
+        async with self._looking:
+            if self._endpoint is not used:
+                return True
+            if self._looked_at >= since:
+                return False
+            began = self._clock()
+            self._ledger.rediscoveries += 1
+            try:
+                found = await self._find(self._config, require_ready=False)
+            except RewardPoolError as error:
+                if str(error) != self.problem:
+                    log.warning("looking up reward pool %s again failed: %s", used.pool, error)
+                self.problem = str(error)
+                return False
+            finally:
+                self._looked_at = began
+            self.problem = ""
+            if (found.url, found.keys, found.ca) == (used.url, used.keys, used.ca):
+                return False
+            what = "has other keys or certificates" if found.url == used.url else f"is now at {found.url}"
+            log.warning("reward pool %s %s, found by %s", found.pool, what, found.origin)
+            self._endpoint = found
+            return True
