@@ -186,7 +186,7 @@ class WorkerStart(ApiModel):
 
 
 class Burst(ApiModel):
-    """A time in which there were requests, between two in which there were none."""
+    """A time in which there were requests, between two in which there were none, or were those of other jobs."""
 
     begun: str
     """RFC 3339 time of its first request."""
@@ -217,7 +217,7 @@ class ScalingStatus(ApiModel):
     """What one replica does; absent until it was measured."""
     starts: Annotated[list[WorkerStart], Field(max_length=8)] = []
     """How long the last replicas took to start, newest last."""
-    bursts: Annotated[list[Burst], Field(max_length=8)] = []
+    bursts: Annotated[list[Burst], Field(max_length=16)] = []
     """The last bursts, newest last, for policy Demand with `learn`."""
     history: Annotated[list[ScalingDecision], Field(max_length=10)] = []
     """The last ten changes, newest last."""

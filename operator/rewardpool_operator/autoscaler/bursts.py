@@ -16,7 +16,7 @@ from typing import Final
 from rewardpool_api.status import Burst
 from rewardpool_operator.times import from_rfc3339, rfc3339
 
-KEPT: Final = 8
+KEPT: Final = 16
 """Bursts in the status."""
 PAUSE_SECONDS: Final = 10.0
 """Silence that ends a burst; shorter ones are breaths within it."""
@@ -38,28 +38,52 @@ class Expected:
     every_seconds: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class Height:
+    """What the requests of one moment are worth, in replicas."""
+
+    to_answer: int
+    """To answer those that are there in time."""
+    to_keep_up: int
+    """To keep up with more of them, if they come like this for long."""
+    settled_seconds: float
+    """How long a burst lasts before its requests are those that come, and not those that came at once."""
+
+
 def learned(
-    known: Sequence[Burst], *, requests: int, replicas: int, jobs: Collection[str], now: datetime
+    known: Sequence[Burst], *, requests: int, height: Height, jobs: Collection[str], now: datetime
 ) -> list[Burst]:
     """The bursts after one more look.
 
     Args:
         known: up to now, oldest first.
         requests: at the routers.
-        replicas: what they are worth.
+        height: what they are worth.
         jobs: those that say that samples of theirs are coming.
         now: of the look.
     """
     last = known[-1] if known else None
     if requests == 0:
-        if last is None or last.ended is not None:
-            return list(known)
-        return [*known[:-1], last.model_copy(update={"ended": rfc3339(now)})]
+        return _ended(known, now)
     if last is None or _is_over(last, now):
-        return [*known, Burst(begun=rfc3339(now), replicas=replicas, jobs=sorted(jobs))][-KEPT:]
-    whose = sorted({*last.jobs, *jobs})
-    goes_on = last.model_copy(update={"ended": None, "replicas": max(last.replicas, replicas), "jobs": whose})
-    return [*known[:-1], goes_on]
+        return _begun(known, height, jobs, now)
+    whose = last.jobs or sorted(jobs)
+    if jobs and set(jobs) != set(whose):
+        # What several jobs take together is another thing than what one takes.
+        return _begun(_ended(known, now), height, jobs, now)
+    is_settled = now - from_rfc3339(last.begun) >= timedelta(seconds=height.settled_seconds)
+    worth = max(last.replicas, height.to_answer, height.to_keep_up if is_settled else 0)
+    return [*known[:-1], last.model_copy(update={"ended": None, "replicas": worth, "jobs": whose})]
+
+
+def _begun(known: Sequence[Burst], height: Height, jobs: Collection[str], now: datetime) -> list[Burst]:
+    return [*known, Burst(begun=rfc3339(now), replicas=height.to_answer, jobs=sorted(jobs))][-KEPT:]
+
+
+def _ended(known: Sequence[Burst], now: datetime) -> list[Burst]:
+    if not known or known[-1].ended is not None:
+        return list(known)
+    return [*known[:-1], known[-1].model_copy(update={"ended": rfc3339(now)})]
 
 
 def expected(known: Sequence[Burst], *, now: datetime) -> Expected | None:
@@ -80,9 +104,12 @@ def expected(known: Sequence[Burst], *, now: datetime) -> Expected | None:
     return Expected(begins=begins, replicas=max(burst.replicas for burst in newest), every_seconds=usual)
 
 
-def usual_worth(known: Sequence[Burst], job: str) -> int:
-    """Replicas that the job's last bursts were worth at their height, the upper one of the middle; 0 without any."""
-    heights = [burst.replicas for burst in known if burst.jobs == [job] and burst.ended is not None]
+def usual_worth(known: Sequence[Burst], jobs: Collection[str]) -> int:
+    """Replicas that the last bursts of just these jobs were worth at their height; 0 without any.
+
+    The upper one of the middle: one burst that found too small a fleet, and left a queue, is not the measure.
+    """
+    heights = [burst.replicas for burst in known if burst.jobs == sorted(jobs) and burst.ended is not None]
     return median_high(heights[-LOOKED_AT:]) if heights else 0
 
 

@@ -75,13 +75,22 @@ def plans(policy: DemandPolicy, announcements: Sequence[Announcement], beat: Exp
     demands = [job.status for job in jobs][:SHOWN]
     live = [job for job in jobs if job.status.state == "Live"]
     if live:
-        asking = [job for job in live if job.exact > 0]
-        reason = "; ".join(job.reason for job in asking or live)
-        ask = Ask(exact=sum(job.exact for job in asking), reason=reason, is_ahead=True)
-        return Plans(ask=ask, demands=demands, is_gap=all(job.is_in_gap for job in live))
+        return Plans(ask=_together(live, fleet), demands=demands, is_gap=all(job.is_in_gap for job in live))
     if policy.learn and beat is not None:
         return Plans(ask=_by_the_beat(beat, fleet), demands=demands, is_gap=True)
     return Plans(ask=Ask.whole(0, "no request, and no job announces samples"), demands=demands, is_gap=False)
+
+
+def _together(live: Sequence["_Job"], fleet: Fleet) -> Ask:
+    """What all of them ask for: bursts add up, and come to at least what these jobs together took before."""
+    asking = [job for job in live if job.exact > 0]
+    reason = "; ".join(job.reason for job in asking or live)
+    exact = sum(job.exact for job in asking)
+    due = [job.status.job for job in asking if job.is_due]
+    usual = usual_worth(fleet.bursts, due) if len(due) > 1 else 0
+    if usual <= exact:
+        return Ask(exact=exact, reason=reason, is_ahead=True)
+    return Ask.whole(usual, f"{reason}; together {usual} replicas at the height of their last bursts", is_ahead=True)
 
 
 def rolling_out(announcements: Sequence[Announcement], *, now: datetime) -> frozenset[str]:
@@ -101,6 +110,8 @@ class _Job:
     exact: float = 0.0
     reason: str = ""
     is_in_gap: bool = False
+    is_due: bool = False
+    """All of it is asked for, and not just what is there."""
 
 
 def _job(policy: DemandPolicy, announcement: Announcement, fleet: Fleet) -> _Job:
@@ -119,6 +130,7 @@ def _job(policy: DemandPolicy, announcement: Announcement, fleet: Fleet) -> _Job
         exact=exact,
         reason=f"job {demand.job}: {words}, {_when(demand, begins)}",
         is_in_gap=demand.phase != "Rollout" and begins is not None,
+        is_due=due >= worth,
     )
 
 
@@ -160,7 +172,7 @@ def _comes(demand: Demand, renewed: datetime, begins: datetime | None) -> bool:
 def _worth(policy: DemandPolicy, demand: Demand, fleet: Fleet) -> tuple[float, str]:
     """What one burst of the job takes, and why in words."""
     worth, words = _by_samples(policy, demand, fleet)
-    usual = usual_worth(fleet.bursts, demand.job)
+    usual = usual_worth(fleet.bursts, [demand.job])
     return (
         (float(usual), f"{words}, and {usual} replicas at the height of the last bursts")
         if usual > worth

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from rewardpool_api.autoscaling import AutoscalingSpec
+from rewardpool_api.autoscaling import AutoscalingSpec, DemandPolicy
 from rewardpool_api.status import DemandStatus, DesiredAt, Limit, ScalingDecision, ScalingStatus
 from rewardpool_operator.autoscaler import budget, bursts, demand, drain_time, limits, queue_depth, service_rate, starts
 from rewardpool_operator.autoscaler.ask import Ask
@@ -110,16 +110,23 @@ def _remembered(
     if signals.load is not None:
         requests = signals.load.in_flight + signals.load.waiting
         asked = _for_requests(scaling, requests, rate, serving=signals.serving)
-        if any(policy.demand is not None and policy.demand.learn for policy in scaling.combined):
-            worth = min(asked.replicas, scaling.max_replicas)
+        policy = _demand_policy(scaling)
+        if policy is not None and policy.learn:
+            most = scaling.max_replicas
+            height = bursts.Height(
+                to_answer=min(asked.replicas, most),
+                to_keep_up=min(rate.to_hold(requests), signals.serving, most) if rate is not None else 0,
+                settled_seconds=policy.drain_seconds,
+            )
+            jobs = demand.rolling_out(signals.announcements, now=signals.now)
             update["bursts"] = bursts.learned(
-                before.bursts,
-                requests=requests,
-                replicas=worth,
-                jobs=demand.rolling_out(signals.announcements, now=signals.now),
-                now=signals.now,
+                before.bursts, requests=requests, height=height, jobs=jobs, now=signals.now
             )
     return before.model_copy(update=update), rate, asked
+
+
+def _demand_policy(scaling: AutoscalingSpec) -> DemandPolicy | None:
+    return next((policy.demand for policy in scaling.combined if policy.demand is not None), None)
 
 
 def _for_requests(scaling: AutoscalingSpec, requests: int, rate: ServiceRate | None, *, serving: int) -> Ask:
@@ -145,7 +152,7 @@ def _plans(
 ) -> Plans:
     """Step 2, for what is to come."""
     policies = scaling.combined
-    policy = next((policy.demand for policy in policies if policy.demand is not None), None)
+    policy = _demand_policy(scaling)
     if policy is None:
         demands = demand.told(signals.announcements, now=signals.now)
         return Plans(ask=Ask.whole(0, ""), demands=demands, is_gap=False)

@@ -12,7 +12,7 @@ measurement of a replica that had more to do, and did more, shows that those bef
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from math import isfinite
+from math import ceil, isfinite
 from statistics import median
 from typing import Final
 
@@ -91,6 +91,10 @@ class ServiceRate:
         every replica there is, without end.
         """
         return self.per_replica * max(seconds, self.latency_seconds)
+
+    def to_hold(self, requests: int) -> int:
+        """Replicas of which each has just enough of so many requests: what it takes if they keep coming like this."""
+        return ceil(requests / (self.per_replica * self.latency_seconds)) if self.latency_seconds else 0
 
 
 def service_rate(known: ServiceRateStatus | None, *, spec: ServiceRateSpec) -> ServiceRate | None:

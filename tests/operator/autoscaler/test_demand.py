@@ -1,5 +1,6 @@
 """Policy Demand: warm when a burst begins, kept through short gaps, gone when nobody wants it."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -190,3 +191,16 @@ def test_the_beat_of_a_killed_job_is_not_expected_to_go_on():
 
 def later(seconds):
     return NOW + timedelta(seconds=seconds)
+
+
+def test_what_jobs_took_together_is_asked_for_when_they_come_together_again():
+    scaling = a_demand_scaling(scaleDown={"stabilizationSeconds": 0}, serviceRate={"initialPerReplica": 1.0})
+    both = (a_job(job="a", samples=1), a_job(job="b", samples=1))
+    alone = (a_job(job="a", samples=1),)
+    seen = [
+        signals(25, announcements=both),
+        signals(1, at=20, announcements=alone),
+        signals(1, at=30, announcements=both),
+    ]
+    now = [replace(one, announcements=tuple(replace(a, renewed=one.now) for a in one.announcements)) for one in seen]
+    assert [one.desired for one in run(*now, scaling=scaling)] == [5, 1, 5]
