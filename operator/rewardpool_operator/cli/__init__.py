@@ -5,6 +5,7 @@
     restart, rollback                 a pool of a cluster                 rollouts
     rotate-key                        a pool of a cluster                 rotation
     score                             any pool, as a trainer              the trainer's own client
+    gateway                           any pool, for who can only POST     rewardpool.gateway
     simulate                          no pool: policies on paper          simulation
     trace record, show                any pool; what simulate takes       simulation.recording
     operator run, crd                 Kubernetes                          running; main, rewardpool_api.crd
@@ -23,6 +24,7 @@ from rewardpool.errors import RewardPoolError
 from rewardpool_api import ManifestError
 from rewardpool_operator.cli import (
     explaining,
+    gateway,
     logs,
     rollouts,
     rotation,
@@ -57,6 +59,7 @@ for command in (
     rollouts.rollback,
     rotation.rotate_key,
     score.score,
+    gateway.gateway,
     simulate.simulate,
     running.crd,
 ):

@@ -1,0 +1,9 @@
+"""The gateway: a pool behind the HTTP protocols of trainers that can only POST.
+
+    wire     pure: what OpenRLHF and slime send, and what they expect back
+    server   routes, key, bounds, failures, health and metrics
+    running  from the start to SIGTERM
+
+Those trainers try again after any HTTP error and give up after some, so a failure is always an error here, never a
+number. A training job that can call Python needs no gateway: `rewardpool.openrlhf` and `rewardpool.slime`.
+"""

@@ -1,0 +1,193 @@
+"""The gateway's HTTP side: who may ask, what is too much, and which status a failure has.
+
+200  every row of the request has a reward
+400  the body is not what the protocol says
+401  the key is missing or wrong
+413  the body is larger than 16 MiB
+422  a row cannot be rated whoever tries: too long, or its prompt cannot be read
+503  a row has no reward now; trying again may help
+"""
+
+import hmac
+import logging
+import time
+from base64 import b64decode
+from binascii import Error as Base64Error
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from pydantic import BaseModel, ValidationError
+
+from rewardpool.errors import (
+    ConfigError,
+    InvalidSampleError,
+    RewardPoolError,
+    SampleTooLongError,
+)
+from rewardpool.gateway.wire import Query, SlimeSample, openrlhf_answer, reads_prompts, scored, slime_answer
+from rewardpool.policy_text import PolicyText
+from rewardpool.rewards.reward import Reward
+
+log = logging.getLogger(__name__)
+
+MAX_BODY_BYTES = 16 * 2**20
+MAX_REQUESTS = 8192
+"""At a time; one more is answered 503, so that memory stays bounded."""
+OPEN_PATHS = frozenset({"/health", "/metrics"})
+"""Need no key."""
+
+REWARD = web.AppKey("reward", Reward)
+M = TypeVar("M", bound=BaseModel)
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatewaySettings:
+    """What a gateway does with requests.
+
+    Attributes:
+        text: Undoes the policy's chat template.
+        key: What callers must present; None for none.
+        with_parts: Whether slime gets an object with every part's raw score beside the total.
+    """
+
+    text: PolicyText
+    key: str | None = None
+    with_parts: bool = False
+
+
+class Figures:
+    """The gateway's own metrics."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "rewardpool_gateway_requests", "Answered requests.", ["protocol", "code"], registry=self.registry
+        )
+        self.seconds = Histogram(
+            "rewardpool_gateway_request_seconds", "From request to answer.", ["protocol"], registry=self.registry
+        )
+        self.in_flight = Gauge("rewardpool_gateway_in_flight", "Requests not yet answered.", registry=self.registry)
+        self.rows = Counter("rewardpool_gateway_rewards", "Rewards given.", ["protocol"], registry=self.registry)
+
+
+def gateway_app(opening: AbstractAsyncContextManager[Reward], settings: GatewaySettings) -> web.Application:
+    """The application; it opens the reward when it starts, and closes it after the last request.
+
+    Starting it raises what `opening` raises, and ConfigError where the reward needs groups, which the wire lacks.
+    """
+    gateway = _Gateway(settings)
+    app = web.Application(middlewares=[gateway.middleware], client_max_size=MAX_BODY_BYTES)
+
+    async def opened(app: web.Application) -> AsyncIterator[None]:
+        async with opening as reward:
+            if reward.needs_group:
+                raise ConfigError("reward", "needs whole groups, and a gateway is sent single samples; use the adapter")
+            app[REWARD] = reward
+            yield
+
+    app.cleanup_ctx.append(opened)
+    app.router.add_get("/health", gateway.health)
+    app.router.add_get("/metrics", gateway.metrics)
+    app.router.add_post("/get_reward", gateway.openrlhf)
+    app.router.add_post("/slime", gateway.slime)
+    return app
+
+
+class _Gateway:
+    """Handlers, and what they share."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self._settings = settings
+        self._figures = Figures()
+        self._running = 0
+
+    async def health(self, _: web.Request) -> web.Response:
+        """The reward is open, or nothing would listen here."""
+        return web.json_response({"status": "ok"})
+
+    async def metrics(self, _: web.Request) -> web.Response:
+        """For Prometheus."""
+        return web.Response(body=generate_latest(self._figures.registry), content_type="text/plain")
+
+    async def openrlhf(self, request: web.Request) -> web.Response:
+        """`--reward.remote_url http://HOST:PORT/get_reward`."""
+        asked = await _body(request, Query)
+        reward = request.app[REWARD]
+        episodes = asked.episodes(self._settings.text, strict=reads_prompts(reward.pools.values()))
+        ratings = scored(await reward.rate_group(episodes))
+        self._figures.rows.labels("get_reward").inc(len(ratings))
+        return web.json_response(openrlhf_answer(ratings))
+
+    async def slime(self, request: web.Request) -> web.Response:
+        """`--rm-type remote_rm --rm-url http://HOST:PORT/slime`."""
+        asked = await _body(request, SlimeSample)
+        reward = request.app[REWARD]
+        episode = asked.episode(self._settings.text, strict=reads_prompts(reward.pools.values()))
+        [rating] = scored([await reward.rate(episode)])
+        self._figures.rows.labels("slime").inc()
+        return web.json_response(slime_answer(rating, with_parts=self._settings.with_parts))
+
+    @web.middleware
+    async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Key, bounds, and what becomes of errors."""
+        if request.path in OPEN_PATHS:
+            return await handler(request)
+        protocol = request.path.strip("/") if request.match_info.http_exception is None else "unknown"
+        started = time.monotonic()
+        self._running += 1
+        self._figures.in_flight.set(self._running)
+        try:
+            answer = await self._answered(request, handler)
+        finally:
+            self._running -= 1
+            self._figures.in_flight.set(self._running)
+        self._figures.requests.labels(protocol, answer.status).inc()
+        self._figures.seconds.labels(protocol).observe(time.monotonic() - started)
+        return answer
+
+    async def _answered(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if self._settings.key is not None and not _has_key(request.headers, self._settings.key):
+            return _failed(401, "the key is missing or wrong", {"WWW-Authenticate": "Bearer, Basic"})
+        if self._running > MAX_REQUESTS:
+            return _failed(503, f"{MAX_REQUESTS} requests are in flight", {"Retry-After": "1"})
+        try:
+            return await handler(request)
+        except web.HTTPException as error:
+            return _failed(error.status, error.text or error.reason)
+        except (InvalidSampleError, SampleTooLongError) as error:
+            return _failed(422, str(error))
+        except RewardPoolError as error:
+            log.warning("%s %s: %s", request.method, request.path, error)
+            return _failed(503, str(error))
+
+
+async def _body(request: web.Request, model: type[M]) -> M:
+    try:
+        return model.model_validate_json(await request.read())
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        field = ".".join(str(part) for part in first["loc"]) or "body"
+        raise web.HTTPBadRequest(text=f"{field}: {first['msg']}") from error
+
+
+def _has_key(headers: Mapping[str, str], key: str) -> bool:
+    """Whether a request presents the key: as a bearer token, or as the password of a URL, which is Basic."""
+    scheme, _, presented = headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == "basic":
+        try:
+            presented = b64decode(presented, validate=True).decode().partition(":")[2]
+        except (Base64Error, UnicodeDecodeError):
+            return False
+    elif scheme.lower() != "bearer":
+        return False
+    return hmac.compare_digest(presented.strip().encode(), key.encode())
+
+
+def _failed(status: int, problem: str, headers: Mapping[str, str] | None = None) -> web.Response:
+    answer: dict[str, Any] = {"error": problem[:2000]}
+    return web.json_response(answer, status=status, headers=headers)
