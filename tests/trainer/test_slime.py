@@ -1,0 +1,92 @@
+"""What slime's call becomes. slime is on no package index, so its sample is a stand-in."""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rewardpool.errors import ConfigError, FunctionFailedError
+from rewardpool.policy_text import PolicyText
+from rewardpool.rewards import Rating
+from rewardpool.slime import custom_rm, episode_of
+
+
+class Status(Enum):
+    COMPLETED = "completed"
+    TRUNCATED = "truncated"
+
+
+@dataclass
+class StandInSample:
+    """Stands in for slime.utils.types.Sample."""
+
+    response: str
+    prompt: Any = "2+2="
+    label: str | None = "4"
+    index: int | None = 0
+    group_index: int | None = 0
+    response_length: int = 1
+    status: Status = Status.COMPLETED
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+def right(data_source: str, solution_str: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
+    if solution_str == "boom":
+        raise ValueError("no")
+    return float(solution_str == ground_truth) + extra_info.get("bonus", 0)
+
+
+def above_the_mean(ratings: Sequence[Rating]) -> list[float | None]:
+    totals = [rating.total or 0.0 for rating in ratings]
+    return [total - sum(totals) / len(totals) for total in totals]
+
+
+def arguments(**reward: Any) -> SimpleNamespace:
+    return SimpleNamespace(
+        reward={"function": right, **reward}, hf_checkpoint="none", apply_chat_template=False, reward_key=None
+    )
+
+
+async def test_one_sample_has_one_reward() -> None:
+    assert await custom_rm(arguments(), StandInSample("4<|im_end|>", metadata={"bonus": 2})) == 3.0
+
+
+async def test_a_list_has_a_list_by_its_groups() -> None:
+    samples = [StandInSample(response, group_index=group) for response, group in (("4", 0), ("4", 1), ("5", 0))]
+    assert await custom_rm(arguments(), samples, evaluation=False) == [1.0, 1.0, 0.0]
+    assert await custom_rm(arguments(post_process=above_the_mean), samples) == [0.5, 0.0, -0.5]
+
+
+async def test_a_reward_key_gets_an_object_with_the_parts() -> None:
+    args = arguments()
+    args.reward_key = "total"
+    assert await custom_rm(args, StandInSample("4")) == {"total": 1.0, "right": 1.0}
+
+
+@pytest.mark.parametrize("policy", ["raise", "skip"])
+async def test_a_failure_is_raised_as_slime_knows_no_missing_reward(policy: str) -> None:
+    with pytest.raises(FunctionFailedError, match="sample 7: "):
+        await custom_rm(arguments(on_failure=policy), StandInSample("boom", index=7))
+
+
+async def test_a_wrong_config_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"^reward\.weigth"):
+        await custom_rm(arguments(weigth=1), StandInSample("4"))
+
+
+def test_what_slime_knows_of_a_sample_is_handed_on() -> None:
+    sample = StandInSample(
+        "4", status=Status.TRUNCATED, response_length=9, group_index=3, metadata={"data_source": "gsm8k"}
+    )
+    episode = episode_of(sample, PolicyText(), strict=True)
+    assert (episode.truncated, episode.response_tokens, episode.group) == (True, 9, 3)
+    assert (episode.data_source, episode.ground_truth, episode.label) == ("gsm8k", "4", "sample 0")
+
+
+def test_slime_awaits_it_with_its_arguments_a_sample_and_keywords() -> None:
+    assert inspect.iscoroutinefunction(custom_rm)
+    inspect.signature(custom_rm).bind(object(), object(), evaluation=True)

@@ -1,0 +1,92 @@
+"""OpenRLHF: a pool, or any other reward, as a reward function file, without a server between.
+
+The file's own path is enough, for the pool that $REWARDPOOL_POOL names:
+
+    --reward.remote_url "$(python -c 'import rewardpool.openrlhf as module; print(module.__file__)')"
+
+With more to say, write a file of two lines and give its path:
+
+    from rewardpool.openrlhf import reward_function
+    reward_func = reward_function("rl/skywork", policy_tokenizer="Qwen/Qwen2.5-7B-Instruct")
+
+OpenRLHF (0.11) calls it for one sample at a time, each call in a thread of its own, and catches what it raises: the
+failure is a line of its log and the sample has no reward. It is logged here as an error as well.
+"""
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rewardpool.errors import RewardPoolError
+from rewardpool.gateway.wire import Query, openrlhf_answer, reads_prompts, scored
+from rewardpool.policy_text import PolicyText
+from rewardpool.rewards.lazy import LazyReward
+
+log = logging.getLogger(__name__)
+
+ENV_POLICY_TOKENIZER = "REWARDPOOL_POLICY_TOKENIZER"
+"""For `reward_func`: folder or hub name of the policy's tokenizer, if prompts come in its chat template."""
+
+RewardFunction = Callable[[Sequence[str], Sequence[str], Sequence[Any]], dict[str, Any]]
+
+
+def reward_function(
+    spec: str | Mapping[str, Any], *, policy_tokenizer: str | None = None, tokenizer: Any = None, **overrides: Any
+) -> RewardFunction:
+    """A `reward_func(queries, prompts, labels)`.
+
+    It gives `rewards` and `scores`, tensors of shape (rows,), and `extra_logs`, for every part of the reward a tensor
+    of raw scores. It raises SampleError (also for a sample that is unscored, which OpenRLHF cannot be told), PoolError
+    and what `open_reward` raises.
+
+    Args:
+        spec: As for `open_reward`.
+        policy_tokenizer: Folder or hub name of the policy's, if `--data.apply_chat_template` is on.
+        tokenizer: As for `open_reward`.
+        overrides: As for `open_reward`.
+
+    Raises:
+        ConfigError: A field of `spec` is wrong, or the policy's tokenizer cannot be loaded.
+    """
+    lazy = LazyReward(spec, tokenizer=tokenizer, path="openrlhf.reward", **overrides)
+    text = PolicyText.load(policy_tokenizer, field="policy_tokenizer")
+
+    def reward_func(queries: Sequence[str], prompts: Sequence[str], labels: Sequence[Any]) -> dict[str, Any]:
+        """Rate rows; each of the three has shape (rows,)."""
+        import torch  # OpenRLHF has it
+
+        asked = Query(query=list(queries), prompts=list(prompts), labels=list(labels))
+        try:
+            episodes = asked.episodes(text, strict=reads_prompts(lazy.opened().pools.values()))
+            answer = openrlhf_answer(scored(lazy.rate_batch_blocking(episodes)))
+        except RewardPoolError as error:
+            log.error("no reward for %d rows: %s", len(asked.query), error)  # noqa: TRY400 - OpenRLHF has the traceback
+            raise
+        logs = {part: torch.tensor(scores) for part, scores in answer["extra_logs"].items()}
+        return {
+            "rewards": torch.tensor(answer["rewards"]),
+            "scores": torch.tensor(answer["scores"]),
+            "extra_logs": logs,
+        }
+
+    return reward_func
+
+
+class _OfEnvironment:
+    """Makes the function when it is first called, as this module may be imported for `reward_function` alone."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # the first calls come at once
+        self._made: RewardFunction | None = None
+
+    def __call__(self, queries: Sequence[str], prompts: Sequence[str], labels: Sequence[Any]) -> dict[str, Any]:
+        with self._lock:
+            if self._made is None:
+                self._made = reward_function({}, policy_tokenizer=os.environ.get(ENV_POLICY_TOKENIZER))
+        return self._made(queries, prompts, labels)
+
+
+reward_func = _OfEnvironment()
+"""The reward function of the pool that the environment names; see this module's text."""

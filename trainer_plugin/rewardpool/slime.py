@@ -1,0 +1,90 @@
+"""slime: a pool, or any other reward, as `--custom-rm-path rewardpool.slime.custom_rm`.
+
+slime (source of August 2026, slime/rollout/rm_hub) awaits it with one sample, or with a list of them under `--group-rm`
+and for rollouts of several samples. The reward's config is the key `reward` of the file that `--custom-config-path`
+names; without one, the pool of $REWARDPOOL_POOL. Nothing of slime is imported.
+"""
+
+import asyncio
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from rewardpool.gateway.wire import reads_prompts, scored, slime_answer
+from rewardpool.policy_text import PolicyText
+from rewardpool.rewards.episode import Episode
+from rewardpool.rewards.lazy import LazyReward
+
+Answer = float | dict[str, float | None] | None
+
+
+class SlimeSample(Protocol):
+    """What is used of `slime.utils.types.Sample`."""
+
+    prompt: str | list[dict[str, str]]
+    response: str
+    response_length: int
+    label: str | None
+    metadata: dict[str, Any]
+    index: int | None
+    group_index: int | None
+    status: Any
+
+
+async def custom_rm(args: Any, sample: SlimeSample | Sequence[SlimeSample], **_: Any) -> Answer | list[Answer]:
+    """The reward of a sample, or those of several in their order.
+
+    Args:
+        args: slime's; of these `reward`, `hf_checkpoint`, `apply_chat_template` and `reward_key` are used.
+        sample: One, or a list; of a list, those with the same `group_index` are a group.
+
+    Returns:
+        The total; with `--reward-key`, an object with `total` and every part's raw score.
+
+    Raises:
+        SampleError: A sample has no score, or is unscored, for which slime has no word.
+        PoolError: A pool cannot be used.
+        ConfigError: The config is wrong, or what `open_reward` raises.
+    """
+    lazy, text = await asyncio.to_thread(_of, args)
+    samples = list(sample) if isinstance(sample, Sequence) else [sample]
+    strict = reads_prompts(lazy.opened().pools.values())
+    ratings = scored(await lazy.rate_batch([episode_of(one, text, strict=strict) for one in samples]))
+    answers = [slime_answer(rating, with_parts=bool(getattr(args, "reward_key", None))) for rating in ratings]
+    return answers if isinstance(sample, Sequence) else answers[0]
+
+
+def episode_of(sample: SlimeSample, text: PolicyText, *, strict: bool) -> Episode:
+    """A sample as an episode. Raises InvalidSampleError, as `PolicyText.prompt` does."""
+    metadata = sample.metadata if isinstance(sample.metadata, Mapping) else {}
+    return Episode(
+        prompt=text.prompt(sample.prompt, strict=strict),
+        response=text.response(sample.response),
+        ground_truth=sample.label,
+        data_source=str(metadata.get("data_source", "")),
+        extra_info=metadata,
+        group=sample.group_index,
+        response_tokens=sample.response_length,
+        truncated=getattr(sample.status, "value", None) == "truncated",
+        id=None if sample.index is None else f"sample {sample.index}",
+    )
+
+
+_lock = threading.Lock()
+_opened: dict[str, tuple[LazyReward, PolicyText]] = {}
+"""By config: slime looks the function up by its path, so what it shares lives here."""
+
+
+def _of(args: Any) -> tuple[LazyReward, PolicyText]:
+    """The reward that the arguments configure, opened, and how prompts are read. Raises RewardPoolError."""
+    spec = getattr(args, "reward", None) or {}
+    policy = args.hf_checkpoint if getattr(args, "apply_chat_template", False) else None
+    key = json.dumps([spec, policy], sort_keys=True, default=repr)
+    with _lock:
+        if key not in _opened:
+            text = PolicyText.load(policy, field="hf_checkpoint")
+            _opened[key] = LazyReward(spec, path="reward"), text
+        lazy, text = _opened[key]
+    lazy.opened()
+    return lazy, text
