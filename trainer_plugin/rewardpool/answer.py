@@ -36,7 +36,7 @@ def read_score(status: int, body: bytes, sample: str) -> float:
     try:
         answer = parse_answer(body, count=1)
     except NonsenseAnswerError as error:
-        raise Setback("worker", str(error)) from error
+        raise Setback("nonsense", str(error)) from error
     if isinstance(answer, CallerError):
         raise _sample_error(answer, sample)
     return answer[0]
@@ -59,8 +59,19 @@ def read_judgement(status: int, body: bytes, sample: str) -> str:
     except (KeyError, IndexError, TypeError):
         text = None
     if not isinstance(text, str):
-        raise Setback("worker", f"the answer has no choices[0].message.content: {_excerpt(body)}")
+        raise Setback("nonsense", f"the answer has no choices[0].message.content: {_excerpt(body)}")
     return text
+
+
+def read_object(status: int, body: bytes, sample: str) -> dict[str, Any]:
+    """The JSON object that an answer is, whatever it says.
+
+    Raises:
+        SampleError: This request cannot be answered, whoever tries.
+        Setback: Another attempt may do.
+    """
+    _check_status(status, body, sample)
+    return _json_object(body)
 
 
 def _check_status(status: int, body: bytes, sample: str) -> None:
@@ -115,9 +126,9 @@ def _json_object(body: bytes) -> dict[str, Any]:
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise Setback("worker", f"the answer is not JSON: {_excerpt(body)}") from error
+        raise Setback("nonsense", f"the answer is not JSON: {_excerpt(body)}") from error
     if not isinstance(answer, dict):
-        raise Setback("worker", f"the answer is not a JSON object: {_excerpt(body)}")
+        raise Setback("nonsense", f"the answer is not a JSON object: {_excerpt(body)}")
     return answer
 
 

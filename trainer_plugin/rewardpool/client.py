@@ -14,7 +14,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from rewardpool.answer import read_judgement, read_score
+from rewardpool.answer import read_judgement, read_object, read_score
 from rewardpool.caller import Caller, Effort
 from rewardpool.config import Constant, RewardConfig
 from rewardpool.demand.cadence import Plan
@@ -152,6 +152,32 @@ class Pool:
             raise
         self._ledger.score(effort.seconds)
         return text
+
+    async def post(self, path: str, content: Mapping[str, Any], *, label: str | None = None) -> dict[str, Any]:
+        """The JSON object that answers a request of any kind; for code that writes its requests itself.
+
+        Args:
+            path: Of the request, such as `/v1/chat/completions`.
+            content: The request; its `model` becomes the name by which the pool serves its model.
+            label: Names the request in messages.
+
+        Raises:
+            SampleError: There is no answer.
+            PoolError: The pool cannot be used.
+        """
+        effort = Effort(label or f"request-{next(self._unnamed)}")
+        self._demand.sample_comes()
+
+        def body(endpoint: Endpoint) -> dict[str, Any]:
+            return {**content, "model": endpoint.served_name}
+
+        try:
+            answer = await self._caller.ask(effort, path, body, read_object)
+        except SampleError:
+            self._ledger.unscored += 1
+            raise
+        self._ledger.score(effort.seconds)
+        return answer
 
     async def stream(
         self, samples: Iterable[Sample] | AsyncIterable[Sample]

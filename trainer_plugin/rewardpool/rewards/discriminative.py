@@ -68,12 +68,12 @@ async def chat_tokenizer(part: PoolPart, endpoint: Endpoint, *, given: Any, path
         template = read_template(part.chat_template.expanduser(), field=f"{path}.chat_template")
     field = f"{path}.tokenizer"
     if given is None:
-        source, revision = (part.tokenizer, None) if part.tokenizer else await _model_of(endpoint, field=field)
+        source, revision = (part.tokenizer, None) if part.tokenizer else await model_of(endpoint, field=field)
         given = load_tokenizer(source, revision=revision, field=field)
     return ChatTokenizer(given, template=template, system=part.system, field=field)
 
 
-async def _model_of(endpoint: Endpoint, *, field: str) -> tuple[str, str | None]:
+async def model_of(endpoint: Endpoint, *, field: str) -> tuple[str, str | None]:
     """Folder or hub name, and revision, of the model that the pool's object names."""
     if endpoint.place is None:
         raise ConfigError(field, f"set it: of {endpoint.pool} only a URL is known, not which model it serves")

@@ -2,13 +2,16 @@
 
     reward.reward_manager.name=rewardpool +reward.reward_pool=rl/skywork
 
-    manager     the reward manager that verl finds by its entry point group `verl.plugins`
-    reward      the same as a custom reward function, for who wants to keep another reward manager
-    settings    pure: what a verl config says about the pool, checked
-    rollout     pure: from a row of verl's DataProto to an Episode
-    result      pure: from a Rating to what verl takes from a reward manager
-    shared      one open reward per process and event loop, however many ask for it
-    bursts      tells the pool when rollouts begin and end, of which verl tells a reward manager nothing
+    manager         the reward manager that verl finds by its entry point group `verl.plugins`
+    reward          the same as a custom reward function, for who wants to keep another reward manager
+    settings        pure: what a verl config says about the pool, checked
+    rollout         pure: from a row of verl's DataProto to an Episode
+    result          pure: from a Rating to what verl takes from a reward manager
+    rater           an open reward, and what announces its demand
+    bursts          tells the pool when rollouts begin and end, of which verl tells a reward manager nothing
+    function_pool   a pool for reward functions of the user's own, which send requests themselves
+    door            the address to which they send them
+    shared          one of each per process and event loop, however many ask for it
 
 verl itself is imported in `manager` alone.
 """

@@ -10,14 +10,14 @@ from typing import Any
 
 from omegaconf import OmegaConf
 from verl import DataProto
-from verl.experimental.reward_loop.reward_manager import register
+from verl.experimental.reward_loop.reward_manager import NaiveRewardManager, register
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
-from rewardpool.rewards import Reward
+from rewardpool.verl.function_pool import FunctionPool, checked_result, shared_function_pool
+from rewardpool.verl.rater import Rater, shared_rater
 from rewardpool.verl.result import score_and_extra_info
 from rewardpool.verl.rollout import episode, response_ids
 from rewardpool.verl.settings import MAPPING_PATH, read_settings
-from rewardpool.verl.shared import shared_rewards
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
         Args:
             config: The trainer's whole config.
             tokenizer: The policy's.
-            compute_score: What verl takes for the reward function; not used.
+            compute_score: The reward function, with its arguments; called where the user has set one.
             reward_router_address: Of a reward model that verl serves itself; not used.
             reward_model_tokenizer: Of that model; not used.
 
@@ -48,6 +48,7 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
         """
         super().__init__(config, tokenizer, compute_score)
         self._settings = read_settings(OmegaConf.to_container(config, resolve=True))
+        self._caller: NaiveRewardManager | None = None
         self._opening = self._begin_to_open()
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
@@ -64,7 +65,9 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
             PoolError: A pool cannot be used.
             ConfigError: The reward needs whole groups, which verl gives to no reward manager.
         """
-        reward = await self._reward()
+        if self._settings.calls_function:
+            return await self._call_function(data)
+        rater = await self._rater()
         row = data[len(data) - 1]
         token_ids = response_ids(row.batch, row.non_tensor_batch)
         response = await asyncio.to_thread(self.tokenizer.decode, token_ids, skip_special_tokens=True)
@@ -75,23 +78,40 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
             max_tokens=self._settings.max_response_tokens,
             eos=self.tokenizer.eos_token_id,
         )
-        score, extra_info = score_and_extra_info(await reward.rate(rated), label=rated.label)
+        score, extra_info = score_and_extra_info(await rater.rate(rated), label=rated.label)
         return {"reward_score": score, "reward_extra_info": extra_info}
 
-    async def _reward(self) -> Reward:
-        return await shared_rewards().reward(self._settings.spec, path=MAPPING_PATH)
+    async def _call_function(self, data: DataProto) -> dict[str, Any]:
+        """Have verl's own manager call the user's function, as if verl served the pool's model itself."""
+        pool = await self._function_pool()
+        if self._caller is None:
+            self._caller = NaiveRewardManager(
+                self.config,
+                self.tokenizer,
+                self.compute_score,
+                reward_router_address=pool.address,
+                reward_model_tokenizer=pool.tokenizer,
+            )
+        return checked_result(await self._caller.run_single(data))
 
-    def _begin_to_open(self) -> "asyncio.Task[Reward] | None":
+    async def _function_pool(self) -> FunctionPool:
+        return await shared_function_pool(self._settings.spec, path=MAPPING_PATH)
+
+    async def _rater(self) -> Rater:
+        settings = self._settings
+        return await shared_rater(settings.spec, path=MAPPING_PATH, samples=settings.samples, workers=settings.workers)
+
+    def _begin_to_open(self) -> "asyncio.Task[Any] | None":
         """Made on the actor's event loop, as verl does it, this tells what is missing long before the first sample."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:  # made by somebody else; the first sample opens it
             return None
-        opening = loop.create_task(self._reward())
+        opening = loop.create_task(self._function_pool() if self._settings.calls_function else self._rater())
         opening.add_done_callback(_log_failure)
         return opening
 
 
-def _log_failure(opening: "asyncio.Task[Reward]") -> None:
+def _log_failure(opening: "asyncio.Task[Any]") -> None:
     if not opening.cancelled() and (error := opening.exception()) is not None:
         log.error("no sample can be rated: %s", error)

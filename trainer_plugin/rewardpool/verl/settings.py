@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rewardpool.config import check_pool
+from rewardpool.config import RewardConfig, check_pool
 from rewardpool.errors import ConfigError
 from rewardpool.rewards.spec import parse_reward
 
@@ -27,6 +27,8 @@ class Settings:
     """For `open_reward`."""
     samples: int | None = None
     """Of one rollout over all reward workers; None where the config does not say."""
+    calls_function: bool = False
+    """Whether the config names a reward function of the user's own, which is to have the pool's address."""
     workers: int = 1
     """Reward workers among whom verl divides the samples."""
     max_response_tokens: int | None = None
@@ -45,11 +47,15 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
             "reward.reward_model.enable", "must be False: with it verl serves a reward model itself and asks no pool"
         )
     spec = pool_spec(reward.get("reward_pool"), reward.get("rewardpool"))
+    calls_function = bool((reward.get("custom_reward_function") or {}).get("path"))
+    if calls_function:
+        _check_for_function(spec)
     data = config.get("data") or {}
     rollout = (config.get("actor_rollout_ref") or {}).get("rollout") or {}
     prompts = data.get("train_batch_size") or 0  # 0 in fully async trainers, which have no batches
     return Settings(
         spec=spec,
+        calls_function=calls_function,
         samples=prompts * (rollout.get("n") or 1) or None,
         workers=reward.get("num_workers") or 1,
         max_response_tokens=data.get("max_response_length"),
@@ -80,13 +86,22 @@ def pool_spec(
     return spec
 
 
+def _check_for_function(spec: Mapping[str, Any]) -> None:
+    """A function is given the pool's address and its model's tokenizer; what becomes of a sample is its own affair."""
+    if "on_failure" in spec:
+        raise ConfigError(
+            f"{MAPPING_PATH}.on_failure", "does not go with custom_reward_function, which decides that itself"
+        )
+    RewardConfig.parse({name: value for name, value in spec.items() if name != "tokenizer"}, path=MAPPING_PATH)
+
+
 def _check_parts(spec: Mapping[str, Any], *, path: str) -> None:
     parsed = parse_reward(spec, path=path)
     for part, place in zip(parsed.parts, parsed.paths, strict=True):
         if part.on_failure == "skip":
-            field = f"{place}.on_failure" if "on_failure" in spec or place == path else f"{path}.on_failure"
+            where = path if spec.get("on_failure") == "skip" else place
             raise ConfigError(
-                field,
+                f"{where}.on_failure",
                 "must not be skip: verl takes a number for every sample, and NaN would spoil the advantages of the "
                 "sample's whole group; leave it out (raise), or set {constant: x}",
             )

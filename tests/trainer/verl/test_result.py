@@ -1,0 +1,37 @@
+import json
+import math
+
+import pytest
+
+from rewardpool.errors import DeadlineError, ScoreError
+from rewardpool.rewards import Rating
+from rewardpool.verl.result import score_and_extra_info
+
+
+def test_every_component_stands_beside_the_total() -> None:
+    rating = Rating(total=1.5, components={"skywork": 1.0, "rule": 0.5}, info={"rule": {"acc": True}})
+    score, extra = score_and_extra_info(rating, label="a")
+    assert score == 1.5
+    assert json.loads(extra.pop("said")) == {"rule": {"acc": True}}
+    assert extra == {"score": 1.5, "unscored": 0.0, "component/skywork": 1.0, "component/rule": 0.5}
+
+
+def test_a_constant_is_marked_and_the_missing_component_is_no_number() -> None:
+    failed = Rating(total=0.0, components={"skywork": None}, error=DeadlineError("a", 1.0, 1, "silence"))
+    score, extra = score_and_extra_info(failed, label="a")
+    assert (score, extra["unscored"]) == (0.0, 1.0)
+    assert math.isnan(extra["component/skywork"])
+
+
+def test_the_names_and_types_are_the_same_for_every_sample() -> None:
+    scored = Rating(total=1.0, components={"judge": 1.0}, info={"judge": {"words": "good"}})
+    failed = Rating(total=0.0, components={"judge": None}, error=ScoreError("a", "nonsense"))
+    [one, other] = [score_and_extra_info(rating, label="a")[1] for rating in (scored, failed)]
+    assert [(name, type(value)) for name, value in one.items()] == [
+        (name, type(value)) for name, value in other.items()
+    ]
+
+
+def test_a_rating_without_a_total_is_an_error() -> None:
+    with pytest.raises(ScoreError, match="no total"):
+        score_and_extra_info(Rating(total=None, components={"skywork": None}), label="a")

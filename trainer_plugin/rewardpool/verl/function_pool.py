@@ -1,0 +1,81 @@
+"""A pool as verl's reward functions know a reward model: by an address and a tokenizer.
+
+reward.custom_reward_function.path=judge.py reward.reward_manager.name=rewardpool +reward.reward_pool=rl/judge
+
+Then `compute_score` in judge.py has `reward_router_address` and `reward_model_tokenizer` among its arguments, as if
+verl served the model itself.
+"""
+
+import asyncio
+import json
+import math
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rewardpool.client import Pool
+from rewardpool.config import RewardConfig
+from rewardpool.endpoint import Endpoint
+from rewardpool.errors import ConfigError, FunctionFailedError
+from rewardpool.rewards.chat import load_tokenizer
+from rewardpool.rewards.discriminative import model_of
+from rewardpool.verl.door import open_door
+from rewardpool.verl.shared import shared
+
+
+@dataclass(frozen=True)
+class FunctionPool:
+    """What a reward function is given of a pool."""
+
+    address: str
+    """Where its requests go, without a scheme."""
+    tokenizer: Any
+    """The model's; None where it is not known which model is served, or that is a function."""
+
+
+async def shared_function_pool(spec: Mapping[str, Any], *, path: str) -> FunctionPool:
+    """The pool of a spec, open on this event loop.
+
+    Raises:
+        ConfigError: The tokenizer cannot be loaded.
+        PoolError: The pool cannot be used.
+    """
+    name = json.dumps(spec, sort_keys=True, default=repr)
+    return await shared().get(f"function {name}", lambda: _open_function_pool(spec, path=path))
+
+
+def checked_result(result: dict[str, Any]) -> dict[str, Any]:
+    """What verl's manager made of a function's answer.
+
+    Raises:
+        FunctionFailedError: The reward is no finite number; verl would train on it.
+    """
+    score = result["reward_score"]
+    try:
+        is_number = math.isfinite(float(score))  # numpy's and torch's numbers, as verl takes them
+    except (TypeError, ValueError):
+        is_number = False
+    if not is_number:
+        raise FunctionFailedError("(of verl)", f"the reward function gave {score!r:.60}, which is no finite number")
+    return result
+
+
+@asynccontextmanager
+async def _open_function_pool(spec: Mapping[str, Any], *, path: str) -> AsyncIterator[FunctionPool]:
+    client = {name: value for name, value in spec.items() if name != "tokenizer"}
+    async with Pool(RewardConfig.parse(client, path=path)) as pool, open_door(pool) as address:
+        tokenizer = await _tokenizer(spec.get("tokenizer"), pool.endpoint, field=f"{path}.tokenizer")
+        yield FunctionPool(address, tokenizer)
+
+
+async def _tokenizer(source: str | None, endpoint: Endpoint, *, field: str) -> Any:
+    revision = None
+    if source is None:
+        if endpoint.model_type == "Function":
+            return None
+        try:
+            source, revision = await model_of(endpoint, field=field)
+        except ConfigError:  # it is not known, and many functions do without
+            return None
+    return await asyncio.to_thread(load_tokenizer, source, revision=revision, field=field)

@@ -1,0 +1,81 @@
+"""The same as a custom reward function, for a trainer that keeps another reward manager of verl's.
+
+reward.custom_reward_function.path=pkg://rewardpool.verl.reward
++reward.custom_reward_function.reward_kwargs.reward_pool=rl/skywork
+
+verl gives a function no prompt: a reward model or a judge sees the question that the data set has in `extra_info`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rewardpool.errors import ConfigError
+from rewardpool.rewards import Episode, Reward
+from rewardpool.verl.rater import shared_rater
+from rewardpool.verl.result import score_and_extra_info
+from rewardpool.verl.rollout import plain
+from rewardpool.verl.settings import pool_spec
+
+PATH = "reward.custom_reward_function.reward_kwargs"
+
+
+async def compute_score(
+    data_source: str,
+    solution_str: str,
+    ground_truth: Any,
+    extra_info: Mapping[str, Any] | None = None,
+    *,
+    reward_pool: str | None = None,
+    rewardpool: Mapping[str, Any] | None = None,
+    prompt_key: str = "question",
+    **_of_verl: Any,
+) -> dict[str, Any]:
+    """Rate one response; verl calls it.
+
+    Args:
+        data_source: Of verl.
+        solution_str: The response.
+        ground_truth: Of verl.
+        extra_info: Of verl.
+        reward_pool: `namespace/name` of a pool.
+        rewardpool: Further settings, or a mixture, as under `reward.rewardpool`.
+        prompt_key: Name in `extra_info` of the question, a text or chat messages.
+        _of_verl: What verl gives to functions that use a model it serves itself; not used.
+
+    Returns:
+        `score`, a finite float, and beside it the same names for every sample.
+
+    Raises:
+        SampleError: It has no score, and the failure policy is `raise`.
+        PoolError: A pool cannot be used.
+        ConfigError: The settings are wrong, or the question is not where `prompt_key` says.
+    """
+    spec = pool_spec(
+        reward_pool, _mapping(rewardpool), pool_path=f"{PATH}.reward_pool", mapping_path=f"{PATH}.rewardpool"
+    )
+    rater = await shared_rater(spec, path=f"{PATH}.rewardpool")
+    extra = {str(name): plain(value) for name, value in (extra_info or {}).items()}
+    if prompt_key not in extra and _needs_prompt(rater.reward):
+        raise ConfigError(
+            f"{PATH}.prompt_key", f"names {prompt_key!r}, which extra_info lacks: it has {', '.join(sorted(extra))}"
+        )
+    episode = Episode(
+        prompt=extra.get(prompt_key, ""),
+        response=solution_str,
+        ground_truth=plain(ground_truth),
+        data_source=data_source,
+        extra_info=extra,
+    )
+    _, result = score_and_extra_info(await rater.rate(episode), label=episode.label)
+    return result
+
+
+def _needs_prompt(reward: Reward) -> bool:
+    return any(pool.endpoint.model_type != "Function" for pool in reward.pools.values())
+
+
+def _mapping(value: Any) -> Any:
+    """Hydra's mappings as plain ones."""
+    from omegaconf import OmegaConf  # verl has it; this module can be imported without verl
+
+    return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
