@@ -3,6 +3,7 @@
 import asyncio
 import math
 import os
+import threading
 from typing import Any
 
 import pytest
@@ -86,6 +87,18 @@ async def test_a_function_that_is_not_there_is_a_mistake_in_the_config(run_in: s
     with pytest.raises(ConfigError) as caught:
         await rate("support.reward_functions:nowhere", run_in=run_in, concurrency=1)
     assert caught.value.field == "reward.function"
+
+
+async def test_a_thread_that_is_stuck_in_a_function_is_told_of_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    released = threading.Event()
+
+    def stuck(**_: Any) -> float:
+        return float(released.wait(60))
+
+    with pytest.raises(FunctionFailedError, match="longer than"):
+        await rate(stuck, timeout_seconds=0.01)
+    released.set()
+    assert "rule has a thread that is stuck" in caplog.text
 
 
 LIMITS = Overlong(max_tokens=100, buffer_tokens=20, penalty=0.5)

@@ -89,4 +89,4 @@ class OverlongScorer:
 def overlong_penalty(tokens: int, settings: Overlong) -> float:
     """The punishment for a response of so many tokens, from -penalty to 0."""
     over = tokens - (settings.max_tokens - settings.buffer_tokens)
-    return -settings.penalty * min(max(over / settings.buffer_tokens, 0.0), 1.0)
+    return 0.0 - settings.penalty * min(max(over / settings.buffer_tokens, 0.0), 1.0)  # no -0.0

@@ -66,13 +66,14 @@ class _Result:
 class _Draft:
     """A rating in the making."""
 
+    episode: Episode
     results: dict[str, _Result] = field(default_factory=dict)
     floor: float | None = None
     """The total that a closed gate gave."""
 
     @property
     def is_open(self) -> bool:
-        """Whether the parts behind the gates so far are to be asked."""
+        """Whether no gate has closed, and every part that was asked has a score."""
         return self.floor is None and all(result.used is not None for result in self.results.values())
 
 
@@ -125,38 +126,19 @@ class MixedReward:
 
     async def rate_group(self, episodes: Sequence[Episode]) -> list[Rating]:
         """Rate the rollouts of one prompt; raises what `Reward.rate_group` does."""
-        drafts = [_Draft() for _ in episodes]
+        drafts = [_Draft(episode) for episode in episodes]
         for gate in self._gates:
-            await self._ask(gate, episodes, drafts)
+            await _ask(gate, [draft for draft in drafts if draft.is_open])
             _close(gate, drafts)
-        # Whoever a gate stopped is stopped before any of the parts behind it is asked.
-        behind = [draft.is_open for draft in drafts]
-        passed = [draft for draft, is_open in zip(drafts, behind, strict=True) if is_open]
-        those = [episode for episode, is_open in zip(episodes, behind, strict=True) if is_open]
-        await gathered([self._ask(part, those, passed, all_open=True) for part in self._others])
+        # Decided before any of the parts behind the gates answers: one without a score stops no other.
+        passed = [draft for draft in drafts if draft.is_open]
+        await gathered([_ask(part, passed) for part in self._others])
         totals = self._totals(drafts)
-        ratings = [
-            self._rating(episode, draft, total) for episode, draft, total in zip(episodes, drafts, totals, strict=True)
-        ]
-        return ratings if self._post_process is None or not ratings else self._post_processed(ratings)
-
-    async def _ask(
-        self, part: OpenPart, episodes: Sequence[Episode], drafts: Sequence[_Draft], *, all_open: bool = False
-    ) -> None:
-        """Let a part score the episodes that are not stopped, and enter what it says into their drafts."""
-        asked = [(episode, draft) for episode, draft in zip(episodes, drafts, strict=True) if all_open or draft.is_open]
-        if not asked:
-            return
-        results = await _scores(part, [episode for episode, _ in asked])
-        for (_, draft), result in zip(asked, results, strict=True):
-            draft.results[part.name] = result
+        ratings = [self._rating(draft, total) for draft, total in zip(drafts, totals, strict=True)]
+        return _post_processed(ratings, self._post_process) if self._post_process and ratings else ratings
 
     def _totals(self, drafts: Sequence[_Draft]) -> list[float | None]:
         weighted: list[list[float]] = [[] for _ in drafts]
-        complete = [
-            draft.floor is None and all(result.used is not None for result in draft.results.values())
-            for draft in drafts
-        ]
         for part in self._others:
             # A score counts for mean and deviation also where another part of the same episode has none.
             found = [
@@ -167,13 +149,13 @@ class MixedReward:
             for (number, _), value in zip(found, _whitened(part, [used for _, used in found]), strict=True):
                 weighted[number].append(part.config.weight * value)
         return [
-            combined(scores, how=self._combine) if is_complete else draft.floor
-            for scores, draft, is_complete in zip(weighted, drafts, complete, strict=True)
+            combined(scores, how=self._combine) if draft.is_open else draft.floor
+            for scores, draft in zip(weighted, drafts, strict=True)
         ]
 
-    def _rating(self, episode: Episode, draft: _Draft, total: float | None) -> Rating:
+    def _rating(self, draft: _Draft, total: float | None) -> Rating:
         if total is not None and not math.isfinite(total):
-            raise ScoreError(episode.label, f"its weighted scores come to {total}; lower the weights, or clip")
+            raise ScoreError(draft.episode.label, f"its weighted scores come to {total}; lower the weights, or clip")
         results = {name: draft.results.get(name) for name in self._names}
         return Rating(
             total=total,
@@ -182,16 +164,13 @@ class MixedReward:
             error=next((result.error for result in results.values() if result and result.error), None),
         )
 
-    def _post_processed(self, ratings: list[Rating]) -> list[Rating]:
-        if self._post_process is None:
-            return ratings
-        try:
-            totals = list(self._post_process(ratings))
-        except Exception as error:  # the user's code raises what it likes
-            raise FunctionFailedError("(group)", f"post_process failed: {type(error).__name__}: {error}") from error
-        if len(totals) != len(ratings):
-            raise FunctionFailedError("(group)", f"post_process gave {len(totals)} totals for {len(ratings)} ratings")
-        return [replace(rating, total=_checked_total(total)) for rating, total in zip(ratings, totals, strict=True)]
+
+async def _ask(part: OpenPart, drafts: Sequence[_Draft]) -> None:
+    """Let a part score the episodes of some drafts, and enter what it says. Raises SampleError and PoolError."""
+    if drafts:
+        results = await _scores(part, [draft.episode for draft in drafts])
+        for draft, result in zip(drafts, results, strict=True):
+            draft.results[part.name] = result
 
 
 async def _scores(part: OpenPart, episodes: Sequence[Episode]) -> list[_Result]:
@@ -242,6 +221,17 @@ def _close(part: OpenPart, drafts: Sequence[_Draft]) -> None:
         result = draft.results.get(part.name)
         if draft.floor is None and result is not None and result.used is not None and result.used < gate.at_least:
             draft.floor = gate.floor
+
+
+def _post_processed(ratings: Sequence[Rating], hook: PostProcess) -> list[Rating]:
+    """The ratings with the totals that the user's hook makes of them. Raises FunctionFailedError."""
+    try:
+        totals = list(hook(ratings))
+    except Exception as error:  # the user's code raises what it likes
+        raise FunctionFailedError("(group)", f"post_process failed: {type(error).__name__}: {error}") from error
+    if len(totals) != len(ratings):
+        raise FunctionFailedError("(group)", f"post_process gave {len(totals)} totals for {len(ratings)} ratings")
+    return [replace(rating, total=_checked_total(total)) for rating, total in zip(ratings, totals, strict=True)]
 
 
 def _checked_total(total: Any) -> float | None:

@@ -1,5 +1,6 @@
 """The one way in for every adapter: from a few lines of a config to a reward that is ready to rate."""
 
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -15,7 +16,9 @@ from rewardpool.rewards.parts import FunctionPart, OverlongPart, Part, PoolPart
 from rewardpool.rewards.reward import Reward
 from rewardpool.rewards.scorer import Comparer, Scorer
 from rewardpool.rewards.spec import RewardSpec, parse_reward
-from rewardpool_api.function_runner import FunctionNotFoundError, load_function
+from rewardpool_api.function_runner import FunctionNotFoundError, Runner, load_function
+
+log = logging.getLogger(__name__)
 
 FIELDS_OF_TYPE = {"Discriminative": {"tokenizer", "chat_template", "system"}, "Generative": {"judge"}}
 """Fields of a pool's part that mean something for pools of one type only."""
@@ -64,7 +67,7 @@ class _Opening:
         """Open one part. Raises ConfigError or PoolError."""
         if isinstance(part, FunctionPart):
             runner = await started_runner(part, path=path)
-            self._stack.push_async_callback(runner.close)
+            self._stack.push_async_callback(_closed, runner, part.name)
             return FunctionScorer(runner)
         if isinstance(part, OverlongPart):
             return OverlongScorer(part.overlong)
@@ -109,6 +112,11 @@ class _Opening:
                     f"{path}.type",
                     "set it to Discriminative, Generative or Function: of a bare URL it is not known what it serves",
                 )
+
+
+async def _closed(runner: Runner, name: str) -> None:
+    if not await runner.close():
+        log.warning("%s has a thread that is stuck in its function, and this process ends when that does", name)
 
 
 def _judge(part: PoolPart, pool: Pool) -> Scorer | Comparer:
