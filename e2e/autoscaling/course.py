@@ -70,10 +70,16 @@ class Gap:
 
     at_zero_seconds: float
     """For so long nothing of it was there."""
+    asked_ahead_seconds: float
+    """So long before the burst as many were wanted as it needs; 0.0 when they were not."""
+    start_seconds: float
+    """From then until so many served, which may have been after the burst began; 0.0 when they never went."""
     ready_at_burst: int
     """Replicas that served at the last look before the burst."""
-    warm_seconds: float
-    """For so long before the burst there had been as many as it needs; 0.0 when there were not."""
+
+    def is_warm(self, needed: int) -> bool:
+        """Whether the burst found what it needs."""
+        return self.ready_at_burst >= needed
 
 
 def read_bursts(path: Path) -> list[Burst]:
@@ -87,20 +93,26 @@ def read_bursts(path: Path) -> list[Burst]:
 
 def gaps(sizes: Sequence[Size], bursts: Sequence[Burst], *, needed: int) -> list[Gap]:
     """The gaps between these bursts; one less than there are bursts."""
-    return [_gap(sizes, before.ended, burst.began, needed) for before, burst in pairwise(bursts)]
+    return [_gap(sizes, before, burst, needed) for before, burst in pairwise(bursts)]
 
 
-def _gap(sizes: Sequence[Size], since: float, until: float, needed: int) -> Gap:
-    seen = [size for size in sizes if since <= size.at <= until]
-    ends = [*(size.at for size in seen[1:]), until]
-    at_zero = sum(end - size.at for size, end in zip(seen, ends, strict=False) if size.is_zero)
-    warm_since = until
-    for size in reversed(seen):
-        if size.ready < needed:
-            break
-        warm_since = size.at
+def first_start_seconds(sizes: Sequence[Size], *, needed: int) -> float:
+    """From the first time that so many were wanted until so many served; 0.0 where that never came."""
+    asked = next((size.at for size in sizes if size.wanted >= needed), None)
+    whole = next((size.at for size in sizes if size.ready >= needed), None)
+    return 0.0 if asked is None or whole is None else round(whole - asked, 1)
+
+
+def _gap(sizes: Sequence[Size], before: Burst, burst: Burst, needed: int) -> Gap:
+    seen = [size for size in sizes if before.ended <= size.at <= burst.began]
+    ends = [*(size.at for size in seen[1:]), burst.began]
+    gone = max((size.at for size in seen if size.wanted < needed), default=before.ended)
+    asked = next((size.at for size in sizes if size.at > gone and size.wanted >= needed), burst.began)
+    whole = next((size.at for size in sizes if size.at > gone and size.ready >= needed), burst.ended)
+    went = gone > before.ended
     return Gap(
-        at_zero_seconds=round(at_zero, 1),
+        at_zero_seconds=round(sum(end - size.at for size, end in zip(seen, ends, strict=False) if size.is_zero), 1),
+        asked_ahead_seconds=round(max(0.0, burst.began - asked), 1),
+        start_seconds=round(whole - asked, 1) if went else 0.0,
         ready_at_burst=seen[-1].ready if seen else 0,
-        warm_seconds=round(until - warm_since, 1),
     )
