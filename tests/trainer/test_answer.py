@@ -57,7 +57,7 @@ def test_the_score_is_the_last_number_of_the_embedding(answer: bytes, score: flo
 def test_nonsense_is_a_setback_and_never_a_number(answer: bytes) -> None:
     with pytest.raises(Setback) as caught:
         read_score(200, answer, "s")
-    assert caught.value.kind == "worker"
+    assert caught.value.kind == "nonsense"
 
 
 json_values = st.recursive(

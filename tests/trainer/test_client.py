@@ -68,11 +68,11 @@ async def test_a_sample_gets_the_workers_number(sample: Sample, score: float) ->
 @pytest.mark.parametrize(
     ("trouble", "kind"),
     [
-        (NONSENSE, "worker"),
-        (says('{"data": [{"embedding": [NaN]}]}'), "worker"),
-        (says('{"data": []}'), "worker"),
-        (says('{"data": [{"embedding": [1]}, {"embedding": [2]}]}'), "worker"),
-        (says("x" * (5 << 20)), "worker"),
+        (NONSENSE, "nonsense"),
+        (says('{"data": [{"embedding": [NaN]}]}'), "nonsense"),
+        (says('{"data": []}'), "nonsense"),
+        (says('{"data": [{"embedding": [1]}, {"embedding": [2]}]}'), "nonsense"),
+        (says("x" * (5 << 20)), "nonsense"),
         (says("", status=500), "worker"),
         (breaks_off, "worker"),
         (says("", status=408), "busy"),
@@ -94,9 +94,15 @@ async def test_a_retry_leaves_a_line_in_the_log(caplog: pytest.LogCaptureFixture
     assert "not JSON" in caplog.text
 
 
-async def test_nonsense_ends_in_an_error_after_the_configured_attempts() -> None:
-    async with FakeWorker(*[NONSENSE] * 3) as worker, pool_on(worker, attempts=3) as pool:
-        with pytest.raises(ScoreError, match="sample s: no usable answer in 3 attempts; last: the answer is not JSON"):
+async def test_a_failing_worker_ends_in_an_error_after_the_configured_attempts() -> None:
+    async with FakeWorker(*[says("trouble", status=500)] * 3) as worker, pool_on(worker, attempts=3) as pool:
+        with pytest.raises(ScoreError, match="sample s: no usable answer in 3 attempts; last: HTTP 500: trouble"):
+            await pool.score(Sample(text="four", id="s"))
+
+
+async def test_nonsense_is_borne_four_times_as_often_and_then_an_error() -> None:
+    async with FakeWorker(*[NONSENSE] * 12) as worker, pool_on(worker, attempts=3) as pool:
+        with pytest.raises(ScoreError, match="sample s: no usable answer in 12 attempts; last: the answer is not JSON"):
             await pool.score(Sample(text="four", id="s"))
 
 

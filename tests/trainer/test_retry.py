@@ -42,8 +42,9 @@ def test_pauses_double_until_the_longest() -> None:
     assert longest == [0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
 
 
-def test_pauses_for_a_key_in_rotation_stay_short() -> None:
-    assert pause_seconds(9, "denied", uniform=lambda _, high: high) == 1.0
+@pytest.mark.parametrize("kind", ["denied", "nonsense"])
+def test_pauses_stay_short_where_every_other_attempt_or_so_succeeds(kind: Kind) -> None:
+    assert pause_seconds(9, kind, uniform=lambda _, high: high) == 1.0
 
 
 @given(setbacks=st.integers(1, 1000), part=st.floats(0, 1))

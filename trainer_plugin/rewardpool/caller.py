@@ -28,7 +28,7 @@ from rewardpool.following import Following, Turnover
 from rewardpool.hedging import Hedging, Race
 from rewardpool.pace import Pace, Slots
 from rewardpool.report import Ledger
-from rewardpool.retry import Setback, kind_of_status, pause_seconds
+from rewardpool.retry import FAILURES, Setback, kind_of_status, pause_seconds
 from rewardpool_api.trust import verifying_context
 
 log = logging.getLogger(__name__)
@@ -57,8 +57,8 @@ class Effort:
     """From when its first attempt was due to its end."""
     attempts: int = 0
     setbacks: int = 0
-    failures: int = 0
-    """Setbacks at a worker, the only ones that are bounded by number."""
+    failures: float = 0.0
+    """Setbacks at a worker, the only ones that are bounded by number; see `FAILURES`."""
     problem: str = ""
     """The last setback, in words."""
     denied: bool = False
@@ -295,8 +295,8 @@ class Caller:
             case "waiting":
                 # No hurry, but the address may have become another pool's.
                 await self._following.moved(used, since=now - LOOK_AGAIN_WAITING_SECONDS)
-            case "worker":
-                effort.failures += 1
+            case "worker" | "nonsense":
+                effort.failures += FAILURES[setback.kind]
                 if effort.failures >= self._config.attempts:
                     raise ScoreError(
                         effort.label, f"no usable answer in {effort.attempts} attempts; last: {setback.problem}"
@@ -340,6 +340,6 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
     async for part in response.content.iter_any():
         size += len(part)
         if size > MAX_ANSWER_BYTES:
-            raise Setback("worker", f"the answer is larger than {MAX_ANSWER_BYTES} bytes")
+            raise Setback("nonsense", f"the answer is larger than {MAX_ANSWER_BYTES} bytes")
         parts.append(part)
     return b"".join(parts)
