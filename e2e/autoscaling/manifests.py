@@ -25,6 +25,8 @@ PROGRAMS: Final = "autoscaling-programs"
 
 LARGEST: Final = 3
 IDLE_SECONDS: Final = 30
+LEAVING_SECONDS: Final = 45.0
+"""For replicas that nobody wants any more: off the routers, at work no more, gone."""
 CALLS_PER_REPLICA: Final = 16
 
 START_SECONDS: Final = 6

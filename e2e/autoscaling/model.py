@@ -8,7 +8,7 @@ from typing import Any
 from autoscaling import manifests
 from autoscaling.callers import ASKED, DEADLINE_SECONDS, TEXTS
 from autoscaling.course import Course
-from autoscaling.manifests import IDLE_SECONDS, LARGEST
+from autoscaling.manifests import IDLE_SECONDS, LARGEST, LEAVING_SECONDS
 from autoscaling.pods import Asking
 from faults.tally import Tally
 from machine import MODELS, run_in_trainer
@@ -22,7 +22,6 @@ READY_SECONDS = 300.0
 """Two vLLMs start at once, beside the one that is asked all the time."""
 LOADED_SECONDS = 5.0
 """For which three replicas are asked before the load ends."""
-LEAVING_SECONDS = 45.0
 
 
 def play(scene: Scene, *, folder: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from autoscaling import manifests
 from autoscaling.course import Course, Gap, first_start_seconds, gaps, read_bursts
 from autoscaling.job import BURSTS
-from autoscaling.manifests import IDLE_SECONDS, NEEDED, SAMPLES
+from autoscaling.manifests import IDLE_SECONDS, LEAVING_SECONDS, NEEDED, SAMPLES
 from autoscaling.pods import Asking
 from cluster.contract import NotPossibleError
 from scene import Scene, StoryError
@@ -80,7 +80,7 @@ def check(gap: Gap, number: int, *, slowest_seconds: float) -> None:
 
 
 def kill(scene: Scene, course: Course, job: Asking) -> dict[str, Any]:
-    """`kill -9` of the job, which said that samples are coming: nothing of the fleet is left after idleSeconds."""
+    """`kill -9` of the job, which said that samples are coming: within idleSeconds the fleet is told to go, and it goes."""
     time.sleep(QUIET_SECONDS)
     if course.look().wanted != NEEDED:
         raise StoryError(f"the job rolls out, and the pool wants {course.sizes[-1].wanted} replicas")
@@ -89,7 +89,6 @@ def kill(scene: Scene, course: Course, job: Asking) -> dict[str, Any]:
     except NotPossibleError as error:
         scene.say(f"  not possible here, so it is deleted: {error}")
         scene.kubectl("delete", "pod", job.name, "--grace-period=0", "--force")
-    seconds = course.until(
-        lambda size: size.is_zero, what="nothing is left of the fleet", deadline_seconds=IDLE_SECONDS
-    )
-    return {"kill_to_none_left_seconds": round(seconds, 1)}
+    seconds = course.until(lambda size: size.wanted == 0, what="no replica is wanted", deadline_seconds=IDLE_SECONDS)
+    leaving = course.until(lambda size: size.is_zero, what="no replica is left", deadline_seconds=LEAVING_SECONDS)
+    return {"kill_to_none_wanted_seconds": round(seconds, 1), "kill_to_none_left_seconds": round(seconds + leaving, 1)}
