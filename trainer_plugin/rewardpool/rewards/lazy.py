@@ -77,7 +77,7 @@ class LazyReward:
             rated = await asyncio.gather(*(asyncio.wrap_future(future) for _, future in submitted))
         finally:
             _give_up(submitted)
-        return _in_order([members for members, _ in submitted], rated)
+        return in_order([members for members, _ in submitted], rated)
 
     def rate_batch_blocking(self, episodes: Sequence[Episode]) -> list[Rating]:
         """As `rate_batch`, for callers without a loop."""
@@ -86,7 +86,7 @@ class LazyReward:
             rated = [future.result() for _, future in submitted]
         finally:
             _give_up(submitted)
-        return _in_order([members for members, _ in submitted], rated)
+        return in_order([members for members, _ in submitted], rated)
 
     def announce(self, *, samples: int | None = None, steps: int | None = None) -> Sequence[JobDemand]:
         """The demands of this job, one a pool: announced from the first call on, with what is known at that call."""
@@ -128,7 +128,8 @@ def _give_up(submitted: _Submitted) -> None:
         future.cancel()  # does nothing to those that are done
 
 
-def _in_order(groups: Sequence[Sequence[int]], rated: Sequence[Sequence[Rating]]) -> list[Rating]:
+def in_order(groups: Sequence[Sequence[int]], rated: Sequence[Sequence[Rating]]) -> list[Rating]:
+    """The ratings of episodes that were rated in parts; `groups` has the places of each part's episodes."""
     by_index: dict[int, Rating] = {}
     for members, ratings in zip(groups, rated, strict=True):
         by_index.update(zip(members, ratings, strict=True))
