@@ -1,12 +1,13 @@
 """Tests of the adapters on the real frameworks; `make test` runs them with an interpreter that has those."""
 
+import asyncio
 import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.fleet import ROOT
-from support.local_machine import LocalMachine
+from support.local_machine import POOL, LocalMachine
 
 MISSING = [name for name in ("verl", "trl", "openrlhf", "ray") if importlib.util.find_spec(name) is None]
 collect_ignore_glob = ["test_*.py"] if MISSING else []
@@ -30,6 +31,14 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalMachine]:
     finally:
         left = machine.clean_up()
     assert left == [], "the pools left processes behind"
+
+
+@pytest.fixture(scope="session")
+def function_pool(machine: LocalMachine) -> str:
+    """A pool of two workers with a reward function."""
+    model = {"source": "python://support.reward_functions:compute_score", "type": "Function"}
+    asyncio.run(machine.up(model=model, replicas=2))
+    return POOL
 
 
 @pytest.fixture(scope="session")

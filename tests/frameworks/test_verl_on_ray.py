@@ -1,6 +1,5 @@
 """verl's own reward loop on Ray, unmodified: its manager and workers score through the plugin from a local pool."""
 
-import asyncio
 import json
 import os
 from collections.abc import Iterator
@@ -24,21 +23,13 @@ TRAIN_BATCH, GROUP = 32, 4
 
 
 @pytest.fixture(scope="module")
-def pool(machine: LocalMachine) -> str:
-    """A pool of two workers."""
-    model = {"source": "python://support.reward_functions:compute_score", "type": "Function"}
-    asyncio.run(machine.up(model=model, replicas=2))
-    return POOL
-
-
-@pytest.fixture(scope="module")
-def reward_loop(machine: LocalMachine, pool: str, policy_tokenizer: Path) -> Iterator[RewardLoopManager]:
+def reward_loop(machine: LocalMachine, function_pool: str, policy_tokenizer: Path) -> Iterator[RewardLoopManager]:
     """verl's manager with two workers, configured as a user does."""
     ray.init(num_cpus=2, include_dashboard=False, runtime_env={"env_vars": environ_of(machine)})
     config = verl_config(
         policy_tokenizer,
         "reward.reward_manager.name=rewardpool",
-        f"+reward.reward_pool={pool}",
+        f"+reward.reward_pool={function_pool}",
         f"data.train_batch_size={TRAIN_BATCH}",
         f"actor_rollout_ref.rollout.n={GROUP}",
     )
