@@ -185,6 +185,14 @@ async def test_a_fleet_that_hangs_whole_is_not_asked_for_everything_twice() -> N
     assert 50 <= report.hedges <= 50 + 0.05 * report.attempts
 
 
+async def test_after_nonsense_two_requests_are_sent_at_a_time() -> None:
+    nonsense = says("not json")
+    async with FakeWorker(nonsense, nonsense, right) as worker, pool_on(worker) as pool:
+        assert await pool.score(Sample(text="four")) == 4.0
+        report = pool.report()
+    assert (report.attempts, report.hedges, report.setbacks) == (3, 1, {"nonsense": 1})
+
+
 async def test_hedging_can_be_switched_off() -> None:
     async with FakeWorker(hangs) as worker, pool_on(worker, hedge=False, attempt_seconds=0.1) as pool:
         assert await pool.score(Sample(text="four")) == 4.0

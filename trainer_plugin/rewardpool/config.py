@@ -88,8 +88,8 @@ class RewardConfig(BaseModel):
     attempt_seconds: PositiveSeconds | None = None
     """For one attempt, so that a silent worker is given up for another. Default: a quarter of the deadline."""
     attempts: Annotated[int, Field(ge=1, le=100)] = 6
-    """Attempts that may fail at a worker (HTTP 500, silence, a broken connection) before the sample fails; four times
-    as many where a worker answers nonsense, since the router takes that one for a good one.
+    """Attempts that may fail at a worker (HTTP 500, silence, a broken connection) before the sample fails; twice as
+    many where a worker answers nonsense, since the router takes that one for a good one.
     Attempts that reach no worker at all are repeated, ever slower, until the deadline, and do not count."""
     concurrency: Annotated[int, Field(ge=1, le=65_536)] = 64
     """Most requests in flight from this process; fewer while the pool says that it is too busy."""

@@ -88,7 +88,12 @@ class Race(Generic[T]):
     """One request, and further ones beside it while it is a straggler. For one use."""
 
     def __init__(
-        self, attempt: Callable[[], Coroutine[Any, Any, T]], hedging: Hedging, *, on_hedge: Callable[[], None]
+        self,
+        attempt: Callable[[], Coroutine[Any, Any, T]],
+        hedging: Hedging,
+        *,
+        on_hedge: Callable[[], None],
+        at_once: bool = False,
     ) -> None:
         """Prepare.
 
@@ -96,14 +101,18 @@ class Race(Generic[T]):
             attempt: Sends the request, once for each call. A Setback is no usable answer; any other error is one.
             hedging: Decides when.
             on_hedge: Is told that a further request is sent.
+            at_once: Send a second request with the first one, outside the budget. Of two at a time an idle router
+                gives its workers one each, where it gives the same text to the same worker again and again.
         """
         self._attempt = attempt
         self._hedging = hedging
         self._on_hedge = on_hedge
+        self._at_once = at_once
         self._loop = asyncio.get_running_loop()
         self._sent_at = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self._hedges: list[asyncio.Task[T]] = []
+        self._spent = 0
         self._winner: asyncio.Task[T] | None = None
         self._first: asyncio.Timeout | None = None
 
@@ -115,6 +124,8 @@ class Race(Generic[T]):
     async def run(self) -> T:
         """The first usable answer. Raises the first request's Setback when there is none."""
         self._hedging.sent()
+        if self._at_once:
+            self._send_hedge()
         self._timer = self._loop.call_later(self._hedging.wait(0.0), self._look)
         first = asyncio.timeout(None)
         try:
@@ -155,20 +166,24 @@ class Race(Generic[T]):
         seconds = self._hedging.wait((now - self._sent_at) / 2 ** len(self._hedges))
         if seconds == 0:
             self._hedging.spend()
-            hedge = self._loop.create_task(self._hedge())
-            hedge.add_done_callback(self._hedge_ended)
-            self._hedges.append(hedge)
+            self._spent += 1
+            self._send_hedge()
             self._sent_at = now
             seconds = self._hedging.wait(0.0)
         if len(self._hedges) < MOST_HEDGES:
             self._timer = self._loop.call_later(seconds, self._look)
+
+    def _send_hedge(self) -> None:
+        hedge = self._loop.create_task(self._hedge())
+        hedge.add_done_callback(self._hedge_ended)
+        self._hedges.append(hedge)
 
     def _hedge_ended(self, hedge: asyncio.Task[T]) -> None:
         """Give the first request up, unless this one has no usable answer either."""
         if self._winner is not None or hedge.cancelled() or isinstance(hedge.exception(), Setback):
             return
         self._winner = hedge
-        self._hedging.won(len(self._hedges))
+        self._hedging.won(self._spent)
         if self._first is not None:
             self._first.reschedule(self._loop.time())
 

@@ -8,13 +8,14 @@ A failed attempt is a `Setback` of one kind, and the kind alone decides:
 | waiting | the router says that it has no worker: a code in a 404 or 503 | until the deadline, at an even pace |
 | busy | the router is too busy, or on its way: 408, 425, 429, 502, 503, 504 | until the deadline |
 | worker | a worker failed: HTTP 500, silence, a broken connection | at most `attempts` of these |
-| nonsense | HTTP 200 with no usable answer | four of these count like one failed worker |
+| nonsense | HTTP 200 with no usable answer | at most twice as many, the further ones in pairs |
 | missing | 404: something else lives at the address | only if the address turns out to have moved |
 | denied | 401 or 403 | with every other key there is; until the deadline if the pool ever took one |
 
 Waiting for a pool that is away costs nothing but time, so only the deadline bounds it; a worker that fails on a sample
 may fail on it every time, so that is bounded by number. Nonsense is bounded more widely: to the router, a worker that
-answers nonsense is a good one, so with one such worker of two, every attempt is a toss of a coin.
+answers nonsense is a good one, so with one such worker of two every attempt is a toss of a coin, and an idle router
+that knows the text chooses the same worker again. It does not when two requests come at a time.
 
 Pauses grow and have full jitter: a random part of a bound that doubles, so that a thousand samples which failed
 together do not come back together. Where there is no worker yet the pace is even instead: a pool at zero is woken by
@@ -35,7 +36,7 @@ FIRST_PAUSE_SECONDS = 0.25
 LONGEST_PAUSE_SECONDS = 5.0
 LONGEST_QUICK_PAUSE_SECONDS = 1.0
 """While a key is rotated, or one worker answers nonsense, every other attempt or so succeeds."""
-FAILURES: Mapping[Kind, float] = {"worker": 1.0, "nonsense": 0.25}
+FAILURES: Mapping[Kind, float] = {"worker": 1.0, "nonsense": 0.5}
 """What a setback counts against `attempts`; others do not."""
 
 _BY_STATUS: dict[int, Kind] = {
