@@ -23,8 +23,10 @@ def score_of(given: str | list[int]) -> float:
 
 async def right(request: web.Request) -> web.Response:
     """The score, as the contract says."""
-    body = await request.json()
-    return web.json_response({"data": [{"index": 0, "embedding": [score_of(body["input"])]}]})
+    given = (await request.json())["input"]
+    inputs = given if isinstance(given, list) and isinstance(given[0], str) else [given]
+    data = [{"index": index, "embedding": [score_of(one)]} for index, one in enumerate(inputs)]
+    return web.json_response({"data": data})
 
 
 def says(body: str, *, status: int = 200) -> Behaviour:

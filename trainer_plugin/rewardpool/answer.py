@@ -32,14 +32,19 @@ def read_score(status: int, body: bytes, sample: str) -> float:
         SampleError: This sample cannot be scored, whoever tries.
         Setback: Another attempt may do.
     """
-    _check_status(status, body, sample)
+    return read_scores(status, body, sample, count=1)[0]
+
+
+def read_scores(status: int, body: bytes, samples: str, *, count: int) -> list[float]:
+    """The scores in an answer to so many samples, in their order; raises what `read_score` does."""
+    _check_status(status, body, samples)
     try:
-        answer = parse_answer(body, count=1)
+        answer = parse_answer(body, count=count)
     except NonsenseAnswerError as error:
         raise Setback("nonsense", str(error)) from error
     if isinstance(answer, CallerError):
-        raise _sample_error(answer, sample)
-    return answer[0]
+        raise _sample_error(answer, samples)
+    return answer
 
 
 def read_judgement(status: int, body: bytes, sample: str) -> str:

@@ -57,7 +57,8 @@ class BlockingPool:
     def stream(self, samples: Iterable[Sample]) -> Iterator[tuple[int, Outcome]]:
         """Score samples and yield `(index, outcome)` as they complete; the input is read in this thread.
 
-        It is read as there is room: at most twice `concurrency` samples are started and not yet taken.
+        It is read as there is room: at most twice `concurrency` times `batch` samples are started and not
+        yet taken.
 
         Raises:
             SampleError: A sample has no score and the policy is `raise`; what is in flight is cancelled first.
@@ -68,12 +69,12 @@ class BlockingPool:
         flying: dict[concurrent.futures.Future[Outcome], int] = {}
         try:
             while True:
-                room = 2 * self._config.concurrency - len(flying)
+                room = self._config.ahead - len(flying)
                 for index, sample in itertools.islice(source, room):
                     flying[self.submit(sample)] = index
                 if not flying:
                     return
-                is_full = len(flying) == 2 * self._config.concurrency
+                is_full = len(flying) == self._config.ahead
                 with demand.waiting(), demand.holding_back() if is_full else nullcontext():
                     done, _ = concurrent.futures.wait(flying, return_when=concurrent.futures.FIRST_COMPLETED)
                 for future in done:

@@ -13,7 +13,7 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -23,7 +23,7 @@ import aiohttp
 from rewardpool.config import RewardConfig
 from rewardpool.discovery import discover
 from rewardpool.endpoint import Endpoint
-from rewardpool.errors import DeadlineError, PoolAccessError, PoolError, ScoreError
+from rewardpool.errors import DeadlineError, PoolAccessError, PoolError, SampleError, ScoreError
 from rewardpool.following import Following, Turnover
 from rewardpool.hedging import Hedging, Race
 from rewardpool.pace import Pace, Slots
@@ -63,8 +63,6 @@ class Effort:
     """The last setback, in words."""
     denied: bool = False
     """The last setback was a refusal of the key."""
-    nonsense: bool = False
-    """The last setback was nonsense, so the router may well choose the same worker again."""
     refused_keys: set[str | None] = field(default_factory=set, repr=False)
     """Keys that were refused since all of them were tried last."""
 
@@ -157,10 +155,11 @@ class Caller:
             PoolError: The pool cannot be used.
         """
         async with self._slots:
-            self._ledger.samples += 1
-            started = self._clock()
+            # One that was sent with others before has used up some of its time, and is counted.
+            self._ledger.samples += effort.attempts == 0
+            started = self._clock() - effort.seconds
             try:
-                async with asyncio.timeout(self._config.deadline_seconds):
+                async with asyncio.timeout(self._config.deadline_seconds - effort.seconds):
                     return await self._until_answered(effort, path, body, read)
             except TimeoutError:
                 if effort.denied:
@@ -180,6 +179,38 @@ class Caller:
                 raise
             finally:
                 effort.seconds = self._clock() - started
+
+    async def ask_once(
+        self, efforts: Sequence[Effort], path: str, body: dict[str, Any], read: Callable[[int, bytes, str], T]
+    ) -> T | None:
+        """Send one request for several samples, once; None when it has no usable answer, whatever the reason.
+
+        Args:
+            efforts: Those of the samples.
+            path: Of the request, below the pool's URL.
+            body: The request.
+            read: Makes of status, body and a label a result, a SampleError or a Setback.
+        """
+        whole = Effort(f"{efforts[0].label} and {len(efforts) - 1} others")
+        async with self._slots:
+            started = self._clock()
+            self._ledger.samples += len(efforts)
+            self._ledger.together += len(efforts)
+            try:
+                self._following.glance()
+                return await self._hedged(whole, self.endpoint, path, body, read)
+            except (Setback, SampleError) as trouble:
+                log.debug("sending %s alone: %s", whole.label, trouble)
+                self._ledger.splits += 1
+                return None
+            finally:
+                for effort in efforts:
+                    effort.attempts = whole.attempts
+                    effort.seconds = self._clock() - started
+
+    def given_up(self) -> None:
+        """Count a sample that was sent and that nobody wants any more."""
+        self._ledger.cancelled += 1
 
     async def _until_answered(
         self,
@@ -208,7 +239,6 @@ class Caller:
             lambda: self._attempt(effort, endpoint, path, body, read),
             self._hedging[path],
             on_hedge=self._ledger.hedge,
-            at_once=effort.nonsense,
         )
         try:
             return await race.run()
@@ -280,7 +310,6 @@ class Caller:
         effort.setbacks += 1
         effort.problem = setback.problem
         effort.denied = setback.kind == "denied"
-        effort.nonsense = setback.kind == "nonsense"
         now = self._clock()
         match setback.kind:
             case "denied":

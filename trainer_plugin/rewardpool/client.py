@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from rewardpool.answer import read_judgement, read_object, read_score
+from rewardpool.batching import Batcher
 from rewardpool.caller import Caller, Effort
 from rewardpool.config import Constant, RewardConfig
 from rewardpool.demand.cadence import Plan
@@ -42,6 +43,7 @@ class Pool:
         self._config = config
         self._ledger = Ledger()
         self._caller = Caller(config, self._ledger, **injected)
+        self._batcher = Batcher(self._caller, most=config.batch) if config.batch > 1 else None
         self._unnamed = itertools.count()
         self._demand = JobDemand.silent("the trainer has not asked for it")
 
@@ -184,8 +186,9 @@ class Pool:
     ) -> AsyncGenerator[tuple[int, Outcome], None]:
         """Score samples as they arrive and yield `(index, outcome)` as they complete; every index comes exactly once.
 
-        Input is read only while there is room: at most twice `concurrency` samples are started and not yet taken. An
-        async iterable may take its time (a rollout); a plain one is read on the event loop, so it should not block.
+        Input is read only while there is room: at most twice `concurrency` times `batch` samples are started and not
+        yet taken. An async iterable may take its time (a rollout); a plain one is read on the event loop, so it should
+        not block.
 
         A failed sample under `skip` or a constant is an outcome like any other, and the rest go on. Under `raise`, the
         first failure ends the stream: what is in flight is cancelled, then the error is raised. Leaving the loop early
@@ -195,7 +198,7 @@ class Pool:
             SampleError: A sample has no score and the policy is `raise`.
             PoolError: The pool cannot be used, whatever the policy.
         """
-        window = asyncio.Semaphore(2 * self._config.concurrency)
+        window = asyncio.Semaphore(self._config.ahead)
         done: asyncio.Queue[tuple[int, Outcome | BaseException] | None] = asyncio.Queue()
         pump = asyncio.create_task(self._pump(samples, window, done))
         try:
@@ -280,10 +283,15 @@ class Pool:
         """Score one sample; the failure policy is still to be applied. Raises PoolError."""
         effort = Effort(label)
         self._demand.sample_comes()
+
+        def body(endpoint: Endpoint) -> dict[str, Any]:
+            return _body(endpoint, sample, label)
+
         try:
-            value = await self._caller.ask(
-                effort, SCORE_PATH, lambda endpoint: _body(endpoint, sample, label), read_score
-            )
+            if self._batcher is None:
+                value = await self._caller.ask(effort, SCORE_PATH, body, read_score)
+            else:
+                value = await self._batcher.score(effort, body)
         except SampleError as error:
             return Unscored(error=error, attempts=effort.attempts, seconds=effort.seconds)
         self._ledger.score(effort.seconds)

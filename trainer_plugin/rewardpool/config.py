@@ -93,6 +93,9 @@ class RewardConfig(BaseModel):
     Attempts that reach no worker at all are repeated, ever slower, until the deadline, and do not count."""
     concurrency: Annotated[int, Field(ge=1, le=65_536)] = 64
     """Most requests in flight from this process; fewer while the pool says that it is too busy."""
+    batch: Annotated[int, Field(ge=1, le=64)] = 1
+    """Most samples (text or function) in one request; only those that wait for one of many full slots are put together.
+    Wins where scoring a sample costs less than sending it."""
     hedge: bool = True
     """Whether a request that takes far longer than usual gets a second one beside it, at most 5 % of them; the first
     answer counts. Scoring changes nothing at a worker, so a sample may be scored twice."""
@@ -112,6 +115,11 @@ class RewardConfig(BaseModel):
                 "attempt_seconds must be shorter than deadline_seconds, or a silent worker costs the sample"
             )
         return self
+
+    @property
+    def ahead(self) -> int:
+        """Most samples of a stream that are started and not yet taken: as many wait as may be in flight."""
+        return 2 * self.concurrency * self.batch
 
     @property
     def seconds_per_attempt(self) -> float:

@@ -26,8 +26,8 @@ class Turnover:
     """Which requests close their connection when they are answered. Pure.
 
     One address may stand for several routers: a Kubernetes Service chooses one for each connection, and a connection
-    that is kept stays with it, so a new replica would get nothing. One connection after the other is closed, all in about
-    a minute, and what is opened in its place may go to any router.
+    that is kept stays with it, so a new replica would get nothing. One connection after the other is closed, all in
+    about a minute, and what is opened in its place may go to any router.
     """
 
     def __init__(self, *, connections: int, now: float) -> None:

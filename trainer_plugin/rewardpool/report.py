@@ -53,6 +53,8 @@ class Report:
         setbacks: Failed attempts that were followed by another, by kind.
         hedges: Second requests beside stragglers, which are attempts too.
         hedges_won: Those that were answered first.
+        together: Samples that were sent in a request with others.
+        splits: Such requests that had no usable answer, so that each sample was sent alone after it.
         concurrency: Requests that may be in flight now: the config's number, or fewer while the pool is strained.
         rediscoveries: Times the pool's address or key was looked up again.
         latency: Quantiles in seconds.
@@ -71,6 +73,8 @@ class Report:
     latency: Latency
     hedges: int = 0
     hedges_won: int = 0
+    together: int = 0
+    splits: int = 0
     concurrency: int = 0
     demand: DemandReport = DemandReport()
 
@@ -89,6 +93,8 @@ class Ledger:
     rediscoveries: int = 0
     hedges: int = 0
     hedges_won: int = 0
+    together: int = 0
+    splits: int = 0
     setbacks: Counter[str] = field(default_factory=Counter)
     slowest_seconds: float = 0.0
     recent_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
@@ -121,6 +127,8 @@ class Ledger:
             rediscoveries=self.rediscoveries,
             hedges=self.hedges,
             hedges_won=self.hedges_won,
+            together=self.together,
+            splits=self.splits,
             setbacks=dict(self.setbacks),
             latency=summarise(sorted(self.recent_seconds), slowest=self.slowest_seconds),
         )
