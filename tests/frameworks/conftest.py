@@ -9,14 +9,14 @@ import pytest
 from support.fleet import ROOT
 from support.local_machine import POOL, LocalMachine
 
-MISSING = [name for name in ("verl", "trl", "openrlhf", "ray") if importlib.util.find_spec(name) is None]
+MISSING = [name for name in ("verl", "trl", "openrlhf", "skyrl_gym", "ray") if importlib.util.find_spec(name) is None]
 collect_ignore_glob = ["test_*.py"] if MISSING else []
 
 
 def pytest_report_header() -> str:
     """Say why nothing is collected, if so."""
     if not MISSING:
-        return "frameworks: verl, TRL, OpenRLHF and Ray found"
+        return "frameworks: verl, TRL, OpenRLHF, SkyRL and Ray found"
     return f"frameworks: left out, there is no {' and no '.join(MISSING)} here; run them by `make test`"
 
 

@@ -8,8 +8,9 @@ async with open_reward("rl/skywork") as reward:
 
 from rewardpool.rewards.blocking import BlockingReward
 from rewardpool.rewards.episode import Episode, Message
+from rewardpool.rewards.lazy import LazyReward
 from rewardpool.rewards.open import open_reward
 from rewardpool.rewards.rating import Rating
 from rewardpool.rewards.reward import Reward
 
-__all__ = ["BlockingReward", "Episode", "Message", "Rating", "Reward", "open_reward"]
+__all__ = ["BlockingReward", "Episode", "LazyReward", "Message", "Rating", "Reward", "open_reward"]
