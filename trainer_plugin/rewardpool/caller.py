@@ -63,6 +63,8 @@ class Effort:
     """The last setback, in words."""
     denied: bool = False
     """The last setback was a refusal of the key."""
+    nonsense: bool = False
+    """The last setback was nonsense, so the router may well choose the same worker again."""
     refused_keys: set[str | None] = field(default_factory=set, repr=False)
     """Keys that were refused since all of them were tried last."""
 
@@ -239,6 +241,7 @@ class Caller:
             lambda: self._attempt(effort, endpoint, path, body, read),
             self._hedging[path],
             on_hedge=self._ledger.hedge,
+            at_once=effort.nonsense,
         )
         try:
             return await race.run()
@@ -310,6 +313,7 @@ class Caller:
         effort.setbacks += 1
         effort.problem = setback.problem
         effort.denied = setback.kind == "denied"
+        effort.nonsense = setback.kind == "nonsense"
         now = self._clock()
         match setback.kind:
             case "denied":
