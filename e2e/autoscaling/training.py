@@ -80,7 +80,7 @@ def check(gap: Gap, number: int, *, slowest_seconds: float) -> None:
 
 
 def kill(scene: Scene, course: Course, job: Asking) -> dict[str, Any]:
-    """`kill -9` of the job, which said that samples are coming: within idleSeconds the fleet is told to go, and it goes."""
+    """`kill -9` of the job, which said that samples are coming: within idleSeconds no replica is wanted any more."""
     time.sleep(QUIET_SECONDS)
     if course.look().wanted != NEEDED:
         raise StoryError(f"the job rolls out, and the pool wants {course.sizes[-1].wanted} replicas")
