@@ -9,7 +9,9 @@ whose worker failed goes to the same router again, which by then avoids that wor
 """
 
 import asyncio
+import itertools
 import logging
+import os
 import random
 import time
 import uuid
@@ -29,6 +31,7 @@ from rewardpool.hedging import Hedging, Race
 from rewardpool.pace import Pace, Slots
 from rewardpool.report import Ledger
 from rewardpool.retry import FAILURES, Setback, kind_of_status, pause_seconds
+from rewardpool.tracing import add_trace_context
 from rewardpool_api.trust import verifying_context
 
 log = logging.getLogger(__name__)
@@ -46,13 +49,17 @@ LOG_SECONDS = 10.0
 
 T = TypeVar("T")
 
+_IMPORT = uuid.uuid4().hex
+_EFFORTS = itertools.count(1)
+"""With the process, which may have been forked, they name a sample; a random number for each would cost more."""
+
 
 @dataclass
 class Effort:
     """What was done for one sample so far; `label` names it in messages."""
 
     label: str
-    request_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    request_id: str = field(default_factory=lambda: f"{_IMPORT}-{os.getpid()}-{next(_EFFORTS)}")
     seconds: float = 0.0
     """From when its first attempt was due to its end."""
     attempts: int = 0
@@ -259,6 +266,7 @@ class Caller:
         sent_at = self._clock()
         headers = {"x-request-id": f"{effort.request_id}-{effort.attempts}"}
         key = self._key_for(effort, endpoint)
+        add_trace_context(headers)
         if self._turnover.is_due(sent_at):
             headers["Connection"] = "close"
         if key is not None:

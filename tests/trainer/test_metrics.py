@@ -1,0 +1,61 @@
+"""What a trainer's process tells Prometheus, and the trace that goes on behind its requests."""
+
+from types import SimpleNamespace
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from support.fake_worker import FakeWorker, says
+
+from rewardpool import Pool, Report, RewardConfig, Sample, tracing
+from rewardpool.metrics import COUNTS, ReportCollector
+
+
+async def no_pause(_: float) -> None:
+    return None
+
+
+async def test_a_report_is_told_to_prometheus_as_it_is_when_scraped() -> None:
+    registry = CollectorRegistry()
+    async with FakeWorker(says("", status=500)) as worker:
+        config = RewardConfig(url=worker.url, reward_pool="rl/skywork")
+        async with Pool(config, sleep=no_pause) as pool:
+            registry.register(ReportCollector(pool))
+            await pool.score(Sample(text="four"))
+            text = generate_latest(registry).decode()
+    assert 'rewardpool_client_scored_total{pool="rl/skywork"} 1.0' in text
+    assert 'rewardpool_client_setbacks_total{kind="worker",pool="rl/skywork"} 1.0' in text
+    assert 'rewardpool_client_concurrency{pool="rl/skywork"} 64.0' in text
+    assert 'rewardpool_client_latency_seconds{pool="rl/skywork",quantile="0.99"}' in text
+
+
+def test_every_count_is_one_of_the_reports() -> None:
+    assert set(COUNTS) <= set(Report.__dataclass_fields__)
+
+
+TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+async def test_the_trace_context_is_sent_where_opentelemetry_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in = SimpleNamespace(inject=lambda headers: headers.update(traceparent=TRACEPARENT))
+    monkeypatch.setattr(tracing.importlib, "import_module", {"opentelemetry.propagate": stand_in}.__getitem__)
+    tracing._inject.cache_clear()
+    try:
+        async with FakeWorker() as worker, Pool(RewardConfig(url=worker.url)) as pool:
+            await pool.score(Sample(text="four"))
+    finally:
+        tracing._inject.cache_clear()
+    assert worker.headers[0]["traceparent"] == TRACEPARENT
+
+
+async def test_without_opentelemetry_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr(tracing.importlib, "import_module", missing)
+    tracing._inject.cache_clear()
+    try:
+        async with FakeWorker() as worker, Pool(RewardConfig(url=worker.url)) as pool:
+            await pool.score(Sample(text="four"))
+    finally:
+        tracing._inject.cache_clear()
+    assert "traceparent" not in worker.headers[0]

@@ -1,0 +1,75 @@
+"""A pool's report for Prometheus, read when it is scraped; nothing runs in between.
+
+prometheus_client.REGISTRY.register(ReportCollector(pool))
+"""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from rewardpool.endpoint import Endpoint
+from rewardpool.report import Report
+
+COUNTS = {
+    "samples": "Samples and judgements whose first attempt was due",
+    "scored": "Samples with a score from a worker",
+    "constants": "Failed samples that got the failure policy's constant",
+    "unscored": "Failed samples, raised or handed back",
+    "cancelled": "Samples given up by the caller",
+    "attempts": "Requests sent",
+    "retried": "Samples of which an attempt failed and another followed",
+    "hedges": "Requests beside stragglers",
+    "hedges_won": "Requests beside stragglers that were answered first",
+    "together": "Samples sent in a request with others",
+    "splits": "Requests for several samples that had no usable answer",
+    "rediscoveries": "Times the pool's address or key was looked up again",
+}
+"""What is counted: attributes of a `Report`, and a line of help for each."""
+
+
+class Reporting(Protocol):
+    """A `Pool` or a `BlockingPool`."""
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where the pool is now."""
+
+    def report(self) -> Report:
+        """Its counts."""
+
+
+class ReportCollector(Collector):
+    """Metrics `rewardpool_client_*` of one entered pool, labelled with its name."""
+
+    def __init__(self, pool: Reporting) -> None:
+        """`pool` has been entered."""
+        self._pool = pool
+
+    def collect(self) -> Iterator[Metric]:
+        """The report as it is now."""
+        report, name = self._pool.report(), self._pool.endpoint.pool
+        for field, meaning in COUNTS.items():
+            counter = CounterMetricFamily(f"rewardpool_client_{field}", meaning, labels=["pool"])
+            counter.add_metric([name], getattr(report, field))
+            yield counter
+        setbacks = CounterMetricFamily(
+            "rewardpool_client_setbacks", "Failed attempts that another one followed", labels=["pool", "kind"]
+        )
+        for kind, count in report.setbacks.items():
+            setbacks.add_metric([name, kind], count)
+        yield setbacks
+        concurrency = GaugeMetricFamily(
+            "rewardpool_client_concurrency", "Requests that may be in flight now", labels=["pool"]
+        )
+        concurrency.add_metric([name], report.concurrency)
+        yield concurrency
+        latency = GaugeMetricFamily(
+            "rewardpool_client_latency_seconds",
+            "From a scored sample's first request to its score, over the last 10,000",
+            labels=["pool", "quantile"],
+        )
+        for quantile, seconds in (("0.5", "p50"), ("0.9", "p90"), ("0.99", "p99")):
+            latency.add_metric([name, quantile], getattr(report.latency, seconds))
+        yield latency
