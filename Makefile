@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 
-.PHONY: bench bench-autoscaler bench-operator help setup setup-dev setup-server setup-trainer setup-frameworks demo test e2e e2e-faults e2e-autoscaling lint reference format crds binaries clean
+.PHONY: bench bench-autoscaler bench-operator client-faults help setup setup-dev setup-server setup-trainer setup-frameworks demo test e2e e2e-faults e2e-autoscaling lint reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -109,6 +109,9 @@ bench: setup-dev setup-server ## Measure what client and router cost beside a ba
 
 bench-operator: setup-dev ## Measure 1,000 pools made at once on kwok, beside the same Deployments alone (Linux, Go)
 	@PYTHONPATH=bench:e2e:tests $(DEV)/bin/python -m operator_scale $(BENCH_ARGS)
+
+client-faults: setup-dev setup-server ## What the client makes of faults, every score checked (FAULTS="--only nonsense"; iptables, 5 minutes)
+	@PYTHONPATH=bench:e2e:tests $(DEV)/bin/python -m client_faults $(FAULTS)
 
 bench-autoscaler: setup-dev ## Measure how soon the right size is asked for, beside peers' formulas and a real HPA (root, Go)
 	@PYTHONPATH=bench:e2e:tests $(DEV)/bin/python -m autoscaler $(BENCH_ARGS)

@@ -5,6 +5,7 @@ Everything listens on free ports of 127.0.0.1 and is killed, by process id, when
 """
 
 import asyncio
+import json
 import os
 import secrets
 import signal
@@ -19,7 +20,7 @@ from typing import Self, get_args
 import aiohttp
 import pytest
 
-from rewardpool_api.names import ENV_ADMIN_KEY_FILE, ENV_KEY_FILE, ENV_ROUTER_FLAVOR, ENV_SERVER_PYTHON
+from rewardpool_api.names import ENV_ADMIN_KEY_FILE, ENV_KEY_FILE, ENV_ROUTER_FLAVOR, ENV_SERVER_PYTHON, STATE_FILE
 from rewardpool_api.pool import RouterFlavor
 from rewardpool_operator.router_admin import RouterAdmin
 from rewardpool_worker.router_flags import TlsFiles, router_flags
@@ -102,6 +103,7 @@ class Fleet:
         others: URLs of workers that run already, whose key is `key`.
         key: The key that scoring needs; by default a new one.
         flavor: Which router.
+        function: What the workers score with.
 
     Attributes:
         key_file: Has that key in it.
@@ -115,6 +117,7 @@ class Fleet:
         others: Sequence[str] = (),
         key: str | None = None,
         flavor: RouterFlavor = "sglang-router",
+        function: str = FUNCTION,
     ) -> None:
         python = server_python()
         self.key_file = folder / "key"
@@ -128,7 +131,7 @@ class Fleet:
 
         def worker(port: int) -> list[str]:
             # Many calls at once: these tests are about workers that die, not about workers that are full.
-            program = [sys.executable, "-m", "rewardpool_worker.function_server", "--function", FUNCTION]
+            program = [sys.executable, "-m", "rewardpool_worker.function_server", "--function", function]
             return [*program, "--port", str(port), "--concurrency", "256"]
 
         self._flavor = flavor
@@ -158,6 +161,26 @@ class Fleet:
     def renew_key(self, key: str | None = None) -> None:
         """Change the key for scoring; its workers take it at once, the router from its next start on."""
         self.key_file.write_text(key or secrets.token_urlsafe())
+
+    def write_state(self, folder: Path, *, namespace: str = "rl", name: str = "fleet") -> None:
+        """Write the state file that a pool on this machine would have, below the state directory `folder`."""
+        place = folder / namespace / name
+        place.mkdir(parents=True, exist_ok=True)
+        ready = {"type": "Ready", "status": "True", "reason": "Ok", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        state = {
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"model": {"source": "python://rewards:score", "type": "Function"}, "engine": {"name": "python"}},
+            "status": {
+                "url": self.router.url,
+                "replicas": len(self.workers) + len(self._others),
+                "model": {"type": "Function", "servedName": SERVED_NAME},
+                "auth": {"keyFile": str(self.key_file)},
+                "conditions": [ready],
+            },
+        }
+        fresh = place / "fresh.json"
+        fresh.write_text(json.dumps(state))
+        fresh.replace(place / STATE_FILE)
 
     async def join(self) -> None:
         """Add every worker to the router, and wait until the router uses them all."""

@@ -2,8 +2,13 @@
 
 import asyncio
 import hashlib
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+ENV_RECORD = "REWARDPOOL_TEST_RECORD"
+"""Names the file in which `compute_recorded_score` leaves a line for each score."""
 
 
 def expected_score(solution_str: str) -> float:
@@ -25,3 +30,18 @@ async def compute_other_score(
 ) -> float:
     """Another judge: half a point more for every text."""
     return await compute_score(data_source, solution_str, ground_truth, extra_info) + 0.5
+
+
+async def compute_recorded_score(
+    data_source: str, solution_str: str, ground_truth: str, extra_info: Mapping[str, Any]
+) -> float:
+    """The text's number, after a line with the text was added to the record that all workers share."""
+    score = await compute_score(data_source, solution_str, ground_truth, extra_info)
+    _note(solution_str)
+    return score
+
+
+def _note(text: str) -> None:
+    # Short enough for one write, which the kernel appends as a whole.
+    with Path(os.environ[ENV_RECORD]).open("a") as record:
+        record.write(f"{text}\n")

@@ -1,0 +1,88 @@
+"""StandInWorker: a worker that scores like the others until it is told to be trouble."""
+
+import asyncio
+import itertools
+from collections.abc import Iterator
+from typing import Literal, Self
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from support.fleet import SERVED_NAME
+from support.reward_functions import compute_recorded_score
+
+from rewardpool_api.contract import SCORE_PATH
+from rewardpool_worker.function_server import parse_input
+
+Trouble = Literal["http_500", "http_429", "nonsense", "slow"]
+
+SLOW_SECONDS = 5.0
+"""A hundred times the service time of the others."""
+NONSENSE = (
+    "",
+    "<html>503 Service Unavailable</html>",
+    '{"data": []}',
+    '{"data": [{"index": 0, "embedding": []}]}',
+    '{"data": [{"index": 0, "embedding": [NaN]}]}',
+    '{"data": [{"index": 0, "embedding": ["0.5"]}]}',
+    '{"data": [{"index": 0, "embedding": [0.5]}, {"index": 1, "embedding": [0.5]}]}',
+    '{"data": [{"index": 0, "embed',
+)
+"""Each is sent with HTTP 200, in turn; half a point is no text's score."""
+
+
+class StandInWorker:
+    """A server on a free port of 127.0.0.1; an async context manager.
+
+    Attributes:
+        url: Its address.
+        trouble: What it does from now on; None for the right score.
+        troubled: Requests that met the trouble.
+    """
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.trouble: Trouble | None = None
+        self.troubled = 0
+        self._nonsense: Iterator[str] = itertools.cycle(NONSENSE)
+        application = web.Application()
+        application.router.add_get("/health", self._health)
+        application.router.add_get("/v1/models", self._models)
+        application.router.add_post(SCORE_PATH, self._score)
+        # TestServer cancels a handler whose caller left, as the real ones do.
+        self._server = TestServer(application)
+
+    async def __aenter__(self) -> Self:
+        await self._server.start_server()
+        self.url = str(self._server.make_url("")).rstrip("/")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._server.close()
+
+    async def _health(self, _: web.Request) -> web.Response:
+        return web.json_response({})
+
+    async def _models(self, _: web.Request) -> web.Response:
+        return web.json_response({"object": "list", "data": [{"id": SERVED_NAME, "object": "model"}]})
+
+    async def _score(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        if self.trouble is not None:
+            self.troubled += 1
+        match self.trouble:
+            case "http_500" | "http_429":
+                return web.json_response({"error": {"message": "trouble"}}, status=int(self.trouble[-3:]))
+            case "nonsense":
+                # As soon as a score would come: one that answers at once is least loaded, and gets everything.
+                await _right(body)
+                return web.Response(text=next(self._nonsense), content_type="application/json")
+            case "slow":
+                await asyncio.sleep(SLOW_SECONDS)
+        return web.json_response({"data": [{"index": 0, "embedding": [await _right(body)]}]})
+
+
+async def _right(body: bytes) -> float:
+    [sample] = parse_input(body)
+    return await compute_recorded_score(
+        sample.data_source, sample.solution_str, str(sample.ground_truth), sample.extra_info or {}
+    )
