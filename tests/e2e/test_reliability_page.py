@@ -10,7 +10,7 @@ from faults.play import FAULTS
 
 REPOSITORY = Path(__file__).parents[2]
 PAGE = (REPOSITORY / "docs" / "reliability.md").read_text()
-NAMED = re.findall(r"`((?:tests|e2e)/[\w/]+\.py)::(\w+)`", PAGE)
+NAMED = re.findall(r"`((?:bench|tests|e2e)/[\w/]+\.py)::(\w+)`", PAGE)
 
 
 @pytest.mark.parametrize(("path", "name"), NAMED)
