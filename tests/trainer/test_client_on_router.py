@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import json
 import signal
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
@@ -11,7 +10,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from support.fleet import FLAVORS, SERVED_NAME, Fleet
+from support.fleet import FLAVORS, Fleet
 from support.reward_functions import expected_score
 
 from rewardpool import FunctionSample, Outcome, Pool, RewardConfig, Sample, Scored, Unscored
@@ -143,37 +142,16 @@ async def test_a_pool_whose_router_moved_is_followed_to_its_new_address(
         fleet.router.move()
         await fleet.router.start()
         await fleet.join()
-        write_state(tmp_path / "state", fleet)
+        fleet.write_state(tmp_path / "state")
 
     async with Fleet(tmp_path, workers=2, flavor=flavor) as fleet:
-        write_state(tmp_path / "state", fleet)
+        fleet.write_state(tmp_path / "state")
         async with during(move(fleet)), Pool(RewardConfig(reward_pool="rl/fleet", concurrency=16)) as pool:
             outcomes = await collect(pool, samples(200, seconds=0.1))
             assert pool.endpoint.url == fleet.router.url
             assert pool.report().rediscoveries > 0
 
     assert values(outcomes) == expected(200)
-
-
-def write_state(folder: Path, fleet: Fleet) -> None:
-    """The state file that a pool on this machine would have."""
-    place = folder / "rl" / "fleet"
-    place.mkdir(parents=True, exist_ok=True)
-    ready = {"type": "Ready", "status": "True", "reason": "Ok", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-    state = {
-        "metadata": {"name": "fleet", "namespace": "rl"},
-        "spec": {"model": {"source": "python://rewards:score", "type": "Function"}, "engine": {"name": "python"}},
-        "status": {
-            "url": fleet.router.url,
-            "replicas": 2,
-            "model": {"type": "Function", "servedName": SERVED_NAME},
-            "auth": {"keyFile": str(fleet.key_file)},
-            "conditions": [ready],
-        },
-    }
-    fresh = place / "fresh.json"
-    fresh.write_text(json.dumps(state))
-    fresh.replace(place / "pool.json")
 
 
 async def test_a_worker_that_falls_silent_costs_one_attempt_and_no_sample(tmp_path: Path, flavor: RouterFlavor) -> None:
