@@ -10,8 +10,8 @@ KEPT: Final = 8
 """Starts in the status."""
 UNKNOWN_SECONDS: Final = 60.0
 """Taken for a start until one was seen: about what an engine with a small model takes."""
-MARGIN: Final = 1.1
-"""Of the slowest start that is remembered."""
+MARGIN: Final = 1.25
+"""Of the slowest start that is remembered: several that start at once on one node take longer than one."""
 MARGIN_SECONDS: Final = 2.0
 """And what a decision takes on its way to a node."""
 
