@@ -12,6 +12,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+from rewardpool.client import Pool
+from rewardpool.verl.shared import at_exit
+
 QUIET_SECONDS = 30.0
 """The last long responses of a rollout come one by one; in a pause of theirs the rollout is not over."""
 
@@ -62,6 +65,24 @@ class Bursts:
         self._is_rollout = False
         for demand in self._demands:
             demand.update()
+
+
+def announced_bursts(pools: Iterable[Pool], *, samples: int | None, workers: int | None) -> Bursts:
+    """Bursts that are announced to these pools from now on, by the worker whose part that is.
+
+    Args:
+        pools: Open ones, whose demand nobody announces yet.
+        samples: Of one rollout, over all reward workers.
+        workers: How many reward workers share them; None where that is not known.
+
+    Raises:
+        ConfigError: $REWARDPOOL_JOB or $REWARDPOOL_ANNOUNCE is wrong.
+    """
+    # Where it is not known how many workers there are, this one's samples may not be all.
+    demands = [pool.demand(samples=samples, rank=worker_number(), ranks=workers or 2) for pool in pools]
+    for demand in demands:
+        at_exit(demand.end)
+    return Bursts(demands)
 
 
 def worker_number() -> int:

@@ -20,6 +20,7 @@ from rewardpool.endpoint import Endpoint
 from rewardpool.errors import ConfigError, FunctionFailedError
 from rewardpool.rewards.chat import load_tokenizer
 from rewardpool.rewards.discriminative import model_of
+from rewardpool.verl.bursts import Bursts, announced_bursts
 from rewardpool.verl.door import open_door
 from rewardpool.verl.shared import shared
 
@@ -32,9 +33,11 @@ class FunctionPool:
     """Where its requests go, without a scheme."""
     tokenizer: Any
     """The model's; None where it is not known which model is served, or that is a function."""
+    bursts: Bursts
+    """To be told of every sample, which may be any number of requests."""
 
 
-async def shared_function_pool(spec: Mapping[str, Any], *, path: str) -> FunctionPool:
+async def shared_function_pool(spec: Mapping[str, Any], *, path: str, workers: int) -> FunctionPool:
     """The pool of a spec, open on this event loop.
 
     Raises:
@@ -42,7 +45,7 @@ async def shared_function_pool(spec: Mapping[str, Any], *, path: str) -> Functio
         PoolError: The pool cannot be used.
     """
     name = json.dumps(spec, sort_keys=True, default=repr)
-    return await shared().get(f"function {name}", lambda: _open_function_pool(spec, path=path))
+    return await shared().get(f"function {name}", lambda: _open_function_pool(spec, path=path, workers=workers))
 
 
 def checked_result(result: dict[str, Any]) -> dict[str, Any]:
@@ -62,11 +65,11 @@ def checked_result(result: dict[str, Any]) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def _open_function_pool(spec: Mapping[str, Any], *, path: str) -> AsyncIterator[FunctionPool]:
+async def _open_function_pool(spec: Mapping[str, Any], *, path: str, workers: int) -> AsyncIterator[FunctionPool]:
     client = {name: value for name, value in spec.items() if name != "tokenizer"}
     async with Pool(RewardConfig.parse(client, path=path)) as pool, open_door(pool) as address:
         tokenizer = await _tokenizer(spec.get("tokenizer"), pool.endpoint, field=f"{path}.tokenizer")
-        yield FunctionPool(address, tokenizer)
+        yield FunctionPool(address, tokenizer, announced_bursts([pool], samples=None, workers=workers))
 
 
 async def _tokenizer(source: str | None, endpoint: Endpoint, *, field: str) -> Any:

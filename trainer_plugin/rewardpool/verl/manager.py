@@ -47,7 +47,7 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
             ConfigError: Names the first wrong field by its whole path.
         """
         super().__init__(config, tokenizer, compute_score)
-        self._settings = read_settings(OmegaConf.to_container(config, resolve=True))
+        self._settings = read_settings(_plain(config))
         self._caller: NaiveRewardManager | None = None
         self._opening = self._begin_to_open()
 
@@ -92,10 +92,11 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
                 reward_router_address=pool.address,
                 reward_model_tokenizer=pool.tokenizer,
             )
-        return checked_result(await self._caller.run_single(data))
+        with pool.bursts.sample():
+            return checked_result(await self._caller.run_single(data))
 
     async def _function_pool(self) -> FunctionPool:
-        return await shared_function_pool(self._settings.spec, path=MAPPING_PATH)
+        return await shared_function_pool(self._settings.spec, path=MAPPING_PATH, workers=self._settings.workers)
 
     async def _rater(self) -> Rater:
         settings = self._settings
@@ -110,6 +111,17 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
         opening = loop.create_task(self._function_pool() if self._settings.calls_function else self._rater())
         opening.add_done_callback(_log_failure)
         return opening
+
+
+def _plain(config: Any) -> dict[str, Any]:
+    """The parts of the trainer's config that count here; others may refer to what only the trainer can resolve."""
+    return {
+        "reward": OmegaConf.to_container(config.reward, resolve=True),
+        "data": {
+            name: OmegaConf.select(config, f"data.{name}") for name in ("train_batch_size", "max_response_length")
+        },
+        "actor_rollout_ref": {"rollout": {"n": OmegaConf.select(config, "actor_rollout_ref.rollout.n")}},
+    }
 
 
 def _log_failure(opening: "asyncio.Task[Any]") -> None:

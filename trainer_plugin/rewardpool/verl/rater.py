@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from rewardpool.rewards import Episode, Rating, Reward, open_reward
-from rewardpool.verl.bursts import Bursts, worker_number
-from rewardpool.verl.shared import at_exit, shared
+from rewardpool.verl.bursts import Bursts, announced_bursts
+from rewardpool.verl.shared import shared
 
 
 class Rater:
@@ -46,11 +46,4 @@ async def _open_rater(
     spec: Mapping[str, Any], *, path: str, samples: int | None, workers: int | None
 ) -> AsyncIterator[Rater]:
     async with open_reward(spec, path=path) as reward:
-        demands = [
-            # Where it is not known how many workers there are, this one's samples may not be all.
-            pool.demand(samples=samples, rank=worker_number(), ranks=workers or 2)
-            for pool in reward.pools.values()
-        ]
-        for demand in demands:
-            at_exit(demand.end)
-        yield Rater(reward, Bursts(demands))
+        yield Rater(reward, announced_bursts(reward.pools.values(), samples=samples, workers=workers))

@@ -2,7 +2,7 @@
 
 verl makes a reward manager and loads a reward function per worker, each with the same config and without a word about
 their end. So what they open is kept here until its event loop is gone. Connections end with the process then; what has
-to be said at the end is said when the interpreter exits.
+to be said at the end is said when the interpreter exits, where it does: Ray kills the actors of a job that is over.
 """
 
 import asyncio
