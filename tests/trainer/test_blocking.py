@@ -94,3 +94,12 @@ def test_a_pool_that_cannot_be_found_raises_where_it_is_made(tmp_path: Any, monk
     monkeypatch.setenv("REWARDPOOL_STATE_DIR", str(tmp_path))
     with pytest.raises(PoolNotFoundError, match="rl/skywork"):
         BlockingPool(RewardConfig(reward_pool="rl/skywork"))
+
+
+async def test_a_stream_shows_its_progress_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    async with FakeWorker() as worker:
+        outcomes = await with_pool(worker, lambda pool: list(pool.stream([Sample(text="four")] * 20, progress=True)))
+    assert len(outcomes) == 20
+    printed = capsys.readouterr()
+    assert "20/20" in printed.err
+    assert printed.out == ""

@@ -291,6 +291,12 @@ async def test_a_stream_yields_what_is_ready_first_first() -> None:
     assert first[-1] == 0
 
 
+async def test_what_a_stream_makes_its_reader_wait_is_counted() -> None:
+    async with FakeWorker() as worker, pool_on(worker) as pool:
+        assert [index async for index, _ in pool.stream(texts(1))] == [0]
+        assert pool.report().exposed_seconds > 0
+
+
 async def test_a_stream_scores_while_the_next_rollout_is_still_running() -> None:
     scored = asyncio.Event()
 

@@ -5,8 +5,9 @@ A trainer hands samples over as its rollouts end and goes on with its own work; 
 
 import concurrent.futures
 import itertools
-from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
+import time
+from collections.abc import Generator, Iterable, Iterator, Sized
+from contextlib import closing, nullcontext
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,6 +16,7 @@ from rewardpool.config import RewardConfig
 from rewardpool.demand.handle import JobDemand
 from rewardpool.endpoint import Endpoint
 from rewardpool.loop_thread import LoopThread, result_of
+from rewardpool.progress import scoring_bar
 from rewardpool.report import Report
 from rewardpool.sample import Outcome, Sample
 
@@ -54,16 +56,29 @@ class BlockingPool:
         """What a Generative pool writes about a conversation, as `Pool.judge` does."""
         return result_of(self._thread.start(self._pool.judge(messages, **sampling)))
 
-    def stream(self, samples: Iterable[Sample]) -> Iterator[tuple[int, Outcome]]:
+    def stream(self, samples: Iterable[Sample], *, progress: bool = False) -> Iterator[tuple[int, Outcome]]:
         """Score samples and yield `(index, outcome)` as they complete; the input is read in this thread.
 
-        It is read as there is room: at most twice `concurrency` times `batch` samples are started and not
-        yet taken.
+        It is read as there is room: at most twice `concurrency` times `batch` samples are started and not yet taken.
+
+        Args:
+            samples: What to score.
+            progress: Show a bar on stderr.
 
         Raises:
             SampleError: A sample has no score and the policy is `raise`; what is in flight is cancelled first.
             PoolError: The pool cannot be used, whatever the policy.
         """
+        with closing(self._stream(samples)) as outcomes:
+            if not progress:
+                yield from outcomes
+                return
+            with scoring_bar(self.endpoint.pool, total=len(samples) if isinstance(samples, Sized) else None) as bar:
+                for item in outcomes:
+                    bar.advance(bar.task_ids[0])
+                    yield item
+
+    def _stream(self, samples: Iterable[Sample]) -> Generator[tuple[int, Outcome], None, None]:
         source = enumerate(samples)
         demand = self._pool.job_demand
         flying: dict[concurrent.futures.Future[Outcome], int] = {}
@@ -75,8 +90,10 @@ class BlockingPool:
                 if not flying:
                     return
                 is_full = len(flying) == self._config.ahead
+                began = time.monotonic()
                 with demand.waiting(), demand.holding_back() if is_full else nullcontext():
                     done, _ = concurrent.futures.wait(flying, return_when=concurrent.futures.FIRST_COMPLETED)
+                self._pool.waited(time.monotonic() - began)
                 for future in done:
                     yield flying.pop(future), future.result()
         finally:

@@ -8,6 +8,7 @@ How one sample is tried until it has a score is `caller.py`.
 import asyncio
 import itertools
 import logging
+import time
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
 from contextlib import aclosing, nullcontext
 from dataclasses import replace
@@ -217,8 +218,15 @@ class Pool:
         """The next of a stream; while its input is over, or waits to be read, that is all the trainer does."""
         if not done.empty():
             return done.get_nowait()
+        began = time.monotonic()
         with self._demand.waiting():
-            return await done.get()
+            item = await done.get()
+        self.waited(time.monotonic() - began)
+        return item
+
+    def waited(self, seconds: float) -> None:
+        """Count seconds in which whoever reads a stream of this pool had nothing to take."""
+        self._ledger.exposed_seconds += seconds
 
     async def _pump(
         self,

@@ -24,6 +24,7 @@ COUNTS = {
     "hedges_won": "Requests beside stragglers that were answered first",
     "together": "Samples sent in a request with others",
     "splits": "Requests for several samples that had no usable answer",
+    "exposed_seconds": "Seconds in which a stream's reader waited for the next outcome",
     "rediscoveries": "Times the pool's address or key was looked up again",
 }
 """What is counted: attributes of a `Report`, and a line of help for each."""

@@ -55,6 +55,7 @@ class Report:
         hedges_won: Those that were answered first.
         together: Samples that were sent in a request with others.
         splits: Such requests that had no usable answer, so that each sample was sent alone after it.
+        exposed_seconds: In which whoever reads a stream waited for the next outcome, over all streams.
         concurrency: Requests that may be in flight now: the config's number, or fewer while the pool is strained.
         rediscoveries: Times the pool's address or key was looked up again.
         latency: Quantiles in seconds.
@@ -75,6 +76,7 @@ class Report:
     hedges_won: int = 0
     together: int = 0
     splits: int = 0
+    exposed_seconds: float = 0.0
     concurrency: int = 0
     demand: DemandReport = DemandReport()
 
@@ -95,6 +97,7 @@ class Ledger:
     hedges_won: int = 0
     together: int = 0
     splits: int = 0
+    exposed_seconds: float = 0.0
     setbacks: Counter[str] = field(default_factory=Counter)
     slowest_seconds: float = 0.0
     recent_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
@@ -129,6 +132,7 @@ class Ledger:
             hedges_won=self.hedges_won,
             together=self.together,
             splits=self.splits,
+            exposed_seconds=self.exposed_seconds,
             setbacks=dict(self.setbacks),
             latency=summarise(sorted(self.recent_seconds), slowest=self.slowest_seconds),
         )
