@@ -4,8 +4,8 @@
             -> setback -> look the address up again, where that may help -> pause -> attempt … until the deadline
 
 `retry.py` says what kinds of setback there are, `answer.py` what an answer means, `following.py` where the pool is,
-`pace.py` how many requests may be in flight; the waiting is done here. A request
-whose worker failed goes to the same router again, which by then avoids that worker.
+`pace.py` how many requests may be in flight; the waiting is done here. A request whose worker failed goes to the same
+router again, which by then avoids that worker.
 """
 
 import asyncio
