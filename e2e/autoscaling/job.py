@@ -5,18 +5,21 @@ does, it tells its pool how many samples a burst has, when a rollout begins and 
 comes the announcer learns. After the last burst it goes on rolling out, without end and without samples: it is there to
 be killed.
 
-FOLDER gets `samples.jsonl`, as of `faults.traffic`, and `bursts.jsonl`, two lines per burst: {"burst": 0, "began":
-seconds since 1970} before the first sample, and {"burst": 0, "ended": …} after the last score.
+Where FOLDER holds `texts.json`, as `autoscaling.reference` writes it, the pool is a model and scores those. FOLDER gets
+`samples.jsonl`, as of `faults.traffic`, and `bursts.jsonl`, two lines per burst: {"burst": 0, "began": seconds since
+1970} before the first sample, and {"burst": 0, "ended": …} after the last score.
 """
 
 import argparse
 import asyncio
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO
 
-from faults.traffic import SAMPLES, question, score
+from autoscaling.callers import DEADLINE_SECONDS, TEXTS, read_questions
+from faults.traffic import SAMPLES, Question, question, score
 from rewardpool import JobDemand, Pool, RewardConfig
 
 BURSTS = "bursts.jsonl"
@@ -29,7 +32,15 @@ async def run(
     pool_name: str, folder: Path, *, bursts: int, samples: int, spread_seconds: float, gap_seconds: float
 ) -> None:
     """Train until killed."""
-    config = RewardConfig(reward_pool=pool_name, job=JOB, concurrency=CONCURRENCY, on_failure="skip", wait_seconds=60)
+    config = RewardConfig(
+        reward_pool=pool_name,
+        job=JOB,
+        concurrency=CONCURRENCY,
+        deadline_seconds=DEADLINE_SECONDS,
+        on_failure="skip",
+        wait_seconds=60,
+    )
+    known = read_questions(folder / TEXTS) if (folder / TEXTS).exists() else ()
     with (folder / SAMPLES).open("w", buffering=1) as answers, (folder / BURSTS).open("w", buffering=1) as told:
         async with Pool(config) as pool:
             demand = pool.demand(samples=samples)
@@ -40,18 +51,23 @@ async def run(
                 demand.rollout()
                 told.write(json.dumps({"burst": burst, "began": time.time()}) + "\n")
                 numbers = range(burst * samples, (burst + 1) * samples)
-                await roll_out(pool, demand, numbers, spread_seconds=spread_seconds, out=answers)
+                questions = {
+                    index: known[index % len(known)] if known else question(f"sample {index}") for index in numbers
+                }
+                await roll_out(pool, demand, questions, spread_seconds=spread_seconds, out=answers)
                 told.write(json.dumps({"burst": burst, "ended": time.time()}) + "\n")
             await asyncio.Event().wait()
 
 
-async def roll_out(pool: Pool, demand: JobDemand, numbers: range, *, spread_seconds: float, out: TextIO) -> None:
-    """Have the samples of these numbers scored, that come one after the other over some seconds."""
+async def roll_out(
+    pool: Pool, demand: JobDemand, questions: Mapping[int, Question], *, spread_seconds: float, out: TextIO
+) -> None:
+    """Have these samples scored, by their numbers, that come one after the other over some seconds."""
     began, scoring = time.time(), []
-    for place, index in enumerate(numbers):
-        due = began + spread_seconds * place / len(numbers)
+    for place, (index, asked) in enumerate(questions.items()):
+        due = began + spread_seconds * place / len(questions)
         await asyncio.sleep(max(0.0, due - time.time()))
-        scoring.append(asyncio.create_task(score(pool, question(f"sample {index}"), index=index, due=due, out=out)))
+        scoring.append(asyncio.create_task(score(pool, asked, index=index, due=due, out=out)))
     with demand.waiting():
         await asyncio.gather(*scoring)
 

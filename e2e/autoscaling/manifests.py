@@ -20,7 +20,7 @@ MODEL: Final = "judge"
 """The pool on vLLM."""
 FUNCTION: Final = "verifier"
 """The pool of the training job. Its workers start in about ten seconds, so that a test has the time to see them come
-and go several times; vLLM takes a minute on two cores, and the gaps would have to be as much longer."""
+and go several times; vLLM takes a minute on two cores, and the gaps are as much longer where the job trains on that."""
 PROGRAMS: Final = "autoscaling-programs"
 
 LARGEST: Final = 3
@@ -63,14 +63,14 @@ def chart_values() -> Mapping[str, Any]:
     return {**manifests.chart_values(), "trainers": [trainer]}
 
 
-def model_pool() -> Manifest:
+def model_pool(*, most: int = LARGEST) -> Manifest:
     """The quick start's pool on vLLM, at zero."""
     quick_start = yaml.safe_load((QUICKSTART / "pool.yaml").read_text())
     made = quick_start_on_this_machine(quick_start, server=environment("server"), image=ENGINE_IMAGE)
     made["metadata"] = {"name": MODEL, "namespace": NAMESPACE}
     router = {"name": "router", "resources": requests(cpu="50m", memory="128Mi")}
     made["spec"]["router"] = {"image": IMAGE, "podTemplate": {"spec": {"containers": [router]}}}
-    return _autoscaled(made, target=CALLS_PER_REPLICA)
+    return _autoscaled(made, target=CALLS_PER_REPLICA, most=most)
 
 
 def function_pool() -> Manifest:
@@ -87,14 +87,14 @@ def callers(name: str, folder: Path, *, at_once: int, samples: int | None = None
     return _pod(name, "autoscaling.callers", f"{NAMESPACE}/{MODEL}", str(folder), f"--callers={at_once}", *further)
 
 
-def job(name: str, folder: Path, *, bursts: int, gap_seconds: float) -> Manifest:
+def job(name: str, folder: Path, *, pool: str, bursts: int, gap_seconds: float) -> Manifest:
     """The training job's pod."""
     shape = [f"--bursts={bursts}", f"--samples={SAMPLES}"]
     times = [f"--spread-seconds={SPREAD_SECONDS:g}", f"--gap-seconds={gap_seconds:g}"]
-    return _pod(name, "autoscaling.job", f"{NAMESPACE}/{FUNCTION}", str(folder), *shape, *times)
+    return _pod(name, "autoscaling.job", f"{NAMESPACE}/{pool}", str(folder), *shape, *times)
 
 
-def _autoscaled(pool: Manifest, *, target: int) -> Manifest:
+def _autoscaled(pool: Manifest, *, target: int, most: int = LARGEST) -> Manifest:
     policies: Sequence[Manifest] = (
         {"type": "QueueDepth", "queueDepth": {"targetPerReplica": target}},
         {"type": "Demand", "demand": {}},
@@ -102,7 +102,7 @@ def _autoscaled(pool: Manifest, *, target: int) -> Manifest:
     del pool["spec"]["replicas"]
     pool["spec"]["autoscaling"] = {
         "minReplicas": 0,
-        "maxReplicas": LARGEST,
+        "maxReplicas": most,
         "policies": list(policies),
         "idleSeconds": IDLE_SECONDS,
         # A job that dies is believed for up to 15 s. Then this begins, and it is over before idleSeconds.
