@@ -253,7 +253,7 @@ def test_what_was_measured_is_told_with_what_follows_from_it():
     found = explained(a_pool(DRAIN_TIME, scaling=decided(1, 1, serviceRate=rate, starts=starts)), Cause.MEASURED)
     assert found.what == (
         "A busy replica answers 6.5 requests in a second by 1 measurement, the last one at 12:09:30 UTC, 30 s ago; the"
-        " slowest of the last starts took 40 s, so replicas for a burst are asked for 46 s before it"
+        " slowest of the last starts took 40 s, so replicas for a burst are asked for 52 s before it"
     )
 
 
@@ -263,7 +263,7 @@ def test_until_something_is_measured_it_is_told_what_counts_instead():
         "5 requests in a second are taken for it" in explained(a_pool(DEMAND, autoscaling=given), Cause.MEASURED).what
     )
     unknown = explained(a_pool(DEMAND), Cause.MEASURED)
-    assert "no start was seen yet, so replicas for a burst are asked for 68 s before it" in unknown.what
+    assert "no start was seen yet, so replicas for a burst are asked for 77 s before it" in unknown.what
     assert "spec.autoscaling.serviceRate.initialPerReplica" in unknown.next[0]
 
 
