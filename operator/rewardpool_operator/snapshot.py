@@ -77,6 +77,8 @@ class Worker:
     """Longest sample in tokens, as the engine says."""
     start_seconds: float | None = None
     """From its making to its first score; None where that was not seen, and for one that was started again."""
+    answered: int = 0
+    """Requests that it answered since the look before, as far as that is known."""
     throughput: Throughput | None = None
     """What it did over the last seconds; None where it had nothing to do, or does not say."""
     download: Download | None = None

@@ -105,6 +105,7 @@ class Throughputs:
 
     def __init__(self) -> None:
         self._busy: dict[str, BusyWorker] = {}
+        self._counts: dict[str, Count | None] = {}
 
     def measure(self, workers: Sequence[Worker], routers: Sequence[Router], *, now: float) -> tuple[Worker, ...]:
         """The workers with their throughput, as of `now` in monotonic seconds."""
@@ -115,7 +116,15 @@ class Throughputs:
         counts = _counts(asked)
         self._busy = {url: self._busy.get(url) or BusyWorker() for url in counts}
         measured = {url: busy.look(counts[url], now=now) for url, busy in self._busy.items()}
+        before, self._counts = self._counts, counts
+        answered = {url: _since(count, before.get(url)) for url, count in counts.items()}
+        workers = tuple(replace(worker, answered=answered.get(worker.url or "", 0)) for worker in workers)
         return tuple(_with(worker, measured.get(worker.url or "")) for worker in workers)
+
+
+def _since(count: Count | None, before: Count | None) -> int:
+    """Requests answered since, however short they were: a look may miss all of those that take milliseconds."""
+    return (count.since(before) or 0) if count is not None and before is not None else 0
 
 
 def _with(worker: Worker, measured: tuple[float, int] | None) -> Worker:

@@ -157,3 +157,12 @@ def test_a_worker_that_left_the_routers_does_nothing() -> None:
 
 def test_looks_at_a_busy_pool_are_close_enough_together() -> None:
     assert 2 * BUSY_SECONDS <= APART_SECONDS
+
+
+def test_answers_between_two_looks_count_though_nothing_was_in_flight_at_either() -> None:
+    throughputs, worker = Throughputs(), a_worker("a")
+    answered = [
+        throughputs.measure((worker,), (a_counting_router("x", count, in_flight=0),), now=float(now))[0].answered
+        for now, count in enumerate((7, 7, 9, 0))
+    ]
+    assert answered == [0, 0, 2, 0]

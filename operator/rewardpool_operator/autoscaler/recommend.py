@@ -192,7 +192,8 @@ def _with_figures(
     if not ask.is_ahead and limits.within_dead_band(ask, held=held, percent=scaling.dead_band_percent):
         sized = sized.held_back(held, "DeadBand", f"{held} are near enough")
     if for_requests.exact == 0:
-        sized = replace(sized, idle_since=memory.idle_since or rfc3339(signals.now))
+        was_idle = None if signals.answered else memory.idle_since
+        sized = replace(sized, idle_since=was_idle or rfc3339(signals.now))
         if sized.replicas == 0 and scaling.min_replicas == 0 and not plans.is_gap:
             if _idle_seconds(sized, signals) >= scaling.idle_seconds:
                 return replace(sized, reason=f"no request for {scaling.idle_seconds} s")

@@ -93,6 +93,8 @@ class Signals:
     """How many of them answer."""
     unschedulable: str | None = None
     """Why a worker fits nowhere, in the scheduler's words; None when all fit."""
+    answered: int = 0
+    """Requests that were answered since the look before: some are too short to be seen in flight."""
     throughputs: tuple[Throughput, ...] = ()
     starts: tuple[Start, ...] = ()
     announcements: tuple[Announcement, ...] = ()

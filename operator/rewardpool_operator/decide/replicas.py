@@ -32,6 +32,7 @@ def _signals(snapshot: Snapshot, load: LoadStatus | None) -> Signals:
         replicas=len(active),
         serving=sum(worker.answering for worker in active),
         unschedulable=next((worker.unschedulable for worker in active if worker.unschedulable), None),
+        answered=sum(worker.answered for worker in snapshot.workers),
         throughputs=tuple(worker.throughput for worker in active if worker.throughput is not None),
         starts=tuple(
             Start(worker=worker.name, seconds=worker.start_seconds)

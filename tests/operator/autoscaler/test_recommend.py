@@ -42,6 +42,12 @@ def test_an_idle_pool_goes_to_zero_after_its_time_and_wakes_for_the_first_reques
     assert sizes(5, 0, 0, 0, 0, 1, scaling=scaling) == [1, 1, 1, 1, 0, 1]
 
 
+def test_requests_too_short_to_be_seen_in_flight_keep_the_pool_awake():
+    scaling = a_scaling(minReplicas=0, idleSeconds=3)
+    seen = [signals(5), *(signals(0, at=at, answered=at % 2) for at in range(1, 20))]
+    assert {decision.desired for decision in run(*seen, scaling=scaling)} == {1}
+
+
 def test_one_replica_is_kept_until_the_pool_was_idle_for_long_enough():
     decision = run(signals(5), signals(0, at=1), scaling=a_scaling(minReplicas=0))[-1]
     assert (decision.desired, decision.asked, decision.limit) == (1, 0, "IdleSeconds")
