@@ -66,6 +66,8 @@ class BusyWorker:
         self._last: tuple[float, Count] | None = None
         self._span: _Span | None = None
         self._measured: tuple[float, float, int] | None = None
+        self.answered = 0
+        """Requests between the last two looks, which may have missed all of those that take milliseconds."""
 
     def look(self, count: Count | None, *, now: float) -> tuple[float, int] | None:
         """Take in what is seen at `now`; None for figures that are missing.
@@ -75,9 +77,11 @@ class BusyWorker:
             measured in the last seconds.
         """
         before, self._last = self._last, None if count is None else (now, count)
+        since = count.since(before[1]) if before is not None and count is not None else None
+        self.answered = since or 0
         more = None
         if before is not None and count is not None and now - before[0] <= APART_SECONDS:
-            more = count.since(before[1]) if min(count.in_flight, before[1].in_flight) > 0 else None
+            more = since if min(count.in_flight, before[1].in_flight) > 0 else None
         if count is None or more is None:
             self._span = None
         elif more > 0:
@@ -105,7 +109,6 @@ class Throughputs:
 
     def __init__(self) -> None:
         self._busy: dict[str, BusyWorker] = {}
-        self._counts: dict[str, Count | None] = {}
 
     def measure(self, workers: Sequence[Worker], routers: Sequence[Router], *, now: float) -> tuple[Worker, ...]:
         """The workers with their throughput, as of `now` in monotonic seconds."""
@@ -116,22 +119,17 @@ class Throughputs:
         counts = _counts(asked)
         self._busy = {url: self._busy.get(url) or BusyWorker() for url in counts}
         measured = {url: busy.look(counts[url], now=now) for url, busy in self._busy.items()}
-        before, self._counts = self._counts, counts
-        answered = {url: _since(count, before.get(url)) for url, count in counts.items()}
-        workers = tuple(replace(worker, answered=answered.get(worker.url or "", 0)) for worker in workers)
-        return tuple(_with(worker, measured.get(worker.url or "")) for worker in workers)
+        return tuple(self._seen(worker, measured.get(worker.url or "")) for worker in workers)
 
-
-def _since(count: Count | None, before: Count | None) -> int:
-    """Requests answered since, however short they were: a look may miss all of those that take milliseconds."""
-    return (count.since(before) or 0) if count is not None and before is not None else 0
-
-
-def _with(worker: Worker, measured: tuple[float, int] | None) -> Worker:
-    if measured is None:
-        return worker
-    rate, in_flight = measured
-    return replace(worker, throughput=Throughput(worker=worker.name, rate=rate, in_flight=in_flight))
+    def _seen(self, worker: Worker, measured: tuple[float, int] | None) -> Worker:
+        busy = self._busy.get(worker.url or "")
+        if busy is None:
+            return replace(worker, answered=0)
+        worker = replace(worker, answered=busy.answered)
+        if measured is None:
+            return worker
+        rate, in_flight = measured
+        return replace(worker, throughput=Throughput(worker=worker.name, rate=rate, in_flight=in_flight))
 
 
 def _counts(routers: Sequence[Router]) -> dict[str, Count | None]:

@@ -24,8 +24,8 @@ from itertools import pairwise
 from typing import Final
 
 from rewardpool_api.autoscaling import AutoscalingSpec, BudgetSpec
-from rewardpool_api.status import DemandStatus, LoadStatus, ScalingDecision
-from rewardpool_operator.autoscaler.signals import Claim
+from rewardpool_api.status import DemandStatus, LoadStatus, ScalingDecision, ScalingStatus
+from rewardpool_operator.autoscaler.signals import Claim, Signals
 from rewardpool_operator.times import from_rfc3339
 
 YIELD_SECONDS: Final = 60.0
@@ -110,6 +110,40 @@ def claim(
         stalled=stalled,
         yielded=has_yielded(history, now=now),
     )
+
+
+def allowed(
+    signals: Signals,
+    *,
+    scaling: AutoscalingSpec,
+    budget: BudgetSpec,
+    wanted: int,
+    demands: Sequence[DemandStatus],
+    before: ScalingStatus | None,
+) -> Allowance:
+    """What a pool may have of what it wants, as its own pass sees it.
+
+    Args:
+        signals: what is seen, the other pools' claims among it.
+        scaling: its bounds.
+        budget: that of `scaling`.
+        wanted: replicas before the budget.
+        demands: what its jobs announce.
+        before: its last decision; None where there was none.
+    """
+    mine = claim(
+        pool=signals.pool,
+        scaling=scaling,
+        budget=budget,
+        wanted=wanted,
+        there=signals.there,
+        decided=before.desired if before else 0,
+        ending=signals.ending,
+        stalled=is_stalled(demands, load=signals.load, serving=signals.serving),
+        history=before.history if before else (),
+        now=signals.now,
+    )
+    return allowance(mine, signals.others)
 
 
 def is_stalled(demands: Sequence[DemandStatus], *, load: LoadStatus | None, serving: int) -> bool:

@@ -173,11 +173,9 @@ def _worth(policy: DemandPolicy, demand: Demand, fleet: Fleet) -> tuple[float, s
     """What one burst of the job takes, and why in words."""
     worth, words = _by_samples(policy, demand, fleet)
     usual = usual_worth(fleet.bursts, [demand.job])
-    return (
-        (float(usual), f"{words}, and {usual} replicas at the height of the last bursts")
-        if usual > worth
-        else (worth, words)
-    )
+    if usual <= worth:
+        return worth, words
+    return float(usual), f"{words}, and {usual} replicas at the height of the last bursts"
 
 
 def _by_samples(policy: DemandPolicy, demand: Demand, fleet: Fleet) -> tuple[float, str]:

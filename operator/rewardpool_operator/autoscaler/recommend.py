@@ -244,19 +244,14 @@ def _within_budget(
     """Step 7."""
     if scaling.budget is None:
         return sized
-    mine = budget.claim(
-        pool=signals.pool,
+    left = budget.allowed(
+        signals,
         scaling=scaling,
         budget=scaling.budget,
         wanted=sized.replicas,
-        there=signals.there,
-        decided=before.desired,
-        ending=signals.ending,
-        stalled=budget.is_stalled(plans.demands, load=signals.load, serving=signals.serving),
-        history=before.history,
-        now=signals.now,
+        demands=plans.demands,
+        before=before,
     )
-    left = budget.allowance(mine, signals.others)
     return sized.held_back(left.replicas, "Budget", left.reason or f"the budget leaves {left.replicas}")
 
 

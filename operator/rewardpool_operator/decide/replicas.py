@@ -2,7 +2,7 @@
 
 from rewardpool_api.autoscaling import AutoscalingSpec
 from rewardpool_api.status import Limit, LoadStatus, ScalingStatus
-from rewardpool_operator.autoscaler import budget, demand
+from rewardpool_operator.autoscaler import budget, demand, limits
 from rewardpool_operator.autoscaler.recommend import Recommendation, recommend, with_change
 from rewardpool_operator.autoscaler.signals import Signals, Start
 from rewardpool_operator.snapshot import Snapshot
@@ -49,24 +49,14 @@ def _signals(snapshot: Snapshot, load: LoadStatus | None) -> Signals:
 def _from_outside(snapshot: Snapshot, scaling: AutoscalingSpec, signals: Signals) -> Recommendation:
     """Policy External: the bounds and the budget hold for whoever writes spec.replicas, too."""
     asked, previous = _written_or_there(snapshot), snapshot.pool.status.scaling
-    bounded = max(scaling.min_replicas, min(scaling.max_replicas, asked))
+    bounded = limits.clamp(asked, scaling)
     reason = "spec.replicas, set from outside, within bounds"
     if scaling.budget is None:
         return _given(snapshot, bounded, reason)
     demands = demand.told(signals.announcements, now=signals.now)
-    mine = budget.claim(
-        pool=signals.pool,
-        scaling=scaling,
-        budget=scaling.budget,
-        wanted=bounded,
-        there=signals.there,
-        decided=previous.desired if previous else 0,
-        ending=signals.ending,
-        stalled=budget.is_stalled(demands, load=signals.load, serving=signals.serving),
-        history=previous.history if previous else (),
-        now=signals.now,
+    left = budget.allowed(
+        signals, scaling=scaling, budget=scaling.budget, wanted=bounded, demands=demands, before=previous
     )
-    left = budget.allowance(mine, signals.others)
     if left.reason is None:
         return _given(snapshot, bounded, reason, asked=asked)
     return _given(snapshot, left.replicas, f"{reason}; {left.reason}", asked=asked, limit="Budget")

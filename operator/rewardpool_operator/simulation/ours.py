@@ -55,13 +55,15 @@ class Ours:
 
     def decide(self, view: View) -> int:
         """Wanted replicas."""
+        throughputs = self._throughputs(view.now)
         signals = Signals(
             now=moment(view.now),
             load=None if self._senses.is_blind else LoadStatus(in_flight=view.in_flight, waiting=view.waiting),
             replicas=view.ready + view.starting,
             serving=view.ready,
             unschedulable="no node has a free GPU" if self._senses.is_short else None,
-            throughputs=self._throughputs(view.now),
+            answered=sum(busy.answered for busy in self._busy.values()),
+            throughputs=throughputs,
             starts=self._starts(),
             announcements=self._senses.announcements(),
         )

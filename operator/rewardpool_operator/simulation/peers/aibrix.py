@@ -32,6 +32,7 @@ Left out: several metrics (the largest counts), schedules, annotations, PodAutos
 """
 
 import math
+from abc import ABC, abstractmethod
 from typing import Final
 
 from rewardpool_operator.simulation.peers.settings import PeerSettings
@@ -48,7 +49,7 @@ TOLERANCE: Final = 0.1
 PANIC_THRESHOLD: Final = 2.0
 
 
-class _PodAutoscaler:
+class _PodAutoscaler(ABC):
     """What the controller does for either algorithm."""
 
     period_seconds = RESYNC_SECONDS
@@ -82,8 +83,9 @@ class _PodAutoscaler:
         smallest = self._smallest.record(now, recommended)
         return smallest if recommended < current else recommended
 
+    @abstractmethod
     def _recommended(self, current: int) -> int:
-        raise NotImplementedError
+        """What the strategy asks for, from the windows and the size now."""
 
 
 class AibrixApa(_PodAutoscaler):
