@@ -28,7 +28,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from rewardpool import Pool, RewardConfig, Sample, Scored
-from rewardpool.endpoint import Endpoint
+from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.sample import FunctionSample
 from rewardpool_api import load_manifest, names
 from rewardpool_api.contract import SCORE_PATH, parse_answer

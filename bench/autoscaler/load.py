@@ -9,7 +9,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from rewardpool import Endpoint, FunctionSample, Pool, RewardConfig, Sample, Scored
-from rewardpool.discovery import discover
+from rewardpool.discovery.find import discover
 from rewardpool_api import names
 
 CONCURRENCY = 4096

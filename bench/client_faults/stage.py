@@ -11,7 +11,7 @@ from support.fleet import Fleet
 
 from client_faults.stand_in_worker import StandInWorker
 from rewardpool import FunctionSample, Outcome, Pool, RewardConfig, Sample
-from rewardpool.report import Report
+from rewardpool.client.report import Report
 
 POOL = "rl/fleet"
 SERVICE_SECONDS = 0.05

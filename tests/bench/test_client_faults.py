@@ -14,8 +14,8 @@ from client_faults.tally import Tally, count
 from support.fleet import server_python
 
 from rewardpool import Outcome, Scored, Unscored
+from rewardpool.client.report import Ledger
 from rewardpool.errors import ScoreError
-from rewardpool.report import Ledger
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rewardpool.client import Pool
+from rewardpool.client.pool import Pool
 from rewardpool.config import RewardConfig
 
 

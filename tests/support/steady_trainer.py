@@ -14,8 +14,8 @@ from support.reward_functions import expected_score
 from support.stand_in_service import StandInService
 
 from rewardpool import Endpoint, FunctionSample, Pool, RewardConfig, Sample, Scored
-from rewardpool.discovery import discover
-from rewardpool.report import Report
+from rewardpool.client.report import Report
+from rewardpool.discovery.find import discover
 
 
 class SteadyTrainer:

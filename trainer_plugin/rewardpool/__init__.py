@@ -7,13 +7,13 @@ async with Pool(RewardConfig(reward_pool="rl/skywork")) as pool:
         ...
 """
 
-from rewardpool.blocking import BlockingPool
-from rewardpool.client import Pool
+from rewardpool.client.blocking import BlockingPool
+from rewardpool.client.pool import Pool
+from rewardpool.client.report import DemandReport, Latency, Report
 from rewardpool.config import Constant, RewardConfig
 from rewardpool.demand.handle import JobDemand
-from rewardpool.discovery import discover
-from rewardpool.endpoint import Endpoint
-from rewardpool.report import DemandReport, Latency, Report
+from rewardpool.discovery.endpoint import Endpoint
+from rewardpool.discovery.find import discover
 from rewardpool.sample import FunctionSample, Outcome, Sample, Scored, Unscored
 
 __all__ = [

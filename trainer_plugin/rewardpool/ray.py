@@ -17,7 +17,7 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from rewardpool.report import Report
+from rewardpool.client.report import Report
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.lazy import LazyReward, by_group, in_order
 from rewardpool.rewards.rating import Rating

@@ -29,9 +29,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rewardpool.actor.ranks import Ranks, joined
 from rewardpool.actor.scoring import Tally
 from rewardpool.actor.trainer import StepRecord, Trainer
-from rewardpool.blocking import BlockingPool
+from rewardpool.client.blocking import BlockingPool
+from rewardpool.client.report import Report
 from rewardpool.errors import RewardPoolError
-from rewardpool.report import Report
 from rewardpool.train_config import TrainConfig, load_train_config
 
 REWARD_WINDOW_STEPS = 5

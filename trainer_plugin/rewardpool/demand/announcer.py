@@ -18,9 +18,9 @@ import threading
 import time
 from collections.abc import Callable
 
+from rewardpool.client.report import DemandReport
+from rewardpool.client.retry import pause_seconds
 from rewardpool.demand.writers import NotWrittenError, Writer
-from rewardpool.report import DemandReport
-from rewardpool.retry import pause_seconds
 from rewardpool_api.demand import LEASE_SECONDS, Demand
 
 log = logging.getLogger(__name__)

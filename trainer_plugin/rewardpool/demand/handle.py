@@ -18,13 +18,13 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
+from rewardpool.client.report import DemandReport
 from rewardpool.config import RewardConfig
 from rewardpool.demand.announcer import Announcer
 from rewardpool.demand.cadence import STALL_SECONDS, Cadence, Plan
 from rewardpool.demand.job import is_switched_on, name_of, rank_of, ranks_of
 from rewardpool.demand.writers import writer_for
-from rewardpool.endpoint import Endpoint
-from rewardpool.report import DemandReport
+from rewardpool.discovery.endpoint import Endpoint
 from rewardpool_api.demand import Demand
 
 log = logging.getLogger(__name__)

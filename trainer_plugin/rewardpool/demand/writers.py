@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from rewardpool.endpoint import Endpoint
+from rewardpool.discovery.endpoint import Endpoint
+from rewardpool.discovery.places import TRAINER_ROLE, ForbiddenError, KubernetesPlace, LocalPlace
 from rewardpool.errors import PoolAccessError
-from rewardpool.places import TRAINER_ROLE, ForbiddenError, KubernetesPlace, LocalPlace
 from rewardpool_api import names
 from rewardpool_api.demand import LEASE_SECONDS, Demand, dump_demand, lease_manifest, lease_name
 from rewardpool_api.state_files import DEMANDS_DIR

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from rewardpool.client import Pool
+from rewardpool.client.pool import Pool
 from rewardpool.errors import ScoreError
 from rewardpool.policy_text import PolicyText
 from rewardpool.rewards.episode import Episode

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from rewardpool.client import Pool
-from rewardpool.loop_thread import LoopThread, result_of
+from rewardpool.client.loop_thread import LoopThread, result_of
+from rewardpool.client.pool import Pool
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.open import open_reward
 from rewardpool.rewards.rating import Rating

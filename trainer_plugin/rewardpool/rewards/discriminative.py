@@ -6,8 +6,8 @@ model that the pool's object names.
 
 from typing import Any
 
-from rewardpool.client import Pool
-from rewardpool.endpoint import Endpoint
+from rewardpool.client.pool import Pool
+from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.errors import ConfigError, InvalidSampleError
 from rewardpool.rewards.chat import ChatTokenizer, load_tokenizer, read_template
 from rewardpool.rewards.episode import Episode

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rewardpool.client import Pool
+from rewardpool.client.pool import Pool
 from rewardpool.errors import ScoreError
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.judge_prompt import JudgePrompt, reference_of

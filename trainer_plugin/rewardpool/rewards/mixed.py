@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any
 
-from rewardpool.client import Pool
+from rewardpool.client.pool import Pool
 from rewardpool.config import Constant
 from rewardpool.errors import ConfigError, FunctionFailedError, SampleError, ScoreError
 from rewardpool.rewards.episode import Episode

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from rewardpool.client import Pool
+from rewardpool.client.pool import Pool
 from rewardpool.errors import ConfigError
 from rewardpool.rewards.discriminative import ChatScorer, PoolFunctionScorer, chat_tokenizer
 from rewardpool.rewards.functions import FunctionScorer, OverlongScorer, started_runner

@@ -7,7 +7,7 @@ neighbours on a ring, the same number for all.
 import statistics
 from collections.abc import Sequence
 
-from rewardpool.client import Pool
+from rewardpool.client.pool import Pool
 from rewardpool.errors import InvalidSampleError, SampleError
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.judge import PairJudge, merged_info

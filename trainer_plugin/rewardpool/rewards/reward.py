@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from rewardpool.client import Pool
+from rewardpool.client.pool import Pool
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.rating import Rating
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from rewardpool.client import Pool
+from rewardpool.client.pool import Pool
 from rewardpool.verl.shared import at_exit
 
 QUIET_SECONDS = 30.0

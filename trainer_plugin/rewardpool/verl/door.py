@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from rewardpool.client import Pool
+from rewardpool.client.pool import Pool
 from rewardpool.errors import DeadlineError, PoolError, RewardPoolError, SampleError
 
 MAX_REQUEST_BYTES = 16 << 20

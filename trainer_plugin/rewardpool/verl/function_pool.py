@@ -14,9 +14,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from rewardpool.client import Pool
+from rewardpool.client.pool import Pool
 from rewardpool.config import RewardConfig
-from rewardpool.endpoint import Endpoint
+from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.errors import ConfigError, FunctionFailedError
 from rewardpool.rewards.chat import load_tokenizer
 from rewardpool.rewards.discriminative import model_of

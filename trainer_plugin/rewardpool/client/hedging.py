@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
-from rewardpool.retry import Setback
+from rewardpool.client.retry import Setback
 
 QUANTILE = 0.95
 FACTOR = 2.0

@@ -22,16 +22,16 @@ from typing import Any, TypeVar
 
 import aiohttp
 
+from rewardpool.client.hedging import Hedging, Race
+from rewardpool.client.pace import Pace, Slots
+from rewardpool.client.report import Ledger
+from rewardpool.client.retry import FAILURES, Setback, kind_of_status, pause_seconds
+from rewardpool.client.tracing import add_trace_context
 from rewardpool.config import RewardConfig
-from rewardpool.discovery import discover
-from rewardpool.endpoint import Endpoint
+from rewardpool.discovery.endpoint import Endpoint
+from rewardpool.discovery.find import discover
+from rewardpool.discovery.following import Following, Turnover
 from rewardpool.errors import DeadlineError, PoolAccessError, PoolError, SampleError, ScoreError
-from rewardpool.following import Following, Turnover
-from rewardpool.hedging import Hedging, Race
-from rewardpool.pace import Pace, Slots
-from rewardpool.report import Ledger
-from rewardpool.retry import FAILURES, Setback, kind_of_status, pause_seconds
-from rewardpool.tracing import add_trace_context
 from rewardpool_api.trust import verifying_context
 
 log = logging.getLogger(__name__)

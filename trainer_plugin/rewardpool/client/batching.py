@@ -18,9 +18,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from rewardpool.answer import read_score, read_scores
-from rewardpool.caller import Caller, Effort
-from rewardpool.endpoint import Endpoint
+from rewardpool.client.answer import read_score, read_scores
+from rewardpool.client.caller import Caller, Effort
+from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.errors import PoolError, SampleError
 from rewardpool_api.contract import SCORE_PATH
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool.retry import LONGEST_PAUSE_SECONDS, Kind, kind_of_status, pause_seconds
+from rewardpool.client.retry import LONGEST_PAUSE_SECONDS, Kind, kind_of_status, pause_seconds
 
 
 @pytest.mark.parametrize(

@@ -15,15 +15,15 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from rewardpool.answer import read_judgement, read_object, read_score
-from rewardpool.batching import Batcher
-from rewardpool.caller import Caller, Effort
+from rewardpool.client.answer import read_judgement, read_object, read_score
+from rewardpool.client.batching import Batcher
+from rewardpool.client.caller import Caller, Effort
+from rewardpool.client.report import Ledger, Report
 from rewardpool.config import Constant, RewardConfig
 from rewardpool.demand.cadence import Plan
 from rewardpool.demand.handle import JobDemand, announced_demand
-from rewardpool.endpoint import Endpoint
+from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.errors import InvalidSampleError, SampleError, SampleTooLongError
-from rewardpool.report import Ledger, Report
 from rewardpool.sample import Outcome, Sample, Scored, Unscored
 from rewardpool_api.contract import CHAT_PATH, SCORE_PATH
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.fake_worker import Behaviour, FakeWorker, breaks_off, hangs, right, says
 
 from rewardpool import Pool, RewardConfig, Sample, Scored, Unscored
-from rewardpool.batching import MOST_CHARACTERS, share
+from rewardpool.client.batching import MOST_CHARACTERS, share
 from rewardpool_api.contract import CallerError
 
 

@@ -8,8 +8,8 @@ import json
 import re
 from typing import Any, NoReturn
 
+from rewardpool.client.retry import Kind, Setback, kind_of_status
 from rewardpool.errors import FunctionFailedError, InvalidSampleError, SampleError, SampleTooLongError, ScoreError
-from rewardpool.retry import Kind, Setback, kind_of_status
 from rewardpool_api.contract import NO_WORKER_CODES, CallerError, NonsenseAnswerError, parse_answer
 
 EXCERPT = 300

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.fake_worker import Behaviour, FakeWorker, breaks_off, hangs, refuses, right, says
 
 from rewardpool import Pool, RewardConfig, Sample, Scored, Unscored
-from rewardpool.hedging import MIN_KNOWN, MOST_HEDGES, Hedging
+from rewardpool.client.hedging import MIN_KNOWN, MOST_HEDGES, Hedging
 from rewardpool_api.contract import CallerError
 
 

@@ -10,10 +10,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from rewardpool.client.report import Ledger
 from rewardpool.config import RewardConfig
-from rewardpool.endpoint import Endpoint
+from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.errors import RewardPoolError
-from rewardpool.report import Ledger
 
 log = logging.getLogger(__name__)
 

@@ -19,9 +19,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from rewardpool.config import RewardConfig, check_pool, check_url
-from rewardpool.endpoint import Endpoint
+from rewardpool.discovery.endpoint import Endpoint
+from rewardpool.discovery.places import KubernetesPlace, LocalPlace, NotHere, Place, read_ca_file, read_key_files
 from rewardpool.errors import ConfigError, PoolAccessError, PoolNotFoundError, PoolNotReadyError
-from rewardpool.places import KubernetesPlace, LocalPlace, NotHere, Place, read_ca_file, read_key_files
 from rewardpool_api import RewardPool, names
 from rewardpool_api.trust import verifying_context
 

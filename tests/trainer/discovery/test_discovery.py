@@ -9,9 +9,9 @@ import pytest
 
 from cluster.certificates import Authority
 from rewardpool import Endpoint, RewardConfig, discover
-from rewardpool.discovery import why_not_ready
+from rewardpool.discovery.find import why_not_ready
+from rewardpool.discovery.places import LocalPlace, NotHere
 from rewardpool.errors import ConfigError, PoolAccessError, PoolNotFoundError, PoolNotReadyError
-from rewardpool.places import LocalPlace, NotHere
 from rewardpool_api import RewardPool
 
 CONFIG = RewardConfig(reward_pool="rl/skywork")

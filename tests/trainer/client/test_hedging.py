@@ -7,8 +7,8 @@ import pytest
 from support.fake_worker import FakeWorker, hangs, refuses, right, says
 
 from rewardpool import Pool, RewardConfig, Sample, Scored
+from rewardpool.client.hedging import FLOOR_SECONDS, MIN_KNOWN, Hedging
 from rewardpool.errors import InvalidSampleError
-from rewardpool.hedging import FLOOR_SECONDS, MIN_KNOWN, Hedging
 from rewardpool_api.contract import CallerError
 
 

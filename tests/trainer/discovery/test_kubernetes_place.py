@@ -12,8 +12,8 @@ import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from rewardpool.discovery.places import KubernetesPlace, NotHere
 from rewardpool.errors import PoolAccessError, PoolNotReadyError
-from rewardpool.places import KubernetesPlace, NotHere
 from rewardpool_api import RewardPool
 
 POOL_PATH = "/apis/rewardpool.dev/v1alpha1/namespaces/rl/rewardpools/skywork"

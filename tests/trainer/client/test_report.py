@@ -1,4 +1,4 @@
-from rewardpool.report import RECENT, Latency, Ledger, summarise
+from rewardpool.client.report import RECENT, Latency, Ledger, summarise
 
 
 def test_quantiles_are_by_nearest_rank() -> None:

@@ -9,8 +9,8 @@ from typing import Protocol
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from rewardpool.endpoint import Endpoint
-from rewardpool.report import Report
+from rewardpool.client.report import Report
+from rewardpool.discovery.endpoint import Endpoint
 
 COUNTS = {
     "samples": "Samples and judgements whose first attempt was due",

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool.answer import read_judgement, read_score
+from rewardpool.client.answer import read_judgement, read_score
+from rewardpool.client.retry import Setback
 from rewardpool.errors import FunctionFailedError, InvalidSampleError, SampleTooLongError, ScoreError
-from rewardpool.retry import Setback
 from rewardpool_api.contract import CallerError
 
 

@@ -6,8 +6,9 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from support.fake_worker import FakeWorker, says
 
-from rewardpool import Pool, Report, RewardConfig, Sample, tracing
-from rewardpool.metrics import COUNTS, ReportCollector
+from rewardpool import Pool, Report, RewardConfig, Sample
+from rewardpool.client import tracing
+from rewardpool.client.metrics import COUNTS, ReportCollector
 
 
 async def no_pause(_: float) -> None:

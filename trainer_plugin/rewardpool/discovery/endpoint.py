@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from rewardpool.places import Place
+from rewardpool.discovery.places import Place
 from rewardpool_api.pool import ModelType
 
 

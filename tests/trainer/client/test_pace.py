@@ -7,7 +7,7 @@ import pytest
 from support.fake_worker import FakeWorker, hangs, says
 
 from rewardpool import Pool, RewardConfig, Sample
-from rewardpool.pace import Pace, Slots
+from rewardpool.client.pace import Pace, Slots
 
 
 def test_it_begins_with_all_of_it() -> None:

@@ -8,8 +8,8 @@ from typing import Any, Self
 from support.fake_worker import FakeWorker
 
 from rewardpool import Endpoint, Pool, RewardConfig, Sample
+from rewardpool.discovery.following import TURNOVER_SECONDS, Turnover
 from rewardpool.errors import PoolAccessError
-from rewardpool.following import TURNOVER_SECONDS, Turnover
 
 
 class Clock:

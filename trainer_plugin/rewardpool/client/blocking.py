@@ -11,13 +11,13 @@ from contextlib import closing, nullcontext
 from types import TracebackType
 from typing import Any, Self
 
-from rewardpool.client import Pool
+from rewardpool.client.loop_thread import LoopThread, result_of
+from rewardpool.client.pool import Pool
+from rewardpool.client.progress import scoring_bar
+from rewardpool.client.report import Report
 from rewardpool.config import RewardConfig
 from rewardpool.demand.handle import JobDemand
-from rewardpool.endpoint import Endpoint
-from rewardpool.loop_thread import LoopThread, result_of
-from rewardpool.progress import scoring_bar
-from rewardpool.report import Report
+from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.sample import Outcome, Sample
 
 
