@@ -39,6 +39,11 @@ class Rollout:
         prompt_ids: Token ids, shape (prompt tokens,).
         response_ids: Token ids, shape (response tokens,), the end token included where there is one.
         ended: Whether it ended by itself; False for one that was cut at the length limit.
+        version: Version of the policy that began it: the number of optimiser steps behind its weights.
+        token_versions: The version that made each token, shape (response tokens,), where the weights changed while it
+            was made; None where `version` made all of it.
+        log_probs: Log-probabilities of the response tokens when they were sampled, by the weights and at the
+            temperature they were sampled with, shape (response tokens,); None where the engine does not tell.
     """
 
     group: int
@@ -46,6 +51,9 @@ class Rollout:
     prompt_ids: Sequence[int]
     response_ids: Sequence[int]
     ended: bool
+    version: int = 0
+    token_versions: Sequence[int] | None = None
+    log_probs: Sequence[float] | None = None
 
 
 def read_prompts(path: Path) -> list[Prompt]:
