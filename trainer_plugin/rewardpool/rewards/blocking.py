@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from rewardpool.client.loop_thread import LoopThread, result_of
 from rewardpool.client.pool import Pool
+from rewardpool.rewards.announced import Announcement, open_announced
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.open import open_reward
 from rewardpool.rewards.rating import Rating
@@ -15,14 +16,27 @@ from rewardpool.rewards.rating import Rating
 class BlockingReward:
     """A `Reward` behind plain function calls; any thread may call it. Usable as a context manager.
 
-    Made after a fork, not before: threads do not survive one.
+    Made after a fork, not before: threads do not survive one. With an `announcement`, the pools are told of the job, as
+    by `open_announced`.
 
     Raises:
         RewardPoolError: On construction, what `open_reward` raises.
     """
 
-    def __init__(self, spec: str | Mapping[str, Any], *, tokenizer: Any = None, **overrides: Any) -> None:
-        self._thread = LoopThread(open_reward(spec, tokenizer=tokenizer, **overrides), what="the reward")
+    def __init__(
+        self,
+        spec: str | Mapping[str, Any],
+        *,
+        tokenizer: Any = None,
+        announcement: Announcement | None = None,
+        **overrides: Any,
+    ) -> None:
+        opening = (
+            open_reward(spec, tokenizer=tokenizer, **overrides)
+            if announcement is None
+            else open_announced(spec, announcement, tokenizer=tokenizer, **overrides)
+        )
+        self._thread = LoopThread(opening, what="the reward")
         self._reward = self._thread.opened
 
     @property

@@ -5,6 +5,7 @@ the config travels: the first call in a process opens the reward on a thread of 
 """
 
 import asyncio
+import atexit
 import concurrent.futures
 import os
 import threading
@@ -12,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rewardpool.demand.handle import JobDemand
+from rewardpool.rewards.announced import Announcement
 from rewardpool.rewards.blocking import BlockingReward
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.rating import Rating
@@ -25,6 +27,7 @@ class LazyReward:
         spec: As for `open_reward`.
         tokenizer: As for `open_reward`.
         path: Where `spec` stands in the trainer's config, for messages.
+        announcement: Tells the pools of the job by the samples that come, from the first call on; not with `announce`.
         overrides: As for `open_reward`.
 
     Raises:
@@ -32,13 +35,24 @@ class LazyReward:
     """
 
     def __init__(
-        self, spec: str | Mapping[str, Any], *, tokenizer: Any = None, path: str = "reward", **overrides: Any
+        self,
+        spec: str | Mapping[str, Any],
+        *,
+        tokenizer: Any = None,
+        path: str = "reward",
+        announcement: Announcement | None = None,
+        **overrides: Any,
     ) -> None:
         if overrides:
             spec = {**({"reward_pool": spec} if isinstance(spec, str) else spec), **overrides}
         self.names = tuple(part.name for part in parse_reward(spec, path=path).parts)
         """Names of the parts, as `Reward.names`."""
-        self._options: dict[str, Any] = {"spec": spec, "tokenizer": tokenizer, "path": path}
+        self._options: dict[str, Any] = {
+            "spec": spec,
+            "tokenizer": tokenizer,
+            "path": path,
+            "announcement": announcement,
+        }
         self._forget()
 
     def _forget(self) -> None:
@@ -61,7 +75,14 @@ class LazyReward:
         with self._lock:
             if self._opened is None:
                 self._opened = BlockingReward(**self._options)
+                atexit.register(self._end_demands)  # a job that is over says so, where its process lives to do it
             return self._opened
+
+    def _end_demands(self) -> None:
+        opened = self._opened
+        if opened is not None and self._process == os.getpid():
+            for pool in opened.pools.values():
+                pool.job_demand.end()
 
     async def rate_batch(self, episodes: Sequence[Episode]) -> list[Rating]:
         """Rate episodes, by their groups where the reward needs groups; ratings come in the order of the episodes.
@@ -101,6 +122,7 @@ class LazyReward:
         with self._lock:
             opened, self._opened = self._opened, None
             self._demands = []
+        atexit.unregister(self._end_demands)
         if opened is not None:
             opened.close()
 

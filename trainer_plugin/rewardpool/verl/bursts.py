@@ -1,70 +1,11 @@
-"""Tells pools when rollouts begin and end, of which verl tells a reward manager nothing: samples just come.
+"""Which of verl's workers tells the pools when rollouts begin and end: the one with number 0, for all of them."""
 
-A rollout begins with the first sample after a quiet time, and has ended when nothing came, or was on its way, for
-`QUIET_SECONDS`. A trainer that generates all the time is in one rollout that never ends, which is right.
-
-Of a job's reward workers the one with number 0 announces, for all of them.
-"""
-
-import asyncio
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Protocol
+from collections.abc import Iterable
 
 from rewardpool.client.pool import Pool
+from rewardpool.demand.bursts import Bursts
 from rewardpool.verl.shared import at_exit
-
-QUIET_SECONDS = 30.0
-"""The last long responses of a rollout come one by one; in a pause of theirs the rollout is not over."""
-
-
-class Announced(Protocol):
-    """The part of `JobDemand` that is used here."""
-
-    def rollout(self) -> None:
-        """Samples will come."""
-
-    def update(self) -> None:
-        """No more of them for now."""
-
-
-class Bursts:
-    """Counts the samples in flight on one event loop, and announces by them."""
-
-    def __init__(self, demands: Iterable[Announced], *, quiet_seconds: float = QUIET_SECONDS) -> None:
-        self._demands = tuple(demands)
-        self._quiet_seconds = quiet_seconds
-        self._in_flight = 0
-        self._is_rollout = False
-        self._quiet: asyncio.TimerHandle | None = None
-
-    @contextmanager
-    def sample(self) -> Iterator[None]:
-        """Within this block a sample is in flight."""
-        self._begin()
-        try:
-            yield
-        finally:
-            self._in_flight -= 1
-            if self._in_flight == 0:
-                self._quiet = asyncio.get_running_loop().call_later(self._quiet_seconds, self._over)
-
-    def _begin(self) -> None:
-        self._in_flight += 1
-        if self._quiet is not None:
-            self._quiet.cancel()
-            self._quiet = None
-        if not self._is_rollout:
-            self._is_rollout = True
-            for demand in self._demands:
-                demand.rollout()
-
-    def _over(self) -> None:
-        self._quiet = None
-        self._is_rollout = False
-        for demand in self._demands:
-            demand.update()
 
 
 def announced_bursts(pools: Iterable[Pool], *, samples: int | None, workers: int | None) -> Bursts:
@@ -86,12 +27,20 @@ def announced_bursts(pools: Iterable[Pool], *, samples: int | None, workers: int
 
 
 def worker_number() -> int:
-    """Which of verl's reward workers this process is, by the name of its Ray actor; 0 for anything else."""
+    """Which of verl's reward or agent loop workers this process is, by the name of its Ray actor; else 0."""
     try:
         import ray
     except ImportError:
         return 0
     if not ray.is_initialized():
         return 0
-    found = re.search(r"_(\d+)$", ray.get_runtime_context().get_actor_name() or "")
+    return number_in(ray.get_runtime_context().get_actor_name() or "")
+
+
+def number_in(actor_name: str) -> int:
+    """The worker's number in the name that verl gave its actor; 0 where there is none.
+
+    They are called `reward_loop_worker_3`, and `agent_loop_worker_3_5d1e07c2` with random hexadecimal digits.
+    """
+    found = re.search(r"_worker_(\d+)(_|$)", actor_name)
     return int(found[1]) if found else 0

@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+from rewardpool.demand.bursts import Bursts
 from rewardpool.rewards import Episode, Rating, Reward, open_reward
-from rewardpool.verl.bursts import Bursts, announced_bursts
+from rewardpool.verl.bursts import announced_bursts
 from rewardpool.verl.shared import shared
 
 

@@ -1,6 +1,6 @@
 import asyncio
 
-from rewardpool.verl.bursts import Bursts
+from rewardpool.demand.bursts import Bursts
 
 
 class RecordedDemand:

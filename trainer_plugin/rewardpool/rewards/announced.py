@@ -1,0 +1,75 @@
+"""A reward whose pools are told, by the samples that come, when rollouts begin and end.
+
+For the rewards of trainers that say nothing of their steps. Those that do say it themselves, by `Pool.demand`.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rewardpool.client.pool import Pool
+from rewardpool.demand.bursts import Bursts
+from rewardpool.rewards.episode import Episode
+from rewardpool.rewards.open import open_reward
+from rewardpool.rewards.rating import Rating
+from rewardpool.rewards.reward import Reward
+
+
+@dataclass(frozen=True, kw_only=True)
+class Announcement:
+    """What is known of a job beforehand, as `Pool.demand` takes it."""
+
+    samples: int | None = None
+    steps: int | None = None
+    rank: int | None = None
+    ranks: int | None = None
+
+
+class AnnouncedReward:
+    """A `Reward` that counts what is in flight; the rest is done by the one that it is made of."""
+
+    def __init__(self, reward: Reward, bursts: Bursts) -> None:
+        self._reward = reward
+        self._bursts = bursts
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """As `Reward.names`."""
+        return self._reward.names
+
+    @property
+    def needs_group(self) -> bool:
+        """As `Reward.needs_group`."""
+        return self._reward.needs_group
+
+    @property
+    def pools(self) -> Mapping[str, Pool]:
+        """As `Reward.pools`."""
+        return self._reward.pools
+
+    async def rate(self, episode: Episode) -> Rating:
+        """As `Reward.rate`."""
+        with self._bursts.sample():
+            return await self._reward.rate(episode)
+
+    async def rate_group(self, episodes: Sequence[Episode]) -> list[Rating]:
+        """As `Reward.rate_group`."""
+        with self._bursts.sample():
+            return await self._reward.rate_group(episodes)
+
+
+@asynccontextmanager
+async def open_announced(
+    spec: str | Mapping[str, Any], announcement: Announcement, **options: Any
+) -> AsyncIterator[Reward]:
+    """As `open_reward`, which takes the options; the demand ends with the `async with` block.
+
+    Raises:
+        ConfigError: What `open_reward` and `Pool.demand` raise.
+        PoolError: A pool cannot be used.
+        ValueError: A figure of the announcement is out of range.
+    """
+    async with open_reward(spec, **options) as reward:
+        demands = [pool.demand(**asdict(announcement)) for pool in reward.pools.values()]
+        yield AnnouncedReward(reward, Bursts(demands))
