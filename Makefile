@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 
-.PHONY: bench bench-autoscaler bench-operator client-faults help setup setup-dev setup-server setup-trainer setup-frameworks demo test e2e e2e-faults e2e-autoscaling lint reference format crds binaries clean
+.PHONY: bench-autoscaler bench-client bench-operator client-faults help setup setup-dev setup-server setup-trainer setup-frameworks demo test e2e e2e-faults e2e-autoscaling lint reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -104,8 +104,8 @@ binaries: setup-dev
 	@if command -v go >/dev/null; then PYTHONPATH=e2e $(DEV)/bin/python -m cluster.binaries >/dev/null; \
 	else echo "==> Go is missing (install 1.24 or newer): tests that need a real API server or helm will be skipped"; fi
 
-bench: setup-dev setup-server ## Measure what client and router cost beside a bare session (ratios of one run)
-	@$(DEV)/bin/python bench/client.py
+bench-client: setup-server setup-frameworks ## Measure the client beside a bare session, verl's own call, and inside verl on Ray (BENCH_ARGS="--only http"; 12 minutes)
+	@PYTHONPATH=bench:e2e:tests $(FRAMEWORKS)/bin/python -m client_cost $(BENCH_ARGS)
 
 bench-operator: setup-dev ## Measure 1,000 pools made at once on kwok, beside the same Deployments alone (Linux, Go)
 	@PYTHONPATH=bench:e2e:tests $(DEV)/bin/python -m operator_scale $(BENCH_ARGS)

@@ -32,7 +32,7 @@ def batch_of(responses: Sequence[str], *, seconds: float = 0.0) -> DataProto:
     """Finished rollouts of one prompt, digits all of them: prompts padded on the left, responses on the right."""
     rows = [_row(response) for response in responses]
     tensors = {name: torch.tensor([row[name] for row in rows]) for name in rows[0]}
-    others = {
+    others: dict[str, Sequence[Any]] = {
         "raw_prompt": [[{"role": "user", "content": "12"}] for _ in rows],
         "data_source": ["digits"] * len(rows),
         "reward_model": [{"ground_truth": "7", "style": "rule"} for _ in rows],

@@ -1,0 +1,163 @@
+"""Runs the ways in turn and writes every figure to one file.
+
+python -m client_cost --only http --rounds 2 --samples 1000
+"""
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
+
+from client_cost import http_ways, kill, verl_ways
+from client_cost.aims import aims
+from client_cost.figures import SETTINGS, Round, round_of, summary
+from client_cost.stage import Stage, open_stage
+from client_cost.tables import show
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+RESULT: Final = ROOT / ".rewardpool" / "bench" / "client.json"
+PARTS: Final = ("http", "verl", "kill")
+VERL_SHARE: Final = 4
+"""verl scores so many times fewer samples in a round, for it takes so many times longer."""
+STAND_INS: Final = "4 stand-ins with a fixed service time, which cost next to nothing"
+
+Timed = Callable[[int], Awaitable[list[float]]]
+"""Scores so many samples, and returns the seconds of each."""
+
+
+async def take_turns(
+    ways: Mapping[str, Timed], *, samples: int, rounds: int, done: Callable[[], None]
+) -> dict[str, Any]:
+    """Every way once in each round, after a round that does not count: it makes the connections."""
+    measured: dict[str, list[Round]] = {name: [] for name in ways}
+    for run in ways.values():
+        await run(samples)
+    for _ in range(rounds):
+        for name, run in ways.items():
+            gc.collect()
+            began = time.perf_counter()
+            latencies = await run(samples)
+            measured[name].append(round_of(latencies, seconds=time.perf_counter() - began))
+            done()
+    return measured
+
+
+def timed_http(way: http_ways.Way, texts: Sequence[str]) -> Timed:
+    """One of the HTTP ways."""
+
+    async def run(count: int) -> list[float]:
+        latencies: list[float] = []
+        await way(texts[:count], latencies)
+        return latencies
+
+    return run
+
+
+async def measure_http(stage: Stage, *, samples: int, rounds: int, progress: Progress) -> list[dict[str, Any]]:
+    """All settings of the HTTP ways."""
+    found = []
+    texts = http_ways.texts(samples)
+    for setting in SETTINGS:
+        await stage.serve_in(setting.service_ms)
+        async with http_ways.open_ways(stage, concurrency=setting.concurrency) as ways:
+            bar = progress.add_task(f"HTTP, {setting.title}", total=rounds * len(ways))
+            timed = {name: timed_http(way, texts) for name, way in ways.items()}
+            measured = await take_turns(timed, samples=samples, rounds=rounds, done=lambda: progress.advance(bar))  # noqa: B023
+        found.append(summary(setting, measured, http_ways.RATIOS))
+    return found
+
+
+async def measure_verl(
+    stage: Stage, folder: Path, *, samples: int, rounds: int, progress: Progress
+) -> list[dict[str, Any]]:
+    """All settings of the ways inside verl."""
+    found = []
+    starting = progress.add_task("verl: its workers start", total=None)
+    with verl_ways.open_ways(stage, folder) as ways:
+        progress.remove_task(starting)
+        for setting in SETTINGS:
+            await stage.serve_in(setting.service_ms)
+            bar = progress.add_task(f"verl, {setting.title}", total=rounds * len(ways))
+            timed = {
+                name: (lambda count, way=way, setting=setting: asyncio.to_thread(way, count, setting))
+                for name, way in ways.items()
+            }
+            measured = await take_turns(timed, samples=samples, rounds=rounds, done=lambda: progress.advance(bar))  # noqa: B023
+            found.append(summary(setting, measured, verl_ways.RATIOS))
+    return found
+
+
+async def measure_kill(folder: Path, *, rounds: int, progress: Progress) -> dict[str, Any]:
+    """The deaths: of the client's workers in every round, of verl's once for each victim."""
+    victims = list(kill.VICTIMS)
+    bar = progress.add_task("a worker is killed", total=rounds + len(victims))
+    found: dict[str, Any] = {"client": [], "verl_stock": []}
+    for number in range(rounds):
+        found["client"].append(await kill.play_client(folder / f"client-{number}", victims[number % len(victims)]))
+        progress.advance(bar)
+    for number, victim in enumerate(victims):
+        found["verl_stock"].append(await kill.play_stock(folder / f"stock-{number}", victim))
+        progress.advance(bar)
+    return found
+
+
+async def measure(folder: Path, parts: Sequence[str], *, samples: int, rounds: int) -> dict[str, Any]:
+    """The parts that were asked for."""
+    found: dict[str, Any] = {}
+    with Progress(*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn(), console=stderr()) as bars:
+        if {"http", "verl"} & set(parts):
+            async with open_stage(folder / "stage") as stage:
+                if "http" in parts:
+                    found["http"] = await measure_http(stage, samples=samples, rounds=rounds, progress=bars)
+                if "verl" in parts:
+                    few = max(1, samples // VERL_SHARE)
+                    found["verl"] = await measure_verl(stage, folder, samples=few, rounds=rounds, progress=bars)
+        if "kill" in parts:
+            found["kill"] = await measure_kill(folder / "kill", rounds=rounds, progress=bars)
+    return found
+
+
+def stderr() -> Console:
+    """Where progress goes."""
+    return Console(stderr=True)
+
+
+def main() -> int:
+    """Entry point."""
+    parser = argparse.ArgumentParser(
+        prog="client_cost", description="What a reward call costs: this client beside others.", epilog=__doc__
+    )
+    parser.add_argument("--only", choices=PARTS, help="one part; of the others the file keeps what it has")
+    parser.add_argument("--rounds", type=int, default=5, help="in which every way has its turn (default 5)")
+    parser.add_argument(
+        "--samples", type=int, default=6000, help=f"of a way in a round (default 6,000); 1/{VERL_SHARE} of it in verl"
+    )
+    parser.add_argument("--out", type=Path, default=RESULT)
+    given = parser.parse_args()
+    parts = (given.only,) if given.only else PARTS
+    # verl's call says every retry, of which a death makes hundreds.
+    os.environ.setdefault("VERL_LOGGING_LEVEL", "CRITICAL")
+    result: dict[str, Any] = json.loads(given.out.read_text()) if given.only and given.out.exists() else {}
+    with tempfile.TemporaryDirectory(prefix="rewardpool-bench-") as folder:
+        measured = asyncio.run(measure(Path(folder), parts, samples=given.samples, rounds=given.rounds))
+    setting = {"cores": os.cpu_count(), "workers": STAND_INS, "samples": given.samples, "rounds": given.rounds}
+    result |= setting | measured
+    result["aims"] = aims(result)
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    given.out.write_text(json.dumps(result, indent=2) + "\n")
+    show(result)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""The result for people."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from client_cost.figures import Setting, Spread
+
+
+def show(result: Mapping[str, Any]) -> None:
+    """Print the tables."""
+    # A file or a pipe has no width, and rich would take 80 columns for it.
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    for part in ("http", "verl"):
+        for setting in result.get(part, ()):
+            console.print(ways_table(part, setting))
+    for table in (kill_table(result.get("kill", {})), aims_table(result)):
+        if table.row_count:
+            console.print(table)
+
+
+def ways_table(part: str, setting: Mapping[str, Any]) -> Table:
+    """One setting: its ways, then its ratios."""
+    name = Setting(service_ms=setting["service_ms"], concurrency=setting["concurrency"]).title
+    table = Table("way", "samples/s", "p50, ms", "p99, ms", title=f"{part}: {name}", title_justify="left")
+    for way, figures in setting["ways"].items():
+        latencies = (f"{figures[which]['median']:.1f}" for which in ("p50_ms", "p99_ms"))
+        table.add_row(way, in_words(figures["samples_per_second"], ",.0f"), *latencies)
+    table.add_section()
+    for ratio, figures in setting["ratios"].items():
+        table.add_row(ratio, in_words(figures, ".2f"))
+    return table
+
+
+def kill_table(kill: Mapping[str, Any]) -> Table:
+    """The deaths."""
+    columns = ("way", "victim", "slowest sample", "lost", "problem")
+    table = Table(*columns, title="A worker of four killed with -9", title_justify="left")
+    for way, plays in kill.items():
+        for play in plays:
+            table.add_row(way, play["victim"], play["slowest"], str(play["lost"]), play["problem"][:60])
+    return table
+
+
+def aims_table(result: Mapping[str, Any]) -> Table:
+    """What the figures shall be."""
+    table = Table("figure", "where", "measured", "aim", "met", title="Aims", title_justify="left")
+    for aim in result["aims"]:
+        met = "yes" if aim["met"] else "no"
+        cells = (aim["what"], aim["where"], f"{aim['measured']:.2f}", aim["aim"], met)
+        table.add_row(*cells, style=None if aim["met"] else "bold red")
+    return table
+
+
+def in_words(spread: Spread, form: str) -> str:
+    """A median and, behind it, the extremes."""
+    median, least, most = (format(spread[which], form) for which in ("median", "min", "max"))
+    return f"{median} ({least} to {most})"
