@@ -1,20 +1,37 @@
-"""One update by as many ranks as torchrun starts: the same eight rollouts, shared out; the result in one file.
+"""One update in several ways, by as many ranks as torchrun starts: the same eight rollouts, shared out; one file.
 
 PYTHONPATH=tests torchrun --nproc-per-node N -m support.update_job FILE
 """
 
+import dataclasses
 import sys
+from typing import Any
 
 import torch
 from support import tiny_policy
 
 from rewardpool.actor.data import Rollout
-from rewardpool.actor.fsdp import FsdpActor, Objective, RatedRollout, behaviour_log_probs
-from rewardpool.actor.ranks import joined
+from rewardpool.actor.fsdp import FsdpActor, RatedRollout
+from rewardpool.actor.objective import Objective
+from rewardpool.actor.ranks import Ranks, joined
+from rewardpool.actor.tokens import Forward, log_probs_of
 
 # Shares of 4 are unequal where it matters: two unscored rollouts in one of them, other lengths in each.
 ADVANTAGES = [1.0, None, -0.5, None, 2.0, -1.0, 0.3, -0.8]
-OBJECTIVE = Objective(clip=0.2, kl=0.05, temperature=1.0, max_grad_norm=1e9, micro_batch=3)
+OBJECTIVE = Objective(kl=0.05, fixed_length=9)
+FORWARD = Forward(pad_id=tiny_policy.PAD, device=torch.device("cpu"), micro_batch=3)
+
+WAYS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "whole": {"forward": dataclasses.replace(FORWARD, micro_batch=8)},
+    "packed": {"forward": dataclasses.replace(FORWARD, pack_tokens=24)},
+    "recomputed": {"activation_checkpointing": True},
+    "bfloat16": {"dtype": torch.bfloat16},
+    "token": {"objective": dataclasses.replace(OBJECTIVE, aggregation="token")},
+    "fixed_length": {"objective": dataclasses.replace(OBJECTIVE, aggregation="fixed_length")},
+    "sequence": {"objective": dataclasses.replace(OBJECTIVE, ratio="sequence")},
+}
+"""What `FsdpActor` is given in each, where it differs from the first."""
 
 
 def rated_rollouts() -> list[RatedRollout]:
@@ -28,39 +45,66 @@ def rated_rollouts() -> list[RatedRollout]:
         Rollout(group=0, member=at, prompt_ids=tokens(1 + at % 3), response_ids=tokens(2 + at), ended=False)
         for at in range(len(ADVANTAGES))
     ]
-    sampled_by = tiny_policy.make_policy(seed=0)
-    behaviour = behaviour_log_probs(
-        sampled_by, rollouts, objective=OBJECTIVE, pad_id=tiny_policy.PAD, device=torch.device("cpu")
-    )
+    behaviour = log_probs_of(tiny_policy.make_policy(seed=0), rollouts, forward=FORWARD)
     return [
-        RatedRollout(rollout=rollout, behaviour=then + 0.05, advantage=advantage)
+        RatedRollout(rollout=rollout, behaviour=then + 0.05, advantage=advantage, proximal=then - 0.05)
         for rollout, then, advantage in zip(rollouts, behaviour, ADVANTAGES, strict=True)
     ]
 
 
+def make_actor(ranks: Ranks, **options: Any) -> FsdpActor:
+    """Return an actor that differs from the plain one in the options given."""
+    return FsdpActor(
+        tiny_policy.make_policy(seed=0),
+        **{
+            "ranks": ranks,
+            "objective": OBJECTIVE,
+            "forward": FORWARD,
+            "learning_rate": 1e-2,
+            "max_grad_norm": 1e9,
+            "reference": tiny_policy.make_policy(seed=7),
+            **options,
+        },
+    )
+
+
+def share_of(ranks: Ranks) -> list[RatedRollout]:
+    """Return this rank's rollouts."""
+    everything = rated_rollouts()
+    size = len(everything) // ranks.size
+    return everything[ranks.rank * size : (ranks.rank + 1) * size]
+
+
+def update(ranks: Ranks, **options: Any) -> dict[str, Any]:
+    """Update once; returns figures, gradients, weights as the rollout copy gets them, and log-probabilities."""
+    actor, minibatch = make_actor(ranks, **options), share_of(ranks)
+    log_probs = actor.log_probs([rated.rollout for rated in minibatch])
+    stats = actor.update(minibatch)
+    copy = tiny_policy.make_policy(seed=5)
+    actor.copy_weights_to(copy)
+    return {
+        "gradients": {name: weight.grad.full_tensor() for name, weight in actor.model.named_parameters()},
+        "weights": dict(copy.named_parameters()),
+        "stats": stats,
+        "log_probs": log_probs,
+        "nothing": actor.update([dataclasses.replace(rated, advantage=None) for rated in minibatch]),
+    }
+
+
+def uneven_update(ranks: Ranks) -> dict[str, Any]:
+    """Update with all rollouts on the last rank, and none on any other."""
+    actor = make_actor(ranks)
+    actor.update(rated_rollouts() if ranks.rank == ranks.size - 1 else [])
+    return {"gradients": {name: weight.grad.full_tensor() for name, weight in actor.model.named_parameters()}}
+
+
 def main() -> None:
-    """Update once, and save gradients, weights as the rollout copy gets them, and figures."""
+    """Update in every way, and save what came of each."""
     with joined(deadline_seconds=60) as ranks:
-        actor = FsdpActor(
-            tiny_policy.make_policy(seed=0),
-            ranks=ranks,
-            objective=OBJECTIVE,
-            learning_rate=1e-2,
-            pad_id=tiny_policy.PAD,
-            reference=tiny_policy.make_policy(seed=7),
-        )
-        everything = rated_rollouts()
-        share = len(everything) // ranks.size
-        stats = actor.update(everything[ranks.rank * share : (ranks.rank + 1) * share])
-        copy = tiny_policy.make_policy(seed=5)
-        actor.copy_weights_to(copy)
-        gradients = {name: weight.grad.full_tensor() for name, weight in actor.model.named_parameters()}
-        nothing = actor.update(
-            [RatedRollout(rollout=r.rollout, behaviour=r.behaviour, advantage=None) for r in everything]
-        )
+        results = {name: update(ranks, **options) for name, options in WAYS.items()}
+        results["uneven"] = uneven_update(ranks)
         if ranks.first:
-            weights = dict(copy.named_parameters())
-            torch.save({"gradients": gradients, "weights": weights, "stats": stats, "nothing": nothing}, sys.argv[1])
+            torch.save(results, sys.argv[1])
 
 
 if __name__ == "__main__":

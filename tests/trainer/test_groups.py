@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool.actor.groups import SMALLEST_SPREAD, GroupBoard, group_advantages
+from rewardpool.actor.groups import SMALLEST_SPREAD, GroupBoard, group_advantages, is_informative
 
 SCORES = st.lists(st.floats(-100, 100), min_size=2, max_size=16)
 GAPPY_SCORES = st.lists(st.none() | st.floats(-100, 100), min_size=2, max_size=16)
@@ -15,6 +15,26 @@ def test_advantages_are_the_papers_formula() -> None:
     advantages = group_advantages([1.0, 2.0, 3.0])
     spread = math.sqrt(2 / 3) + SMALLEST_SPREAD
     assert advantages == pytest.approx([-1 / spread, 0.0, 1 / spread])
+
+
+def test_without_a_scale_an_advantage_is_the_distance_from_the_mean() -> None:
+    assert group_advantages([1.0, None, 4.0], scale="none") == [-1.5, None, 1.5]
+
+
+@pytest.mark.parametrize(
+    ("scores", "informative"),
+    [
+        ([0.0, 1.0], True),
+        ([1.0, 1.0, 1.0], False),
+        ([1.0, 1.0 + 1e-7], False),  # noise of the server's batches
+        ([1.0, None, 1.0], False),
+        ([None, 0.5, 0.7], True),
+        ([0.5, None], False),  # nothing to be compared with
+        ([None, None], False),
+    ],
+)
+def test_a_group_teaches_something_where_its_scores_differ(scores: list[float | None], informative: bool) -> None:
+    assert is_informative(scores) == informative
 
 
 @given(SCORES)

@@ -4,8 +4,9 @@ from typing import Any
 import pytest
 import yaml
 
+from rewardpool.actor.objective import PRESETS
 from rewardpool.errors import ConfigError
-from rewardpool.train_config import TrainConfig, load_train_config
+from rewardpool.train_config import TrainConfig, UpdateConfig, load_train_config
 
 QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart" / "train.yaml"
 
@@ -81,3 +82,25 @@ def test_the_quick_starts_config_is_right_and_finds_its_pool_by_name_only() -> N
     config = TrainConfig.model_validate(yaml.safe_load(QUICKSTART.read_text()))
     config.check_ranks(2)
     assert config.reward.model_dump(exclude_unset=True) == {"reward_pool": "default/quickstart"}
+
+
+def test_an_algorithm_is_a_set_of_choices(tmp_path: Path) -> None:
+    chosen = load_train_config(written(tmp_path, update={"algorithm": "dr_grpo"})).update
+    objective = chosen.objective(fixed_length=48)
+    assert (objective.advantage_scale, objective.aggregation, objective.fixed_length) == ("none", "fixed_length", 48)
+
+
+def test_a_field_that_is_set_wins_over_the_algorithms(tmp_path: Path) -> None:
+    chosen = load_train_config(written(tmp_path, update={"algorithm": "dapo", "clip_high": 0.3})).update
+    assert (chosen.aggregation, chosen.clip_low, chosen.clip_high) == ("token", 0.2, 0.3)
+
+
+@pytest.mark.parametrize("algorithm", PRESETS)
+def test_every_choice_of_an_algorithm_is_a_field_that_takes_it(algorithm: str) -> None:
+    chosen = UpdateConfig.model_validate({"algorithm": algorithm})
+    assert {name: getattr(chosen, name) for name in PRESETS[algorithm]} == PRESETS[algorithm]  # type: ignore[index]
+
+
+def test_an_algorithm_that_is_not_known_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"update\.algorithm"):
+        load_train_config(written(tmp_path, update={"algorithm": "ppo"}))

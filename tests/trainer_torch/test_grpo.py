@@ -1,30 +1,57 @@
+"""The loss against plain-Python formulas on a few numbers."""
+
+import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
-from support import tiny_policy
 
-from rewardpool.actor.data import Rollout
-from rewardpool.actor.grpo import response_log_probs, rollout_losses, token_batch
-from rewardpool.actor.rollout import RolloutEngine
+from rewardpool.actor.grpo import TokenLosses, rollout_weights, token_losses
+from rewardpool.actor.objective import Objective
 
-CPU = torch.device("cpu")
+GRPO = Objective()
 
 
-def rollout(prompt: list[int], response: list[int]) -> Rollout:
-    return Rollout(group=0, member=0, prompt_ids=prompt, response_ids=response, ended=True)
+def losses_of(
+    log_probs: Sequence[Sequence[float]],
+    advantages: Sequence[float],
+    *,
+    proximal: Sequence[Sequence[float]] | None = None,
+    behaviour: Sequence[Sequence[float]] | None = None,
+    reference: Sequence[Sequence[float]] | None = None,
+    mask: Sequence[Sequence[bool]] | None = None,
+    objective: Objective = GRPO,
+) -> TokenLosses:
+    """Losses of tokens whose log-probabilities were 0 before, unless they are given."""
+    now = torch.tensor(log_probs)
+    zeros = torch.zeros_like(now)
+    return token_losses(
+        log_probs=now,
+        proximal=zeros if proximal is None else torch.tensor(proximal),
+        behaviour=zeros if behaviour is None else torch.tensor(behaviour),
+        advantages=torch.tensor(advantages),
+        mask=torch.ones_like(now, dtype=torch.bool) if mask is None else torch.tensor(mask),
+        objective=objective,
+        reference=None if reference is None else torch.tensor(reference),
+    )
 
 
-def losses_of(ratios: list[list[float]], advantages: list[float], **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Losses where each token's probability has changed by a ratio since it was sampled."""
-    log_probs = torch.log(torch.tensor(ratios))
-    mask = torch.ones_like(log_probs, dtype=torch.bool)
-    return rollout_losses(log_probs, torch.zeros_like(log_probs), torch.tensor(advantages), mask, clip=0.2, **options)
+def weights_of(lengths: list[int], scored: list[bool], **choices: Any) -> list[float]:
+    known = [length for length, has_score in zip(lengths, scored, strict=True) if has_score]
+    weights: list[float] = rollout_weights(
+        torch.tensor(lengths),
+        torch.tensor(scored),
+        rollouts=len(known),
+        tokens=sum(known),
+        objective=Objective(**choices),
+    ).tolist()
+    return weights
 
 
 @pytest.mark.parametrize(
-    ("advantage", "ratio", "objective"),
+    ("advantage", "ratio", "gain"),
     [
         (2.0, 1.0, 2.0),
         (2.0, 1.1, 2.2),
@@ -34,56 +61,136 @@ def losses_of(ratios: list[list[float]], advantages: list[float], **options: Any
         (-2.0, 1.5, -3.0),
     ],
 )
-def test_the_objective_of_a_token_is_the_clipped_one(advantage: float, ratio: float, objective: float) -> None:
-    losses, _ = losses_of([[ratio]], [advantage])
-    assert losses.tolist() == pytest.approx([-objective])
+def test_the_gain_of_a_token_is_the_clipped_one(advantage: float, ratio: float, gain: float) -> None:
+    assert losses_of([[math.log(ratio)]], [advantage]).losses.tolist() == [pytest.approx([-gain])]
 
 
-def test_a_rollouts_loss_is_the_mean_over_its_own_tokens() -> None:
-    log_probs = torch.log(torch.tensor([[1.1, 1.0, 99.0]]))
-    mask = torch.tensor([[True, True, False]])
-    losses, clipped = rollout_losses(log_probs, torch.zeros(1, 3), torch.tensor([1.0]), mask, clip=0.2)
-    assert losses.tolist() == pytest.approx([-(1.1 + 1.0) / 2])
-    assert clipped.tolist() == [0.0]
-
-
-def test_the_clipped_share_counts_tokens_whose_gradient_is_cut() -> None:
-    _, clipped = losses_of([[1.5, 0.5], [1.5, 0.5]], [1.0, -1.0])
-    assert clipped.tolist() == [0.5, 0.5]
+def test_a_higher_upper_clip_lets_unlikely_tokens_rise_further() -> None:
+    higher = dataclasses.replace(GRPO, clip_high=0.28)
+    assert losses_of([[math.log(1.5)]], [1.0], objective=higher).losses.item() == pytest.approx(-1.28)
+    assert losses_of([[math.log(0.5)]], [-1.0], objective=higher).losses.item() == pytest.approx(0.8)
 
 
 def test_the_gradient_is_that_of_a_hand_computation() -> None:
-    # One token of two rollouts: d/dx of -exp(x - b) * A is -ratio * A; the clipped one has none. Means over 2 tokens.
+    # d/dx of -exp(x) * A is -ratio * A; a clipped token has none.
     log_probs = torch.log(torch.tensor([[1.1, 1.5], [0.9, 0.5]])).requires_grad_()
-    mask = torch.ones(2, 2, dtype=torch.bool)
-    losses, _ = rollout_losses(log_probs, torch.zeros(2, 2), torch.tensor([2.0, -1.0]), mask, clip=0.2)
-    losses.sum().backward()
+    zeros, mask = torch.zeros(2, 2), torch.ones(2, 2, dtype=torch.bool)
+    each = token_losses(
+        log_probs=log_probs,
+        proximal=zeros,
+        behaviour=zeros,
+        advantages=torch.tensor([2.0, -1.0]),
+        mask=mask,
+        objective=GRPO,
+    )
+    each.losses.sum().backward()
     assert log_probs.grad is not None
-    assert log_probs.grad.flatten().tolist() == pytest.approx([-1.1 * 2 / 2, 0.0, 0.9 * 1 / 2, 0.0])
+    assert log_probs.grad.flatten().tolist() == pytest.approx([-1.1 * 2, 0.0, 0.9 * 1, 0.0])
+    assert each.clipped.tolist() == [[False, True], [False, True]]
+
+
+def test_what_stands_outside_the_responses_has_no_influence() -> None:
+    each = losses_of([[0.1, 9.0]], [1.0], mask=[[True, False]], reference=[[0.1, -9.0]])
+    assert each.losses.tolist() == [pytest.approx([-math.exp(0.1), 0.0])]
+    assert each.drift[0, 1].item() == 0.0
+    assert not each.clipped[0, 1]
 
 
 def test_the_divergence_from_the_reference_is_the_papers_estimate() -> None:
-    reference = torch.log(torch.tensor([[0.5]]))
-    losses, _ = losses_of([[1.0]], [0.0], reference=reference, kl=0.1)
-    assert losses.tolist() == pytest.approx([0.1 * (0.5 - math.log(0.5) - 1)])
+    each = losses_of([[0.0]], [0.0], reference=[[math.log(0.5)]], objective=dataclasses.replace(GRPO, kl=0.1))
+    assert each.losses.item() == pytest.approx(0.1 * (0.5 - math.log(0.5) - 1))
 
 
-def test_log_probs_are_those_of_each_response_alone_whatever_it_is_padded_to(policy: Any) -> None:
-    together = [rollout([1, 2, 3], [4, 5, tiny_policy.END]), rollout([6], [7, 8, 9, 1, tiny_policy.END])]
-    with torch.no_grad():
-        padded = response_log_probs(policy, token_batch(together, pad_id=tiny_policy.PAD, device=CPU), temperature=0.7)
-        for row, single in zip(padded, together, strict=True):
-            alone = response_log_probs(
-                policy, token_batch([single], pad_id=tiny_policy.PAD, device=CPU), temperature=0.7
-            )
-            assert torch.allclose(row[: len(single.response_ids)], alone[0], atol=1e-5)
+def test_a_stale_tokens_clip_is_about_the_step_and_its_weight_about_the_sampler() -> None:
+    now, proximal, behaviour, advantage = -1.0, -1.1, -1.7, 2.0
+    gain = math.exp(proximal - behaviour) * min(math.exp(now - proximal) * advantage, 1.2 * advantage)
+    each = losses_of([[now]], [advantage], proximal=[[proximal]], behaviour=[[behaviour]])
+    assert each.losses.item() == pytest.approx(-gain)
+    assert not each.clipped.item()  # against the sampler alone, exp(0.7) would have been
 
 
-def test_log_probs_are_the_ones_that_were_sampled_from(policy: Any) -> None:
-    """Sampling at temperature 0.01 takes the likeliest token; its probability at that temperature is 1."""
-    engine = RolloutEngine(policy, tiny_policy.make_tokenizer(), max_new_tokens=6, temperature=0.01)
-    [sampled] = engine.generate([[1, 2]], group_size=1, seed=0, on_end=lambda rollout: None)
-    batch = token_batch([sampled], pad_id=tiny_policy.PAD, device=CPU)
-    with torch.no_grad():
-        log_probs = response_log_probs(policy, batch, temperature=0.01)
-    assert log_probs[batch.response_mask].tolist() == pytest.approx([0.0] * len(sampled.response_ids), abs=1e-2)
+@pytest.mark.parametrize("ratio", ["token", "sequence"])
+def test_decoupled_ppo_on_fresh_rollouts_is_ppo(ratio: Any) -> None:
+    then, objective = [[-0.5, -2.0], [-1.0, -0.1]], Objective(ratio=ratio)
+    now = [[-0.4, -1.0], [-1.6, -0.2]]
+    decoupled = losses_of(now, [1.0, -2.0], proximal=then, behaviour=then, objective=objective)
+    moved = [[new - old for new, old in zip(*rows, strict=True)] for rows in zip(now, then, strict=True)]
+    assert torch.allclose(decoupled.losses, losses_of(moved, [1.0, -2.0], objective=objective).losses)
+    assert not decoupled.capped.any()
+
+
+def test_the_importance_weight_is_capped() -> None:
+    capped = dataclasses.replace(GRPO, importance_cap=2.0)
+    each = losses_of([[0.0, 0.0]], [1.0], behaviour=[[-3.0, -0.5]], objective=capped)
+    assert each.losses.tolist() == [pytest.approx([-2.0, -math.exp(0.5)])]
+    assert each.capped.tolist() == [[True, False]]
+
+
+def test_the_importance_weight_has_no_gradient() -> None:
+    """The proximal policy is a number: only the trained one is differentiated."""
+    log_probs = torch.tensor([[-1.0]], requires_grad=True)
+    each = token_losses(
+        log_probs=log_probs,
+        proximal=torch.tensor([[-1.0]]),
+        behaviour=torch.tensor([[-1.5]]),
+        advantages=torch.tensor([1.0]),
+        mask=torch.tensor([[True]]),
+        objective=GRPO,
+    )
+    each.losses.sum().backward()
+    assert log_probs.grad is not None
+    assert log_probs.grad.item() == pytest.approx(-math.exp(0.5))
+
+
+def test_the_sequence_ratio_is_the_geometric_mean_over_the_response() -> None:
+    objective = Objective(ratio="sequence", clip_low=0.05, clip_high=0.05)
+    each = losses_of(
+        [[0.3, -0.1, 7.0], [0.01, 0.0, -0.01]],
+        [1.0, 3.0],
+        mask=[[True, True, False], [True, True, True]],
+        objective=objective,
+    )
+    # exp((0.3 - 0.1) / 2) is over the limit of 1.05, exp(0) is not.
+    assert each.losses.tolist() == [pytest.approx([-1.05, -1.05, 0.0]), pytest.approx([-3.0] * 3)]
+    assert each.clipped.tolist() == [[True, True, False], [False] * 3]
+
+
+def test_both_ratios_are_the_same_for_a_response_of_one_token() -> None:
+    log_probs, advantages = [[0.3], [-0.3], [0.1]], [1.0, -1.0, 2.0]
+    by_token, by_sequence = (
+        losses_of(log_probs, advantages, objective=Objective(ratio=ratio)).losses for ratio in ("token", "sequence")
+    )
+    assert torch.equal(by_token, by_sequence)
+
+
+def test_grpo_weighs_every_rollout_the_same() -> None:
+    assert weights_of([2, 4], [True, True]) == pytest.approx([1 / 4, 1 / 8])
+
+
+def test_dapo_weighs_every_token_the_same() -> None:
+    assert weights_of([2, 4], [True, True], aggregation="token") == pytest.approx([1 / 6, 1 / 6])
+
+
+def test_dr_grpo_divides_by_a_constant() -> None:
+    weights = weights_of([2, 4], [True, True], aggregation="fixed_length", fixed_length=10)
+    assert weights == pytest.approx([1 / 20, 1 / 20])
+
+
+@pytest.mark.parametrize("aggregation", ["rollout", "token", "fixed_length"])
+def test_a_rollout_without_a_score_weighs_nothing_and_is_not_counted(aggregation: Any) -> None:
+    without = weights_of([3, 9, 5], [True, False, True], aggregation=aggregation, fixed_length=9)
+    assert without[1] == 0.0
+    assert [without[0], without[2]] == weights_of([3, 5], [True, True], aggregation=aggregation, fixed_length=9)
+
+
+def test_all_aggregations_are_the_same_where_every_response_has_the_full_length() -> None:
+    assert (
+        weights_of([4, 4, 4], [True] * 3)
+        == weights_of([4, 4, 4], [True] * 3, aggregation="token")
+        == weights_of([4, 4, 4], [True] * 3, aggregation="fixed_length", fixed_length=4)
+    )
+
+
+def test_the_drift_is_zero_where_the_sampler_is_the_trained_policy() -> None:
+    assert losses_of([[0.0, 0.0]], [1.0]).drift.tolist() == [[0.0, 0.0]]
+    assert losses_of([[0.2]], [1.0]).drift.item() == pytest.approx(math.exp(-0.2) + 0.2 - 1)

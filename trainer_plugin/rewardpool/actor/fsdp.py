@@ -2,23 +2,28 @@
 
 Every rank holds a slice of each weight, its gradient and its AdamW state, computes on its own rollouts, and gathers a
 layer's weights just while it needs them. That makes every forward and backward a conversation of all ranks: each must
-make the same number of them, also when it has nothing to say. So unscored rollouts stay in a batch with weight 0.
+make the same number of them, also when it has nothing to say. So unscored rollouts stay in a batch with weight 0, and
+a rank whose rollouts need fewer passes than another's makes blank ones.
 
 https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.utils.rnn import pad_sequence
 
 from rewardpool.actor.data import Rollout
-from rewardpool.actor.grpo import TokenBatch, response_log_probs, rollout_losses, token_batch
+from rewardpool.actor.grpo import rollout_weights, token_losses
+from rewardpool.actor.objective import Objective
 from rewardpool.actor.ranks import Ranks
+from rewardpool.actor.tokens import Forward
+from rewardpool.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,45 +33,33 @@ class RatedRollout:
     Attributes:
         rollout: The response.
         behaviour: Log-probabilities of its tokens under the policy that sampled it, float32 (response tokens,).
-        advantage: In standard deviations of its group; None for an unscored one, which weighs nothing.
+        advantage: See `groups.group_advantages`; None for an unscored one, which weighs nothing.
+        proximal: Log-probabilities of its tokens under the policy of when the training step began, float32 (response
+            tokens,), as `FsdpActor.log_probs` returns them; None where that is the policy that sampled it.
     """
 
     rollout: Rollout
     behaviour: torch.Tensor
     advantage: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Objective:
-    """What an update is done for; see `grpo`.
-
-    Attributes:
-        clip: How far a token's probability may move before its gradient is cut, as a share.
-        kl: Weight of the divergence from the reference policy; 0 needs no reference.
-        temperature: Of the sampling, so that the probabilities are the ones sampled from.
-        max_grad_norm: Gradients longer than this (over all ranks) are shortened to it.
-        micro_batch: Rollouts per forward and backward; a matter of memory, not of the result.
-    """
-
-    clip: float
-    kl: float
-    temperature: float
-    max_grad_norm: float
-    micro_batch: int
+    proximal: torch.Tensor | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class UpdateStats:
-    """One update, over all ranks.
+    """One update, over all ranks. Shares and means are over the tokens of scored rollouts.
 
     Attributes:
-        loss: Mean over the scored rollouts.
-        clipped: Share of their tokens where the clip took hold, mean over the scored rollouts.
+        loss: Of the mini-batch.
+        clipped: Share of tokens where the clip took hold.
+        capped: Share of tokens whose importance weight was cut.
+        drift: Mean divergence from the policy that sampled, in nats per token.
         grad_norm: Length of the gradient before it was shortened.
     """
 
     loss: float
     clipped: float
+    capped: float
+    drift: float
     grad_norm: float
 
 
@@ -82,6 +75,22 @@ def shard(model: Any, *, ranks: Ranks, dtype: torch.dtype) -> Any:
     return model
 
 
+def recompute_activations(model: Any) -> None:
+    """Let the model keep only each layer's input for the backward pass, and compute the rest again when it is there.
+
+    Raises:
+        ConfigError: The model has dropout. transformers recomputes in training mode alone, where dropout would make
+            the probabilities other than the ones that were sampled from.
+    """
+    dropouts = {name: value for name, value in model.config.to_dict().items() if "dropout" in name and value}
+    if dropouts:
+        raise ConfigError(
+            "update.activation_checkpointing", f"the policy's config has dropout: set {', '.join(dropouts)} to 0 in it"
+        )
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    model.train()
+
+
 class FsdpActor:
     """A sharded policy and its AdamW.
 
@@ -89,10 +98,15 @@ class FsdpActor:
         model: A causal language model in float32, the same on every rank; it is sharded in place.
         ranks: The processes it is sharded over.
         objective: What updates are done for.
+        forward: How rollouts go through it.
         learning_rate: Of AdamW.
-        pad_id: Token id that stands for no token.
+        max_grad_norm: Gradients longer than this (over all ranks) are shortened to it.
         dtype: What the layers compute in.
+        activation_checkpointing: Trades a second forward pass for the memory of activations.
         reference: The reference policy, also sharded in place; needed where `objective.kl` is not 0.
+
+    Raises:
+        ConfigError: The model cannot have its activations recomputed.
     """
 
     def __init__(
@@ -101,69 +115,97 @@ class FsdpActor:
         *,
         ranks: Ranks,
         objective: Objective,
+        forward: Forward,
         learning_rate: float,
-        pad_id: int,
+        max_grad_norm: float = 1.0,
         dtype: torch.dtype = torch.float32,
+        activation_checkpointing: bool = False,
         reference: Any = None,
     ) -> None:
         self._ranks = ranks
         self._objective = objective
-        self._pad_id = pad_id
+        self._forward = forward
+        self._max_grad_norm = max_grad_norm
+        if activation_checkpointing:
+            recompute_activations(model)
         self.model = shard(model, ranks=ranks, dtype=dtype)
         self._reference = None if reference is None else shard(reference, ranks=ranks, dtype=dtype)
-        self._optimizer = torch.optim.AdamW(self.model.parameters(), lr=learning_rate, weight_decay=0.0)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=learning_rate, weight_decay=0.0)
+
+    def log_probs(self, rollouts: Sequence[Rollout]) -> list[torch.Tensor]:
+        """Return each rollout's log-probabilities under the policy of now: float32 (response tokens,), in their order.
+
+        Called before a step's first update, they are what `RatedRollout.proximal` wants. All ranks call this together,
+        each with its own rollouts; they need not be equally many.
+        """
+        found: dict[int, torch.Tensor] = {}
+        for part in self._even_parts(rollouts):
+            with torch.no_grad():
+                rows = self._forward.log_probs(self.model, [rollouts[at] for at in part] or [self._forward.blank()])
+            found |= {at: row[: len(rollouts[at].response_ids)] for at, row in zip(part, rows, strict=False)}
+        # FSDP keeps the outermost weights gathered until a backward that does not come here.
+        self.model.reshard()
+        return [found[at] for at in range(len(rollouts))]
 
     def update(self, minibatch: Sequence[RatedRollout]) -> UpdateStats | None:
-        """Take one optimiser step; all ranks call this together, each with its own rollouts and equally many.
+        """Take one optimiser step; all ranks call this together, each with its own rollouts.
 
-        The loss is the mean over the scored rollouts of all ranks. None, and no step, where there is none.
+        None, and no step, where no rollout of any rank has a score.
         """
-        scored = sum(rated.advantage is not None for rated in minibatch)
-        [overall] = self._ranks.sum(scored)
-        if overall == 0:
+        lengths = [len(rated.rollout.response_ids) for rated in minibatch if rated.advantage is not None]
+        rollouts, tokens = self._ranks.sum(len(lengths), sum(lengths))
+        if tokens == 0:
             return None
-        self._optimizer.zero_grad()
-        loss, clipped = self._accumulate(minibatch, scored_overall=overall)
-        grad_norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self._objective.max_grad_norm)
-        self._optimizer.step()
-        loss, clipped = self._ranks.sum(loss, clipped)
-        return UpdateStats(loss=loss, clipped=clipped, grad_norm=grad_norm.full_tensor().item())
-
-    def _accumulate(self, minibatch: Sequence[RatedRollout], *, scored_overall: float) -> tuple[float, float]:
-        """Add up the gradients; returns this rank's share of the mean loss and of the mean clipped share."""
-        loss = clipped = 0.0
-        size = self._objective.micro_batch
-        for start in range(0, len(minibatch), size):
-            part = minibatch[start : start + size]
-            losses, clips = self._losses(part)
-            weights = torch.tensor(
-                [float(rated.advantage is not None) / scored_overall for rated in part], device=losses.device
-            )
-            share = (losses * weights).sum()
-            # FSDP averages gradients over the ranks, and the weights have divided by all rollouts of all ranks already.
-            (share * self._ranks.size).backward()
-            loss += share.item()
-            clipped += (clips * weights).sum().item()
-        return loss, clipped
-
-    def _losses(self, part: Sequence[RatedRollout]) -> tuple[torch.Tensor, torch.Tensor]:
-        device = self._ranks.device
-        batch = token_batch([rated.rollout for rated in part], pad_id=self._pad_id, device=device)
-        return rollout_losses(
-            response_log_probs(self.model, batch, temperature=self._objective.temperature),
-            pad_sequence([rated.behaviour for rated in part], batch_first=True).to(device),
-            torch.tensor([rated.advantage or 0.0 for rated in part], device=device),
-            batch.response_mask,
-            clip=self._objective.clip,
-            reference=self._reference_log_probs(batch),
-            kl=self._objective.kl,
+        self.optimizer.zero_grad()
+        # Loss, and numbers of tokens that were clipped and capped, and the sum of their drift.
+        figures = torch.zeros(4, dtype=torch.float64, device=self._ranks.device)
+        for part in self._even_parts([rated.rollout for rated in minibatch]):
+            figures += self._backward([minibatch[at] for at in part], rollouts=rollouts, tokens=tokens)
+        grad_norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self._max_grad_norm)
+        self.optimizer.step()
+        loss, clipped, capped, drift = self._ranks.sum(*figures.tolist())
+        return UpdateStats(
+            loss=loss,
+            clipped=clipped / tokens,
+            capped=capped / tokens,
+            drift=drift / tokens,
+            grad_norm=grad_norm.full_tensor().item(),
         )
 
-    def _reference_log_probs(self, batch: TokenBatch) -> torch.Tensor | None:
+    def _even_parts(self, rollouts: Sequence[Rollout]) -> list[list[int]]:
+        """Return the indices that go through the model together, in as many parts as every other rank has."""
+        parts = self._forward.parts(rollouts)
+        [most] = self._ranks.max(len(parts))
+        return parts + [[] for _ in range(int(most) - len(parts))]
+
+    def _backward(self, part: Sequence[RatedRollout], *, rollouts: float, tokens: float) -> torch.Tensor:
+        """Add a part's gradients to those of the mini-batch; returns its share of the figures, float64 (4,)."""
+        rated = part or [RatedRollout(rollout=self._forward.blank(), behaviour=torch.zeros(1), advantage=None)]
+        device = self._ranks.device
+        lengths = torch.tensor([len(one.rollout.response_ids) for one in rated], device=device)
+        scored = torch.tensor([one.advantage is not None for one in rated], device=device)
+        log_probs = self._forward.log_probs(self.model, [one.rollout for one in rated])
+        each = token_losses(
+            log_probs=log_probs,
+            proximal=_padded([one.behaviour if one.proximal is None else one.proximal for one in rated], device),
+            behaviour=_padded([one.behaviour for one in rated], device),
+            advantages=torch.tensor([one.advantage or 0.0 for one in rated], device=device),
+            mask=torch.arange(log_probs.shape[1], device=device) < lengths.unsqueeze(1),
+            objective=self._objective,
+            reference=self._reference_log_probs([one.rollout for one in rated]),
+        )
+        weights = rollout_weights(lengths, scored, rollouts=rollouts, tokens=tokens, objective=self._objective)
+        loss = (each.losses.sum(dim=1) * weights).sum()
+        # FSDP averages gradients over the ranks, and the weights have divided by what all ranks have already.
+        (loss * self._ranks.size).backward()
+        sums = [(values.sum(dim=1) * scored).sum() for values in (each.clipped, each.capped, each.drift)]
+        return torch.stack([loss.detach(), *sums]).double()
+
+    def _reference_log_probs(self, rollouts: Sequence[Rollout]) -> torch.Tensor | None:
         if self._reference is None:
             return None
         with torch.no_grad():
-            return response_log_probs(self._reference, batch, temperature=self._objective.temperature)
+            return self._forward.log_probs(self._reference, rollouts)
 
     def copy_weights_to(self, model: Any) -> None:
         """Give an unsharded copy of the policy the weights of now; all ranks call this together.
@@ -175,16 +217,16 @@ class FsdpActor:
             for name, weight in self.model.named_parameters():
                 targets[name].copy_(weight.full_tensor())
 
+    def save_pretrained(self, folder: Path) -> None:
+        """Write the policy in Hugging Face's format; all ranks call this together, and rank 0 writes.
 
-def behaviour_log_probs(
-    model: Any, rollouts: Sequence[Rollout], *, objective: Objective, pad_id: int, device: torch.device
-) -> list[torch.Tensor]:
-    """Return each rollout's log-probabilities under `model`, the copy that sampled it: float32 (response tokens,)."""
-    found: list[torch.Tensor] = []
-    for number in range(math.ceil(len(rollouts) / objective.micro_batch)):
-        part = rollouts[number * objective.micro_batch : (number + 1) * objective.micro_batch]
-        with torch.no_grad():
-            batch = token_batch(part, pad_id=pad_id, device=device)
-            log_probs = response_log_probs(model, batch, temperature=objective.temperature)
-        found += [row[: len(rollout.response_ids)] for row, rollout in zip(log_probs, part, strict=True)]
-    return found
+        The whole model is gathered in the main memory of rank 0's machine, one weight at a time.
+        """
+        options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+        weights = get_model_state_dict(self.model, options=options)
+        if self._ranks.first:
+            self.model.save_pretrained(folder, state_dict=weights)
+
+
+def _padded(rows: Sequence[torch.Tensor], device: torch.device) -> torch.Tensor:
+    return pad_sequence(list(rows), batch_first=True).to(device)

@@ -20,20 +20,37 @@ SMALLEST_SPREAD = 1e-4
 batch at the server; without it, that noise would be blown up to advantages of 1."""
 
 Order = Literal["arrival", "prompt"]
+AdvantageScale = Literal["group_std", "none"]
 
 
-def group_advantages(scores: Sequence[float | None]) -> list[float | None]:
-    """Return how much better than its siblings each response did, in standard deviations (of the population).
+def group_advantages(scores: Sequence[float | None], *, scale: AdvantageScale = "group_std") -> list[float | None]:
+    """Return how much better than its siblings each response did.
 
     None stands for a response without a score: it is left out of the group, and has no advantage. It never counts as
     a score of 0, which would be a verdict. A response with no scored sibling has nothing to be compared with: 0.0.
+
+    Args:
+        scores: Of one group.
+        scale: `group_std` gives standard deviations of the group (of the population), as above; `none` the plain
+            distance r_i - mean(r), because dividing favours groups that are almost of one mind, the too easy and the
+            too hard questions (Dr. GRPO, Liu et al. 2025, arXiv:2503.20783, section 3.1).
     """
     known = [score for score in scores if score is not None]
     if len(known) < 2:
         return [None if score is None else 0.0 for score in scores]
     mean = math.fsum(known) / len(known)
-    spread = statistics.pstdev(known, mu=mean) + SMALLEST_SPREAD
+    spread = statistics.pstdev(known, mu=mean) + SMALLEST_SPREAD if scale == "group_std" else 1.0
     return [None if score is None else (score - mean) / spread for score in scores]
+
+
+def is_informative(scores: Sequence[float | None]) -> bool:
+    """Return whether a group can teach anything: its scores differ by more than noise.
+
+    A group of equal scores has advantages of 0 and no gradient. DAPO's dynamic sampling (Yu et al. 2025,
+    arXiv:2503.14476, section 3.2) leaves it out and rolls out another prompt in its place.
+    """
+    known = [score for score in scores if score is not None]
+    return len(known) > 1 and max(known) - min(known) > SMALLEST_SPREAD
 
 
 @dataclass

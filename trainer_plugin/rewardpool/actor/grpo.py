@@ -1,105 +1,126 @@
-"""The loss of GRPO (Shao et al. 2024, DeepSeekMath, arXiv:2402.03300, equation 3), on one rollout after another.
+"""The loss of GRPO (Shao et al. 2024, DeepSeekMath, arXiv:2402.03300) and of its common variants, token by token.
 
-For a rollout of tokens o_1..o_T with advantage A, and the ratio of its token's probability now to then,
-rho_t = pi(o_t) / pi_behaviour(o_t):
+Read it from below: `token_losses` says what one token's loss is, `rollout_weights` how the tokens add up. For token t
+of rollout i, with advantage A_i, three policies matter:
 
-    loss = -1/T * sum_t [ min(rho_t * A, clip(rho_t, 1 - e, 1 + e) * A) - beta * KL_t ]
+    pi            the one that is trained; gradients flow through it alone
+    pi_prox       the proximal one: the trained one when its step began, before the step's first update
+    pi_behave     the one that sampled the token; older than pi_prox where rollouts are stale
 
-The clip is PPO's (Schulman et al. 2017, arXiv:1707.06347). KL_t to a reference policy is estimated as in equation 4 of
-the paper, pi_ref/pi - log(pi_ref/pi) - 1, which is unbiased and never negative; beta is 0 by default.
+    rho = pi(o_t) / pi_prox(o_t)              what is clipped: how far this step's updates have moved the token
+    w   = min(pi_prox(o_t) / pi_behave(o_t), importance_cap)
 
-Shapes: B rollouts, P columns of left-padded prompt, R columns of right-padded response.
+    loss_t = -w * min(rho * A_i, clip(rho, 1 - clip_low, 1 + clip_high) * A_i) + kl * KL_t
+
+`w` corrects for the policy that sampled; the clip only limits the step. Keeping the two apart is decoupled PPO (Hilton
+et al. 2021, arXiv:2110.00641, section 3; for language models AReaL, arXiv:2505.24298, equation 5). On fresh rollouts
+pi_prox is pi_behave, w is 1, and this is PPO's clip (Schulman et al. 2017, arXiv:1707.06347). The cap is truncated
+importance sampling: without it a few tokens that were unlikely then and are likely now decide the whole gradient.
+
+With the sequence ratio of GSPO (Zheng et al. 2025, arXiv:2507.18071, equation 7) both quotients are geometric means
+over the rollout's tokens, the same for each of them.
+
+KL_t to a reference policy is GRPO's equation 4, pi_ref/pi - log(pi_ref/pi) - 1: unbiased, and never negative.
+
+Shapes: B rollouts, R columns of right-padded response.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
-from rewardpool.actor.data import Rollout
+from rewardpool.actor.objective import Objective, Ratio
 
 
 @dataclass(frozen=True, kw_only=True)
-class TokenBatch:
-    """Rollouts as tensors.
+class TokenLosses:
+    """What `token_losses` returns; all of shape (B, R), and 0 or False outside the responses.
 
     Attributes:
-        input_ids: int64 (B, P + R).
-        attention_mask: int64 (B, P + R), 1 at tokens and 0 at padding.
-        position_ids: int64 (B, P + R), counted from each prompt's first token.
-        response_mask: bool (B, R), True at response tokens.
+        losses: float32, with gradients.
+        clipped: bool, where the clip took hold, so that the token has no gradient but that of the divergence.
+        capped: bool, where the importance weight was cut.
+        drift: float32, the estimate k3 of the divergence of pi from pi_behave: how far off-policy the token is.
     """
 
-    input_ids: torch.Tensor
-    attention_mask: torch.Tensor
-    position_ids: torch.Tensor
-    response_mask: torch.Tensor
+    losses: torch.Tensor
+    clipped: torch.Tensor
+    capped: torch.Tensor
+    drift: torch.Tensor
 
 
-def token_batch(rollouts: Sequence[Rollout], *, pad_id: int, device: torch.device) -> TokenBatch:
-    """Return the rollouts padded so that every response starts in the same column."""
-    prompt_width = max(len(rollout.prompt_ids) for rollout in rollouts)
-    response_width = max(len(rollout.response_ids) for rollout in rollouts)
-    ids = torch.full((len(rollouts), prompt_width + response_width), pad_id, dtype=torch.int64)
-    mask = torch.zeros_like(ids)
-    for row, rollout in enumerate(rollouts):
-        first, last = prompt_width - len(rollout.prompt_ids), prompt_width + len(rollout.response_ids)
-        ids[row, first:last] = torch.tensor([*rollout.prompt_ids, *rollout.response_ids])
-        mask[row, first:last] = 1
-    return TokenBatch(
-        input_ids=ids.to(device),
-        attention_mask=mask.to(device),
-        position_ids=(mask.cumsum(dim=1) - 1).clamp(min=0).to(device),
-        response_mask=mask[:, prompt_width:].bool().to(device),
-    )
-
-
-def response_log_probs(model: Any, batch: TokenBatch, *, temperature: float) -> torch.Tensor:
-    """Return the log-probability of each response token as it was sampled, float32 (B, R); padding holds noise."""
-    width = batch.response_mask.shape[1]
-    logits = model(
-        input_ids=batch.input_ids,
-        attention_mask=batch.attention_mask,
-        position_ids=batch.position_ids,
-        use_cache=False,
-        # The logits of a position are about the next token: those of the response start one column before it.
-        logits_to_keep=width + 1,
-    ).logits[:, :-1]
-    log_probs = torch.log_softmax(logits.float() / temperature, dim=-1)
-    targets = batch.input_ids[:, -width:].unsqueeze(-1)
-    return log_probs.gather(dim=-1, index=targets).squeeze(-1)
-
-
-def rollout_losses(
+def token_losses(
+    *,
     log_probs: torch.Tensor,
+    proximal: torch.Tensor,
     behaviour: torch.Tensor,
     advantages: torch.Tensor,
     mask: torch.Tensor,
-    *,
-    clip: float,
+    objective: Objective,
     reference: torch.Tensor | None = None,
-    kl: float = 0.0,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the loss of each rollout, float32 (B,), and the share of its tokens where the clip took hold, (B,).
+) -> TokenLosses:
+    """Return the loss of each response token.
 
     Args:
         log_probs: Of the response tokens under the policy that is trained, float32 (B, R); gradients flow here.
-        behaviour: The same under the policy that sampled them, float32 (B, R).
+        proximal: The same under pi_prox, float32 (B, R).
+        behaviour: The same under pi_behave, float32 (B, R).
         advantages: float32 (B,).
         mask: bool (B, R), True at response tokens; what stands elsewhere has no influence.
-        clip: e above.
-        reference: The same under the reference policy, float32 (B, R); needed where `kl` is not 0.
-        kl: beta above.
+        objective: The choices.
+        reference: The same under the reference policy, float32 (B, R); needed where `objective.kl` is not 0.
     """
-    ratio = torch.exp((log_probs - behaviour).masked_fill(~mask, 0.0))
+    ratio = _ratio(log_probs - proximal, mask, objective.ratio)
+    importance = _ratio(proximal - behaviour, mask, objective.ratio)
     advantage = advantages.unsqueeze(1)
-    unclipped, clipped = ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage
-    token_losses = -torch.minimum(unclipped, clipped)
+    unclipped = ratio * advantage
+    clipped = ratio.clamp(1 - objective.clip_low, 1 + objective.clip_high) * advantage
+    losses = -importance.clamp(max=objective.importance_cap) * torch.minimum(unclipped, clipped)
     if reference is not None:
-        gap = (reference - log_probs).masked_fill(~mask, 0.0)
-        token_losses = token_losses + kl * (torch.exp(gap) - gap - 1)
-    lengths = mask.sum(dim=1)
-    losses = (token_losses * mask).sum(dim=1) / lengths
-    clipped_share = ((clipped < unclipped) & mask).sum(dim=1) / lengths
-    return losses, clipped_share
+        losses = losses + objective.kl * divergence(log_probs, reference, mask)
+    return TokenLosses(
+        losses=losses * mask,
+        clipped=(clipped < unclipped) & mask,
+        capped=(importance > objective.importance_cap) & mask,
+        drift=divergence(log_probs.detach(), behaviour, mask),
+    )
+
+
+def _ratio(gap: torch.Tensor, mask: torch.Tensor, ratio: Ratio) -> torch.Tensor:
+    """Return the quotient of probabilities for a gap of log-probabilities, per token or as the rollout's mean."""
+    gap = gap.masked_fill(~mask, 0.0)
+    if ratio == "sequence":
+        gap = (gap.sum(dim=1, keepdim=True) / mask.sum(dim=1, keepdim=True).clamp(min=1)).expand_as(gap)
+    return torch.exp(gap)
+
+
+def divergence(log_probs: torch.Tensor, other: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Return k3, the estimate of each token's divergence from another policy (Schulman 2020, "Approximating KL
+    divergence"): unbiased for tokens sampled from `log_probs`, never negative, 0 outside the mask; float32 (B, R).
+    """
+    gap = (other - log_probs).masked_fill(~mask, 0.0)
+    return torch.exp(gap) - gap - 1
+
+
+def rollout_weights(
+    lengths: torch.Tensor, scored: torch.Tensor, *, rollouts: float, tokens: float, objective: Objective
+) -> torch.Tensor:
+    """Return what each token of a rollout weighs in the mini-batch's loss, float32 (B,).
+
+    The weights refer to the mini-batch of all ranks, so the sum of weighted losses over micro-batches and ranks is the
+    loss, however the rollouts are cut up.
+
+    Args:
+        lengths: Response tokens of each rollout, (B,).
+        scored: bool (B,); a rollout without a score weighs nothing.
+        rollouts: N, the scored rollouts of the mini-batch on all ranks.
+        tokens: T, their response tokens.
+        objective: Its aggregation: `rollout` 1 / (N * length), `token` 1 / T, `fixed_length` 1 / (N * fixed_length).
+    """
+    if objective.aggregation == "rollout":
+        weights = 1.0 / (rollouts * lengths.clamp(min=1).float())
+    elif objective.aggregation == "token":
+        weights = torch.full_like(lengths, 1.0 / tokens, dtype=torch.float32)
+    else:
+        weights = torch.full_like(lengths, 1.0 / (rollouts * objective.fixed_length), dtype=torch.float32)
+    return weights * scored

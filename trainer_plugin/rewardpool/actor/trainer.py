@@ -21,11 +21,12 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rewardpool.actor.data import Prompt, Rollout, prompt_tokens, read_prompts, sample_to_score, steps_of
-from rewardpool.actor.fsdp import FsdpActor, Objective, RatedRollout, UpdateStats, behaviour_log_probs
+from rewardpool.actor.fsdp import FsdpActor, RatedRollout, UpdateStats
 from rewardpool.actor.groups import Group, group_advantages
 from rewardpool.actor.ranks import Ranks
 from rewardpool.actor.rollout import RolloutEngine
 from rewardpool.actor.scoring import GroupScoring, Scorer, Tally
+from rewardpool.actor.tokens import Forward, log_probs_of
 from rewardpool.demand.handle import JobDemand
 from rewardpool.errors import ConfigError
 from rewardpool.train_config import TrainConfig
@@ -122,20 +123,22 @@ class Trainer:
         self._reward_tokenizer = (
             load_tokenizer("reward_tokenizer", config.reward_tokenizer) if config.reward_tokenizer else self._tokenizer
         )
-        self._objective = Objective(
-            clip=config.update.clip,
-            kl=config.update.kl,
+        self._forward = Forward(
+            pad_id=self._tokenizer.pad_token_id,
+            device=ranks.device,
             temperature=config.rollout.temperature,
-            max_grad_norm=config.update.max_grad_norm,
             micro_batch=config.update.micro_batch,
+            pack_tokens=config.update.pack_tokens,
         )
         self._actor = FsdpActor(
             self._load_policy(),
             ranks=ranks,
-            objective=self._objective,
+            objective=config.update.objective(fixed_length=config.rollout.max_new_tokens),
+            forward=self._forward,
             learning_rate=config.update.learning_rate,
-            pad_id=self._tokenizer.pad_token_id,
+            max_grad_norm=config.update.max_grad_norm,
             dtype=DTYPES[config.policy.dtype],
+            activation_checkpointing=config.update.activation_checkpointing,
             reference=self._load_policy() if config.update.kl else None,
         )
         self._engine = RolloutEngine(
@@ -260,13 +263,7 @@ class Trainer:
         )
 
     def _behaviour(self, rollouts: list[Rollout]) -> list[torch.Tensor]:
-        return behaviour_log_probs(
-            self._engine.model,
-            rollouts,
-            objective=self._objective,
-            pad_id=self._tokenizer.pad_token_id,
-            device=self._ranks.device,
-        )
+        return log_probs_of(self._engine.model, rollouts, forward=self._forward)
 
     def _minibatch(
         self, groups: list[Group], rollouts: list[Rollout], behaviour: list[torch.Tensor]
@@ -274,7 +271,9 @@ class Trainer:
         rated = []
         for group in groups:
             first = group.index * self._config.rollout.group_size
-            for member, advantage in enumerate(group_advantages(group.scores)):
+            for member, advantage in enumerate(
+                group_advantages(group.scores, scale=self._config.update.advantage_scale)
+            ):
                 at = first + member
                 rated.append(RatedRollout(rollout=rollouts[at], behaviour=behaviour[at], advantage=advantage))
         return rated

@@ -1,0 +1,121 @@
+"""Checkpoints: all that a job needs to go on as if it had never stopped.
+
+    OUTPUT/checkpoints/step-000040/         a whole checkpoint; a folder is renamed to this when all of it is written
+        *.distcp, .metadata                 weights and AdamW's state, by torch.distributed.checkpoint
+        random.RANK.pt                      the random number generators of one rank
+        state.json                          what the caller gave, one entry per rank
+    OUTPUT/checkpoints/step-000044.part/    one that is being written, or whose writer was killed
+
+Every rank writes its own slices, so nothing is gathered, and a checkpoint can be loaded by another number of ranks: DCP
+cuts the slices anew. The folder has to be one that all ranks see.
+
+https://docs.pytorch.org/docs/stable/distributed.checkpoint.html
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+
+from rewardpool.actor.fsdp import FsdpActor
+from rewardpool.actor.ranks import Ranks
+
+State = dict[str, Any]
+"""What a caller keeps in a checkpoint: JSON."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resumed:
+    """What `load` found.
+
+    Attributes:
+        step: That the checkpoint was saved after.
+        states: What each rank gave to `save`, by rank; as many as there were ranks then.
+    """
+
+    step: int
+    states: Sequence[State]
+
+
+def save(folder: Path, actor: FsdpActor, *, ranks: Ranks, step: int, state: State, keep: int) -> Path:
+    """Write a checkpoint; all ranks call this together. Returns its folder.
+
+    A process that is killed in here leaves the checkpoints before it as they were.
+
+    Args:
+        folder: Of all checkpoints of the job.
+        actor: Whose weights and optimiser are saved.
+        ranks: The processes.
+        step: That it comes after; a checkpoint of the same step is replaced.
+        state: Of this rank, JSON.
+        keep: The newest this many stay, older ones are removed.
+
+    Raises:
+        OSError: The folder cannot be written.
+    """
+    whole = folder / f"step-{step:06d}"
+    unfinished = whole.with_suffix(".part")
+    if ranks.first:
+        shutil.rmtree(unfinished, ignore_errors=True)  # of a writer that was killed
+        unfinished.mkdir(parents=True)
+    dist.barrier()
+    weights, moments = get_state_dict(actor.model, actor.optimizer)
+    dcp.save({"model": weights, "optimizer": moments}, checkpoint_id=unfinished)
+    torch.save(_random_state(ranks), unfinished / f"random.{ranks.rank}.pt")
+    states: list[State] = [{} for _ in range(ranks.size)]
+    dist.all_gather_object(states, state)
+    if ranks.first:
+        (unfinished / "state.json").write_text(json.dumps({"step": step, "states": states}), encoding="utf-8")
+    dist.barrier()
+    if ranks.first:
+        shutil.rmtree(whole, ignore_errors=True)
+        unfinished.rename(whole)
+        for old in saved(folder)[:-keep]:
+            shutil.rmtree(old)
+    dist.barrier()
+    return whole
+
+
+def load(folder: Path, actor: FsdpActor, *, ranks: Ranks) -> Resumed | None:
+    """Give the actor the weights and optimiser of the newest whole checkpoint; all ranks call this together.
+
+    The random number generators go on where they were, if there are as many ranks as then. None where there is no
+    checkpoint.
+    """
+    found = saved(folder)
+    if not found:
+        return None
+    newest = found[-1]
+    weights, moments = get_state_dict(actor.model, actor.optimizer)
+    dcp.load({"model": weights, "optimizer": moments}, checkpoint_id=newest)
+    set_state_dict(actor.model, actor.optimizer, model_state_dict=weights, optim_state_dict=moments)
+    kept = json.loads((newest / "state.json").read_text(encoding="utf-8"))
+    if len(kept["states"]) == ranks.size:
+        _set_random_state(torch.load(newest / f"random.{ranks.rank}.pt"), ranks)
+    return Resumed(step=kept["step"], states=kept["states"])
+
+
+def saved(folder: Path) -> list[Path]:
+    """Return the folders of the whole checkpoints, the oldest first."""
+    return sorted(path for path in folder.glob("step-*") if re.fullmatch(r"step-\d+", path.name))
+
+
+def _random_state(ranks: Ranks) -> dict[str, torch.Tensor]:
+    state = {"cpu": torch.get_rng_state()}
+    if ranks.device.type == "cuda":
+        state["cuda"] = torch.cuda.get_rng_state(ranks.device)
+    return state
+
+
+def _set_random_state(state: dict[str, torch.Tensor], ranks: Ranks) -> None:
+    torch.set_rng_state(state["cpu"])
+    if ranks.device.type == "cuda" and "cuda" in state:
+        torch.cuda.set_rng_state(state["cuda"], ranks.device)
