@@ -8,13 +8,20 @@ import pytest
 
 from rewardpool_api import names
 from rewardpool_api.demand import Demand
+from rewardpool_api.pool import ModelType
 from rewardpool_api.state_files import DEMANDS_DIR
 
 POOL = "rl/skywork"
 JOB = "grpo-7"
 
 
-def write_local_pool(state_dir: Path, *, url: str = "http://127.0.0.1:9", source: str = "hf://org/model") -> Path:
+def write_local_pool(
+    state_dir: Path,
+    *,
+    url: str = "http://127.0.0.1:9",
+    source: str = "hf://org/model",
+    model_type: ModelType = "Discriminative",
+) -> Path:
     """Make the folder of `POOL`, which serves that model and is ready to score at that URL, and return it."""
     folder = state_dir / POOL
     folder.mkdir(parents=True)
@@ -26,7 +33,7 @@ def write_local_pool(state_dir: Path, *, url: str = "http://127.0.0.1:9", source
         "status": {
             "replicas": 1,
             "url": url,
-            "model": {"type": "Discriminative", "servedName": name},
+            "model": {"type": model_type, "servedName": name},
             "conditions": [ready],
         },
     }

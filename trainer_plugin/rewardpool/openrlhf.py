@@ -19,9 +19,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rewardpool.demand.ray_rank import ray_rank
 from rewardpool.errors import RewardPoolError
 from rewardpool.gateway.wire import Query, openrlhf_answer, reads_prompts, scored
 from rewardpool.policy_text import PolicyText
+from rewardpool.rewards.announced import Announcement
 from rewardpool.rewards.lazy import LazyReward
 
 log = logging.getLogger(__name__)
@@ -33,7 +35,12 @@ RewardFunction = Callable[[Sequence[str], Sequence[str], Sequence[Any]], dict[st
 
 
 def reward_function(
-    spec: str | Mapping[str, Any], *, policy_tokenizer: str | None = None, tokenizer: Any = None, **overrides: Any
+    spec: str | Mapping[str, Any],
+    *,
+    policy_tokenizer: str | None = None,
+    samples: int | None = None,
+    tokenizer: Any = None,
+    **overrides: Any,
 ) -> RewardFunction:
     """A `reward_func(queries, prompts, labels)`.
 
@@ -44,13 +51,15 @@ def reward_function(
     Args:
         spec: As for `open_reward`.
         policy_tokenizer: Folder or hub name of the policy's, if `--data.apply_chat_template` is on.
+        samples: Of one rollout, over all engines, for the demand that is announced to the pools.
         tokenizer: As for `open_reward`.
         overrides: As for `open_reward`.
 
     Raises:
         ConfigError: A field of `spec` is wrong, or the policy's tokenizer cannot be loaded.
     """
-    lazy = LazyReward(spec, tokenizer=tokenizer, path="openrlhf.reward", **overrides)
+    announcement = _announcement(samples)
+    lazy = LazyReward(spec, tokenizer=tokenizer, path="openrlhf.reward", announcement=announcement, **overrides)
     text = PolicyText.load(policy_tokenizer, field="policy_tokenizer")
 
     def reward_func(queries: Sequence[str], prompts: Sequence[str], labels: Sequence[Any]) -> dict[str, Any]:
@@ -72,6 +81,12 @@ def reward_function(
         }
 
     return reward_func
+
+
+def _announcement(samples: int | None) -> Announcement:
+    """Every engine is a Ray actor and has a function of its own, which sees the samples of that engine alone."""
+    rank = ray_rank()
+    return Announcement(samples=samples, rank=rank, ranks=None if rank is None else 2)
 
 
 class _OfEnvironment:

@@ -18,6 +18,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from rewardpool.client.report import Report
+from rewardpool.rewards.announced import Announcement
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.lazy import LazyReward, by_group, in_order
 from rewardpool.rewards.rating import Rating
@@ -35,8 +36,8 @@ class RewardWorker:
     What goes wrong with a sample comes back as this package's own error, which Ray wraps so that it still is one.
     """
 
-    def __init__(self, spec: str | Mapping[str, Any]) -> None:
-        self._lazy = LazyReward(spec)
+    def __init__(self, spec: str | Mapping[str, Any], announcement: Announcement | None = None) -> None:
+        self._lazy = LazyReward(spec, announcement=announcement)
 
     async def opened(self) -> int:
         """Open the reward, and tell by the process id that it is. Raises what `open_reward` raises."""
@@ -113,13 +114,16 @@ class RewardWorkers:
             ray.kill(actor)
 
 
-def spread(spec: str | Mapping[str, Any], *, per_node: int = 1, num_cpus: float = 1.0) -> RewardWorkers:
+def spread(
+    spec: str | Mapping[str, Any], *, per_node: int = 1, num_cpus: float = 1.0, samples: int | None = None
+) -> RewardWorkers:
     """Start actors on every node that is alive now and has the CPUs, and open the reward in them.
 
     Args:
         spec: As for `open_reward`; functions in it must be importable, or picklable, on every node.
         per_node: Actors on each node.
         num_cpus: CPUs that Ray sets aside for each.
+        samples: Of one rollout, over all actors, for the demand that the first actor announces to the pools.
 
     Raises:
         ConfigError: A field of `spec` is wrong.
@@ -135,10 +139,12 @@ def spread(spec: str | Mapping[str, Any], *, per_node: int = 1, num_cpus: float 
         raise RuntimeError(f"no node of the Ray cluster has {num_cpus:g} CPUs")
     actor = ray.remote(num_cpus=num_cpus, max_restarts=RESTARTS, max_task_retries=TASK_RETRIES)(RewardWorker)
     actors = []
-    for node in (node["NodeID"] for node in nodes for _ in range(per_node)):
+    places = [node["NodeID"] for node in nodes for _ in range(per_node)]
+    for rank, node in enumerate(places):
         # Soft: an actor whose node is gone is restarted elsewhere.
         place = NodeAffinitySchedulingStrategy(node, soft=True)
-        actors.append((node, actor.options(scheduling_strategy=place).remote(spec)))
+        announcement = Announcement(samples=samples, rank=rank, ranks=len(places))
+        actors.append((node, actor.options(scheduling_strategy=place).remote(spec, announcement)))
     workers = RewardWorkers(actors)
     workers.opened()
     return workers

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from rewardpool.gateway.wire import reads_prompts, scored, slime_answer
 from rewardpool.policy_text import PolicyText
+from rewardpool.rewards.announced import Announcement
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.lazy import LazyReward
 
@@ -36,7 +37,8 @@ async def custom_rm(args: Any, sample: SlimeSample | Sequence[SlimeSample], **_:
     """The reward of a sample, or those of several in their order.
 
     Args:
-        args: slime's; of these `reward`, `hf_checkpoint`, `apply_chat_template` and `reward_key` are used.
+        args: slime's; of these `reward`, `hf_checkpoint`, `apply_chat_template` and `reward_key` are used, and for the
+            demand `rollout_batch_size`, `n_samples_per_prompt` and `dynamic_sampling_filter_path`.
         sample: One, or a list; of a list, those with the same `group_index` are a group.
 
     Returns:
@@ -71,6 +73,14 @@ def episode_of(sample: SlimeSample, text: PolicyText, *, strict: bool) -> Episod
     )
 
 
+def announcement_of(args: Any) -> Announcement:
+    """What slime's arguments say of a rollout. The one process that asks for rewards, its RolloutManager, announces."""
+    prompts, group = getattr(args, "rollout_batch_size", None), getattr(args, "n_samples_per_prompt", None)
+    if not prompts or not group or getattr(args, "dynamic_sampling_filter_path", None):  # a filter: nobody knows
+        return Announcement(rank=0, ranks=1)
+    return Announcement(samples=prompts * group, rank=0, ranks=1)
+
+
 _lock = threading.Lock()
 _opened: dict[str, tuple[LazyReward, PolicyText]] = {}
 """By config: slime looks the function up by its path, so what it shares lives here."""
@@ -84,7 +94,7 @@ def _of(args: Any) -> tuple[LazyReward, PolicyText]:
     with _lock:
         if key not in _opened:
             text = PolicyText.load(policy, field="hf_checkpoint")
-            _opened[key] = LazyReward(spec, path="reward"), text
+            _opened[key] = LazyReward(spec, path="reward", announcement=announcement_of(args)), text
         lazy, text = _opened[key]
     lazy.opened()
     return lazy, text

@@ -138,10 +138,19 @@ class TrlReward:
 
     @contextmanager
     def _announced(self, state: Any) -> Iterator[None]:
-        """Tell the pools that samples come now, and afterwards that the policy is updated."""
+        """Tell the pools that samples come now, and afterwards that the policy is updated.
+
+        Without a state it is `AsyncGRPOTrainer`'s child process that asks: that generates all the time, in one rollout
+        that never ends, and nobody waits for a single group.
+        """
         steps = getattr(state, "max_steps", 0) - getattr(state, "global_step", 0)
         demands = self._lazy.announce(steps=steps if steps > 0 else None)
         with ExitStack() as stack:
+            if state is None:
+                for demand in demands:
+                    if demand.now().phase == "Starting":
+                        demand.rollout()
+                demands = ()
             for demand in demands:
                 demand.rollout()
                 stack.callback(demand.update)

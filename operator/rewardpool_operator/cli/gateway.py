@@ -9,7 +9,7 @@ import typer
 from rewardpool.gateway.running import DEADLINE_SECONDS, key_for, parse_listen, serve
 from rewardpool.gateway.server import GatewaySettings, gateway_app
 from rewardpool.policy_text import PolicyText
-from rewardpool.rewards import open_reward
+from rewardpool.rewards import Announcement, open_announced
 from rewardpool_operator.cli import screens
 
 
@@ -41,7 +41,9 @@ def gateway(
     spec: dict[str, Any] = {"reward_pool": pool, "deadline_seconds": deadline_seconds, "wait_seconds": wait_seconds}
     if tokenizer is not None:
         spec["tokenizer"] = tokenizer
-    app = gateway_app(open_reward(spec, path="gateway"), GatewaySettings(text=text, key=key, with_parts=with_parts))
+    # It stands for the job, whichever process of that asks.
+    opening = open_announced(spec, Announcement(rank=0, ranks=1), path="gateway")
+    app = gateway_app(opening, GatewaySettings(text=text, key=key, with_parts=with_parts))
 
     def ready(url: str) -> None:
         screens.err.print(f"{pool} answers at {url}/get_reward and {url}/slime", markup=False, soft_wrap=True)

@@ -6,6 +6,7 @@ async with open_reward("rl/skywork") as reward:
     rating = await reward.rate(Episode(prompt="What is 2 + 2?", response="4"))
 """
 
+from rewardpool.rewards.announced import Announcement, open_announced
 from rewardpool.rewards.blocking import BlockingReward
 from rewardpool.rewards.episode import Episode, Message
 from rewardpool.rewards.lazy import LazyReward
@@ -13,4 +14,14 @@ from rewardpool.rewards.open import open_reward
 from rewardpool.rewards.rating import Rating
 from rewardpool.rewards.reward import Reward
 
-__all__ = ["BlockingReward", "Episode", "LazyReward", "Message", "Rating", "Reward", "open_reward"]
+__all__ = [
+    "Announcement",
+    "BlockingReward",
+    "Episode",
+    "LazyReward",
+    "Message",
+    "Rating",
+    "Reward",
+    "open_announced",
+    "open_reward",
+]
