@@ -87,16 +87,19 @@ def save(folder: Path, actor: FsdpActor, *, ranks: Ranks, step: int, state: Stat
 def load(folder: Path, actor: FsdpActor, *, ranks: Ranks) -> Resumed | None:
     """Give the actor the weights and optimiser of the newest whole checkpoint; all ranks call this together.
 
-    The random number generators go on where they were, if there are as many ranks as then. None where there is no
-    checkpoint.
+    The learning rate stays the actor's own, which may have been changed for the rest of the job. The random number
+    generators go on where they were, if there are as many ranks as then. None where there is no checkpoint.
     """
     found = saved(folder)
     if not found:
         return None
     newest = found[-1]
+    rates = [group["lr"] for group in actor.optimizer.param_groups]
     weights, moments = get_state_dict(actor.model, actor.optimizer)
     dcp.load({"model": weights, "optimizer": moments}, checkpoint_id=newest)
     set_state_dict(actor.model, actor.optimizer, model_state_dict=weights, optim_state_dict=moments)
+    for group, rate in zip(actor.optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate
     kept = json.loads((newest / "state.json").read_text(encoding="utf-8"))
     if len(kept["states"]) == ranks.size:
         _set_random_state(torch.load(newest / f"random.{ranks.rank}.pt"), ranks)
