@@ -14,7 +14,7 @@ from rewardpool.pipeline.schedule import (
     next_operation,
 )
 
-PLAN = Plan(steps=3, groups_per_step=4, groups_per_minibatch=2)
+PLAN = Plan(steps=3, groups_per_step=4, groups_per_minibatch=2, group_size=2)
 BEGIN = Progress()
 
 
@@ -78,4 +78,4 @@ def test_which_scores_are_waited_for_is_what_tells_the_on_policy_schedules_apart
 
 def test_a_step_that_cannot_be_cut_into_mini_batches_is_refused() -> None:
     with pytest.raises(ValueError, match=re.escape("groups_per_step is 4, which is no multiple of")):
-        Plan(steps=1, groups_per_step=4, groups_per_minibatch=3)
+        Plan(steps=1, groups_per_step=4, groups_per_minibatch=3, group_size=2)

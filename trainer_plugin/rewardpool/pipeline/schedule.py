@@ -12,10 +12,14 @@ table alone. That is what lets the ranks of a job go through it without a word: 
 on when scores come, but which operation is next does not.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 ScheduleName = Literal["sync", "minibatch", "one_step_off", "both", "fully_async"]
+
+Order = Literal["arrival", "prompt"]
+"""Which complete groups are trained on first: those that were complete first, or those of the earlier prompts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,15 +54,20 @@ class Plan:
         steps: To be trained.
         groups_per_step: To be rolled out for each.
         groups_per_minibatch: A divisor of these.
+        group_size: Responses to each prompt.
+
+    Raises:
+        ValueError: One of them is less than 1, or a step cannot be cut into mini-batches.
     """
 
     steps: int
     groups_per_step: int
     groups_per_minibatch: int
+    group_size: int
 
     def __post_init__(self) -> None:
-        if min(self.steps, self.groups_per_step, self.groups_per_minibatch) < 1:
-            raise ValueError("steps, groups_per_step and groups_per_minibatch must be at least 1")
+        if min(self.steps, self.groups_per_step, self.groups_per_minibatch, self.group_size) < 1:
+            raise ValueError("steps, groups_per_step, groups_per_minibatch and group_size must be at least 1")
         if self.groups_per_step % self.groups_per_minibatch:
             raise ValueError(
                 f"groups_per_step is {self.groups_per_step}, which is no multiple of groups_per_minibatch, "
@@ -146,3 +155,45 @@ def next_operation(schedule: Schedule, plan: Plan, progress: Progress, *, publis
 def _ends_unpublished(plan: Plan, progress: Progress) -> bool:
     everything = plan.steps * plan.minibatches_per_step
     return progress.trained == everything and progress.published < everything
+
+
+class Outstanding(Protocol):
+    """A group that was begun and not yet trained on, as the choice of a mini-batch sees it."""
+
+    @property
+    def index(self) -> int:
+        """Its number."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """That it was begun under."""
+        ...
+
+    @property
+    def arrival(self) -> int | None:
+        """Its place in the order in which groups became complete; None where it is not complete."""
+        ...
+
+
+def choose_within_step(
+    groups: Sequence[Outstanding], schedule: Schedule, plan: Plan, *, order: Order
+) -> list[int] | None:
+    """Return the indices of a step's next mini-batch, or None where its groups are not complete yet.
+
+    Where the whole step is waited for, nothing is won by the order of arrival, and prompts keep theirs.
+
+    Args:
+        groups: Those of the step that are not trained on yet, in the order of their indices.
+        schedule: Says whether the whole step is waited for.
+        plan: Of the job.
+        order: Of the groups.
+    """
+    size = plan.groups_per_minibatch
+    complete = [group for group in groups if group.arrival is not None]
+    if len(complete) < (size if schedule.by_minibatch else len(groups)):
+        return None
+    if schedule.by_minibatch and order == "arrival":
+        return [group.index for group in sorted(complete, key=lambda group: group.arrival or 0)[:size]]
+    first = [group.index for group in groups[:size]]
+    return first if first == [group.index for group in complete[:size]] else None

@@ -15,24 +15,8 @@ were faster. A fast group never waits for a slow one until the slow one's deadli
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from rewardpool.pipeline.schedule import Plan
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outstanding:
-    """A group that was begun and not yet trained on.
-
-    Attributes:
-        index: Its number.
-        version: That it was begun under.
-        arrival: Its place in the order in which groups became complete; None where it is not complete.
-    """
-
-    index: int
-    version: int
-    arrival: int | None
+from rewardpool.pipeline.schedule import Order, Outstanding, Plan
 
 
 def room(plan: Plan, *, outstanding: int, version: int, published: int, max_staleness: int) -> int:
@@ -49,7 +33,7 @@ def room(plan: Plan, *, outstanding: int, version: int, published: int, max_stal
 
 
 def choose(
-    groups: Sequence[Outstanding], plan: Plan, *, version: int, max_staleness: int, by_arrival: bool = True
+    groups: Sequence[Outstanding], plan: Plan, *, version: int, max_staleness: int, order: Order
 ) -> list[int] | None:
     """Return the indices of the next mini-batch, or None where its groups are not complete yet.
 
@@ -58,13 +42,14 @@ def choose(
         plan: Of the job.
         version: Of the policy.
         max_staleness: S.
-        by_arrival: Complete groups are taken in the order in which they became so; else the earliest deadlines are
-            next, prompt by prompt, and one that is not complete is waited for.
+        order: By `prompt`, the groups with the earliest deadlines are next, prompt by prompt, and are waited for.
     """
     size = plan.groups_per_minibatch
-    if not by_arrival:
+    if sum(group.arrival is not None for group in groups) < size:
+        return None
+    if order == "prompt":
         first = _by_deadline(groups)[:size]
-        return None if len(first) < size or _incomplete(first) else [group.index for group in first]
+        return None if _incomplete(first) else [group.index for group in first]
     due = most_urgent(groups, plan, version=version, max_staleness=max_staleness)
     if _incomplete(due):
         return None

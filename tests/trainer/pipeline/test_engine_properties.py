@@ -1,0 +1,148 @@
+"""Whatever the delays, failures, cancellations and resumes: no sample is lost, repeated or mixed up."""
+
+import asyncio
+import json
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import simulated_time
+from support.simulated_job import BrokenError, SimulatedJob, score_of
+
+from rewardpool.pipeline.overlap import Overlap
+from rewardpool.pipeline.schedule import SCHEDULES, Plan
+
+EVERY_SCHEDULE = pytest.mark.parametrize("schedule", SCHEDULES)
+
+
+@st.composite
+def jobs(draw: st.DrawFn, schedule: str, *, failing: float = 0.0) -> SimulatedJob:
+    """Small jobs of every shape."""
+    per_minibatch, minibatches = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    max_staleness = draw(st.integers(0, 3))
+    plan = Plan(
+        steps=draw(st.integers(1, 4)),
+        groups_per_step=per_minibatch * minibatches,
+        groups_per_minibatch=per_minibatch,
+        group_size=draw(st.integers(1, 3)),
+    )
+    overlap = Overlap(
+        schedule=schedule,  # type: ignore[arg-type]
+        order=draw(st.sampled_from(["arrival", "prompt"])),
+        max_staleness=max_staleness,
+        publish_every=draw(st.integers(1, max_staleness + 1)),
+        groups_per_rollout=draw(st.none() | st.integers(1, 4)),
+    )
+    return SimulatedJob(plan=plan, overlap=overlap, rng=random.Random(draw(st.integers(0, 2**32))), failing=failing)
+
+
+def check_trained(job: SimulatedJob) -> None:
+    """Every group once, with its own rollouts and their own scores, in its own step, and not too old."""
+    plan = job.plan
+    groups = [group for minibatch in job.trained for group in minibatch.groups]
+    assert sorted(group.task.index for group in groups) == list(range(plan.groups))
+    assert all(len(minibatch.groups) == plan.groups_per_minibatch for minibatch in job.trained)
+    for group in groups:
+        members = [rollout.partition("#")[0] for rollout in group.rollouts]
+        assert members == [f"{group.task.index}.{member}" for member in range(plan.group_size)]
+        assert list(group.scores) == [score_of(rollout) for rollout in group.rollouts]
+    for minibatch in job.trained:
+        ages = {minibatch.staleness(group) for group in minibatch.groups}
+        if SCHEDULES[job.overlap.schedule].apart:
+            assert ages <= set(range(job.overlap.max_staleness + 1))
+        else:
+            assert all(group.task.index in plan.groups_of(minibatch.step) for group in minibatch.groups)
+            steps_ahead = SCHEDULES[job.overlap.schedule].ahead + 1
+            assert ages <= set(range(steps_ahead * plan.minibatches_per_step))
+
+
+@EVERY_SCHEDULE
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_every_group_is_trained_on_once_with_its_own_scores(schedule: str, data: st.DataObject) -> None:
+    job = data.draw(jobs(schedule))
+    simulated_time.run(job.pipeline().run())
+    check_trained(job)
+    assert set(job.scored.values()) == {1}
+    assert job.published == len(job.trained)
+    assert [times.step for times in job.steps] == list(range(job.plan.steps))
+
+
+async def until_the_end_or(seconds: float, job: SimulatedJob) -> bool:
+    """Run the job from its newest checkpoint; returns whether it came to its end."""
+    pipeline = job.pipeline()
+    pipeline._on_update = job.keep(pipeline)
+    try:
+        async with asyncio.timeout(seconds):
+            await pipeline.run()
+    except BrokenError:
+        return False
+    except TimeoutError:
+        return False
+    finally:
+        assert len(asyncio.all_tasks()) == 1  # nothing is left behind
+    return True
+
+
+@EVERY_SCHEDULE
+@given(st.data(), st.lists(st.floats(0, 150), max_size=6))
+@settings(max_examples=60, deadline=None)
+def test_failures_and_cancellations_are_made_up_for_by_resumes(
+    schedule: str, data: st.DataObject, lives: list[float]
+) -> None:
+    job = data.draw(jobs(schedule, failing=0.03))
+
+    async def whole_job() -> None:
+        for seconds in lives:
+            if await until_the_end_or(seconds, job):
+                return
+            if job.checkpoint is not None:
+                job.checkpoint = json.loads(json.dumps(job.checkpoint[0])), job.checkpoint[1]
+        job.failing = 0.0
+        assert await until_the_end_or(1e9, job)
+
+    simulated_time.run(whole_job())
+    check_trained(job)
+
+
+@EVERY_SCHEDULE
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_a_score_in_a_checkpoint_is_not_asked_for_again(schedule: str, data: st.DataObject) -> None:
+    job = data.draw(jobs(schedule))
+    pipeline = job.pipeline()
+    ends_at = data.draw(st.integers(1, job.plan.steps * job.plan.minibatches_per_step))
+
+    async def on_update(version: int) -> None:
+        if version == ends_at:
+            job.checkpoint = pipeline.state().to_json(encode=str), len(job.trained)
+            pipeline.end()
+
+    pipeline._on_update = on_update
+    simulated_time.run(pipeline.run())
+    assert job.checkpoint is not None
+    known = {group["rollouts"][member] for group in job.checkpoint[0]["groups"] for member, _ in group["scores"]}
+    before = dict(job.scored)
+    simulated_time.run(job.pipeline().run())
+    check_trained(job)
+    assert all(job.scored[rollout] == before[rollout] for rollout in known)
+
+
+@pytest.mark.parametrize("schedule", [name for name, schedule in SCHEDULES.items() if not schedule.apart])
+@given(st.data(), st.integers(0, 2**32), st.integers(0, 2**32))
+@settings(max_examples=30, deadline=None)
+def test_by_prompt_the_mini_batches_do_not_depend_on_the_timing(
+    schedule: str, data: st.DataObject, first: int, second: int
+) -> None:
+    job = data.draw(jobs(schedule))
+    seen = []
+    for seed in (first, second):
+        again = SimulatedJob(
+            plan=job.plan,
+            overlap=Overlap(schedule=job.overlap.schedule, order="prompt"),
+            rng=random.Random(seed),
+        )
+        simulated_time.run(again.pipeline().run())
+        seen.append([(minibatch.version, minibatch.groups) for minibatch in again.trained])
+    assert seen[0] == seen[1]

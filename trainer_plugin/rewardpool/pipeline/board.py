@@ -1,0 +1,111 @@
+"""Groups from their begin to their mini-batch: rollouts and scores go in one by one, in any order; groups come out."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic
+
+from rewardpool.pipeline.parts import GroupTask, P, R, RatedGroup, RolledGroup
+
+
+@dataclass(kw_only=True)
+class OpenGroup(Generic[P, R]):
+    """A group that is not trained on yet.
+
+    Attributes:
+        task: What was asked.
+        rollouts: By member, those that have ended.
+        scores: By member, those that are known; None for a rollout that has explicitly none.
+        arrival: Its place in the order in which groups became complete; None where it is not complete.
+    """
+
+    task: GroupTask[P]
+    rollouts: dict[int, R] = field(default_factory=dict)
+    scores: dict[int, float | None] = field(default_factory=dict)
+    arrival: int | None = None
+
+    @property
+    def index(self) -> int:
+        """Its number over the job."""
+        return self.task.index
+
+    @property
+    def version(self) -> int:
+        """Of the policy when it was begun."""
+        return self.task.version
+
+    @property
+    def is_rolled_out(self) -> bool:
+        """Whether every rollout has ended."""
+        return len(self.rollouts) == self.task.size
+
+    def unscored(self) -> list[tuple[int, R]]:
+        """Return the rollouts that are there without an outcome, with their members."""
+        return [(member, rollout) for member, rollout in self.rollouts.items() if member not in self.scores]
+
+    def rolled(self) -> RolledGroup[P, R]:
+        """Return it as what the learner is told of a group that it does not train on yet."""
+        return RolledGroup(task=self.task, rollouts=[self.rollouts[member] for member in range(self.task.size)])
+
+    def rated(self) -> RatedGroup[P, R]:
+        """Return it as what the learner trains on."""
+        members = range(self.task.size)
+        return RatedGroup(
+            task=self.task,
+            rollouts=[self.rollouts[member] for member in members],
+            scores=[self.scores[member] for member in members],
+        )
+
+
+class GroupBoard(Generic[P, R]):
+    """All groups that were begun and are not trained on yet, by their indices."""
+
+    def __init__(self) -> None:
+        self._groups: dict[int, OpenGroup[P, R]] = {}
+        self._arrivals = 0
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __contains__(self, index: int) -> bool:
+        return index in self._groups
+
+    def groups(self) -> list[OpenGroup[P, R]]:
+        """Return all, in the order in which they were begun."""
+        return list(self._groups.values())
+
+    def among(self, indices: Iterable[int]) -> list[OpenGroup[P, R]]:
+        """Return those of the indices that are on the board, in the order given."""
+        return [self._groups[index] for index in indices if index in self._groups]
+
+    def begin(self, task: GroupTask[P]) -> OpenGroup[P, R]:
+        """Enter a group of which nothing is there yet."""
+        group: OpenGroup[P, R] = OpenGroup(task=task)
+        self._groups[task.index] = group
+        return group
+
+    def ended(self, index: int, member: int, rollout: R) -> None:
+        """Enter a rollout.
+
+        Raises:
+            ValueError: The group is not being rolled out, or has no such member, or has its rollout already.
+        """
+        group = self._groups.get(index)
+        if group is None or member not in range(group.task.size):
+            raise ValueError(f"nobody asked for member {member} of group {index}")
+        if member in group.rollouts:
+            raise ValueError(f"member {member} of group {index} has its rollout already")
+        group.rollouts[member] = rollout
+
+    def scored(self, index: int, member: int, score: float | None) -> bool:
+        """Enter a score, None for a rollout that has explicitly none; returns whether its group is complete now."""
+        group = self._groups[index]
+        group.scores[member] = score
+        if len(group.scores) < group.task.size:
+            return False
+        group.arrival = self._arrivals
+        self._arrivals += 1
+        return True
+
+    def take(self, indices: Sequence[int]) -> list[OpenGroup[P, R]]:
+        """Remove groups and return them."""
+        return [self._groups.pop(index) for index in indices]
