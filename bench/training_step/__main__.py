@@ -1,0 +1,90 @@
+"""Runs every schedule against both pools, one after the other, and writes the figures to one file.
+
+python -m training_step --only both sync --factor 60 --steps 2
+"""
+
+import argparse
+import asyncio
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from rewardpool import RewardConfig
+from rewardpool.pipeline.schedule import SCHEDULES, ScheduleName
+from training_step import course, pools
+from training_step.aims import vs
+from training_step.protocol import PROMPTS, Protocol
+from training_step.report import show
+
+RESULT: Final = Path(__file__).parents[2] / ".rewardpool" / "bench" / "step.json"
+BASELINE: Final[ScheduleName] = "sync"
+
+
+def measured(names: list[ScheduleName], only_pools: list[str], protocol: Protocol, *, steps: int) -> dict[str, Any]:
+    """All figures; `vs_sync` is beside the schedule `sync` with a fixed number of callers, where that was run."""
+    courses: dict[tuple[ScheduleName, str], course.Course] = {}
+    for pool in only_pools:
+        with _running(pool, protocol) as settings:
+            for name in names:
+                minibatches = 4 * (course.WARM_UP_STEPS + steps + course.COOL_DOWN_STEPS)
+                with _progress(f"{name}, {pool}", total=minibatches) as advance:
+                    running = course.run(name, settings, protocol, steps=steps, on_minibatch=advance)
+                    courses[name, pool] = asyncio.run(running)
+    baseline = courses.get((BASELINE, pools.FIXED))
+    result: dict[str, Any] = {"floor_seconds": round(protocol.floor_seconds, 3)}
+    for (name, pool), one in courses.items():
+        result.setdefault(name, {})[pool] = {
+            "step_seconds": round(one.step_seconds, 3),
+            "vs_sync": None if baseline is None else vs(one.step_seconds, baseline.step_seconds),
+            "waited_seconds": round(one.waited_seconds, 3),
+            "steps": [round(seconds, 3) for seconds in one.steps],
+        }
+    return result
+
+
+@contextmanager
+def _running(pool: str, protocol: Protocol) -> Iterator[RewardConfig]:
+    """Start a pool for this run alone, and yield the settings of its clients."""
+    with (
+        tempfile.TemporaryDirectory(prefix="rewardpool-bench-") as folder,
+        pools.running(pool, protocol, folder=Path(folder)) as key,
+    ):
+        yield course.config(key, callers=pools.callers(pool, protocol), protocol=protocol)
+
+
+@contextmanager
+def _progress(what: str, *, total: int) -> Iterator[Any]:
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        bar = progress.add_task(f"{what}: mini-batches", total=total)
+        yield lambda: progress.advance(bar)
+
+
+def main() -> None:
+    """Entry point."""
+    parser = argparse.ArgumentParser(description="Measure how long a training step takes while rewards are slow.")
+    parser.add_argument("--only", nargs="+", choices=SCHEDULES, default=list(SCHEDULES), metavar="SCHEDULE")
+    parser.add_argument("--pools", nargs="+", choices=pools.POOLS, default=list(pools.POOLS))
+    parser.add_argument("--steps", type=int, default=3, help="that are counted, of each schedule")
+    parser.add_argument("--factor", type=float, default=20.0, help="by which all times are divided")
+    parser.add_argument("--prompts", type=int, default=PROMPTS, help="of a step; a multiple of 4")
+    given = parser.parse_args()
+    protocol = Protocol(factor=given.factor, prompts=given.prompts)
+    result = {
+        "factor": given.factor,
+        "samples_per_step": protocol.samples,
+        **measured(given.only, given.pools, protocol, steps=given.steps),
+    }
+    RESULT.parent.mkdir(parents=True, exist_ok=True)
+    RESULT.write_text(json.dumps(result, indent=2) + "\n")
+    show(result)
+
+
+if __name__ == "__main__":
+    main()

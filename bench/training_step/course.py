@@ -1,0 +1,179 @@
+"""One schedule against one pool, step after step, with every score checked."""
+
+import asyncio
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from rewardpool import BlockingPool, FunctionSample, RewardConfig, Sample, Scored
+from rewardpool.pipeline.engine import Pipeline
+from rewardpool.pipeline.overlap import Overlap
+from rewardpool.pipeline.parts import GroupTask, MiniBatch, OnEnd, Score
+from rewardpool.pipeline.schedule import SCHEDULES, Plan, ScheduleName
+from training_step.gpu import StandInGpu, gpus
+from training_step.protocol import ANSWERS, Protocol
+
+WARM_UP_STEPS = 2
+"""Of each run, in which a pipeline fills and an elastic pool grows; they are not counted."""
+COOL_DOWN_STEPS = 2
+"""At its end, likewise not counted: nothing is rolled out ahead in them any more."""
+MAX_STALENESS = 4
+"""Versions: under the published run's pipeline of one step, the oldest sample is as old."""
+
+Answer = int
+"""A rollout is nothing but its member's number here."""
+
+
+class WrongError(Exception):
+    """A sample was lost, came twice, or has another one's score."""
+
+
+class StandInRollouts:
+    """A step's answers come at its rollout's end, all at once, as the published run's do."""
+
+    def __init__(self, gpu: StandInGpu, protocol: Protocol, *, seconds: float) -> None:
+        """`seconds` is what a whole step takes on these GPUs."""
+        self._gpu = gpu
+        self._per_group = seconds / protocol.prompts
+
+    async def roll_out(self, tasks: Sequence[GroupTask[int]], on_end: OnEnd[int, Answer]) -> None:
+        """Take the time of so many groups."""
+        await self._gpu.work(self._per_group * len(tasks))
+        for task in tasks:
+            for member in range(task.size):
+                on_end(task, member, member)
+
+
+@dataclass
+class StandInLearner:
+    """Takes the time of an update, and checks what it is given.
+
+    Attributes:
+        ended: When each mini-batch was trained, in seconds of one clock.
+        waited_seconds: For which it had nothing to do, by mini-batch.
+        trained: Groups so far.
+    """
+
+    gpu: StandInGpu
+    protocol: Protocol
+    seconds: float
+    """What a whole step takes on these GPUs."""
+    on_minibatch: Callable[[], None]
+    ended: list[float] = field(default_factory=list)
+    waited_seconds: list[float] = field(default_factory=list)
+    trained: set[int] = field(default_factory=set)
+
+    async def train(self, minibatch: MiniBatch[int, Answer]) -> None:
+        """Take the time of one mini-batch. Raises WrongError."""
+        for group in minibatch.groups:
+            index = group.task.index
+            if index in self.trained:
+                raise WrongError(f"group {index} is trained on a second time")
+            expected = [self.protocol.score(group=index, member=member) for member in range(ANSWERS)]
+            if list(group.scores) != expected:
+                raise WrongError(f"group {index} has the scores {group.scores}, not {expected}")
+            self.trained.add(index)
+        await self.gpu.work(self.seconds * len(minibatch.groups) / self.protocol.prompts)
+        self.ended.append(time.perf_counter())
+        self.waited_seconds.append(minibatch.waited_seconds)
+        self.on_minibatch()
+
+    async def publish(self, version: int) -> None:
+        """Weights cost nothing here: they are part of the update's time."""
+
+
+def scoring(pool: BlockingPool, protocol: Protocol) -> Score[int, Answer]:
+    """How a rollout is judged: by a call that takes as long as the protocol says.
+
+    The pool has a thread of its own, as in a training job: thousands of requests at once make an event loop slow, and
+    the devices are not to wait for that.
+    """
+
+    async def score(task: GroupTask[int], member: int, _: Answer) -> float | None:
+        function = FunctionSample(
+            data_source="training-step",
+            solution_str="",
+            ground_truth=protocol.score(group=task.index, member=member),
+            extra_info={"seconds": protocol.reward_seconds(group=task.index, member=member)},
+        )
+        outcome = await asyncio.wrap_future(pool.submit(Sample(function=function, id=f"{task.index}/{member}")))
+        return outcome.value if isinstance(outcome, Scored) else None
+
+    return score
+
+
+def config(pool: str, *, callers: int, protocol: Protocol) -> RewardConfig:
+    """The client's settings: all as they are for everybody, but how many requests may be in flight."""
+    return RewardConfig(reward_pool=pool, concurrency=callers, deadline_seconds=3_600.0 / protocol.factor + 60.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Course:
+    """What one schedule took against one pool; all in seconds.
+
+    Attributes:
+        steps: Each counted step, from the end of the one before to its own.
+        waited: Of each of these, for which the learner had nothing to do.
+    """
+
+    steps: Sequence[float]
+    waited: Sequence[float]
+
+    @property
+    def step_seconds(self) -> float:
+        """The median."""
+        return statistics.median(self.steps)
+
+    @property
+    def waited_seconds(self) -> float:
+        """The median."""
+        return statistics.median(self.waited)
+
+
+async def run(
+    schedule: ScheduleName, settings: RewardConfig, protocol: Protocol, *, steps: int, on_minibatch: Callable[[], None]
+) -> Course:
+    """Go through so many steps, and those before and after them that are not counted.
+
+    Raises:
+        WrongError: A sample was lost, came twice, or has another one's score.
+        RewardPoolError: The pool cannot be used, or a sample has no score.
+    """
+    apart = SCHEDULES[schedule].apart
+    plan = Plan(
+        steps=WARM_UP_STEPS + steps + COOL_DOWN_STEPS,
+        groups_per_step=protocol.prompts,
+        groups_per_minibatch=protocol.minibatch_prompts,
+        group_size=ANSWERS,
+    )
+    # Where the GPUs are shared out in proportion to the work, either share takes as long as all do for both.
+    rolling_seconds = protocol.floor_seconds if apart else protocol.rollout_seconds
+    training_seconds = protocol.floor_seconds if apart else protocol.update_seconds
+    with gpus(apart=apart) as (rolling, training):
+        learner = StandInLearner(training, protocol, training_seconds, on_minibatch)
+        with BlockingPool(settings) as pool:
+            pipeline = Pipeline(
+                plan=plan,
+                prompts=lambda index: index,
+                rollouts=StandInRollouts(rolling, protocol, seconds=rolling_seconds),
+                score=scoring(pool, protocol),
+                learner=learner,
+                overlap=Overlap(
+                    schedule=schedule, max_staleness=MAX_STALENESS, groups_per_rollout=protocol.minibatch_prompts
+                ),
+                deadline_seconds=settings.deadline_seconds,
+            )
+            await pipeline.run()
+    if len(learner.trained) != plan.groups:
+        raise WrongError(f"{len(learner.trained)} of {plan.groups} groups were trained on")
+    return _course(learner, plan.minibatches_per_step)
+
+
+def _course(learner: StandInLearner, per_step: int) -> Course:
+    ends = learner.ended[per_step - 1 :: per_step]
+    waits = learner.waited_seconds
+    waited = [sum(waits[start : start + per_step]) for start in range(0, len(waits), per_step)]
+    steps = [after - before for before, after in pairwise(ends)]
+    return Course(steps=steps[WARM_UP_STEPS - 1 : -COOL_DOWN_STEPS], waited=waited[WARM_UP_STEPS:-COOL_DOWN_STEPS])
