@@ -71,3 +71,38 @@ def test_a_wrong_key_is_named_by_its_path(reward: dict[str, Any], field: str) ->
     with pytest.raises(ConfigError) as caught:
         read_settings({"reward": reward})
     assert caught.value.field == field
+
+
+def inline_config(**reward: Any) -> dict[str, Any]:
+    agent = {"default_agent_loop": "rewardpool", "num_workers": 4}
+    reward = {"reward_pool": "rl/skywork", "num_workers": 8, "reward_manager": {"name": "rewardpool"}, **reward}
+    return {"reward": reward, "actor_rollout_ref": {"rollout": {"agent": agent}}}
+
+
+def test_where_agent_loops_score_their_workers_divide_the_samples() -> None:
+    settings = read_settings(inline_config())
+    assert (settings.inline, settings.agent_loop, settings.workers) == (True, "single_turn_agent", 4)
+
+
+def test_the_agent_loop_that_writes_is_no_affair_of_the_pools() -> None:
+    settings = read_settings(inline_config(rewardpool={"agent_loop": "tool_agent"}))
+    assert (settings.agent_loop, settings.spec) == ("tool_agent", {"reward_pool": "rl/skywork"})
+
+
+@pytest.mark.parametrize(
+    ("reward", "field"),
+    [
+        ({"reward_manager": {"name": "naive"}}, r"reward\.reward_manager\.name.*must be rewardpool"),
+        ({"custom_reward_function": {"path": "judge.py"}}, "default_agent_loop.*custom_reward_function"),
+        ({"rewardpool": {"agent_loop": "rewardpool"}}, r"reward\.rewardpool\.agent_loop.*another"),
+        ({"rewardpool": {"agent_loop": 3}}, r"reward\.rewardpool\.agent_loop.*another"),
+    ],
+)
+def test_what_does_not_go_with_scoring_in_agent_loops_is_named(reward: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigError, match=field):
+        read_settings(inline_config(**reward))
+
+
+def test_an_agent_loop_that_nobody_would_run_is_refused() -> None:
+    with pytest.raises(ConfigError, match="default_agent_loop=rewardpool, which is not set"):
+        read_settings({"reward": {"reward_pool": "rl/skywork", "rewardpool": {"agent_loop": "tool_agent"}}})

@@ -4,6 +4,8 @@
 
     manager         the reward manager that verl finds by its entry point group `verl.plugins`
     reward          the same as a custom reward function, for who wants to keep another reward manager
+    agent_loop      the same in verl's agent loop worker, without a reward worker between
+    scorer          one response, scored; what both of them do
     settings        pure: what a verl config says about the pool, checked
     rollout         pure: from a row of verl's DataProto to an Episode
     result          pure: from a Rating to what verl takes from a reward manager
@@ -13,5 +15,5 @@
     door            the address to which they send them
     shared          one of each per process and event loop, however many ask for it
 
-verl itself is imported in `manager` alone.
+verl itself is imported in `manager` and `agent_loop` alone.
 """

@@ -8,16 +8,15 @@ import asyncio
 import logging
 from typing import Any
 
-from omegaconf import OmegaConf
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager import NaiveRewardManager, register
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
 from rewardpool.verl.function_pool import FunctionPool, checked_result, shared_function_pool
 from rewardpool.verl.rater import Rater, shared_rater
-from rewardpool.verl.result import score_and_extra_info
-from rewardpool.verl.rollout import episode, response_ids
-from rewardpool.verl.settings import MAPPING_PATH, read_settings
+from rewardpool.verl.rollout import response_ids
+from rewardpool.verl.scorer import Scorer
+from rewardpool.verl.settings import AGENT_LOOP, MAPPING_PATH, plain_config, read_settings
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +46,8 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
             ConfigError: Names the first wrong field by its whole path.
         """
         super().__init__(config, tokenizer, compute_score)
-        self._settings = read_settings(_plain(config))
+        self._settings = read_settings(plain_config(config))
+        self._warned = False
         self._caller: NaiveRewardManager | None = None
         self._opening = self._begin_to_open()
 
@@ -67,18 +67,14 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
         """
         if self._settings.calls_function:
             return await self._call_function(data)
-        rater = await self._rater()
+        if self._settings.inline and not self._warned:
+            self._warned = True
+            log.warning(
+                "a sample came to a reward worker, though %s scores: its row names another agent_name", AGENT_LOOP
+            )
+        scorer = Scorer(await self._rater(), self.tokenizer, max_response_tokens=self._settings.max_response_tokens)
         row = data[len(data) - 1]
-        token_ids = response_ids(row.batch, row.non_tensor_batch)
-        response = await asyncio.to_thread(self.tokenizer.decode, token_ids, skip_special_tokens=True)
-        rated = episode(
-            row.non_tensor_batch,
-            response,
-            token_ids,
-            max_tokens=self._settings.max_response_tokens,
-            eos=self.tokenizer.eos_token_id,
-        )
-        score, extra_info = score_and_extra_info(await rater.rate(rated), label=rated.label)
+        score, extra_info = await scorer.score(row.non_tensor_batch, response_ids(row.batch, row.non_tensor_batch))
         return {"reward_score": score, "reward_extra_info": extra_info}
 
     async def _call_function(self, data: DataProto) -> dict[str, Any]:
@@ -100,10 +96,14 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
 
     async def _rater(self) -> Rater:
         settings = self._settings
-        return await shared_rater(settings.spec, path=MAPPING_PATH, samples=settings.samples, workers=settings.workers)
+        # Where agent loops score, they announce; whatever comes here is the exception.
+        spec = {**settings.spec, "announce": False} if settings.inline else settings.spec
+        return await shared_rater(spec, path=MAPPING_PATH, samples=settings.samples, workers=settings.workers)
 
     def _begin_to_open(self) -> "asyncio.Task[Any] | None":
         """Made on the actor's event loop, as verl does it, this tells what is missing long before the first sample."""
+        if self._settings.inline:  # no sample is expected here
+            return None
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:  # made by somebody else; the first sample opens it
@@ -111,17 +111,6 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
         opening = loop.create_task(self._function_pool() if self._settings.calls_function else self._rater())
         opening.add_done_callback(_log_failure)
         return opening
-
-
-def _plain(config: Any) -> dict[str, Any]:
-    """The parts of the trainer's config that count here; others may refer to what only the trainer can resolve."""
-    return {
-        "reward": OmegaConf.to_container(config.reward, resolve=True),
-        "data": {
-            name: OmegaConf.select(config, f"data.{name}") for name in ("train_batch_size", "max_response_length")
-        },
-        "actor_rollout_ref": {"rollout": {"n": OmegaConf.select(config, "actor_rollout_ref.rollout.n")}},
-    }
 
 
 def _log_failure(opening: "asyncio.Task[Any]") -> None:

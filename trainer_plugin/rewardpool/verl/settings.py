@@ -4,9 +4,12 @@ reward.reward_pool=rl/skywork                            one pool
 reward.rewardpool={on_failure: ..., rewards: [...]}      any of `RewardConfig`, of a part, or a mixture
 
 Both may be there, unless the mapping says itself what scores. With neither, $REWARDPOOL_POOL or $REWARDPOOL_URL count.
+
+actor_rollout_ref.rollout.agent.default_agent_loop=rewardpool     agent loops score, in their own process
+reward.rewardpool.agent_loop=tool_agent                           what they run for it; single_turn_agent without it
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +19,9 @@ from rewardpool.rewards.spec import parse_reward
 
 POOL_PATH = "reward.reward_pool"
 MAPPING_PATH = "reward.rewardpool"
+AGENT_LOOP = "rewardpool"
+"""The name by which verl knows the agent loop that scores."""
+_AGENT_PATH = "actor_rollout_ref.rollout.agent"
 _SCORERS = frozenset({"reward_pool", "url", "function", "overlong", "rewards"})
 
 
@@ -29,8 +35,12 @@ class Settings:
     """Of one rollout over all reward workers; None where the config does not say."""
     calls_function: bool = False
     """Whether the config names a reward function of the user's own, which is to have the pool's address."""
+    inline: bool = False
+    """Whether agent loops score what they have written, and no reward worker does."""
+    agent_loop: str = "single_turn_agent"
+    """The agent loop of verl's, or of the user's, that writes then."""
     workers: int = 1
-    """Reward workers among whom verl divides the samples."""
+    """Processes among which verl divides the samples that are to be scored: agent loop workers or reward workers."""
     max_response_tokens: int | None = None
     """From this length on a response was cut off, if it does not end by itself."""
 
@@ -46,26 +56,68 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
         raise ConfigError(
             "reward.reward_model.enable", "must be False: with it verl serves a reward model itself and asks no pool"
         )
-    spec = pool_spec(reward.get("reward_pool"), reward.get("rewardpool"))
+    spec = dict(pool_spec(reward.get("reward_pool"), reward.get("rewardpool"), further=("agent_loop",)))
+    writer = spec.pop("agent_loop", None)
     calls_function = bool((reward.get("custom_reward_function") or {}).get("path"))
     if calls_function:
         _check_for_function(spec)
     data = config.get("data") or {}
     rollout = (config.get("actor_rollout_ref") or {}).get("rollout") or {}
+    agent = rollout.get("agent") or {}
+    inline = agent.get("default_agent_loop") == AGENT_LOOP
+    if inline:
+        _check_inline(reward, writer, calls_function=calls_function)
+    elif writer is not None:
+        raise ConfigError(
+            f"{MAPPING_PATH}.agent_loop", f"is for {_AGENT_PATH}.default_agent_loop={AGENT_LOOP}, which is not set"
+        )
     prompts = data.get("train_batch_size") or 0  # 0 in fully async trainers, which have no batches
     return Settings(
         spec=spec,
         calls_function=calls_function,
         samples=prompts * (rollout.get("n") or 1) or None,
-        workers=reward.get("num_workers") or 1,
+        inline=inline,
+        agent_loop=writer or Settings.agent_loop,
+        workers=(agent if inline else reward).get("num_workers") or 1,
         max_response_tokens=data.get("max_response_length"),
     )
 
 
+def plain_config(config: Any) -> dict[str, Any]:
+    """The parts of a trainer's OmegaConf that count here; others may refer to what only the trainer can resolve."""
+    from omegaconf import OmegaConf  # verl has it; this module can be imported without verl
+
+    rollout = {
+        "n": OmegaConf.select(config, "actor_rollout_ref.rollout.n"),
+        "agent": {
+            name: OmegaConf.select(config, f"{_AGENT_PATH}.{name}") for name in ("default_agent_loop", "num_workers")
+        },
+    }
+    return {
+        "reward": OmegaConf.to_container(config.reward, resolve=True),
+        "data": {
+            name: OmegaConf.select(config, f"data.{name}") for name in ("train_batch_size", "max_response_length")
+        },
+        "actor_rollout_ref": {"rollout": rollout},
+    }
+
+
 def pool_spec(
-    pool: Any, mapping: Any, *, pool_path: str = POOL_PATH, mapping_path: str = MAPPING_PATH
+    pool: Any,
+    mapping: Any,
+    *,
+    pool_path: str = POOL_PATH,
+    mapping_path: str = MAPPING_PATH,
+    further: Collection[str] = (),
 ) -> Mapping[str, Any]:
     """The two keys as one spec for `open_reward`.
+
+    Args:
+        pool: `namespace/name`, or None.
+        mapping: The other key's value, or None.
+        pool_path: Where the one is, for messages.
+        mapping_path: Where the other is.
+        further: Names of the mapping that are the adapter's own, and are left in the spec unchecked.
 
     Raises:
         ConfigError: One of them is wrong, or they contradict each other.
@@ -82,7 +134,7 @@ def pool_spec(
             spec = {"reward_pool": check_pool(str(pool)), **spec}
         except ValueError as error:
             raise ConfigError(pool_path, str(error)) from error
-    _check_parts(spec, path=mapping_path)
+    _check_parts({name: value for name, value in spec.items() if name not in further}, path=mapping_path)
     return spec
 
 
@@ -93,6 +145,22 @@ def _check_for_function(spec: Mapping[str, Any]) -> None:
             f"{MAPPING_PATH}.on_failure", "does not go with custom_reward_function, which decides that itself"
         )
     RewardConfig.parse({name: value for name, value in spec.items() if name != "tokenizer"}, path=MAPPING_PATH)
+
+
+def _check_inline(reward: Mapping[str, Any], writer: Any, *, calls_function: bool) -> None:
+    if calls_function:
+        raise ConfigError(
+            f"{_AGENT_PATH}.default_agent_loop",
+            f"must not be {AGENT_LOOP} with a custom_reward_function, which verl calls in its reward workers",
+        )
+    name = (reward.get("reward_manager") or {}).get("name")
+    if name != AGENT_LOOP:
+        raise ConfigError(
+            "reward.reward_manager.name",
+            f"must be {AGENT_LOOP}, not {name}: rows of the data set that name another agent_name are scored by it",
+        )
+    if writer is not None and (not isinstance(writer, str) or writer in ("", AGENT_LOOP)):
+        raise ConfigError(f"{MAPPING_PATH}.agent_loop", "must be the name of another agent loop, such as tool_agent")
 
 
 def _check_parts(spec: Mapping[str, Any], *, path: str) -> None:

@@ -1,0 +1,43 @@
+"""Scores one response of verl's by a reward; the reward manager and the agent loop do it in this one way."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from rewardpool.verl.rater import Rater
+from rewardpool.verl.result import score_and_extra_info
+from rewardpool.verl.rollout import episode
+
+
+class Scorer:
+    """A rater that knows the policy's tokens."""
+
+    def __init__(self, rater: Rater, tokenizer: Any, *, max_response_tokens: int | None) -> None:
+        """Keep them.
+
+        Args:
+            rater: An open one.
+            tokenizer: The policy's.
+            max_response_tokens: From this length on a response was cut off, if it does not end by itself.
+        """
+        self._rater = rater
+        self._tokenizer = tokenizer
+        self._max_response_tokens = max_response_tokens
+
+    async def score(self, others: Mapping[str, Any], token_ids: list[int]) -> tuple[float, dict[str, Any]]:
+        """The reward, a finite float, and verl's `reward_extra_info`, with the same names for every sample.
+
+        Args:
+            others: What verl has of the sample beside its tensors: a row's `non_tensor_batch`.
+            token_ids: The response in the policy's tokens, without padding.
+
+        Raises:
+            SampleError: It has no score, and the failure policy is `raise`.
+            PoolError: A pool cannot be used.
+            ConfigError: The reward needs whole groups, or the trainer left the prompt's messages out.
+        """
+        response = await asyncio.to_thread(self._tokenizer.decode, token_ids, skip_special_tokens=True)
+        rated = episode(
+            others, response, token_ids, max_tokens=self._max_response_tokens, eos=self._tokenizer.eos_token_id
+        )
+        return score_and_extra_info(await self._rater.rate(rated), label=rated.label)
