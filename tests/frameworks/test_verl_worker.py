@@ -15,7 +15,7 @@ from support.vllm_server import VllmServer, quickstart_pool, running_vllm
 from verl.experimental.reward_loop import RewardLoopWorker
 
 from rewardpool.errors import FunctionFailedError, InvalidSampleError, PoolNotFoundError
-from rewardpool.verl.shared import shared
+from rewardpool.client.shared import shared
 from rewardpool_api import RewardPoolSpec, names
 
 pytestmark = pytest.mark.real

@@ -38,8 +38,8 @@ class Sample:
     id: str | None = None
 
     def __post_init__(self) -> None:
-        given = [name for name in ("text", "token_ids", "function") if getattr(self, name) is not None]
-        if len(given) != 1:
+        if (self.text is not None) + (self.token_ids is not None) + (self.function is not None) != 1:
+            given = [name for name in ("text", "token_ids", "function") if getattr(self, name) is not None]
             problem = f"set exactly one of text, token_ids and function, not {' and '.join(given) or 'none'}"
             raise InvalidSampleError(self.id or "(unnamed)", problem)
         if self.token_ids is not None and len(self.token_ids) == 0:
@@ -60,6 +60,10 @@ class Sample:
         return _function_json(self.function, label)
 
 
+_strict_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+"""One encoder for all samples: `json.dumps` makes one for each call that has arguments."""
+
+
 def _function_json(function: FunctionSample | None, label: str) -> str:
     if function is None:
         raise InvalidSampleError(label, "has nothing to score")
@@ -70,7 +74,7 @@ def _function_json(function: FunctionSample | None, label: str) -> str:
         "extra_info": dict(function.extra_info),
     }
     try:
-        return json.dumps(arguments, ensure_ascii=False, allow_nan=False)
+        return _strict_json(arguments)
     except (TypeError, ValueError) as error:
         problem = f"the function's arguments cannot be sent as JSON ({error}); use numbers, strings, lists and dicts"
         raise InvalidSampleError(label, problem) from error

@@ -390,4 +390,4 @@ async def test_a_pool_that_was_not_entered_says_so() -> None:
 def tasks_of_the_client() -> list[str]:
     """The coroutines of the client that still run."""
     names = [task.get_coro().__qualname__ for task in asyncio.all_tasks()]  # type: ignore[union-attr]
-    return [name for name in names if name.startswith(("Pool.", "Caller."))]
+    return [name for name in names if name.startswith(("Pool.", "Stream.", "Asking."))]

@@ -7,6 +7,7 @@ import pytest
 from support.fake_worker import FakeWorker, hangs, refuses, right, says
 
 from rewardpool import Pool, RewardConfig, Sample, Scored
+from rewardpool.client import watch
 from rewardpool.client.hedging import FLOOR_SECONDS, MIN_KNOWN, Hedging
 from rewardpool.errors import InvalidSampleError
 from rewardpool_api.contract import CallerError
@@ -92,9 +93,23 @@ async def test_a_request_that_hangs_is_overtaken_by_a_second_one() -> None:
     async with FakeWorker(hangs) as worker, pool_on(worker) as pool:
         assert await pool.score(Sample(text="four")) == 4.0
         report = pool.report()
-        await worker.idle.wait()  # the first request was cancelled
     assert (report.samples, report.scored, report.attempts, report.retried) == (1, 1, 2, 0)
     assert (report.hedges, report.hedges_won) == (1, 1)
+
+
+async def test_what_lost_stays_open_so_that_the_router_goes_on_to_count_it_and_ends_with_the_pool() -> None:
+    async with FakeWorker(hangs) as worker:
+        async with pool_on(worker) as pool:
+            assert await pool.score(Sample(text="four")) == 4.0
+            assert worker.in_flight == 1
+        await worker.idle.wait()
+
+
+async def test_what_lost_is_closed_after_some_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "LEFT_OPEN_SECONDS", 0.01)
+    async with FakeWorker(hangs) as worker, pool_on(worker) as pool:
+        assert await pool.score(Sample(text="four")) == 4.0
+        await asyncio.wait_for(worker.idle.wait(), 4)
 
 
 async def test_the_two_requests_have_ids_of_their_own() -> None:
@@ -117,7 +132,6 @@ async def test_the_first_request_may_still_win() -> None:
     async with FakeWorker(waits_for_the_second, shows_itself_and_hangs) as worker, pool_on(worker) as pool:
         assert await pool.score(Sample(text="four")) == 4.0
         report = pool.report()
-        await worker.idle.wait()
     assert (report.hedges, report.hedges_won) == (1, 0)
 
 
@@ -159,7 +173,6 @@ async def test_a_second_request_that_hangs_too_is_overtaken_by_a_third() -> None
     async with FakeWorker(hangs, hangs) as worker, pool_on(worker) as pool:
         assert await pool.score(Sample(text="four")) == 4.0
         report = pool.report()
-        await worker.idle.wait()
     assert (report.attempts, report.hedges, report.hedges_won) == (3, 2, 1)
 
 

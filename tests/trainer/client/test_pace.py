@@ -83,20 +83,44 @@ def test_a_server_that_refuses_beyond_its_capacity_is_kept_full_and_not_flooded(
     assert refused <= 0.05 * used
 
 
-async def test_slots_shrink_as_they_are_given_back_and_grow_at_once() -> None:
+def takers(slots: Slots, count: int) -> list[int]:
+    """So many ask for a slot; the numbers of those that have one come into the list."""
+    begun: list[int] = []
+    for number in range(count):
+        slots.take(lambda number=number: begun.append(number))  # type: ignore[misc]
+    return begun
+
+
+def test_slots_go_to_who_waits_longest() -> None:
+    slots = Slots(2)
+    begun = takers(slots, 4)
+    assert begun == [0, 1]
+    slots.give_back()
+    assert begun == [0, 1, 2]
+
+
+def test_slots_shrink_as_they_are_given_back_and_grow_at_once() -> None:
     slots = Slots(4)
-    for _ in range(4):
-        await slots.acquire()
+    begun = takers(slots, 6)
     slots.resize(2)
-    slots.release()
-    slots.release()
-    assert slots.locked()
-    slots.release()
-    assert not slots.locked()
-    await slots.acquire()
+    slots.give_back()
+    slots.give_back()
+    assert begun == [0, 1, 2, 3]
+    slots.give_back()
+    assert begun == [0, 1, 2, 3, 4]
     slots.resize(3)
-    await asyncio.wait_for(slots.acquire(), 1)
-    assert slots.locked()
+    assert begun == [0, 1, 2, 3, 4, 5]
+
+
+def test_who_waits_for_a_slot_no_more_gets_none() -> None:
+    slots, begun = Slots(1), []
+    first, second = (lambda: begun.append(1)), (lambda: begun.append(2))
+    slots.take(lambda: None)
+    slots.take(first)
+    slots.take(second)
+    slots.leave(first)
+    slots.give_back()
+    assert begun == [2]
 
 
 async def no_pause(_: float) -> None:

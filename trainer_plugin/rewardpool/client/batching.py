@@ -13,21 +13,17 @@ scoring them is quick. Long ones are not put together, and neither are token ids
 
 import asyncio
 import math
-from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from collections import OrderedDict
 
 from rewardpool.client.answer import read_score, read_scores
-from rewardpool.client.caller import Caller, Effort
-from rewardpool.discovery.endpoint import Endpoint
+from rewardpool.client.asking import Body, OnEnd
+from rewardpool.client.caller import Caller
+from rewardpool.client.effort import Effort
 from rewardpool.errors import PoolError, SampleError
 from rewardpool_api.contract import SCORE_PATH
 
 MOST_CHARACTERS = 65_536
 """In the samples of one request."""
-
-Body = Callable[[Endpoint], dict[str, Any]]
 
 
 def share(*, waiting: int, slots: int, most: int) -> int:
@@ -35,14 +31,35 @@ def share(*, waiting: int, slots: int, most: int) -> int:
     return max(1, min(most, math.ceil(waiting / slots)))
 
 
-@dataclass(eq=False)
 class Waiting:
     """A sample that waits for a slot, and then for its score."""
 
-    effort: Effort
-    body: Body
-    score: asyncio.Future[float] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-    request: asyncio.Task[None] | None = None
+    def __init__(self, batcher: "Batcher", effort: Effort, body: Body, on_end: OnEnd[float]) -> None:
+        """`on_end` is told the score, or the error in its place; once."""
+        self.effort = effort
+        self.body = body
+        self.request: asyncio.Task[None] | None = None
+        """The one that it is in; None while it waits for a slot."""
+        self.has_ended = False
+        self._batcher = batcher
+        self._on_end = on_end
+
+    def end(self, score: float | None = None, error: BaseException | None = None) -> None:
+        """Tell the one who asked; only the first call counts."""
+        if not self.has_ended:
+            self.has_ended = True
+            self._on_end(score, error)
+
+    def give_up(self) -> None:
+        """Nobody wants the score any more; the request goes on for the others, if there are any."""
+        if not self.has_ended:
+            self.end(error=asyncio.CancelledError())
+            self._batcher.forget(self)
+
+    @property
+    def tasks(self) -> set[asyncio.Task[None]]:
+        """Those that end with it: the request, when it is in it alone."""
+        return {self.request} if self.request is not None and self._batcher.is_last(self) else set()
 
 
 class Batcher:
@@ -52,24 +69,32 @@ class Batcher:
         """At most `most` samples go into one request."""
         self._caller = caller
         self._most = most
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: OrderedDict[Waiting, None] = OrderedDict()
         self._flying: dict[asyncio.Task[None], list[Waiting]] = {}
 
-    async def score(self, effort: Effort, body: Body) -> float:
-        """The score of one sample. Raises what `Caller.ask` does."""
-        one = Waiting(effort, body)
-        self._waiting.append(one)
+    def begin(self, effort: Effort, body: Body, on_end: OnEnd[float]) -> Waiting:
+        """Score one sample; the arguments are those of `Asking`."""
+        one = Waiting(self, effort, body, on_end)
+        self._waiting[one] = None
         self._send_what_fits()
-        try:
-            return await one.score
-        except asyncio.CancelledError:
-            await self._give_up(one)
-            raise
+        return one
+
+    def is_last(self, one: Waiting) -> bool:
+        """Whether nobody else waits for the request that this one is in."""
+        together = self._flying.get(one.request, ()) if one.request is not None else ()
+        return all(other is one or other.has_ended for other in together)
+
+    def forget(self, one: Waiting) -> None:
+        """One that has ended needs no request; nor do those that it was with, if all have ended."""
+        if one.request is None:
+            self._waiting.pop(one, None)
+        elif self.is_last(one):
+            one.request.cancel()
 
     def _send_what_fits(self) -> None:
         while self._waiting and len(self._flying) < self._caller.concurrency:
             count = share(waiting=len(self._waiting), slots=self._caller.concurrency, most=self._most)
-            together = [self._waiting.popleft() for _ in range(count)]
+            together = [self._waiting.popitem(last=False)[0] for _ in range(count)]
             request = asyncio.create_task(self._send(together))
             for one in together:
                 one.request = request
@@ -79,18 +104,9 @@ class Batcher:
     def _ended(self, request: asyncio.Task[None]) -> None:
         together = self._flying.pop(request)
         failure = None if request.cancelled() else request.exception()
-        for one in together:
-            if not one.score.done():  # the event loop ends, or the pool was closed
-                one.score.cancel() if failure is None else one.score.set_exception(failure)
+        for one in together:  # that have not: the event loop ends, or the pool was closed
+            one.end(error=failure or asyncio.CancelledError())
         self._send_what_fits()
-
-    async def _give_up(self, one: Waiting) -> None:
-        """Nobody wants this sample's score any more; its request goes on for the others, if there are any."""
-        if one.request is None:
-            self._waiting.remove(one)
-        elif all(other.score.done() for other in self._flying.get(one.request, ())):
-            one.request.cancel()
-            await asyncio.gather(one.request, return_exceptions=True)
 
     async def _send(self, together: list[Waiting]) -> None:
         alone = together if len(together) == 1 else await self._send_at_once(together)
@@ -106,7 +122,7 @@ class Batcher:
             try:
                 given = one.body(endpoint)["input"]
             except SampleError as error:
-                _fail(one, error)
+                one.end(error=error)
                 continue
             if isinstance(given, str) and sum(map(len, inputs)) + len(given) <= MOST_CHARACTERS:
                 inputs.append(given)
@@ -130,26 +146,19 @@ class Batcher:
         if scores is None:
             return fit + alone
         for one, score in zip(fit, scores, strict=True):
-            if one.score.done():
+            if one.has_ended:
                 self._caller.given_up()
-            else:
-                one.score.set_result(score)
+            one.end(score)
         return alone
 
     async def _send_alone(self, one: Waiting) -> None:
-        if one.score.done():
+        if one.has_ended:
             if one.effort.attempts:
                 self._caller.given_up()
             return
         try:
             score = await self._caller.ask(one.effort, SCORE_PATH, one.body, read_score)
         except (SampleError, PoolError) as error:
-            _fail(one, error)
+            one.end(error=error)
         else:
-            if not one.score.done():
-                one.score.set_result(score)
-
-
-def _fail(one: Waiting, error: SampleError | PoolError) -> None:
-    if not one.score.done():
-        one.score.set_exception(error)
+            one.end(score)

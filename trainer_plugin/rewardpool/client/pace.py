@@ -9,7 +9,8 @@ client that backs off as soon as requests take longer would keep a pool at its s
 reason it never falls below an eighth of `concurrency`, and a router that says it has no worker is no strain.
 """
 
-import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
 
 LEAST_SHARE = 8
 """The number never falls below `concurrency` divided by this."""
@@ -63,26 +64,40 @@ class Pace:
             self._best *= FADE
 
 
-class Slots(asyncio.Semaphore):
-    """A semaphore whose size changes. It shrinks as slots are given back, and nobody who has one loses it."""
+class Slots:
+    """Who may send a request now; who may not waits in order. Its size changes, and nobody loses a slot by that."""
 
     def __init__(self, size: int) -> None:
         """All of `size` slots are free."""
-        super().__init__(size)
         self._size = size
-        self._owed = 0
+        self._taken = 0
+        self._waiting: OrderedDict[Callable[[], None], None] = OrderedDict()
+
+    def take(self, begin: Callable[[], None]) -> None:
+        """Call `begin` with a slot, now or when there is one."""
+        if self._taken < self._size:
+            self._taken += 1
+            begin()
+        else:
+            self._waiting[begin] = None
+
+    def leave(self, begin: Callable[[], None]) -> None:
+        """Wait no more."""
+        self._waiting.pop(begin, None)
+
+    def give_back(self) -> None:
+        """Give a slot back; whoever waits longest has it."""
+        self._taken -= 1
+        self._fill()
 
     def resize(self, size: int) -> None:
         """Change how many there are."""
-        while self._size < size:
-            self._size += 1
-            self.release()
-        self._owed += self._size - size
-        self._size = size
+        if size != self._size:
+            self._size = size
+            self._fill()
 
-    def release(self) -> None:
-        """Give one back."""
-        if self._owed > 0:
-            self._owed -= 1
-        else:
-            super().release()
+    def _fill(self) -> None:
+        while self._waiting and self._taken < self._size:
+            begin, _ = self._waiting.popitem(last=False)
+            self._taken += 1
+            begin()

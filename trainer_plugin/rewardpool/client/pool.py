@@ -1,29 +1,32 @@
 """The client: samples go in one by one, scores come out as they are ready, and no sample is lost on the way.
 
-    stream: samples are read as there is room -> each is tried -> the failure policy -> outcomes as they complete
-
-How one sample is tried until it has a score is `caller.py`.
+How one sample is tried until it has a score is `asking.py`, how many of them go at once `stream.py`.
 """
 
 import asyncio
 import itertools
 import logging
-import time
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
-from contextlib import aclosing, nullcontext
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from rewardpool.client.answer import read_judgement, read_object, read_score
+from rewardpool.client.asking import Body, OnEnd, Read
 from rewardpool.client.batching import Batcher
-from rewardpool.client.caller import Caller, Effort
+from rewardpool.client.caller import Caller, UnderWay, end_of
+from rewardpool.client.connections import Connections
+from rewardpool.client.effort import Effort
 from rewardpool.client.report import Ledger, Report
+from rewardpool.client.request import score_request
+from rewardpool.client.shared import shared
+from rewardpool.client.stream import OnOutcome, Stream
 from rewardpool.config import Constant, RewardConfig
 from rewardpool.demand.cadence import Plan
 from rewardpool.demand.handle import JobDemand, announced_demand
 from rewardpool.discovery.endpoint import Endpoint
-from rewardpool.errors import InvalidSampleError, SampleError, SampleTooLongError
+from rewardpool.errors import InvalidSampleError, SampleError
 from rewardpool.sample import Outcome, Sample, Scored, Unscored
 from rewardpool_api.contract import CHAT_PATH, SCORE_PATH
 
@@ -40,32 +43,64 @@ class Pool:
     """
 
     def __init__(self, config: RewardConfig, **injected: Any) -> None:
-        """Prepare a client; `injected` is what `Caller` takes to be tested without a clock or a network."""
+        """Prepare a client; `injected` is what `Connections` takes to be tested without a clock or a network."""
         self._config = config
+        self._opening: Callable[[], AbstractAsyncContextManager[Connections]] = lambda: Connections(config, **injected)
+        self._open: AbstractAsyncContextManager[Connections] | None = None
+        self._connections: Connections | None = None
+        self._caller: Caller | None = None
+        self._batcher: Batcher | None = None
         self._ledger = Ledger()
-        self._caller = Caller(config, self._ledger, **injected)
-        self._batcher = Batcher(self._caller, most=config.batch) if config.batch > 1 else None
         self._unnamed = itertools.count()
         self._demand = JobDemand.silent("the trainer has not asked for it")
 
+    @classmethod
+    def shared(cls, config: RewardConfig, **injected: Any) -> Self:
+        """A client that shares with all others of the same config on the same event loop what is open.
+
+        These are connections, the pace, what is known of stragglers, and where the pool is; `concurrency` is for all of
+        them together. The last one that is left closes them. Counts and demand are each one's own, but `rediscoveries`.
+        """
+        pool = cls(config)
+        pool._opening = lambda: shared().lease(config, lambda: Connections(config, **injected))
+        return pool
+
     async def __aenter__(self) -> Self:
-        await self._caller.open()
+        self._open = self._opening()
+        self._connections = await self._open.__aenter__()
+        self._caller = Caller(self._connections, self._ledger)
+        if self._config.batch > 1:
+            self._batcher = Batcher(self._caller, most=self._config.batch)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await asyncio.to_thread(self._demand.end)
-        await self._caller.close()
+        if self._open is not None:
+            await self._open.__aexit__(kind, error, trace)
 
     @property
     def endpoint(self) -> Endpoint:
         """Where the pool is now, and what it serves."""
-        return self._caller.endpoint
+        return self._entered.endpoint
+
+    @property
+    def _entered(self) -> Caller:
+        if self._caller is None:
+            raise RuntimeError("enter the pool first: async with Pool(config) as pool")
+        return self._caller
 
     def report(self) -> Report:
         """Counts and latencies since the pool was entered."""
-        return replace(self._ledger.report(), concurrency=self._caller.concurrency, demand=self._demand.report())
+        counts = replace(self._ledger.report(), demand=self._demand.report())
+        if self._connections is None:
+            return counts
+        return replace(
+            counts,
+            concurrency=self._connections.concurrency,
+            rediscoveries=self._connections.following.rediscoveries,
+        )
 
     @property
     def job_demand(self) -> JobDemand:
@@ -113,7 +148,7 @@ class Pool:
             SampleError: The sample has no score.
             PoolError: The pool cannot be used.
         """
-        outcome = await self._try(sample, self._label(sample))
+        outcome = await self._outcome(sample)
         if isinstance(outcome, Unscored):
             self._ledger.unscored += 1
             raise outcome.error
@@ -126,7 +161,7 @@ class Pool:
             SampleError: The sample has no score and the policy is `raise`.
             PoolError: The pool cannot be used, whatever the policy.
         """
-        return self._apply_policy(await self._try(sample, self._label(sample)))
+        return self._apply_policy(await self._outcome(sample))
 
     async def judge(self, messages: Sequence[Mapping[str, Any]], *, label: str | None = None, **sampling: Any) -> str:
         """What a Generative pool writes about a conversation.
@@ -140,21 +175,14 @@ class Pool:
             SampleError: No text came back.
             PoolError: The pool cannot be used.
         """
-        effort = Effort(label or f"judge-{next(self._unnamed)}")
-        self._demand.sample_comes()
+        label = label or f"judge-{next(self._unnamed)}"
 
         def body(endpoint: Endpoint) -> dict[str, Any]:
             if endpoint.model_type not in (None, "Generative"):
-                raise InvalidSampleError(effort.label, f"{endpoint.pool} is {endpoint.model_type}, which cannot judge")
+                raise InvalidSampleError(label, f"{endpoint.pool} is {endpoint.model_type}, which cannot judge")
             return {**sampling, "model": endpoint.served_name, "messages": list(messages)}
 
-        try:
-            text = await self._caller.ask(effort, CHAT_PATH, body, read_judgement)
-        except SampleError:
-            self._ledger.unscored += 1
-            raise
-        self._ledger.score(effort.seconds)
-        return text
+        return await self._ask(label, CHAT_PATH, body, read_judgement)
 
     async def post(self, path: str, content: Mapping[str, Any], *, label: str | None = None) -> dict[str, Any]:
         """The JSON object that answers a request of any kind; for code that writes its requests itself.
@@ -168,14 +196,17 @@ class Pool:
             SampleError: There is no answer.
             PoolError: The pool cannot be used.
         """
-        effort = Effort(label or f"request-{next(self._unnamed)}")
-        self._demand.sample_comes()
 
         def body(endpoint: Endpoint) -> dict[str, Any]:
             return {**content, "model": endpoint.served_name}
 
+        return await self._ask(label or f"request-{next(self._unnamed)}", path, body, read_object)
+
+    async def _ask(self, label: str, path: str, body: Body, read: Read[T]) -> T:
+        effort = Effort(label)
+        self._demand.sample_comes()
         try:
-            answer = await self._caller.ask(effort, path, body, read_object)
+            answer = await self._entered.ask(effort, path, body, read)
         except SampleError:
             self._ledger.unscored += 1
             raise
@@ -199,80 +230,29 @@ class Pool:
             SampleError: A sample has no score and the policy is `raise`.
             PoolError: The pool cannot be used, whatever the policy.
         """
-        window = asyncio.Semaphore(self._config.ahead)
-        done: asyncio.Queue[tuple[int, Outcome | BaseException] | None] = asyncio.Queue()
-        pump = asyncio.create_task(self._pump(samples, window, done))
-        try:
-            while (item := await self._next(done)) is not None:
-                index, outcome = item
-                window.release()
-                if isinstance(outcome, BaseException):
-                    raise outcome
-                yield index, outcome
-            await pump  # an input that raised does so here
-        finally:
-            pump.cancel()
-            await asyncio.gather(pump, return_exceptions=True)
 
-    async def _next(self, done: asyncio.Queue[T]) -> T:
-        """The next of a stream; while its input is over, or waits to be read, that is all the trainer does."""
-        if not done.empty():
-            return done.get_nowait()
-        began = time.monotonic()
-        with self._demand.waiting():
-            item = await done.get()
-        self.waited(time.monotonic() - began)
-        return item
+        def begin(sample: Sample, index: int, tell: OnOutcome) -> UnderWay:
+            def settled(outcome: Outcome | None, error: BaseException | None) -> None:
+                try:
+                    tell(self._apply_policy(outcome) if outcome is not None else error or asyncio.CancelledError())
+                except SampleError as failure:  # raised by the stream
+                    tell(failure)
+
+            return self._try(sample, sample.id or f"#{index}", settled)
+
+        course = Stream(begin, ahead=self._config.ahead, demand=self._demand, waited=self.waited)
+        async with aclosing(course.outcomes(samples)) as outcomes:
+            async for item in outcomes:
+                yield item
 
     def waited(self, seconds: float) -> None:
         """Count seconds in which whoever reads a stream of this pool had nothing to take."""
         self._ledger.exposed_seconds += seconds
 
-    async def _pump(
-        self,
-        samples: Iterable[Sample] | AsyncIterable[Sample],
-        window: asyncio.Semaphore,
-        done: asyncio.Queue[tuple[int, Outcome | BaseException] | None],
-    ) -> None:
-        """Start a task per sample while there is room; ends with None in the queue when all have ended."""
-        running: set[asyncio.Task[None]] = set()
-
-        async def deliver(index: int, sample: Sample) -> None:
-            try:
-                outcome = await self._try(sample, sample.id or f"#{index}")
-                done.put_nowait((index, self._apply_policy(outcome)))
-            except Exception as error:  # handed over, and raised by the stream
-                done.put_nowait((index, error))
-
-        try:
-            # An async input goes on by itself while the trainer waits; reading a plain one is all the trainer does.
-            feeding = self._demand.feeding() if isinstance(samples, AsyncIterable) else nullcontext()
-            async with aclosing(_as_async(samples)) as source:
-                with feeding:
-                    for index in itertools.count():
-                        await self._room(window)
-                        try:
-                            sample = await anext(source)
-                        except StopAsyncIteration:
-                            break
-                        task = asyncio.create_task(deliver(index, sample))
-                        running.add(task)
-                        task.add_done_callback(running.discard)
-            await asyncio.gather(*running)
-        finally:
-            await _cancelled(running)
-            done.put_nowait(None)
-
-    async def _room(self, window: asyncio.Semaphore) -> None:
-        """Wait until another sample may be read."""
-        if not window.locked():
-            await window.acquire()
-            return
-        with self._demand.holding_back():
-            await window.acquire()
-
-    def _label(self, sample: Sample) -> str:
-        return sample.id or f"#{next(self._unnamed)}"
+    async def _outcome(self, sample: Sample) -> Outcome:
+        """Score one sample; the failure policy is still to be applied. Raises PoolError."""
+        label = sample.id or f"#{next(self._unnamed)}"
+        return await end_of(lambda on_end: self._try(sample, label, on_end))
 
     def _apply_policy(self, outcome: Outcome) -> Outcome:
         if isinstance(outcome, Scored):
@@ -287,50 +267,23 @@ class Pool:
             raise outcome.error
         return outcome
 
-    async def _try(self, sample: Sample, label: str) -> Outcome:
-        """Score one sample; the failure policy is still to be applied. Raises PoolError."""
+    def _try(self, sample: Sample, label: str, on_end: OnEnd[Outcome]) -> UnderWay:
+        """Begin to score one sample; the failure policy is still to be applied, and the error is none of a sample."""
         effort = Effort(label)
         self._demand.sample_comes()
 
         def body(endpoint: Endpoint) -> dict[str, Any]:
-            return _body(endpoint, sample, label)
+            return score_request(endpoint, sample, label)
 
-        try:
-            if self._batcher is None:
-                value = await self._caller.ask(effort, SCORE_PATH, body, read_score)
+        def ended(score: float | None, error: BaseException | None) -> None:
+            if score is not None:
+                self._ledger.score(effort.seconds)
+                on_end(Scored(value=score, attempts=effort.attempts, seconds=effort.seconds), None)
+            elif isinstance(error, SampleError):
+                on_end(Unscored(error=error, attempts=effort.attempts, seconds=effort.seconds), None)
             else:
-                value = await self._batcher.score(effort, body)
-        except SampleError as error:
-            return Unscored(error=error, attempts=effort.attempts, seconds=effort.seconds)
-        self._ledger.score(effort.seconds)
-        return Scored(value=value, attempts=effort.attempts, seconds=effort.seconds)
+                on_end(None, error)
 
-
-def _body(endpoint: Endpoint, sample: Sample, label: str) -> dict[str, Any]:
-    """The request for one sample. Raises SampleError where the pool's model cannot take it."""
-    if endpoint.model_type == "Generative":
-        raise InvalidSampleError(label, f"{endpoint.pool} is Generative, which writes instead of scoring; use judge")
-    if endpoint.model_type is not None and (endpoint.model_type == "Function") != (sample.function is not None):
-        wanted = "function" if endpoint.model_type == "Function" else "text or token_ids"
-        raise InvalidSampleError(label, f"{endpoint.pool} is {endpoint.model_type} and takes {wanted}")
-    limit = endpoint.max_model_len
-    if sample.token_ids is not None and limit is not None and len(sample.token_ids) > limit:
-        raise SampleTooLongError(label, len(sample.token_ids), limit)
-    return {"model": endpoint.served_name, "input": sample.to_input(label)}
-
-
-async def _as_async(samples: Iterable[Sample] | AsyncIterable[Sample]) -> AsyncGenerator[Sample, None]:
-    if isinstance(samples, AsyncIterable):
-        async for sample in samples:
-            yield sample
-    else:
-        for sample in samples:
-            yield sample
-
-
-async def _cancelled(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Cancel tasks and wait until they have ended."""
-    waiting = list(tasks)
-    for task in waiting:
-        task.cancel()
-    await asyncio.gather(*waiting, return_exceptions=True)
+        if self._batcher is None:
+            return self._entered.begin(effort, SCORE_PATH, body, read_score, ended)
+        return self._batcher.begin(effort, body, ended)

@@ -69,9 +69,9 @@ class Report:
     cancelled: int
     attempts: int
     retried: int
-    rediscoveries: int
     setbacks: Mapping[str, int]
     latency: Latency
+    rediscoveries: int = 0
     hedges: int = 0
     hedges_won: int = 0
     together: int = 0
@@ -92,7 +92,6 @@ class Ledger:
     cancelled: int = 0
     attempts: int = 0
     retried: int = 0
-    rediscoveries: int = 0
     hedges: int = 0
     hedges_won: int = 0
     together: int = 0
@@ -106,16 +105,13 @@ class Ledger:
         """Count a sample that was scored after so many seconds."""
         self.scored += 1
         self.recent_seconds.append(seconds)
-        self.slowest_seconds = max(self.slowest_seconds, seconds)
+        if seconds > self.slowest_seconds:
+            self.slowest_seconds = seconds
 
     def retry(self, kind: str, *, first: bool) -> None:
         """Count a failed attempt that another one follows; `first` says that it is the sample's first."""
         self.setbacks[kind] += 1
         self.retried += first
-
-    def hedge(self) -> None:
-        """Count a second request beside a straggler."""
-        self.hedges += 1
 
     def report(self) -> Report:
         """The counts as they are now."""
@@ -127,7 +123,6 @@ class Ledger:
             cancelled=self.cancelled,
             attempts=self.attempts,
             retried=self.retried,
-            rediscoveries=self.rediscoveries,
             hedges=self.hedges,
             hedges_won=self.hedges_won,
             together=self.together,

@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from rewardpool.client.report import Ledger
 from rewardpool.config import RewardConfig
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.errors import RewardPoolError
@@ -49,15 +48,13 @@ class Following:
     def __init__(
         self,
         config: RewardConfig,
-        ledger: Ledger,
         *,
         find: Callable[..., Awaitable[Endpoint]],
         clock: Callable[[], float],
         uniform: Callable[[float, float], float],
     ) -> None:
-        """Prepare; the arguments are those of `Caller`."""
+        """Prepare; the arguments are those of `Connections`."""
         self._config = config
-        self._ledger = ledger
         self._find = find
         self._clock = clock
         self._uniform = uniform
@@ -66,6 +63,8 @@ class Following:
         self._looked_at = float("-inf")
         self._glance_at = float("inf")
         self._glancing: asyncio.Task[bool] | None = None
+        self.rediscoveries = 0
+        """Times it was looked up again."""
         self.problem = ""
         """Why the last look-up failed; empty when it did not."""
 
@@ -108,7 +107,7 @@ class Following:
             if self._looked_at >= since:
                 return False
             began = self._clock()
-            self._ledger.rediscoveries += 1
+            self.rediscoveries += 1
             try:
                 found = await self._find(self._config, require_ready=False)
             except RewardPoolError as error:

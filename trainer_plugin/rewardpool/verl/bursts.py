@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable
 
 from rewardpool.client.pool import Pool
+from rewardpool.client.shared import at_exit
 from rewardpool.demand.bursts import Bursts
-from rewardpool.verl.shared import at_exit
 
 
 def announced_bursts(pools: Iterable[Pool], *, samples: int | None, workers: int | None) -> Bursts:

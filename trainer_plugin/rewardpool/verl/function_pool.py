@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rewardpool.client.pool import Pool
+from rewardpool.client.shared import shared
 from rewardpool.config import RewardConfig
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.errors import ConfigError, FunctionFailedError
@@ -22,7 +23,6 @@ from rewardpool.rewards.chat import load_tokenizer
 from rewardpool.rewards.discriminative import model_of
 from rewardpool.verl.bursts import Bursts, announced_bursts
 from rewardpool.verl.door import open_door
-from rewardpool.verl.shared import shared
 
 
 @dataclass(frozen=True)

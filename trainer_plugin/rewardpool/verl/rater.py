@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+from rewardpool.client.shared import shared
 from rewardpool.demand.bursts import Bursts
 from rewardpool.rewards import Episode, Rating, Reward, open_reward
 from rewardpool.verl.bursts import announced_bursts
-from rewardpool.verl.shared import shared
 
 
 class Rater:

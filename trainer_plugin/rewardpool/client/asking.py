@@ -1,0 +1,277 @@
+"""One request, sent again until it is answered; further ones go beside a straggler.
+
+    a slot is free -> attempt -> answer, of the first or of one beside it (`hedging.py`) -> the end, told once
+                              -> setback -> recover (`recovery.py`) -> attempt … until the deadline (`watch.py`)
+
+Who asks is told by a call, not by a task that ends: the first attempt runs in the task of the whole, and when one
+beside it is answered earlier it stays open for some seconds after that (`watch.py` says why), while the sample is done.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from rewardpool.client.connections import Connections
+from rewardpool.client.effort import Effort
+from rewardpool.client.hedging import MOST_HEDGES
+from rewardpool.client.recovery import Recovery
+from rewardpool.client.report import Ledger
+from rewardpool.client.retry import Setback
+from rewardpool.discovery.endpoint import Endpoint
+from rewardpool.errors import PoolError
+
+T = TypeVar("T")
+
+Body = Callable[[Endpoint], dict[str, Any]]
+"""Makes the request for an endpoint, or raises the SampleError that says why there is none."""
+Read = Callable[[int, bytes, str], T]
+"""Makes of status, body and the sample's label a result, a SampleError or a Setback."""
+OnEnd = Callable[[T | None, BaseException | None], None]
+"""Is told the result, or the error in its place; called once, and must not raise."""
+
+
+class Asking(Generic[T]):
+    """A request under way. For one use."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        recovery: Recovery,
+        ledger: Ledger,
+        *,
+        effort: Effort,
+        path: str,
+        body: Body,
+        read: Read[T],
+        on_end: OnEnd[T],
+        samples: int = 1,
+    ) -> None:
+        """Prepare; nothing is sent before `begin`.
+
+        Args:
+            connections: To the pool.
+            recovery: What is done after a setback.
+            ledger: Where attempts are counted.
+            effort: Keeps count of what was done, also when there is no answer.
+            path: Of the request, below the pool's URL.
+            body: Makes the request.
+            read: Reads the answer.
+            on_end: Is told the result. The error in its place is a SampleError or a PoolError, CancelledError when
+                nobody wants the result any more, or whatever went wrong in this program.
+            samples: That are in the request; with more than one it is sent once, and a Setback ends it.
+        """
+        self._connections = connections
+        self._recovery = recovery
+        self._ledger = ledger
+        self._effort = effort
+        self._path = path
+        self._body = body
+        self._read = read
+        self._on_end = on_end
+        self._samples = samples
+        self._hedging = connections.hedging(path)
+        self._watch = connections.watch
+        self._loop = asyncio.get_running_loop()
+        self._task: asyncio.Task[None] | None = None
+        self._ended = False
+        self._sent: dict[asyncio.Task[None], float] = {}
+        """When each of the requests was sent that are in flight now."""
+        self._overdue: set[asyncio.Task[None]] = set()
+        """Those of them that have used up their time."""
+        self._hedges: set[asyncio.Task[None]] = set()
+        self._hedges_sent = 0
+        self._hedges_paid = 0
+        """Beside the attempt of now; the second number is of those out of the budget."""
+        self._sent_last = 0.0
+        self._request: tuple[Endpoint, dict[str, Any]] = (connections.endpoint, {})
+        """What the attempt of now sends, and where."""
+        self._began = 0.0
+        self.begun = 0.0
+
+    def begin(self) -> None:
+        """Send it as soon as there is a slot."""
+        self._connections.slots.take(self._start)
+
+    def give_up(self) -> None:
+        """Nobody wants the result any more: close what is in flight."""
+        if self._ended:
+            return
+        if self._task is None:
+            self._connections.slots.leave(self._start)
+            self._ended = True
+            self._on_end(None, asyncio.CancelledError())
+        else:
+            self._end(error=asyncio.CancelledError())
+
+    @property
+    def tasks(self) -> set[asyncio.Task[None]]:
+        """Those that may still run, also after `give_up`."""
+        return {*self._hedges, *([self._task] if self._task else [])}
+
+    # The course of it.
+
+    def _start(self) -> None:
+        self.begun = self._loop.time()
+        # One that was sent with others before has used up some of its time, and is counted.
+        self._began = self.begun - self._effort.seconds
+        if self._effort.attempts == 0:
+            self._ledger.samples += self._samples
+        self._connections.following.glance()
+        self._task = self._loop.create_task(self._run())
+        self._watch.add(self)
+
+    async def _run(self) -> None:
+        try:
+            result = await self._until_answered()
+        except Exception as error:
+            self._end(error=error)
+        except BaseException as error:
+            self._end(error=error)
+            raise
+        else:
+            self._end(result)
+
+    async def _until_answered(self) -> T:
+        while True:
+            endpoint = self._connections.endpoint
+            self._request = (endpoint, self._body(endpoint))
+            try:
+                return await self._attempts()
+            except Setback as setback:
+                if self._ended or self._samples > 1:
+                    raise
+                await self._recovery.after(self._effort, endpoint, setback)
+
+    async def _attempts(self) -> T:
+        """One attempt, and those beside it. Raises the first one's Setback when none has a usable answer."""
+        self._hedges_sent = self._hedges_paid = 0
+        if self._hedging is not None:
+            self._hedging.sent()
+            if self._effort.nonsense:
+                # Outside the budget. Of two at a time an idle router gives its workers one each, where it gives the
+                # same text to the same worker again and again.
+                self._send_hedge()
+        try:
+            return await self._attempt()
+        except Setback:
+            while self._hedges:  # when one of them is answered, this task is cancelled
+                await asyncio.wait(self._hedges, return_when=asyncio.FIRST_COMPLETED)
+            raise
+
+    async def _attempt(self) -> T:
+        """One request. Raises Setback where another may help, else SampleError."""
+        task: asyncio.Task[Any] | None = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a request is sent from a task")
+        endpoint, content = self._request
+        self._effort.attempts += 1
+        self._ledger.attempts += 1
+        self._sent[task] = self._sent_last = sent_at = self._loop.time()
+        try:
+            status, body = await self._connections.send(self._effort, endpoint, self._path, content)
+        except asyncio.CancelledError:
+            if task not in self._overdue or task.uncancel() > 0:
+                raise
+            self._overdue.discard(task)
+            self._connections.strained(sent_at=sent_at, now=self._loop.time())
+            patience = self._connections.config.seconds_per_attempt
+            raise Setback("worker", f"no answer within {patience:g} s") from None
+        finally:
+            self._sent.pop(task, None)
+        try:
+            result = self._read(status, body, self._effort.label)
+        except Setback as setback:
+            if setback.kind == "busy":
+                self._connections.strained(sent_at=sent_at, now=self._loop.time())
+            raise
+        if not self._ended:
+            self._answered(self._loop.time() - sent_at)
+        return result
+
+    def _answered(self, seconds: float) -> None:
+        self._connections.answered(seconds)
+        if self._hedging is not None:
+            self._hedging.answered(seconds)
+
+    # Beside a straggler.
+
+    def look(self, now: float) -> None:
+        """Send another request beside a straggler, and close what has used up its time."""
+        config = self._connections.config
+        if now - self._began >= config.deadline_seconds:
+            self._end(error=self._recovery.too_late(self._effort))
+            return
+        for task, sent_at in self._sent.items():
+            if now - sent_at >= config.seconds_per_attempt and task not in self._overdue:
+                self._overdue.add(task)
+                task.cancel()
+        if self._hedging is None or self._hedges_sent >= MOST_HEDGES or self._task not in self._sent:
+            return
+        if self._hedging.wait((now - self._sent_last) / 2**self._hedges_sent) == 0:
+            self._hedging.spend()
+            self._hedges_paid += 1
+            self._send_hedge()
+
+    def _send_hedge(self) -> None:
+        self._hedges_sent += 1
+        hedge = self._loop.create_task(self._hedge())
+        self._hedges.add(hedge)
+        hedge.add_done_callback(self._hedges.discard)
+
+    async def _hedge(self) -> None:
+        self._ledger.hedges += 1
+        try:
+            result = await self._attempt()
+        except Setback:
+            return  # the others have their chance still
+        except Exception as error:
+            self._hedge_won(error=error)
+        else:
+            self._hedge_won(result)
+
+    def _hedge_won(self, result: T | None = None, error: Exception | None = None) -> None:
+        if self._ended:
+            return
+        self._ledger.hedges_won += 1
+        if self._hedging is not None:
+            self._hedging.won(self._hedges_paid)
+        self._end(result, error)
+
+    # The end.
+
+    def _end(self, result: T | None = None, error: BaseException | None = None) -> None:
+        """Tell who asked, and make room for the next. Only the first call counts."""
+        if self._ended:
+            return
+        self._ended = True
+        self._effort.seconds = self._loop.time() - self._began
+        if error is not None and self._samples == 1:
+            self._count(error)
+        self._watch.remove(self)
+        self._connections.slots.give_back()
+        if self._sent or self._hedges or error is not None:
+            self._close_others(leave_stragglers=not isinstance(error, asyncio.CancelledError))
+        self._on_end(result, error)
+
+    def _count(self, error: BaseException) -> None:
+        if isinstance(error, PoolError):
+            self._ledger.unscored += 1
+        elif isinstance(error, asyncio.CancelledError):
+            self._ledger.cancelled += 1
+
+    def _close_others(self, *, leave_stragglers: bool) -> None:
+        """Close what is still in flight; stragglers a little later, so that the router goes on to count them."""
+        now, own = self._loop.time(), asyncio.current_task()
+        for task in self.tasks:
+            if task is own or task.done():
+                continue
+            sent_at = self._sent.get(task)
+            if (
+                leave_stragglers
+                and sent_at is not None
+                and self._hedging is not None
+                and self._hedging.is_straggler(now - sent_at)
+            ):
+                self._watch.leave_open(task)
+            else:
+                task.cancel()

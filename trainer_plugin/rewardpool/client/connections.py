@@ -1,0 +1,214 @@
+"""What all requests to one pool share: where it is, open connections, and how many requests at a time it bears.
+
+It is one for each `Pool`, or for all that come from `Pool.shared` with one config on one event loop.
+"""
+
+import asyncio
+import json
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+from functools import lru_cache
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+from yarl import URL
+
+from rewardpool.client.effort import Effort
+from rewardpool.client.hedging import FLOOR_SECONDS, Hedging
+from rewardpool.client.pace import Pace, Slots
+from rewardpool.client.retry import Setback, kind_of_status
+from rewardpool.client.tracing import add_trace_context
+from rewardpool.client.watch import Watch
+from rewardpool.config import RewardConfig
+from rewardpool.discovery.endpoint import Endpoint
+from rewardpool.discovery.find import discover
+from rewardpool.discovery.following import Following, Turnover
+from rewardpool_api.trust import verifying_context
+
+log = logging.getLogger(__name__)
+
+CONNECT_SECONDS = 5.0
+"""For one connection to the router. The address of a pod that is gone does not refuse, it is silent."""
+MAX_ANSWER_BYTES = 4 << 20
+"""A score takes a hundred bytes and a judgement some kilobytes; more than this is nonsense."""
+
+
+class Connections:
+    """Connections to one pool's routers, wherever those are just now; an async context manager.
+
+    Entering it finds the pool and raises what `discover` raises. What is in flight when it is left fails.
+    """
+
+    def __init__(
+        self,
+        config: RewardConfig,
+        *,
+        find: Callable[..., Awaitable[Endpoint]] = discover,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        uniform: Callable[[float, float], float] = random.uniform,
+        hedging: Callable[..., Hedging] = Hedging,
+    ) -> None:
+        """Prepare; nothing is looked up or opened before it is entered.
+
+        Args:
+            config: Which pool, and how patient to be with it.
+            find: Looks the pool up.
+            clock: Monotonic seconds, for how often the pool is looked up.
+            sleep: Pauses between attempts.
+            uniform: A random number between two bounds, for the jitter of pauses.
+            hedging: Decides which requests are stragglers; one for each path, whose times differ.
+        """
+        self.config = config
+        self.clock = clock
+        self.sleep = sleep
+        self.uniform = uniform
+        self.following = Following(config, find=find, clock=clock, uniform=uniform)
+        self.slots = Slots(config.concurrency)
+        self.admitted = False
+        """Whether the pool ever took a key."""
+        self._admitted_key: str | None = None
+        self._new_hedging = hedging
+        self._hedging: dict[str, Hedging] = {}
+        self._pace = Pace(config.concurrency)
+        self._turnover = Turnover(connections=config.concurrency, now=clock())
+        self._watch: Watch | None = None
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.following.begin()
+        self._watch = Watch(soonest_seconds=self._soonest_seconds(), most_left_open=self.config.concurrency // 2)
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),  # the slots are the limit
+            # The time of the whole is watched for all requests at once.
+            timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS),
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+        log.info("using reward pool %s at %s, found by %s", self.endpoint.pool, self.endpoint.url, self.endpoint.origin)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.following.end()
+        if self._watch is not None:
+            await self._watch.close()
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    def _soonest_seconds(self) -> float:
+        floor = self._new_hedging(concurrency=1).floor_seconds if self.config.hedge else FLOOR_SECONDS
+        return min(floor, self.config.seconds_per_attempt, self.config.deadline_seconds)
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where the pool is now, and what it serves."""
+        return self.following.endpoint
+
+    @property
+    def watch(self) -> Watch:
+        """Looks at what is in flight."""
+        if self._watch is None:
+            raise RuntimeError("enter the pool first: async with Pool(config) as pool")
+        return self._watch
+
+    @property
+    def concurrency(self) -> int:
+        """Requests that may be in flight now, hedges not counted."""
+        return self._pace.limit
+
+    def hedging(self, path: str) -> Hedging | None:
+        """What is usual for requests of that path; None where none is hedged."""
+        if not self.config.hedge:
+            return None
+        if path not in self._hedging:
+            self._hedging[path] = self._new_hedging(concurrency=self.config.concurrency)
+        return self._hedging[path]
+
+    def answered(self, seconds: float) -> None:
+        """A request was answered after so long."""
+        self._pace.answered(seconds)
+        self.slots.resize(self._pace.limit)
+
+    def strained(self, *, sent_at: float, now: float) -> None:
+        """The pool could not take as much as was in flight when that request was sent (seconds of one clock)."""
+        self._pace.strained(sent_at=sent_at, now=now)
+        self.slots.resize(self._pace.limit)
+
+    async def send(self, effort: Effort, endpoint: Endpoint, path: str, content: dict[str, Any]) -> tuple[int, bytes]:
+        """Send one request; status and body of its answer.
+
+        It goes on the connection that was answered last among those that are free. So one that is sent beside a
+        straggler goes on another connection, and where that leads to another router, to one that answers.
+
+        Raises:
+            Setback: There is no answer.
+        """
+        if self._session is None:
+            raise RuntimeError("the pool is closed")
+        key = self._key_for(effort, endpoint)
+        headers = {"Content-Type": "application/json", "x-request-id": f"{effort.request_id}-{effort.attempts}"}
+        add_trace_context(headers)
+        if self._turnover.is_due(self.clock()):
+            headers["Connection"] = "close"
+        if key is not None:
+            headers["Authorization"] = f"Bearer {key}"
+        try:
+            # A redirect would carry the key to wherever it points.
+            async with self._session.post(
+                _url(endpoint.url, path),
+                data=json.dumps(content).encode(),
+                headers=headers,
+                allow_redirects=False,
+                ssl=True if endpoint.ca is None else _verifying(endpoint.ca),
+            ) as answer:
+                status, body = answer.status, await _read(answer)
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientResponseError) as error:
+            # The last is an answer that is no HTTP, as of a router that changed to HTTPS.
+            raise Setback(
+                "unreachable", f"{endpoint.url}, found by {endpoint.origin}, cannot be reached: {error}"
+            ) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise Setback("worker", f"the connection broke: {str(error) or type(error).__name__}") from error
+        if status == 200:
+            self.admitted, self._admitted_key = True, key
+        elif kind_of_status(status) == "denied":
+            effort.refused_keys.add(key)
+        return status, body
+
+    def _key_for(self, effort: Effort, endpoint: Endpoint) -> str | None:
+        """One that was not refused yet, the one that worked last before others; when all were refused, over again."""
+        if not endpoint.other_keys and not effort.refused_keys:
+            return endpoint.key
+        keys = sorted(endpoint.keys, key=lambda key: key != self._admitted_key)
+        if effort.refused_keys.issuperset(keys):
+            effort.refused_keys.clear()
+        return next(key for key in keys if key not in effort.refused_keys)
+
+
+_verifying = lru_cache(maxsize=8)(verifying_context)
+"""One context for the same certificates, since connections are kept by context."""
+
+
+@lru_cache(maxsize=64)
+def _url(base: str, path: str) -> URL:
+    return URL(base + path)
+
+
+async def _read(answer: aiohttp.ClientResponse) -> bytes:
+    """The whole answer, of bounded size. Raises Setback when it is larger."""
+    length = answer.content_length
+    if length is not None and length <= MAX_ANSWER_BYTES and "Content-Encoding" not in answer.headers:
+        return await answer.read()
+    parts: list[bytes] = []
+    size = 0
+    async for part in answer.content.iter_any():
+        size += len(part)
+        if size > MAX_ANSWER_BYTES:
+            raise Setback("nonsense", f"the answer is larger than {MAX_ANSWER_BYTES} bytes")
+        parts.append(part)
+    return b"".join(parts)

@@ -1,0 +1,32 @@
+"""What was done for one sample so far."""
+
+import itertools
+import os
+import uuid
+from dataclasses import dataclass, field
+
+_IMPORT = uuid.uuid4().hex
+_EFFORTS = itertools.count(1)
+"""With the process, which may have been forked, they name a sample; a random number for each would cost more."""
+
+
+@dataclass(slots=True, eq=False)
+class Effort:
+    """Counts of one sample, over all its requests; `label` names it in messages."""
+
+    label: str
+    request_id: str = field(default_factory=lambda: f"{_IMPORT}-{os.getpid()}-{next(_EFFORTS)}")
+    seconds: float = 0.0
+    """From when its first attempt was due to its end."""
+    attempts: int = 0
+    setbacks: int = 0
+    failures: float = 0.0
+    """Setbacks at a worker, the only ones that are bounded by number; see `FAILURES` in `retry`."""
+    problem: str = ""
+    """The last setback, in words."""
+    denied: bool = False
+    """The last setback was a refusal of the key."""
+    nonsense: bool = False
+    """The last setback was nonsense, so the router may well choose the same worker again."""
+    refused_keys: set[str | None] = field(default_factory=set, repr=False)
+    """Keys that were refused since all of them were tried last."""

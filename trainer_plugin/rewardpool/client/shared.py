@@ -1,0 +1,116 @@
+"""What is open, once per process and event loop, however many ask for it.
+
+Trainers make reward managers and functions per worker, each with the same config and some without a word about their
+end. `lease` is for those who say it: what is shared is closed when the last of them leaves. `get` is for the others: it
+is kept until its event loop is gone. Connections end with the process then; what has to be said at the end is said when
+the interpreter exits, where it does: Ray kills the actors of a job that is over.
+"""
+
+import asyncio
+import atexit
+from collections.abc import AsyncIterator, Callable, Hashable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+T = TypeVar("T")
+
+
+@dataclass(eq=False)
+class _Opened(Generic[T]):
+    """Something that is open, or being opened."""
+
+    context: AbstractAsyncContextManager[T]
+    task: asyncio.Task[T]
+    users: int = 0
+
+
+class Shared:
+    """What is open on one event loop."""
+
+    def __init__(self) -> None:
+        self._opened: dict[Hashable, _Opened[Any]] = {}
+
+    async def get(self, key: Hashable, opening: Callable[[], AbstractAsyncContextManager[T]]) -> T:
+        """What was opened under a key, for good; whoever asks while it is being opened waits for the same one.
+
+        Raises:
+            Exception: What opening it raises; the next call tries again.
+        """
+        return (await self._enter(key, opening)).task.result()
+
+    @asynccontextmanager
+    async def lease(self, key: Hashable, opening: Callable[[], AbstractAsyncContextManager[T]]) -> AsyncIterator[T]:
+        """What was opened under a key, inside the block; the last one who leaves such a block closes it.
+
+        Raises:
+            Exception: What opening it raises; the next call tries again.
+        """
+        opened = await self._enter(key, opening)
+        try:
+            yield opened.task.result()
+        finally:
+            await self._leave(key, opened)
+
+    async def close(self) -> None:
+        """Close it all, in the reverse order."""
+        while self._opened:
+            _, opened = self._opened.popitem()
+            await _close(opened)
+
+    async def _enter(self, key: Hashable, opening: Callable[[], AbstractAsyncContextManager[T]]) -> _Opened[T]:
+        opened = self._opened.get(key)
+        if opened is None:
+            context = opening()
+            opened = self._opened[key] = _Opened(context, asyncio.create_task(_entered(context)))
+        opened.users += 1
+        try:
+            # Whoever gives up does not take it away from the others.
+            await asyncio.shield(opened.task)
+        except asyncio.CancelledError:
+            await self._leave(key, opened)
+            raise
+        except Exception:
+            if self._opened.get(key) is opened:
+                del self._opened[key]
+            raise
+        return opened
+
+    async def _leave(self, key: Hashable, opened: _Opened[Any]) -> None:
+        opened.users -= 1
+        if opened.users == 0 and self._opened.get(key) is opened:
+            del self._opened[key]
+            await _close(opened)
+
+
+async def _entered(context: AbstractAsyncContextManager[T]) -> T:
+    return await context.__aenter__()
+
+
+async def _close(opened: _Opened[Any]) -> None:
+    """Close it; one that is still being opened is not opened."""
+    opened.task.cancel()
+    await asyncio.gather(opened.task, return_exceptions=True)
+    if not opened.task.cancelled() and opened.task.exception() is None:
+        await opened.context.__aexit__(None, None, None)
+
+
+_of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Shared] = WeakKeyDictionary()
+_farewells: list[Callable[[], None]] = []
+
+
+def shared() -> Shared:
+    """That of the running event loop."""
+    return _of_loop.setdefault(asyncio.get_running_loop(), Shared())
+
+
+def at_exit(farewell: Callable[[], None]) -> None:
+    """Have something called when the interpreter exits; it must be quick, and callable from any thread."""
+    _farewells.append(farewell)
+
+
+@atexit.register
+def _say_farewell() -> None:
+    for farewell in _farewells:
+        farewell()

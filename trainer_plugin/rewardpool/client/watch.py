@@ -1,0 +1,97 @@
+"""One timer for all that is in flight.
+
+Most requests are answered long before their time is up, so a timer for each would be set and cancelled for nothing. One
+look, some thirty times a second while there is anything to look at, sees the same a little later. What was begun first
+comes first, so a look ends at the first request that is too young to be of interest.
+
+It also closes the requests that lost a race against one sent beside them, some seconds after that: the router sends to
+where it has least in flight, and a silent worker must not look idle to it because nobody waits there any more.
+"""
+
+import asyncio
+from collections import deque
+from typing import Protocol
+
+LEFT_OPEN_SECONDS = 5.0
+"""For a request that is still not answered when another one beside it was."""
+LEAST_LEFT_OPEN = 8
+LOOKS = 8
+"""In the shortest time that is of interest."""
+
+
+class Watched(Protocol):
+    """Something in flight."""
+
+    @property
+    def begun(self) -> float:
+        """When it began to be watched, by the event loop's clock."""
+
+    def look(self, now: float) -> None:
+        """Do what is due; called from time to time."""
+
+
+class Watch:
+    """Looks at everything in flight, on the running event loop."""
+
+    def __init__(self, *, soonest_seconds: float, most_left_open: int) -> None:
+        """Prepare.
+
+        Args:
+            soonest_seconds: Nothing is due earlier than this after it began.
+            most_left_open: Of those that lost; beyond it the oldest is closed at once.
+        """
+        self._soonest = soonest_seconds
+        self._most_left = max(LEAST_LEFT_OPEN, most_left_open)
+        self._in_flight: dict[Watched, None] = {}
+        self._left: deque[tuple[float, asyncio.Task[None]]] = deque()
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, one: Watched) -> None:
+        """Look at it from now on."""
+        self._in_flight[one] = None
+        if self._timer is None:
+            self._plan()
+
+    def remove(self, one: Watched) -> None:
+        """Do not look at it any more."""
+        self._in_flight.pop(one, None)
+
+    def leave_open(self, lost: asyncio.Task[None]) -> None:
+        """Close a request that lost, but not now."""
+        self._left.append((self._loop.time() + LEFT_OPEN_SECONDS, lost))
+        if len(self._left) > self._most_left:
+            self._close_oldest()
+        if self._timer is None:
+            self._plan()
+
+    async def close(self) -> None:
+        """Look no more, and close what was left open."""
+        if self._timer is not None:
+            self._timer.cancel()
+        left = [task for _, task in self._left]
+        self._left.clear()
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+    def _plan(self) -> None:
+        self._timer = self._loop.call_later(self._soonest / LOOKS, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        due = []
+        for one in self._in_flight:
+            if now - one.begun < self._soonest:
+                break
+            due.append(one)
+        for one in due:
+            one.look(now)
+        while self._left and (self._left[0][0] <= now or self._left[0][1].done()):
+            self._close_oldest()
+        if self._timer is None and (self._in_flight or self._left):
+            self._plan()
+
+    def _close_oldest(self) -> None:
+        self._left.popleft()[1].cancel()
