@@ -3,14 +3,14 @@
     torchrun --nproc-per-node 2 -m rewardpool.train CONFIG.yaml
 
 Without torchrun it is a job of one process. What it writes into the config's output folder: metrics.jsonl with one
-line per step (`actor.trainer.StepRecord` says what is in it), metrics.json with the totals, policy/ with the model.
+line per step (`actor.trainer.StepRecord` says what is in it), metrics.json with the totals, policy/ with the model,
+and where the config asks for them checkpoints/ and tensorboard/.
 
 SIGTERM, which is how schedulers take a job's machine away, ends the job after the step it is in, with all of these
 written. torchrun hands the signal on and gives its processes 30 seconds.
 """
 
 import argparse
-import dataclasses
 import json
 import logging
 import math
@@ -18,15 +18,14 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import transformers
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from rewardpool.actor.ranks import Ranks, joined
+from rewardpool.actor.reporting import reporting
 from rewardpool.actor.scoring import Tally
 from rewardpool.actor.trainer import StepRecord, Trainer
 from rewardpool.client.blocking import BlockingPool
@@ -72,7 +71,9 @@ def train(config: TrainConfig, ranks: Ranks) -> int:
     with BlockingPool(config.reward) as pool:
         with pool.demand(samples=samples, steps=config.steps, rank=ranks.rank, ranks=ranks.size) as demand:
             trainer = Trainer(config, ranks=ranks, pool=pool, model_type=pool.endpoint.model_type, demand=demand)
-            with _reporting(config, shown=ranks.first) as on_step, _ended_by(signal.SIGTERM) as told_to_end:
+            shown = reporting(config.output, steps=config.steps, tensorboard=config.tensorboard)
+            quiet = nullcontext(lambda record: None)
+            with shown if ranks.first else quiet as on_step, _ended_by(signal.SIGTERM) as told_to_end:
                 records = trainer.run(on_step, told_to_end=told_to_end)
         totals = summarise(records, total_tally(trainer.tally, ranks), total_retries(pool.report(), ranks), ranks.size)
         if ranks.first:
@@ -136,42 +137,6 @@ def _ended_by(signal_number: signal.Signals) -> Iterator[Callable[[], bool]]:
         yield came.is_set
     finally:
         signal.signal(signal_number, before)
-
-
-@contextmanager
-def _reporting(config: TrainConfig, *, shown: bool) -> Iterator[Callable[[StepRecord], None]]:
-    """Yield what is to be called after each step: it writes a line of metrics.jsonl and moves the progress bar."""
-    if not shown:
-        yield lambda record: None
-        return
-    config.output.mkdir(parents=True, exist_ok=True)
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with (
-        (config.output / "metrics.jsonl").open("w", encoding="utf-8") as lines,
-        Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as progress,
-    ):
-        bar = progress.add_task("training", total=config.steps)
-
-        def on_step(record: StepRecord) -> None:
-            lines.write(json.dumps(_without_nan(dataclasses.asdict(record))) + "\n")
-            lines.flush()
-            progress.console.print(_line(record), highlight=False, soft_wrap=True)
-            progress.advance(bar)
-
-        yield on_step
-
-
-def _line(record: StepRecord) -> str:
-    return (
-        f"step {record.step:4d}  reward {record.reward_mean:7.4f}  rollout {record.rollout_seconds:5.2f} s  "
-        f"waited for scores {record.reward_exposed_seconds:5.2f} s  update {record.update_seconds:5.2f} s"
-        + (f"  unscored {record.unscored}" if record.unscored else "")
-    )
-
-
-def _without_nan(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values with null for what does not exist: JSON has no NaN."""
-    return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in values.items()}
 
 
 def _write_json(path: Path, values: dict[str, Any]) -> None:

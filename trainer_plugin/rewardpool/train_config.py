@@ -113,6 +113,15 @@ class UpdateConfig(_Part):
         )
 
 
+class CheckpointConfig(_Part):
+    """How often a job leaves a checkpoint that it can go on from, in the folder checkpoints/ of its output."""
+
+    every_steps: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """Steps from one to the next; 0 leaves none."""
+    keep: Annotated[int, Field(ge=1, le=1000)] = 2
+    """The newest that stay."""
+
+
 class TrainConfig(_Part):
     """A whole training job."""
 
@@ -124,6 +133,11 @@ class TrainConfig(_Part):
     """Folder with the reward model's tokenizer; samples are written in its chat template. Default: the policy's."""
     rollout: RolloutConfig = RolloutConfig()
     update: UpdateConfig = UpdateConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    resume: Literal["auto", "never"] = "auto"
+    """`auto` goes on from the newest checkpoint in the output folder, where there is one; `never` starts anew."""
+    tensorboard: bool = False
+    """Whether curves are written, to the folder tensorboard/ of the output."""
     steps: Count = 100
     """Rounds of rollout, reward and update."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
@@ -147,6 +161,11 @@ class TrainConfig(_Part):
                 "output": full(self.output),
             }
         )
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of the job's checkpoints."""
+        return self.output / "checkpoints"
 
     def check_ranks(self, ranks: int) -> None:
         """See to it that the work can be shared evenly, because FSDP's ranks move in step.
