@@ -1,3 +1,4 @@
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -5,10 +6,11 @@ import pytest
 import torch
 from support import tiny_policy
 
-from rewardpool.actor.data import Rollout
+from rewardpool.actor.data import Prompt, Rollout
 from rewardpool.actor.packing import packed_log_probs, rows_of
-from rewardpool.actor.rollout import RolloutEngine
+from rewardpool.actor.rollout import TransformersEngine
 from rewardpool.actor.tokens import Forward, log_probs_of
+from rewardpool.pipeline.parts import GroupTask
 
 CPU = torch.device("cpu")
 PADDED = Forward(pad_id=tiny_policy.PAD, device=CPU, temperature=0.7)
@@ -47,10 +49,21 @@ def test_no_token_of_a_packed_row_looks_over_a_border(policy: Any, attention: st
 @pytest.mark.parametrize("forward", [PADDED, PACKED])
 def test_log_probs_are_the_ones_that_were_sampled_from(policy: Any, forward: Forward) -> None:
     """Sampling at temperature 0.01 takes the likeliest token; its probability at that temperature is 1."""
-    engine = RolloutEngine(policy, tiny_policy.make_tokenizer(), max_new_tokens=6, temperature=0.01)
-    [sampled] = engine.generate([[1, 2]], group_size=1, seed=0, on_end=lambda rollout: None)
-    [log_probs] = log_probs_of(policy, [sampled], forward=replace(forward, temperature=0.01))
-    assert log_probs.tolist() == pytest.approx([0.0] * len(sampled.response_ids), abs=1e-2)
+    sampled: list[Rollout] = []
+    with ThreadPoolExecutor(1) as thread:
+        engine = TransformersEngine(
+            policy,
+            tiny_policy.make_tokenizer(),
+            encode=lambda prompt: [1, 2],
+            max_new_tokens=6,
+            temperature=0.01,
+            seed=0,
+            thread=thread,
+        )
+        task = GroupTask(index=0, prompt=Prompt(prompt=""), size=1, version=0)
+        engine.generate([task], lambda task, member, rollout: sampled.append(rollout))
+    [log_probs] = log_probs_of(policy, sampled, forward=replace(forward, temperature=0.01))
+    assert log_probs.tolist() == pytest.approx([0.0] * len(sampled[0].response_ids), abs=1e-2)
 
 
 @pytest.mark.parametrize(

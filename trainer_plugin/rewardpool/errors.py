@@ -39,6 +39,10 @@ class PoolNotReadyError(PoolError):
     """The pool exists and cannot score now; the message has the reason its status gives."""
 
 
+class RolloutError(RewardPoolError):
+    """The policy cannot be sampled: the rollout engine did not start, answer, or take the weights."""
+
+
 class SampleError(RewardPoolError):
     """One sample has no score; `sample` is its id, or its index where it has none."""
 

@@ -3,16 +3,19 @@
 Relative paths in the file are relative to the file.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from rewardpool.actor.groups import AdvantageScale, Order
+from rewardpool.actor.groups import AdvantageScale
 from rewardpool.actor.objective import PRESETS, Aggregation, Algorithm, Objective, Ratio
 from rewardpool.config import RewardConfig, config_error
 from rewardpool.errors import ConfigError
+from rewardpool.pipeline.overlap import Overlap
+from rewardpool.pipeline.schedule import Order, Plan, ScheduleName
 
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -39,9 +42,38 @@ class DataConfig(_Part):
     `extra_info`."""
 
 
+class VllmConfig(_Part):
+    """The vLLM that samples the policy: one that the job starts and ends, or one that runs already."""
+
+    python: str | None = None
+    """Interpreter that has vLLM 0.32 or newer. Default: $REWARDPOOL_SERVER_PYTHON, else the trainer's own."""
+    args: tuple[str, ...] = ()
+    """Further arguments for it, such as `["--max-model-len", "4096"]`."""
+    start_deadline_seconds: Positive = 600.0
+    """For it to load the policy and answer."""
+    url: str | None = None
+    """Of one that runs already, with the arguments that docs/rollout-engines.md lists; the job starts none then."""
+    key_file: Path | None = None
+    """File with that one's API key."""
+    served_name: Annotated[str, Field(min_length=1)] = "policy"
+    """Name that it serves the policy by."""
+    weights_folder: Path = Path("/dev/shm")
+    """Folder that trainer and vLLM both see; new weights pass through it. Memory is fast, a disk works too."""
+    in_flight: Count = 256
+    """Responses asked for at a time on one rank; vLLM queues what it cannot hold."""
+    response_deadline_seconds: Positive = 900.0
+    """For one response, all attempts together."""
+    attempts: Annotated[int, Field(ge=1, le=100)] = 3
+    """For one response, where the connection breaks or vLLM fails."""
+
+
 class RolloutConfig(_Part):
     """How the policy is sampled."""
 
+    engine: Literal["transformers", "vllm"] = "transformers"
+    """Who samples: `generate` of transformers on a second copy of the policy, or vLLM."""
+    vllm: VllmConfig = VllmConfig()
+    """Read where that is the engine."""
     prompts_per_step: Count = 8
     """Over all ranks."""
     group_size: Annotated[int, Field(ge=2, le=1024)] = 8
@@ -50,6 +82,13 @@ class RolloutConfig(_Part):
     """Length limit of a response, in tokens."""
     temperature: Positive = 1.0
     """Of the sampling."""
+
+    def with_paths_from(self, full: Callable[[Path], Path]) -> Self:
+        """Return the config with every path put through `full`."""
+        paths = {"weights_folder": full(self.vllm.weights_folder)}
+        if self.vllm.key_file is not None:
+            paths["key_file"] = full(self.vllm.key_file)
+        return self.model_copy(update={"vllm": self.vllm.model_copy(update=paths)})
 
 
 class UpdateConfig(_Part):
@@ -133,6 +172,13 @@ class TrainConfig(_Part):
     """Folder with the reward model's tokenizer; samples are written in its chat template. Default: the policy's."""
     rollout: RolloutConfig = RolloutConfig()
     update: UpdateConfig = UpdateConfig()
+    schedule: ScheduleName = "minibatch"
+    """How rollout, reward and update overlap; docs/pipelines.md has the five."""
+    max_staleness: Annotated[int, Field(ge=0, le=1000)] = 2
+    """Under `fully_async`: updates that the policy may be ahead of the one that a group was begun with."""
+    publish_every: Annotated[int, Field(ge=1, le=1001)] = 1
+    """Under `fully_async`: updates from one handing-over of weights to the next, at most `max_staleness` + 1. Under the
+    other schedules they are handed over after each step."""
     checkpoint: CheckpointConfig = CheckpointConfig()
     resume: Literal["auto", "never"] = "auto"
     """`auto` goes on from the newest checkpoint in the output folder, where there is one; `never` starts anew."""
@@ -157,6 +203,7 @@ class TrainConfig(_Part):
             update={
                 "policy": self.policy.model_copy(update={"path": full(self.policy.path)}),
                 "data": self.data.model_copy(update={"prompts": full(self.data.prompts)}),
+                "rollout": self.rollout.with_paths_from(full),
                 "reward_tokenizer": None if self.reward_tokenizer is None else full(self.reward_tokenizer),
                 "output": full(self.output),
             }
@@ -166,6 +213,33 @@ class TrainConfig(_Part):
     def checkpoints(self) -> Path:
         """Folder of the job's checkpoints."""
         return self.output / "checkpoints"
+
+    def overlap(self) -> Overlap:
+        """Return how rollout, reward and update overlap.
+
+        Raises:
+            ConfigError: Weights would be handed over too seldom for the staleness that is allowed.
+        """
+        if self.publish_every > self.max_staleness + 1:
+            most = self.max_staleness + 1
+            raise ConfigError("publish_every", f"must be at most max_staleness + 1, which is {most}")
+        return Overlap(
+            schedule=self.schedule,
+            order=self.update.order,
+            max_staleness=self.max_staleness,
+            publish_every=self.publish_every,
+            # vLLM takes new groups in while others run; transformers samples batch by batch.
+            rollouts_at_once=self.max_staleness + 1 if self.rollout.engine == "vllm" else 1,
+        )
+
+    def plan(self, ranks: int) -> Plan:
+        """Return how much each of the ranks has to do; see `check_ranks`."""
+        return Plan(
+            steps=self.steps,
+            groups_per_step=self.rollout.prompts_per_step // ranks,
+            groups_per_minibatch=self.update.groups_per_minibatch // ranks,
+            group_size=self.rollout.group_size,
+        )
 
     def check_ranks(self, ranks: int) -> None:
         """See to it that the work can be shared evenly, because FSDP's ranks move in step.

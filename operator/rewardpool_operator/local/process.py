@@ -16,13 +16,14 @@ from typing import Self
 
 import psutil
 
+from rewardpool_api.guard import GUARD
+
 log = logging.getLogger(__name__)
 
 ENV_PROCESS = "REWARDPOOL_PROCESS"
 """The mark. $REWARDPOOL_POOL would not do: a trainer has that too."""
 MAX_LOG_BYTES = 16 * 1024 * 1024
 """Of one log file; one older file is kept beside it."""
-GUARD = Path(__file__).with_name("guard.py")
 GONE_SECONDS = 5.0
 """For a process to vanish after SIGKILL; longer means that the kernel holds it in a system call."""
 
@@ -54,7 +55,7 @@ class Process:
         # Appending, so that what follows a truncation goes to the file's new end.
         with log_file.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", str(GUARD), str(os.getpid()), *argv),
+                *(sys.executable, "-I", "-S", GUARD, str(os.getpid()), *argv),
                 env=environment,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,

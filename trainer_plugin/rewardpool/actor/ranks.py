@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +42,12 @@ class Ranks:
     def max(self, *values: float) -> list[float]:
         """Return each value's maximum over the ranks. All ranks call this at the same point of their work."""
         return self._reduce(values, dist.ReduceOp.MAX)
+
+    def from_first(self, value: T) -> T:
+        """Return what rank 0 gave, which can be pickled. All ranks call this at the same point of their work."""
+        values = [value]
+        dist.broadcast_object_list(values, src=0, device=self.device)
+        return values[0]
 
     def _reduce(self, values: tuple[float, ...], operation: Any) -> list[float]:
         together = torch.tensor(values, dtype=torch.float64, device=self.device)

@@ -1,8 +1,9 @@
 """Becomes the program in its arguments, bound to the supervisor's life: `python guard.py SUPERVISOR_PID PROGRAM …`.
 
-The kernel sends SIGTERM to the program when the supervisor is gone, however that ended. It is asked for between fork
-and exec; doing it in this process, and not in the forked supervisor, keeps code out of the moment in which locks that
-other threads of the supervisor held stay locked forever. Standard library only, run with `-I -S` to start in 10 ms.
+The kernel sends SIGTERM to the program when the supervisor is gone, however that ended; strictly, when the thread that
+started the program is, so that has to be one that lives as long. The signal is asked for between fork and exec; doing
+it in this process, and not in the forked supervisor, keeps code out of the moment in which locks that other threads of
+the supervisor held stay locked forever. Standard library only, run with `-I -S` to start in 10 ms.
 """
 
 import ctypes
@@ -10,6 +11,8 @@ import os
 import signal
 import sys
 
+GUARD = os.path.abspath(__file__)
+"""The file to run."""
 PR_SET_PDEATHSIG = 1
 """From <linux/prctl.h>."""
 
