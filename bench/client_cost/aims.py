@@ -12,7 +12,10 @@ LEAST_RATIOS: Final[Mapping[str, float]] = {
     "client/verl_stock": 3.5,
     "plugin/constant streaming": 0.95,
     "plugin/constant batch": 0.95,
+    "plugin_model/constant streaming": 0.95,
+    "plugin_model/constant batch": 0.95,
     "inline/constant streaming": 1.0,
+    "inline_model/constant streaming": 1.0,
 }
 """By name of a ratio: what its median shall be at least."""
 SLOWEST_SECONDS: Final = 1.0

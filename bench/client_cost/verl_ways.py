@@ -2,15 +2,15 @@
 
     stock         verl's own reward model call, through its NaiveRouter
     plugin        this project's reward manager, with a pool of a reward function
-    plugin_model  the same with a pool of a reward model: chat template, tokenizing and length included
+    plugin_model  the same with a pool of a reward model: chat template and tokenizing included
+    inline        the agent loop `rewardpool`, scoring in its own process: no reward worker is asked (streaming only)
+    inline_model  the same with a pool of a reward model
     constant      verl's manager `naive` with a function that returns a constant: the ceiling
 
 `streaming` asks for a sample at a time, as the agent loop does, from a process of its own; `batch` has verl's manager
 score as many samples as the concurrency says, one such batch after the other.
 """
 
-import asyncio
-import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +25,7 @@ from verl.experimental.reward_loop import RewardLoopManager, RewardLoopWorker
 from client_cost import rollouts
 from client_cost.figures import Ratios, Setting
 from client_cost.stage import Stage
+from client_cost.verl_loops import WRITTEN, AskingLoop, InlineLoop
 
 WORKERS: Final = 2
 """Of each way; `reward.num_workers`."""
@@ -36,11 +37,27 @@ RATIOS: Final[Ratios] = {
         ("plugin_model", "constant"),
         ("stock", "constant"),
         ("plugin_model", "stock"),
+        ("inline", "constant"),
+        ("inline_model", "constant"),
+        ("inline_model", "stock"),
     )
 }
 
 Way = Callable[[int, Setting], list[float]]
 """Scores so many samples; returns the seconds of each. Raises when one has no score, or not its own."""
+
+
+INLINE: Final = {"inline": "plugin", "inline_model": "plugin_model"}
+"""Scored in the agent loop: by what."""
+EXPECTED: Final[dict[str, Callable[[float], bool]]] = {
+    "stock": lambda score: score == rollouts.CONVERSATION_CHARACTERS,
+    # The length of a function's arguments as JSON; they hold the response.
+    "plugin": lambda score: score > 5 * rollouts.RESPONSE_WORDS,
+    # The length in tokens.
+    "plugin_model": lambda score: score == rollouts.CONVERSATION_WORDS,
+    "constant": lambda score: score == 1.0,
+}
+"""By way: whether a sample's score is its own."""
 
 
 class Manager(RewardLoopManager):  # type: ignore[misc]  # verl is not where types are checked
@@ -65,27 +82,6 @@ class Manager(RewardLoopManager):  # type: ignore[misc]  # verl is not where typ
         ]
 
 
-class StandInAgentLoop:
-    """An actor that asks reward workers as verl's agent loop does: a sample each, of any of them."""
-
-    async def stream(self, workers: Sequence[Any], count: int, setting: Setting) -> tuple[list[float], list[float]]:
-        """Score so many samples; returns the seconds and the score of each."""
-        waiting = iter(range(count))
-        latencies: list[float] = []
-        scores: list[float] = []
-
-        async def one_rollout() -> None:
-            for number in waiting:
-                began = time.perf_counter()
-                data = rollouts.rollouts([number], service_ms=setting.service_ms)
-                result = await random.choice(workers).compute_score.remote(data)
-                scores.append(result["reward_score"])
-                latencies.append(time.perf_counter() - began)
-
-        await asyncio.gather(*(one_rollout() for _ in range(setting.concurrency)))
-        return latencies, scores
-
-
 @contextmanager
 def open_ways(stage: Stage, folder: Path) -> Iterator[dict[str, Way]]:
     """Start Ray and every way's workers; Ray ends with the block."""
@@ -93,39 +89,27 @@ def open_ways(stage: Stage, folder: Path) -> Iterator[dict[str, Way]]:
     rollouts.save_tokenizer(tokenizer)
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="warning")
     try:
-        loop = ray.remote(StandInAgentLoop).remote()
-        managers = {
-            name: Manager(name, verl_config(tokenizer, *overrides), router=stage.naive_router)
-            for name, overrides in _overrides(stage, tokenizer).items()
-        }
-        yield {
-            f"{name} {kind}": way
-            for name, manager in managers.items()
-            for kind, way in {
-                "streaming": _streaming(loop, manager.reward_loop_workers, EXPECTED[name]),
-                "batch": _batch(manager, EXPECTED[name]),
-            }.items()
-        }
+        asking = ray.remote(AskingLoop).remote()
+        ways: dict[str, Way] = {}
+        for name, overrides in _overrides(stage, tokenizer).items():
+            config, is_right = verl_config(tokenizer, *overrides), EXPECTED[INLINE.get(name, name)]
+            if name in INLINE:
+                inline = ray.remote(InlineLoop).remote(config, str(tokenizer))
+                ways[f"{name} streaming"] = _streaming(inline, is_right)
+                continue
+            manager = Manager(name, config, router=stage.naive_router)
+            ways[f"{name} streaming"] = _streaming(asking, is_right, manager.reward_loop_workers)
+            ways[f"{name} batch"] = _batch(manager, is_right)
+        yield ways
     finally:
         ray.shutdown()
-
-
-EXPECTED: Final[dict[str, Callable[[float], bool]]] = {
-    "stock": lambda score: score == rollouts.CONVERSATION_CHARACTERS,
-    # The length of a function's arguments as JSON; they hold the response.
-    "plugin": lambda score: score > 5 * rollouts.RESPONSE_WORDS,
-    # The length in tokens.
-    "plugin_model": lambda score: score == rollouts.PROMPT_WORDS + rollouts.RESPONSE_WORDS,
-    "constant": lambda score: score == 1.0,
-}
-"""By way: whether a sample's score is its own."""
 
 
 def _overrides(stage: Stage, tokenizer: Path) -> dict[str, list[str]]:
     """What a user would write for each way."""
     ours = {"url": stage.router, "key_file": stage.key_file, "served_name": SERVED_NAME, "announce": "false"}
     pool = ["reward.reward_manager.name=rewardpool", *(f"+reward.rewardpool.{name}={ours[name]}" for name in ours)]
-    return {
+    found = {
         "stock": [
             "reward.reward_model.enable=True",
             f"reward.reward_model.model_path={tokenizer}",
@@ -135,6 +119,11 @@ def _overrides(stage: Stage, tokenizer: Path) -> dict[str, list[str]]:
         "plugin_model": [*pool, "+reward.rewardpool.type=Discriminative", f"+reward.rewardpool.tokenizer={tokenizer}"],
         "constant": [f"reward.custom_reward_function.path={Path(__file__).with_name('constant.py')}"],
     }
+    inline = [
+        "actor_rollout_ref.rollout.agent.default_agent_loop=rewardpool",
+        f"+reward.rewardpool.agent_loop={WRITTEN}",
+    ]
+    return found | {name: [*found[by], *inline] for name, by in INLINE.items()}
 
 
 def _manager_class(config: Any) -> Any:
@@ -143,9 +132,9 @@ def _manager_class(config: Any) -> Any:
     return resolve_reward_manager_cls(config)
 
 
-def _streaming(loop: Any, workers: Sequence[Any], is_right: Callable[[float], bool]) -> Way:
+def _streaming(loop: Any, is_right: Callable[[float], bool], *workers: Any) -> Way:
     def run(count: int, setting: Setting) -> list[float]:
-        latencies, scores = ray.get(loop.stream.remote(workers, count, setting))
+        latencies, scores = ray.get(loop.stream.remote(*workers, count, setting))
         _check(scores, is_right)
         return list(latencies)
 
