@@ -4,7 +4,6 @@ Its `SingleTurnAgentExecutor` is what calls for rewards in every PPO run. The en
 """
 
 import asyncio
-import os
 import re
 import signal
 import subprocess
@@ -45,6 +44,20 @@ class StandInEngine:
         return SimpleNamespace(outputs=[output])
 
 
+SLOW = """
+import asyncio
+
+async def slow(data_source, solution_str, ground_truth, extra_info):
+    await asyncio.sleep(2)
+    return len(solution_str)
+"""
+
+
+async def bring_up_slow(machine: LocalMachine, *, replicas: int = 2) -> None:
+    (machine.home / "slow.py").write_text(SLOW)
+    await machine.up(model={"source": "python://slow:slow", "type": "Function"}, replicas=replicas)
+
+
 async def rolled_out(url: str) -> list[Any]:
     """The rewards that OpenRLHF's executor has for rollouts whose lengths are 0 to 9, over and over."""
     executor, tokenizer = SingleTurnAgentExecutor(url), tiny_policy.make_tokenizer()
@@ -58,12 +71,13 @@ async def rolled_out(url: str) -> list[Any]:
     return [output["reward"] for output in outputs]
 
 
-async def while_a_worker_is_killed(machine: LocalMachine, url: str) -> list[Any]:
-    victim = machine.pool().status.workers[0].pid
-    assert victim is not None
+async def while_worker_and_router_die(machine: LocalMachine, url: str) -> list[Any]:
+    """The rewards, though both are killed with -9 while samples of 2 s each are in flight."""
     rolling = asyncio.create_task(rolled_out(url))
-    await asyncio.sleep(0.05)
-    os.kill(victim, signal.SIGKILL)
+    for victim in (machine.worker(), machine.router()):
+        await asyncio.sleep(0.5)
+        victim.kill()
+    assert not rolling.done()
     return await rolling
 
 
@@ -81,31 +95,22 @@ async def gateway(machine: LocalMachine, *options: str) -> AsyncIterator[tuple[s
 EXPECTED = [float(index % 10) for index in range(ROLLOUTS)]
 
 
-async def test_the_gateway_answers_openrlhf_through_a_killed_worker_and_ends_when_told(
+async def test_the_gateway_answers_openrlhf_though_worker_and_router_die_and_ends_when_told(
     machine: LocalMachine, policy_tokenizer: Path
 ) -> None:
-    await machine.up(replicas=2)
+    await bring_up_slow(machine)
     async with gateway(machine, "--policy-tokenizer", str(policy_tokenizer)) as (url, process):
-        rewards = await while_a_worker_is_killed(machine, url + "/get_reward")
+        rewards = await while_worker_and_router_die(machine, url + "/get_reward")
         process.send_signal(signal.SIGTERM)
         code, said = await finish(process)
-    assert (code, said) == (0, "")
     assert [reward for [reward] in rewards] == EXPECTED
+    assert code == 0
+    assert "needed a retry" in said
     assert (await machine.run("down"))[0] == 0
 
 
-SLOW = """
-import asyncio
-
-async def slow(data_source, solution_str, ground_truth, extra_info):
-    await asyncio.sleep(2)
-    return len(solution_str)
-"""
-
-
 async def test_requests_in_flight_are_answered_before_the_gateway_ends(machine: LocalMachine) -> None:
-    (machine.home / "slow.py").write_text(SLOW)
-    await machine.up(model={"source": "python://slow:slow", "type": "Function"})
+    await bring_up_slow(machine, replicas=1)
     key_file = machine.home / "gateway.key"
     async with gateway(machine, "--key-file", str(key_file)) as (url, process), aiohttp.ClientSession() as session:
         with_key = url.replace("http://", f"http://trainer:{key_file.read_text()}@")
@@ -133,16 +138,16 @@ def _finds_pools(machine: LocalMachine, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.usefixtures("_finds_pools")
-async def test_a_function_file_needs_no_gateway(
+async def test_a_function_file_needs_no_gateway_though_worker_and_router_die(
     machine: LocalMachine, policy_tokenizer: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await machine.up(replicas=2)
+    await bring_up_slow(machine)
     file = machine.home / "reward.py"
     file.write_text(
         "from rewardpool.openrlhf import reward_function\n"
         f"reward_func = reward_function({POOL!r}, policy_tokenizer={str(policy_tokenizer)!r})\n"
     )
-    rewards = await while_a_worker_is_killed(machine, str(file))
+    rewards = await while_worker_and_router_die(machine, str(file))
     assert [reward.item() for reward in rewards] == EXPECTED
     monkeypatch.setenv(rewardpool.openrlhf.ENV_POLICY_TOKENIZER, str(policy_tokenizer))
     itself = await rolled_out(rewardpool.openrlhf.__file__)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from ray.cluster_utils import Cluster
 from support.local_machine import LocalMachine
 
 import rewardpool.ray
+from rewardpool.demand.ray_rank import ray_rank
 from rewardpool.errors import ConfigError, InvalidSampleError, PoolNotFoundError
 from rewardpool.ray import RewardWorkers, shares_of
 from rewardpool.rewards import Episode, Rating
@@ -85,16 +87,35 @@ def test_who_is_given_the_handles_can_use_them(workers: RewardWorkers) -> None:
     assert totals(ray.get(elsewhere.remote(workers, episodes(20)))) == EXPECTED[:20]
 
 
-def test_a_killed_actor_and_a_killed_worker_cost_no_sample(workers: RewardWorkers, machine: LocalMachine) -> None:
-    actor, worker = workers.opened()[0], machine.pool().status.workers[0].pid
-    assert worker is not None
+def test_actor_worker_and_router_die_and_no_sample_is_lost(workers: RewardWorkers, machine: LocalMachine) -> None:
+    actor, worker, router = workers.opened()[0], machine.worker(), machine.router()
     batch = episodes(200, seconds=1.0)
     flying = [workers.submit(batch[:100]), workers.submit(batch[100:])]
-    for process in (worker, actor):
+    for process in (worker.pid, actor, router.pid):
+        time.sleep(0.2)  # each hits samples of 1 s in flight
         os.kill(process, signal.SIGKILL)
     first, second = ray.get(flying)
     assert totals(first) + totals(second) == EXPECTED
     assert actor not in workers.opened()
+    assert not worker.is_running()
+    assert not router.is_running()
+
+
+def test_the_first_actor_announces_for_all_of_them(workers: RewardWorkers) -> None:
+    workers.rate_batch(episodes(20))
+    first, second = (report[POOL].demand for report in workers.reports())
+    assert (first.announced, second.announced) == (True, False)
+    assert "rank 0 does it" in second.problem
+
+
+def test_the_first_process_that_asks_announces_for_a_job_without_ranks() -> None:
+    @ray.remote(num_cpus=0)
+    class Engine:
+        def rank(self) -> list[int | None]:
+            return [ray_rank(), ray_rank()]
+
+    engines = [Engine.remote() for _ in range(3)]
+    assert sorted(ray.get([engine.rank.remote() for engine in engines])) == [[0, 0], [1, 1], [1, 1]]
 
 
 def test_an_error_of_ours_is_still_one_behind_ray(workers: RewardWorkers) -> None:

@@ -2,13 +2,12 @@
 
 import asyncio
 import math
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import datasets
+import psutil
 import pytest
 import trl
 from support import tiny_policy
@@ -36,22 +35,21 @@ def direct(completions: list[Any], **_: Any) -> list[float]:
 
 
 class Killer:
-    """A reward function that kills a worker with -9 while the pool's samples of its second batch are in flight."""
+    """A reward function that kills with -9 while the pool's samples are in flight: a worker, and then the router."""
 
     __name__ = "killer"
 
     def __init__(self, machine: LocalMachine) -> None:
-        self._machine = machine
+        self._victims = {2: machine.worker, 3: machine.router}
         self.calls = 0
-        self.killed: int | None = None
+        self.killed: list[psutil.Process] = []
 
     async def __call__(self, completions: list[Any], **_: Any) -> list[float]:
         self.calls += 1
-        if self.calls == 2:
+        if victim := self._victims.get(self.calls):
             await asyncio.sleep(0.1)
-            self.killed = self._machine.pool().status.workers[0].pid
-            assert self.killed is not None
-            os.kill(self.killed, signal.SIGKILL)
+            self.killed.append(victim())
+            self.killed[-1].kill()
         return [0.0] * len(completions)
 
 
@@ -82,7 +80,7 @@ def trained(folder: Path, reward_funcs: list[Any]) -> list[dict[str, float]]:
     return [entry for entry in trainer.state.log_history if "rewards/direct/mean" in entry]
 
 
-async def test_a_policy_trains_through_a_killed_worker_and_every_reward_is_the_direct_one(
+async def test_a_policy_trains_though_a_worker_and_the_router_die_and_every_reward_is_the_direct_one(
     machine: LocalMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await machine.up(replicas=2)
@@ -93,7 +91,7 @@ async def test_a_policy_trains_through_a_killed_worker_and_every_reward_is_the_d
         steps = await asyncio.to_thread(trained, machine.home, [reward, direct, killer])
     finally:
         reward.close()
-    replaced = [worker.pid for worker in machine.pool().status.workers]
+    router = machine.router().pid
     code, said = await machine.run("down")
     assert code == 0, said
     assert (len(steps), killer.calls) == (STEPS, STEPS)
@@ -102,7 +100,8 @@ async def test_a_policy_trains_through_a_killed_worker_and_every_reward_is_the_d
         assert step["rewards/length/std"] == step["rewards/direct/std"]
         assert step["length/unscored"] == 0
         assert step["length/seconds"] >= 0.3
-    assert killer.killed not in [None, *replaced]
+    assert [process.is_running() for process in killer.killed] == [False, False]
+    assert router != killer.killed[1].pid
     assert not any(math.isnan(step["loss"]) for step in steps)
 
 

@@ -111,6 +111,10 @@ class LocalMachine:
         (found,) = [process for process in self.processes() if "/router/" in process.environ()[ENV_PROCESS]]
         return found
 
+    def worker(self) -> psutil.Process:
+        """The process of one of its workers."""
+        return next(process for process in self.processes() if "/worker" in process.environ()[ENV_PROCESS])
+
     async def serves(self, replicas: int) -> None:
         """Wait until exactly so many replicas serve, and nothing else is there."""
 

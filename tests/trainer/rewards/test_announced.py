@@ -1,4 +1,4 @@
-"""Rewards that tell their pools of the job by the samples that come, in the real folder of a pool; FakeWorker scores."""
+"""Rewards that tell their pools of the job by the samples that come, in a real pool folder; FakeWorker scores."""
 
 import asyncio
 import os
