@@ -105,6 +105,12 @@ READY_PATH: Final = "/rewardpool/ready"
 """Answers 200 only after a real score came back. Served by the middleware and by the function server."""
 LOAD_PATH: Final = "/rewardpool/load"
 """Answers `{"in_flight": n}`, the requests that the worker itself is working on. Needs the key."""
+SLEEP_PATH: Final = "/rewardpool/sleep"
+WAKE_PATH: Final = "/rewardpool/wake"
+"""POST puts the worker's engine to sleep, and wakes it. GET of the first tells which it is. Both need the key, and are
+there where `spec.engine.sleep.enabled`."""
+ENV_SLEEP_MAX_ABS_DIFF: Final = "REWARDPOOL_SLEEP_MAX_ABS_DIFF"
+"""Tells the sleep middleware how far a woken engine's score of its probe may be from the one before."""
 
 # One machine.
 ENV_STATE_DIR: Final = "REWARDPOOL_STATE_DIR"

@@ -83,7 +83,9 @@ class SleepSpec(ApiModel):
     """Colocation with the trainer on the same GPUs."""
 
     enabled: bool = False
-    """Start the engine so that it can be put to sleep and woken with its weights kept. GPU engines only."""
+    """Start the engine so that it sleeps, its weights kept in the machine's memory, whenever no trainer holds the pool awake. For one machine and GPU engines only; not yet run on a GPU."""
+    max_abs_diff: Annotated[float, Field(ge=0)] = 0.01
+    """Largest difference between the score of a probe before the engine first slept and after each wake, in units of the raw score (of a judge: of a log-probability). An engine beyond it lost its weights: it scores nothing and is started again."""
 
 
 class EngineSpec(ApiModel):
@@ -111,6 +113,20 @@ class EngineSpec(ApiModel):
             cel="!has(self.args) || !self.args.exists(arg, arg.matches('^--(admin-)?api-key(=|$)'))",
             message="spec.engine.args must not have --api-key, which everybody could read: workers take the key of spec.router.auth",
             holds=lambda engine: not any(re.match(r"--(admin-)?api-key(=|$)", arg) for arg in engine.args),
+        ),
+        Rule(
+            cel="!has(self.sleep) || !self.sleep.enabled || self.name != 'python'",
+            message="spec.engine.sleep.enabled must be false when spec.engine.name is python: a function has no weights on a GPU",
+            holds=lambda engine: not engine.sleep.enabled or engine.name != "python",
+        ),
+        Rule(
+            cel="!has(self.sleep) || !self.sleep.enabled || !has(self.args) || "
+            "!self.args.exists(arg, arg.matches('^--(api-server-count|data-parallel-size)(=|$)'))",
+            message="spec.engine.args must not have --api-server-count or --data-parallel-size when spec.engine.sleep.enabled: several servers of one engine would not know that it sleeps; raise spec.replicas",
+            holds=lambda engine: (
+                not engine.sleep.enabled
+                or not any(re.match(r"--(api-server-count|data-parallel-size)(=|$)", arg) for arg in engine.args)
+            ),
         ),
     )
 
@@ -251,6 +267,16 @@ class RewardPoolSpec(ApiModel):
             cel="self.worker.gpus == 0 || self.engine.tensorParallelSize <= self.worker.gpus",
             message="spec.engine.tensorParallelSize must not be greater than spec.worker.gpus",
             holds=lambda spec: spec.worker.gpus == 0 or spec.engine.tensor_parallel_size <= spec.worker.gpus,
+        ),
+        Rule(
+            cel="!self.engine.sleep.enabled || self.worker.gpus > 0",
+            message="spec.worker.gpus must be at least 1 when spec.engine.sleep.enabled: engines sleep on GPUs only",
+            holds=lambda spec: not spec.engine.sleep.enabled or spec.worker.gpus > 0,
+        ),
+        Rule(
+            cel="!self.engine.sleep.enabled || !has(self.autoscaling)",
+            message="spec.autoscaling must not be set when spec.engine.sleep.enabled: the pool has the trainer's own GPUs, and their number is fixed; set spec.replicas",
+            holds=lambda spec: not spec.engine.sleep.enabled or spec.autoscaling is None,
         ),
         Rule(
             cel="self.model.type != 'Generative' || !has(self.rollout.parity)",

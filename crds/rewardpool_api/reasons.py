@@ -28,6 +28,12 @@ class ConditionReason(_Reason):
     SERVING = "Serving", "At least one worker is in every router that answers: samples are scored."
     SUSPENDED = "Suspended", "spec.suspend is set."
     AT_ZERO = "AtZero", "No replica is wanted just now; the message says why."
+    ASLEEP = (
+        "Asleep",
+        "Every engine sleeps, and its GPU is the trainer's; a trainer that holds the pool awake wakes them.",
+    )
+    WAKING = "Waking", "A trainer holds the pool awake, and its engines are on their way."
+    FALLING_ASLEEP = "FallingAsleep", "No trainer holds the pool awake: its workers leave the router and go to sleep."
     ROUTER_NOT_READY = "RouterNotReady", "No router answers yet."
     STARTING = "Starting", "Workers or routers are on their way, and nothing is known to be wrong."
 
@@ -101,6 +107,14 @@ class ConditionReason(_Reason):
     PORT_IN_USE = "PortInUse", "The port is taken by another process."
     ENGINE_EXITED = "EngineExited", "The engine ended for a cause of its own; the message has its last lines."
     HUNG = "Hung", "The process runs and stopped answering; it is started again."
+    WEIGHTS_LOST = (
+        "WeightsLost",
+        "A woken engine scored its probe differently than before it slept; it is started again.",
+    )
+    NO_SLEEP_HERE = (
+        "NoSleepHere",
+        "spec.engine.sleep.enabled is for a pool on one machine; in a cluster its workers stay awake.",
+    )
     IMAGE_PULL = "ImagePull", "The container image cannot be had."
     POD_NOT_STARTING = "PodNotStarting", "The node took the pod and cannot start it; the message has Kubernetes' words."
     NODE_LOST = (

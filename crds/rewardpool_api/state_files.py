@@ -4,6 +4,7 @@ $REWARDPOOL_STATE_DIR/NAMESPACE/NAME/pool.json    the RewardPool object, with it
                                      key          the router's key, mode 0600
                                      lock         held by the pool's supervisor for as long as it lives
                                      demands/     what training jobs announce: JOB.json, renewed by writing it anew
+                                     awake/       a file for each process that holds the pool awake, locked by it
                                      logs/        what the processes print
 """
 
@@ -15,6 +16,7 @@ from rewardpool_api import names
 
 LOCK_FILE = "lock"
 DEMANDS_DIR = "demands"
+AWAKE_DIR = "awake"
 
 
 def state_dir(environ: Mapping[str, str]) -> Path:

@@ -287,6 +287,15 @@ class RolloutStatus(ApiModel):
     """The scheduler's words, when strategy Auto replaces one by one for lack of room; kept until the rollout ends."""
 
 
+class SleepStatus(ApiModel):
+    """Whether the engines of a pool that shares its GPUs with trainers sleep."""
+
+    state: Literal["Awake", "Changing", "Asleep"]
+    """Awake: a trainer holds the pool awake, and samples are scored. Asleep: no engine has the GPU. Changing: neither yet."""
+    holders: Annotated[list[Annotated[str, Field(max_length=MAX_REQUEST)]], Field(max_length=256)] = []
+    """Processes that hold the pool awake, by the names of their files."""
+
+
 class WorkerProcess(ApiModel):
     """A replica as people see it in `rewardpool status`; only written on one machine, where there are no pods to look at."""
 
@@ -299,7 +308,7 @@ class WorkerProcess(ApiModel):
     pid: int | None = None
     """Process id of its process group's leader."""
     phase: str
-    """Starting, Ready, Draining, or Waiting (backing off after a failed start)."""
+    """Starting, Ready, Asleep, Draining, or Waiting (backing off after a failed start)."""
     restarts: int = 0
     """Times it was started again."""
     in_flight: int | None = None
@@ -337,6 +346,8 @@ class RewardPoolStatus(ApiModel):
     """What training jobs announced, by job."""
     rollout: RolloutStatus | None = None
     """Revisions, good and failed."""
+    sleep: SleepStatus | None = None
+    """Whether the engines sleep; only where they can, on one machine."""
     workers: list[WorkerProcess] = []
     """The replicas' processes, on one machine only."""
 

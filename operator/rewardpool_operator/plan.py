@@ -54,6 +54,12 @@ class Plan:
     """Workers, by name, that have left every router and have nothing in flight: stop them now."""
     worker_sets: tuple[WorkerSet, ...] = ()
     """Every revision that shall exist, with its number of workers (those in `retire` no longer counted)."""
+    sleep: tuple[str, ...] = ()
+    """Workers, by name, that no router has any more: put their engines to sleep."""
+    wake: tuple[str, ...] = ()
+    """Workers, by name, whose engines shall wake."""
+    hold_starts: bool = False
+    """Start no worker that has no process, as one that died: the GPU is the trainer's now."""
     joins: tuple[Join, ...] = ()
     expose: tuple[str, ...] = ()
     """Routers, by name, that trainers may be sent to from now on."""

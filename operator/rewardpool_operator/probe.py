@@ -23,6 +23,9 @@ SCORE_TIMEOUT = aiohttp.ClientTimeout(total=30, sock_connect=2)
 QUICK_TIMEOUT = aiohttp.ClientTimeout(total=5, sock_connect=2)
 """Seconds, for what a worker answers from memory."""
 
+TURN_TIMEOUT = aiohttp.ClientTimeout(total=600, sock_connect=2)
+"""Seconds, for an engine to sleep or wake: the worker itself gives each of its calls up after 300 s."""
+
 MAX_ANSWER_BYTES = 1 << 20
 """A score takes a hundred bytes, a list of models some kilobytes."""
 
@@ -102,6 +105,33 @@ async def read_in_flight(session: aiohttp.ClientSession, worker_url: str, *, key
     return None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Turned:
+    """What came of asking an engine to sleep or wake."""
+
+    ok: bool
+    """It is what it was asked to be."""
+    busy: bool = False
+    """It works on something, and is awake."""
+    weights_lost: bool = False
+    """It woke and scores differently than before: nothing but a new start mends that."""
+    error: str = ""
+    """Why not, in the worker's words."""
+
+
+async def turn(session: aiohttp.ClientSession, worker_url: str, *, awake: bool, key: str | None) -> Turned:
+    """Wake a worker's engine, or put it to sleep; returns when it is done. What fails is an outcome, no error."""
+    path = names.WAKE_PATH if awake else names.SLEEP_PATH
+    try:
+        status, text, answer = await _Caller(session, worker_url.rstrip("/"), key).ask("POST", path, None, TURN_TIMEOUT)
+    except NoScoreError as error:
+        return Turned(ok=False, error=str(error))
+    said = (answer or {}).get("error")
+    code, message = (said.get("code"), said.get("message")) if isinstance(said, dict) else (None, None)
+    words = str(message or f"POST {path}: status {status}: {text[:300]}")
+    return Turned(ok=status == 200, busy=code == "busy", weights_lost=code == "weights_lost", error=words)
+
+
 async def takes_key(session: aiohttp.ClientSession, worker_url: str, *, key: str) -> bool:
     """Whether the worker admits who presents this key; False as well when it does not answer."""
     try:
@@ -123,7 +153,7 @@ class _Caller:
     async def get(
         self, path: str, *, timeout: aiohttp.ClientTimeout, absent_is_none: bool = False
     ) -> dict[str, Any] | None:
-        status, text, answer = await self._ask("GET", path, None, timeout)
+        status, text, answer = await self.ask("GET", path, None, timeout)
         if absent_is_none and status == 404:
             return None
         if status != 200 or answer is None:
@@ -132,12 +162,12 @@ class _Caller:
         return answer
 
     async def post(self, path: str, request: dict[str, Any]) -> str:
-        status, text, _ = await self._ask("POST", path, request, SCORE_TIMEOUT)
+        status, text, _ = await self.ask("POST", path, request, SCORE_TIMEOUT)
         if status != 200:
             raise NoScoreError(f"POST {path}: status {status}: {text[:300]}")
         return text
 
-    async def _ask(
+    async def ask(
         self, method: str, path: str, request: dict[str, Any] | None, timeout: aiohttp.ClientTimeout
     ) -> tuple[int, str, dict[str, Any] | None]:
         try:

@@ -59,6 +59,8 @@ class Worker:
     """Its process runs now."""
     answering: bool = False
     """It runs, and a real score came back from it since its process started."""
+    asleep: bool = False
+    """Its engine sleeps: `answering` tells of the time before, and of the next wake."""
     silent: bool = False
     """Its node does not report: the two above are what was heard last. See `decide/silence.py`."""
     draining_since: datetime | None = None
@@ -164,6 +166,8 @@ class Snapshot:
     worker_sets: tuple[WorkerSet, ...] = ()
     workers: tuple[Worker, ...] = ()
     routers: tuple[Router, ...] = ()
+    holders: tuple[str, ...] | None = None
+    """Who holds the pool awake, by name; None where nobody can put engines to sleep, as in a cluster."""
     announcements: tuple[Announcement, ...] = ()
     """What training jobs said they are going to ask."""
     claims: tuple[Claim, ...] = ()
@@ -174,6 +178,13 @@ class Snapshot:
     """Certificates that verify the routers, PEM in base64; None for http."""
     tls_problem: str | None = None
     """Why the certificate of `spec.router.tls` cannot be used; no router is started or changed until it can."""
+
+    @property
+    def is_trainers_turn(self) -> bool:
+        """A pool that was complete once and that nobody holds awake: its GPUs are used by others, so nothing starts."""
+        rollout = self.pool.status.rollout
+        complete = rollout is not None and rollout.good is not None
+        return self.pool.spec.engine.sleep.enabled and self.holders == () and complete
 
     def workers_of(self, revision: str) -> tuple[Worker, ...]:
         """Workers of one revision."""

@@ -83,6 +83,16 @@ VIOLATIONS: dict[str, dict[str, Any]] = {
     "too long a name": {"metadata.name": "n" * 41},
     "a key among the arguments": {"spec.engine.args": ["--dtype", "--api-key=everybody-reads-this"]},
     "namespaces that nothing would restrict": {"spec.network": {"policy": "Disabled", "namespaces": ["train"]}},
+    "a function that sleeps": {
+        "spec.model": {"source": "python://rewards:score", "type": "Function"},
+        "spec.engine": {"name": "python", "sleep": {"enabled": True}},
+    },
+    "sleep without a GPU": {"spec.engine.sleep": {"enabled": True}, "spec.worker.gpus": 0},
+    "sleep that an autoscaler does not know of": {"spec.engine.sleep": {"enabled": True}, **scaled(policy=QUEUE)},
+    "servers that do not know of sleep": {
+        "spec.engine.sleep": {"enabled": True},
+        "spec.engine.args": ["--api-server-count=2"],
+    },
     "the pool's key for a certificate": {"spec.router.tls": {"secretName": "pool-key"}},
 }
 """Every rule of the models is broken by one of these."""

@@ -8,7 +8,9 @@ from rewardpool_api import RewardPoolSpec
 from rewardpool_worker.engines import Launch, Place, engine_for
 
 
-def launch(model: dict[str, Any] | None = None, *, claim_dir: str | None = None, **engine: Any) -> Launch:
+def launch(
+    model: dict[str, Any] | None = None, *, claim_dir: str | None = None, sleeps: bool = True, **engine: Any
+) -> Launch:
     name = engine.setdefault("name", "vllm")
     spec = RewardPoolSpec.model_validate(
         {
@@ -17,7 +19,15 @@ def launch(model: dict[str, Any] | None = None, *, claim_dir: str | None = None,
             "worker": {"drainSeconds": 45, "gpus": 8},
         }
     )
-    place = Place(served_name="rm", host="0.0.0.0", port=8000, files_dir="/files", key_file="/key", claim_dir=claim_dir)
+    place = Place(
+        served_name="rm",
+        host="0.0.0.0",
+        port=8000,
+        files_dir="/files",
+        key_file="/key",
+        claim_dir=claim_dir,
+        sleeps=sleeps,
+    )
     return engine_for(name).launch(spec, place)
 
 
@@ -79,6 +89,17 @@ def test_vllm_that_sleeps_serves_the_routes_for_it() -> None:
     started = launch(name="vllm", sleep={"enabled": True})
     assert "--enable-sleep-mode" in started.argv
     assert started.env["VLLM_SERVER_DEV_MODE"] == "1"
+
+
+@pytest.mark.parametrize("name", ["vllm", "sglang"])
+def test_where_nobody_wakes_it_an_engine_is_started_as_any_other(name: str) -> None:
+    assert launch(name=name, sleep={"enabled": True}, sleeps=False) == launch(name=name)
+
+
+@pytest.mark.parametrize(("name", "guard"), [("vllm", "sleep_middleware.SleepMiddleware")])
+def test_the_key_is_asked_for_around_the_routes_of_sleeping(name: str, guard: str) -> None:
+    argv = launch(name=name, sleep={"enabled": True}).argv
+    assert argv.index(guard) < argv.index("score_middleware.ScoreMiddleware")
 
 
 def test_sglang_that_sleeps_keeps_its_weights() -> None:

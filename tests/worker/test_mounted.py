@@ -16,8 +16,9 @@ from rewardpool_worker.mounted import (
     write_mounted_files,
 )
 
-IN_THE_IMAGE = {"sglang", "sglang_router", "score_middleware", "huggingface_hub", "boto3", "botocore"}
-"""What the images bring, and the file that is mounted beside."""
+BESIDE = {"score_middleware", "sleep_middleware"}
+IN_THE_IMAGE = {"sglang", "sglang_router", "huggingface_hub", "boto3", "botocore"} | BESIDE
+"""What the images bring, and the files that are mounted beside."""
 
 
 def imports(text: str) -> set[str]:

@@ -46,6 +46,7 @@ def process(folder: Path, *args: str) -> tuple[RealProcess, str]:
         port=free_port(),
         files_dir=str(folder / "files"),
         key_file=str(folder / "key"),
+        sleeps=True,
     )
     launch = engine_for("sglang").launch(spec, place)
     real = RealProcess(launch.argv, env=launch.env, log=folder / "sglang.log", cwd=folder)

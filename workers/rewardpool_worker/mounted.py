@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Final
 
 SCORE_MIDDLEWARE = "score_middleware.py"
+SLEEP_MIDDLEWARE = "sleep_middleware.py"
 SGLANG_LAUNCHER = "sglang_launcher.py"
 ROUTER_LAUNCHER = "router_launcher.py"
-MOUNTED_FILES = (SCORE_MIDDLEWARE, SGLANG_LAUNCHER, ROUTER_LAUNCHER)
+MOUNTED_FILES = (SCORE_MIDDLEWARE, SLEEP_MIDDLEWARE, SGLANG_LAUNCHER, ROUTER_LAUNCHER)
 DOWNLOAD_PACKAGE: Final = "rewardpool_download"
 """What the package `rewardpool_worker.download` is called where it is mounted, for `python3 -m` from above it."""
 

@@ -48,6 +48,8 @@ SCORE_PATH = "/v1/embeddings"
 CHAT_PATH = "/v1/chat/completions"
 READY_PATH = "/rewardpool/ready"
 LOAD_PATH = "/rewardpool/load"
+SLEEP_PATH = "/rewardpool/sleep"
+"""Answered by the sleep middleware, where there is one."""
 OPEN_PATHS = frozenset({"/health", "/health_generate", READY_PATH, "/metrics"})
 """Answered without a key: kubelets, routers and Prometheus ask them, and they tell nothing about any sample."""
 
@@ -374,6 +376,9 @@ class ScoreMiddleware:
             finally:
                 self._in_flight -= 1
         else:
+            if path == SLEEP_PATH and scope.get("method") == "POST":
+                # However recently a score came back, the next prober has to find out anew.
+                self._readiness.forget()
             await self._app(scope, receive, send)
 
     @property
@@ -540,6 +545,10 @@ class Readiness:
     def scored(self) -> None:
         """Note that a score just came back to a caller."""
         self._last_score = self._clock()
+
+    def forget(self) -> None:
+        """Take no earlier score for a proof."""
+        self._last_score = -math.inf
 
     async def report(self, probe: Probe) -> tuple[bool, dict[str, Any]]:
         """Return whether the worker is ready, and the JSON to say so with; waits for a probe where none is recent."""

@@ -1,7 +1,7 @@
 """Starts SGLang's HTTP server with the score middleware: `python sglang_launcher.py SGLANG-FLAGS…`.
 
 SGLang has no flag for a middleware, and takes a key on its command line and into its log. So this one file (nothing of
-the project but `score_middleware.py` beside it) is mounted into the stock image, puts the middleware around SGLang's
+the project but the two middlewares beside it) is mounted into the stock image, puts the middleware around SGLang's
 application, and starts the server with the flags it was given, unchanged.
 """
 
@@ -9,6 +9,8 @@ import os
 import sys
 
 SEVERAL_SERVERS = "--tokenizer-worker-num"
+ENV_SLEEP_MAX_ABS_DIFF = "REWARDPOOL_SLEEP_MAX_ABS_DIFF"
+"""Set where the engine can be put to sleep."""
 
 
 def main(argv: list[str]) -> int:
@@ -22,6 +24,11 @@ def main(argv: list[str]) -> int:
     from sglang.srt.server_args import prepare_server_args
     from sglang.srt.utils import kill_process_tree
 
+    if ENV_SLEEP_MAX_ABS_DIFF in os.environ:
+        from sleep_middleware import SleepMiddleware
+
+        # First, so that the other one is around it and asks for the key.
+        http_server.app.add_middleware(SleepMiddleware)
     http_server.app.add_middleware(ScoreMiddleware)
     try:
         http_server.launch_server(prepare_server_args(argv))

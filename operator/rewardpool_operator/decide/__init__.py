@@ -6,6 +6,7 @@
     2. which        verdict.py     the present revision, or the last good one; parity.py compares their scores
     3. how many of  rollout.py     wanted replicas -> a size for every revision
     4. who leaves   leaving.py     sizes -> workers to drain, to keep after all, to stop
+                    sleeping.py    who holds the pool awake -> engines to put to sleep, to wake
     5. who serves   membership.py  workers -> changes to every router's list; exposure.py -> who may be asked
     6. what to say  conditions.py  all of it -> status; events.py -> what of it is news
 
@@ -22,6 +23,7 @@ from rewardpool_operator.decide.membership import reconcile_routers
 from rewardpool_operator.decide.replicas import first_replicas, wanted_replicas
 from rewardpool_operator.decide.rollout import allocate
 from rewardpool_operator.decide.silence import as_reached
+from rewardpool_operator.decide.sleeping import rest
 from rewardpool_operator.decide.verdict import as_admitted, judge
 from rewardpool_operator.plan import Plan
 from rewardpool_operator.snapshot import Snapshot
@@ -39,9 +41,16 @@ def decide(snapshot: Snapshot) -> Plan:
     snapshot = as_admitted(snapshot, verdict)
     rollout = allocate(snapshot, scaling.desired, verdict)
     leaving = leave(snapshot, rollout.sizes, verdict.kept)
-    membership = reconcile_routers(snapshot, leaving, barred=verdict.barred)
+    sleeping = rest(snapshot, leaving)
+    membership = reconcile_routers(snapshot, leaving, barred=verdict.barred | sleeping.barred)
     status, events = status_and_events(
-        snapshot, load=load, recommendation=recommendation, rollout=rollout, leaving=leaving, membership=membership
+        snapshot,
+        load=load,
+        recommendation=recommendation,
+        rollout=rollout,
+        leaving=leaving,
+        membership=membership,
+        sleeping=sleeping,
     )
     return Plan(
         leaves=membership.leaves,
@@ -49,6 +58,9 @@ def decide(snapshot: Snapshot) -> Plan:
         keep=leaving.keep,
         retire=leaving.retire,
         worker_sets=leaving.worker_sets,
+        sleep=sleeping.sleep,
+        wake=sleeping.wake,
+        hold_starts=sleeping.hold_starts,
         joins=membership.joins,
         expose=to_expose(snapshot, membership),
         measure=verdict.parity.measure,

@@ -20,6 +20,7 @@ from rewardpool_operator.decide.load import missing_figures
 from rewardpool_operator.decide.loading import in_words, model_status
 from rewardpool_operator.decide.membership import Membership
 from rewardpool_operator.decide.rollout import Rollout
+from rewardpool_operator.decide.sleeping import Sleeping
 from rewardpool_operator.decide.verdict import overdue_message
 from rewardpool_operator.plan import Event
 from rewardpool_operator.snapshot import Failure, Snapshot, Worker
@@ -50,6 +51,7 @@ def status_and_events(
     rollout: Rollout,
     leaving: Leaving,
     membership: Membership,
+    sleeping: Sleeping,
 ) -> tuple[RewardPoolStatus, tuple[Event, ...]]:
     """The new status, and events for what differs from the old one."""
     scaling = recommendation.scaling
@@ -57,11 +59,11 @@ def status_and_events(
     ready = len(membership.serving)
     model = model_status(snapshot, staying)
     findings: dict[ConditionType, Finding] = {
-        "Ready": _ready(snapshot, scaling, model, staying, ready),
-        "WorkersReady": _workers_ready(scaling, staying, ready),
+        "Ready": _resting(snapshot, sleeping, staying, ready) or _ready(snapshot, scaling, model, staying, ready),
+        "WorkersReady": _resting(snapshot, sleeping, staying, ready) or _workers_ready(scaling, staying, ready),
         "RouterReady": _router_ready(snapshot, membership),
         "ScalingActive": _scaling_active(snapshot, scaling),
-        "Progressing": _progressing(snapshot, scaling, rollout, model, staying, ready),
+        "Progressing": _progressing(snapshot, scaling, rollout, model, staying, _at_rest_or(ready, staying)),
         "Degraded": _degraded(snapshot, rollout, staying),
     }
     old = snapshot.pool.status
@@ -80,9 +82,31 @@ def status_and_events(
         scaling=scaling,
         demands=recommendation.demands,
         rollout=rollout.memory,
+        sleep=sleeping.status,
         workers=old.workers,
     )
     return status, events_of(old, status, leaving, rollout)
+
+
+def _resting(snapshot: Snapshot, sleeping: Sleeping, staying: list[Worker], ready: int) -> Finding | None:
+    """What there is to say of a pool that does not serve because of sleep; None when that is not why."""
+    asleep = sum(worker.asleep for worker in staying)
+    status = sleeping.status
+    if status is None or ready > 0 or snapshot.pool.spec.suspend or not any(worker.answering for worker in staying):
+        return None
+    if status.holders:
+        message = f"{asleep} replicas wake, for {len(status.holders)} processes that hold the pool awake"
+        return Finding(holds=False, reason=ConditionReason.WAKING, message=message) if asleep else None
+    if status.state == "Asleep":
+        message = f"{asleep} replicas sleep until a trainer holds the pool awake"
+        return Finding(holds=False, reason=ConditionReason.ASLEEP, message=message)
+    message = f"{asleep} of {len(staying)} replicas sleep, others are on their way to it"
+    return Finding(holds=False, reason=ConditionReason.FALLING_ASLEEP, message=message)
+
+
+def _at_rest_or(ready: int, staying: list[Worker]) -> int:
+    """Replicas that are what they shall be: those that serve, and those that sleep."""
+    return ready + sum(worker.asleep for worker in staying)
 
 
 def worker_selector(pool: str) -> str:
@@ -254,6 +278,12 @@ def _degraded(snapshot: Snapshot, rollout: Rollout, staying: list[Worker]) -> Fi
     failure = _first_failure(staying)
     if failure is None:
         failure = next((router.failure for router in snapshot.routers if router.failure), None)
+    if failure is None and snapshot.holders is None and snapshot.pool.spec.engine.sleep.enabled:
+        message = (
+            "spec.engine.sleep.enabled is for a pool on one machine (`rewardpool up`): here nobody wakes an engine, so"
+            " the workers are started as any others and stay awake; set it to false"
+        )
+        return Finding(holds=True, reason=ConditionReason.NO_SLEEP_HERE, message=message)
     if failure is None:
         return Finding(holds=False, reason=ConditionReason.AS_EXPECTED)
     return Finding(holds=True, reason=failure.reason, message=failure.message)

@@ -174,7 +174,7 @@ def _target(snapshot: Snapshot, good: str | None, parity: Parity, *, failed: boo
     present = snapshot.revision
     if good == present:
         return present
-    if good is not None and (failed or parity.hold or snapshot.pool.spec.rollout.paused):
+    if good is not None and (failed or parity.hold or snapshot.pool.spec.rollout.paused or snapshot.is_trainers_turn):
         return good
     if snapshot.pool.spec.rollout.paused:
         # No revision was ever good; what was on its way goes on.

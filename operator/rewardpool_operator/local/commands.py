@@ -181,7 +181,11 @@ def is_settled(up: Up) -> bool:
     ready, changing = status.condition("Ready"), status.condition("Progressing")
     if ready is None or changing is None or changing.status == "True" or changing.reason in _FAILED:
         return False
-    return ready.status == "True" or ready.reason in ("AtZero", "Suspended")
+    return ready.status == "True" or ready.reason in (
+        ConditionReason.AT_ZERO,
+        ConditionReason.SUSPENDED,
+        ConditionReason.ASLEEP,
+    )
 
 
 def has_failed(up: Up) -> bool:

@@ -13,12 +13,13 @@ from time import monotonic
 import aiohttp
 
 from rewardpool_api import RewardPool
+from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import WorkerProcess
 from rewardpool_operator.local.folder import PoolFolder
 from rewardpool_operator.local.kept import Command, Kept, Run
 from rewardpool_operator.local.machine import HOST, free_port, function_path
 from rewardpool_operator.plan import Plan
-from rewardpool_operator.probe import probe_score, read_in_flight
+from rewardpool_operator.probe import probe_score, read_in_flight, turn
 from rewardpool_operator.snapshot import Failure, Worker, WorkerSet
 from rewardpool_worker.engines import Launch, Place, engine_for
 
@@ -26,6 +27,10 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.5
 """Between two looks at a worker."""
+BUSY_SECONDS = 0.05
+"""Until a worker that was at work is asked again to sleep."""
+REFUSED_SECONDS = 1.0
+"""Until an engine that did not sleep or wake is asked again."""
 STOP_SECONDS = 5.0
 """For a worker that has nothing in flight to end by itself. vLLM takes longer on a busy machine, to no purpose."""
 
@@ -57,7 +62,7 @@ class Silence:
 
 def revision_of(pool: RewardPool) -> str:
     """Eight characters that stand for how workers are started; a spec that starts them alike has the same."""
-    place = Place(served_name=pool.served_name, host=HOST, port=0, key_file=_key_of(pool, "key"))
+    place = Place(served_name=pool.served_name, host=HOST, port=0, key_file=_key_of(pool, "key"), sleeps=True)
     start = engine_for(pool.spec.engine.name).launch(pool.spec, place)
     text = json.dumps([start.argv, sorted(start.env.items())])
     return hashlib.sha256(text.encode()).hexdigest()[:8]
@@ -82,6 +87,9 @@ class Replica:
         self._in_flight: int | None = None
         self._max_model_len: int | None = None
         self._silence = Silence()
+        self._asleep_pid: int | None = None
+        self._turning: asyncio.Task[None] | None = None
+        self._turn_at = 0.0
         self._looking = asyncio.create_task(self._look_forever())
 
     @property
@@ -90,12 +98,19 @@ class Replica:
         return self.kept.running and self._answered_pid == self.kept.pid
 
     @property
+    def asleep(self) -> bool:
+        """Whether the engine of the process it has sleeps."""
+        return self.kept.running and self._asleep_pid == self.kept.pid
+
+    @property
     def phase(self) -> str:
         """What `rewardpool status` shows."""
         if self.draining_since is not None or self.kept.stopping:
             return "Draining"
         if not self.kept.running and self.kept.failure is not None:
             return "Waiting"
+        if self.asleep:
+            return "Asleep"
         return "Ready" if self.answering else "Starting"
 
     def observe(self) -> Worker:
@@ -113,6 +128,7 @@ class Replica:
             created=self.created,
             running=self.kept.running,
             answering=self.answering,
+            asleep=self.asleep,
             draining_since=self.draining_since,
             deleting=self.kept.stopping,
             in_flight=self._in_flight if self.kept.running else None,
@@ -133,11 +149,33 @@ class Replica:
             in_flight=self._in_flight if self.answering else None,
         )
 
-    async def start_if_due(self) -> None:
-        """Start its process unless it has one, is leaving, or is pausing."""
-        if self.draining_since is None:
+    async def start_if_due(self, *, may_start: bool) -> None:
+        """Start its process unless it has one, is leaving, is pausing, or no process may start."""
+        if self.draining_since is None and may_start:
             await self.kept.start_if_due()
         self.kept.bound_log()
+
+    def turn(self, *, awake: bool) -> None:
+        """Begin to wake the engine or to put it to sleep, unless that is under way or failed a moment ago."""
+        if (self._turning is None or self._turning.done()) and monotonic() >= self._turn_at:
+            self._turning = asyncio.create_task(self._turn(awake=awake))
+
+    async def _turn(self, *, awake: bool) -> None:
+        pid, began = self.kept.pid, monotonic()
+        turned = await turn(self._fleet.session, self.kept.url, awake=awake, key=self._fleet.key)
+        if self.kept.pid != pid:
+            return
+        if turned.ok:
+            self._asleep_pid = None if awake else pid
+            log.info("%s: %s after %.2f s", self.name, "wakes" if awake else "sleeps", monotonic() - began)
+            self._fleet.run.changed()
+        elif turned.weights_lost:
+            await self.kept.start_again(Failure(reason=ConditionReason.WEIGHTS_LOST, message=turned.error))
+        elif turned.busy:
+            self._turn_at = monotonic() + BUSY_SECONDS
+        else:
+            log.warning("%s: does not %s: %s", self.name, "wake" if awake else "sleep", turned.error)
+            self._turn_at = monotonic() + REFUSED_SECONDS
 
     async def stop(self) -> None:
         """End its process, and look no more."""
@@ -237,7 +275,9 @@ class Fleet:
         for wanted in self._sets.values():
             self._grow(wanted, now)
         for replica in self._replicas.values():
-            await replica.start_if_due()
+            await replica.start_if_due(may_start=not plan.hold_starts)
+        for name in (*plan.sleep, *plan.wake):
+            self._replicas[name].turn(awake=name in plan.wake)
 
     async def stop(self) -> None:
         """Stop all workers side by side; nothing is in flight any more."""
@@ -257,6 +297,7 @@ class Fleet:
             port=port,
             files_dir=str(self._folder.files),
             key_file=_key_of(pool, str(self._folder.key_file)),
+            sleeps=True,
         )
         launch = engine_for(pool.spec.engine.name).launch(pool.spec, place)
         if not is_function:

@@ -7,6 +7,7 @@
     key, admin-key   mode 0600
     files/, logs/    what engines mount, what processes print
     demands/         what training jobs announce; written by them, see demand_files.py
+    awake/           who holds the pool awake; files locked by trainers, see holders.py
 
 Files are replaced as a whole, so a reader sees the old or the new one.
 """
@@ -24,7 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from rewardpool_api import Condition, RewardPool, RewardPoolStatus, dump_manifest, names
-from rewardpool_api.state_files import DEMANDS_DIR, LOCK_FILE, is_supervised, pool_dir, state_dir
+from rewardpool_api.state_files import AWAKE_DIR, DEMANDS_DIR, LOCK_FILE, is_supervised, pool_dir, state_dir
 from rewardpool_operator.times import rfc3339
 
 LOCK_SECONDS = 1.0
@@ -56,6 +57,7 @@ class PoolFolder:
         self.logs = path / "logs"
         self.files = path / "files"
         self.demands = path / DEMANDS_DIR
+        self.awake = path / AWAKE_DIR
         self.key_file = path / names.KEY_FILE
         self.admin_key_file = path / "admin-key"
         self._state = path / names.STATE_FILE
@@ -69,10 +71,10 @@ class PoolFolder:
 
     def create(self) -> None:
         """Make the folders and the keys that are missing."""
-        for folder in (self.path, self.logs, self.files, self.demands):
+        for folder in (self.path, self.logs, self.files, self.demands, self.awake):
             folder.mkdir(parents=True, exist_ok=True)
         # Logs and prompts in them are nobody else's business; nor may anybody else announce what costs GPUs.
-        for folder in (self.path, self.demands):
+        for folder in (self.path, self.demands, self.awake):
             folder.chmod(0o700)
         for file in (self.key_file, self.admin_key_file):
             if not file.exists():

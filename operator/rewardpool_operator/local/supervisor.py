@@ -21,6 +21,7 @@ import aiohttp
 from rewardpool_api import RewardPool, RewardPoolStatus
 from rewardpool_api.status import AuthStatus
 from rewardpool_operator.decide import decide
+from rewardpool_operator.local import holders
 from rewardpool_operator.local.demand_files import DemandFiles
 from rewardpool_operator.local.fleet import Fleet, revision_of
 from rewardpool_operator.local.folder import PoolFolder, SupervisorRecord, stopped
@@ -37,6 +38,8 @@ log = logging.getLogger(__name__)
 
 PASS_SECONDS = 0.5
 """Between two passes; a process that ends starts one at once."""
+QUICK_PASS_SECONDS = 0.05
+"""The same where engines sleep: trainers wait for the pool to wake, and to give their GPU back."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -150,7 +153,7 @@ class Supervisor:
                 log.error("giving up: %s", message)
                 return _End("GaveUp", f"{message}; logs are in {self._folder.logs}")
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), PASS_SECONDS)
+                await asyncio.wait_for(self._changed.wait(), self._pause_seconds)
         return _STOPPED
 
     async def _pass(self, router: LocalRouter, fleet: Fleet) -> None:
@@ -170,6 +173,7 @@ class Supervisor:
                 worker_sets=worker_sets,
                 workers=workers,
                 routers=(seen,),
+                holders=holders.look(self._folder.awake),
                 announcements=self._demands.look(now=now),
             )
         )
@@ -203,13 +207,19 @@ class Supervisor:
         self._pool = wanted.model_copy(update={"metadata": metadata, "status": self._pool.status})
 
     @property
+    def _pause_seconds(self) -> float:
+        return QUICK_PASS_SECONDS if self._pool.spec.engine.sleep.enabled else PASS_SECONDS
+
+    @property
     def _patience_seconds(self) -> float:
         given = self._settings.give_up_seconds
         return self._pool.spec.start_seconds if given is None else given
 
     def _is_hopeless(self) -> bool:
         status = self._pool.status
-        self._was_ready = self._was_ready or status.ready_replicas > 0
+        self._was_ready = (
+            self._was_ready or status.ready_replicas > 0 or any(one.phase == "Asleep" for one in status.workers)
+        )
         if self._was_ready or status.scaling is None or status.scaling.desired == 0:
             self._unready_since = monotonic()
         return monotonic() - self._unready_since > self._patience_seconds

@@ -26,6 +26,8 @@ class Place:
     """Folder where the claim of a `pvc://` source is mounted."""
     download_dir: str | None = None
     """Folder that has a downloaded model's files before the engine starts; None leaves a hub's model to the engine."""
+    sleeps: bool = False
+    """Whether somebody there puts engines to sleep and wakes them; else none is started so that it could be."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +78,11 @@ def environment(spec: RewardPoolSpec, place: Place, **engine_variables: str) -> 
     if place.key_file is not None:
         variables[names.ENV_KEY_FILE] = place.key_file
     return variables
+
+
+def can_sleep(spec: RewardPoolSpec, place: Place) -> bool:
+    """Whether the engine is started so that it can be put to sleep."""
+    return spec.engine.sleep.enabled and place.sleeps
 
 
 def python_path(spec: RewardPoolSpec, place: Place) -> str:

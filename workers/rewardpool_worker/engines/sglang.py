@@ -5,8 +5,16 @@ middleware passes scores on and only guards them. SGLang has no CPU build: what 
 checked by contract tests against recorded requests and answers, not by running it.
 """
 
-from rewardpool_api import RewardPoolSpec
-from rewardpool_worker.engines.launch import Launch, Place, environment, model_path, python_path, revision_flags
+from rewardpool_api import RewardPoolSpec, names
+from rewardpool_worker.engines.launch import (
+    Launch,
+    Place,
+    can_sleep,
+    environment,
+    model_path,
+    python_path,
+    revision_flags,
+)
 
 LAUNCHER = "sglang_launcher.py"
 
@@ -29,8 +37,11 @@ def launch(spec: RewardPoolSpec, place: Place) -> Launch:
         argv += ["--context-length", str(engine.max_model_len)]
     # SGLang warms up by asking itself without a key, is refused, and gives up. The readiness probe warms it up instead.
     argv += ["--skip-server-warmup", "--enable-metrics"]
-    if engine.sleep.enabled:
+    if can_sleep(spec, place):
         # Without the backup a woken reward model has random weights: it was made for trainers that send new ones.
         argv += ["--enable-memory-saver", "--enable-weights-cpu-backup"]
     variables = {"PYTHONPATH": python_path(spec, place)}
+    if can_sleep(spec, place):
+        # Its being there has the launcher put the sleep middleware in.
+        variables[names.ENV_SLEEP_MAX_ABS_DIFF] = str(engine.sleep.max_abs_diff)
     return Launch(argv=(*argv, *engine.args), env=environment(spec, place, **variables))

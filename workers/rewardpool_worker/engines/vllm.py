@@ -4,10 +4,19 @@ Measured with vLLM 0.32. A reward model is started with `--runner pooling`; its 
 the middleware maps the contract to.
 """
 
-from rewardpool_api import RewardPoolSpec
-from rewardpool_worker.engines.launch import Launch, Place, environment, model_path, python_path, revision_flags
+from rewardpool_api import RewardPoolSpec, names
+from rewardpool_worker.engines.launch import (
+    Launch,
+    Place,
+    can_sleep,
+    environment,
+    model_path,
+    python_path,
+    revision_flags,
+)
 
 MIDDLEWARE = "score_middleware.ScoreMiddleware"
+SLEEP_MIDDLEWARE = "sleep_middleware.SleepMiddleware"
 
 
 def launch(spec: RewardPoolSpec, place: Place) -> Launch:
@@ -28,12 +37,15 @@ def launch(spec: RewardPoolSpec, place: Place) -> Launch:
         argv += ["--max-model-len", str(engine.max_model_len)]
     # Without it SIGTERM kills the engine at once and leaves every request in flight hanging, silently.
     argv += ["--shutdown-timeout", str(spec.worker.drain_seconds)]
+    if can_sleep(spec, place):
+        # Before the other one, which is then around it: vLLM wraps the later ones around the earlier ones.
+        argv += ["--enable-sleep-mode", "--middleware", SLEEP_MIDDLEWARE]
     argv += ["--middleware", MIDDLEWARE]
     # One line per sample is more log than anybody reads.
     argv += ["--disable-uvicorn-access-log"]
     variables = {"PYTHONPATH": python_path(spec, place)}
-    if engine.sleep.enabled:
-        argv += ["--enable-sleep-mode"]
-        # /sleep and /wake_up are served in this mode alone; the middleware asks for the key there too.
-        variables["VLLM_SERVER_DEV_MODE"] = "1"
+    if can_sleep(spec, place):
+        # /sleep and /wake_up are served in this mode alone, beside routes that nobody should reach: the sleep
+        # middleware lets none of them through.
+        variables |= {"VLLM_SERVER_DEV_MODE": "1", names.ENV_SLEEP_MAX_ABS_DIFF: str(engine.sleep.max_abs_diff)}
     return Launch(argv=(*argv, *engine.args), env=environment(spec, place, **variables))

@@ -1,5 +1,6 @@
 """SGLang's application at module level, and the function that serves it. A sample's score is its length in tokens."""
 
+import os
 from argparse import Namespace
 from typing import Any
 
@@ -8,6 +9,9 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 
 app = FastAPI()
+resident = {"kv_cache", "weights"}
+"""What is on the GPU."""
+weights = {"offset": 0.0}
 
 
 @app.get("/health")
@@ -22,15 +26,37 @@ def models() -> dict[str, Any]:
     return {"object": "list", "data": [card]}
 
 
+@app.post("/release_memory_occupation")
+async def release(request: Request) -> None:
+    tags = set((await request.json())["tags"])
+    resident.difference_update(tags)
+    if "weights" in tags and not app.state.arguments.enable_weights_cpu_backup:
+        weights["offset"] = 0.73
+
+
+@app.post("/resume_memory_occupation")
+async def resume(request: Request) -> None:
+    resident.update((await request.json())["tags"])
+
+
+@app.post("/update_weights_from_disk")
+async def update_weights() -> None:
+    weights["offset"] = 1.0
+
+
 @app.post("/v1/embeddings")
 async def embeddings(request: Request) -> Any:
+    if resident != {"kv_cache", "weights"}:
+        # The scheduler dies of a forward pass over memory that is not there.
+        os._exit(1)
     lengths = [len(sample) for sample in (await request.json())["input"]]
     limit = app.state.arguments.context_length
     if max(lengths) > limit:
         message = f"The input ({max(lengths)} tokens) is longer than the model's context length ({limit} tokens)."
         content = {"object": "error", "message": message, "type": "BadRequestError", "param": None, "code": 400}
         return JSONResponse(content, status_code=400)
-    data = [{"object": "embedding", "index": i, "embedding": [float(length)]} for i, length in enumerate(lengths)]
+    scores = [length + weights["offset"] for length in lengths]
+    data = [{"object": "embedding", "index": index, "embedding": [score]} for index, score in enumerate(scores)]
     usage = {"prompt_tokens": sum(lengths), "total_tokens": sum(lengths), "completion_tokens": 0}
     return {"object": "list", "data": data, "model": app.state.arguments.model_path, "usage": usage}
 

@@ -1,0 +1,5 @@
+"""StandInVllm: vLLM's names and answers as far as sleeping goes, which the real one does on GPUs alone.
+
+Recorded from the source of vLLM 0.32 (entrypoints/serve/dev/sleep, v1/engine/core.py): routes, answers, that a sleeping
+engine holds requests without a word, and that its developer's routes are there beside those for sleeping.
+"""

@@ -1,0 +1,80 @@
+"""The server, by the command line of the real one. A sample's score is its length.
+
+STAND_IN_LOSES_WEIGHTS: after a wake it scores differently, as SGLang did without its backup.
+"""
+
+import argparse
+import asyncio
+import importlib
+import os
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+
+parser = argparse.ArgumentParser()
+for flag in ("--served-model-name", "--host"):
+    parser.add_argument(flag)
+parser.add_argument("--port", type=int)
+parser.add_argument("--middleware", action="append", default=[])
+parser.add_argument("--enable-sleep-mode", action="store_true")
+arguments, _ = parser.parse_known_args()
+
+app = FastAPI()
+awake = asyncio.Event()
+awake.set()
+weights = {"offset": 0.0}
+
+
+@app.get("/health")
+async def health() -> dict[str, Any]:
+    return {}
+
+
+@app.get("/v1/models")
+async def models() -> dict[str, Any]:
+    return {"object": "list", "data": [{"id": arguments.served_model_name, "max_model_len": 512}]}
+
+
+@app.post("/classify")
+async def classify(request: Request) -> dict[str, Any]:
+    samples = (await request.json())["input"]
+    # The scheduler is paused: nobody is told, nothing comes back.
+    await awake.wait()
+    await asyncio.sleep(0.05)
+    logits = [len(sample) + weights["offset"] for sample in samples]
+    data = [{"index": index, "label": None, "probs": [logit], "num_classes": 1} for index, logit in enumerate(logits)]
+    return {"data": data, "usage": {"prompt_tokens": 1, "total_tokens": 1}}
+
+
+if os.environ.get("VLLM_SERVER_DEV_MODE") == "1":
+
+    @app.post("/sleep")
+    async def sleep(level: int = 1, mode: str = "abort") -> JSONResponse:
+        assert arguments.enable_sleep_mode
+        awake.clear()
+        if level == 2 or "STAND_IN_LOSES_WEIGHTS" in os.environ:
+            weights["offset"] = 0.73
+        return JSONResponse({"status": "sleeping", "level": level})
+
+    @app.post("/wake_up")
+    async def wake_up(request: Request) -> JSONResponse:
+        tags = request.query_params.getlist("tags") or None
+        awake.set()
+        return JSONResponse({"status": "awake", "tags": tags})
+
+    @app.get("/is_sleeping")
+    async def is_sleeping() -> JSONResponse:
+        return JSONResponse({"is_sleeping": not awake.is_set()})
+
+    @app.post("/collective_rpc")
+    async def collective_rpc() -> JSONResponse:
+        return JSONResponse({"results": ["anything"]})
+
+
+if __name__ == "__main__":
+    for path in arguments.middleware:
+        module, _, name = path.rpartition(".")
+        app.add_middleware(getattr(importlib.import_module(module), name))
+    uvicorn.run(app, host=arguments.host, port=arguments.port, log_level="warning")

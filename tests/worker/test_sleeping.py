@@ -1,0 +1,196 @@
+"""Sleeping engines: the real middlewares and launchers, in real processes started by the real command lines.
+
+The engines are stand-ins, StandInVllm and FakeSglang: real ones sleep on GPUs only. What the real vLLM says to the flag
+on a CPU is at the end: it refuses the flag, and without it has everything but the memory.
+"""
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.fleet import free_port, server_python
+from support.processes import RealProcess, http
+from support.vllm_server import START_SECONDS, quickstart_pool
+
+from rewardpool_api import RewardPoolSpec, names
+from rewardpool_api.contract import parse_answer
+from rewardpool_worker.engines import Launch, Place, engine_for
+from rewardpool_worker.mounted import write_mounted_files
+
+pytestmark = pytest.mark.real
+HERE = Path(__file__).parent
+STAND_INS = {"vllm": HERE / "stand_in_vllm", "sglang": HERE / "fake_sglang"}
+ENGINES = pytest.mark.parametrize("engine", ["vllm", "sglang"])
+KEY = "the-key-of-the-tests"
+
+
+@contextmanager
+def running(engine: str, folder: Path, *, without: str = "", **env: str) -> Iterator[str]:
+    """A worker that can sleep; yields its URL. `without` is left out of its command line."""
+    (folder / "key").write_text(KEY)
+    write_mounted_files(folder / "files")
+    spec = RewardPoolSpec.model_validate(
+        {
+            "model": {"source": "file:///models/rm"},
+            "engine": {
+                "name": engine,
+                "maxModelLen": 512,
+                "sleep": {"enabled": True},
+                "env": {"PYTHONPATH": str(STAND_INS[engine]), **env},
+            },
+        }
+    )
+    place = Place(
+        python=(server_python(),),
+        served_name="rm",
+        host="127.0.0.1",
+        port=free_port(),
+        files_dir=str(folder / "files"),
+        key_file=str(folder / "key"),
+        sleeps=True,
+    )
+    launch = engine_for(engine).launch(spec, place)
+    argv = [part for part in launch.argv if part != without]
+    url = f"http://127.0.0.1:{place.port}"
+    with RealProcess(argv, env=launch.env, log=folder / "engine.log", cwd=folder) as server:
+        server.until(lambda: http("GET", url + names.READY_PATH)[0] == 200, seconds=30, what="it scores")
+        yield url
+
+
+def post(url: str, content: Any = None) -> tuple[int, Any]:
+    status, _, answer = http("POST", url, content, key=KEY)
+    return status, answer
+
+
+def score(url: str, text: str) -> float:
+    status, answer = post(url + "/v1/embeddings", {"model": "rm", "input": text})
+    assert status == 200, answer
+    (value,) = parse_answer(json.dumps(answer), count=1)  # type: ignore[misc]
+    return float(value)
+
+
+@ENGINES
+def test_a_worker_that_slept_scores_as_before(engine: str, tmp_path: Path) -> None:
+    with running(engine, tmp_path) as url:
+        before = score(url, "abc")
+        for _ in range(2):
+            assert post(url + names.SLEEP_PATH) == (200, {"state": "Asleep", "in_flight": 0})
+            assert post(url + names.WAKE_PATH) == (200, {"state": "Awake", "in_flight": 0})
+        assert score(url, "abc") == before
+
+
+@ENGINES
+def test_a_sleeping_worker_refuses_at_once_and_is_alive_and_not_ready(engine: str, tmp_path: Path) -> None:
+    with running(engine, tmp_path) as url:
+        score(url, "abc")
+        post(url + names.SLEEP_PATH)
+        status, answer = post(url + "/v1/embeddings", {"model": "rm", "input": "abc"})
+        # The score middleware passes an engine's trouble on with the engine's words.
+        assert (status, "sleeps" in answer["error"]["message"]) == (503, True)
+        assert http("GET", url + "/health")[0] == 200
+        assert http("GET", url + names.READY_PATH)[0] == 503
+        assert http("GET", url + names.LOAD_PATH, key=KEY)[2] == {"in_flight": 0}
+
+
+@ENGINES
+def test_asking_twice_changes_nothing(engine: str, tmp_path: Path) -> None:
+    with running(engine, tmp_path) as url:
+        assert [post(url + names.SLEEP_PATH)[0] for _ in range(2)] == [200, 200]
+        assert http("GET", url + names.SLEEP_PATH, key=KEY)[2]["state"] == "Asleep"
+        assert [post(url + names.WAKE_PATH)[0] for _ in range(2)] == [200, 200]
+
+
+@ENGINES
+@pytest.mark.parametrize("path", [names.SLEEP_PATH, names.WAKE_PATH])
+def test_sleeping_and_waking_need_the_key(engine: str, path: str, tmp_path: Path) -> None:
+    with running(engine, tmp_path) as url:
+        assert http("POST", url + path)[0] == 401
+        assert http("GET", url + names.SLEEP_PATH, key=KEY)[2]["state"] == "Awake"
+
+
+@pytest.mark.parametrize(
+    ("engine", "path"),
+    [
+        ("vllm", "/sleep"),
+        ("vllm", "/wake_up"),
+        ("vllm", "/collective_rpc"),
+        ("vllm", "/collective_rpc/"),
+        ("sglang", "/release_memory_occupation"),
+        ("sglang", "/update_weights_from_disk"),
+    ],
+)
+def test_the_key_does_not_open_the_engines_own_routes(engine: str, path: str, tmp_path: Path) -> None:
+    with running(engine, tmp_path) as url:
+        assert http("POST", url + path)[0] == 401
+        assert post(url + path, {"tags": ["weights"]})[0] == 404
+        assert score(url, "abc") == 3.0
+
+
+def test_an_engine_at_work_is_not_put_to_sleep(tmp_path: Path) -> None:
+    with running("vllm", tmp_path) as url, ThreadPoolExecutor() as threads:
+        scores = [threads.submit(score, url, "abc") for _ in range(4)]
+        statuses = set()
+        while not all(one.done() for one in scores):
+            statuses.add(post(url + names.SLEEP_PATH)[0])
+            post(url + names.WAKE_PATH)
+        assert 409 in statuses
+        assert {one.result() for one in scores} == {3.0}
+
+
+@pytest.mark.parametrize(
+    ("engine", "fault"),
+    [("vllm", {"STAND_IN_LOSES_WEIGHTS": "1"}), ("sglang", {"without": "--enable-weights-cpu-backup"})],
+)
+def test_an_engine_that_lost_its_weights_scores_nothing(engine: str, fault: dict[str, str], tmp_path: Path) -> None:
+    with running(engine, tmp_path, **fault) as url:
+        post(url + names.SLEEP_PATH)
+        status, answer = post(url + names.WAKE_PATH)
+        assert (status, answer["error"]["code"]) == (500, "weights_lost")
+        assert post(url + "/v1/embeddings", {"model": "rm", "input": "abc"})[0] == 503
+
+
+def real_vllm(folder: Path) -> tuple[Launch, str]:
+    """How a real vLLM that can sleep is started on the quick start's reward model, and its URL."""
+    pool = quickstart_pool()
+    manifest = pool.spec.model_dump(by_alias=True, exclude_unset=True)
+    manifest["engine"]["sleep"] = {"enabled": True}
+    manifest["worker"] = {"gpus": 1}
+    (folder / "key").write_text(KEY)
+    write_mounted_files(folder / "files")
+    place = Place(
+        python=(server_python(),),
+        served_name="rm",
+        host="127.0.0.1",
+        port=free_port(),
+        files_dir=str(folder / "files"),
+        key_file=str(folder / "key"),
+        sleeps=True,
+    )
+    launch = engine_for("vllm").launch(RewardPoolSpec.model_validate(manifest), place)
+    return launch, f"http://127.0.0.1:{place.port}"
+
+
+def test_the_real_vllm_refuses_the_flag_on_a_cpu(tmp_path: Path) -> None:
+    launch, _ = real_vllm(tmp_path)
+    with RealProcess(launch.argv, env=launch.env, log=tmp_path / "log", cwd=tmp_path) as server:
+        assert server.exit_code(seconds=120) == 1
+        assert "Sleep mode is not supported on current platform" in server.log.read_text()
+
+
+def test_the_real_vllm_pauses_and_goes_on_by_the_same_routes(tmp_path: Path) -> None:
+    # Without the flag a CPU build serves the routes, pauses its scheduler, and moves no memory.
+    launch, url = real_vllm(tmp_path)
+    argv = [part for part in launch.argv if part != "--enable-sleep-mode"]
+    with RealProcess(argv, env=launch.env, log=tmp_path / "log", cwd=tmp_path) as server:
+        server.until(lambda: http("GET", url + names.READY_PATH)[0] == 200, seconds=START_SECONDS, what="it scores")
+        before = score(url, "abc")
+        assert post(url + "/collective_rpc", {"method": "sleep"})[0] == 404
+        assert post(url + names.SLEEP_PATH)[0] == 200
+        assert post(url + "/v1/embeddings", {"model": "rm", "input": "abc"})[0] == 503
+        assert post(url + names.WAKE_PATH)[0] == 200
+        assert score(url, "abc") == before
+        assert "setting pause state to PAUSED" in server.log.read_text()

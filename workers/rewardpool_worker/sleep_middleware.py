@@ -1,0 +1,302 @@
+"""Lets an engine that shares its GPU with a trainer sleep, and gives no score that a woken engine may have got wrong.
+
+This one file stands between the score middleware, which asks for the key, and the engine; it needs nothing but the
+standard library and is mounted like that one. It is there only where `spec.engine.sleep.enabled` says so, and adds:
+
+    POST /rewardpool/sleep   the weights move to the machine's memory, and the GPU is free for others
+    POST /rewardpool/wake    they are back, and a real score proves it
+    GET  /rewardpool/sleep   {"state": "Awake" | "Asleep", "in_flight": requests at the engine}
+
+- **Nothing is lost by sleeping.** An engine that still works on something is not put to sleep (409). While it sleeps,
+  requests are refused (503) at once: a sleeping vLLM would hold them without a word, a sleeping SGLang die of them.
+- **A wake is proved.** A probe is scored before the first sleep and after every wake. SGLang without its weight backup
+  wakes with random weights and answers as if nothing had happened; here that wake fails, and nobody gets such a score.
+- **Nothing else is opened.** vLLM serves its sleep routes only together with routes that change or stop the engine, and
+  one that runs any method of its workers. Whatever is not needed for scoring is 404 here, for holders of the key too.
+
+The state is that of this process: an engine must not have several servers (the API refuses the flags for that).
+Settings come from the environment: see `SleepSettings`.
+"""
+
+import asyncio
+import json
+import logging
+import math
+import os
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+State = Literal["Awake", "Asleep"]
+
+log = logging.getLogger("rewardpool.worker")
+
+SLEEP_PATH = "/rewardpool/sleep"
+WAKE_PATH = "/rewardpool/wake"
+HEALTH_PATHS = frozenset({"/health", "/health_generate", "/ping"})
+"""Answered here while the engine sleeps: SGLang's own answer takes a generation, which a sleeping one cannot do."""
+WORK_PATHS = frozenset(
+    {"/v1/embeddings", "/v1/chat/completions", "/v1/completions", "/classify", "/pooling", "/generate", "/score"}
+)
+"""What the engine's GPU is needed for."""
+READ_PATHS = frozenset(
+    {"/v1/models", "/tokenize", "/detokenize", "/metrics", "/version", "/get_model_info", "/model_info"}
+)
+"""Answered from memory, asleep as well."""
+PASSED_PATHS = HEALTH_PATHS | WORK_PATHS | READ_PATHS
+
+PROBE_TEXT = "The quick brown fox jumps over the lazy dog."
+"""Long enough that other weights give another score."""
+ENGINE_SECONDS = 300.0
+"""For one call of the engine: 140 GB come back at 0.5 GB/s or faster."""
+
+
+@dataclass(frozen=True)
+class SleepSettings:
+    """How the worker was started; every value from one environment variable."""
+
+    engine: str = "vllm"
+    """REWARDPOOL_ENGINE: vllm or sglang."""
+    model_type: str = "Discriminative"
+    """REWARDPOOL_MODEL_TYPE: Discriminative or Generative."""
+    served_name: str = ""
+    """REWARDPOOL_SERVED_NAME: the `model` of the probe."""
+    max_abs_diff: float = 0.01
+    """REWARDPOOL_SLEEP_MAX_ABS_DIFF: largest difference between the probe's score before a sleep and after a wake."""
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] | None = None) -> "SleepSettings":
+        """Read the settings.
+
+        Raises:
+            ValueError: REWARDPOOL_SLEEP_MAX_ABS_DIFF is no number.
+        """
+        environ = os.environ if environ is None else environ
+        return cls(
+            engine=environ.get("REWARDPOOL_ENGINE", cls.engine),
+            model_type=environ.get("REWARDPOOL_MODEL_TYPE", cls.model_type),
+            served_name=environ.get("REWARDPOOL_SERVED_NAME", cls.served_name),
+            max_abs_diff=float(environ.get("REWARDPOOL_SLEEP_MAX_ABS_DIFF", cls.max_abs_diff)),
+        )
+
+
+class EngineRefusedError(RuntimeError):
+    """The engine did not do what it was asked; the text has its words."""
+
+
+class WeightsLostError(RuntimeError):
+    """The engine woke and scores differently than before it slept."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request to the engine itself."""
+
+    path: str
+    body: dict[str, Any] | None = None
+    query: str = ""
+
+
+_SLEEP: Mapping[str, tuple[Call, ...]] = {
+    # Level 1 keeps the weights in the machine's memory; level 2 would throw them away.
+    "vllm": (Call("/sleep", query="level=1"),),
+    "sglang": (Call("/release_memory_occupation", {"tags": ["kv_cache", "weights"]}),),
+}
+_WAKE: Mapping[str, tuple[Call, ...]] = {
+    "vllm": (Call("/wake_up"),),
+    # Weights first: the cache takes what is left of the GPU.
+    "sglang": (
+        Call("/resume_memory_occupation", {"tags": ["weights"]}),
+        Call("/resume_memory_occupation", {"tags": ["kv_cache"]}),
+    ),
+}
+
+
+class SleepMiddleware:
+    """The ASGI application between the score middleware and the engine's. Starlette makes one per server process."""
+
+    def __init__(self, app: App, *, settings: SleepSettings | None = None) -> None:
+        self._app = app
+        self._settings = settings or SleepSettings.from_environment()
+        self._asleep = False
+        self._in_flight = 0
+        self._before: float | None = None
+        self._turn = asyncio.Lock()
+
+    @property
+    def state(self) -> State:
+        """What the engine may be asked for now."""
+        return "Asleep" if self._asleep else "Awake"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, hand it on, or refuse it."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        path = scope["path"]
+        if path in (SLEEP_PATH, WAKE_PATH):
+            await self._turn_over(scope, send)
+        elif scope["type"] != "http" or path not in PASSED_PATHS:
+            await _refuse_route(scope, send)
+        elif self._asleep and path in HEALTH_PATHS:
+            await _answer(send, 200, {"state": self.state})
+        elif self._asleep and path in WORK_PATHS:
+            await _answer(send, 503, _error("asleep", f"the engine sleeps; POST {WAKE_PATH} wakes it"))
+        else:
+            await self._pass_on(scope, receive, send)
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        works = scope["path"] in WORK_PATHS
+        self._in_flight += works
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._in_flight -= works
+
+    async def _turn_over(self, scope: Scope, send: Send) -> None:
+        """Put the engine to sleep or wake it, one at a time; asked for what it is, it does nothing."""
+        if scope["method"] == "GET":
+            await _answer(send, 200, self._said())
+            return
+        try:
+            async with self._turn:
+                if scope["path"] == WAKE_PATH:
+                    await self._wake(scope)
+                elif not self._asleep and self._in_flight:
+                    await _answer(send, 409, _error("busy", f"{self._in_flight} requests are at the engine"))
+                    return
+                else:
+                    await self._sleep(scope)
+        except WeightsLostError as error:
+            log.error("%s", error)  # noqa: TRY400 - the message says it all
+            await _answer(send, 500, _error("weights_lost", str(error)))
+        except EngineRefusedError as error:
+            log.error("%s", error)  # noqa: TRY400 - the message says it all
+            await _answer(send, 502, _error("engine_refused", str(error)))
+        else:
+            await _answer(send, 200, self._said())
+
+    async def _sleep(self, scope: Scope) -> None:
+        if self._asleep:
+            return
+        # From here on nobody gets in, so nothing is in flight when the engine is asked.
+        self._asleep = True
+        try:
+            if self._before is None:
+                self._before = await self._probe(scope)
+            for call in _SLEEP[self._settings.engine]:
+                await self._ask(scope, call)
+        except BaseException:
+            self._asleep = False
+            raise
+
+    async def _wake(self, scope: Scope) -> None:
+        if not self._asleep:
+            return
+        for call in _WAKE[self._settings.engine]:
+            said = await self._ask(scope, call)
+            # vLLM says "sleeping" where only some of its memory came back. SGLang says nothing.
+            if isinstance(said, dict) and said.get("status", "awake") != "awake":
+                raise EngineRefusedError(f"POST {call.path}: the engine says that it is {said['status']}")
+        after, before = await self._probe(scope), self._before
+        if before is None or abs(after - before) > self._settings.max_abs_diff:
+            raise WeightsLostError(
+                f"the woken engine scores its probe {after:g}, before it slept it was {before:g}: it came back without"
+                " its weights, so nothing is scored until it is started again"
+            )
+        self._asleep = False
+
+    async def _probe(self, scope: Scope) -> float:
+        """A number that stands for the weights: a score, or the log-probability of a judge's first token."""
+        model, engine = self._settings.served_name, self._settings.engine
+        if self._settings.model_type == "Generative":
+            messages = [{"role": "user", "content": PROBE_TEXT}]
+            chat = {"model": model, "messages": messages, "max_tokens": 1, "temperature": 0, "logprobs": True}
+            said = await self._ask(scope, Call("/v1/chat/completions", chat))
+            where: tuple[str | int, ...] = ("choices", 0, "logprobs", "content", 0, "logprob")
+        elif engine == "sglang":
+            said = await self._ask(scope, Call("/v1/embeddings", {"model": model, "input": [PROBE_TEXT]}))
+            where = ("data", 0, "embedding", -1)
+        else:
+            request = {"model": model, "input": [PROBE_TEXT], "use_activation": False}
+            said = await self._ask(scope, Call("/classify", request))
+            where = ("data", 0, "probs", -1)
+        try:
+            for step in where:
+                said = said[step]
+            score = float(said)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise EngineRefusedError(f"the probe's answer holds no number: {type(error).__name__}: {error}") from None
+        if not math.isfinite(score):
+            raise EngineRefusedError(f"the probe's score is {score}, which is not a finite number")
+        return score
+
+    async def _ask(self, scope: Scope, call: Call) -> Any:
+        """Call the engine's own application, and return the JSON of its answer; None where it is empty.
+
+        Raises:
+            EngineRefusedError: it did not answer 200 with JSON, or not within ENGINE_SECONDS.
+        """
+        body = b"" if call.body is None else json.dumps(call.body).encode()
+        length = str(len(body)).encode()
+        inner = {
+            **scope,
+            "method": "POST",
+            "path": call.path,
+            "raw_path": call.path.encode(),
+            "query_string": call.query.encode(),
+            "headers": [(b"content-type", b"application/json"), (b"content-length", length)],
+        }
+        status, answer = 0, bytearray()
+        given = False
+
+        async def receive() -> Message:
+            nonlocal given
+            if given:
+                await asyncio.Event().wait()
+            given = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            answer.extend(message.get("body", b""))
+
+        try:
+            async with asyncio.timeout(ENGINE_SECONDS):
+                await self._app(inner, receive, send)
+        except TimeoutError:
+            raise EngineRefusedError(f"POST {call.path}: no answer within {ENGINE_SECONDS:g} s") from None
+        words = answer[:500].decode(errors="replace")
+        if status != 200:
+            raise EngineRefusedError(f"POST {call.path}: status {status}: {words}")
+        try:
+            return json.loads(answer) if answer else None
+        except ValueError:
+            raise EngineRefusedError(f"POST {call.path}: the answer is not JSON: {words}") from None
+
+    def _said(self) -> dict[str, Any]:
+        return {"state": self.state, "in_flight": self._in_flight}
+
+
+def _error(code: str, message: str) -> dict[str, Any]:
+    return {"error": {"code": code, "message": message}}
+
+
+async def _refuse_route(scope: Scope, send: Send) -> None:
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008, "reason": "there is no such route"})
+        return
+    await _answer(send, 404, _error("not_found", "an engine that can sleep serves what scoring needs, nothing else"))
+
+
+async def _answer(send: Send, status: int, content: dict[str, Any]) -> None:
+    body = json.dumps(content).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
