@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 
-.PHONY: bench-autoscaler bench-client bench-operator bench-step client-faults help setup setup-dev setup-server setup-trainer setup-frameworks demo test e2e e2e-faults e2e-autoscaling lint reference format crds binaries clean
+.PHONY: bench-autoscaler bench-client bench-learning bench-operator bench-step client-faults help setup setup-dev setup-server setup-trainer setup-frameworks demo test e2e e2e-faults e2e-autoscaling lint reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -118,6 +118,9 @@ bench-autoscaler: setup-dev ## Measure how soon the right size is asked for, bes
 
 bench-step: setup-dev setup-server ## Measure a training step with slow rewards under five schedules (20 minutes; BENCH_ARGS="--only both sync --steps 1")
 	@PYTHONPATH=bench $(DEV)/bin/python -m training_step $(BENCH_ARGS)
+
+bench-learning: setup-dev setup-server setup-trainer ## Compare what the five schedules learn, over three seeds (20 minutes; BENCH_ARGS="--only sync both")
+	@PYTHONPATH=bench $(DEV)/bin/python -m learning_curves $(BENCH_ARGS)
 
 format: setup-dev ## Format the code
 	@$(DEV)/bin/ruff format . && $(DEV)/bin/ruff check --fix .

@@ -6,16 +6,15 @@ python -m training_step --only both sync --factor 60 --steps 2
 import argparse
 import asyncio
 import json
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from local_pool import local_pool
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from rewardpool import RewardConfig
 from rewardpool.pipeline.schedule import SCHEDULES, ScheduleName
 from training_step import course, pools
 from training_step.aims import vs
@@ -30,7 +29,8 @@ def measured(names: list[ScheduleName], only_pools: list[str], protocol: Protoco
     """All figures; `vs_sync` is beside the schedule `sync` with a fixed number of callers, where that was run."""
     courses: dict[tuple[ScheduleName, str], course.Course] = {}
     for pool in only_pools:
-        with _running(pool, protocol) as settings:
+        with local_pool(pools.manifest(pool, protocol)) as key:
+            settings = course.config(key, callers=pools.callers(pool, protocol), protocol=protocol)
             for name in names:
                 minibatches = 4 * (course.WARM_UP_STEPS + steps + course.COOL_DOWN_STEPS)
                 with _progress(f"{name}, {pool}", total=minibatches) as advance:
@@ -46,16 +46,6 @@ def measured(names: list[ScheduleName], only_pools: list[str], protocol: Protoco
             "steps": [round(seconds, 3) for seconds in one.steps],
         }
     return result
-
-
-@contextmanager
-def _running(pool: str, protocol: Protocol) -> Iterator[RewardConfig]:
-    """Start a pool for this run alone, and yield the settings of its clients."""
-    with (
-        tempfile.TemporaryDirectory(prefix="rewardpool-bench-") as folder,
-        pools.running(pool, protocol, folder=Path(folder)) as key,
-    ):
-        yield course.config(key, callers=pools.callers(pool, protocol), protocol=protocol)
 
 
 @contextmanager
