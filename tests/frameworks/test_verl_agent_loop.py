@@ -14,9 +14,9 @@ from verl.experimental.agent_loop import AgentLoopWorker
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput, DictConfigWrap, register
 from verl.experimental.reward_loop import RewardLoopWorker
 
+from rewardpool.client.shared import shared
 from rewardpool.errors import ConfigError
 from rewardpool.verl.agent_loop import ScoringAgentLoop
-from rewardpool.verl.shared import shared
 from rewardpool_api import names
 
 pytestmark = pytest.mark.real

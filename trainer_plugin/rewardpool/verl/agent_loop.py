@@ -16,11 +16,11 @@ from typing import Any
 import hydra
 from verl.experimental.agent_loop.agent_loop import _agent_loop_registry, register
 
+from rewardpool.client.shared import shared
 from rewardpool.errors import ConfigError
 from rewardpool.verl.rater import shared_rater
 from rewardpool.verl.scorer import Scorer
 from rewardpool.verl.settings import AGENT_LOOP, MAPPING_PATH, Settings, plain_config, read_settings
-from rewardpool.verl.shared import shared
 
 
 class InlineScorer:
