@@ -7,7 +7,7 @@ import concurrent.futures
 import itertools
 import time
 from collections.abc import Generator, Iterable, Iterator, Sized
-from contextlib import closing, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,6 +15,7 @@ from rewardpool.client.loop_thread import LoopThread, result_of
 from rewardpool.client.pool import Pool
 from rewardpool.client.progress import scoring_bar
 from rewardpool.client.report import Report
+from rewardpool.colocated.awake import WITHIN_SECONDS
 from rewardpool.config import RewardConfig
 from rewardpool.demand.handle import JobDemand
 from rewardpool.discovery.endpoint import Endpoint
@@ -111,6 +112,16 @@ class BlockingPool:
     ) -> JobDemand:
         """Announce to the pool what this job is going to ask, as `Pool.demand` does."""
         return self._pool.demand(samples=samples, steps=steps, every_seconds=every_seconds, rank=rank, ranks=ranks)
+
+    @contextmanager
+    def awake(self, *, within_seconds: float = WITHIN_SECONDS) -> Iterator[None]:
+        """Within this block the engines of a pool that shares the trainer's GPUs are awake, as with `Pool.awake`."""
+        context = self._pool.awake(within_seconds=within_seconds)
+        result_of(self._thread.start(context.__aenter__()))
+        try:
+            yield
+        finally:
+            result_of(self._thread.start(context.__aexit__(None, None, None)))
 
     def report(self) -> Report:
         """Counts and latencies so far."""

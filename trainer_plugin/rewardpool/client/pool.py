@@ -22,6 +22,7 @@ from rewardpool.client.report import Ledger, Report
 from rewardpool.client.request import score_request
 from rewardpool.client.shared import shared
 from rewardpool.client.stream import OnOutcome, Stream
+from rewardpool.colocated.awake import WITHIN_SECONDS, Awake
 from rewardpool.config import Constant, RewardConfig
 from rewardpool.demand.cadence import Plan
 from rewardpool.demand.handle import JobDemand, announced_demand
@@ -53,6 +54,7 @@ class Pool:
         self._ledger = Ledger()
         self._unnamed = itertools.count()
         self._demand = JobDemand.silent("the trainer has not asked for it")
+        self._awake = Awake()
 
     @classmethod
     def shared(cls, config: RewardConfig, **injected: Any) -> Self:
@@ -138,6 +140,24 @@ class Pool:
         plan = Plan(samples=samples, steps=steps, every_seconds=every_seconds)
         self._demand = announced_demand(self._config, lambda: self.endpoint, plan, rank=rank, ranks=ranks)
         return self._demand
+
+    def awake(self, *, within_seconds: float = WITHIN_SECONDS) -> AbstractAsyncContextManager[None]:
+        """Within this block the engines of a pool that shares the trainer's GPUs are awake.
+
+        Entering it wakes them and returns once samples are scored. The last block of the last process that holds the
+        pool puts them to sleep, and leaving it returns once they have given the GPUs back. Blocks may overlap. For a
+        pool without `spec.engine.sleep.enabled` the block does nothing.
+
+        Args:
+            within_seconds: For each, waking and sleeping.
+
+        Raises:
+            PoolNotReadyError: On entering, the engines did not wake in time; on leaving, they did not sleep in time, or
+                another process still holds the pool awake.
+            ConfigError: The pool is in a cluster, where nobody wakes engines, or only its URL is known.
+            PoolAccessError: The pool's folder on this machine cannot be written.
+        """
+        return self._awake.held(self.endpoint, within_seconds=within_seconds)
 
     async def score(self, sample: Sample) -> float:
         """The raw score of one sample.

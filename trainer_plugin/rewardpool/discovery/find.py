@@ -89,7 +89,8 @@ async def discover(
 def why_not_ready(pool: RewardPool) -> str | None:
     """Why samples cannot be scored by the pool now, or None when they can.
 
-    A pool at zero that autoscales can: the first samples start it, and wait for it within their deadline.
+    A pool at zero that autoscales can: the first samples start it, and wait for it within their deadline. A pool that
+    sleeps can, once it is held awake.
     """
     status = pool.status
     ready = status.condition("Ready")
@@ -101,6 +102,9 @@ def why_not_ready(pool: RewardPool) -> str | None:
     if status.url is None or status.model is None:
         return f"it has no URL yet ({said}); is the operator running?"
     if ready is not None and ready.status == "True":
+        return None
+    if status.sleep is not None and (status.sleep.holders or status.sleep.state == "Asleep"):
+        # It is asleep as it should be; `Pool.awake` wakes it.
         return None
     if status.replicas == 0 and pool.spec.autoscaling is not None:
         return None

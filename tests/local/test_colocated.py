@@ -1,0 +1,163 @@
+"""A pool that shares the trainer's GPU, on one machine: real supervisor, real router, real client.
+
+The engine is StandInVllm, since real ones sleep on GPUs alone; it holds requests while it sleeps, as the real one does.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from support.fleet import ROOT, eventually
+from support.local_machine import POOL, LocalMachine
+
+from rewardpool import BlockingPool, Pool, RewardConfig, Sample
+from rewardpool.colocated import Costs, SharedGpu
+from rewardpool_api.status import SleepStatus
+
+pytestmark = pytest.mark.real
+STAND_IN = ROOT / "tests" / "worker" / "stand_in_vllm"
+CONFIG = RewardConfig(reward_pool=POOL, wait_seconds=30, deadline_seconds=20)
+
+HOLDER = """
+import sys, time
+from rewardpool import BlockingPool, RewardConfig
+
+pool = BlockingPool(RewardConfig(reward_pool=sys.argv[1], wait_seconds=30))
+with pool.awake():
+    print("awake", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def machine_here(machine: LocalMachine, monkeypatch: pytest.MonkeyPatch) -> LocalMachine:
+    """A machine whose pools this process finds."""
+    for name, value in machine.environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("KUBECONFIG", str(machine.home / "none"))
+    return machine
+
+
+def engine(**env: str) -> dict[str, Any]:
+    return {"name": "vllm", "sleep": {"enabled": True}, "env": {"PYTHONPATH": str(STAND_IN), **env}}
+
+
+async def up(machine: LocalMachine, replicas: int = 1, **env: str) -> None:
+    model = {"source": f"file://{machine.home}", "type": "Discriminative"}
+    await machine.up(model=model, engine=engine(**env), worker={"gpus": 1, "drainSeconds": 5}, replicas=replicas)
+
+
+def start_holder() -> subprocess.Popen[str]:
+    """Another process that holds the pool awake until it is killed."""
+    command = [sys.executable, "-c", HOLDER, POOL]
+    return subprocess.Popen(command, env=dict(os.environ), stdout=subprocess.PIPE, text=True)
+
+
+def sleep_of(machine: LocalMachine) -> SleepStatus:
+    status = machine.pool().status.sleep
+    assert status is not None
+    return status
+
+
+async def test_it_sleeps_whenever_nobody_holds_it_awake(machine_here: LocalMachine) -> None:
+    await up(machine_here, replicas=2)
+    assert sleep_of(machine_here) == SleepStatus(state="Asleep")
+    async with Pool(CONFIG) as pool:
+        for _ in range(2):
+            async with pool.awake(), pool.awake():
+                assert sleep_of(machine_here).state == "Awake"
+                scores = await asyncio.gather(*(pool.score(Sample(text="x" * n)) for n in range(1, 20)))
+                assert scores == [float(n) for n in range(1, 20)]
+            assert sleep_of(machine_here) == SleepStatus(state="Asleep")
+            assert {worker.phase for worker in machine_here.pool().status.workers} == {"Asleep"}
+
+
+async def test_a_sample_in_flight_is_scored_before_it_sleeps(machine_here: LocalMachine) -> None:
+    await up(machine_here)
+    async with Pool(CONFIG) as pool:
+        async with pool.awake():
+            score = asyncio.create_task(pool.score(Sample(text="abc")))
+            await asyncio.sleep(0.02)
+        assert await asyncio.wait_for(score, 1) == 3.0
+
+
+async def test_a_holder_that_is_killed_keeps_nothing_awake(machine_here: LocalMachine) -> None:
+    await up(machine_here)
+    holder = start_holder()
+    try:
+        assert holder.stdout is not None
+        assert await asyncio.to_thread(holder.stdout.readline) == "awake\n"
+        assert sleep_of(machine_here).state == "Awake"
+    finally:
+        holder.send_signal(signal.SIGKILL)
+        holder.communicate()
+
+    async def asleep() -> bool:
+        return sleep_of(machine_here) == SleepStatus(state="Asleep")
+
+    await eventually(asleep, what="it sleeps", seconds=10)
+
+
+async def test_a_worker_that_died_while_it_slept_starts_at_the_next_wake(machine_here: LocalMachine) -> None:
+    await up(machine_here)
+    (worker,) = machine_here.pool().status.workers
+    assert worker.pid is not None
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(worker.pid, signal.SIGKILL)
+
+    async def gone() -> bool:
+        return machine_here.pool().status.workers[0].phase == "Waiting"
+
+    await eventually(gone, what="it is gone", seconds=10)
+    await asyncio.sleep(2)
+    assert machine_here.pool().status.workers[0].phase == "Waiting"
+    async with Pool(RewardConfig(reward_pool=POOL)) as pool, pool.awake():
+        assert await pool.score(Sample(text="abc")) == 3.0
+
+
+async def test_an_engine_that_lost_its_weights_is_started_again_and_scores_right(machine_here: LocalMachine) -> None:
+    await up(machine_here, STAND_IN_LOSES_WEIGHTS="1")
+    async with Pool(CONFIG) as pool:
+        async with pool.awake():
+            assert await pool.score(Sample(text="abc")) == 3.0
+        (worker,) = machine_here.pool().status.workers
+        assert worker.restarts == 1
+        assert "it came back without its weights" in machine_here.folder.logs.joinpath("supervisor.log").read_text()
+
+
+async def test_a_training_loop_shares_its_gpu(machine_here: LocalMachine) -> None:
+    await up(machine_here)
+    seen: list[str] = []
+
+    async def score(gpu: SharedGpu, pool: Pool, number: int) -> float:
+        async with gpu.scoring():
+            return await pool.score(Sample(text="x" * number))
+
+    async with Pool(CONFIG) as pool, SharedGpu(pool.awake, Costs(patience_seconds=0.02)) as gpu:
+        for _ in range(3):
+            async with gpu.training():
+                seen.append(sleep_of(machine_here).state)
+                scores = [asyncio.create_task(score(gpu, pool, number)) for number in range(1, 9)]
+                await asyncio.sleep(0.2)
+                assert not any(task.done() for task in scores)
+            assert await asyncio.gather(*scores) == [float(number) for number in range(1, 9)]
+        report = gpu.report()
+    assert seen == ["Asleep"] * 3
+    assert report.turns == 3
+    print(report)
+
+
+async def test_code_that_is_not_async_holds_it_too(machine_here: LocalMachine) -> None:
+    await up(machine_here)
+
+    def hold() -> float:
+        with BlockingPool(CONFIG) as pool, pool.awake():
+            return pool.score(Sample(text="abc"))
+
+    assert await asyncio.to_thread(hold) == 3.0
+    assert sleep_of(machine_here).state == "Asleep"

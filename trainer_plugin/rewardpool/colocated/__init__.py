@@ -1,0 +1,14 @@
+"""A reward model on the trainer's own GPUs: it sleeps while the trainer computes, and is awake to score.
+
+    awake.py   a pool of this machine, held awake by this process: `Pool.awake`
+    turns.py   whose turn the GPU is: a pure function of who waits for it
+    gpu.py     `SharedGpu`, which carries that out around a training loop
+
+What puts an engine to sleep, and proves that it woke with its weights, is on the other side: the pool's supervisor and
+the worker's sleep middleware. docs/colocated.md has the whole story.
+"""
+
+from rewardpool.colocated.gpu import SharedGpu, TurnReport
+from rewardpool.colocated.turns import Costs
+
+__all__ = ["Costs", "SharedGpu", "TurnReport"]
