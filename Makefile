@@ -62,8 +62,8 @@ $(FRAMEWORKS)/.ready: pyproject.toml constraints/frameworks.txt | $(UV)
 	@echo "==> $(FRAMEWORKS): verl, TRL, OpenRLHF and Ray (about 5 GB, once)"
 	@$(UV) venv --quiet --allow-existing --python $(PYTHON) $(FRAMEWORKS)
 	@$(UV) pip install --python $(FRAMEWORKS)/bin/python --constraint constraints/frameworks.txt --editable '.[frameworks-test]'
-	@# Of these only what calls rewards is tested; DeepSpeed, vLLM and what else they depend on stay out.
-	@$(UV) pip install --python $(FRAMEWORKS)/bin/python --no-deps openrlhf==0.11.2 skyrl-gym==0.4.0
+	@# Of these only what calls rewards is tested, or its source read; DeepSpeed, vLLM and what else they need stay out.
+	@$(UV) pip install --python $(FRAMEWORKS)/bin/python --no-deps openrlhf==0.11.2 skyrl-gym==0.4.0 areal==1.0.4 verifiers==0.4.0
 	@touch $@
 
 demo: setup-dev setup-server setup-trainer ## Train against a pool on this machine and kill a worker half way (5 minutes)

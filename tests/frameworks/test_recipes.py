@@ -1,8 +1,11 @@
 """The recipes of docs/recipes.md that can be run, as they stand on the page."""
 
+import ast
+import importlib.util
 import inspect
 import re
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -47,6 +50,46 @@ async def test_areal_awaits_the_reward() -> None:
     assert await reward("22", "4<end>", [2, 2], [4, 10], answer="4", query_id="q") == 1.0
     assert isinstance(reward.reward, LazyReward)
     reward.reward.close()
+
+
+def source_of(package: str, file: str) -> ast.Module:
+    """A file of an installed package that cannot be imported here, as most of what it depends on is left out."""
+    spec = importlib.util.find_spec(package)
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    return ast.parse((Path(spec.submodule_search_locations[0]) / file).read_text())
+
+
+def definitions(tree: ast.Module, kind: type[ast.AST]) -> dict[str, Any]:
+    return {node.name: node for node in ast.walk(tree) if isinstance(node, kind)}
+
+
+def test_areals_workflow_awaits_what_the_recipe_puts_there() -> None:
+    workflow = definitions(source_of("areal", "workflow/rlvr.py"), ast.ClassDef)["RLVRWorkflow"]
+    waits = [node.value for node in ast.walk(workflow) if isinstance(node, ast.Await)]
+    [call] = [call for call in waits if "async_reward_fn" in ast.unparse(call.func)]
+    assert ast.unparse(call.func) == "self.async_reward_fn"
+    assert (len(call.args), [keyword.arg for keyword in call.keywords]) == (4, [None])  # four texts and **task_data
+    inspect.signature(recipe("areal").PoolReward.__call__).bind(object(), *call.args, answer="4", query_id="q")
+
+
+def test_verifiers_has_what_its_recipe_uses() -> None:
+    tasks = definitions(source_of("verifiers", "v1/task.py"), ast.ClassDef)
+    traces = definitions(source_of("verifiers", "v1/trace.py"), ast.ClassDef)
+    decorators = definitions(source_of("verifiers", "v1/utils/decorators.py"), ast.FunctionDef)
+    assert "prompt_text" in definitions(tasks["TaskData"], ast.FunctionDef)
+    assert "last_reply" in definitions(traces["Trace"], ast.FunctionDef)
+    assert "Generic[DataT" in ast.unparse(tasks["Task"].bases[0])
+    assert "weight" in [
+        argument.arg for argument in decorators["reward"].args.args + decorators["reward"].args.kwonlyargs
+    ]
+    exported = {name for node in ast.walk(source_of("verifiers", "v1/__init__.py")) for name in names_in(node)}
+    assert exported >= {"Task", "TaskData", "Trace", "reward"}
+
+
+def names_in(node: ast.AST) -> list[str]:
+    """What an import brings in."""
+    return [alias.asname or alias.name for alias in node.names] if isinstance(node, ast.ImportFrom) else []
 
 
 def test_every_recipe_is_python() -> None:
