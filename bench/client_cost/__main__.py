@@ -8,6 +8,7 @@ import asyncio
 import gc
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -147,6 +148,7 @@ def main() -> int:
     parts = (given.only,) if given.only else PARTS
     # verl's call says every retry, of which a death makes hundreds.
     os.environ.setdefault("VERL_LOGGING_LEVEL", "CRITICAL")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no process is left, as at Ctrl-C
     result: dict[str, Any] = json.loads(given.out.read_text()) if given.only and given.out.exists() else {}
     with tempfile.TemporaryDirectory(prefix="rewardpool-bench-") as folder:
         measured = asyncio.run(measure(Path(folder), parts, samples=given.samples, rounds=given.rounds))
