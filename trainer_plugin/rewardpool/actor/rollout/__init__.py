@@ -2,6 +2,7 @@
 
 engine               what both engines can do, and `open_engine`, which makes the one that the config asks for
 transformers_engine  `generate` on an unsharded copy of the policy, batch by batch
+staged               that engine, where it samples while another thread trains
 vllm_engine          any number of responses at a time from a vLLM server, kept while its weights change
 vllm_client          what is said to such a server: token ids in, token ids, probabilities and versions out
 vllm_server          the server as a child of the job

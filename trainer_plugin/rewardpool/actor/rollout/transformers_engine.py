@@ -113,7 +113,6 @@ class TransformersEngine:
     ) -> None:
         self.model = model.eval()
         self.version = 0
-        self._weights = threading.Lock()
         self._encode = encode
         self._seed = seed
         self._thread = thread
@@ -176,18 +175,16 @@ class TransformersEngine:
             )
             on_end(task, member, rollout)
 
-        with self._weights:
-            torch.manual_seed(self._seed * SEED_STRIDE + tasks[0].index)
-            self._sample(prompts, on_row, given_up)
+        torch.manual_seed(self._seed * SEED_STRIDE + tasks[0].index)
+        self._sample(prompts, on_row, given_up)
 
     def load(self, source: "WeightSource", version: int) -> None:
-        """Copy the source's weights of now, once the batch that is under way is through; all ranks call this together.
+        """Copy the source's weights of now; all ranks call this together, and nothing is being sampled then.
 
-        Where rollout and training are apart this is another thread than the engine's.
+        Where rollout and training are apart, `StagedEngine` sees to that.
         """
-        with self._weights:
-            source.copy_weights_to(self.model)
-            self.version = version
+        source.copy_weights_to(self.model)
+        self.version = version
 
     def _sample(
         self,
