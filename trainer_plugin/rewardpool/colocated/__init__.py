@@ -1,8 +1,9 @@
 """A reward model on the trainer's own GPUs: it sleeps while the trainer computes, and is awake to score.
 
-    awake.py   a pool of this machine, held awake by this process: `Pool.awake`
-    turns.py   whose turn the GPU is: a pure function of who waits for it
-    gpu.py     `SharedGpu`, which carries that out around a training loop
+    awake.py     a pool of this machine, held awake by this process: `Pool.awake`
+    turns.py     whose turn the GPU is: a pure function of who waits for it
+    gpu.py       `SharedGpu`, which carries that out around a training loop
+    pipeline.py  the same around rollouts, learner and score of a `rewardpool.pipeline`
 
 What puts an engine to sleep, and proves that it woke with its weights, is on the other side: the pool's supervisor and
 the worker's sleep middleware. docs/colocated.md has the whole story.
