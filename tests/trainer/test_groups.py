@@ -1,11 +1,10 @@
 import math
-import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool.actor.groups import SMALLEST_SPREAD, GroupBoard, group_advantages, is_informative
+from rewardpool.actor.groups import SMALLEST_SPREAD, group_advantages, is_informative
 
 SCORES = st.lists(st.floats(-100, 100), min_size=2, max_size=16)
 GAPPY_SCORES = st.lists(st.none() | st.floats(-100, 100), min_size=2, max_size=16)
@@ -66,44 +65,3 @@ def test_a_response_without_scored_siblings_is_neither_good_nor_bad() -> None:
 
 def test_equal_scores_give_no_advantage_even_with_a_servers_rounding_noise() -> None:
     assert group_advantages([0.5, 0.5 + 1e-7]) == pytest.approx([0.0, 0.0], abs=1e-2)
-
-
-@given(
-    st.lists(SCORES, min_size=1, max_size=5).filter(lambda groups: len({len(group) for group in groups}) == 1),
-    st.randoms(),
-)
-def test_the_order_of_arrival_does_not_change_a_groups_scores(groups: list[list[float]], rng: random.Random) -> None:
-    board = GroupBoard(groups=len(groups), size=len(groups[0]))
-    arrivals = [(index, member, score) for index, group in enumerate(groups) for member, score in enumerate(group)]
-    rng.shuffle(arrivals)
-    for index, member, score in arrivals:
-        board.put(index, member, score)
-    taken = board.take(len(groups))
-    assert taken is not None
-    assert {group.index: group.scores for group in taken} == dict(enumerate(groups))
-
-
-def test_a_complete_group_can_go_while_another_waits() -> None:
-    board = GroupBoard(groups=2, size=2)
-    board.put(0, 0, 1.0)
-    board.put(1, 0, 1.0)
-    assert board.take(1) is None
-    board.put(1, 1, None)
-    taken = board.take(1)
-    assert taken is not None
-    assert [group.index for group in taken] == [1]
-
-
-def test_in_the_order_of_prompts_an_earlier_group_is_waited_for() -> None:
-    board = GroupBoard(groups=2, size=1, order="prompt")
-    board.put(1, 0, 1.0)
-    assert board.take(1) is None
-    board.put(0, 0, 1.0)
-    assert [group.index for _ in range(2) for group in board.take(1) or []] == [0, 1]
-
-
-def test_a_second_outcome_for_the_same_response_is_refused() -> None:
-    board = GroupBoard(groups=1, size=2)
-    board.put(0, 1, 0.5)
-    with pytest.raises(ValueError, match="member 1 of group 0 has its outcome already"):
-        board.put(0, 1, 0.6)

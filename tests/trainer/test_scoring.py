@@ -1,63 +1,50 @@
+import asyncio
 from concurrent.futures import Future
 
 import pytest
 
 from rewardpool import Outcome, Sample, Scored, Unscored
-from rewardpool.actor.data import Rollout
-from rewardpool.actor.scoring import GroupScoring, Tally
+from rewardpool.actor.data import Prompt, Rollout
+from rewardpool.actor.scoring import PoolScore, Tally
 from rewardpool.errors import ScoreError
+from rewardpool.pipeline.parts import GroupTask
+
+TASK = GroupTask(index=3, prompt=Prompt(prompt="?"), size=2, version=0)
+ROLLOUT = Rollout(group=3, member=1, prompt_ids=[1], response_ids=[2], ended=True)
 
 
 class FakePool:
-    """Stands in for a BlockingPool: the test answers each sample itself, by name."""
+    """Stands in for a BlockingPool: the test answers the sample itself."""
 
     def __init__(self) -> None:
-        self.asked: dict[str, Future[Outcome]] = {}
+        self.answer: Future[Outcome] = Future()
+        self.asked = asyncio.Event()
 
     def submit(self, sample: Sample) -> Future[Outcome]:
-        self.asked[str(sample.id)] = Future()
-        return self.asked[str(sample.id)]
-
-    def answer(self, name: str, value: float) -> None:
-        self.asked[name].set_result(Scored(value=value, attempts=1, seconds=0.1))
+        assert sample.id == "3.1"
+        self.asked.set()
+        return self.answer
 
 
-def rollout(group: int, member: int) -> Rollout:
-    return Rollout(group=group, member=member, prompt_ids=[1], response_ids=[2], ended=True)
-
-
-def scoring_of(pool: FakePool, tally: Tally, *, groups: int) -> GroupScoring:
-    """Two responses per group, all submitted."""
-    scoring = GroupScoring(
-        pool,
-        groups=groups,
-        size=2,
-        to_sample=lambda rollout: Sample(text="t", id=f"{rollout.group}.{rollout.member}"),
-        tally=tally,
+async def score(pool: FakePool, tally: Tally) -> float | None:
+    scoring = PoolScore(
+        pool, to_sample=lambda task, member, _: Sample(text="t", id=f"{task.index}.{member}"), tally=tally
     )
-    for group in range(groups):
-        for member in range(2):
-            scoring.submit(rollout(group, member))
-    return scoring
+    return await scoring(TASK, 1, ROLLOUT)
 
 
-def test_a_group_is_taken_when_its_own_scores_are_there() -> None:
-    pool = FakePool()
-    scoring = scoring_of(pool, Tally(), groups=2)
-    pool.answer("1.1", 0.2)
-    pool.answer("0.0", 0.9)
-    pool.answer("1.0", 0.1)
-    assert [(group.index, group.scores) for group in scoring.take(1, deadline_seconds=1)] == [(1, [0.1, 0.2])]
-
-
-def test_an_unscored_sample_is_counted_and_completes_its_group_without_a_number() -> None:
+async def test_a_score_is_the_pools_and_is_counted() -> None:
     pool, tally = FakePool(), Tally()
-    scoring = scoring_of(pool, tally, groups=1)
-    pool.answer("0.0", 0.5)
-    pool.asked["0.1"].set_result(Unscored(error=ScoreError("0.1", "nonsense"), attempts=6, seconds=1.0))
-    [group] = scoring.take(1, deadline_seconds=1)
-    assert group.scores == [0.5, None]
-    assert (tally.submitted, tally.scored, tally.unscored, tally.lost) == (2, 1, 1, 0)
+    pool.answer.set_result(Scored(value=0.5, attempts=1, seconds=0.1))
+    assert await score(pool, tally) == 0.5
+    assert (tally.submitted, tally.scored, tally.lost) == (1, 1, 0)
+
+
+async def test_an_unscored_sample_is_counted_and_has_no_number() -> None:
+    pool, tally = FakePool(), Tally()
+    pool.answer.set_result(Unscored(error=ScoreError("3.1", "nonsense"), attempts=6, seconds=1.0))
+    assert await score(pool, tally) is None
+    assert (tally.submitted, tally.unscored, tally.lost) == (1, 1, 0)
 
 
 def test_a_constant_is_not_counted_as_a_score_from_a_worker() -> None:
@@ -66,17 +53,20 @@ def test_a_constant_is_not_counted_as_a_score_from_a_worker() -> None:
     assert (tally.scored, tally.constants, tally.lost) == (0, 1, 0)
 
 
-def test_a_failed_sample_under_the_policy_raise_ends_the_step() -> None:
-    pool = FakePool()
-    scoring = scoring_of(pool, Tally(), groups=1)
-    pool.asked["0.1"].set_exception(ScoreError("0.1", "nonsense"))
-    with pytest.raises(ScoreError, match=r"sample 0\.1: nonsense"):
-        scoring.take(1, deadline_seconds=1)
+async def test_a_failed_sample_under_the_policy_raise_is_its_error_and_a_sample_that_was_lost() -> None:
+    pool, tally = FakePool(), Tally()
+    pool.answer.set_exception(ScoreError("3.1", "nonsense"))
+    with pytest.raises(ScoreError, match=r"sample 3\.1: nonsense"):
+        await score(pool, tally)
+    assert tally.lost == 1
 
 
-def test_scores_that_do_not_come_are_waited_for_until_the_deadline() -> None:
-    tally = Tally()
-    scoring = scoring_of(FakePool(), tally, groups=1)
-    with pytest.raises(TimeoutError, match="2 samples have no outcome after 30 s; raise step_deadline_seconds"):
-        scoring.take(1, deadline_seconds=30, clock=iter([0.0, 31.0]).__next__)
-    assert tally.lost == 2
+async def test_what_the_job_gives_up_is_not_lost_and_the_pool_is_told() -> None:
+    pool, tally = FakePool(), Tally()
+    scoring = asyncio.create_task(score(pool, tally))
+    await pool.asked.wait()
+    scoring.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await scoring
+    assert (tally.given_up, tally.lost) == (1, 0)
+    assert pool.answer.cancelled()

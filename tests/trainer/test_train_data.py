@@ -1,10 +1,9 @@
-import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rewardpool.actor.data import Prompt, read_prompts, sample_to_score, steps_of
+from rewardpool.actor.data import Prompt, PromptOrder, read_prompts, sample_to_score
 from rewardpool.errors import ConfigError
 
 PROMPTS = [Prompt(prompt=str(number)) for number in range(6)]
@@ -19,17 +18,25 @@ class FakeTokenizer:
 
 
 def test_every_prompt_comes_once_per_round() -> None:
-    rounds = list(itertools.islice(steps_of(PROMPTS, per_step=3, seed=1), 4))
-    assert sorted(prompt.prompt for prompt in rounds[0] + rounds[1]) == list("012345")
-    assert sorted(prompt.prompt for prompt in rounds[2] + rounds[3]) == list("012345")
+    order = PromptOrder(PROMPTS, seed=1)
+    rounds = [[order[number * 6 + place].prompt for place in range(6)] for number in range(8)]
+    assert all(sorted(prompts) == list("012345") for prompts in rounds)
+    assert len({tuple(prompts) for prompts in rounds}) > 1
 
 
 def test_the_seed_decides_the_order() -> None:
-    def order(seed: int) -> list[list[Prompt]]:
-        return list(itertools.islice(steps_of(PROMPTS, per_step=4, seed=seed), 9))
+    def order(seed: int) -> list[Prompt]:
+        prompts = PromptOrder(PROMPTS, seed=seed)
+        return [prompts[index] for index in range(36)]
 
     assert order(1) == order(1)
     assert order(1) != order(2)
+
+
+def test_a_prompt_can_be_asked_for_anywhere() -> None:
+    straight, jumping = PromptOrder(PROMPTS, seed=1), PromptOrder(PROMPTS, seed=1)
+    prompts = [straight[index] for index in range(100)]
+    assert jumping[70] == prompts[70]
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,9 @@ from support import tiny_policy
 
 from rewardpool import Outcome, Sample, Scored, Unscored
 from rewardpool.actor.ranks import joined
+from rewardpool.actor.records import StepRecord
 from rewardpool.actor.scoring import Tally
-from rewardpool.actor.trainer import StepRecord, Trainer
+from rewardpool.actor.trainer import Trainer
 from rewardpool.demand.cadence import Cadence, Plan
 from rewardpool.demand.handle import JobDemand
 from rewardpool.errors import ConfigError, ScoreError
@@ -123,7 +124,8 @@ def test_the_command_names_a_wrong_field_and_fails(tmp_path: Path, capsys: pytes
 
 def test_the_first_and_last_means_are_over_five_steps_weighted_by_samples() -> None:
     def record(step: int) -> StepRecord:
-        empty = dict.fromkeys(("reward_std", "response_tokens_mean", "loss", "clipped", "grad_norm"), 0.0)
+        names = "reward_std response_tokens_mean staleness_mean loss clipped capped drift grad_norm"
+        empty = dict.fromkeys(names.split(), 0.0)
         seconds = dict.fromkeys(("rollout_seconds", "reward_exposed_seconds", "update_seconds"), 1.0)
         scored = 10 if step == 1 else 30
         return StepRecord(

@@ -3,7 +3,7 @@
     torchrun --nproc-per-node 2 -m rewardpool.train CONFIG.yaml
 
 Without torchrun it is a job of one process. What it writes into the config's output folder: metrics.jsonl with one
-line per step (`actor.trainer.StepRecord` says what is in it), metrics.json with the totals, policy/ with the model,
+line per step (`actor.records.StepRecord` says what is in it), metrics.json with the totals, policy/ with the model,
 and where the config asks for them checkpoints/ and tensorboard/.
 
 SIGTERM, which is how schedulers take a job's machine away, ends the job after the step it is in, with all of these
@@ -11,6 +11,7 @@ written. torchrun hands the signal on and gives its processes 30 seconds.
 """
 
 import argparse
+import dataclasses
 import json
 import logging
 import math
@@ -25,9 +26,10 @@ from typing import Any
 import transformers
 
 from rewardpool.actor.ranks import Ranks, joined
+from rewardpool.actor.records import StepRecord
 from rewardpool.actor.reporting import reporting
 from rewardpool.actor.scoring import Tally
-from rewardpool.actor.trainer import StepRecord, Trainer
+from rewardpool.actor.trainer import Trainer
 from rewardpool.client.blocking import BlockingPool
 from rewardpool.client.report import Report
 from rewardpool.errors import RewardPoolError
@@ -71,21 +73,24 @@ def train(config: TrainConfig, ranks: Ranks) -> int:
     with BlockingPool(config.reward) as pool:
         with pool.demand(samples=samples, steps=config.steps, rank=ranks.rank, ranks=ranks.size) as demand:
             trainer = Trainer(config, ranks=ranks, pool=pool, model_type=pool.endpoint.model_type, demand=demand)
-            shown = reporting(config.output, steps=config.steps, tensorboard=config.tensorboard)
+            shown = reporting(
+                config.output, steps=config.steps, done=trainer.steps_done, tensorboard=config.tensorboard
+            )
             quiet = nullcontext(lambda record: None)
             with shown if ranks.first else quiet as on_step, _ended_by(signal.SIGTERM) as told_to_end:
                 records = trainer.run(on_step, told_to_end=told_to_end)
         totals = summarise(records, total_tally(trainer.tally, ranks), total_retries(pool.report(), ranks), ranks.size)
+        trainer.save_policy()
         if ranks.first:
-            trainer.save_policy()
             _write_json(config.output / "metrics.json", {"pool": pool.endpoint.pool, **totals})
     return int(totals["lost"])
 
 
 def total_tally(tally: Tally, ranks: Ranks) -> Tally:
     """Return what became of the samples of all ranks."""
-    submitted, scored, constants, unscored = ranks.sum(tally.submitted, tally.scored, tally.constants, tally.unscored)
-    return Tally(submitted=int(submitted), scored=int(scored), constants=int(constants), unscored=int(unscored))
+    names = [field.name for field in dataclasses.fields(tally)]
+    counts = ranks.sum(*(getattr(tally, name) for name in names))
+    return Tally(**{name: int(count) for name, count in zip(names, counts, strict=True)})
 
 
 def total_retries(report: Report, ranks: Ranks) -> int:
@@ -104,6 +109,7 @@ def summarise(records: Sequence[StepRecord], tally: Tally, retried: int, world_s
         "scored": tally.scored,
         "constants": tally.constants,
         "unscored": tally.unscored,
+        "given_up": tally.given_up,
         "lost": tally.lost,
         "retried": retried,
         "reward_window_steps": window,

@@ -2,14 +2,16 @@
 
     data        prompts, rollouts, and the sample that a rollout is scored as
     rollout     responses from an unsharded copy of the policy; each is handed over the moment it ends
-    scoring     from a response to its score, and from scores to complete groups, while the rest is still being written
+    scoring     from a response to its score, while the rest is still being written
     groups      group-normalised advantages, in plain Python
     objective   GRPO's variants as independent choices, in plain Python
     grpo        the loss
     tokens      log-probabilities of rollouts, padded (`packing`: or packed into rows)
     fsdp        the sharded policy, its optimiser, and the way of its weights to the rollout copy
     checkpoint  what a job needs to go on after it was stopped
-    trainer     one step after another, with the seconds each part took
+    learner     all of these as a pipeline sees them: awaited, with the blocking work on one thread
+    records     what a step came to, over all ranks
+    trainer     one step after another, by the schedule that the config names (`rewardpool.pipeline`)
 
 `ranks` holds what the processes of one job say to each other. `rewardpool.train` is the command that runs it all.
 """

@@ -1,8 +1,9 @@
 """What goes into a step and what comes out: prompts from a file, rollouts, and the samples they are scored as."""
 
+import functools
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,15 +83,25 @@ def _parse(path: Path, number: int, line: str) -> Prompt:
         raise config_error(error, path=place) from error
 
 
-def steps_of(prompts: Sequence[Prompt], *, per_step: int, seed: int) -> Iterator[list[Prompt]]:
-    """Yield the prompts of one step after another, for ever: every prompt once per round, each round shuffled anew."""
-    rng = random.Random(seed)  # noqa: S311 - an order, not a secret
-    waiting: list[Prompt] = []
-    while True:
-        while len(waiting) < per_step:
-            waiting += rng.sample(prompts, k=len(prompts))
-        yield waiting[:per_step]
-        waiting = waiting[per_step:]
+class PromptOrder:
+    """The prompts of a job, without end: every prompt once per round, each round shuffled anew.
+
+    Any of them can be asked for, so that a job can go on anywhere.
+    """
+
+    def __init__(self, prompts: Sequence[Prompt], *, seed: int) -> None:
+        self._prompts = prompts
+        self._seed = seed
+        self._round = functools.lru_cache(maxsize=4)(self._shuffled)
+
+    def __getitem__(self, index: int) -> Prompt:
+        """Return the prompt with that number, from 0."""
+        number, place = divmod(index, len(self._prompts))
+        return self._prompts[self._round(number)[place]]
+
+    def _shuffled(self, number: int) -> list[int]:
+        rng = random.Random(f"{self._seed}.{number}")  # noqa: S311 - an order, not a secret
+        return rng.sample(range(len(self._prompts)), k=len(self._prompts))
 
 
 def prompt_tokens(tokenizer: Any, prompt: Prompt) -> list[int]:

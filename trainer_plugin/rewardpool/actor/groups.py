@@ -12,14 +12,12 @@ trained on while others still wait. Plain Python: a group is a handful of number
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Literal
 
 SMALLEST_SPREAD = 1e-4
 """Added to the standard deviation. Equal responses can differ by some 1e-7 in score, depending on who shared their
 batch at the server; without it, that noise would be blown up to advantages of 1."""
 
-Order = Literal["arrival", "prompt"]
 AdvantageScale = Literal["group_std", "none"]
 
 
@@ -51,60 +49,3 @@ def is_informative(scores: Sequence[float | None]) -> bool:
     """
     known = [score for score in scores if score is not None]
     return len(known) > 1 and max(known) - min(known) > SMALLEST_SPREAD
-
-
-@dataclass
-class Group:
-    """The scores of one prompt's responses as they come in.
-
-    Attributes:
-        index: Which prompt of this rank's share of the step, from 0.
-        scores: One entry per response; None where there is no score, or none yet.
-        missing: Members whose outcome has not come yet.
-    """
-
-    index: int
-    scores: list[float | None]
-    missing: set[int] = field(default_factory=set)
-
-    @classmethod
-    def of_size(cls, index: int, size: int) -> "Group":
-        """Return a group that waits for `size` outcomes."""
-        return cls(index=index, scores=[None] * size, missing=set(range(size)))
-
-
-class GroupBoard:
-    """Scores go in one by one and in any order; complete groups come out, each once.
-
-    `order` says which complete group is next: the one that was complete first (`arrival`, which never waits longer
-    than it must), or the next prompt's (`prompt`, which makes a run repeatable whatever the servers' timing).
-    """
-
-    def __init__(self, *, groups: int, size: int, order: Order = "arrival") -> None:
-        self._groups = [Group.of_size(index, size) for index in range(groups)]
-        self._order = order
-        self._complete: list[Group] = []
-        self._taken = 0
-
-    def put(self, group: int, member: int, score: float | None) -> None:
-        """Enter one outcome; None for a response that could not be scored.
-
-        Raises:
-            ValueError: That member has its outcome already.
-        """
-        entry = self._groups[group]
-        if member not in entry.missing:
-            raise ValueError(f"member {member} of group {group} has its outcome already")
-        entry.missing.remove(member)
-        entry.scores[member] = score
-        if not entry.missing:
-            self._complete.append(entry)
-
-    def take(self, count: int) -> list[Group] | None:
-        """Return the next `count` complete groups, or None while there are fewer."""
-        queue = self._complete if self._order == "arrival" else self._groups
-        following = queue[self._taken : self._taken + count]
-        if len(following) < count or any(group.missing for group in following):
-            return None
-        self._taken += count
-        return following

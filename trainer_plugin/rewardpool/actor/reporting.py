@@ -18,7 +18,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from rewardpool.actor.trainer import StepRecord
+from rewardpool.actor.records import StepRecord
 
 OnStep = Callable[[StepRecord], None]
 

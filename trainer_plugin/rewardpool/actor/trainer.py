@@ -1,88 +1,47 @@
-"""Training, one step after another.
+"""Training: this rank's models, and the pipeline that they go through.
 
     rollout   every rank samples responses to its prompts; each goes to the reward pool the moment it ends
     update    for each mini-batch: wait for its groups' scores, if they are not there yet; one optimiser step
-    refresh   the rollout copy gets the new weights
+    publish   the rollout engine gets the new weights
 
-Each of these is told to the pool by rank 0, so that the pool is warm when the next rollout's samples come.
-
-What the waiting costs is measured, because avoiding it is the point: `reward_exposed_seconds` is the time in which
-every rollout was done and the actor had nothing left to do but wait for scores.
+The config's `schedule` says how these follow each other. Each is told to the reward pool by rank 0, so that the pool is
+warm when samples come. What the waiting costs is measured, because avoiding it is the point: `reward_exposed_seconds`
+is the time in which the actor had nothing left to do but wait for scores.
 """
 
-import math
-import time
+import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rewardpool.actor.data import Prompt, Rollout, prompt_tokens, read_prompts, sample_to_score, steps_of
-from rewardpool.actor.fsdp import FsdpActor, RatedRollout, UpdateStats
-from rewardpool.actor.groups import Group, group_advantages
+from rewardpool.actor import checkpoint
+from rewardpool.actor.data import Prompt, PromptOrder, Rollout, prompt_tokens, read_prompts, sample_to_score
+from rewardpool.actor.fsdp import FsdpActor
+from rewardpool.actor.learner import ActorLearner, EngineRollouts
 from rewardpool.actor.ranks import Ranks
-from rewardpool.actor.rollout import RolloutEngine
-from rewardpool.actor.scoring import GroupScoring, Scorer, Tally
-from rewardpool.actor.tokens import Forward, log_probs_of
+from rewardpool.actor.records import StepFigures, StepRecord
+from rewardpool.actor.rollout import RolloutEngine, open_engine
+from rewardpool.actor.rollout.staged import StagedEngine
+from rewardpool.actor.scoring import PoolScore, Scorer, Tally
+from rewardpool.actor.tokens import Forward
 from rewardpool.demand.handle import JobDemand
 from rewardpool.errors import ConfigError
+from rewardpool.pipeline.engine import Pipeline
+from rewardpool.pipeline.on_thread import on_thread
+from rewardpool.pipeline.parts import GroupTask
+from rewardpool.pipeline.schedule import SCHEDULES
+from rewardpool.pipeline.state import PipelineState
+from rewardpool.pipeline.times import StepTimes
+from rewardpool.sample import Sample
 from rewardpool.train_config import TrainConfig
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepRecord:
-    """One line of metrics.jsonl; everything is over all ranks.
-
-    Attributes:
-        step: From 1.
-        reward_mean: Of the scores, NaN where there is none.
-        reward_std: Their standard deviation.
-        scored: Samples with a score, a constant included.
-        unscored: Samples without one, which were left out of their groups.
-        response_tokens_mean: Length of the responses.
-        loss: Mean over the step's updates, NaN where there was none.
-        clipped: Share of tokens where the clip took hold, likewise.
-        grad_norm: Length of the gradient, likewise.
-        step_seconds: The whole step. What the three below do not cover is ranks waiting for each other's rollouts.
-        rollout_seconds: Sampling, on the slowest rank.
-        reward_exposed_seconds: All rollouts were done, and the slowest rank waited for scores.
-        update_seconds: Behaviour log-probabilities, forward, backward, optimiser, refresh of the rollout copy.
-    """
-
-    step: int
-    reward_mean: float
-    reward_std: float
-    scored: int
-    unscored: int
-    response_tokens_mean: float
-    loss: float
-    clipped: float
-    grad_norm: float
-    step_seconds: float
-    rollout_seconds: float
-    reward_exposed_seconds: float
-    update_seconds: float
-
-
-class Stopwatch:
-    """Adds up the seconds spent in its `running` blocks."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Count the seconds of the block."""
-        start = time.monotonic()
-        try:
-            yield
-        finally:
-            self.seconds += time.monotonic() - start
 
 
 class Trainer:
@@ -101,7 +60,7 @@ class Trainer:
         model_type: str | None,
         demand: JobDemand | None = None,
     ) -> None:
-        """Load the policy and shard it.
+        """Load the policy and shard it, and take up the newest checkpoint if there is one.
 
         Args:
             config: Of the job.
@@ -116,39 +75,45 @@ class Trainer:
         self._pool = pool
         self._demand = demand or JobDemand.silent("nobody is to be told")
         self._model_type = model_type
-        self._steps = steps_of(
-            read_prompts(config.data.prompts), per_step=config.rollout.prompts_per_step, seed=config.seed
-        )
+        self._plan = config.plan(ranks.size)
+        self._prompts = PromptOrder(read_prompts(config.data.prompts), seed=config.seed)
         self._tokenizer = load_tokenizer("policy.path", config.policy.path)
         self._reward_tokenizer = (
             load_tokenizer("reward_tokenizer", config.reward_tokenizer) if config.reward_tokenizer else self._tokenizer
         )
-        self._forward = Forward(
-            pad_id=self._tokenizer.pad_token_id,
-            device=ranks.device,
-            temperature=config.rollout.temperature,
-            micro_batch=config.update.micro_batch,
-            pack_tokens=config.update.pack_tokens,
-        )
-        self._actor = FsdpActor(
+        self._actor = self._make_actor()
+        self.tally = Tally()
+        """What became of this rank's samples."""
+        self._resume = self._resumed_state() if config.resume == "auto" else None
+
+    @property
+    def steps_done(self) -> int:
+        """Steps that the checkpoint has which this goes on from; 0 for a new job."""
+        return 0 if self._resume is None else self._resume.trained // self._plan.minibatches_per_step
+
+    @property
+    def _checkpoints(self) -> Path:
+        return self._config.output / "checkpoints"
+
+    def _make_actor(self) -> FsdpActor:
+        config = self._config
+        return FsdpActor(
             self._load_policy(),
-            ranks=ranks,
+            ranks=self._ranks,
             objective=config.update.objective(fixed_length=config.rollout.max_new_tokens),
-            forward=self._forward,
+            forward=Forward(
+                pad_id=self._tokenizer.pad_token_id,
+                device=self._ranks.device,
+                temperature=config.rollout.temperature,
+                micro_batch=config.update.micro_batch,
+                pack_tokens=config.update.pack_tokens,
+            ),
             learning_rate=config.update.learning_rate,
             max_grad_norm=config.update.max_grad_norm,
             dtype=DTYPES[config.policy.dtype],
             activation_checkpointing=config.update.activation_checkpointing,
             reference=self._load_policy() if config.update.kl else None,
         )
-        self._engine = RolloutEngine(
-            self._load_policy().to(DTYPES[config.policy.dtype]),
-            self._tokenizer,
-            max_new_tokens=config.rollout.max_new_tokens,
-            temperature=config.rollout.temperature,
-        )
-        self.tally = Tally()
-        """What became of this rank's samples."""
 
     def _load_policy(self) -> Any:
         try:
@@ -167,146 +132,159 @@ class Trainer:
         Raises:
             SampleError: A sample has no score and the failure policy is `raise`.
             PoolError: The pool cannot be used.
-            TimeoutError: A step's scores did not come within the deadline.
+            RolloutError: The rollout engine cannot sample, or did not take new weights.
+            TimeoutError: A mini-batch's scores did not come within the deadline.
         """
-        records = []
-        for step in range(1, self._config.steps + 1):
-            records.append(self._step(step, next(self._steps)))
-            on_step(records[-1])
-            [ends] = self._ranks.max(told_to_end())
-            if ends:
-                break
-        return records
+        with self._opened() as (engine, thread):
+            run = _Run(self, engine, thread, on_step=on_step, told_to_end=told_to_end)
+            asyncio.run(run.pipeline.run())
+            return run.records
 
     def save_policy(self) -> None:
-        """Write the trained policy and its tokenizer into the output folder; for one rank to call."""
-        self._engine.model.save_pretrained(self._config.output / "policy")
-        self._tokenizer.save_pretrained(self._config.output / "policy")
+        """Write the trained policy and its tokenizer into the output folder; all ranks call this together."""
+        self._actor.save_pretrained(self._config.output / "policy")
+        if self._ranks.first:
+            self._tokenizer.save_pretrained(self._config.output / "policy")
 
-    def _step(self, step: int, prompts: list[Prompt]) -> StepRecord:
-        whole, rolling, updating = Stopwatch(), Stopwatch(), Stopwatch()
-        with whole.running():
-            mine = prompts[self._ranks.rank :: self._ranks.size]
-            scoring = self._scoring(step, mine)
-            self._demand.rollout()
-            with rolling.running():
-                rollouts = self._roll_out(step, mine, scoring)
-            with updating.running():
-                behaviour = self._behaviour(rollouts)
-            # An update needs all ranks, so none can start before the slowest rollout is done. Meeting here costs
-            # nothing, and keeps waiting for a rank from being counted as waiting for scores.
-            [rollout_seconds] = self._ranks.max(rolling.seconds)
-            exposed_seconds = 0.0
-            groups: list[Group] = []
-            updates: list[UpdateStats] = []
-            for _ in range(self._config.rollout.prompts_per_step // self._config.update.groups_per_minibatch):
-                with self._demand.waiting():
-                    ready, slowest_seconds = self._take_minibatch(scoring)
-                self._demand.update()
-                exposed_seconds += slowest_seconds
-                groups += ready
-                with updating.running():
-                    stats = self._actor.update(self._minibatch(ready, rollouts, behaviour))
-                updates += [stats] if stats is not None else []
-            with updating.running():
-                self._actor.copy_weights_to(self._engine.model)
-        return self._record(
-            step,
-            groups,
-            rollouts,
-            updates,
-            step_seconds=whole.seconds,
-            rollout_seconds=rollout_seconds,
-            reward_exposed_seconds=exposed_seconds,
-            update_seconds=updating.seconds,
-        )
-
-    def _take_minibatch(self, scoring: GroupScoring) -> tuple[list[Group], float]:
-        """Wait for this rank's groups of a mini-batch, and for the other ranks to have theirs.
-
-        Returns the groups and the seconds that the slowest rank waited.
-        """
-        waiting = Stopwatch()
-        with waiting.running():
-            ready = scoring.take(
-                self._config.update.groups_per_minibatch // self._ranks.size,
-                deadline_seconds=self._config.step_deadline_seconds,
+    @contextmanager
+    def _opened(self) -> Iterator[tuple[RolloutEngine, Executor]]:
+        """Yield the rollout engine, and the thread of all collectives."""
+        with ExitStack() as stack:
+            # Threads come first, and so end last: the engine may be busy on one.
+            thread, own = (stack.enter_context(ThreadPoolExecutor(1, name)) for name in ("learner", "rollouts"))
+            apart = SCHEDULES[self._config.schedule].apart
+            engine = stack.enter_context(
+                open_engine(
+                    self._config,
+                    ranks=self._ranks,
+                    tokenizer=self._tokenizer,
+                    encode=lambda prompt: prompt_tokens(self._tokenizer, prompt),
+                    load_policy=self._load_copy,
+                    thread=own if apart else thread,
+                )
             )
-        [slowest_seconds] = self._ranks.max(waiting.seconds)
-        return ready, slowest_seconds
+            if apart and self._config.rollout.engine == "transformers":
+                engine = StagedEngine(engine, staging=self._load_copy(), thread=own)
+            yield engine, thread
 
-    def _scoring(self, step: int, prompts: list[Prompt]) -> GroupScoring:
-        def to_sample(rollout: Rollout) -> Any:
-            return sample_to_score(
-                prompts[rollout.group],
-                self._tokenizer.decode(rollout.response_ids, skip_special_tokens=True),
-                model_type=self._model_type,
-                reward_tokenizer=self._reward_tokenizer,
-                name=f"step{step}-rank{self._ranks.rank}-prompt{rollout.group}-response{rollout.member}",
-            )
+    def _load_copy(self) -> Any:
+        return self._load_policy().to(DTYPES[self._config.policy.dtype])
 
-        return GroupScoring(
-            self._pool,
-            groups=len(prompts),
-            size=self._config.rollout.group_size,
-            to_sample=to_sample,
-            tally=self.tally,
-            order=self._config.update.order,
+    def _resumed_state(self) -> PipelineState[Rollout] | None:
+        resumed = checkpoint.load(self._checkpoints, self._actor, ranks=self._ranks)
+        if resumed is None:
+            return None
+        states = [PipelineState.from_json(state, decode=_rollout_from_json) for state in resumed.states]
+        if len(states) == self._ranks.size:
+            return states[self._ranks.rank]
+        return other_ranks_state(states[0], self._config, self._ranks.size)
+
+    def _prompt(self, index: int) -> Prompt:
+        """Return the prompt of this rank's group: the ranks take turns."""
+        return self._prompts[index * self._ranks.size + self._ranks.rank]
+
+    def _to_sample(self, task: GroupTask[Prompt], member: int, rollout: Rollout) -> Sample:
+        step, place = divmod(task.index, self._plan.groups_per_step)
+        return sample_to_score(
+            task.prompt,
+            self._tokenizer.decode(rollout.response_ids, skip_special_tokens=True),
+            model_type=self._model_type,
+            reward_tokenizer=self._reward_tokenizer,
+            name=f"step{step + 1}-rank{self._ranks.rank}-prompt{place}-response{member}",
         )
 
-    def _roll_out(self, step: int, prompts: list[Prompt], scoring: GroupScoring) -> list[Rollout]:
-        return self._engine.generate(
-            [prompt_tokens(self._tokenizer, prompt) for prompt in prompts],
-            group_size=self._config.rollout.group_size,
-            seed=self._config.seed + step * self._ranks.size + self._ranks.rank,
-            on_end=scoring.submit,
-        )
 
-    def _behaviour(self, rollouts: list[Rollout]) -> list[torch.Tensor]:
-        return log_probs_of(self._engine.model, rollouts, forward=self._forward)
+class _Run:
+    """The pipeline of one call of `Trainer.run`, and what is done between its steps."""
 
-    def _minibatch(
-        self, groups: list[Group], rollouts: list[Rollout], behaviour: list[torch.Tensor]
-    ) -> list[RatedRollout]:
-        rated = []
-        for group in groups:
-            first = group.index * self._config.rollout.group_size
-            for member, advantage in enumerate(
-                group_advantages(group.scores, scale=self._config.update.advantage_scale)
-            ):
-                at = first + member
-                rated.append(RatedRollout(rollout=rollouts[at], behaviour=behaviour[at], advantage=advantage))
-        return rated
-
-    def _record(
+    def __init__(
         self,
-        step: int,
-        groups: list[Group],
-        rollouts: list[Rollout],
-        updates: list[UpdateStats],
-        **seconds: float,
-    ) -> StepRecord:
-        scores = [score for group in groups for score in group.scores if score is not None]
-        count, total, squares, tokens, samples = self._ranks.sum(
-            len(scores),
-            math.fsum(scores),
-            math.fsum(score**2 for score in scores),
-            sum(len(rollout.response_ids) for rollout in rollouts),
-            len(rollouts),
+        trainer: Trainer,
+        engine: RolloutEngine,
+        thread: Executor,
+        *,
+        on_step: Callable[[StepRecord], None],
+        told_to_end: Callable[[], bool],
+    ) -> None:
+        self._trainer = trainer
+        self._thread = thread
+        self._tell = on_step
+        self._told_to_end = told_to_end
+        self.records: list[StepRecord] = []
+        config, ranks = trainer._config, trainer._ranks
+        schedule = SCHEDULES[config.schedule]
+        self._learner = ActorLearner(
+            trainer._actor,
+            engine,
+            ranks=ranks,
+            thread=thread,
+            advantage_scale=config.update.advantage_scale,
+            decoupled=bool(schedule.ahead) or schedule.apart or config.rollout.engine != "transformers",
         )
-        mean = total / count if count else math.nan
-        return StepRecord(
-            step=step,
-            reward_mean=mean,
-            reward_std=math.sqrt(max(0.0, squares / count - mean**2)) if count else math.nan,
-            scored=int(count),
-            unscored=int(samples - count),
-            response_tokens_mean=tokens / samples,
-            loss=_mean([update.loss for update in updates]),
-            clipped=_mean([update.clipped for update in updates]),
-            grad_norm=_mean([update.grad_norm for update in updates]),
-            **seconds,
+        self.pipeline = Pipeline(
+            plan=trainer._plan,
+            prompts=trainer._prompt,
+            rollouts=EngineRollouts(engine, self._learner, ranks=ranks, thread=None if schedule.apart else thread),
+            score=PoolScore(trainer._pool, to_sample=trainer._to_sample, tally=trainer.tally),
+            learner=self._learner,
+            overlap=config.overlap(),
+            deadline_seconds=config.step_deadline_seconds,
+            announcer=trainer._demand,
+            on_step=self._after_step,
+            resume=trainer._resume,
         )
+
+    async def _after_step(self, times: StepTimes) -> None:
+        figures, self._learner.figures = self._learner.figures, StepFigures()
+        state = self.pipeline.state().to_json(encode=asdict)
+        record, ends = await on_thread(self._thread, self._exchange, times, figures, state)
+        self.records.append(record)
+        self._tell(record)
+        if ends:
+            self.pipeline.end()
+
+    def _exchange(self, times: StepTimes, figures: StepFigures, state: checkpoint.State) -> tuple[StepRecord, bool]:
+        """Do what all ranks do together after a step; returns its record, and whether it was the last."""
+        config, ranks = self._trainer._config, self._trainer._ranks
+        record = figures.record(times, ranks)
+        [ends] = ranks.max(self._told_to_end())
+        every = config.checkpoint.every_steps
+        if every and (record.step % every == 0 or ends):
+            checkpoint.save(
+                self._trainer._checkpoints,
+                self._trainer._actor,
+                ranks=ranks,
+                step=record.step,
+                state=state,
+                keep=config.checkpoint.keep,
+            )
+        return record, bool(ends)
+
+
+def other_ranks_state(state: PipelineState[Rollout], config: TrainConfig, ranks: int) -> PipelineState[Rollout]:
+    """Return where a job on some ranks goes on that was saved, after a step, on another number of them.
+
+    What was rolled out ahead is rolled out again.
+
+    Raises:
+        ConfigError: The job is fully asynchronous, so that a step says nothing about which groups are trained.
+    """
+    if SCHEDULES[config.schedule].apart:
+        raise ConfigError("schedule", "a checkpoint of fully_async can only be gone on from with as many ranks")
+    plan = config.plan(ranks)
+    step = state.trained // state.plan.minibatches_per_step
+    return PipelineState(
+        schedule=state.schedule,
+        plan=plan,
+        trained=state.trained,
+        begun=step * plan.groups_per_step,
+        groups=[],
+        again=[],
+    )
+
+
+def _rollout_from_json(fields: dict[str, Any]) -> Rollout:
+    return Rollout(**fields)
 
 
 def load_tokenizer(field: str, path: Any) -> Any:
@@ -324,7 +302,3 @@ def load_tokenizer(field: str, path: Any) -> Any:
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
-
-
-def _mean(values: list[float]) -> float:
-    return math.fsum(values) / len(values) if values else math.nan

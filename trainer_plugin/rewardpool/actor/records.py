@@ -1,0 +1,113 @@
+"""One line of metrics.jsonl: what a step came to, over all ranks."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rewardpool.actor.data import Prompt, Rollout
+from rewardpool.actor.fsdp import UpdateStats
+from rewardpool.actor.ranks import Ranks
+from rewardpool.pipeline.parts import RatedGroup
+from rewardpool.pipeline.times import StepTimes
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepRecord:
+    """One line of metrics.jsonl; everything is over all ranks, and about the groups that the step was trained on.
+
+    Attributes:
+        step: From 1.
+        reward_mean: Of the scores, NaN where there is none.
+        reward_std: Their standard deviation.
+        scored: Samples with a score, a constant included.
+        unscored: Samples without one, which were left out of their groups.
+        response_tokens_mean: Length of the responses.
+        staleness_mean: How many updates the policy was older when it began a group than when it was trained on it.
+        loss: Mean over the step's updates, NaN where there was none.
+        clipped: Share of tokens where the clip took hold, likewise.
+        capped: Share of tokens whose importance weight was cut, likewise.
+        drift: Divergence from the policy that sampled, in nats per token, likewise.
+        grad_norm: Length of the gradient, likewise.
+        step_seconds: From the end of the step before. What the three below do not cover is ranks waiting for each
+            other's rollouts; where rollout and training are apart, they overlap.
+        rollout_seconds: Sampling, on the slowest rank; of a later step, where rollouts are ahead.
+        reward_exposed_seconds: The slowest rank had nothing to do but wait for scores; where rollout and training are
+            apart, for rollouts too.
+        update_seconds: Forward, backward, optimiser, and giving the weights to the rollout side.
+    """
+
+    step: int
+    reward_mean: float
+    reward_std: float
+    scored: int
+    unscored: int
+    response_tokens_mean: float
+    staleness_mean: float
+    loss: float
+    clipped: float
+    capped: float
+    drift: float
+    grad_norm: float
+    step_seconds: float
+    rollout_seconds: float
+    reward_exposed_seconds: float
+    update_seconds: float
+
+
+@dataclass(kw_only=True)
+class StepFigures:
+    """What this rank knows of a step; filled as it goes on.
+
+    Attributes:
+        groups: Trained on.
+        staleness: Of each, in versions.
+        updates: That were made; none for a mini-batch without any score.
+        rollout_seconds: Sampling.
+        exposed_seconds: Waiting for scores, on the slowest rank.
+        update_seconds: Training and publishing.
+    """
+
+    groups: list[RatedGroup[Prompt, Rollout]] = field(default_factory=list)
+    staleness: list[int] = field(default_factory=list)
+    updates: list[UpdateStats] = field(default_factory=list)
+    rollout_seconds: float = 0.0
+    exposed_seconds: float = 0.0
+    update_seconds: float = 0.0
+
+    def record(self, times: StepTimes, ranks: Ranks) -> StepRecord:
+        """Return the record; all ranks call this together."""
+        scores = [score for group in self.groups for score in group.scores if score is not None]
+        lengths = [len(rollout.response_ids) for group in self.groups for rollout in group.rollouts]
+        count, total, squares, tokens, samples, staleness, groups = ranks.sum(
+            len(scores),
+            math.fsum(scores),
+            math.fsum(score**2 for score in scores),
+            sum(lengths),
+            len(lengths),
+            sum(self.staleness),
+            len(self.groups),
+        )
+        rollout_seconds, update_seconds = ranks.max(self.rollout_seconds, self.update_seconds)
+        mean = total / count if count else math.nan
+        return StepRecord(
+            step=times.step + 1,
+            reward_mean=mean,
+            reward_std=math.sqrt(max(0.0, squares / count - mean**2)) if count else math.nan,
+            scored=int(count),
+            unscored=int(samples - count),
+            response_tokens_mean=tokens / samples,
+            staleness_mean=staleness / groups,
+            loss=_mean([update.loss for update in self.updates]),
+            clipped=_mean([update.clipped for update in self.updates]),
+            capped=_mean([update.capped for update in self.updates]),
+            drift=_mean([update.drift for update in self.updates]),
+            grad_norm=_mean([update.grad_norm for update in self.updates]),
+            step_seconds=times.total_seconds,
+            rollout_seconds=rollout_seconds,
+            reward_exposed_seconds=self.exposed_seconds,
+            update_seconds=update_seconds,
+        )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values) if values else math.nan
