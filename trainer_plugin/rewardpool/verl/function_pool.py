@@ -17,11 +17,12 @@ from typing import Any
 from rewardpool.client.pool import Pool
 from rewardpool.client.shared import shared
 from rewardpool.config import RewardConfig
+from rewardpool.demand.bursts import Bursts
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.errors import ConfigError, FunctionFailedError
 from rewardpool.rewards.chat import load_tokenizer
 from rewardpool.rewards.discriminative import model_of
-from rewardpool.verl.bursts import Bursts, announced_bursts
+from rewardpool.verl.bursts import announced_bursts
 from rewardpool.verl.door import open_door
 
 
