@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.asgi import ask
 from support.fleet import free_port, server_python
 from support.processes import RealProcess, http
 from support.vllm_server import START_SECONDS, quickstart_pool
@@ -20,6 +21,7 @@ from rewardpool_api import RewardPoolSpec, names
 from rewardpool_api.contract import parse_answer
 from rewardpool_worker.engines import Launch, Place, engine_for
 from rewardpool_worker.mounted import write_mounted_files
+from rewardpool_worker.sleep_middleware import SleepMiddleware, SleepSettings
 
 pytestmark = pytest.mark.real
 HERE = Path(__file__).parent
@@ -194,3 +196,37 @@ def test_the_real_vllm_pauses_and_goes_on_by_the_same_routes(tmp_path: Path) -> 
         assert post(url + names.WAKE_PATH)[0] == 200
         assert score(url, "abc") == before
         assert "setting pause state to PAUSED" in server.log.read_text()
+
+
+async def fake_judge(scope: Any, receive: Any, send: Any) -> None:
+    """FakeJudge: vLLM's routes for sleeping, and a first token whose log-probability is -0.25."""
+    logprobs = {"content": [{"token": "The", "logprob": -0.25}]}
+    answers = {
+        "/sleep": {"status": "sleeping", "level": 1},
+        "/wake_up": {"status": "awake", "tags": None},
+        "/v1/chat/completions": {"choices": [{"index": 0, "logprobs": logprobs}]},
+    }
+    await receive()
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": json.dumps(answers[scope["path"]]).encode()})
+
+
+async def test_a_judge_is_known_by_the_log_probability_of_its_first_token() -> None:
+    sleeping = SleepMiddleware(fake_judge, settings=SleepSettings(model_type="Generative", served_name="judge"))
+    assert (await ask(sleeping, "POST", names.SLEEP_PATH)).json()["state"] == "Asleep"
+    assert (await ask(sleeping, "POST", names.WAKE_PATH)).json()["state"] == "Awake"
+
+
+async def test_an_engine_that_says_it_is_partly_awake_is_not_believed() -> None:
+    async def drowsy(scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] != "/wake_up":
+            await fake_judge(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b'{"status": "sleeping", "tags": ["weights"]}'})
+
+    sleeping = SleepMiddleware(drowsy, settings=SleepSettings(model_type="Generative", served_name="judge"))
+    await ask(sleeping, "POST", names.SLEEP_PATH)
+    reply = await ask(sleeping, "POST", names.WAKE_PATH)
+    assert (reply.status, reply.json()["error"]["code"]) == (502, "engine_refused")
+    assert sleeping.state == "Asleep"
