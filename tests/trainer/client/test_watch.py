@@ -1,4 +1,4 @@
-"""What is in flight is looked at when it is old enough, and what lost a race is closed late, but closed."""
+"""What is in flight is looked at when it is due, and what lost a race is closed late, but closed."""
 
 import asyncio
 
@@ -6,34 +6,38 @@ from rewardpool.client.watch import LEAST_LEFT_OPEN, Watch
 
 
 class Seen:
-    """Something in flight that began so many seconds ago."""
+    """Something in flight, due again so many seconds after each look."""
 
-    def __init__(self, age_seconds: float) -> None:
-        self.begun = asyncio.get_running_loop().time() - age_seconds
-        self.seen = asyncio.Event()
+    def __init__(self, *, again_seconds: float = 0.0) -> None:
+        self.looks = 0
+        self.often = asyncio.Event()
+        self._again_seconds = again_seconds
 
-    def look(self, now: float) -> None:
-        self.seen.set()
+    def look(self, now: float) -> float:
+        self.looks += 1
+        if self.looks == 3:
+            self.often.set()
+        return now + self._again_seconds
 
 
-async def test_what_is_old_enough_is_looked_at_and_what_is_young_is_not() -> None:
+async def test_each_is_looked_at_when_it_is_due() -> None:
     watch = Watch(soonest_seconds=0.01, most_left_open=8)
-    old, young = Seen(1.0), Seen(-60.0)
-    watch.add(old)
-    watch.add(young)
-    await asyncio.wait_for(old.seen.wait(), 5)
-    assert not young.seen.is_set()
+    patient, impatient = Seen(again_seconds=60.0), Seen()
+    watch.add(patient)
+    watch.add(impatient)
+    await asyncio.wait_for(impatient.often.wait(), 5)
+    assert patient.looks == 1
     await watch.close()
 
 
 async def test_what_is_removed_is_not_looked_at() -> None:
     watch = Watch(soonest_seconds=0.01, most_left_open=8)
-    gone, there = Seen(2.0), Seen(1.0)
+    gone, there = Seen(), Seen()
     watch.add(gone)
     watch.add(there)
     watch.remove(gone)
-    await asyncio.wait_for(there.seen.wait(), 5)
-    assert not gone.seen.is_set()
+    await asyncio.wait_for(there.often.wait(), 5)
+    assert gone.looks == 0
     await watch.close()
 
 

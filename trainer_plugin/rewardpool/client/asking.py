@@ -33,6 +33,31 @@ OnEnd = Callable[[T | None, BaseException | None], None]
 class Asking(Generic[T]):
     """A request under way. For one use."""
 
+    __slots__ = (
+        "_began",
+        "_body",
+        "_connections",
+        "_effort",
+        "_ended",
+        "_hedges",
+        "_hedges_paid",
+        "_hedges_sent",
+        "_hedging",
+        "_ledger",
+        "_loop",
+        "_on_end",
+        "_overdue",
+        "_path",
+        "_read",
+        "_recovery",
+        "_request",
+        "_samples",
+        "_sent",
+        "_sent_last",
+        "_task",
+        "_watch",
+    )
+
     def __init__(
         self,
         connections: Connections,
@@ -86,7 +111,6 @@ class Asking(Generic[T]):
         self._request: tuple[Endpoint, dict[str, Any]] = (connections.endpoint, {})
         """What the attempt of now sends, and where."""
         self._began = 0.0
-        self.begun = 0.0
 
     def begin(self) -> None:
         """Send it as soon as there is a slot."""
@@ -111,9 +135,8 @@ class Asking(Generic[T]):
     # The course of it.
 
     def _start(self) -> None:
-        self.begun = self._loop.time()
         # One that was sent with others before has used up some of its time, and is counted.
-        self._began = self.begun - self._effort.seconds
+        self._began = self._loop.time() - self._effort.seconds
         if self._effort.attempts == 0:
             self._ledger.samples += self._samples
         self._connections.following.glance()
@@ -195,22 +218,36 @@ class Asking(Generic[T]):
 
     # Beside a straggler.
 
-    def look(self, now: float) -> None:
-        """Send another request beside a straggler, and close what has used up its time."""
+    def look(self, now: float) -> float:
+        """Send another request beside a straggler, close what has used up its time; returns when to look again."""
         config = self._connections.config
-        if now - self._began >= config.deadline_seconds:
+        deadline = self._began + config.deadline_seconds
+        if now >= deadline:
             self._end(error=self._recovery.too_late(self._effort))
-            return
+            return deadline
         for task, sent_at in self._sent.items():
             if now - sent_at >= config.seconds_per_attempt and task not in self._overdue:
                 self._overdue.add(task)
                 task.cancel()
+        return min([deadline, self._look_for_straggler(now), *self._times_up()])
+
+    def _times_up(self) -> list[float]:
+        """When the requests in flight have used up their time."""
+        patience = self._connections.config.seconds_per_attempt
+        return [sent_at + patience for task, sent_at in self._sent.items() if task not in self._overdue]
+
+    def _look_for_straggler(self, now: float) -> float:
+        """Send a request beside one if it is one; returns when to look again."""
         if self._hedging is None or self._hedges_sent >= MOST_HEDGES or self._task not in self._sent:
-            return
-        if self._hedging.wait((now - self._sent_last) / 2**self._hedges_sent) == 0:
+            # In a pause between attempts; the next one may be a straggler in its turn.
+            return now + self._connections.soonest_seconds
+        wait = self._hedging.wait((now - self._sent_last) / 2**self._hedges_sent)
+        if wait == 0:
             self._hedging.spend()
             self._hedges_paid += 1
             self._send_hedge()
+            wait = self._hedging.wait(0.0)
+        return now + wait
 
     def _send_hedge(self) -> None:
         self._hedges_sent += 1

@@ -9,7 +9,7 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from types import TracebackType
 from typing import Any, Self
 
@@ -80,7 +80,7 @@ class Connections:
 
     async def __aenter__(self) -> Self:
         await self.following.begin()
-        self._watch = Watch(soonest_seconds=self._soonest_seconds(), most_left_open=self.config.concurrency // 2)
+        self._watch = Watch(soonest_seconds=self.soonest_seconds, most_left_open=self.config.concurrency // 2)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),  # the slots are the limit
             # The time of the whole is watched for all requests at once.
@@ -100,7 +100,9 @@ class Connections:
         if session is not None:
             await session.close()
 
-    def _soonest_seconds(self) -> float:
+    @cached_property
+    def soonest_seconds(self) -> float:
+        """Nothing is due earlier than this after a request was sent."""
         floor = self._new_hedging(concurrency=1).floor_seconds if self.config.hedge else FLOOR_SECONDS
         return min(floor, self.config.seconds_per_attempt, self.config.deadline_seconds)
 

@@ -1,8 +1,7 @@
 """One timer for all that is in flight.
 
 Most requests are answered long before their time is up, so a timer for each would be set and cancelled for nothing. One
-look, some thirty times a second while there is anything to look at, sees the same a little later. What was begun first
-comes first, so a look ends at the first request that is too young to be of interest.
+look, some thirty times a second while there is anything to look at, sees the same a little later.
 
 It also closes the requests that lost a race against one sent beside them, some seconds after that: the router sends to
 where it has least in flight, and a silent worker must not look idle to it because nobody waits there any more.
@@ -22,12 +21,8 @@ LOOKS = 8
 class Watched(Protocol):
     """Something in flight."""
 
-    @property
-    def begun(self) -> float:
-        """When it began to be watched, by the event loop's clock."""
-
-    def look(self, now: float) -> None:
-        """Do what is due; called from time to time."""
+    def look(self, now: float) -> float:
+        """Do what is due, and say when something is due again; by the event loop's clock."""
 
 
 class Watch:
@@ -42,14 +37,15 @@ class Watch:
         """
         self._soonest = soonest_seconds
         self._most_left = max(LEAST_LEFT_OPEN, most_left_open)
-        self._in_flight: dict[Watched, None] = {}
+        self._in_flight: dict[Watched, float] = {}
+        """When each is due."""
         self._left: deque[tuple[float, asyncio.Task[None]]] = deque()
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, one: Watched) -> None:
-        """Look at it from now on."""
-        self._in_flight[one] = None
+        """Look at it from now on, first when it is old enough."""
+        self._in_flight[one] = self._loop.time() + self._soonest
         if self._timer is None:
             self._plan()
 
@@ -81,13 +77,10 @@ class Watch:
     def _look(self) -> None:
         self._timer = None
         now = self._loop.time()
-        due = []
-        for one in self._in_flight:
-            if now - one.begun < self._soonest:
-                break
-            due.append(one)
-        for one in due:
-            one.look(now)
+        for one in [one for one, due in self._in_flight.items() if due <= now]:
+            due = one.look(now)
+            if one in self._in_flight:  # it may have ended, or ended others
+                self._in_flight[one] = due
         while self._left and (self._left[0][0] <= now or self._left[0][1].done()):
             self._close_oldest()
         if self._timer is None and (self._in_flight or self._left):
