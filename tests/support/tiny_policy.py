@@ -23,17 +23,17 @@ def make_tokenizer() -> Any:
     )
 
 
-def make_policy(*, seed: int) -> Any:
-    """Random weights; they are large, so that the policy has preferences."""
+def make_policy(*, seed: int, hidden_size: int = 16, positions: int = 64) -> Any:
+    """Random weights; they are large, so that the policy has preferences. vLLM on a CPU wants 64 hidden units."""
     torch.manual_seed(seed)
     config = transformers.Qwen2Config(
         vocab_size=12,
-        hidden_size=16,
-        intermediate_size=32,
+        hidden_size=hidden_size,
+        intermediate_size=2 * hidden_size,
         num_hidden_layers=2,
         num_attention_heads=2,
         num_key_value_heads=1,
-        max_position_embeddings=64,
+        max_position_embeddings=positions,
         initializer_range=0.2,
         pad_token_id=PAD,
         bos_token_id=None,

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rewardpool.config import config_error
 from rewardpool.errors import ConfigError
-from rewardpool.sample import FunctionSample, Sample
+from rewardpool.rewards.episode import Episode
 
 
 class Prompt(BaseModel):
@@ -35,7 +35,7 @@ class Rollout:
     """One response.
 
     Attributes:
-        group: Index of its prompt in this rank's share of the step.
+        group: Index of its group, as its `GroupTask` has it.
         member: Its index among the responses to that prompt.
         prompt_ids: Token ids, shape (prompt tokens,).
         response_ids: Token ids, shape (response tokens,), the end token included where there is one.
@@ -111,20 +111,24 @@ def prompt_tokens(tokenizer: Any, prompt: Prompt) -> list[int]:
     return list(encoded["input_ids"])
 
 
-def sample_to_score(
-    prompt: Prompt, response: str, *, model_type: str | None, reward_tokenizer: Any, name: str
-) -> Sample:
-    """Return the sample for a response, in the form that the pool's type of model takes.
+def to_episode(prompt: Prompt, response: str, rollout: Rollout, *, group: int, name: str) -> Episode:
+    """Return what is rated: the prompt and the response as texts, whatever the policy's chat template.
 
-    A reward model reads a conversation in its own chat template, which need not be the policy's.
+    Args:
+        prompt: That was asked.
+        response: As text, without special tokens.
+        rollout: The response in the policy's tokens.
+        group: The same for all responses to one prompt.
+        name: For messages.
     """
-    if model_type == "Function":
-        function = FunctionSample(
-            data_source=prompt.data_source,
-            solution_str=response,
-            ground_truth=prompt.ground_truth,
-            extra_info=prompt.extra_info,
-        )
-        return Sample(function=function, id=name)
-    turns = [{"role": "user", "content": prompt.prompt}, {"role": "assistant", "content": response}]
-    return Sample(text=reward_tokenizer.apply_chat_template(turns, tokenize=False), id=name)
+    return Episode(
+        prompt=prompt.prompt,
+        response=response,
+        ground_truth=prompt.ground_truth,
+        data_source=prompt.data_source,
+        extra_info=prompt.extra_info,
+        group=group,
+        response_ids=rollout.response_ids,
+        truncated=not rollout.ended,
+        id=name,
+    )
