@@ -78,9 +78,10 @@ def share_of(ranks: Ranks) -> list[RatedRollout]:
 def update(ranks: Ranks, **options: Any) -> dict[str, Any]:
     """Update once; returns figures, gradients, weights as the rollout copy gets them, and log-probabilities."""
     actor, minibatch = make_actor(ranks, **options), share_of(ranks)
-    log_probs = actor.log_probs([rated.rollout for rated in minibatch])
-    stats = actor.update(minibatch)
     copy = tiny_policy.make_policy(seed=5)
+    log_probs = actor.log_probs([rated.rollout for rated in minibatch])
+    actor.copy_weights_to(copy)  # also right after a pass that no backward follows
+    stats = actor.update(minibatch)
     actor.copy_weights_to(copy)
     return {
         "gradients": {name: weight.grad.full_tensor() for name, weight in actor.model.named_parameters()},

@@ -36,6 +36,11 @@ def test_a_group_teaches_something_where_its_scores_differ(scores: list[float | 
     assert is_informative(scores) == informative
 
 
+def test_a_group_that_teaches_nothing_can_be_left_out() -> None:
+    assert group_advantages([1.0, 1.0], only_informative=True) == [None, None]
+    assert group_advantages([0.0, 2.0], scale="none", only_informative=True) == [-1.0, 1.0]
+
+
 @given(SCORES)
 def test_advantages_of_a_group_have_zero_mean(scores: list[float]) -> None:
     assert math.fsum(group_advantages(scores)) == pytest.approx(0.0, abs=1e-6)

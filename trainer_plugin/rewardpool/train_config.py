@@ -99,7 +99,7 @@ class UpdateConfig(_Part):
     learning_rate: Positive = 1e-6
     """Of AdamW."""
     algorithm: Algorithm = "grpo"
-    """Sets the fields from here to `dynamic_sampling` to what the paper of that name uses, where they are not set."""
+    """Sets the fields from here to `only_informative` to what the paper of that name uses, where they are not set."""
     advantage_scale: AdvantageScale = "group_std"
     """What a score's distance from its group's mean is divided by: the group's standard deviation, or nothing."""
     ratio: Ratio = "token"
@@ -111,9 +111,9 @@ class UpdateConfig(_Part):
     """How far a probability may fall within a step before its gradient is cut, as a share."""
     clip_high: Annotated[float, Field(gt=0, lt=100)] = 0.2
     """How far it may rise, as a share."""
-    dynamic_sampling: Annotated[int, Field(ge=0, le=1000)] = 0
-    """Groups whose scores are all equal teach nothing: they are left out, and other prompts are rolled out in their
-    place, in at most this many further rounds per step. 0 keeps them."""
+    only_informative: bool = False
+    """Groups whose scores are all equal teach nothing. Whether they are left out of their mini-batch's mean, where they
+    would make the others weigh less."""
     kl: Annotated[float, Field(ge=0)] = 0.0
     """Weight of the divergence from the policy that the job started with; 0 keeps no second model."""
     importance_cap: Positive = 5.0
@@ -141,6 +141,7 @@ class UpdateConfig(_Part):
     def objective(self, *, fixed_length: int) -> Objective:
         """Return what an update aims at; `fixed_length` is the length limit of responses, in tokens."""
         return Objective(
+            only_informative=self.only_informative,
             advantage_scale=self.advantage_scale,
             ratio=self.ratio,
             aggregation=self.aggregation,
@@ -166,10 +167,8 @@ class TrainConfig(_Part):
 
     policy: PolicyConfig
     data: DataConfig
-    reward: RewardConfig
-    """How the pool is found: `reward_pool: namespace/name`."""
-    reward_tokenizer: Path | None = None
-    """Folder with the reward model's tokenizer; samples are written in its chat template. Default: the policy's."""
+    reward: str | dict[str, Any]
+    """What rates the responses: `reward_pool: namespace/name`, or anything else that docs/rewards.md has."""
     rollout: RolloutConfig = RolloutConfig()
     update: UpdateConfig = UpdateConfig()
     schedule: ScheduleName = "minibatch"
@@ -204,15 +203,9 @@ class TrainConfig(_Part):
                 "policy": self.policy.model_copy(update={"path": full(self.policy.path)}),
                 "data": self.data.model_copy(update={"prompts": full(self.data.prompts)}),
                 "rollout": self.rollout.with_paths_from(full),
-                "reward_tokenizer": None if self.reward_tokenizer is None else full(self.reward_tokenizer),
                 "output": full(self.output),
             }
         )
-
-    @property
-    def checkpoints(self) -> Path:
-        """Folder of the job's checkpoints."""
-        return self.output / "checkpoints"
 
     def overlap(self) -> Overlap:
         """Return how rollout, reward and update overlap.

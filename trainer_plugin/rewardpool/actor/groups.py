@@ -21,7 +21,9 @@ batch at the server; without it, that noise would be blown up to advantages of 1
 AdvantageScale = Literal["group_std", "none"]
 
 
-def group_advantages(scores: Sequence[float | None], *, scale: AdvantageScale = "group_std") -> list[float | None]:
+def group_advantages(
+    scores: Sequence[float | None], *, scale: AdvantageScale = "group_std", only_informative: bool = False
+) -> list[float | None]:
     """Return how much better than its siblings each response did.
 
     None stands for a response without a score: it is left out of the group, and has no advantage. It never counts as
@@ -32,7 +34,10 @@ def group_advantages(scores: Sequence[float | None], *, scale: AdvantageScale = 
         scale: `group_std` gives standard deviations of the group (of the population), as above; `none` the plain
             distance r_i - mean(r), because dividing favours groups that are almost of one mind, the too easy and the
             too hard questions (Dr. GRPO, Liu et al. 2025, arXiv:2503.20783, section 3.1).
+        only_informative: Whether a group that `is_informative` denies is left out, as if it were unscored.
     """
+    if only_informative and not is_informative(scores):
+        return [None] * len(scores)
     known = [score for score in scores if score is not None]
     if len(known) < 2:
         return [None if score is None else 0.0 for score in scores]
@@ -44,8 +49,8 @@ def group_advantages(scores: Sequence[float | None], *, scale: AdvantageScale = 
 def is_informative(scores: Sequence[float | None]) -> bool:
     """Return whether a group can teach anything: its scores differ by more than noise.
 
-    A group of equal scores has advantages of 0 and no gradient. DAPO's dynamic sampling (Yu et al. 2025,
-    arXiv:2503.14476, section 3.2) leaves it out and rolls out another prompt in its place.
+    A group of equal scores has advantages of 0 and no gradient, and yet would count in the mini-batch's mean, so that
+    the others weigh less. DAPO's dynamic sampling (Yu et al. 2025, arXiv:2503.14476, section 3.2) leaves it out.
     """
     known = [score for score in scores if score is not None]
     return len(known) > 1 and max(known) - min(known) > SMALLEST_SPREAD

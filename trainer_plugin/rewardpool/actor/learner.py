@@ -34,6 +34,7 @@ class ActorLearner:
         ranks: This process among its peers.
         thread: For all that blocks.
         advantage_scale: Of the objective.
+        only_informative: Of the objective.
         decoupled: Whether rollouts were sampled by another policy than the one a step's training begins with: an older
             one, or an engine whose arithmetic differs. The loss then tells the two apart.
     """
@@ -46,6 +47,7 @@ class ActorLearner:
         ranks: Ranks,
         thread: Executor,
         advantage_scale: AdvantageScale,
+        only_informative: bool = False,
         decoupled: bool,
     ) -> None:
         self._actor = actor
@@ -53,6 +55,7 @@ class ActorLearner:
         self._ranks = ranks
         self._thread = thread
         self._advantage_scale: AdvantageScale = advantage_scale
+        self._only_informative = only_informative
         self._decoupled = decoupled
         self._proximal: dict[Key, torch.Tensor] = {}
         self.figures = StepFigures()
@@ -104,9 +107,12 @@ class ActorLearner:
             )
             for group in minibatch.groups
             for member, (rollout, advantage) in enumerate(
-                zip(group.rollouts, group_advantages(group.scores, scale=self._advantage_scale), strict=True)
+                zip(group.rollouts, self._advantages(group.scores), strict=True)
             )
         ]
+
+    def _advantages(self, scores: Sequence[float | None]) -> list[float | None]:
+        return group_advantages(scores, scale=self._advantage_scale, only_informative=self._only_informative)
 
     @contextmanager
     def _updating(self) -> Iterator[None]:

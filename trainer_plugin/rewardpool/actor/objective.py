@@ -5,6 +5,7 @@ formulas in code; docs/actor.md has them in writing.
 
 | choice | decides | from |
 |---|---|---|
+| `only_informative` | whether groups whose scores are all equal count | DAPO's dynamic sampling |
 | `advantage_scale` | what a score's distance from its group's mean is divided by | GRPO, arXiv:2402.03300; Dr. GRPO |
 | `ratio` | what is clipped: each token's change of probability, or the whole response's | GSPO, arXiv:2507.18071 |
 | `aggregation` | how much a token weighs | GRPO; DAPO, arXiv:2503.14476; Dr. GRPO, arXiv:2503.20783 |
@@ -28,6 +29,7 @@ class Objective:
     """The choices of one job; the defaults are GRPO's, without a reference policy.
 
     Attributes:
+        only_informative: Whether groups whose scores are all equal are left out of the mini-batch (DAPO).
         advantage_scale: `group_std` divides by the standard deviation of the group's scores; `none` does not, so that
             a group that is almost of one mind is not blown up (Dr. GRPO).
         ratio: `token` clips every token by itself; `sequence` the geometric mean over the response (GSPO).
@@ -41,6 +43,7 @@ class Objective:
         kl: Weight of the divergence from the reference policy; 0 needs no reference.
     """
 
+    only_informative: bool = False
     advantage_scale: AdvantageScale = "group_std"
     ratio: Ratio = "token"
     aggregation: Aggregation = "rollout"
@@ -54,7 +57,7 @@ class Objective:
 PRESETS: dict[Algorithm, dict[str, Any]] = {
     "grpo": {},
     "dr_grpo": {"advantage_scale": "none", "aggregation": "fixed_length"},
-    "dapo": {"aggregation": "token", "clip_high": 0.28, "dynamic_sampling": 10},
+    "dapo": {"aggregation": "token", "clip_high": 0.28, "only_informative": True},
     "gspo": {"ratio": "sequence", "clip_low": 3e-4, "clip_high": 4e-4},
 }
 """Fields of `train_config.UpdateConfig` that an algorithm sets where the config does not; the rest is GRPO's. The

@@ -219,6 +219,7 @@ class _Run:
             ranks=ranks,
             thread=thread,
             advantage_scale=config.update.advantage_scale,
+            only_informative=config.update.only_informative,
             decoupled=bool(schedule.ahead) or schedule.apart or config.rollout.engine != "transformers",
         )
         self.pipeline = Pipeline(
