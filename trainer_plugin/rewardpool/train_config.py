@@ -167,8 +167,10 @@ class TrainConfig(_Part):
 
     policy: PolicyConfig
     data: DataConfig
-    reward: str | dict[str, Any]
-    """What rates the responses: `reward_pool: namespace/name`, or anything else that docs/rewards.md has."""
+    reward: RewardConfig
+    """How the pool is found: `reward_pool: namespace/name`."""
+    reward_tokenizer: Path | None = None
+    """Folder with the reward model's tokenizer; samples are written in its chat template. Default: the policy's."""
     rollout: RolloutConfig = RolloutConfig()
     update: UpdateConfig = UpdateConfig()
     schedule: ScheduleName = "minibatch"
@@ -203,6 +205,7 @@ class TrainConfig(_Part):
                 "policy": self.policy.model_copy(update={"path": full(self.policy.path)}),
                 "data": self.data.model_copy(update={"prompts": full(self.data.prompts)}),
                 "rollout": self.rollout.with_paths_from(full),
+                "reward_tokenizer": None if self.reward_tokenizer is None else full(self.reward_tokenizer),
                 "output": full(self.output),
             }
         )
