@@ -12,7 +12,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +34,8 @@ STAND_INS: Final = "4 stand-ins with a fixed service time, which cost next to no
 
 Timed = Callable[[int], Awaitable[list[float]]]
 """Scores so many samples, and returns the seconds of each."""
+Keep = Callable[[str, Any], None]
+"""Writes a part's figures so far to the file, so that a run that is ended keeps what it has."""
 
 
 async def take_turns(
@@ -64,9 +66,8 @@ def timed_http(way: http_ways.Way, texts: Sequence[str]) -> Timed:
     return run
 
 
-async def measure_http(stage: Stage, *, samples: int, rounds: int, progress: Progress) -> list[dict[str, Any]]:
-    """All settings of the HTTP ways."""
-    found = []
+async def measure_http(stage: Stage, *, samples: int, rounds: int, progress: Progress) -> AsyncIterator[dict[str, Any]]:
+    """Each setting of the HTTP ways."""
     texts = http_ways.texts(samples)
     for setting in SETTINGS:
         await stage.serve_in(setting.service_ms)
@@ -74,15 +75,13 @@ async def measure_http(stage: Stage, *, samples: int, rounds: int, progress: Pro
             bar = progress.add_task(f"HTTP, {setting.title}", total=rounds * len(ways))
             timed = {name: timed_http(way, texts) for name, way in ways.items()}
             measured = await take_turns(timed, samples=samples, rounds=rounds, done=lambda: progress.advance(bar))  # noqa: B023
-        found.append(summary(setting, measured, http_ways.RATIOS))
-    return found
+        yield summary(setting, measured, http_ways.RATIOS)
 
 
 async def measure_verl(
     stage: Stage, folder: Path, *, samples: int, rounds: int, progress: Progress
-) -> list[dict[str, Any]]:
-    """All settings of the ways inside verl."""
-    found = []
+) -> AsyncIterator[dict[str, Any]]:
+    """Each setting of the ways inside verl."""
     starting = progress.add_task("verl: its workers start", total=None)
     with verl_ways.open_ways(stage, folder) as ways:
         progress.remove_task(starting)
@@ -94,8 +93,7 @@ async def measure_verl(
                 for name, way in ways.items()
             }
             measured = await take_turns(timed, samples=samples, rounds=rounds, done=lambda: progress.advance(bar))  # noqa: B023
-            found.append(summary(setting, measured, verl_ways.RATIOS))
-    return found
+            yield summary(setting, measured, verl_ways.RATIOS)
 
 
 async def measure_kill(folder: Path, *, rounds: int, progress: Progress) -> dict[str, Any]:
@@ -112,20 +110,28 @@ async def measure_kill(folder: Path, *, rounds: int, progress: Progress) -> dict
     return found
 
 
-async def measure(folder: Path, parts: Sequence[str], *, samples: int, rounds: int) -> dict[str, Any]:
-    """The parts that were asked for."""
-    found: dict[str, Any] = {}
+async def measure(folder: Path, parts: Sequence[str], *, samples: int, rounds: int, keep: Keep) -> None:
+    """The parts that were asked for; what is found is kept setting by setting."""
     with Progress(*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn(), console=stderr()) as bars:
         if {"http", "verl"} & set(parts):
             async with open_stage(folder / "stage") as stage:
-                if "http" in parts:
-                    found["http"] = await measure_http(stage, samples=samples, rounds=rounds, progress=bars)
-                if "verl" in parts:
-                    few = max(1, samples // VERL_SHARE)
-                    found["verl"] = await measure_verl(stage, folder, samples=few, rounds=rounds, progress=bars)
+                few = max(1, samples // VERL_SHARE)
+                measured = {
+                    "http": measure_http(stage, samples=samples, rounds=rounds, progress=bars),
+                    "verl": measure_verl(stage, folder, samples=few, rounds=rounds, progress=bars),
+                }
+                for part, settings in measured.items():
+                    if part in parts:
+                        await _keep_each(settings, part, keep)
         if "kill" in parts:
-            found["kill"] = await measure_kill(folder / "kill", rounds=rounds, progress=bars)
-    return found
+            keep("kill", await measure_kill(folder / "kill", rounds=rounds, progress=bars))
+
+
+async def _keep_each(settings: AsyncIterator[dict[str, Any]], part: str, keep: Keep) -> None:
+    found = []
+    async for setting in settings:
+        found.append(setting)
+        keep(part, found)
 
 
 def stderr() -> Console:
@@ -150,13 +156,16 @@ def main() -> int:
     os.environ.setdefault("VERL_LOGGING_LEVEL", "CRITICAL")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no process is left, as at Ctrl-C
     result: dict[str, Any] = json.loads(given.out.read_text()) if given.only and given.out.exists() else {}
-    with tempfile.TemporaryDirectory(prefix="rewardpool-bench-") as folder:
-        measured = asyncio.run(measure(Path(folder), parts, samples=given.samples, rounds=given.rounds))
-    setting = {"cores": os.cpu_count(), "workers": STAND_INS, "samples": given.samples, "rounds": given.rounds}
-    result |= setting | measured
-    result["aims"] = aims(result)
+    result |= {"cores": os.cpu_count(), "workers": STAND_INS}
     given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(result, indent=2) + "\n")
+
+    def keep(part: str, found: Any) -> None:
+        result[part] = found
+        result["aims"] = aims(result)
+        given.out.write_text(json.dumps(result, indent=2) + "\n")
+
+    with tempfile.TemporaryDirectory(prefix="rewardpool-bench-") as folder:
+        asyncio.run(measure(Path(folder), parts, samples=given.samples, rounds=given.rounds, keep=keep))
     show(result)
     return 0
 

@@ -85,6 +85,7 @@ def summary(setting: Setting, rounds: Rounds, ratios: Ratios) -> dict[str, Any]:
     return {
         "service_ms": setting.service_ms,
         "concurrency": setting.concurrency,
+        "rounds": len(next(iter(rounds.values()))),
         "ways": {name: _way(given) for name, given in rounds.items()},
         "ratios": {
             name: ratio(rounds, one, other)

@@ -16,6 +16,8 @@ from rewardpool_api.contract import SCORE_PATH
 
 WORKERS: Final = 4
 STAND_IN: Final = Path(__file__).with_name("stand_in_worker.py")
+IMPORT_SECONDS: Final = 120.0
+"""For verl's imports, on a machine that is busy."""
 NAIVE_ROUTER: Final = """
 import sys
 from verl.experimental.reward_loop.router.naive_router import run_router
@@ -85,7 +87,7 @@ async def open_stage(folder: Path, *, naive: bool = True) -> AsyncIterator[Stage
         await asyncio.gather(*(worker.start() for worker in workers))
         fleet = await stack.enter_async_context(Fleet(folder, workers=0, others=urls))
         if naive:
-            await naive_router.start()
+            await naive_router.start(seconds=IMPORT_SECONDS)
         yield Stage(workers, fleet.router.url, naive_router.url.removeprefix("http://"), fleet.key_file)
 
 

@@ -65,13 +65,13 @@ class Program:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
 
-    async def start(self) -> None:
-        """Start it and wait until it answers /health."""
+    async def start(self, *, seconds: float = START_SECONDS) -> None:
+        """Start it and wait until it answers /health, so long at the most."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: ASYNC220 - a fork takes milliseconds
                 self._command(self.port), env=self._env, stdout=log, stderr=log, start_new_session=True
             )
-        await eventually(self._is_healthy, what=f"{self.url} answers, see {self._log}")
+        await eventually(self._is_healthy, what=f"{self.url} answers, see {self._log}", seconds=seconds)
 
     async def _is_healthy(self) -> bool:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session:
