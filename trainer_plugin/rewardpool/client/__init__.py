@@ -2,7 +2,12 @@
 
 pool        what a trainer holds: score, judge, stream, report
 blocking    the same for code that is not async, on the event loop of `loop_thread`
-caller      one request, sent again until it is answered
+stream      many samples at once: read as there is room, handed out as they are ready
+caller      the requests of one pool; `request` is what is sent for a sample, `effort` what was done for it
+asking      one request, sent again until it is answered
+recovery    what is done after a setback, before it is sent again
+connections what all requests share; `shared` lets several pools of one config have the same
+watch       one timer for all that is in flight
 retry       what kinds of trouble there are, and how long to pause after each
 answer      what an answer means
 hedging     a second request beside a straggler
