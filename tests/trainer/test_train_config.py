@@ -81,7 +81,7 @@ def test_work_that_the_ranks_cannot_share_is_refused(
 def test_the_quick_starts_config_is_right_and_finds_its_pool_by_name_only() -> None:
     config = TrainConfig.model_validate(yaml.safe_load(QUICKSTART.read_text()))
     config.check_ranks(2)
-    assert config.reward.model_dump(exclude_unset=True) == {"reward_pool": "default/quickstart"}
+    assert config.reward == {"reward_pool": "default/quickstart"}
 
 
 def test_an_algorithm_is_a_set_of_choices(tmp_path: Path) -> None:
@@ -104,3 +104,9 @@ def test_every_choice_of_an_algorithm_is_a_field_that_takes_it(algorithm: str) -
 def test_an_algorithm_that_is_not_known_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"update\.algorithm"):
         load_train_config(written(tmp_path, update={"algorithm": "ppo"}))
+
+
+def test_weights_that_would_be_handed_over_too_seldom_are_refused(tmp_path: Path) -> None:
+    config = load_train_config(written(tmp_path, schedule="fully_async", max_staleness=1, publish_every=3))
+    with pytest.raises(ConfigError, match=r"publish_every: must be at most max_staleness \+ 1, which is 2"):
+        config.check_ranks(1)

@@ -1,10 +1,10 @@
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from rewardpool.actor.data import Prompt, PromptOrder, read_prompts, sample_to_score
+from rewardpool.actor.data import Prompt, PromptOrder, Rollout, read_prompts, to_episode
 from rewardpool.errors import ConfigError
+from rewardpool.rewards import Episode
 
 PROMPTS = [Prompt(prompt=str(number)) for number in range(6)]
 
@@ -59,16 +59,22 @@ def test_missing_prompts_are_a_mistake_in_the_config(tmp_path: Path) -> None:
         read_prompts(tmp_path / "prompts.jsonl")
 
 
-def sample_for(model_type: str | None) -> Any:
+def test_what_is_rated_is_the_conversation_in_words_with_what_the_prompts_file_says_of_it() -> None:
     prompt = Prompt(prompt="2+2?", data_source="sums", ground_truth="4", extra_info={"level": 1})
-    return sample_to_score(prompt, "four", model_type=model_type, reward_tokenizer=FakeTokenizer(), name="s")
+    rollout = Rollout(group=3, member=1, prompt_ids=[1], response_ids=[2, 3], ended=False)
+    episode = to_episode(prompt, "four", rollout, group=3, name="s")
+    assert (episode.prompt, episode.response, episode.ground_truth, episode.data_source) == (
+        "2+2?",
+        "four",
+        "4",
+        "sums",
+    )
+    assert (episode.extra_info, episode.group, episode.id) == ({"level": 1}, 3, "s")
 
 
-def test_a_reward_model_is_given_the_conversation() -> None:
-    assert sample_for("Discriminative").text == "user: 2+2?\nassistant: four"
+def test_a_response_that_was_cut_is_rated_as_one() -> None:
+    def rated(*, ended: bool) -> Episode:
+        rollout = Rollout(group=0, member=0, prompt_ids=[1], response_ids=[2, 3], ended=ended)
+        return to_episode(Prompt(prompt="?"), "four", rollout, group=0, name="s")
 
-
-def test_a_reward_function_is_given_its_four_arguments() -> None:
-    function = sample_for("Function").function
-    assert (function.data_source, function.solution_str, function.ground_truth) == ("sums", "four", "4")
-    assert function.extra_info == {"level": 1}
+    assert [rated(ended=ended).truncated for ended in (True, False)] == [False, True]

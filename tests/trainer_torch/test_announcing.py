@@ -42,7 +42,7 @@ async def test_a_job_of_two_ranks_is_announced_once_from_its_loading_to_its_end(
     }
     (tmp_path / "train.yaml").write_text(yaml.safe_dump(config))
     async with FakeWorker() as worker:
-        folder = write_local_pool(tmp_path, url=worker.url)
+        folder = write_local_pool(tmp_path, url=worker.url, source=f"file://{policy_folder}")
         torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
         environ = {**os.environ, **environ_of(tmp_path), "OMP_NUM_THREADS": "1"}
         job = await asyncio.create_subprocess_exec(

@@ -11,7 +11,7 @@ from rewardpool.actor.reporting import reporting
 
 def record(step: int, **changes: Any) -> StepRecord:
     figures = {name: float(step) for name in StepRecord.__dataclass_fields__} | {"step": step, "unscored": 0}
-    return StepRecord(**(figures | changes))
+    return StepRecord(**(figures | {"components": {}} | changes))
 
 
 def steps_in(path: Path) -> list[int]:
@@ -30,6 +30,13 @@ def test_a_figure_that_does_not_exist_is_null_and_no_point_of_a_curve(tmp_path: 
     first, second = (json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines())
     assert (first["loss"], second["loss"]) == (None, 0.5)
     assert curve(tmp_path, "update/loss") == [(2, 0.5)]
+
+
+def test_the_parts_of_a_reward_have_curves_of_their_own(tmp_path: Path) -> None:
+    with reporting(tmp_path, steps=1, tensorboard=True) as on_step:
+        on_step(record(1, components={"right": 0.5, "wording": math.nan}))
+    assert json.loads((tmp_path / "metrics.jsonl").read_text())["components"] == {"right": 0.5, "wording": None}
+    assert curve(tmp_path, "reward/reward_right") == [(1, 0.5)]
 
 
 def test_a_resumed_job_goes_on_in_the_same_files(tmp_path: Path) -> None:

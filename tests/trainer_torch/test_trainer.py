@@ -13,31 +13,34 @@ import torch
 import yaml
 from support import tiny_policy
 
-from rewardpool import Outcome, Sample, Scored, Unscored
+from rewardpool.actor.data import Rollout
 from rewardpool.actor.ranks import joined
 from rewardpool.actor.records import StepRecord
 from rewardpool.actor.scoring import Tally
-from rewardpool.actor.trainer import Trainer
+from rewardpool.actor.trainer import Trainer, other_ranks_state
 from rewardpool.demand.cadence import Cadence, Plan
 from rewardpool.demand.handle import JobDemand
 from rewardpool.errors import ConfigError, ScoreError
+from rewardpool.pipeline.schedule import SCHEDULES
+from rewardpool.pipeline.state import PipelineState
+from rewardpool.rewards import Episode, Rating
 from rewardpool.train import _ended_by, main, summarise
 from rewardpool.train_config import TrainConfig, load_train_config
 
 
-class FakePool:
-    """Stands in for a BlockingPool: scores by a function of the text, at once; None is a sample that failed."""
+class FakeReward:
+    """Stands in for a BlockingReward: rates by a function of the response, at once; None is a sample that failed."""
+
+    names = ("only",)
 
     def __init__(self, score: Callable[[str], float | None]) -> None:
         self._score = score
 
-    def submit(self, sample: Sample) -> Future[Outcome]:
-        value = self._score(str(sample.text))
-        answer: Future[Outcome] = Future()
-        if value is None:
-            answer.set_result(Unscored(error=ScoreError(str(sample.id), "nonsense"), attempts=6, seconds=1.0))
-        else:
-            answer.set_result(Scored(value=value, attempts=1, seconds=0.0))
+    def submit(self, episode: Episode) -> Future[Rating]:
+        value = self._score(episode.response)
+        failed = ScoreError(episode.label, "nonsense") if value is None else None
+        answer: Future[Rating] = Future()
+        answer.set_result(Rating(total=value, components={"only": value}, error=failed))
         return answer
 
 
@@ -64,7 +67,7 @@ def config_of(tmp_path: Path, policy_folder: Path, **changes: Any) -> TrainConfi
 def trained(config: TrainConfig, score: Callable[[str], float | None]) -> tuple[list[StepRecord], Tally]:
     """Train alone, in this process."""
     with joined(deadline_seconds=60) as ranks:
-        trainer = Trainer(config, ranks=ranks, pool=FakePool(score), model_type=None)
+        trainer = Trainer(config, ranks=ranks, reward=FakeReward(score))
         return trainer.run(lambda record: None), trainer.tally
 
 
@@ -106,6 +109,46 @@ def test_waiting_for_scores_is_not_counted_as_rollout_or_update(tmp_path: Path, 
     assert record.reward_exposed_seconds < record.rollout_seconds  # these scores were there before they were asked for
 
 
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_every_schedule_trains_on_every_sample_once(tmp_path: Path, policy_folder: Path, schedule: str) -> None:
+    config = config_of(tmp_path, policy_folder, steps=6, schedule=schedule, max_staleness=3)
+    records, tally = trained(config, share_of_sevens)
+    assert (tally.submitted, tally.scored, tally.lost) == (6 * 32, 6 * 32, 0)
+    assert [(record.step, record.scored) for record in records] == [(step, 32) for step in range(1, 7)]
+    assert records[-1].reward_mean > records[0].reward_mean
+    stale = max(record.staleness_mean for record in records)
+    assert stale <= 0.5 if schedule in ("sync", "minibatch") else 0.5 < stale <= 3
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_job_goes_on_from_the_middle_of_its_pipeline(tmp_path: Path, policy_folder: Path, schedule: str) -> None:
+    config = config_of(tmp_path, policy_folder, steps=4, schedule=schedule, checkpoint={"every_steps": 2})
+    with joined(deadline_seconds=60) as ranks:
+        first = Trainer(config, ranks=ranks, reward=FakeReward(share_of_sevens))
+        begun = first.run(lambda record: None, told_to_end=iter([False, True]).__next__)
+        second = Trainer(config, ranks=ranks, reward=FakeReward(share_of_sevens))
+        done = second.steps_done
+        resumed = second.run(lambda record: None)
+    assert ([record.step for record in begun], done, [record.step for record in resumed]) == ([1, 2], 2, [3, 4])
+    # Scores that were known are in the checkpoint; the rest was given up, and asked for again.
+    assert first.tally.scored + second.tally.scored == 4 * 32
+    assert (first.tally.lost, second.tally.lost) == (0, 0)
+
+
+def test_a_checkpoint_of_other_ranks_rolls_out_again_what_was_rolled_out_ahead(
+    tmp_path: Path, policy_folder: Path
+) -> None:
+    config = config_of(tmp_path, policy_folder, schedule="both")
+    saved: PipelineState[Rollout] = PipelineState(
+        schedule="both", plan=config.plan(1), trained=2, begun=8, groups=[], again=[4, 5, 6, 7]
+    )
+    state = other_ranks_state(saved, config, 2)
+    state.check("both", config.plan(2))
+    assert (state.trained, state.begun, state.again) == (2, 2, [])
+    with pytest.raises(ConfigError, match="can only be gone on from with as many ranks"):
+        other_ranks_state(saved, config_of(tmp_path, policy_folder, schedule="fully_async"), 2)
+
+
 def test_a_tokenizer_without_a_chat_template_is_refused(tmp_path: Path, policy_folder: Path) -> None:
     tokenizer = tiny_policy.make_tokenizer()
     tokenizer.chat_template = None
@@ -129,7 +172,14 @@ def test_the_first_and_last_means_are_over_five_steps_weighted_by_samples() -> N
         seconds = dict.fromkeys(("rollout_seconds", "reward_exposed_seconds", "update_seconds"), 1.0)
         scored = 10 if step == 1 else 30
         return StepRecord(
-            step=step, reward_mean=float(step), scored=scored, unscored=0, step_seconds=4.0, **empty, **seconds
+            step=step,
+            reward_mean=float(step),
+            scored=scored,
+            unscored=0,
+            components={},
+            step_seconds=4.0,
+            **empty,
+            **seconds,
         )
 
     totals = summarise([record(step) for step in range(1, 13)], Tally(submitted=3, scored=2), retried=1, world_size=2)
@@ -142,7 +192,7 @@ def test_the_first_and_last_means_are_over_five_steps_weighted_by_samples() -> N
 def test_the_trained_policy_can_be_loaded_again(tmp_path: Path, policy_folder: Path) -> None:
     config = config_of(tmp_path, policy_folder, steps=1)
     with joined(deadline_seconds=60) as ranks:
-        trainer = Trainer(config, ranks=ranks, pool=FakePool(share_of_sevens), model_type=None)
+        trainer = Trainer(config, ranks=ranks, reward=FakeReward(share_of_sevens))
         trainer.run(lambda record: None)
         trainer.save_policy()
     from transformers import AutoModelForCausalLM
@@ -155,7 +205,7 @@ def test_the_trained_policy_can_be_loaded_again(tmp_path: Path, policy_folder: P
 def test_a_job_that_is_told_to_end_ends_after_its_step_with_nothing_lost(tmp_path: Path, policy_folder: Path) -> None:
     with joined(deadline_seconds=60) as ranks:
         config = config_of(tmp_path, policy_folder, steps=100)
-        trainer = Trainer(config, ranks=ranks, pool=FakePool(share_of_sevens), model_type=None)
+        trainer = Trainer(config, ranks=ranks, reward=FakeReward(share_of_sevens))
         records = trainer.run(lambda record: None, told_to_end=lambda: True)
     assert (len(records), trainer.tally.lost) == (1, 0)
 
@@ -186,8 +236,8 @@ def test_the_phases_of_every_step_are_told(tmp_path: Path, policy_folder: Path) 
     demand = NotedDemand()
     with joined(deadline_seconds=60) as ranks:
         config = config_of(tmp_path, policy_folder, steps=2)
-        pool = FakePool(share_of_sevens)
-        Trainer(config, ranks=ranks, pool=pool, model_type=None, demand=demand).run(lambda record: None)
+        reward = FakeReward(share_of_sevens)
+        Trainer(config, ranks=ranks, reward=reward, demand=demand).run(lambda record: None)
     assert demand.told == ["rollout", "waiting", "update", "waiting", "update"] * 2
     assert demand.now().phase == "Update"
 

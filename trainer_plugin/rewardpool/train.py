@@ -30,9 +30,10 @@ from rewardpool.actor.records import StepRecord
 from rewardpool.actor.reporting import reporting
 from rewardpool.actor.scoring import Tally
 from rewardpool.actor.trainer import Trainer
-from rewardpool.client.blocking import BlockingPool
 from rewardpool.client.report import Report
-from rewardpool.errors import RewardPoolError
+from rewardpool.demand.together import Together
+from rewardpool.errors import ConfigError, RewardPoolError
+from rewardpool.rewards.blocking import BlockingReward
 from rewardpool.train_config import TrainConfig, load_train_config
 
 REWARD_WINDOW_STEPS = 5
@@ -69,21 +70,34 @@ def train(config: TrainConfig, ranks: Ranks) -> int:
         RewardPoolError: The config, the pool or, under the policy `raise`, a sample does not do.
         TimeoutError: A step's scores did not come within the deadline.
     """
-    samples = config.rollout.prompts_per_step * config.rollout.group_size
-    with BlockingPool(config.reward) as pool:
-        with pool.demand(samples=samples, steps=config.steps, rank=ranks.rank, ranks=ranks.size) as demand:
-            trainer = Trainer(config, ranks=ranks, pool=pool, model_type=pool.endpoint.model_type, demand=demand)
+    with BlockingReward(config.reward) as reward:
+        if reward.needs_group:
+            raise ConfigError("reward", "has a part that needs whole groups, and single rollouts are rated here")
+        with _announced(reward, config, ranks) as demand:
+            trainer = Trainer(config, ranks=ranks, reward=reward, demand=demand)
             shown = reporting(
                 config.output, steps=config.steps, done=trainer.steps_done, tensorboard=config.tensorboard
             )
             quiet = nullcontext(lambda record: None)
             with shown if ranks.first else quiet as on_step, _ended_by(signal.SIGTERM) as told_to_end:
                 records = trainer.run(on_step, told_to_end=told_to_end)
-        totals = summarise(records, total_tally(trainer.tally, ranks), total_retries(pool.report(), ranks), ranks.size)
+        reports = [pool.report() for pool in reward.pools.values()]
+        totals = summarise(records, total_tally(trainer.tally, ranks), total_retries(reports, ranks), ranks.size)
         trainer.save_policy()
         if ranks.first:
-            _write_json(config.output / "metrics.json", {"pool": pool.endpoint.pool, **totals})
+            _write_json(config.output / "metrics.json", {"pools": list(reward.pools), **totals})
     return int(totals["lost"])
+
+
+def _announced(reward: BlockingReward, config: TrainConfig, ranks: Ranks) -> Together:
+    """Announce to all pools of the reward what comes of this job."""
+    samples = config.rollout.prompts_per_step * config.rollout.group_size
+    return Together(
+        [
+            pool.demand(samples=samples, steps=config.steps, rank=ranks.rank, ranks=ranks.size)
+            for pool in reward.pools.values()
+        ]
+    )
 
 
 def total_tally(tally: Tally, ranks: Ranks) -> Tally:
@@ -93,9 +107,9 @@ def total_tally(tally: Tally, ranks: Ranks) -> Tally:
     return Tally(**{name: int(count) for name, count in zip(names, counts, strict=True)})
 
 
-def total_retries(report: Report, ranks: Ranks) -> int:
-    """Return how many samples of all ranks needed more than one request."""
-    [retried] = ranks.sum(report.retried)
+def total_retries(reports: Sequence[Report], ranks: Ranks) -> int:
+    """Return how many samples of all ranks needed more than one request, over all pools."""
+    [retried] = ranks.sum(sum(report.retried for report in reports))
     return int(retried)
 
 

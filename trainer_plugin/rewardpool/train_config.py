@@ -12,10 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from rewardpool.actor.groups import AdvantageScale
 from rewardpool.actor.objective import PRESETS, Aggregation, Algorithm, Objective, Ratio
-from rewardpool.config import RewardConfig, config_error
+from rewardpool.config import config_error
 from rewardpool.errors import ConfigError
 from rewardpool.pipeline.overlap import Overlap
 from rewardpool.pipeline.schedule import Order, Plan, ScheduleName
+from rewardpool.rewards.spec import parse_reward
 
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -167,10 +168,8 @@ class TrainConfig(_Part):
 
     policy: PolicyConfig
     data: DataConfig
-    reward: RewardConfig
-    """How the pool is found: `reward_pool: namespace/name`."""
-    reward_tokenizer: Path | None = None
-    """Folder with the reward model's tokenizer; samples are written in its chat template. Default: the policy's."""
+    reward: str | dict[str, Any]
+    """What rates the responses: `reward_pool: namespace/name`, or anything else that docs/rewards.md has."""
     rollout: RolloutConfig = RolloutConfig()
     update: UpdateConfig = UpdateConfig()
     schedule: ScheduleName = "minibatch"
@@ -205,7 +204,6 @@ class TrainConfig(_Part):
                 "policy": self.policy.model_copy(update={"path": full(self.policy.path)}),
                 "data": self.data.model_copy(update={"prompts": full(self.data.prompts)}),
                 "rollout": self.rollout.with_paths_from(full),
-                "reward_tokenizer": None if self.reward_tokenizer is None else full(self.reward_tokenizer),
                 "output": full(self.output),
             }
         )
@@ -238,11 +236,12 @@ class TrainConfig(_Part):
         )
 
     def check_ranks(self, ranks: int) -> None:
-        """See to it that the work can be shared evenly, because FSDP's ranks move in step.
+        """See to it that the work can be shared evenly, because FSDP's ranks move in step, and that it can overlap so.
 
         Raises:
-            ConfigError: It cannot; the message has the number to be a multiple of.
+            ConfigError: It cannot; the message has the number to be a multiple of, or what `overlap` says.
         """
+        self.overlap()
         if self.update.groups_per_minibatch % ranks:
             raise ConfigError("update.groups_per_minibatch", f"must be a multiple of the {ranks} ranks")
         if self.rollout.prompts_per_step % self.update.groups_per_minibatch:
@@ -270,8 +269,8 @@ def load_train_config(path: Path) -> TrainConfig:
         config = TrainConfig.model_validate(raw)
     except ValidationError as error:
         raise config_error(error, path="") from error
+    parse_reward(config.reward, path="reward")
     config = config.with_paths_from(path.resolve().parent)
-    for field, folder in (("policy.path", config.policy.path), ("reward_tokenizer", config.reward_tokenizer)):
-        if folder is not None and not folder.is_dir():
-            raise ConfigError(field, f"there is no folder {folder}")
+    if not config.policy.path.is_dir():
+        raise ConfigError("policy.path", f"there is no folder {config.policy.path}")
     return config

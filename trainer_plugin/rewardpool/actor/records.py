@@ -1,7 +1,7 @@
 """One line of metrics.jsonl: what a step came to, over all ranks."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rewardpool.actor.data import Prompt, Rollout
@@ -21,6 +21,7 @@ class StepRecord:
         reward_std: Their standard deviation.
         scored: Samples with a score, a constant included.
         unscored: Samples without one, which were left out of their groups.
+        components: Mean of each part's raw scores, before clip and weight, by its name; NaN where there is none.
         response_tokens_mean: Length of the responses.
         staleness_mean: How many updates the policy was older when it began a group than when it was trained on it.
         loss: Mean over the step's updates, NaN where there was none.
@@ -41,6 +42,7 @@ class StepRecord:
     reward_std: float
     scored: int
     unscored: int
+    components: Mapping[str, float]
     response_tokens_mean: float
     staleness_mean: float
     loss: float
@@ -60,6 +62,7 @@ class StepFigures:
 
     Attributes:
         groups: Trained on.
+        components: Raw scores of their rollouts by part, as far as they are known.
         staleness: Of each, in versions.
         updates: That were made; none for a mini-batch without any score.
         rollout_seconds: Sampling.
@@ -68,14 +71,15 @@ class StepFigures:
     """
 
     groups: list[RatedGroup[Prompt, Rollout]] = field(default_factory=list)
+    components: list[Mapping[str, float | None]] = field(default_factory=list)
     staleness: list[int] = field(default_factory=list)
     updates: list[UpdateStats] = field(default_factory=list)
     rollout_seconds: float = 0.0
     exposed_seconds: float = 0.0
     update_seconds: float = 0.0
 
-    def record(self, times: StepTimes, ranks: Ranks) -> StepRecord:
-        """Return the record; all ranks call this together."""
+    def record(self, times: StepTimes, ranks: Ranks, *, parts: Sequence[str]) -> StepRecord:
+        """Return the record; all ranks call this together, with the names of the reward's parts in the same order."""
         scores = [score for group in self.groups for score in group.scores if score is not None]
         lengths = [len(rollout.response_ids) for group in self.groups for rollout in group.rollouts]
         count, total, squares, tokens, samples, staleness, groups = ranks.sum(
@@ -95,6 +99,7 @@ class StepFigures:
             reward_std=math.sqrt(max(0.0, squares / count - mean**2)) if count else math.nan,
             scored=int(count),
             unscored=int(samples - count),
+            components={part: self._mean_of(part, ranks) for part in parts},
             response_tokens_mean=tokens / samples,
             staleness_mean=staleness / groups,
             loss=_mean([update.loss for update in self.updates]),
@@ -107,6 +112,11 @@ class StepFigures:
             reward_exposed_seconds=self.exposed_seconds,
             update_seconds=update_seconds,
         )
+
+    def _mean_of(self, part: str, ranks: Ranks) -> float:
+        known = [score for components in self.components if (score := components.get(part)) is not None]
+        total, count = ranks.sum(math.fsum(known), len(known))
+        return total / count if count else math.nan
 
 
 def _mean(values: Sequence[float]) -> float:

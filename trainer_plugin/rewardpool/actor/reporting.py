@@ -55,7 +55,12 @@ def reporting(output: Path, *, steps: int, done: int = 0, tensorboard: bool = Fa
 def figures(record: StepRecord) -> dict[str, Any]:
     """Return a record as JSON takes it: null for what does not exist, because JSON has no NaN."""
     values = dataclasses.asdict(record)
-    return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in values.items()}
+    values["components"] = {part: _or_null(value) for part, value in record.components.items()}
+    return {name: _or_null(value) for name, value in values.items()}
+
+
+def _or_null(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 @contextmanager
@@ -93,12 +98,19 @@ def _curves(folder: Path, *, done: int) -> Iterator[OnStep]:
     with SummaryWriter(str(folder), purge_step=done + 1 if done else None) as writer:
 
         def on_step(record: StepRecord) -> None:
-            for name, value in figures(record).items():
-                if name != "step" and value is not None:
+            for name, value in _scalars(record).items():
+                if value is not None:
                     writer.add_scalar(f"{_section(name)}/{name}", value, record.step)
             writer.flush()
 
         yield on_step
+
+
+def _scalars(record: StepRecord) -> dict[str, Any]:
+    values = figures(record)
+    components = values.pop("components")
+    del values["step"]
+    return values | {f"reward_{part}": value for part, value in components.items()}
 
 
 def _section(name: str) -> str:

@@ -1,21 +1,27 @@
-"""From a rollout to its score: what a pipeline's `Score` is, where a reward pool gives it."""
+"""From a rollout to its score: what a pipeline's `Score` is, where the config's `reward` gives it."""
 
 import asyncio
 import concurrent.futures
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from rewardpool.actor.data import Prompt, Rollout
 from rewardpool.pipeline.parts import GroupTask
-from rewardpool.sample import Outcome, Sample, Scored
+from rewardpool.rewards.episode import Episode
+from rewardpool.rewards.rating import Rating
 
 
-class Scorer(Protocol):
-    """What is needed of a `BlockingPool`."""
+class Rater(Protocol):
+    """What is needed of a `BlockingReward`."""
 
-    def submit(self, sample: Sample) -> concurrent.futures.Future[Outcome]:
-        """Start scoring a sample."""
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the parts."""
+        ...
+
+    def submit(self, episode: Episode) -> concurrent.futures.Future[Rating]:
+        """Start rating an episode."""
         ...
 
 
@@ -24,9 +30,9 @@ class Tally:
     """What became of every sample of a job; filled where it happens, so that `lost` is a finding, not an assumption.
 
     Attributes:
-        submitted: Samples handed to the pool.
-        scored: Those that came back with a score from a worker.
-        constants: Those that came back with the constant that the failure policy asks for.
+        submitted: Samples handed over to be rated.
+        scored: Those that came back with a score.
+        constants: Those in whose score a constant stands for what failed, as the failure policy asks for.
         unscored: Those that came back as failed, which their group is trained without.
         given_up: Those that the job itself gave up, because it ended before they were trained on.
     """
@@ -42,46 +48,55 @@ class Tally:
         """Samples that nothing was heard of."""
         return self.submitted - self.scored - self.constants - self.unscored - self.given_up
 
-    def enter(self, outcome: Outcome) -> float | None:
-        """Count one outcome and return its score, or None."""
-        if not isinstance(outcome, Scored):
+    def enter(self, rating: Rating) -> float | None:
+        """Count one rating and return its total, or None."""
+        if rating.total is None:
             self.unscored += 1
-            return None
-        if outcome.constant:
+        elif rating.error is not None:
             self.constants += 1
         else:
             self.scored += 1
-        return outcome.value
+        return rating.total
 
 
-class PoolScore:
-    """Asks a pool for the score of each rollout.
+class RewardScore:
+    """Has each rollout rated, and keeps what its parts said until the rollout is trained on.
 
     Args:
-        pool: That is asked; it scores on a thread of its own.
-        to_sample: Returns what it is given for a rollout.
+        reward: That rates, on a thread of its own.
+        to_episode: Returns what it is given for a rollout.
         tally: Counts.
     """
 
     def __init__(
-        self, pool: Scorer, *, to_sample: Callable[[GroupTask[Prompt], int, Rollout], Sample], tally: Tally
+        self, reward: Rater, *, to_episode: Callable[[GroupTask[Prompt], int, Rollout], Episode], tally: Tally
     ) -> None:
-        self._pool = pool
-        self._to_sample = to_sample
+        self._reward = reward
+        self._to_episode = to_episode
         self._tally = tally
+        self._components: dict[tuple[int, int], Mapping[str, float | None]] = {}
 
     async def __call__(self, task: GroupTask[Prompt], member: int, rollout: Rollout) -> float | None:
         """Return the rollout's score; None where the failure policy leaves it unscored.
 
         Raises:
             SampleError: It has no score and the failure policy is `raise`.
-            PoolError: The pool cannot be used.
+            PoolError: A pool cannot be used.
         """
         self._tally.submitted += 1
-        answer = self._pool.submit(self._to_sample(task, member, rollout))
+        answer = self._reward.submit(self._to_episode(task, member, rollout))
         try:
-            outcome = await asyncio.wrap_future(answer)
+            rating = await asyncio.wrap_future(answer)
         except asyncio.CancelledError:
             self._tally.given_up += 1
             raise
-        return self._tally.enter(outcome)
+        self._components[task.index, member] = rating.components
+        return self._tally.enter(rating)
+
+    def take_components(self, task: GroupTask[Prompt]) -> list[Mapping[str, float | None]]:
+        """Return the raw scores of a group's rollouts by part, and forget them.
+
+        A group that was rated before the checkpoint which the job goes on from has none.
+        """
+        found = (self._components.pop((task.index, member), None) for member in range(task.size))
+        return [components for components in found if components is not None]

@@ -21,24 +21,23 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rewardpool.actor import checkpoint
-from rewardpool.actor.data import Prompt, PromptOrder, Rollout, prompt_tokens, read_prompts, sample_to_score
+from rewardpool.actor.data import Prompt, PromptOrder, Rollout, prompt_tokens, read_prompts, to_episode
 from rewardpool.actor.fsdp import FsdpActor
 from rewardpool.actor.learner import ActorLearner, EngineRollouts
 from rewardpool.actor.ranks import Ranks
 from rewardpool.actor.records import StepFigures, StepRecord
 from rewardpool.actor.rollout import RolloutEngine, open_engine
 from rewardpool.actor.rollout.staged import StagedEngine
-from rewardpool.actor.scoring import PoolScore, Scorer, Tally
+from rewardpool.actor.scoring import Rater, RewardScore, Tally
 from rewardpool.actor.tokens import Forward
-from rewardpool.demand.handle import JobDemand
 from rewardpool.errors import ConfigError
 from rewardpool.pipeline.engine import Pipeline
 from rewardpool.pipeline.on_thread import on_thread
-from rewardpool.pipeline.parts import GroupTask
+from rewardpool.pipeline.parts import Announcer, GroupTask
 from rewardpool.pipeline.schedule import SCHEDULES
 from rewardpool.pipeline.state import PipelineState
 from rewardpool.pipeline.times import StepTimes
-from rewardpool.sample import Sample
+from rewardpool.rewards.episode import Episode
 from rewardpool.train_config import TrainConfig
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -56,31 +55,25 @@ class Trainer:
         config: TrainConfig,
         *,
         ranks: Ranks,
-        pool: Scorer,
-        model_type: str | None,
-        demand: JobDemand | None = None,
+        reward: Rater,
+        demand: Announcer | None = None,
     ) -> None:
         """Load the policy and shard it, and take up the newest checkpoint if there is one.
 
         Args:
             config: Of the job.
             ranks: This process among its peers.
-            pool: Where samples go.
-            model_type: The pool's, which decides what a sample looks like.
+            reward: Rates the rollouts.
             demand: Is told what this rank does; None announces nothing.
         """
         config.check_ranks(ranks.size)
         self._config = config
         self._ranks = ranks
-        self._pool = pool
-        self._demand = demand or JobDemand.silent("nobody is to be told")
-        self._model_type = model_type
+        self._reward = reward
+        self._demand = demand
         self._plan = config.plan(ranks.size)
         self._prompts = PromptOrder(read_prompts(config.data.prompts), seed=config.seed)
         self._tokenizer = load_tokenizer("policy.path", config.policy.path)
-        self._reward_tokenizer = (
-            load_tokenizer("reward_tokenizer", config.reward_tokenizer) if config.reward_tokenizer else self._tokenizer
-        )
         self._actor = self._make_actor()
         self.tally = Tally()
         """What became of this rank's samples."""
@@ -183,13 +176,13 @@ class Trainer:
         """Return the prompt of this rank's group: the ranks take turns."""
         return self._prompts[index * self._ranks.size + self._ranks.rank]
 
-    def _to_sample(self, task: GroupTask[Prompt], member: int, rollout: Rollout) -> Sample:
+    def _to_episode(self, task: GroupTask[Prompt], member: int, rollout: Rollout) -> Episode:
         step, place = divmod(task.index, self._plan.groups_per_step)
-        return sample_to_score(
+        return to_episode(
             task.prompt,
             self._tokenizer.decode(rollout.response_ids, skip_special_tokens=True),
-            model_type=self._model_type,
-            reward_tokenizer=self._reward_tokenizer,
+            rollout,
+            group=task.index,
             name=f"step{step + 1}-rank{self._ranks.rank}-prompt{place}-response{member}",
         )
 
@@ -222,11 +215,12 @@ class _Run:
             only_informative=config.update.only_informative,
             decoupled=bool(schedule.ahead) or schedule.apart or config.rollout.engine != "transformers",
         )
+        self._score = RewardScore(trainer._reward, to_episode=trainer._to_episode, tally=trainer.tally)
         self.pipeline = Pipeline(
             plan=trainer._plan,
             prompts=trainer._prompt,
             rollouts=EngineRollouts(engine, self._learner, ranks=ranks, thread=None if schedule.apart else thread),
-            score=PoolScore(trainer._pool, to_sample=trainer._to_sample, tally=trainer.tally),
+            score=self._score,
             learner=self._learner,
             overlap=config.overlap(),
             deadline_seconds=config.step_deadline_seconds,
@@ -237,6 +231,7 @@ class _Run:
 
     async def _after_step(self, times: StepTimes) -> None:
         figures, self._learner.figures = self._learner.figures, StepFigures()
+        figures.components = [part for group in figures.groups for part in self._score.take_components(group.task)]
         state = self.pipeline.state().to_json(encode=asdict)
         record, ends = await on_thread(self._thread, self._exchange, times, figures, state)
         self.records.append(record)
@@ -247,7 +242,7 @@ class _Run:
     def _exchange(self, times: StepTimes, figures: StepFigures, state: checkpoint.State) -> tuple[StepRecord, bool]:
         """Do what all ranks do together after a step; returns its record, and whether it was the last."""
         config, ranks = self._trainer._config, self._trainer._ranks
-        record = figures.record(times, ranks)
+        record = figures.record(times, ranks, parts=self._trainer._reward.names)
         [ends] = ranks.max(self._told_to_end())
         every = config.checkpoint.every_steps
         if every and (record.step % every == 0 or ends):
