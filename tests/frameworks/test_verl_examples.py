@@ -85,7 +85,8 @@ def test_trainer_and_rollout_have_gpus_of_their_own(name: str, policy: Path, fun
     config = composed(name, policy, function_pool)
     roles, _ = create_role_worker_mapping(config)
     pools = create_resource_pool_manager(config, roles.keys()).resource_pool_spec
-    assert {kind: sum(gpus) for kind, gpus in pools.items()} == {"trainer_pool": 4, "rollout_pool": 4}
+    assert pools == {"trainer_pool": [4]}
+    assert (config.rollout.nnodes, config.rollout.n_gpus_per_node) == (1, 4)
     assert not config.actor_rollout_ref.hybrid_engine
 
 
