@@ -1,4 +1,4 @@
-"""verl's own agent loop manager and workers on Ray: rewards come with what was written."""
+"""verl's own agent loop manager and workers on Ray, v1's with its TransferQueue: rewards come with what was written."""
 
 import os
 from collections.abc import Iterator
@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 import ray
+import transfer_queue
 from support.local_machine import LocalMachine
 from support.reward_functions import expected_score
 from support.verl_job import verl_config
-from support.verl_rollouts import FakeLlmServerClient, prompts_of, save_policy
+from support.verl_rollouts import FakeLlmServerClient, prompts_for_v1, prompts_of, save_policy
 from verl import DataProto
 from verl.experimental.agent_loop import AgentLoopManager
+from verl.trainer.ppo.v1 import AgentLoopManagerTQ
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
 from rewardpool_operator.local.process import ENV_PROCESS
 
@@ -33,6 +36,7 @@ def config(machine: LocalMachine, function_pool: str, tmp_path_factory: pytest.T
             "actor_rollout_ref.rollout.agent.default_agent_loop=rewardpool",
             "actor_rollout_ref.rollout.agent.num_workers=2",
             "actor_rollout_ref.rollout.name=vllm",
+            "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
         )
     finally:
         ray.shutdown()
@@ -57,3 +61,25 @@ def test_every_trajectory_has_its_reward_though_a_worker_is_killed(config: Any, 
     written = DataProto.concat(ray.get(asked, timeout=120))
     assert written.batch["rm_scores"].sum(dim=-1).tolist() == pytest.approx([expected_score(text) for text in digits])
     assert not victim.is_running()
+
+
+def test_v1s_trajectories_come_to_the_replay_buffer_with_their_rewards(config: Any) -> None:
+    digits = [f"{number:03d}" for number in range(16)]
+    transfer_queue.init(config.transfer_queue)
+    try:
+        manager = AgentLoopManagerTQ.create(config, FakeLlmServerClient(), reward_loop_worker_handles=nobody_to_ask())
+        rows = prompts_for_v1(digits, step=1)
+        tags = [{"is_prompt": True, "status": "pending", "global_steps": 1} for _ in digits]
+        transfer_queue.kv_batch_put(keys=list(rows["uid"]), partition_id="train", tags=tags)
+        manager.generate_sequences(rows)
+        buffer = ReplayBuffer("sync", {}, None, "drop", {}, poll_interval=0.2, train_batch_size=16, gen_batch_size=16)
+        batch, _ = buffer.sample(global_steps=1, partition_id="train", batch_size=16)
+        got = transfer_queue.kv_batch_get(
+            keys=batch.keys, partition_id="train", select_fields=["rm_scores", "responses"]
+        )
+    finally:
+        transfer_queue.close()
+    scores = [float(one.sum()) for one in got["rm_scores"].unbind()]
+    texts = ["".join(str(int(token)) for token in one[:-1]) for one in got["responses"].unbind()]
+    assert sorted(texts) == digits
+    assert scores == pytest.approx([expected_score(text) for text in texts])

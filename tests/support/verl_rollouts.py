@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import transformers
 from support import tiny_policy
+from verl.utils import tensordict_utils
 from verl.workers.rollout.replica import TokenOutput
 
 
@@ -37,6 +38,13 @@ def prompts_of(digits: Sequence[str], *, seconds: float = 0.0) -> dict[str, Any]
         "index": list(range(len(digits))),
     }
     return {name: _objects(values) for name, values in columns.items()}
+
+
+def prompts_for_v1(digits: Sequence[str], *, step: int, seconds: float = 0.0) -> Any:
+    """The same as the TensorDict that verl's v1 trainers give to their agent loop manager."""
+    batch = tensordict_utils.get_tensordict(prompts_of(digits, seconds=seconds))
+    tensordict_utils.assign_non_tensor_data(batch, "global_steps", step)
+    return batch
 
 
 def _objects(values: Sequence[Any]) -> Any:
