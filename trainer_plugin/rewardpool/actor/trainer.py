@@ -232,29 +232,27 @@ class _Run:
     async def _after_step(self, times: StepTimes) -> None:
         figures, self._learner.figures = self._learner.figures, StepFigures()
         figures.components = [part for group in figures.groups for part in self._score.take_components(group.task)]
-        state = self.pipeline.state().to_json(encode=asdict)
-        record, ends = await on_thread(self._thread, self._exchange, times, figures, state)
+        record, ends = await on_thread(self._thread, self._exchange, times, figures)
+        every = self._trainer._config.checkpoint.every_steps
+        if every and (record.step % every == 0 or ends):
+            state = self.pipeline.state().to_json(encode=asdict)
+            await on_thread(self._thread, self._save, record.step, state)
         self.records.append(record)
         self._tell(record)
         if ends:
             self.pipeline.end()
 
-    def _exchange(self, times: StepTimes, figures: StepFigures, state: checkpoint.State) -> tuple[StepRecord, bool]:
-        """Do what all ranks do together after a step; returns its record, and whether it was the last."""
-        config, ranks = self._trainer._config, self._trainer._ranks
+    def _exchange(self, times: StepTimes, figures: StepFigures) -> tuple[StepRecord, bool]:
+        """Return the step's record, and whether it was the last; all ranks do this together."""
+        ranks = self._trainer._ranks
         record = figures.record(times, ranks, parts=self._trainer._reward.names)
         [ends] = ranks.max(self._told_to_end())
-        every = config.checkpoint.every_steps
-        if every and (record.step % every == 0 or ends):
-            checkpoint.save(
-                self._trainer._checkpoints,
-                self._trainer._actor,
-                ranks=ranks,
-                step=record.step,
-                state=state,
-                keep=config.checkpoint.keep,
-            )
         return record, bool(ends)
+
+    def _save(self, step: int, state: checkpoint.State) -> None:
+        trainer = self._trainer
+        keep = trainer._config.checkpoint.keep
+        checkpoint.save(trainer._checkpoints, trainer._actor, ranks=trainer._ranks, step=step, state=state, keep=keep)
 
 
 def other_ranks_state(state: PipelineState[Rollout], config: TrainConfig, ranks: int) -> PipelineState[Rollout]:

@@ -73,6 +73,11 @@ class GroupBoard(Generic[P, R]):
         """Return all, in the order in which they were begun."""
         return list(self._groups.values())
 
+    def rolled_out(self) -> list[OpenGroup[P, R]]:
+        """Return those whose rollouts are all there; the complete ones first, in the order in which they became so."""
+        groups = [group for group in self._groups.values() if group.is_rolled_out]
+        return sorted(groups, key=lambda group: self._arrivals if group.arrival is None else group.arrival)
+
     def among(self, indices: Iterable[int]) -> list[OpenGroup[P, R]]:
         """Return those of the indices that are on the board, in the order given."""
         return [self._groups[index] for index in indices if index in self._groups]

@@ -28,6 +28,7 @@ from rewardpool.pipeline.schedule import (
     next_operation,
 )
 from rewardpool.pipeline.state import GroupState, PipelineState
+from rewardpool.pipeline.tasks import ScoreTasks, first_error
 from rewardpool.pipeline.times import StepClock, StepTimes
 
 
@@ -70,7 +71,6 @@ class Pipeline(Generic[P, R]):
         self._plan = plan
         self._prompts = prompts
         self._rollouts = rollouts
-        self._score = score
         self._learner = learner
         self._overlap = overlap or Overlap()
         self._schedule = SCHEDULES[self._overlap.schedule]
@@ -86,7 +86,7 @@ class Pipeline(Generic[P, R]):
         self._reported = self._trained // plan.minibatches_per_step
         self._is_training = self._is_ending = False
         self._rolling: set[asyncio.Task[None]] = set()
-        self._scoring: set[asyncio.Task[None]] = set()
+        self._scores = ScoreTasks(score, self._board, self._note_change)
         self._changed = asyncio.Event()
         self._tasks: asyncio.TaskGroup
         self._clock: StepClock
@@ -109,14 +109,15 @@ class Pipeline(Generic[P, R]):
             async with asyncio.TaskGroup() as self._tasks:
                 for group in self._board.groups():
                     for member, rollout in group.unscored():
-                        self._start_scoring(group.task, member, rollout)
+                        self._scores.start(self._tasks, group.task, member, rollout)
                 if self._schedule.apart:
                     self._start_rolling(self._keep_rolling_out())
                 await self._go_through_operations()
-                for task in [*self._rolling, *self._scoring]:
-                    task.cancel()
+                self._scores.cancel()
+                for rolling in self._rolling:
+                    rolling.cancel()
         except BaseExceptionGroup as errors:
-            raise _first(errors) from None
+            raise first_error(errors) from None
 
     def end(self) -> None:
         """End the run before its next operation; rollouts and scores that are under way are given up.
@@ -133,15 +134,13 @@ class Pipeline(Generic[P, R]):
         """
         if self._is_training:
             raise RuntimeError("a mini-batch is being trained on; ask in on_update or on_step")
-        rolled_out = [group for group in self._board.groups() if group.is_rolled_out]
-        complete = sorted((g for g in rolled_out if g.arrival is not None), key=lambda g: g.arrival or 0)
         running = [group.index for group in self._board.groups() if not group.is_rolled_out]
         return PipelineState(
             schedule=self._overlap.schedule,
             plan=self._plan,
             trained=self._trained,
             begun=self._begun,
-            groups=[_state_of(group) for group in [*complete, *(g for g in rolled_out if g.arrival is None)]],
+            groups=[_state_of(group) for group in self._board.rolled_out()],
             again=sorted([*running, *self._again]),
         )
 
@@ -218,7 +217,7 @@ class Pipeline(Generic[P, R]):
                         await self._changed.wait()
         except TimeoutError:
             raise TimeoutError(
-                f"{len(self._scoring)} samples have no outcome after {self._deadline_seconds:g} s; "
+                f"{len(self._scores)} samples have no outcome after {self._deadline_seconds:g} s; "
                 "raise step_deadline_seconds, or give the pool more replicas"
             ) from None
         self._is_training = True
@@ -317,31 +316,13 @@ class Pipeline(Generic[P, R]):
 
     def _rollout_ended(self, task: GroupTask[P], member: int, rollout: R) -> None:
         self._board.ended(task.index, member, rollout)
-        self._start_scoring(task, member, rollout)
+        self._scores.start(self._tasks, task, member, rollout)
 
     def _rollout_ended_elsewhere(self, task: GroupTask[P], member: int, rollout: R) -> None:
         try:
             self._rollout_ended(task, member, rollout)
         except ValueError as error:  # nobody called this who could catch it
             self._tasks.create_task(_fail(error))
-
-    # Scores.
-
-    def _start_scoring(self, task: GroupTask[P], member: int, rollout: R) -> None:
-        scoring = self._tasks.create_task(self._score_one(task, member, rollout))
-        self._scoring.add(scoring)
-        scoring.add_done_callback(self._scoring.discard)
-
-    async def _score_one(self, task: GroupTask[P], member: int, rollout: R) -> None:
-        try:
-            score = await self._score(task, member, rollout)
-        except asyncio.CancelledError:
-            current = asyncio.current_task()
-            if current is None or current.cancelling():
-                raise  # by this run, because it ends
-            raise RuntimeError(f"somebody cancelled the score of member {member} of group {task.index}") from None
-        if self._board.scored(task.index, member, score):
-            self._note_change()
 
     def _note_change(self) -> None:
         """Wake all who wait for something to be different."""
@@ -353,16 +334,6 @@ def _state_of(group: OpenGroup[P, R]) -> GroupState[R]:
     return GroupState(
         index=group.index, version=group.version, rollouts=group.rolled().rollouts, scores=dict(group.scores)
     )
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first error, with a word on how many others there were."""
-    first, *others = errors.exceptions
-    if isinstance(first, BaseExceptionGroup):
-        first = _first(first)
-    if others:
-        first.add_note(f"and {len(others)} more, of which the next is: {others[0]!r}")
-    return first
 
 
 async def _fail(error: Exception) -> NoReturn:
