@@ -1,0 +1,88 @@
+"""What the pages point to is there: other pages, headings, files, tests and make's targets."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "examples").rglob("*.md")),
+]
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+FILE = re.compile(r"`((?:bench|crds|e2e|examples|operator|tests|trainer_plugin|workers)/[\w./-]+)(?:::(\w+))?`")
+TARGET = re.compile(r"(?<![\w-])make ([a-z0-9]+(?:-[a-z0-9]+)*)(?=[`\s])")
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def prose(page: Path) -> str:
+    """The page without its blocks of code, in which brackets are no links and # is no heading."""
+    return re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """What the page's headings are called in links, by GitHub's rule; of equal ones the later ones have a number."""
+    seen: Counter[str] = Counter()
+    found = set()
+    for heading in re.findall(r"^#+ +(.+?) *$", prose(page), re.MULTILINE):
+        words = re.sub(r"[^\w\- ]", "", LINK.sub("", heading).lower()).replace(" ", "-")
+        found.add(f"{words}-{seen[words]}" if seen[words] else words)
+        seen[words] += 1
+    return found
+
+
+def broken_links(page: Path) -> list[str]:
+    """Relative links of the page whose file or heading does not exist."""
+    found = []
+    for link in LINK.findall(prose(page)):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            found.append(link)
+    return found
+
+
+def names_in_code(text: str) -> set[str]:
+    """Functions that the file defines, and in a table of plays those it names."""
+    return set(re.findall(r"\bdef (\w+)", text)) | set(re.findall(r"\bclass (\w+)", text))
+
+
+@each_page
+def test_every_link_leads_somewhere(page: Path) -> None:
+    assert broken_links(page) == []
+
+
+@each_page
+def test_every_file_and_test_that_is_named_exists(page: Path) -> None:
+    missing = [
+        path + (f"::{name}" if name else "")
+        for path, name in FILE.findall(page.read_text())
+        if not (ROOT / path).exists() or (name and name not in names_in_code((ROOT / path).read_text()))
+    ]
+    assert missing == []
+
+
+@each_page
+def test_every_target_of_make_that_is_named_exists(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    quoted = " ".join(re.findall(r"`[^`\n]*`|^```.*?^```", page.read_text(), re.MULTILINE | re.DOTALL))
+    assert set(TARGET.findall(quoted)) <= targets
+
+
+def test_the_index_has_every_page_once() -> None:
+    links = Counter(link for link in LINK.findall(prose(ROOT / "docs" / "index.md")) if "#" not in link)
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    assert {page: links[page] for page in pages} == dict.fromkeys(pages, 1)
+
+
+def test_a_link_to_a_heading_that_is_not_there_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# One, two\n[a](#one-two) [b](#three) [c](other.md) [d](https://example.org)\n")
+    assert broken_links(page) == ["#three", "other.md"]
