@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 from support.fake_worker import FakeWorker
 from support.local_pool import JOB, POOL, announced, demand_file, environ_of, write_local_pool
@@ -27,8 +28,9 @@ async def heard_until(ended: asyncio.Task[int], folder: Path) -> list[Demand]:
     return heard
 
 
+@pytest.mark.parametrize("schedule", ["minibatch", "fully_async"])
 async def test_a_job_of_two_ranks_is_announced_once_from_its_loading_to_its_end(
-    tmp_path: Path, policy_folder: Path
+    tmp_path: Path, policy_folder: Path, schedule: str
 ) -> None:
     (tmp_path / "prompts.jsonl").write_text("\n".join(json.dumps({"prompt": digit}) for digit in "1234"))
     config = {
@@ -37,6 +39,7 @@ async def test_a_job_of_two_ranks_is_announced_once_from_its_loading_to_its_end(
         "reward": {"reward_pool": POOL},
         "rollout": {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 48},
         "update": {"groups_per_minibatch": 2},
+        "schedule": schedule,
         "steps": 12,
         "output": "out",
     }
