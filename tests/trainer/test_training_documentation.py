@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from rewardpool_api.pool import RewardPool
 
 from rewardpool.rewards.spec import parse_reward
 from rewardpool.train_config import TrainConfig
+from rewardpool_api.pool import RewardPool
 
 PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
 POOL, JOB, MIXTURE = (yaml.safe_load(config) for config in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
