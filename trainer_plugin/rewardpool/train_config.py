@@ -58,7 +58,7 @@ class VllmConfig(_Part):
     """File with that one's API key."""
     served_name: Annotated[str, Field(min_length=1)] = "policy"
     """Name that it serves the policy by."""
-    weights_folder: Path = Path("/dev/shm")
+    weights_folder: Path = Path("/dev/shm")  # noqa: S108 - private folders are made in it
     """Folder that trainer and vLLM both see; new weights pass through it. Memory is fast, a disk works too."""
     in_flight: Count = 256
     """Responses asked for at a time on one rank; vLLM queues what it cannot hold."""
