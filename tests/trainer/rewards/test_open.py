@@ -84,6 +84,16 @@ async def test_parts_that_name_one_pool_share_its_connection(worker: FakeWorker)
     assert rating.total == 0.0
 
 
+async def test_two_rewards_share_what_is_open_of_a_pool_and_count_for_themselves(worker: FakeWorker) -> None:
+    spec = {"url": worker.url, "type": "Function", "concurrency": 2}
+    async with open_reward(spec) as one, open_reward(spec) as other:
+        await asyncio.gather(*(reward.rate(EPISODE) for reward in (one, other, other) for _ in range(4)))
+        ours, theirs = one.pools[worker.url], other.pools[worker.url]
+        assert ours.endpoint is theirs.endpoint
+        assert (ours.report().scored, theirs.report().scored) == (4, 8)
+    assert worker.most_in_flight <= 2
+
+
 async def test_one_pool_with_two_kinds_of_settings_is_a_mistake(worker: FakeWorker) -> None:
     pool = {"url": worker.url, "type": "Function"}
     spec = {"rewards": [{**pool, "name": "one"}, {**pool, "name": "other", "attempts": 2}]}

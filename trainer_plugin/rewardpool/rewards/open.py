@@ -30,6 +30,8 @@ async def open_reward(
 ) -> AsyncIterator[Reward]:
     """Find the pools, load tokenizers and functions, and yield the reward; closed with the `async with` block.
 
+    Rewards on one event loop share what is open of pools that they ask with the same settings; see `Pool.shared`.
+
     Args:
         spec: `namespace/name` of a pool; a mapping with the fields of `RewardConfig` and `PoolPart`; one with
             `function`; or one with `rewards`, the parts of a mixture.
@@ -81,7 +83,7 @@ class _Opening:
         for name, other in self._clients.items():
             if other.client == part.client:
                 return self.pools[name]
-        pool = await self._stack.enter_async_context(Pool(part.client))
+        pool = await self._stack.enter_async_context(Pool.shared(part.client))
         name = pool.endpoint.pool
         if name in self.pools:
             raise ConfigError(path, f"asks {name} with other settings than part {self._clients[name].name} does")
