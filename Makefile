@@ -124,7 +124,7 @@ bench-client: setup-server setup-frameworks ## Measure the client beside a bare 
 bench-operator: setup-dev ## Measure 1,000 pools made at once on kwok, beside the same Deployments alone (Linux, Go)
 	@PYTHONPATH=bench:e2e:tests $(DEV)/bin/python -m operator_scale $(BENCH_ARGS)
 
-client-faults: setup-dev setup-server ## What the client makes of faults, every score checked (FAULTS="--only nonsense"; iptables, 5 minutes)
+client-faults: setup-dev setup-server ## What the client makes of faults, every score checked (FAULTS="--router smg"; iptables, 5 minutes)
 	@PYTHONPATH=bench:e2e:tests $(DEV)/bin/python -m client_faults $(FAULTS)
 
 bench-autoscaler: setup-dev ## Measure how soon the right size is asked for, beside peers' formulas and a real HPA (root, Go)

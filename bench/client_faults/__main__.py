@@ -1,6 +1,7 @@
 """Plays the faults in a network of its own: its wires can be cut, and nothing of it outlives the run.
 
 python -m client_faults --only nonsense --samples 500
+python -m client_faults --router smg
 """
 
 import argparse
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from rich.console import Console
+from support.fleet import FLAVORS
 
 from client_faults.faults import FAULTS
 from client_faults.play import Result, play, summary, table
@@ -30,6 +32,7 @@ def main() -> int:
     parser.add_argument("--samples", type=int, default=5000, help="of each fault")
     parser.add_argument("--outage-seconds", type=float, default=20.0, help="without any worker")
     parser.add_argument("--only", default="", help="play those faults whose names contain this")
+    parser.add_argument("--router", choices=FLAVORS, default=FLAVORS[0], help=f"default {FLAVORS[0]}")
     parser.add_argument("--out", type=Path, default=RESULT)
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -45,9 +48,12 @@ def main() -> int:
         for number, fault in enumerate(chosen, start=1):
             say(f"fault {number} of {len(chosen)}: {fault.name}")
             place = Path(folder, fault.key)
-            results.append(play(fault, place, samples=given.samples, outage_seconds=given.outage_seconds))
+            results.append(
+                play(fault, place, flavor=given.router, samples=given.samples, outage_seconds=given.outage_seconds)
+            )
             say(f"  {summary(results[-1])}")
-    report = {"cores": os.cpu_count(), "faults": {result.fault.key: result.report() for result in results}}
+    faults = {result.fault.key: result.report() for result in results}
+    report = {"cores": os.cpu_count(), "router": given.router, "faults": faults}
     given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_text(json.dumps(report, indent=2) + "\n")
     # A file or a pipe has no width, and rich would take 80 columns for it.

@@ -17,6 +17,7 @@ from client_faults.stage import Stage, Traffic
 from client_faults.stand_in_worker import StandInWorker
 from client_faults.tally import Tally, count
 from rewardpool_api import names
+from rewardpool_api.pool import RouterFlavor
 
 WORKERS = 3
 FUNCTION = "support.reward_functions:compute_recorded_score"
@@ -42,7 +43,7 @@ class Result:
         return {"promise": self.fault.promise, **figures, **more}
 
 
-def play(fault: Fault, folder: Path, *, samples: int, outage_seconds: float) -> Result:
+def play(fault: Fault, folder: Path, *, flavor: RouterFlavor, samples: int, outage_seconds: float) -> Result:
     """One fault, with a fleet of its own in `folder`. Raises TimeoutError when the samples have no end."""
     folder.mkdir()
     record, state = folder / "record", folder / "state"
@@ -51,20 +52,24 @@ def play(fault: Fault, folder: Path, *, samples: int, outage_seconds: float) -> 
     os.environ |= {ENV_RECORD: str(record), names.ENV_STATE_DIR: str(state), "KUBECONFIG": str(folder / "none")}
     texts = [f"{fault.key} {index}" for index in range(samples)]
     traffic = Traffic(texts)
-    notes, seconds = asyncio.run(_play(fault, traffic, folder, state=state, outage_seconds=outage_seconds))
+    notes, seconds = asyncio.run(
+        _play(fault, traffic, folder, flavor=flavor, state=state, outage_seconds=outage_seconds)
+    )
     noted = record.read_text().splitlines()
     tally = count(texts, traffic.outcomes, noted=noted, reports=traffic.reports, expected=expected_score)
     return Result(fault=fault, tally=tally, notes=notes, seconds=seconds)
 
 
 async def _play(
-    fault: Fault, traffic: Traffic, folder: Path, *, state: Path, outage_seconds: float
+    fault: Fault, traffic: Traffic, folder: Path, *, flavor: RouterFlavor, state: Path, outage_seconds: float
 ) -> tuple[str, float]:
     async with asyncio.timeout(LONGEST_SECONDS), AsyncExitStack() as stack:
         stand_in = await stack.enter_async_context(StandInWorker()) if fault.stand_in else None
         others = [stand_in.url] if stand_in else []
         workers = WORKERS - len(others)
-        fleet = await stack.enter_async_context(Fleet(folder, workers=workers, others=others, function=FUNCTION))
+        fleet = await stack.enter_async_context(
+            Fleet(folder, workers=workers, others=others, flavor=flavor, function=FUNCTION)
+        )
         stage = Stage(fleet, stand_in, traffic, state=state, outage_seconds=outage_seconds)
         stage.tell_address()
         return await stage.play(fault.play)
