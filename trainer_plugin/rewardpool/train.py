@@ -1,4 +1,4 @@
-"""Train a policy against a reward pool.
+"""Train a policy by anything that rates its responses: a reward pool, a judge, a mixture.
 
     torchrun --nproc-per-node 2 -m rewardpool.train CONFIG.yaml
 
@@ -42,8 +42,15 @@ REWARD_WINDOW_STEPS = 5
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a training job; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m rewardpool.train", description="Train against a reward pool.")
-    parser.add_argument("config", type=Path, help="YAML file; its fields: rewardpool/train_config.py")
+    parser = argparse.ArgumentParser(
+        prog="python -m rewardpool.train",
+        description="Train a policy by a reward, with rollout, reward and update overlapped.",
+        epilog="example:\n  torchrun --nproc-per-node 2 -m rewardpool.train examples/quickstart/train.yaml",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "config", type=Path, help="YAML file; docs/training.md has one, rewardpool/train_config.py all fields"
+    )
     parser.add_argument("--output", type=Path, help="folder for the results, instead of the config's")
     given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
