@@ -112,9 +112,9 @@ async def test_an_absent_pool_is_not_given_up_before_the_deadline() -> None:
 
 
 async def test_the_deadline_is_over_all_attempts_and_names_the_last_trouble() -> None:
-    patience = {"deadline_seconds": 0.2, "attempt_seconds": 0.15}
+    patience = {"deadline_seconds": 0.6, "attempt_seconds": 0.35}
     async with FakeWorker(UNAVAILABLE, hangs, hangs) as worker, pool_on(worker, **patience) as pool:
-        with pytest.raises(DeadlineError, match=r"sample s: no score within 0\.2 s and 3 attempts; last: no answer"):
+        with pytest.raises(DeadlineError, match=r"sample s: no score within 0\.6 s and 3 attempts; last: no answer"):
             await pool.score(Sample(text="four", id="s"))
 
 

@@ -190,7 +190,7 @@ async def test_a_judgement_is_hedged_too() -> None:
 
 
 async def test_a_fleet_that_hangs_whole_is_not_asked_for_everything_twice() -> None:
-    patience = {"attempt_seconds": 0.2, "deadline_seconds": 0.3, "on_failure": "skip"}
+    patience = {"attempt_seconds": 0.5, "deadline_seconds": 0.8, "on_failure": "skip"}
     async with FakeWorker(*[hangs] * 1_000) as worker, pool_on(worker, concurrency=100, **patience) as pool:
         outcomes = [outcome async for _, outcome in pool.stream([Sample(text="four")] * 100)]
         report = pool.report()

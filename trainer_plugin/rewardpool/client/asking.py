@@ -101,15 +101,15 @@ class Asking(Generic[T]):
         self._ended = False
         self._sent: dict[asyncio.Task[None], float] = {}
         """When each of the requests was sent that are in flight now."""
-        self._overdue: set[asyncio.Task[None]] = set()
+        self._overdue: frozenset[asyncio.Task[None]] = frozenset()
         """Those of them that have used up their time."""
-        self._hedges: set[asyncio.Task[None]] = set()
+        self._hedges: frozenset[asyncio.Task[None]] = frozenset()
         self._hedges_sent = 0
         self._hedges_paid = 0
         """Beside the attempt of now; the second number is of those out of the budget."""
         self._sent_last = 0.0
-        self._request: tuple[Endpoint, dict[str, Any]] = (connections.endpoint, {})
-        """What the attempt of now sends, and where."""
+        self._request: tuple[Endpoint, dict[str, Any]]
+        """Where the attempt of now goes, and what it sends; from the first one on."""
         self._began = 0.0
 
     def begin(self) -> None:
@@ -195,7 +195,7 @@ class Asking(Generic[T]):
         except asyncio.CancelledError:
             if task not in self._overdue or task.uncancel() > 0:
                 raise
-            self._overdue.discard(task)
+            self._overdue -= {task}
             self._connections.strained(sent_at=sent_at, now=self._loop.time())
             patience = self._connections.config.seconds_per_attempt
             raise Setback("worker", f"no answer within {patience:g} s") from None
@@ -227,7 +227,7 @@ class Asking(Generic[T]):
             return deadline
         for task, sent_at in self._sent.items():
             if now - sent_at >= config.seconds_per_attempt and task not in self._overdue:
-                self._overdue.add(task)
+                self._overdue |= {task}
                 task.cancel()
         return min([deadline, self._look_for_straggler(now), *self._times_up()])
 
@@ -252,8 +252,8 @@ class Asking(Generic[T]):
     def _send_hedge(self) -> None:
         self._hedges_sent += 1
         hedge = self._loop.create_task(self._hedge())
-        self._hedges.add(hedge)
-        hedge.add_done_callback(self._hedges.discard)
+        self._hedges |= {hedge}
+        hedge.add_done_callback(self._hedge_is_over)
 
     async def _hedge(self) -> None:
         self._ledger.hedges += 1
@@ -265,6 +265,9 @@ class Asking(Generic[T]):
             self._hedge_won(error=error)
         else:
             self._hedge_won(result)
+
+    def _hedge_is_over(self, hedge: asyncio.Task[None]) -> None:
+        self._hedges -= {hedge}
 
     def _hedge_won(self, result: T | None = None, error: Exception | None = None) -> None:
         if self._ended:

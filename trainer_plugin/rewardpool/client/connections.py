@@ -179,7 +179,7 @@ class Connections:
         if status == 200:
             self.admitted, self._admitted_key = True, key
         elif kind_of_status(status) == "denied":
-            effort.refused_keys.add(key)
+            effort.refused_keys |= {key}
         return status, body
 
     def _key_for(self, effort: Effort, endpoint: Endpoint) -> str | None:
@@ -188,7 +188,7 @@ class Connections:
             return endpoint.key
         keys = sorted(endpoint.keys, key=lambda key: key != self._admitted_key)
         if effort.refused_keys.issuperset(keys):
-            effort.refused_keys.clear()
+            effort.refused_keys = frozenset()
         return next(key for key in keys if key not in effort.refused_keys)
 
 

@@ -28,5 +28,5 @@ class Effort:
     """The last setback was a refusal of the key."""
     nonsense: bool = False
     """The last setback was nonsense, so the router may well choose the same worker again."""
-    refused_keys: set[str | None] = field(default_factory=set, repr=False)
+    refused_keys: frozenset[str | None] = field(default=frozenset(), repr=False)
     """Keys that were refused since all of them were tried last."""

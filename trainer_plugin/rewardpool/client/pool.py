@@ -21,7 +21,7 @@ from rewardpool.client.effort import Effort
 from rewardpool.client.report import Ledger, Report
 from rewardpool.client.request import score_request
 from rewardpool.client.shared import shared
-from rewardpool.client.stream import OnOutcome, Stream
+from rewardpool.client.stream import Stream, Tell
 from rewardpool.colocated.awake import WITHIN_SECONDS, Awake
 from rewardpool.config import Constant, RewardConfig
 from rewardpool.demand.cadence import Plan
@@ -251,12 +251,13 @@ class Pool:
             PoolError: The pool cannot be used, whatever the policy.
         """
 
-        def begin(sample: Sample, index: int, tell: OnOutcome) -> UnderWay:
+        def begin(sample: Sample, index: int, tell: Tell) -> UnderWay:
             def settled(outcome: Outcome | None, error: BaseException | None) -> None:
                 try:
-                    tell(self._apply_policy(outcome) if outcome is not None else error or asyncio.CancelledError())
+                    end = self._apply_policy(outcome) if outcome is not None else error or asyncio.CancelledError()
                 except SampleError as failure:  # raised by the stream
-                    tell(failure)
+                    end = failure
+                tell(index, end)
 
             return self._try(sample, sample.id or f"#{index}", settled)
 
@@ -289,21 +290,33 @@ class Pool:
 
     def _try(self, sample: Sample, label: str, on_end: OnEnd[Outcome]) -> UnderWay:
         """Begin to score one sample; the failure policy is still to be applied, and the error is none of a sample."""
-        effort = Effort(label)
         self._demand.sample_comes()
-
-        def body(endpoint: Endpoint) -> dict[str, Any]:
-            return score_request(endpoint, sample, label)
-
-        def ended(score: float | None, error: BaseException | None) -> None:
-            if score is not None:
-                self._ledger.score(effort.seconds)
-                on_end(Scored(value=score, attempts=effort.attempts, seconds=effort.seconds), None)
-            elif isinstance(error, SampleError):
-                on_end(Unscored(error=error, attempts=effort.attempts, seconds=effort.seconds), None)
-            else:
-                on_end(None, error)
-
+        one = _Scoring(sample, label, self._ledger, on_end)
         if self._batcher is None:
-            return self._entered.begin(effort, SCORE_PATH, body, read_score, ended)
-        return self._batcher.begin(effort, body, ended)
+            return self._entered.begin(one.effort, SCORE_PATH, one.body, read_score, one.ended)
+        return self._batcher.begin(one.effort, one.body, one.ended)
+
+
+class _Scoring:
+    """One sample under way. Not functions inside one: of these there are as many as samples wait."""
+
+    __slots__ = ("_ledger", "_on_end", "_sample", "effort")
+
+    def __init__(self, sample: Sample, label: str, ledger: Ledger, on_end: OnEnd[Outcome]) -> None:
+        self.effort = Effort(label)
+        self._sample = sample
+        self._ledger = ledger
+        self._on_end = on_end
+
+    def body(self, endpoint: Endpoint) -> dict[str, Any]:
+        return score_request(endpoint, self._sample, self.effort.label)
+
+    def ended(self, score: float | None, error: BaseException | None) -> None:
+        effort = self.effort
+        if score is not None:
+            self._ledger.score(effort.seconds)
+            self._on_end(Scored(value=score, attempts=effort.attempts, seconds=effort.seconds), None)
+        elif isinstance(error, SampleError):
+            self._on_end(Unscored(error=error, attempts=effort.attempts, seconds=effort.seconds), None)
+        else:
+            self._on_end(None, error)

@@ -16,9 +16,9 @@ from rewardpool.client.caller import UnderWay, given_up
 from rewardpool.demand.handle import JobDemand
 from rewardpool.sample import Outcome, Sample
 
-OnOutcome = Callable[[Outcome | BaseException], None]
-Begin = Callable[[Sample, int, OnOutcome], UnderWay]
-"""Begins to score the sample with that index; its outcome, or the error that ends the stream, is told later."""
+Tell = Callable[[int, Outcome | BaseException], None]
+Begin = Callable[[Sample, int, Tell], UnderWay]
+"""Begins to score the sample with that index; with the index, its outcome is told later, or what ends the stream."""
 
 
 class Stream:
@@ -89,7 +89,7 @@ class Stream:
                     except StopAsyncIteration:
                         return
                     self._untaken += 1
-                    self._under_way[index] = self._begin(sample, index, self._teller(index))
+                    self._under_way[index] = self._begin(sample, index, self._tell)
 
     async def _for_room(self) -> None:
         with self._demand.holding_back():
@@ -97,13 +97,10 @@ class Stream:
                 self._room.clear()
                 await self._room.wait()
 
-    def _teller(self, index: int) -> OnOutcome:
-        def tell(outcome: Outcome | BaseException) -> None:
-            self._under_way.pop(index, None)
-            self._ready.append((index, outcome))
-            self._news.set()
-
-        return tell
+    def _tell(self, index: int, outcome: Outcome | BaseException) -> None:
+        self._under_way.pop(index, None)
+        self._ready.append((index, outcome))
+        self._news.set()
 
 
 async def _as_async(samples: Iterable[Sample] | AsyncIterable[Sample]) -> AsyncGenerator[Sample, None]:
