@@ -82,10 +82,14 @@ def table(found: dict[str, Any]) -> Table:
 
 def main() -> None:
     """Entry point."""
-    parser = argparse.ArgumentParser(description="Compare what the schedules learn.")
+    parser = argparse.ArgumentParser(
+        prog="learning_curves",
+        description="Compare what the schedules learn.",
+        epilog='example: make bench-learning BENCH_ARGS="--only sync both --seeds 2 --steps 30"',
+    )
     parser.add_argument("--only", nargs="+", choices=SCHEDULES, default=list(SCHEDULES), metavar="SCHEDULE")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--steps", type=int, default=40)
     given = parser.parse_args()
     python = Path(os.environ["REWARDPOOL_TRAINER_PYTHON"])
     curves = trained(given.only, seeds=given.seeds, steps=given.steps, python=python)

@@ -58,7 +58,11 @@ def _progress(what: str, *, total: int) -> Iterator[Any]:
 
 def main() -> None:
     """Entry point."""
-    parser = argparse.ArgumentParser(description="Measure how long a training step takes while rewards are slow.")
+    parser = argparse.ArgumentParser(
+        prog="training_step",
+        description="Measure how long a training step takes while rewards are slow.",
+        epilog='example: make bench-step BENCH_ARGS="--only both sync --steps 1"',
+    )
     parser.add_argument("--only", nargs="+", choices=SCHEDULES, default=list(SCHEDULES), metavar="SCHEDULE")
     parser.add_argument("--pools", nargs="+", choices=pools.POOLS, default=list(pools.POOLS))
     parser.add_argument("--steps", type=int, default=3, help="that are counted, of each schedule")

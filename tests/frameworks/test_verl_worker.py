@@ -14,8 +14,8 @@ from support.verl_job import batch_of, verl_config
 from support.vllm_server import VllmServer, quickstart_pool, running_vllm
 from verl.experimental.reward_loop import RewardLoopWorker
 
-from rewardpool.errors import FunctionFailedError, InvalidSampleError, PoolNotFoundError
 from rewardpool.client.shared import shared
+from rewardpool.errors import FunctionFailedError, InvalidSampleError, PoolNotFoundError
 from rewardpool_api import RewardPoolSpec, names
 
 pytestmark = pytest.mark.real
