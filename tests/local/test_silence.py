@@ -2,7 +2,7 @@
 
 import pytest
 
-from rewardpool_operator.local.fleet import Silence
+from rewardpool_operator.local.replica import Silence
 
 
 @pytest.mark.parametrize(

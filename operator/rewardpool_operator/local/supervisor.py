@@ -23,9 +23,10 @@ from rewardpool_api.status import AuthStatus
 from rewardpool_operator.decide import decide
 from rewardpool_operator.local import holders
 from rewardpool_operator.local.demand_files import DemandFiles
-from rewardpool_operator.local.fleet import Fleet, revision_of
+from rewardpool_operator.local.fleet import Fleet
 from rewardpool_operator.local.folder import PoolFolder, SupervisorRecord, stopped
 from rewardpool_operator.local.kept import Run
+from rewardpool_operator.local.launching import revision_of
 from rewardpool_operator.local.process import kill_all, marked
 from rewardpool_operator.local.router import LocalRouter
 from rewardpool_operator.plan import Plan
