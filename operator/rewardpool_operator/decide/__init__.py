@@ -8,14 +8,13 @@
     4. who leaves   leaving.py     sizes -> workers to drain, to keep after all, to stop
                     sleeping.py    who holds the pool awake -> engines to put to sleep, to wake
     5. who serves   membership.py  workers -> changes to every router's list; exposure.py -> who may be asked
-    6. what to say  conditions.py  all of it -> status; events.py -> what of it is news
+    6. what to say  status.py      all of it -> status; conditions.py -> its conditions; events.py -> what is news
 
 Each step is a function of the snapshot and of the steps before it; none has a clock or a client. The memory from one
 pass to the next is the object's status and the draining marks on the workers, so a restarted operator goes on where it
 was, and losing an event or a pass costs a delay and never a wrong state.
 """
 
-from rewardpool_operator.decide.conditions import status_and_events
 from rewardpool_operator.decide.exposure import to_expose
 from rewardpool_operator.decide.leaving import leave
 from rewardpool_operator.decide.load import observed_load
@@ -24,6 +23,7 @@ from rewardpool_operator.decide.replicas import first_replicas, wanted_replicas
 from rewardpool_operator.decide.rollout import allocate
 from rewardpool_operator.decide.silence import as_reached
 from rewardpool_operator.decide.sleeping import rest
+from rewardpool_operator.decide.status import status_and_events
 from rewardpool_operator.decide.verdict import as_admitted, judge
 from rewardpool_operator.plan import Plan
 from rewardpool_operator.snapshot import Snapshot

@@ -1,4 +1,4 @@
-"""Step 6: what to say: the status with its conditions. What of it is news is in `events.py`.
+"""Step 6: what to say: the conditions of the status, which is in `status.py`.
 
 What each condition means is documented where it is defined, in `rewardpool_api.status`, and what each reason means in
 `rewardpool_api.reasons`.
@@ -8,21 +8,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from rewardpool_api import Condition, RewardPoolStatus, names
+from rewardpool_api import Condition
 from rewardpool_api.autoscaling import PolicyType
 from rewardpool_api.reasons import ConditionReason
-from rewardpool_api.status import MAX_MESSAGE, AuthStatus, ConditionType, LoadStatus, ModelStatus, ScalingStatus
+from rewardpool_api.status import MAX_MESSAGE, ConditionType, ModelStatus, ScalingStatus
 from rewardpool_operator.autoscaler import budget
-from rewardpool_operator.autoscaler.recommend import Recommendation
-from rewardpool_operator.decide.events import events_of
-from rewardpool_operator.decide.leaving import Leaving
 from rewardpool_operator.decide.load import missing_figures
-from rewardpool_operator.decide.loading import in_words, model_status
+from rewardpool_operator.decide.loading import in_words
 from rewardpool_operator.decide.membership import Membership
 from rewardpool_operator.decide.rollout import Rollout
 from rewardpool_operator.decide.sleeping import Sleeping
 from rewardpool_operator.decide.verdict import overdue_message
-from rewardpool_operator.plan import Event
 from rewardpool_operator.snapshot import Failure, Snapshot, Worker
 from rewardpool_operator.times import rfc3339
 
@@ -43,21 +39,18 @@ class Finding:
     message: str = ""
 
 
-def status_and_events(
+def conditions_of(
     snapshot: Snapshot,
     *,
-    load: LoadStatus | None,
-    recommendation: Recommendation,
+    scaling: ScalingStatus,
+    model: ModelStatus,
     rollout: Rollout,
-    leaving: Leaving,
     membership: Membership,
     sleeping: Sleeping,
-) -> tuple[RewardPoolStatus, tuple[Event, ...]]:
-    """The new status, and events for what differs from the old one."""
-    scaling = recommendation.scaling
-    staying = [worker for worker in snapshot.workers if leaving.stays(worker)]
+    staying: list[Worker],
+) -> list[Condition]:
+    """All conditions, each with the time since when it is what it is. `staying` are the workers that do not leave."""
     ready = len(membership.serving)
-    model = model_status(snapshot, staying)
     findings: dict[ConditionType, Finding] = {
         "Ready": _resting(snapshot, sleeping, staying, ready) or _ready(snapshot, scaling, model, staying, ready),
         "WorkersReady": _resting(snapshot, sleeping, staying, ready) or _workers_ready(scaling, staying, ready),
@@ -66,26 +59,7 @@ def status_and_events(
         "Progressing": _progressing(snapshot, scaling, rollout, model, staying, _at_rest_or(ready, staying)),
         "Degraded": _degraded(snapshot, rollout, staying),
     }
-    old = snapshot.pool.status
-    status = RewardPoolStatus(
-        observed_generation=snapshot.pool.metadata.generation,
-        url=snapshot.url,
-        replicas=len(staying),
-        ready_replicas=ready,
-        draining_replicas=len(snapshot.workers) - len(staying),
-        selector=worker_selector(snapshot.pool.metadata.name),
-        revision=snapshot.revision,
-        model=model,
-        auth=_auth(snapshot),
-        load=load,
-        conditions=[_condition(snapshot, kind, finding) for kind, finding in findings.items()],
-        scaling=scaling,
-        demands=recommendation.demands,
-        rollout=rollout.memory,
-        sleep=sleeping.status,
-        workers=old.workers,
-    )
-    return status, events_of(old, status, leaving, rollout)
+    return [_condition(snapshot, kind, finding) for kind, finding in findings.items()]
 
 
 def _resting(snapshot: Snapshot, sleeping: Sleeping, staying: list[Worker], ready: int) -> Finding | None:
@@ -107,11 +81,6 @@ def _resting(snapshot: Snapshot, sleeping: Sleeping, staying: list[Worker], read
 def _at_rest_or(ready: int, staying: list[Worker]) -> int:
     """Replicas that are what they shall be: those that serve, and those that sleep."""
     return ready + sum(worker.asleep for worker in staying)
-
-
-def worker_selector(pool: str) -> str:
-    """Label selector of a pool's worker pods, as the scale subresource shows it to HPA."""
-    return f"{names.LABEL_POOL}={pool},{names.LABEL_COMPONENT}={names.COMPONENT_WORKER}"
 
 
 def _ready(
@@ -292,16 +261,6 @@ def _degraded(snapshot: Snapshot, rollout: Rollout, staying: list[Worker]) -> Fi
 def _first_failure(workers: list[Worker]) -> Failure | None:
     """The failure of the first worker that does not answer; a restarted one that answers again is no news."""
     return next((worker.failure for worker in workers if worker.failure and not worker.answering), None)
-
-
-def _auth(snapshot: Snapshot) -> AuthStatus:
-    """Where the key is: `local/` puts a file there once; on Kubernetes it is the Secret."""
-    if snapshot.pool.spec.router.auth.mode == "Disabled":
-        return AuthStatus(ca_bundle=snapshot.ca_bundle)
-    before = snapshot.pool.status.auth
-    if before.key_file:
-        return before
-    return AuthStatus(secret_name=names.key_secret(snapshot.pool.metadata.name), ca_bundle=snapshot.ca_bundle)
 
 
 def _condition(snapshot: Snapshot, kind: ConditionType, finding: Finding) -> Condition:

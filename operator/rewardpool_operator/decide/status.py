@@ -1,0 +1,73 @@
+"""Step 6: what to say: the status. Its conditions are made in `conditions.py`; what of it is news, in `events.py`."""
+
+from rewardpool_api import RewardPoolStatus, names
+from rewardpool_api.status import AuthStatus, LoadStatus
+from rewardpool_operator.autoscaler.recommend import Recommendation
+from rewardpool_operator.decide.conditions import conditions_of
+from rewardpool_operator.decide.events import events_of
+from rewardpool_operator.decide.leaving import Leaving
+from rewardpool_operator.decide.loading import model_status
+from rewardpool_operator.decide.membership import Membership
+from rewardpool_operator.decide.rollout import Rollout
+from rewardpool_operator.decide.sleeping import Sleeping
+from rewardpool_operator.plan import Event
+from rewardpool_operator.snapshot import Snapshot
+
+
+def status_and_events(
+    snapshot: Snapshot,
+    *,
+    load: LoadStatus | None,
+    recommendation: Recommendation,
+    rollout: Rollout,
+    leaving: Leaving,
+    membership: Membership,
+    sleeping: Sleeping,
+) -> tuple[RewardPoolStatus, tuple[Event, ...]]:
+    """The new status, and events for what differs from the old one."""
+    scaling = recommendation.scaling
+    staying = [worker for worker in snapshot.workers if leaving.stays(worker)]
+    model = model_status(snapshot, staying)
+    old = snapshot.pool.status
+    status = RewardPoolStatus(
+        observed_generation=snapshot.pool.metadata.generation,
+        url=snapshot.url,
+        replicas=len(staying),
+        ready_replicas=len(membership.serving),
+        draining_replicas=len(snapshot.workers) - len(staying),
+        selector=_worker_selector(snapshot.pool.metadata.name),
+        revision=snapshot.revision,
+        model=model,
+        auth=_auth(snapshot),
+        load=load,
+        conditions=conditions_of(
+            snapshot,
+            scaling=scaling,
+            model=model,
+            rollout=rollout,
+            membership=membership,
+            sleeping=sleeping,
+            staying=staying,
+        ),
+        scaling=scaling,
+        demands=recommendation.demands,
+        rollout=rollout.memory,
+        sleep=sleeping.status,
+        workers=old.workers,
+    )
+    return status, events_of(old, status, leaving, rollout)
+
+
+def _worker_selector(pool: str) -> str:
+    """Label selector of a pool's worker pods, as the scale subresource shows it to HPA."""
+    return f"{names.LABEL_POOL}={pool},{names.LABEL_COMPONENT}={names.COMPONENT_WORKER}"
+
+
+def _auth(snapshot: Snapshot) -> AuthStatus:
+    """Where the key is: `local/` puts a file there once; on Kubernetes it is the Secret."""
+    if snapshot.pool.spec.router.auth.mode == "Disabled":
+        return AuthStatus(ca_bundle=snapshot.ca_bundle)
+    before = snapshot.pool.status.auth
+    if before.key_file:
+        return before
+    return AuthStatus(secret_name=names.key_secret(snapshot.pool.metadata.name), ca_bundle=snapshot.ca_bundle)
