@@ -33,6 +33,8 @@ class LoopThread(Generic[R]):
     def __init__(self, opening: AbstractAsyncContextManager[R], *, what: str) -> None:
         self._opening = opening
         self._what = what
+        self._lock = threading.RLock()  # reentrant, as a signal handler may close what its own thread just uses
+        self._is_closing = False
         self._started: concurrent.futures.Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, R]]
         self._started = concurrent.futures.Future()
         # A daemon, so that a trainer that dies without closing still exits.
@@ -44,12 +46,13 @@ class LoopThread(Generic[R]):
         """Begin some work on the loop; cancelling the future gives it up.
 
         Raises:
-            RuntimeError: The thread has ended.
+            RuntimeError: It is closed, or being closed.
         """
-        if not self._thread.is_alive():
-            work.close()
-            raise RuntimeError(f"{self._what} is closed")
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        with self._lock:  # work that comes to the loop after the order to stop would never end
+            if self._is_closing or not self._thread.is_alive():
+                work.close()
+                raise RuntimeError(f"{self._what} is closed")
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:
         """Give up what is in flight, leave the context manager and end the thread; may be called again.
@@ -57,9 +60,11 @@ class LoopThread(Generic[R]):
         Raises:
             TimeoutError: The thread did not end within 10 s.
         """
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stop.set)
-            self._thread.join(CLOSE_SECONDS)
+        with self._lock:
+            if not self._is_closing and self._thread.is_alive():
+                self._loop.call_soon_threadsafe(self._stop.set)
+            self._is_closing = True
+        self._thread.join(CLOSE_SECONDS)
         if self._thread.is_alive():
             raise TimeoutError(f"the thread of {self._what} did not end within {CLOSE_SECONDS:g} s")
 
@@ -70,7 +75,7 @@ class LoopThread(Generic[R]):
                 self._started.set_result((asyncio.get_running_loop(), stop, opened))
                 await stop.wait()
                 await _cancel_all_others()
-        except Exception as error:
+        except BaseException as error:  # whatever it is, the constructor waits for it
             if self._started.done():
                 raise
             self._started.set_exception(error)
