@@ -14,6 +14,7 @@ from rewardpool_operator.cli import screens, tables
 from rewardpool_operator.cli.options import AsJson, Context, Local, Namespace, PoolName
 from rewardpool_operator.cli.places import Target, Where, locate
 from rewardpool_operator.cli.up import existing
+from rewardpool_operator.local.commands import NotRunningError
 
 if TYPE_CHECKING:
     from rewardpool_operator.explain import Evidence, Explanation
@@ -60,8 +61,9 @@ def _of_this_machine(target: Target) -> "Evidence":
     from rewardpool_operator.explain import Evidence
 
     folder = existing(target.folder().pool_key)
-    pool = folder.read_pool_as_it_is() or folder.read_pool()
-    assert pool is not None  # noqa: S101
+    pool = folder.read_pool_as_it_is()
+    if pool is None:
+        raise NotRunningError(f"{folder.pool_key} was there a moment ago and is not a pool of this machine any more")
     return Evidence(now=datetime.now(UTC), pool=pool, is_local=True)
 
 
