@@ -5,12 +5,13 @@ A behaviour takes the request and returns the answer. Requests are answered by t
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Self
 
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from rewardpool import Outcome, Scored, Unscored
 from rewardpool_api.contract import CHAT_PATH, SCORE_PATH, CallerError
 
 Behaviour = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -100,3 +101,14 @@ class FakeWorker:
             self.in_flight -= 1
             if self.in_flight == 0:
                 self.idle.set()
+
+
+def check_outcomes(outcomes: Sequence[tuple[int, Outcome]], *, count: int) -> None:
+    """Of samples as long as their index, scored by `right`: each came once, with its own score or error."""
+    assert sorted(index for index, _ in outcomes) == list(range(count))
+    for index, outcome in outcomes:
+        match outcome:
+            case Scored(value=value):
+                assert value == float(index)
+            case Unscored(error=error):
+                assert error.sample == f"#{index}"

@@ -12,16 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from support.fleet import ROOT, free_port, server_python
+from support.fleet import ROOT, server_python
 from support.processes import RealProcess, http
+from support.worker_place import KEY, place_in
 
 from rewardpool_api import RewardPool, RewardPoolSpec, load_manifest, names
-from rewardpool_worker.engines import Place, engine_for
-from rewardpool_worker.mounted import write_mounted_files
+from rewardpool_worker.engines import engine_for
 
 START_SECONDS = 300.0
 """Four times what an idle machine with two cores needs; other tests may run beside."""
-KEY = "the-key-of-the-tests"
 QUICKSTART = ROOT / "examples" / "quickstart"
 
 
@@ -48,18 +47,7 @@ def quickstart_pool() -> RewardPool:
 @contextmanager
 def running_vllm(spec: RewardPoolSpec, served_name: str, folder: Path) -> Iterator[VllmServer]:
     """A real vLLM behind the score middleware, started as a pool's worker is; files and logs go into the folder."""
-    python = server_python()
-    key_file = folder / names.KEY_FILE
-    key_file.write_text(KEY)
-    write_mounted_files(folder / "files")
-    place = Place(
-        python=(python,),
-        served_name=served_name,
-        host="127.0.0.1",
-        port=free_port(),
-        files_dir=str(folder / "files"),
-        key_file=str(key_file),
-    )
+    place = place_in(folder, served_name=served_name)
     launch = engine_for(spec.engine.name).launch(spec, place)
     url = f"http://{place.host}:{place.port}"
     with RealProcess(launch.argv, env=launch.env, log=folder / "vllm.log", cwd=folder) as process:

@@ -10,23 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.fleet import free_port, server_python
 from support.processes import RealProcess, http
+from support.worker_place import KEY, place_in
 
 from rewardpool_api import RewardPoolSpec
 from rewardpool_api.contract import CallerError, parse_answer
 from rewardpool_worker.diagnosis import diagnose
-from rewardpool_worker.engines import Place, engine_for
-from rewardpool_worker.mounted import write_mounted_files
+from rewardpool_worker.engines import engine_for
 
 pytestmark = pytest.mark.real
 FAKE_SGLANG = Path(__file__).parent / "fake_sglang"
-KEY = "the-key-of-the-tests"
 
 
 def process(folder: Path, *args: str) -> tuple[RealProcess, str]:
-    (folder / "key").write_text(KEY)
-    write_mounted_files(folder / "files")
     spec = RewardPoolSpec.model_validate(
         {
             "model": {"source": "file:///models/rm"},
@@ -39,15 +35,7 @@ def process(folder: Path, *args: str) -> tuple[RealProcess, str]:
             },
         }
     )
-    place = Place(
-        python=(server_python(),),
-        served_name="rm",
-        host="127.0.0.1",
-        port=free_port(),
-        files_dir=str(folder / "files"),
-        key_file=str(folder / "key"),
-        sleeps=True,
-    )
+    place = place_in(folder, sleeps=True)
     launch = engine_for("sglang").launch(spec, place)
     real = RealProcess(launch.argv, env=launch.env, log=folder / "sglang.log", cwd=folder)
     return real, f"http://127.0.0.1:{place.port}"

@@ -13,28 +13,24 @@ from typing import Any
 
 import pytest
 from support.asgi import ask
-from support.fleet import free_port, server_python
 from support.processes import RealProcess, http
 from support.vllm_server import START_SECONDS, quickstart_pool
+from support.worker_place import KEY, place_in
 
 from rewardpool_api import RewardPoolSpec, names
 from rewardpool_api.contract import parse_answer
-from rewardpool_worker.engines import Launch, Place, engine_for
-from rewardpool_worker.mounted import write_mounted_files
+from rewardpool_worker.engines import Launch, engine_for
 from rewardpool_worker.sleep_middleware import SleepMiddleware, SleepSettings
 
 pytestmark = pytest.mark.real
 HERE = Path(__file__).parent
 STAND_INS = {"vllm": HERE / "stand_in_vllm", "sglang": HERE / "fake_sglang"}
 ENGINES = pytest.mark.parametrize("engine", ["vllm", "sglang"])
-KEY = "the-key-of-the-tests"
 
 
 @contextmanager
 def running(engine: str, folder: Path, *, without: str = "", **env: str) -> Iterator[str]:
     """A worker that can sleep; yields its URL. `without` is left out of its command line."""
-    (folder / "key").write_text(KEY)
-    write_mounted_files(folder / "files")
     spec = RewardPoolSpec.model_validate(
         {
             "model": {"source": "file:///models/rm"},
@@ -46,15 +42,7 @@ def running(engine: str, folder: Path, *, without: str = "", **env: str) -> Iter
             },
         }
     )
-    place = Place(
-        python=(server_python(),),
-        served_name="rm",
-        host="127.0.0.1",
-        port=free_port(),
-        files_dir=str(folder / "files"),
-        key_file=str(folder / "key"),
-        sleeps=True,
-    )
+    place = place_in(folder, sleeps=True)
     launch = engine_for(engine).launch(spec, place)
     argv = [part for part in launch.argv if part != without]
     url = f"http://127.0.0.1:{place.port}"
@@ -161,17 +149,7 @@ def real_vllm(folder: Path) -> tuple[Launch, str]:
     manifest = pool.spec.model_dump(by_alias=True, exclude_unset=True)
     manifest["engine"]["sleep"] = {"enabled": True}
     manifest["worker"] = {"gpus": 1}
-    (folder / "key").write_text(KEY)
-    write_mounted_files(folder / "files")
-    place = Place(
-        python=(server_python(),),
-        served_name="rm",
-        host="127.0.0.1",
-        port=free_port(),
-        files_dir=str(folder / "files"),
-        key_file=str(folder / "key"),
-        sleeps=True,
-    )
+    place = place_in(folder, sleeps=True)
     launch = engine_for("vllm").launch(RewardPoolSpec.model_validate(manifest), place)
     return launch, f"http://127.0.0.1:{place.port}"
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.fake_worker import Behaviour, FakeWorker, breaks_off, hangs, right, says
+from support.fake_worker import Behaviour, FakeWorker, breaks_off, check_outcomes, hangs, right, says
 
-from rewardpool import Pool, RewardConfig, Sample, Scored, Unscored
+from rewardpool import Pool, RewardConfig, Sample, Scored
 from rewardpool.client.batching import MOST_CHARACTERS, share
 from rewardpool_api.contract import CallerError
 
@@ -151,11 +151,5 @@ async def test_no_sample_is_lost_or_given_anothers_score(
     async with FakeWorker(*(BEHAVIOURS[name] for name in script)) as worker, pool_on(worker, **settings) as pool:
         outcomes = [item async for item in pool.stream([Sample(text="x" * length) for length in range(count)])]
         report = pool.report()
-    assert sorted(index for index, _ in outcomes) == list(range(count))
-    for index, outcome in outcomes:
-        match outcome:
-            case Scored(value=value):
-                assert value == float(index)
-            case Unscored(error=error):
-                assert error.sample == f"#{index}"
+    check_outcomes(outcomes, count=count)
     assert report.scored + report.unscored == report.samples == count

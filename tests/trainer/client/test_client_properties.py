@@ -6,9 +6,9 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.fake_worker import Behaviour, FakeWorker, breaks_off, hangs, refuses, right, says
+from support.fake_worker import Behaviour, FakeWorker, breaks_off, check_outcomes, hangs, refuses, right, says
 
-from rewardpool import Pool, RewardConfig, Sample, Scored, Unscored
+from rewardpool import Pool, RewardConfig, Sample
 from rewardpool.client.hedging import MIN_KNOWN, MOST_HEDGES, Hedging
 from rewardpool.client.watch import LEAST_LEFT_OPEN
 from rewardpool_api.contract import CallerError
@@ -72,13 +72,7 @@ async def test_every_index_comes_exactly_once_with_its_own_score_or_with_none(
             report = pool.report()
         assert worker.most_in_flight <= (1 + MOST_HEDGES) * concurrency + max(LEAST_LEFT_OPEN, concurrency // 2)
 
-    assert sorted(index for index, _ in outcomes) == list(range(count))
-    for index, outcome in outcomes:
-        match outcome:
-            case Scored(value=value):
-                assert value == float(index)
-            case Unscored(error=error):
-                assert error.sample == f"#{index}"
+    check_outcomes(outcomes, count=count)
     assert report.scored + report.unscored == report.samples == count
     assert report.attempts == count + sum(report.setbacks.values()) + report.hedges
     assert len(worker.requests) <= report.attempts  # of two requests, one may be cancelled before it is sent

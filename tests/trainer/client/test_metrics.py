@@ -1,6 +1,8 @@
 """What a trainer's process tells Prometheus, and the trace that goes on behind its requests."""
 
+from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -36,27 +38,26 @@ def test_every_count_is_one_of_the_reports() -> None:
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-async def test_the_trace_context_is_sent_where_opentelemetry_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in = SimpleNamespace(inject=lambda headers: headers.update(traceparent=TRACEPARENT))
-    monkeypatch.setattr(tracing.importlib, "import_module", {"opentelemetry.propagate": stand_in}.__getitem__)
+async def headers_sent(monkeypatch: pytest.MonkeyPatch, import_module: Callable[[str], Any]) -> dict[str, str]:
+    """With a sample, in a process whose modules are imported like this."""
+    monkeypatch.setattr(tracing.importlib, "import_module", import_module)
     tracing._inject.cache_clear()
     try:
         async with FakeWorker() as worker, Pool(RewardConfig(url=worker.url)) as pool:
             await pool.score(Sample(text="four"))
     finally:
         tracing._inject.cache_clear()
-    assert worker.headers[0]["traceparent"] == TRACEPARENT
+    return worker.headers[0]
+
+
+async def test_the_trace_context_is_sent_where_opentelemetry_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in = SimpleNamespace(inject=lambda headers: headers.update(traceparent=TRACEPARENT))
+    headers = await headers_sent(monkeypatch, {"opentelemetry.propagate": stand_in}.__getitem__)
+    assert headers["traceparent"] == TRACEPARENT
 
 
 async def test_without_opentelemetry_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
         raise ModuleNotFoundError(name)
 
-    monkeypatch.setattr(tracing.importlib, "import_module", missing)
-    tracing._inject.cache_clear()
-    try:
-        async with FakeWorker() as worker, Pool(RewardConfig(url=worker.url)) as pool:
-            await pool.score(Sample(text="four"))
-    finally:
-        tracing._inject.cache_clear()
-    assert "traceparent" not in worker.headers[0]
+    assert "traceparent" not in await headers_sent(monkeypatch, missing)
