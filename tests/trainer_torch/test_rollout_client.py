@@ -1,5 +1,6 @@
 """What the client of a vLLM makes of its answers; the servers here are stand-ins that say what a test has them say."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from rewardpool.actor.rollout import vllm_client
 from rewardpool.actor.rollout.vllm_client import (
     Response,
     Sampling,
@@ -32,6 +34,10 @@ def answer(**changes: Any) -> dict[str, Any]:
     return {"choices": [choice | changes]}
 
 
+SILENCE = 0
+"""In the place of a status: it is asked and never answers."""
+
+
 class StandInVllm:
     """Answers each path with the next of its scripted statuses, 200 after the last; remembers what it was asked."""
 
@@ -44,13 +50,15 @@ class StandInVllm:
         self.asked.append(name)
         scripted = self._statuses.get(name)
         status = scripted.pop(0) if scripted else 200
+        if status == SILENCE:
+            await asyncio.Event().wait()
         return web.json_response(answer(), status=status)
 
     @asynccontextmanager
     async def client(self, folder: Path, *, attempts: int) -> AsyncIterator[VllmClient]:
         app = web.Application()
         app.router.add_post("/{path:.*}", self._answer)
-        runner = web.AppRunner(app)
+        runner = web.AppRunner(app, handler_cancellation=True)
         await runner.setup()
         await web.UnixSite(runner, str(folder / "vllm")).start()
         async with VllmClient.connected(SocketAddress(folder / "vllm"), attempts=attempts) as client:
@@ -122,3 +130,28 @@ async def test_weights_change_between_a_pause_and_a_resume_even_when_they_are_re
             await client.change_weights(tmp_path, 5)
     assert taking.asked == ["pause", "collective_rpc", "update_weight_version", "resume"]
     assert refusing.asked == ["pause", "collective_rpc", "resume"]
+
+
+async def test_a_response_that_does_not_come_is_an_error_that_says_so(tmp_path: Path) -> None:
+    async with StandInVllm(generate=[SILENCE]).client(tmp_path, attempts=3) as client:
+        with pytest.raises(RolloutError, match=r"vLLM gave no response within 0\.1 s"):
+            await client.sample(SAMPLING.request([1]), deadline_seconds=0.1)
+
+
+@pytest.mark.parametrize(
+    ("silent", "problem", "asked"),
+    [
+        ("collective_rpc", "did not take the weights", ["pause", "collective_rpc", "resume"]),
+        ("resume", "did not go on", ["pause", "collective_rpc", "update_weight_version", "resume"]),
+    ],
+)
+async def test_a_change_of_weights_ends_though_the_server_falls_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: str, problem: str, asked: list[str]
+) -> None:
+    shortened = {"collective_rpc": "CHANGE_DEADLINE_SECONDS", "resume": "RESUME_DEADLINE_SECONDS"}
+    monkeypatch.setattr(vllm_client, shortened[silent], 0.1)
+    server = StandInVllm(**{silent: [SILENCE]})
+    async with server.client(tmp_path, attempts=1) as client:
+        with pytest.raises(RolloutError, match=f"vLLM {problem}.* within 0.1 s"):
+            await client.change_weights(tmp_path, 5)
+    assert server.asked == asked

@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 CHANGE_DEADLINE_SECONDS = 600.0
 """For vLLM to read new weights; a large model from a slow disk takes minutes."""
+RESUME_DEADLINE_SECONDS = 60.0
+"""For it to go on with what it had under way, whatever became of the weights."""
 MAX_PROBLEM_CHARACTERS = 500
 """Of an answer that is quoted in an error."""
 
@@ -167,10 +169,10 @@ class VllmClient:
         """Return the response to a request; cancelled, the server gives it up too.
 
         Raises:
-            RolloutError: It refused the request, or failed on every attempt.
-            TimeoutError: There was no response within the deadline, all attempts together.
+            RolloutError: It refused the request, failed on every attempt, or gave no response within the deadline,
+                which is for all attempts together.
         """
-        async with asyncio.timeout(deadline_seconds):
+        async with _deadline(deadline_seconds, "gave no response"):
             return read_response(await self._answer("/inference/v1/generate", attempts=self._attempts, json=request))
 
     async def change_weights(self, folder: Path, version: int) -> None:
@@ -180,17 +182,18 @@ class VllmClient:
         they have so far computed again by them. No result of the old weights stays in a cache.
 
         Raises:
-            RolloutError: It did not take them; the responses under way go on with the old ones.
-            TimeoutError: It did not within 10 minutes.
+            RolloutError: It did not take them, or not within 10 minutes; the responses under way go on with the old
+                ones.
         """
-        async with asyncio.timeout(CHANGE_DEADLINE_SECONDS):
+        async with _deadline(CHANGE_DEADLINE_SECONDS, "did not take the weights"):
             await self._answer("/pause", params={"mode": "keep", "clear_cache": "true"})
             try:
                 reload = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
                 await self._answer("/collective_rpc", json=reload)
                 await self.name_weights(version)
             finally:
-                await self._answer("/resume")
+                async with _deadline(RESUME_DEADLINE_SECONDS, "did not go on after a change of weights"):
+                    await self._answer("/resume")
 
     async def name_weights(self, version: int) -> None:
         """Have the server call its weights so; it counts tokens towards the name of the time they are sampled at."""
@@ -213,6 +216,16 @@ class VllmClient:
             log.warning("vLLM: %s %s; attempt %d of %d in %.1f s", path, problem, attempt + 1, attempts, pause)
             await asyncio.sleep(pause)
         raise RolloutError(f"vLLM: {path}: {problem}")
+
+
+@asynccontextmanager
+async def _deadline(seconds: float, what: str) -> AsyncIterator[None]:
+    """Raises RolloutError when the block is not left in time; `what` says how vLLM failed."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise RolloutError(f"vLLM {what} within {seconds:g} s") from error
 
 
 def _start_of(answer: object) -> str:

@@ -63,8 +63,7 @@ class VllmEngine:
         """Sample every member of every task; calls may overlap. Cancelled, vLLM gives the responses up as well.
 
         Raises:
-            RolloutError: vLLM refused a request, or failed on every attempt.
-            TimeoutError: A response did not come within its deadline.
+            RolloutError: vLLM refused a request, failed on every attempt, or did not answer within the deadline.
         """
         limit = asyncio.Semaphore(self._settings.in_flight)
 
@@ -116,8 +115,6 @@ class VllmEngine:
             return RolloutError(f"cannot pass weights through {folder}: {error.strerror} ({hint})")
         except RolloutError as error:
             return error
-        except TimeoutError:
-            return RolloutError("vLLM did not take the weights in time")
         return None
 
     async def _change_weights(self, folder: Path, version: int) -> None:

@@ -96,15 +96,15 @@ def command(policy: Path, socket: Path) -> list[str]:
 
 async def _until_up(child: "subprocess.Popen[bytes]", socket: Path, log_file: Path, deadline_seconds: float) -> None:
     """Wait until the server answers, and name its weights version 0."""
-    deadline = time.monotonic() + deadline_seconds
-    async with VllmClient.connected(SocketAddress(socket)) as client:
-        while not await client.is_up():
-            if child.poll() is not None:
-                raise RolloutError(f"vLLM ended with {child.returncode} at its start:\n{_tail(log_file)}")
-            if time.monotonic() > deadline:
-                raise RolloutError(f"vLLM did not answer within {deadline_seconds:g} s:\n{_tail(log_file)}")
-            await asyncio.sleep(POLL_SECONDS)
-        await client.name_weights(0)
+    try:
+        async with asyncio.timeout(deadline_seconds), VllmClient.connected(SocketAddress(socket)) as client:
+            while not await client.is_up():
+                if child.poll() is not None:
+                    raise RolloutError(f"vLLM ended with {child.returncode} at its start:\n{_tail(log_file)}")
+                await asyncio.sleep(POLL_SECONDS)
+            await client.name_weights(0)
+    except TimeoutError as error:
+        raise RolloutError(f"vLLM did not answer within {deadline_seconds:g} s:\n{_tail(log_file)}") from error
 
 
 def _end(child: "subprocess.Popen[bytes]") -> None:
