@@ -1,8 +1,6 @@
-import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,22 +9,15 @@ import pytest
 import torch
 import transformers
 from support import checkpoint_job, update_job
+from support.torchrun import run_job
 
 from rewardpool.actor import checkpoint
 from rewardpool.actor.ranks import Ranks, joined
 
-TESTS = Path(__file__).parents[1]
 
-
-def run_job(mode: str, checkpoints: Path, *, ranks: int) -> subprocess.CompletedProcess[str]:
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-    return subprocess.run(
-        [*torchrun, "-m", "support.checkpoint_job", mode, checkpoints, result_of(mode, checkpoints, ranks)],
-        env={**os.environ, "PYTHONPATH": str(TESTS)},
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
+def run(mode: str, checkpoints: Path, *, ranks: int) -> subprocess.CompletedProcess[str]:
+    file = result_of(mode, checkpoints, ranks)
+    return run_job("support.checkpoint_job", mode, checkpoints, file, ranks=ranks, seconds=180)
 
 
 def result_of(mode: str, checkpoints: Path, ranks: int) -> Path:
@@ -34,8 +25,8 @@ def result_of(mode: str, checkpoints: Path, ranks: int) -> Path:
 
 
 def done(mode: str, checkpoints: Path, *, ranks: int) -> Any:
-    run = run_job(mode, checkpoints, ranks=ranks)
-    assert run.returncode == 0, run.stderr
+    ended = run(mode, checkpoints, ranks=ranks)
+    assert ended.returncode == 0, ended.stderr
     return torch.load(result_of(mode, checkpoints, ranks), weights_only=False)
 
 
@@ -75,8 +66,8 @@ def test_a_job_can_be_resumed_by_another_number_of_ranks(begun: dict[int, Any], 
 def test_a_killed_save_leaves_the_checkpoint_before_it(begun: dict[int, Any], tmp_path: Path, alone: Ranks) -> None:
     folder = tmp_path / "checkpoints"
     shutil.copytree(begun[1][0], folder)
-    run = run_job("killed", folder, ranks=1)
-    assert f"Signal {signal.SIGKILL.value}" in run.stderr
+    ended = run("killed", folder, ranks=1)
+    assert f"Signal {signal.SIGKILL.value}" in ended.stderr
     assert (folder / "step-000003.part").is_dir()
     actor = update_job.make_actor(alone)
     resumed = checkpoint.load(folder, actor, ranks=alone)

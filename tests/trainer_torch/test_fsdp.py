@@ -1,22 +1,17 @@
 import dataclasses
 import math
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from support import tiny_policy, update_job
+from support.torchrun import run_job
 
 from rewardpool.actor.fsdp import recompute_activations
 from rewardpool.actor.grpo import token_losses
 from rewardpool.actor.objective import Objective
 from rewardpool.actor.tokens import log_probs_of
 from rewardpool.errors import ConfigError
-
-TESTS = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
@@ -26,14 +21,7 @@ def updated(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Any]:
     results = {}
     for ranks in (1, 2):
         file = folder / f"{ranks}.pt"
-        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-        run = subprocess.run(
-            [*torchrun, "-m", "support.update_job", file],
-            env={**os.environ, "PYTHONPATH": str(TESTS)},
-            capture_output=True,
-            text=True,
-            timeout=180,
-        )
+        run = run_job("support.update_job", file, ranks=ranks, seconds=180)
         assert run.returncode == 0, run.stderr
         results[ranks] = torch.load(file, weights_only=False)
     return results

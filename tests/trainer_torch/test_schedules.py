@@ -2,19 +2,15 @@
 
 import itertools
 import math
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from support.schedule_job import GROUPS, MINIBATCH, STEPS
+from support.torchrun import run_job
 
 from rewardpool.pipeline.schedule import SCHEDULES
 
-TESTS = Path(__file__).parents[1]
 UPDATES = STEPS * GROUPS // MINIBATCH
 
 KINDS = pytest.mark.parametrize("kind", ["weights", "gradients"])
@@ -32,14 +28,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Results:
     results: dict[int, Any] = {}
     for ranks in (1, 2):
         file = folder / f"{ranks}.pt"
-        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-        run = subprocess.run(
-            [*torchrun, "-m", "support.schedule_job", file],
-            env={**os.environ, "PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1"},
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+        run = run_job("support.schedule_job", file, ranks=ranks, seconds=300, OMP_NUM_THREADS="1")
         assert run.returncode == 0, run.stderr
         results[ranks] = torch.load(file, weights_only=False)
     return results
