@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rewardpool.pipeline.dynamic_sampling import DynamicSampling
 from rewardpool.pipeline.engine import Pipeline
 from rewardpool.pipeline.overlap import Overlap
 from rewardpool.pipeline.parts import GroupTask, MiniBatch, OnEnd
@@ -35,6 +36,7 @@ class SimulatedJob:
         plan: Of the job.
         overlap: Likewise.
         rng: Decides every delay.
+        sampling: Of the job.
         failing: Chance that a score fails.
         rollout_seconds: Of the slowest rollout, about.
         score_seconds: Of the slowest score.
@@ -46,6 +48,7 @@ class SimulatedJob:
     plan: Plan
     overlap: Overlap
     rng: random.Random
+    sampling: DynamicSampling | None = None
     failing: float = 0.0
     rollout_seconds: float = 10.0
     score_seconds: float = 40.0
@@ -70,6 +73,7 @@ class SimulatedJob:
             "score": self.score,
             "learner": self,
             "overlap": self.overlap,
+            "sampling": self.sampling,
             "on_step": self.on_step,
             "resume": resume,
         }

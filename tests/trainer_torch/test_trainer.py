@@ -17,7 +17,8 @@ from rewardpool.actor.data import Rollout
 from rewardpool.actor.ranks import joined
 from rewardpool.actor.records import StepRecord
 from rewardpool.actor.scoring import Tally
-from rewardpool.actor.trainer import Trainer, other_ranks_state
+from rewardpool.actor.resume import other_ranks_state
+from rewardpool.actor.trainer import Trainer
 from rewardpool.demand.cadence import Cadence, Plan
 from rewardpool.demand.handle import JobDemand
 from rewardpool.errors import ConfigError, ScoreError
@@ -142,13 +143,13 @@ def test_a_checkpoint_of_other_ranks_rolls_out_again_what_was_rolled_out_ahead(
 ) -> None:
     config = config_of(tmp_path, policy_folder, schedule="both")
     saved: PipelineState[Rollout] = PipelineState(
-        schedule="both", plan=config.plan(1), trained=2, begun=8, groups=[], again=[4, 5, 6, 7]
+        schedule="both", plan=config.plan(1), trained=2, begun=8, groups=[], again=dict.fromkeys([4, 5, 6, 7], 1)
     )
-    state = other_ranks_state(saved, config, 2)
+    state = other_ranks_state([saved], config, 2)
     state.check("both", config.plan(2))
-    assert (state.trained, state.begun, state.again) == (2, 2, [])
+    assert (state.trained, state.begun, state.again) == (2, 2, {})
     with pytest.raises(ConfigError, match="can only be gone on from with as many ranks"):
-        other_ranks_state(saved, config_of(tmp_path, policy_folder, schedule="fully_async"), 2)
+        other_ranks_state([saved], config_of(tmp_path, policy_folder, schedule="fully_async"), 2)
 
 
 def test_a_tokenizer_without_a_chat_template_is_refused(tmp_path: Path, policy_folder: Path) -> None:
@@ -170,14 +171,14 @@ def test_the_command_names_a_wrong_field_and_fails(tmp_path: Path, capsys: pytes
 def test_the_first_and_last_means_are_over_five_steps_weighted_by_samples() -> None:
     def record(step: int) -> StepRecord:
         names = "reward_std response_tokens_mean staleness_mean loss clipped capped drift grad_norm"
-        empty = dict.fromkeys(names.split(), 0.0)
+        counts = "unscored uninformative_groups sampling_rounds dropped_groups dropped_samples dropped_tokens"
+        empty = dict.fromkeys(names.split(), 0.0) | dict.fromkeys(counts.split(), 0)
         seconds = dict.fromkeys(("rollout_seconds", "reward_exposed_seconds", "update_seconds"), 1.0)
         scored = 10 if step == 1 else 30
         return StepRecord(
             step=step,
             reward_mean=float(step),
             scored=scored,
-            unscored=0,
             components={},
             step_seconds=4.0,
             **empty,

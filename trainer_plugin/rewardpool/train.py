@@ -131,6 +131,7 @@ def summarise(records: Sequence[StepRecord], tally: Tally, retried: int, world_s
         "constants": tally.constants,
         "unscored": tally.unscored,
         "given_up": tally.given_up,
+        "dropped": sum(record.dropped_samples for record in records),
         "lost": tally.lost,
         "retried": retried,
         "reward_window_steps": window,

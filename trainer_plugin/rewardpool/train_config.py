@@ -15,7 +15,7 @@ from rewardpool.actor.objective import PRESETS, Aggregation, Algorithm, Objectiv
 from rewardpool.config import config_error
 from rewardpool.errors import ConfigError
 from rewardpool.pipeline.overlap import Overlap
-from rewardpool.pipeline.schedule import Order, Plan, ScheduleName
+from rewardpool.pipeline.schedule import SCHEDULES, Order, Plan, ScheduleName
 from rewardpool.rewards.spec import parse_reward
 
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -100,7 +100,8 @@ class UpdateConfig(_Part):
     learning_rate: Positive = 1e-6
     """Of AdamW."""
     algorithm: Algorithm = "grpo"
-    """Sets the fields from here to `only_informative` to what the paper of that name uses, where they are not set."""
+    """Sets the fields from here to `dynamic_sampling_rounds` to what the paper of that name uses, where they are not
+    set."""
     advantage_scale: AdvantageScale = "group_std"
     """What a score's distance from its group's mean is divided by: the group's standard deviation, or nothing."""
     ratio: Ratio = "token"
@@ -115,6 +116,9 @@ class UpdateConfig(_Part):
     only_informative: bool = False
     """Groups whose scores are all equal teach nothing. Whether they are left out of their mini-batch's mean, where they
     would make the others weigh less."""
+    dynamic_sampling_rounds: Annotated[int, Field(ge=0, le=1000)] = 0
+    """Rounds of a step, at most, in which such groups are replaced by groups of further prompts before they are trained
+    on. What is left of them after the last round is trained on as it is. 0 replaces none; `fully_async` cannot."""
     kl: Annotated[float, Field(ge=0)] = 0.0
     """Weight of the divergence from the policy that the job started with; 0 keeps no second model."""
     importance_cap: Positive = 5.0
@@ -239,9 +243,16 @@ class TrainConfig(_Part):
         """See to it that the work can be shared evenly, because FSDP's ranks move in step, and that it can overlap so.
 
         Raises:
-            ConfigError: It cannot; the message has the number to be a multiple of, or what `overlap` says.
+            ConfigError: It cannot; the message has the number to be a multiple of, or what `overlap` says. Or groups
+                are to be replaced where they are of no step.
         """
         self.overlap()
+        if self.update.dynamic_sampling_rounds and SCHEDULES[self.schedule].apart:
+            raise ConfigError(
+                "update.dynamic_sampling_rounds",
+                f"must be 0 under {self.schedule}, where groups are of no step that could be filled up; set it to 0 "
+                f"(algorithm {self.update.algorithm} may mean another number), or choose another schedule",
+            )
         if self.update.groups_per_minibatch % ranks:
             raise ConfigError("update.groups_per_minibatch", f"must be a multiple of the {ranks} ranks")
         if self.rollout.prompts_per_step % self.update.groups_per_minibatch:

@@ -246,7 +246,7 @@ def test_there_is_no_checkpoint_in_the_middle_of_an_update() -> None:
     ],
 )
 def test_a_checkpoint_of_another_job_is_refused(changes: dict[str, Any], problem: str) -> None:
-    fields: dict[str, Any] = {"schedule": "sync", "plan": PLAN, "trained": 2, "begun": 4, "groups": [], "again": []}
+    fields: dict[str, Any] = {"schedule": "sync", "plan": PLAN, "trained": 2, "begun": 4, "groups": [], "again": {}}
     with pytest.raises(ValueError, match=problem):
         job_of("sync").pipeline(resume=PipelineState(**fields | changes))
 

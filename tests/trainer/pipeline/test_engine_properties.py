@@ -52,7 +52,7 @@ def check_trained(job: SimulatedJob) -> None:
         if SCHEDULES[job.overlap.schedule].apart:
             assert ages <= set(range(job.overlap.max_staleness + 1))
         else:
-            assert all(group.task.index in plan.groups_of(minibatch.step) for group in minibatch.groups)
+            assert all(group.task.step == minibatch.step for group in minibatch.groups)
             steps_ahead = SCHEDULES[job.overlap.schedule].ahead + 1
             assert ages <= set(range(steps_ahead * plan.minibatches_per_step))
 

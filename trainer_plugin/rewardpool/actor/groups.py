@@ -50,7 +50,8 @@ def is_informative(scores: Sequence[float | None]) -> bool:
     """Return whether a group can teach anything: its scores differ by more than noise.
 
     A group of equal scores has advantages of 0 and no gradient, and yet would count in the mini-batch's mean, so that
-    the others weigh less. DAPO's dynamic sampling (Yu et al. 2025, arXiv:2503.14476, section 3.2) leaves it out.
+    the others weigh less. DAPO's dynamic sampling (Yu et al. 2025, arXiv:2503.14476, section 3.2) leaves it out, and
+    samples another group in its place (`pipeline.dynamic_sampling`).
     """
     known = [score for score in scores if score is not None]
     return len(known) > 1 and max(known) - min(known) > SMALLEST_SPREAD

@@ -70,6 +70,9 @@ class ActorLearner:
         await on_thread(self._thread, self._publish, version)
 
     def _train(self, minibatch: Batch) -> None:
+        for group in minibatch.dropped:
+            for member in range(group.task.size):
+                self._proximal.pop((group.task.index, member), None)
         # An update needs all ranks. Meeting here keeps waiting for a rank from being counted as an update.
         [slowest_seconds] = self._ranks.max(minibatch.waited_seconds)
         self.figures.exposed_seconds += slowest_seconds
@@ -79,6 +82,8 @@ class ActorLearner:
             stats = self._actor.update(self._rated(minibatch))
         self.figures.updates += [stats] if stats is not None else []
         self.figures.groups += minibatch.groups
+        self.figures.dropped += minibatch.dropped
+        self.figures.sampling_rounds += minibatch.sampling_rounds
         self.figures.staleness += [minibatch.staleness(group) for group in minibatch.groups]
 
     def _publish(self, version: int) -> None:
@@ -141,9 +146,10 @@ class EngineRollouts:
         self._thread = thread
 
     async def roll_out(self, tasks: Sequence[GroupTask[Prompt]], on_end: OnEnd[Prompt, Rollout]) -> None:
-        """Sample every member of every task."""
+        """Sample every member of every task; without any, meet the ranks that have some."""
         start = time.monotonic()
-        await self._engine.roll_out(tasks, on_end)
+        if tasks:
+            await self._engine.roll_out(tasks, on_end)
         self._learner.figures.rollout_seconds += time.monotonic() - start
         if self._thread is not None:
             # No update can start before the slowest rollout is done. Meeting here costs nothing, and keeps waiting for

@@ -5,10 +5,10 @@ formulas in code; docs/actor.md has them in writing.
 
 | choice | decides | from |
 |---|---|---|
-| `only_informative` | whether groups whose scores are all equal count | DAPO's dynamic sampling |
+| `only_informative` | whether groups whose scores are all equal count | DAPO, arXiv:2503.14476 |
 | `advantage_scale` | what a score's distance from its group's mean is divided by | GRPO, arXiv:2402.03300; Dr. GRPO |
 | `ratio` | what is clipped: each token's change of probability, or the whole response's | GSPO, arXiv:2507.18071 |
-| `aggregation` | how much a token weighs | GRPO; DAPO, arXiv:2503.14476; Dr. GRPO, arXiv:2503.20783 |
+| `aggregation` | how much a token weighs | GRPO; DAPO; Dr. GRPO, arXiv:2503.20783 |
 | `clip_low`, `clip_high` | how far the ratio may go | PPO, arXiv:1707.06347; DAPO's clip-higher |
 | `importance_cap` | the most that a stale token weighs | decoupled PPO, arXiv:2110.00641; AReaL, arXiv:2505.24298 |
 | `kl` | how strongly the policy is held to the reference | GRPO |
@@ -57,8 +57,9 @@ class Objective:
 PRESETS: dict[Algorithm, dict[str, Any]] = {
     "grpo": {},
     "dr_grpo": {"advantage_scale": "none", "aggregation": "fixed_length"},
-    "dapo": {"aggregation": "token", "clip_high": 0.28, "only_informative": True},
+    "dapo": {"aggregation": "token", "clip_high": 0.28, "only_informative": True, "dynamic_sampling_rounds": 9},
     "gspo": {"ratio": "sequence", "clip_low": 3e-4, "clip_high": 4e-4},
 }
 """Fields of `train_config.UpdateConfig` that an algorithm sets where the config does not; the rest is GRPO's. The
-numbers are those of the papers' experiments."""
+numbers are those of the papers' experiments; DAPO's tells no bound of its rounds, and 9 after the first are what verl's
+scripts for it allow."""

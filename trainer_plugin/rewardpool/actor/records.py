@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from rewardpool.actor.data import Prompt, Rollout
 from rewardpool.actor.fsdp import UpdateStats
+from rewardpool.actor.groups import is_informative
 from rewardpool.actor.ranks import Ranks
 from rewardpool.pipeline.parts import RatedGroup
 from rewardpool.pipeline.times import StepTimes
@@ -15,12 +16,19 @@ from rewardpool.pipeline.times import StepTimes
 class StepRecord:
     """One line of metrics.jsonl; everything is over all ranks, and about the groups that the step was trained on.
 
+    Only `dropped_…` is about others: those that dynamic sampling replaced, because their scores were all equal.
+
     Attributes:
         step: From 1.
         reward_mean: Of the scores, NaN where there is none.
         reward_std: Their standard deviation.
         scored: Samples with a score, a constant included.
         unscored: Samples without one, which were left out of their groups.
+        uninformative_groups: Groups whose scores are all equal, or that have none.
+        sampling_rounds: In which other groups were rolled out in the place of such.
+        dropped_groups: That were replaced.
+        dropped_samples: Their responses.
+        dropped_tokens: Of these.
         components: Mean of each part's raw scores, before clip and weight, by its name; NaN where there is none.
         response_tokens_mean: Length of the responses.
         staleness_mean: How many updates the policy was older when it began a group than when it was trained on it.
@@ -42,6 +50,11 @@ class StepRecord:
     reward_std: float
     scored: int
     unscored: int
+    uninformative_groups: int
+    sampling_rounds: int
+    dropped_groups: int
+    dropped_samples: int
+    dropped_tokens: int
     components: Mapping[str, float]
     response_tokens_mean: float
     staleness_mean: float
@@ -62,6 +75,8 @@ class StepFigures:
 
     Attributes:
         groups: Trained on.
+        dropped: Replaced by others.
+        sampling_rounds: Of dynamic sampling; the same on all ranks.
         components: Raw scores of their rollouts by part, as far as they are known.
         staleness: Of each, in versions.
         updates: That were made; none for a mini-batch without any score.
@@ -71,6 +86,8 @@ class StepFigures:
     """
 
     groups: list[RatedGroup[Prompt, Rollout]] = field(default_factory=list)
+    dropped: list[RatedGroup[Prompt, Rollout]] = field(default_factory=list)
+    sampling_rounds: int = 0
     components: list[Mapping[str, float | None]] = field(default_factory=list)
     staleness: list[int] = field(default_factory=list)
     updates: list[UpdateStats] = field(default_factory=list)
@@ -81,8 +98,8 @@ class StepFigures:
     def record(self, times: StepTimes, ranks: Ranks, *, parts: Sequence[str]) -> StepRecord:
         """Return the record; all ranks call this together, with the names of the reward's parts in the same order."""
         scores = [score for group in self.groups for score in group.scores if score is not None]
-        lengths = [len(rollout.response_ids) for group in self.groups for rollout in group.rollouts]
-        count, total, squares, tokens, samples, staleness, groups = ranks.sum(
+        lengths, dropped = _lengths(self.groups), _lengths(self.dropped)
+        count, total, squares, tokens, samples, staleness, groups, *others = ranks.sum(
             len(scores),
             math.fsum(scores),
             math.fsum(score**2 for score in scores),
@@ -90,7 +107,12 @@ class StepFigures:
             len(lengths),
             sum(self.staleness),
             len(self.groups),
+            sum(not is_informative(group.scores) for group in self.groups),
+            len(self.dropped),
+            len(dropped),
+            sum(dropped),
         )
+        uninformative_groups, dropped_groups, dropped_samples, dropped_tokens = map(int, others)
         rollout_seconds, update_seconds = ranks.max(self.rollout_seconds, self.update_seconds)
         mean = total / count if count else math.nan
         return StepRecord(
@@ -99,6 +121,11 @@ class StepFigures:
             reward_std=math.sqrt(max(0.0, squares / count - mean**2)) if count else math.nan,
             scored=int(count),
             unscored=int(samples - count),
+            uninformative_groups=uninformative_groups,
+            sampling_rounds=self.sampling_rounds,
+            dropped_groups=dropped_groups,
+            dropped_samples=dropped_samples,
+            dropped_tokens=dropped_tokens,
             components={part: self._mean_of(part, ranks) for part in parts},
             response_tokens_mean=tokens / samples,
             staleness_mean=staleness / groups,
@@ -117,6 +144,10 @@ class StepFigures:
         known = [score for components in self.components if (score := components.get(part)) is not None]
         total, count = ranks.sum(math.fsum(known), len(known))
         return total / count if count else math.nan
+
+
+def _lengths(groups: Sequence[RatedGroup[Prompt, Rollout]]) -> list[int]:
+    return [len(rollout.response_ids) for group in groups for rollout in group.rollouts]
 
 
 def _mean(values: Sequence[float]) -> float:

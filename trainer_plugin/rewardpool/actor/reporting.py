@@ -117,9 +117,9 @@ def _section(name: str) -> str:
     """Return the heading under which TensorBoard shows a figure."""
     if name.endswith("_seconds"):
         return "seconds"
-    if name.startswith("response"):
+    if name.startswith(("response", "sampling", "dropped")):
         return "rollout"
-    return "reward" if name.startswith(("reward", "scored", "unscored")) else "update"
+    return "reward" if name.startswith(("reward", "scored", "unscored", "uninformative")) else "update"
 
 
 def _line(record: StepRecord) -> str:
@@ -127,4 +127,5 @@ def _line(record: StepRecord) -> str:
         f"step {record.step:4d}  reward {record.reward_mean:7.4f}  rollout {record.rollout_seconds:5.2f} s  "
         f"waited for scores {record.reward_exposed_seconds:5.2f} s  update {record.update_seconds:5.2f} s"
         + (f"  unscored {record.unscored}" if record.unscored else "")
+        + (f"  replaced groups {record.dropped_groups}" if record.dropped_groups else "")
     )

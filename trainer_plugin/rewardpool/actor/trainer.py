@@ -23,19 +23,21 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from rewardpool.actor import checkpoint
 from rewardpool.actor.data import Prompt, PromptOrder, Rollout, prompt_tokens, read_prompts, to_episode
 from rewardpool.actor.fsdp import FsdpActor
+from rewardpool.actor.groups import is_informative
 from rewardpool.actor.learner import ActorLearner, EngineRollouts
 from rewardpool.actor.ranks import Ranks
 from rewardpool.actor.records import StepFigures, StepRecord
+from rewardpool.actor.resume import resumed_state
 from rewardpool.actor.rollout import RolloutEngine, open_engine
 from rewardpool.actor.rollout.staged import StagedEngine
 from rewardpool.actor.scoring import Rater, RewardScore, Tally
 from rewardpool.actor.tokens import Forward
 from rewardpool.errors import ConfigError
+from rewardpool.pipeline.dynamic_sampling import DynamicSampling
 from rewardpool.pipeline.engine import Pipeline
 from rewardpool.pipeline.on_thread import on_thread
 from rewardpool.pipeline.parts import Announcer, GroupTask
 from rewardpool.pipeline.schedule import SCHEDULES
-from rewardpool.pipeline.state import PipelineState
 from rewardpool.pipeline.times import StepTimes
 from rewardpool.rewards.episode import Episode
 from rewardpool.train_config import TrainConfig
@@ -77,7 +79,11 @@ class Trainer:
         self._actor = self._make_actor()
         self.tally = Tally()
         """What became of this rank's samples."""
-        self._resume = self._resumed_state() if config.resume == "auto" else None
+        self._resume = (
+            resumed_state(self._checkpoints, self._actor, config=config, ranks=ranks)
+            if config.resume == "auto"
+            else None
+        )
 
     @property
     def steps_done(self) -> int:
@@ -163,27 +169,17 @@ class Trainer:
     def _load_copy(self) -> Any:
         return self._load_policy().to(DTYPES[self._config.policy.dtype])
 
-    def _resumed_state(self) -> PipelineState[Rollout] | None:
-        resumed = checkpoint.load(self._checkpoints, self._actor, ranks=self._ranks)
-        if resumed is None:
-            return None
-        states = [PipelineState.from_json(state, decode=_rollout_from_json) for state in resumed.states]
-        if len(states) == self._ranks.size:
-            return states[self._ranks.rank]
-        return other_ranks_state(states[0], self._config, self._ranks.size)
-
     def _prompt(self, index: int) -> Prompt:
         """Return the prompt of this rank's group: the ranks take turns."""
         return self._prompts[index * self._ranks.size + self._ranks.rank]
 
     def _to_episode(self, task: GroupTask[Prompt], member: int, rollout: Rollout) -> Episode:
-        step, place = divmod(task.index, self._plan.groups_per_step)
         return to_episode(
             task.prompt,
             self._tokenizer.decode(rollout.response_ids, skip_special_tokens=True),
             rollout,
             group=task.index,
-            name=f"step{step + 1}-rank{self._ranks.rank}-prompt{place}-response{member}",
+            name=f"step{task.step + 1}-rank{self._ranks.rank}-group{task.index}-response{member}",
         )
 
 
@@ -223,15 +219,25 @@ class _Run:
             score=self._score,
             learner=self._learner,
             overlap=config.overlap(),
+            sampling=self._sampling(config.update.dynamic_sampling_rounds),
             deadline_seconds=config.step_deadline_seconds,
             announcer=trainer._demand,
             on_step=self._after_step,
             resume=trainer._resume,
         )
 
+    def _sampling(self, rounds: int) -> DynamicSampling | None:
+        async def most(missing: int) -> int:
+            [found] = await on_thread(self._thread, self._trainer._ranks.max, missing)
+            return int(found)
+
+        return DynamicSampling(rounds=rounds, is_informative=is_informative, most=most) if rounds else None
+
     async def _after_step(self, times: StepTimes) -> None:
         figures, self._learner.figures = self._learner.figures, StepFigures()
         figures.components = [part for group in figures.groups for part in self._score.take_components(group.task)]
+        for group in figures.dropped:
+            self._score.take_components(group.task)
         record, ends = await on_thread(self._thread, self._exchange, times, figures)
         every = self._trainer._config.checkpoint.every_steps
         if every and (record.step % every == 0 or ends):
@@ -253,32 +259,6 @@ class _Run:
         trainer = self._trainer
         keep = trainer._config.checkpoint.keep
         checkpoint.save(trainer._checkpoints, trainer._actor, ranks=trainer._ranks, step=step, state=state, keep=keep)
-
-
-def other_ranks_state(state: PipelineState[Rollout], config: TrainConfig, ranks: int) -> PipelineState[Rollout]:
-    """Return where a job on some ranks goes on that was saved, after a step, on another number of them.
-
-    What was rolled out ahead is rolled out again.
-
-    Raises:
-        ConfigError: The job is fully asynchronous, so that a step says nothing about which groups are trained.
-    """
-    if SCHEDULES[config.schedule].apart:
-        raise ConfigError("schedule", "a checkpoint of fully_async can only be gone on from with as many ranks")
-    plan = config.plan(ranks)
-    step = state.trained // state.plan.minibatches_per_step
-    return PipelineState(
-        schedule=state.schedule,
-        plan=plan,
-        trained=state.trained,
-        begun=step * plan.groups_per_step,
-        groups=[],
-        again=[],
-    )
-
-
-def _rollout_from_json(fields: dict[str, Any]) -> Rollout:
-    return Rollout(**fields)
 
 
 def load_tokenizer(field: str, path: Any) -> Any:

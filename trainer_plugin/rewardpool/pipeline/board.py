@@ -1,7 +1,8 @@
 """Groups from their begin to their mini-batch: rollouts and scores go in one by one, in any order; groups come out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Generic
 
 from rewardpool.pipeline.parts import GroupTask, P, R, RatedGroup, RolledGroup
@@ -16,12 +17,14 @@ class OpenGroup(Generic[P, R]):
         rollouts: By member, those that have ended.
         scores: By member, those that are known; None for a rollout that has explicitly none.
         arrival: Its place in the order in which groups became complete; None where it is not complete.
+        informative: False for a group that is complete and teaches nothing.
     """
 
     task: GroupTask[P]
     rollouts: dict[int, R] = field(default_factory=dict)
     scores: dict[int, float | None] = field(default_factory=dict)
     arrival: int | None = None
+    informative: bool = True
 
     @property
     def index(self) -> int:
@@ -57,11 +60,16 @@ class OpenGroup(Generic[P, R]):
 
 
 class GroupBoard(Generic[P, R]):
-    """All groups that were begun and are not trained on yet, by their indices."""
+    """All groups that were begun and are not trained on yet, by their indices.
 
-    def __init__(self) -> None:
+    Args:
+        is_informative: Says of a complete group's scores whether it teaches anything; None asks nobody.
+    """
+
+    def __init__(self, is_informative: Callable[[Sequence[float | None]], bool] | None = None) -> None:
         self._groups: dict[int, OpenGroup[P, R]] = {}
         self._arrivals = 0
+        self._is_informative = is_informative
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -82,11 +90,14 @@ class GroupBoard(Generic[P, R]):
         """Return those of the indices that are on the board, in the order given."""
         return [self._groups[index] for index in indices if index in self._groups]
 
-    def begin(self, task: GroupTask[P]) -> OpenGroup[P, R]:
+    def of_step(self, step: int) -> list[OpenGroup[P, R]]:
+        """Return those that were begun for a step, in the order of their indices."""
+        groups = [group for group in self._groups.values() if group.task.step == step]
+        return sorted(groups, key=attrgetter("task.index"))
+
+    def begin(self, task: GroupTask[P]) -> None:
         """Enter a group of which nothing is there yet."""
-        group: OpenGroup[P, R] = OpenGroup(task=task)
-        self._groups[task.index] = group
-        return group
+        self._groups[task.index] = OpenGroup(task=task)
 
     def ended(self, index: int, member: int, rollout: R) -> None:
         """Enter a rollout.
@@ -109,6 +120,8 @@ class GroupBoard(Generic[P, R]):
             return False
         group.arrival = self._arrivals
         self._arrivals += 1
+        if self._is_informative is not None:
+            group.informative = self._is_informative(group.rated().scores)
         return True
 
     def take(self, indices: Sequence[int]) -> list[OpenGroup[P, R]]:

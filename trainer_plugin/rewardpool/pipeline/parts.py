@@ -26,12 +26,14 @@ class GroupTask(Generic[P]):
         prompt: What the policy is asked.
         size: Responses wanted; members count from 0.
         version: Of the policy when it was begun.
+        step: That it was begun for, from 0.
     """
 
     index: int
     prompt: P
     size: int
     version: int
+    step: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +71,8 @@ class MiniBatch(Generic[P, R]):
         groups: That are trained on.
         rest: Groups of the same step that are trained on after this; empty where a step is no unit (`fully_async`).
         waited_seconds: For which the learner had nothing to do before this was complete.
+        dropped: Groups of the same step that were replaced since the mini-batch before, and are never trained on.
+        sampling_rounds: Rounds of dynamic sampling since the mini-batch before.
     """
 
     step: int
@@ -77,6 +81,8 @@ class MiniBatch(Generic[P, R]):
     groups: Sequence[RatedGroup[P, R]]
     rest: Sequence[RolledGroup[P, R]]
     waited_seconds: float
+    dropped: Sequence[RatedGroup[P, R]] = ()
+    sampling_rounds: int = 0
 
     def staleness(self, group: RolledGroup[P, R]) -> int:
         """Return how many versions older than the policy that it trains a group is."""
@@ -98,6 +104,7 @@ class Rollouts(Protocol[P, R_co]):
         """Sample every member of every task, and call `on_end` for each the moment it ends.
 
         Returns when all have ended. Cancelled when the run fails or ends; work on a thread should be waited for then.
+        There are no tasks where a round of dynamic sampling is for other ranks alone.
         """
         ...
 

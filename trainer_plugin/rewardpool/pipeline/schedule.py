@@ -84,10 +84,6 @@ class Plan:
         """In the whole job."""
         return self.steps * self.groups_per_step
 
-    def groups_of(self, step: int) -> range:
-        """The indices of a step's groups."""
-        return range(step * self.groups_per_step, (step + 1) * self.groups_per_step)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:

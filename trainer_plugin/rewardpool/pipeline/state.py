@@ -1,9 +1,9 @@
 """What a pipeline has outstanding, for a checkpoint: with the learner's weights of the same moment, a job goes on as if
 nothing had happened.
 
-Every group that was begun is in exactly one of three places: trained on; outstanding, with its rollouts and the scores
-that are known; or to be rolled out again, because not all of its rollouts had ended. A score that is known is never
-asked for again.
+Every group that was begun is in exactly one of four places: trained on; dropped, because it taught nothing and another
+was begun in its place; outstanding, with its rollouts and the scores that are known; or to be rolled out again, because
+not all of its rollouts had ended. A score that is known is never asked for again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,12 +20,14 @@ class GroupState(Generic[R]):
 
     Attributes:
         index: Its number.
+        step: That it was begun for.
         version: Of the policy when it was begun.
         rollouts: One per member.
         scores: By member, those that are known; None for a rollout that has explicitly none.
     """
 
     index: int
+    step: int
     version: int
     rollouts: Sequence[R]
     scores: Mapping[int, float | None]
@@ -41,7 +43,9 @@ class PipelineState(Generic[R]):
         trained: Mini-batches trained on, which is the policy's version.
         begun: Groups begun; the indices below it.
         groups: Outstanding ones; the complete ones first, in the order in which they became so.
-        again: Indices of groups that are to be rolled out again.
+        again: Groups that are to be rolled out again: their steps, by their indices.
+        dropped: Groups that were replaced and never trained on.
+        rounds: Of dynamic sampling, in the step that is being trained.
     """
 
     schedule: ScheduleName
@@ -49,7 +53,9 @@ class PipelineState(Generic[R]):
     trained: int
     begun: int
     groups: Sequence[GroupState[R]]
-    again: Sequence[int]
+    again: Mapping[int, int]
+    dropped: int = 0
+    rounds: int = 0
 
     def check(self, schedule: ScheduleName, plan: Plan) -> None:
         """See to it that a job can go on from here.
@@ -62,7 +68,8 @@ class PipelineState(Generic[R]):
                 raise ValueError(f"the checkpoint was made with {name} {then}, and this job has {now}")
         if self.trained > plan.steps * plan.minibatches_per_step:
             raise ValueError(f"the checkpoint has {self.trained} mini-batches trained, more than this job's steps have")
-        accounted = self.trained * plan.groups_per_minibatch + len(self.groups) + len(self.again)
+        trained = self.trained * plan.groups_per_minibatch
+        accounted = trained + self.dropped + len(self.groups) + len(self.again)
         if accounted != self.begun:
             raise ValueError(f"the checkpoint accounts for {accounted} groups of the {self.begun} that were begun")
 
@@ -71,6 +78,7 @@ class PipelineState(Generic[R]):
         groups = [
             {
                 "index": group.index,
+                "step": group.step,
                 "version": group.version,
                 "rollouts": [encode(rollout) for rollout in group.rollouts],
                 "scores": [[member, score] for member, score in group.scores.items()],
@@ -83,7 +91,9 @@ class PipelineState(Generic[R]):
             "trained": self.trained,
             "begun": self.begun,
             "groups": groups,
-            "again": list(self.again),
+            "again": [[index, step] for index, step in self.again.items()],
+            "dropped": self.dropped,
+            "rounds": self.rounds,
         }
 
     @classmethod
@@ -96,6 +106,7 @@ class PipelineState(Generic[R]):
         groups = [
             GroupState(
                 index=group["index"],
+                step=group["step"],
                 version=group["version"],
                 rollouts=[decode(rollout) for rollout in group["rollouts"]],
                 scores={member: score for member, score in group["scores"]},  # noqa: C416 - JSON has lists of two
@@ -108,7 +119,9 @@ class PipelineState(Generic[R]):
             trained=data["trained"],
             begun=data["begun"],
             groups=groups,
-            again=data["again"],
+            again=dict(data["again"]),
+            dropped=data["dropped"],
+            rounds=data["rounds"],
         )
 
 

@@ -15,22 +15,31 @@ class ScoreTasks(Generic[P, R]):
         score: Judges a rollout.
         board: Of the run.
         on_complete: Called when a group has its last score.
+        tasks: Of the run; what goes wrong with a score goes wrong with them.
     """
 
-    def __init__(self, score: Score[P, R], board: GroupBoard[P, R], on_complete: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        score: Score[P, R],
+        board: GroupBoard[P, R],
+        on_complete: Callable[[], None],
+        *,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
         self._score = score
         self._board = board
         self._on_complete = on_complete
+        self._tasks = tasks
         self._running: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         return len(self._running)
 
-    def start(self, tasks: asyncio.TaskGroup, task: GroupTask[P], member: int, rollout: R) -> None:
-        """Begin to ask for a score; what goes wrong with it goes wrong with `tasks`."""
+    def start(self, task: GroupTask[P], member: int, rollout: R) -> None:
+        """Begin to ask for a score."""
         asking = self._ask(task, member, rollout)
         try:
-            running = tasks.create_task(asking)
+            running = self._tasks.create_task(asking)
         except RuntimeError:  # the run is ending with an error, and this rollout ended before it heard of that
             asking.close()
             return
