@@ -5,6 +5,8 @@ $REWARDPOOL_STATE_DIR/NAMESPACE/NAME/pool.json    the RewardPool object, with it
                                      lock         held by the pool's supervisor for as long as it lives
                                      demands/     what training jobs announce: JOB.json, renewed by writing it anew
                                      awake/       a file for each process that holds the pool awake, locked by it
+                                     gpu          locked by whoever has GPUs that the pool shares with trainers: by
+                                                  its supervisor alone, or by ranks that compute, together
                                      logs/        what the processes print
 """
 
@@ -17,6 +19,7 @@ from rewardpool_api import names
 LOCK_FILE = "lock"
 DEMANDS_DIR = "demands"
 AWAKE_DIR = "awake"
+GPU_FILE = "gpu"
 
 
 def state_dir(environ: Mapping[str, str]) -> Path:

@@ -60,6 +60,11 @@ class Fleet:
         """What the status says of them, in the order of their numbers."""
         return [replica.describe() for replica in sorted(self._replicas.values(), key=lambda replica: replica.name)]
 
+    @property
+    def has_gpu(self) -> bool:
+        """Whether some engine has a GPU, which those that sleep do not."""
+        return any(replica.has_gpu for replica in self._replicas.values())
+
     async def carry_out(self, plan: Plan, pool: RewardPool, now: datetime) -> None:
         """Mark, stop and start workers as planned. `pool` is what the plan's newest revision was rendered from."""
         self._pools[revision_of(pool)] = pool

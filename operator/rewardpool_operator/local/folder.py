@@ -8,6 +8,7 @@
     files/, logs/    what engines mount, what processes print
     demands/         what training jobs announce; written by them, see demand_files.py
     awake/           who holds the pool awake; files locked by trainers, see holders.py
+    gpu              whether trainers or engines have shared GPUs; locked by them, see gpu_claim.py
 
 Files are replaced as a whole, so a reader sees the old or the new one.
 """
@@ -25,7 +26,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from rewardpool_api import Condition, RewardPool, RewardPoolStatus, dump_manifest, names
-from rewardpool_api.state_files import AWAKE_DIR, DEMANDS_DIR, LOCK_FILE, is_supervised, pool_dir, state_dir
+from rewardpool_api.state_files import AWAKE_DIR, DEMANDS_DIR, GPU_FILE, LOCK_FILE, is_supervised, pool_dir, state_dir
 from rewardpool_operator.times import rfc3339
 
 LOCK_SECONDS = 1.0
@@ -58,6 +59,7 @@ class PoolFolder:
         self.files = path / "files"
         self.demands = path / DEMANDS_DIR
         self.awake = path / AWAKE_DIR
+        self.gpu = path / GPU_FILE
         self.key_file = path / names.KEY_FILE
         self.admin_key_file = path / "admin-key"
         self._state = path / names.STATE_FILE

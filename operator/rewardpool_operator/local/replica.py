@@ -107,6 +107,12 @@ class Replica:
         return self.kept.running and self._asleep_pid == self.kept.pid
 
     @property
+    def has_gpu(self) -> bool:
+        """Whether its engine has a GPU: it runs and does not sleep, or is just waking."""
+        turning = self._turning is not None and not self._turning.done()
+        return self.kept.running and (turning or not self.asleep)
+
+    @property
     def phase(self) -> str:
         """What `rewardpool status` shows."""
         if self.draining_since is not None or self.kept.stopping:

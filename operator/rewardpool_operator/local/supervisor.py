@@ -25,6 +25,7 @@ from rewardpool_operator.local import holders
 from rewardpool_operator.local.demand_files import DemandFiles
 from rewardpool_operator.local.fleet import Fleet
 from rewardpool_operator.local.folder import PoolFolder, SupervisorRecord, stopped
+from rewardpool_operator.local.gpu_claim import GpuClaim
 from rewardpool_operator.local.kept import Run
 from rewardpool_operator.local.launching import revision_of
 from rewardpool_operator.local.process import kill_all, marked
@@ -111,6 +112,7 @@ class Supervisor:
         self._start_times = StartTimes()
         self._throughputs = Throughputs()
         self._demands = DemandFiles(folder.demands)
+        self._gpu_claim = GpuClaim(folder.gpu)
 
     async def run(self) -> bool:
         """Run the pool until told to stop; returns False when it gave up because no worker became ready."""
@@ -174,7 +176,7 @@ class Supervisor:
                 worker_sets=worker_sets,
                 workers=workers,
                 routers=(seen,),
-                holders=holders.look(self._folder.awake),
+                holders=self._holders(fleet),
                 announcements=self._demands.look(now=now),
             )
         )
@@ -185,6 +187,13 @@ class Supervisor:
             await router.add(join.worker_url)
         self._publish(plan, fleet)
         self._demands.remove_old(now=now)
+
+    def _holders(self, fleet: Fleet) -> tuple[str, ...]:
+        """Who holds the pool awake; nobody as long as trainers compute on the GPUs that it shares with them."""
+        held = holders.look(self._folder.awake)
+        if not self._pool.spec.engine.sleep.enabled:
+            return held
+        return held if self._gpu_claim.renew(needed=bool(held) or fleet.has_gpu) else ()
 
     def _publish(self, plan: Plan, fleet: Fleet) -> None:
         for event in plan.events:
