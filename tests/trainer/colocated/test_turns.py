@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool.colocated.turns import Choice, Costs, Moment, choose, seconds_until_due
+from rewardpool.colocated.turns import LOOK_SECONDS, Choice, Costs, Moment, choose, seconds_until_due
 
 COSTS = Costs(wake_seconds=2, sleep_seconds=1, samples_per_second=10, patience_seconds=0.1)
 URGENT = Costs(wake_seconds=2, sleep_seconds=1, samples_per_second=10, patience_seconds=0.1, longest_wait_seconds=30)
@@ -35,6 +35,20 @@ def test_the_choice(what: str, moment: dict[str, Any], choice: Choice) -> None:
     assert choose(Moment(**moment), COSTS) == choice, what
 
 
+@pytest.mark.parametrize(
+    ("what", "moment", "choice"),
+    [
+        ("samples wait", {"waiting": 3, "quiet_seconds": 9}, "wait"),
+        ("the trainer asks here too", {"waiting": 3, "trainer_waits": True}, "train"),
+        ("the trainer asks here too, and a sample is overdue",
+         {"waiting": 3, "trainer_waits": True, "waited_seconds": 99}, "train"),
+        ("a sample is overdue", {"waiting": 3, "waited_seconds": 99, "quiet_seconds": 9}, "wait"),
+    ],
+)  # fmt: skip
+def test_the_choice_while_another_rank_computes(what: str, moment: dict[str, Any], choice: Choice) -> None:
+    assert choose(Moment(others_compute=True, **moment), URGENT) == choice, what
+
+
 @pytest.mark.parametrize(("waited_seconds", "choice"), [(29.9, "train"), (30.0, "wake")])
 def test_a_sample_that_waited_too_long_goes_before_the_trainer(waited_seconds: float, choice: Choice) -> None:
     assert choose(Moment(trainer_waits=True, waiting=1, waited_seconds=waited_seconds), URGENT) == choice
@@ -52,6 +66,8 @@ def test_what_is_overdue_does_not_interrupt_the_trainer() -> None:
         (Moment(quiet_seconds=0.04), None),
         (Moment(trainer_has=True, waiting=1), None),
         (Moment(awake=True, scoring=1, waiting=1), None),
+        (Moment(others_compute=True, waiting=1, quiet_seconds=9), LOOK_SECONDS),
+        (Moment(others_compute=True), None),
     ],
 )
 def test_when_patience_ends(moment: Moment, seconds: float | None) -> None:
@@ -63,6 +79,7 @@ def test_when_patience_ends(moment: Moment, seconds: float | None) -> None:
         Moment,
         trainer_has=st.booleans(),
         trainer_waits=st.booleans(),
+        others_compute=st.booleans(),
         awake=st.booleans(),
         scoring=st.integers(0, 3),
         waiting=st.integers(0, 99),
@@ -77,6 +94,8 @@ def test_the_gpu_never_has_two_users(moment: Moment, costs: Costs) -> None:
         assert choice == "wait"
     if choice == "train":
         assert not moment.awake
+    if moment.others_compute and not moment.trainer_has and not moment.awake:
+        assert choice == ("train" if moment.trainer_waits else "wait")
     if choice == "sleep":
         assert moment.awake
         assert moment.scoring == 0

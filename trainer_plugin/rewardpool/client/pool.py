@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -22,7 +23,7 @@ from rewardpool.client.report import Ledger, Report
 from rewardpool.client.request import score_request
 from rewardpool.client.shared import shared
 from rewardpool.client.stream import Stream, Tell
-from rewardpool.colocated.awake import WITHIN_SECONDS, Awake
+from rewardpool.colocated.awake import WITHIN_SECONDS, Awake, sleeping_folder
 from rewardpool.config import Constant, RewardConfig
 from rewardpool.demand.cadence import Plan
 from rewardpool.demand.handle import JobDemand, announced_demand
@@ -158,6 +159,14 @@ class Pool:
             PoolAccessError: The pool's folder on this machine cannot be written.
         """
         return self._awake.held(self.endpoint, within_seconds=within_seconds)
+
+    async def sleeping_folder(self) -> Path | None:
+        """The folder on this machine of a pool that sleeps while nobody holds it awake; None for any other pool.
+
+        Raises:
+            PoolError: The pool cannot be read.
+        """
+        return await sleeping_folder(self.endpoint)
 
     async def score(self, sample: Sample) -> float:
         """The raw score of one sample.

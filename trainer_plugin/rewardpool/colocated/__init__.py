@@ -2,6 +2,7 @@
 
     awake.py     a pool of this machine, held awake by this process: `Pool.awake`
     turns.py     whose turn the GPU is: a pure function of who waits for it
+    peers.py     the other ranks of the job, and the lock that they and the engines have the GPUs by
     gpu.py       `SharedGpu`, which carries that out around a training loop
     pipeline.py  the same around rollouts, learner and score of a `rewardpool.pipeline`
 

@@ -163,6 +163,18 @@ async def _place_of(endpoint: Endpoint) -> LocalPlace | None:
     return endpoint.place
 
 
+async def sleeping_folder(endpoint: Endpoint) -> Path | None:
+    """Return the folder on this machine of a pool that sleeps while nobody holds it awake; None for any other pool.
+
+    Raises:
+        PoolError: The pool cannot be read.
+    """
+    if not isinstance(endpoint.place, LocalPlace):
+        return None
+    found = await _read(endpoint.place, endpoint.pool)
+    return endpoint.place.folder(*_parts(endpoint.pool)) if found.spec.engine.sleep.enabled else None
+
+
 async def _read(place: LocalPlace, pool: str) -> RewardPool:
     try:
         return await place.read_pool(*_parts(pool))

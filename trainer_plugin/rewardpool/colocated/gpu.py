@@ -9,9 +9,8 @@
 One task decides by `turns.choose` whenever something happens, and is the only one that wakes the pool and puts it to
 sleep. Inside `training` no engine has the GPU; inside `scoring` the trainer does not.
 
-For one process. Where several ranks share GPUs with one pool, a rank that computes cannot see that another one has
-woken the pool, and they must not wait for each other in the middle of a collective: have all ranks pass `Pool.awake`
-together, between two barriers.
+Each rank of a job has its own, with `peers`: operations begin together, and no engine wakes while any rank computes.
+A rank that asked for the pool while another one was quicker to compute gives it up, and asks again afterwards.
 """
 
 import asyncio
@@ -24,8 +23,10 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
-from rewardpool.colocated.turns import Costs, Moment, choose, seconds_until_due
-from rewardpool.errors import ConfigError
+from rewardpool.colocated.awake import WITHIN_SECONDS
+from rewardpool.colocated.peers import NoPeers, Peers
+from rewardpool.colocated.turns import LOOK_SECONDS, Costs, Moment, choose, seconds_until_due
+from rewardpool.errors import ConfigError, PoolNotReadyError
 
 TICK_SECONDS = 0.001
 """Shortest time to wait for."""
@@ -64,6 +65,9 @@ class SharedGpu:
         awake: Callable[[], AbstractAsyncContextManager[None]],
         costs: Costs | None = None,
         *,
+        peers: Peers | None = None,
+        give_back: Callable[[], None] = lambda: None,
+        deadline_seconds: float = WITHIN_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepare.
@@ -71,18 +75,23 @@ class SharedGpu:
         Args:
             awake: Makes a context within which the pool is awake and after which it sleeps: `Pool.awake`.
             costs: What turns cost; what was measured takes its place from the first turn on.
+            peers: The other ranks; None for a job of one process.
+            give_back: Is called when the trainer has computed, to give back what it caches of the GPU's memory.
+            deadline_seconds: For engines that other ranks woke to give the GPU back.
             clock: Monotonic seconds.
 
         Raises:
-            ConfigError: The job has several ranks.
+            ConfigError: The job has several ranks, and `peers` is None.
         """
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        if peers is None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise ConfigError(
-                "WORLD_SIZE",
-                "SharedGpu is for one process; on several ranks pass Pool.awake() together, between barriers",
+                "WORLD_SIZE", "a SharedGpu of several ranks takes peers; `colocated` of rewardpool.train gives it them"
             )
         self._awake = awake
         self._costs = costs or Costs()
+        self._peers = peers or NoPeers()
+        self._give_back = give_back
+        self._deadline_seconds = deadline_seconds
         self._clock = clock
         self._report = TurnReport()
         self._trainer_has = False
@@ -123,16 +132,19 @@ class SharedGpu:
 
     @asynccontextmanager
     async def training(self) -> AsyncGenerator[None, None]:
-        """Within this block the GPU is the trainer's, and the pool sleeps. One at a time.
+        """Within this block the GPU is the trainer's, and the pool sleeps. One at a time; all ranks enter it together.
 
         Raises:
+            PoolNotReadyError: An engine did not give the GPU back within the deadline.
             Exception: What kept the pool from falling asleep.
         """
+        while await self._peers.together(self._is_overdue()):
+            await self._overdue_are_in()
         await self._admitted(self._trainers)
         try:
             yield
         finally:
-            self._trainer_has = False
+            self._trainer_ends()
             self._happened()
 
     @asynccontextmanager
@@ -170,9 +182,25 @@ class SharedGpu:
 
     def _leave(self, queue: deque[_Waiting]) -> None:
         if queue is self._trainers:
-            self._trainer_has = False
+            self._trainer_ends()
         else:
             self._scoring -= 1
+
+    def _trainer_ends(self) -> None:
+        try:
+            self._give_back()
+        finally:
+            self._peers.let_go()
+            self._trainer_has = False
+
+    def _is_overdue(self) -> bool:
+        longest = self._costs.longest_wait_seconds
+        return longest is not None and bool(self._samples) and self._clock() - self._samples[0].since >= longest
+
+    async def _overdue_are_in(self) -> None:
+        """Wait until the pool has what waits too long here; the trainer does not ask meanwhile, so it wakes."""
+        while self._is_overdue():
+            await asyncio.wait({self._samples[0].admitted})
 
     def _happened(self) -> None:
         """The GPU was used until now."""
@@ -181,9 +209,11 @@ class SharedGpu:
 
     def _moment(self) -> Moment:
         now = self._clock()
+        asks = not self._trainer_has and self._context is None and bool(self._trainers or self._samples)
         return Moment(
             trainer_has=self._trainer_has,
             trainer_waits=bool(self._trainers),
+            others_compute=asks and self._peers.others_compute(),
             awake=self._context is not None,
             scoring=self._scoring,
             waiting=len(self._samples),
@@ -203,7 +233,7 @@ class SharedGpu:
         moment = self._moment()
         match choose(moment, self.costs):
             case "train":
-                self._trainer_has = _admit(self._trainers.popleft())
+                await self._train()
             case "admit":
                 admitted = sum(_admit(self._samples.popleft()) for _ in range(len(self._samples)))
                 self._scoring += admitted
@@ -218,14 +248,39 @@ class SharedGpu:
                     # No shorter than a clock can tell, or patience that ends in a rounding error is looked at for ever.
                     await asyncio.wait_for(self._changed.wait(), None if due is None else max(due, TICK_SECONDS))
 
+    async def _train(self) -> None:
+        if self._peers.take():
+            self._trainer_has = _admit(self._trainers.popleft())
+            if not self._trainer_has:
+                self._peers.let_go()
+            return
+        if self._clock() - self._trainers[0].since > self._deadline_seconds:
+            raise PoolNotReadyError(f"an engine has not given the GPU back within {self._deadline_seconds:g} s")
+        await asyncio.sleep(LOOK_SECONDS)
+
     async def _wake(self) -> None:
         began = self._clock()
         context = self._awake()
-        await context.__aenter__()
+        if not await self._entered(context):
+            return
         self._context = context
         seconds = self._report.wake_seconds + self._clock() - began
         self._report = replace(self._report, turns=self._report.turns + 1, wake_seconds=seconds)
         self._quiet_since = self._clock()
+
+    async def _entered(self, context: AbstractAsyncContextManager[None]) -> bool:
+        """Wake the pool; returns False, and has let go of it, when another rank turned out to compute."""
+        entering = asyncio.ensure_future(context.__aenter__())
+        try:
+            while not entering.done():
+                await asyncio.wait({entering}, timeout=LOOK_SECONDS)
+                if not entering.done() and self._peers.others_compute():
+                    return False
+            entering.result()
+            return True
+        finally:
+            entering.cancel()  # does nothing where it has ended
+            await asyncio.wait({entering})
 
     async def _sleep(self) -> None:
         began = self._clock()

@@ -3,15 +3,18 @@
     rollouts, learner, score = share(gpu, rollouts, learner, score)
 
 Rollouts and updates become the trainer's turns, each score a sample that waits for the pool's. The pipeline itself
-knows nothing of it. Not for `fully_async`, where rollout and training are on devices of their own.
+knows nothing of it. Not for `fully_async`, where rollout and training are on devices of their own. What a callback of
+the pipeline needs the GPU for, a checkpoint say, is a turn of the trainer's too: `in_turn`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic
+from typing import Generic, TypeVar
 
 from rewardpool.colocated.gpu import SharedGpu
 from rewardpool.pipeline.parts import GroupTask, Learner, MiniBatch, OnEnd, P, R, Rollouts, Score
+
+A = TypeVar("A")
 
 
 @dataclass(frozen=True)
@@ -48,3 +51,13 @@ def share(
             return await score(task, member, rollout)
 
     return _Rollouts(gpu, rollouts), _Learner(gpu, learner), scored
+
+
+def in_turn(gpu: SharedGpu, callback: Callable[[A], Awaitable[None]]) -> Callable[[A], Awaitable[None]]:
+    """Return the callback of a pipeline with the trainer's turn on the GPU around it."""
+
+    async def called(about: A) -> None:
+        async with gpu.training():
+            await callback(about)
+
+    return called

@@ -10,12 +10,18 @@ A turn, a wake and a sleep, moves all weights over the bus twice and scores noth
 later, so what can be saved is turns: samples are scored when the trainer cannot go on without them, and then as many of
 them as there are. When the trainer asks for the GPU while others still wait, letting these in costs it n / rate
 seconds; sending them away costs a later turn. So they go in while n / rate is at most a turn.
+
+Of several ranks each chooses for itself. The trainer asks when all ranks have asked; from then on a rank that has the
+GPU waits in a collective for the others, so no sample of theirs, however old, goes before their part of it.
 """
 
 from dataclasses import dataclass
 from typing import Literal
 
 Choice = Literal["wait", "train", "wake", "admit", "sleep"]
+
+LOOK_SECONDS = 0.02
+"""Between two looks at what other ranks do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +34,7 @@ class Costs:
         samples_per_second: That the awake pool scores.
         patience_seconds: For which the GPU is free before the pool is woken, and idle before it sleeps. A training loop
             lets go of the GPU for moments between two operations.
-        longest_wait_seconds: After which a sample goes before the trainer; None for never. A sample's own deadline
-            runs while it waits, so this belongs well below it.
+        longest_wait_seconds: After which a sample goes before the trainer; None for never.
     """
 
     wake_seconds: float = 2.0
@@ -59,6 +64,7 @@ class Moment:
     Attributes:
         trainer_has: The trainer computes.
         trainer_waits: It asks for the GPU.
+        others_compute: Another rank has it for the trainer; known where this one has not and the pool is asleep.
         awake: The pool is.
         scoring: Samples that are at the pool.
         waiting: Samples that may not go there yet.
@@ -68,6 +74,7 @@ class Moment:
 
     trainer_has: bool = False
     trainer_waits: bool = False
+    others_compute: bool = False
     awake: bool = False
     scoring: int = 0
     waiting: int = 0
@@ -86,6 +93,8 @@ def seconds_until_due(moment: Moment, costs: Costs) -> float | None:
     """Return after how many seconds the choice may be another though nothing happens; None for never."""
     if moment.trainer_has or moment.scoring:
         return None
+    if moment.others_compute:
+        return LOOK_SECONDS if moment.waiting else None
     due = []
     if (moment.waiting or moment.awake) and moment.quiet_seconds < costs.patience_seconds:
         due.append(costs.patience_seconds - moment.quiet_seconds)
@@ -105,6 +114,8 @@ def _awake(moment: Moment, costs: Costs) -> Choice:
 
 
 def _asleep(moment: Moment, costs: Costs) -> Choice:
+    if moment.others_compute:
+        return "train" if moment.trainer_waits else "wait"
     if moment.waiting and _is_overdue(moment, costs):
         return "wake"
     if moment.trainer_waits:
