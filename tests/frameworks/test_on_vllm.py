@@ -20,7 +20,7 @@ from transformers import AutoTokenizer
 
 import rewardpool.trl
 from rewardpool.openrlhf import reward_function
-from rewardpool.slime import custom_rm
+from rewardpool import slime
 from rewardpool_api import RewardPoolSpec
 
 pytestmark = pytest.mark.real
@@ -152,7 +152,8 @@ async def test_slime_is_answered_by_both(models: Models, tmp_path: Path) -> None
             SimpleNamespace(**known, response=answer, index=index, group_index=0)
             for index, answer in enumerate(ANSWERS)
         ]
-        answers: Any = await custom_rm(args, samples)
+        answers: Any = await slime.custom_rm(args, samples)
+        slime.close()
     parts = {part: [answer[part] for answer in answers] for part in ("disrm", "judge")}
     check([answer["total"] for answer in answers], parts, [models.direct("2+2?", answer) for answer in ANSWERS])
 

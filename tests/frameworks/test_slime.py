@@ -115,9 +115,7 @@ async def test_single_samples_and_a_group_are_scored_though_worker_and_router_di
     singly = await while_worker_and_router_die(machine, asked)
     await machine.serves(2)
     together = await while_worker_and_router_die(machine, slime.of_many(arguments(), samples(slime)))
-    [(lazy, _)] = adapter._opened.values()
-    lazy.close()
-    adapter._opened.clear()
+    adapter.close()
     assert (await machine.run("down"))[0] == 0
     assert (singly, together) == (EXPECTED, EXPECTED)
 

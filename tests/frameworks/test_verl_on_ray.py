@@ -14,18 +14,21 @@ from support.reward_functions import expected_score
 from support.verl_job import batch_of, verl_config
 from verl.experimental.reward_loop import RewardLoopManager
 
+from rewardpool_api import names
 from rewardpool_api.state_files import DEMANDS_DIR
 from rewardpool_operator.local.process import ENV_PROCESS
 
 pytestmark = pytest.mark.real
 NAME = POOL.partition("/")[2]
 TRAIN_BATCH, GROUP = 32, 4
+JOB = "verl-on-ray"
 
 
 @pytest.fixture(scope="module")
 def reward_loop(machine: LocalMachine, function_pool: str, policy_tokenizer: Path) -> Iterator[RewardLoopManager]:
     """verl's manager with two workers, configured as a user does."""
-    ray.init(num_cpus=2, include_dashboard=False, runtime_env={"env_vars": environ_of(machine)})
+    environ = environ_of(machine) | {names.ENV_JOB: JOB}
+    ray.init(num_cpus=2, include_dashboard=False, runtime_env={"env_vars": environ})
     config = verl_config(
         policy_tokenizer,
         "reward.reward_manager.name=rewardpool",
@@ -67,7 +70,8 @@ async def test_one_worker_announces_what_the_config_says_of_the_whole_job(
         demands = [
             json.loads(file.read_text())["demand"] for file in (machine.folder.path / DEMANDS_DIR).glob("*.json")
         ]
-        return [(one["phase"], one["samples"]) for one in demands] == [("Rollout", TRAIN_BATCH * GROUP)]
+        ours = [(one["phase"], one["samples"]) for one in demands if one["job"] == JOB]
+        return ours == [("Rollout", TRAIN_BATCH * GROUP)]
 
     await eventually(announced, what="one job announces its samples")
 

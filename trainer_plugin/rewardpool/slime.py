@@ -81,6 +81,14 @@ def announcement_of(args: Any) -> Announcement:
     return Announcement(samples=prompts * group, rank=0, ranks=1)
 
 
+def close() -> None:
+    """Close what this process opened for `custom_rm`, which happens by itself as it exits; a later call opens anew."""
+    with _lock:
+        for lazy, _ in _opened.values():
+            lazy.close()
+        _opened.clear()
+
+
 _lock = threading.Lock()
 _opened: dict[str, tuple[LazyReward, PolicyText]] = {}
 """By config: slime looks the function up by its path, so what it shares lives here."""
