@@ -1,6 +1,7 @@
 """The client against FakeWorker, which shows it every kind of trouble; pauses between attempts take no time here."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from typing import Any
@@ -391,3 +392,23 @@ def tasks_of_the_client() -> list[str]:
     """The coroutines of the client that still run."""
     names = [task.get_coro().__qualname__ for task in asyncio.all_tasks()]  # type: ignore[union-attr]
     return [name for name in names if name.startswith(("Pool.", "Stream.", "Asking."))]
+
+
+async def test_a_pool_whose_end_is_cancelled_is_closed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    said, may_end = threading.Event(), threading.Event()
+
+    def end() -> None:
+        said.set()
+        may_end.wait(10)
+
+    async with FakeWorker() as worker:
+        pool = await Pool(RewardConfig(url=worker.url)).__aenter__()
+        monkeypatch.setattr(pool.job_demand, "end", end)
+        leaving = asyncio.create_task(pool.__aexit__(None, None, None))
+        assert await asyncio.to_thread(said.wait, 10)
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        may_end.set()
+        with pytest.raises(RuntimeError, match="the pool is closed"):
+            await pool.score(Sample(text="four"))

@@ -20,7 +20,7 @@ from rewardpool.client.caller import Caller, UnderWay, end_of
 from rewardpool.client.connections import Connections
 from rewardpool.client.effort import Effort
 from rewardpool.client.report import Ledger, Report
-from rewardpool.client.request import score_request
+from rewardpool.client.scoring import Scoring
 from rewardpool.client.shared import shared
 from rewardpool.client.stream import Stream, Tell
 from rewardpool.colocated.awake import WITHIN_SECONDS, Awake, sleeping_folder
@@ -79,9 +79,11 @@ class Pool:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.to_thread(self._demand.end)
-        if self._open is not None:
-            await self._open.__aexit__(kind, error, trace)
+        try:
+            await asyncio.to_thread(self._demand.end)
+        finally:  # also when it is cancelled meanwhile
+            if self._open is not None:
+                await self._open.__aexit__(kind, error, trace)
 
     @property
     def endpoint(self) -> Endpoint:
@@ -300,32 +302,7 @@ class Pool:
     def _try(self, sample: Sample, label: str, on_end: OnEnd[Outcome]) -> UnderWay:
         """Begin to score one sample; the failure policy is still to be applied, and the error is none of a sample."""
         self._demand.sample_comes()
-        one = _Scoring(sample, label, self._ledger, on_end)
+        one = Scoring(sample, label, self._ledger, on_end)
         if self._batcher is None:
             return self._entered.begin(one.effort, SCORE_PATH, one.body, read_score, one.ended)
         return self._batcher.begin(one.effort, one.body, one.ended)
-
-
-class _Scoring:
-    """One sample under way. Not functions inside one: of these there are as many as samples wait."""
-
-    __slots__ = ("_ledger", "_on_end", "_sample", "effort")
-
-    def __init__(self, sample: Sample, label: str, ledger: Ledger, on_end: OnEnd[Outcome]) -> None:
-        self.effort = Effort(label)
-        self._sample = sample
-        self._ledger = ledger
-        self._on_end = on_end
-
-    def body(self, endpoint: Endpoint) -> dict[str, Any]:
-        return score_request(endpoint, self._sample, self.effort.label)
-
-    def ended(self, score: float | None, error: BaseException | None) -> None:
-        effort = self.effort
-        if score is not None:
-            self._ledger.score(effort.seconds)
-            self._on_end(Scored(value=score, attempts=effort.attempts, seconds=effort.seconds), None)
-        elif isinstance(error, SampleError):
-            self._on_end(Unscored(error=error, attempts=effort.attempts, seconds=effort.seconds), None)
-        else:
-            self._on_end(None, error)
