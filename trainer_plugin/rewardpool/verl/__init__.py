@@ -9,11 +9,10 @@
     settings        pure: what a verl config says about the pool, checked
     rollout         pure: from a row of verl's DataProto to an Episode
     result          pure: from a Rating to what verl takes from a reward manager
-    rater           an open reward, and what announces its demand
+    announced       an open reward whose demand is announced
     bursts          tells the pool when rollouts begin and end, of which verl tells a reward manager nothing
     function_pool   a pool for reward functions of the user's own, which send requests themselves
     door            the address to which they send them
-    shared          one of each per process and event loop, however many ask for it
 
 verl itself is imported in `manager` and `agent_loop` alone.
 """

@@ -18,7 +18,7 @@ from verl.experimental.agent_loop.agent_loop import _agent_loop_registry, regist
 
 from rewardpool.client.shared import shared
 from rewardpool.errors import ConfigError
-from rewardpool.verl.rater import shared_rater
+from rewardpool.verl.announced import shared_reward
 from rewardpool.verl.scorer import Scorer
 from rewardpool.verl.settings import AGENT_LOOP, MAPPING_PATH, Settings, plain_config, read_settings
 
@@ -105,6 +105,6 @@ class ScoringAgentLoop:
 @asynccontextmanager
 async def _open_scorer(config: Any, tokenizer: Any) -> AsyncIterator[InlineScorer]:
     settings = read_settings(plain_config(config))
-    rater = await shared_rater(settings.spec, path=MAPPING_PATH, samples=settings.samples, workers=settings.workers)
-    scorer = Scorer(rater, tokenizer, max_response_tokens=settings.max_response_tokens)
+    reward = await shared_reward(settings.spec, path=MAPPING_PATH, samples=settings.samples, workers=settings.workers)
+    scorer = Scorer(reward, tokenizer, max_response_tokens=settings.max_response_tokens)
     yield InlineScorer(config, settings, scorer)

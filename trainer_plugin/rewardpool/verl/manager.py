@@ -12,8 +12,9 @@ from verl import DataProto
 from verl.experimental.reward_loop.reward_manager import NaiveRewardManager, register
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
+from rewardpool.rewards import Reward
+from rewardpool.verl.announced import shared_reward
 from rewardpool.verl.function_pool import FunctionPool, checked_result, shared_function_pool
-from rewardpool.verl.rater import Rater, shared_rater
 from rewardpool.verl.rollout import response_ids
 from rewardpool.verl.scorer import Scorer
 from rewardpool.verl.settings import AGENT_LOOP, MAPPING_PATH, plain_config, read_settings
@@ -72,7 +73,7 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
             log.warning(
                 "a sample came to a reward worker, though %s scores: its row names another agent_name", AGENT_LOOP
             )
-        scorer = Scorer(await self._rater(), self.tokenizer, max_response_tokens=self._settings.max_response_tokens)
+        scorer = Scorer(await self._reward(), self.tokenizer, max_response_tokens=self._settings.max_response_tokens)
         row = data[len(data) - 1]
         score, extra_info = await scorer.score(row.non_tensor_batch, response_ids(row.batch, row.non_tensor_batch))
         return {"reward_score": score, "reward_extra_info": extra_info}
@@ -94,11 +95,11 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
     async def _function_pool(self) -> FunctionPool:
         return await shared_function_pool(self._settings.spec, path=MAPPING_PATH, workers=self._settings.workers)
 
-    async def _rater(self) -> Rater:
+    async def _reward(self) -> Reward:
         settings = self._settings
         # Where agent loops score, they announce; whatever comes here is the exception.
         spec = {**settings.spec, "announce": False} if settings.inline else settings.spec
-        return await shared_rater(spec, path=MAPPING_PATH, samples=settings.samples, workers=settings.workers)
+        return await shared_reward(spec, path=MAPPING_PATH, samples=settings.samples, workers=settings.workers)
 
     def _begin_to_open(self) -> "asyncio.Task[Any] | None":
         """Made on the actor's event loop, as verl does it, this tells what is missing long before the first sample."""
@@ -108,7 +109,7 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
             loop = asyncio.get_running_loop()
         except RuntimeError:  # made by somebody else; the first sample opens it
             return None
-        opening = loop.create_task(self._function_pool() if self._settings.calls_function else self._rater())
+        opening = loop.create_task(self._function_pool() if self._settings.calls_function else self._reward())
         opening.add_done_callback(_log_failure)
         return opening
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from rewardpool.errors import ConfigError
 from rewardpool.rewards import Episode, Reward
-from rewardpool.verl.rater import shared_rater
+from rewardpool.verl.announced import shared_reward
 from rewardpool.verl.result import score_and_extra_info
 from rewardpool.verl.rollout import plain
 from rewardpool.verl.settings import pool_spec
@@ -53,9 +53,9 @@ async def compute_score(
     spec = pool_spec(
         reward_pool, _mapping(rewardpool), pool_path=f"{PATH}.reward_pool", mapping_path=f"{PATH}.rewardpool"
     )
-    rater = await shared_rater(spec, path=f"{PATH}.rewardpool")
+    reward = await shared_reward(spec, path=f"{PATH}.rewardpool")
     extra = {str(name): plain(value) for name, value in (extra_info or {}).items()}
-    if prompt_key not in extra and _needs_prompt(rater.reward):
+    if prompt_key not in extra and _needs_prompt(reward):
         raise ConfigError(
             f"{PATH}.prompt_key", f"names {prompt_key!r}, which extra_info lacks: it has {', '.join(sorted(extra))}"
         )
@@ -66,7 +66,7 @@ async def compute_score(
         data_source=data_source,
         extra_info=extra,
     )
-    _, result = score_and_extra_info(await rater.rate(episode), label=episode.label)
+    _, result = score_and_extra_info(await reward.rate(episode), label=episode.label)
     return result
 
 

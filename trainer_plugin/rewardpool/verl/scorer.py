@@ -4,23 +4,23 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from rewardpool.verl.rater import Rater
+from rewardpool.rewards import Reward
 from rewardpool.verl.result import score_and_extra_info
 from rewardpool.verl.rollout import episode
 
 
 class Scorer:
-    """A rater that knows the policy's tokens."""
+    """A reward that knows the policy's tokens."""
 
-    def __init__(self, rater: Rater, tokenizer: Any, *, max_response_tokens: int | None) -> None:
+    def __init__(self, reward: Reward, tokenizer: Any, *, max_response_tokens: int | None) -> None:
         """Keep them.
 
         Args:
-            rater: An open one.
+            reward: An open one.
             tokenizer: The policy's.
             max_response_tokens: From this length on a response was cut off, if it does not end by itself.
         """
-        self._rater = rater
+        self._reward = reward
         self._tokenizer = tokenizer
         self._max_response_tokens = max_response_tokens
 
@@ -40,4 +40,4 @@ class Scorer:
         rated = episode(
             others, response, token_ids, max_tokens=self._max_response_tokens, eos=self._tokenizer.eos_token_id
         )
-        return score_and_extra_info(await self._rater.rate(rated), label=rated.label)
+        return score_and_extra_info(await self._reward.rate(rated), label=rated.label)
