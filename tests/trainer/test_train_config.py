@@ -6,7 +6,8 @@ import yaml
 
 from rewardpool.actor.objective import PRESETS
 from rewardpool.errors import ConfigError
-from rewardpool.train_config import TrainConfig, UpdateConfig, load_train_config
+from rewardpool.train_config import TrainConfig, load_train_config
+from rewardpool.update_config import UpdateConfig
 
 QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart" / "train.yaml"
 
@@ -104,6 +105,13 @@ def test_every_choice_of_an_algorithm_is_a_field_that_takes_it(algorithm: str) -
 def test_an_algorithm_that_is_not_known_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"update\.algorithm"):
         load_train_config(written(tmp_path, update={"algorithm": "ppo"}))
+
+
+@pytest.mark.parametrize("update", [{"dynamic_sampling_rounds": 1}, {"algorithm": "dapo"}])
+def test_groups_of_no_step_cannot_be_replaced(tmp_path: Path, update: dict[str, Any]) -> None:
+    config = load_train_config(written(tmp_path, schedule="fully_async", update=update))
+    with pytest.raises(ConfigError, match=r"update\.dynamic_sampling_rounds: must be 0 under fully_async"):
+        config.check_ranks(1)
 
 
 def test_weights_that_would_be_handed_over_too_seldom_are_refused(tmp_path: Path) -> None:

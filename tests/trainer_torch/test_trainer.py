@@ -16,8 +16,8 @@ from support import tiny_policy
 from rewardpool.actor.data import Rollout
 from rewardpool.actor.ranks import joined
 from rewardpool.actor.records import StepRecord
-from rewardpool.actor.scoring import Tally
 from rewardpool.actor.resume import other_ranks_state
+from rewardpool.actor.scoring import Tally
 from rewardpool.actor.trainer import Trainer
 from rewardpool.demand.cadence import Cadence, Plan
 from rewardpool.demand.handle import JobDemand
@@ -150,6 +150,24 @@ def test_a_checkpoint_of_other_ranks_rolls_out_again_what_was_rolled_out_ahead(
     assert (state.trained, state.begun, state.again) == (2, 2, {})
     with pytest.raises(ConfigError, match="can only be gone on from with as many ranks"):
         other_ranks_state([saved], config_of(tmp_path, policy_folder, schedule="fully_async"), 2)
+
+
+def test_a_checkpoint_of_other_ranks_goes_on_behind_the_last_prompt_that_any_of_them_dropped(
+    tmp_path: Path, policy_folder: Path
+) -> None:
+    config = config_of(tmp_path, policy_folder, schedule="both")
+
+    def saved(dropped: int) -> PipelineState[Rollout]:
+        """After one step; the next one has groups 2 and 3, and those in the place of dropped ones came after them."""
+        begun, again = 4 + dropped, dict.fromkeys([2, 3], 1)
+        return PipelineState(
+            schedule="both", plan=config.plan(2), trained=2, begun=begun, groups=[], again=again, dropped=dropped
+        )
+
+    state = other_ranks_state([saved(dropped=0), saved(dropped=3)], config, 1)
+    state.check("both", config.plan(1))
+    assert (state.trained, state.begun, state.dropped) == (2, 14, 10)
+    assert other_ranks_state([saved(dropped=0), saved(dropped=0)], config, 1).begun == 4
 
 
 def test_a_tokenizer_without_a_chat_template_is_refused(tmp_path: Path, policy_folder: Path) -> None:

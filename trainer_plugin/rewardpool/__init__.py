@@ -14,6 +14,7 @@ from rewardpool.config import Constant, RewardConfig
 from rewardpool.demand.handle import JobDemand
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.discovery.find import discover
+from rewardpool.pipeline.dynamic_sampling import DynamicSampling
 from rewardpool.pipeline.engine import Pipeline
 from rewardpool.pipeline.overlap import Overlap
 from rewardpool.pipeline.parts import GroupTask, MiniBatch
@@ -24,6 +25,7 @@ __all__ = [
     "BlockingPool",
     "Constant",
     "DemandReport",
+    "DynamicSampling",
     "Endpoint",
     "FunctionSample",
     "GroupTask",

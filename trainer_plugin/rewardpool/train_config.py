@@ -8,25 +8,18 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError
 
-from rewardpool.actor.groups import AdvantageScale
-from rewardpool.actor.objective import PRESETS, Aggregation, Algorithm, Objective, Ratio
 from rewardpool.config import config_error
+from rewardpool.config_part import ConfigPart, Count, Positive
 from rewardpool.errors import ConfigError
 from rewardpool.pipeline.overlap import Overlap
-from rewardpool.pipeline.schedule import SCHEDULES, Order, Plan, ScheduleName
+from rewardpool.pipeline.schedule import SCHEDULES, Plan, ScheduleName
 from rewardpool.rewards.spec import parse_reward
-
-Count = Annotated[int, Field(ge=1, le=1_000_000)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+from rewardpool.update_config import UpdateConfig
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-
-class PolicyConfig(_Part):
+class PolicyConfig(ConfigPart):
     """The model that is trained."""
 
     path: Path
@@ -35,7 +28,7 @@ class PolicyConfig(_Part):
     """What its layers compute in; weights and optimiser state are float32 either way."""
 
 
-class DataConfig(_Part):
+class DataConfig(ConfigPart):
     """What the policy is asked."""
 
     prompts: Path
@@ -43,7 +36,7 @@ class DataConfig(_Part):
     `extra_info`."""
 
 
-class VllmConfig(_Part):
+class VllmConfig(ConfigPart):
     """The vLLM that samples the policy: one that the job starts and ends, or one that runs already."""
 
     python: str | None = None
@@ -68,7 +61,7 @@ class VllmConfig(_Part):
     """For one response, where the connection breaks or vLLM fails."""
 
 
-class RolloutConfig(_Part):
+class RolloutConfig(ConfigPart):
     """How the policy is sampled."""
 
     engine: Literal["transformers", "vllm"] = "transformers"
@@ -92,73 +85,7 @@ class RolloutConfig(_Part):
         return self.model_copy(update={"vllm": self.vllm.model_copy(update=paths)})
 
 
-class UpdateConfig(_Part):
-    """How the policy is trained on a step's rollouts. docs/actor.md has the formulas and the papers."""
-
-    groups_per_minibatch: Count = 4
-    """Over all ranks. One optimiser step is taken per mini-batch, as soon as that many groups are scored."""
-    learning_rate: Positive = 1e-6
-    """Of AdamW."""
-    algorithm: Algorithm = "grpo"
-    """Sets the fields from here to `dynamic_sampling_rounds` to what the paper of that name uses, where they are not
-    set."""
-    advantage_scale: AdvantageScale = "group_std"
-    """What a score's distance from its group's mean is divided by: the group's standard deviation, or nothing."""
-    ratio: Ratio = "token"
-    """What is clipped: each token's change of probability, or that of the whole response (its geometric mean)."""
-    aggregation: Aggregation = "rollout"
-    """How tokens add up to a loss: the mean of each response, then of all responses; the mean of all tokens of the
-    mini-batch; or their sum, divided by responses times `rollout.max_new_tokens`."""
-    clip_low: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    """How far a probability may fall within a step before its gradient is cut, as a share."""
-    clip_high: Annotated[float, Field(gt=0, lt=100)] = 0.2
-    """How far it may rise, as a share."""
-    only_informative: bool = False
-    """Groups whose scores are all equal teach nothing. Whether they are left out of their mini-batch's mean, where they
-    would make the others weigh less."""
-    dynamic_sampling_rounds: Annotated[int, Field(ge=0, le=1000)] = 0
-    """Rounds of a step, at most, in which such groups are replaced by groups of further prompts before they are trained
-    on. What is left of them after the last round is trained on as it is. 0 replaces none; `fully_async` cannot."""
-    kl: Annotated[float, Field(ge=0)] = 0.0
-    """Weight of the divergence from the policy that the job started with; 0 keeps no second model."""
-    importance_cap: Positive = 5.0
-    """A token that is likelier now than when a stale policy sampled it weighs more, but no more than this."""
-    max_grad_norm: Positive = 1.0
-    """Longer gradients are shortened to this."""
-    micro_batch: Count = 64
-    """Rollouts per forward and backward on one rank, where they are padded; a matter of memory, not of the result."""
-    pack_tokens: Annotated[int, Field(ge=0, le=10_000_000)] = 0
-    """Tokens per forward and backward on one rank, prompts and responses one behind the other in a row without
-    padding. 0 pads `micro_batch` rollouts instead."""
-    activation_checkpointing: bool = False
-    """Trades a second forward pass for the memory of the layers' activations."""
-    order: Order = "arrival"
-    """Which scored groups are trained on first: `arrival` never waits longer than it must; `prompt` makes a run
-    repeatable whatever the servers' timing."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _take_the_algorithms_choices(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        return {**PRESETS.get(given.get("algorithm", "grpo"), {}), **given}
-
-    def objective(self, *, fixed_length: int) -> Objective:
-        """Return what an update aims at; `fixed_length` is the length limit of responses, in tokens."""
-        return Objective(
-            only_informative=self.only_informative,
-            advantage_scale=self.advantage_scale,
-            ratio=self.ratio,
-            aggregation=self.aggregation,
-            fixed_length=fixed_length,
-            clip_low=self.clip_low,
-            clip_high=self.clip_high,
-            importance_cap=self.importance_cap,
-            kl=self.kl,
-        )
-
-
-class CheckpointConfig(_Part):
+class CheckpointConfig(ConfigPart):
     """How often a job leaves a checkpoint that it can go on from, in the folder checkpoints/ of its output."""
 
     every_steps: Annotated[int, Field(ge=0, le=1_000_000)] = 0
@@ -167,7 +94,7 @@ class CheckpointConfig(_Part):
     """The newest that stay."""
 
 
-class TrainConfig(_Part):
+class TrainConfig(ConfigPart):
     """A whole training job."""
 
     policy: PolicyConfig

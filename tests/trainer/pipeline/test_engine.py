@@ -10,6 +10,7 @@ import pytest
 from support import simulated_time
 from support.simulated_job import BrokenError, SimulatedJob
 
+from rewardpool.pipeline.dynamic_sampling import DynamicSampling
 from rewardpool.pipeline.on_thread import on_thread
 from rewardpool.pipeline.overlap import Overlap
 from rewardpool.pipeline.parts import GroupTask, MiniBatch, OnEnd
@@ -241,6 +242,7 @@ def test_there_is_no_checkpoint_in_the_middle_of_an_update() -> None:
     [
         ({"schedule": "both"}, "was made with schedule both, and this job has sync"),
         ({"plan": Plan(steps=4, groups_per_step=4, groups_per_minibatch=4, group_size=1)}, "groups_per_minibatch 4"),
+        ({"dropped": 1}, "accounts for 5 groups of the 4 that were begun"),
         ({"begun": 5}, "accounts for 4 groups of the 5 that were begun"),
         ({"trained": 9, "begun": 18}, "9 mini-batches trained, more than this job's steps have"),
     ],
@@ -249,6 +251,22 @@ def test_a_checkpoint_of_another_job_is_refused(changes: dict[str, Any], problem
     fields: dict[str, Any] = {"schedule": "sync", "plan": PLAN, "trained": 2, "begun": 4, "groups": [], "again": {}}
     with pytest.raises(ValueError, match=problem):
         job_of("sync").pipeline(resume=PipelineState(**fields | changes))
+
+
+def test_where_a_step_is_no_unit_no_group_can_be_replaced() -> None:
+    job = job_of("fully_async", SimulatedJob)
+    job.sampling = DynamicSampling(rounds=1, is_informative=any)
+    with pytest.raises(ValueError, match="there is no dynamic sampling under fully_async"):
+        job.pipeline()
+
+
+@pytest.mark.parametrize("schedule", ["sync", "one_step_off"])
+def test_a_round_is_no_burst_of_its_own(schedule: ScheduleName) -> None:
+    job, announcer = job_of(schedule), NotingAnnouncer()
+    job.sampling = DynamicSampling(rounds=2, is_informative=lambda scores: False)
+    simulated_time.run(job.pipeline(announcer=announcer).run())
+    assert announcer.told.count("rollout") == PLAN.steps
+    assert sum(minibatch.sampling_rounds for minibatch in job.trained) == 2 * PLAN.steps
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@
     tokens      log-probabilities of rollouts, padded (`packing`: or packed into rows)
     fsdp        the sharded policy, its optimiser, and the way of its weights to the rollout copy
     checkpoint  what a job needs to go on after it was stopped
+    resume      where it then goes on, also on another number of ranks
     learner     all of these as a pipeline sees them: awaited, with the blocking work on one thread
     records     what a step came to, over all ranks
     trainer     one step after another, by the schedule that the config names (`rewardpool.pipeline`)

@@ -60,6 +60,6 @@ PRESETS: dict[Algorithm, dict[str, Any]] = {
     "dapo": {"aggregation": "token", "clip_high": 0.28, "only_informative": True, "dynamic_sampling_rounds": 9},
     "gspo": {"ratio": "sequence", "clip_low": 3e-4, "clip_high": 4e-4},
 }
-"""Fields of `train_config.UpdateConfig` that an algorithm sets where the config does not; the rest is GRPO's. The
+"""Fields of `update_config.UpdateConfig` that an algorithm sets where the config does not; the rest is GRPO's. The
 numbers are those of the papers' experiments; DAPO's tells no bound of its rounds, and 9 after the first are what verl's
 scripts for it allow."""
