@@ -19,8 +19,8 @@ from support.vllm_server import VllmServer, quickstart_pool, running_vllm
 from transformers import AutoTokenizer
 
 import rewardpool.trl
-from rewardpool.openrlhf import reward_function
 from rewardpool import slime
+from rewardpool.openrlhf import reward_function
 from rewardpool_api import RewardPoolSpec
 
 pytestmark = pytest.mark.real
