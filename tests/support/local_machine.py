@@ -9,10 +9,12 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 from support.fleet import eventually, server_python
 
 from rewardpool_api import RewardPool, names
@@ -37,10 +39,11 @@ async def length(data_source, solution_str, ground_truth, extra_info):
 
 
 class LocalMachine:
-    """A machine for one test."""
+    """A machine for one test, seen by one of its pools."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, pool: str = POOL) -> None:
         self.home = folder
+        self.pool_key = pool
         (folder / "functions.py").write_text(FUNCTIONS)
         self.environ = {
             **os.environ,
@@ -57,7 +60,7 @@ class LocalMachine:
             "worker": {"gpus": 0, "drainSeconds": 10},
             **spec,
         }
-        namespace, _, name = POOL.partition("/")
+        namespace, _, name = self.pool_key.partition("/")
         text = {
             "apiVersion": names.API_VERSION,
             "kind": names.KIND,
@@ -89,7 +92,7 @@ class LocalMachine:
 
     @property
     def folder(self) -> PoolFolder:
-        return folder_of(POOL, self.environ)
+        return folder_of(self.pool_key, self.environ)
 
     def pool(self) -> RewardPool:
         """The object as `rewardpool status` sees it."""
@@ -156,3 +159,15 @@ async def finish(command: subprocess.Popen[str]) -> tuple[int, str]:
     """Wait for a command; returns its exit code and all it printed."""
     said, _ = await asyncio.to_thread(command.communicate, timeout=COMMAND_SECONDS)
     return command.returncode, said
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[LocalMachine]:
+    """A machine in the test's folder."""
+    here = LocalMachine(tmp_path)
+    left: list[str] = []
+    try:
+        yield here
+    finally:
+        left = here.clean_up()
+    assert left == [], "the pools left processes behind"

@@ -39,6 +39,8 @@ def written(folder: Path, **changes: Any) -> Path:
         ({"steps": 0}, "steps"),
         ({"learning_rate": 1e-3}, "learning_rate"),
         ({"policy": {"path": "nowhere"}}, "policy.path"),
+        ({"colocated": {"longest_wait_seconds": 0}}, "colocated.longest_wait_seconds"),
+        ({"colocated": {"enabled": True}, "schedule": "fully_async"}, "schedule"),
     ],
 )
 def test_a_mistake_is_named_by_the_fields_path(tmp_path: Path, changes: dict[str, Any], field: str) -> None:

@@ -29,6 +29,7 @@ from rewardpool.actor.ranks import Ranks, joined
 from rewardpool.actor.records import StepRecord
 from rewardpool.actor.reporting import reporting
 from rewardpool.actor.scoring import Tally
+from rewardpool.actor.sharing import sharing_of
 from rewardpool.actor.trainer import Trainer
 from rewardpool.client.report import Report
 from rewardpool.demand.together import Together
@@ -80,8 +81,9 @@ def train(config: TrainConfig, ranks: Ranks) -> int:
     with BlockingReward(config.reward) as reward:
         if reward.needs_group:
             raise ConfigError("reward", "has a part that needs whole groups, and single rollouts are rated here")
+        sharing = sharing_of(config, reward, ranks=ranks)
         with _announced(reward, config, ranks) as demand:
-            trainer = Trainer(config, ranks=ranks, reward=reward, demand=demand)
+            trainer = Trainer(config, ranks=ranks, reward=reward, demand=demand, sharing=sharing)
             shown = reporting(
                 config.output, steps=config.steps, done=trainer.steps_done, tensorboard=config.tensorboard
             )
@@ -92,7 +94,8 @@ def train(config: TrainConfig, ranks: Ranks) -> int:
         totals = summarise(records, total_tally(trainer.tally, ranks), total_retries(reports, ranks), ranks.size)
         trainer.save_policy()
         if ranks.first:
-            _write_json(config.output / "metrics.json", {"pools": list(reward.pools), **totals})
+            turns = {} if sharing is None else {"colocated": dataclasses.asdict(sharing.report())}
+            _write_json(config.output / "metrics.json", {"pools": list(reward.pools), **totals, **turns})
     return int(totals["lost"])
 
 

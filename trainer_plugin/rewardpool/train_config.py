@@ -94,6 +94,18 @@ class CheckpointConfig(ConfigPart):
     """The newest that stay."""
 
 
+class ColocatedConfig(ConfigPart):
+    """The turns of the job and of reward models that sleep on the job's own GPUs; docs/colocated.md tells all of it."""
+
+    enabled: bool | None = None
+    """Whether they take turns. By default they do where a pool of the reward has `spec.engine.sleep.enabled` and is on
+    this machine; true refuses a reward without such a pool, and false leaves it to somebody else to wake them."""
+    patience_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.05
+    """For which the GPUs are free before the pools wake, and idle before they sleep."""
+    longest_wait_seconds: Positive | None = None
+    """After which a sample that waits for its score goes before the job's next operation; null for never."""
+
+
 class TrainConfig(ConfigPart):
     """A whole training job."""
 
@@ -110,6 +122,7 @@ class TrainConfig(ConfigPart):
     publish_every: Annotated[int, Field(ge=1, le=1001)] = 1
     """Under `fully_async`: updates from one handing-over of weights to the next, at most `max_staleness` + 1. Under the
     other schedules they are handed over after each step."""
+    colocated: ColocatedConfig = ColocatedConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     resume: Literal["auto", "never"] = "auto"
     """`auto` goes on from the newest checkpoint in the output folder, where there is one; `never` starts anew."""
@@ -156,6 +169,19 @@ class TrainConfig(ConfigPart):
             # vLLM takes new groups in while others run; transformers samples batch by batch.
             rollouts_at_once=self.max_staleness + 1 if self.rollout.engine == "vllm" else 1,
         )
+
+    def check_shares_gpu(self) -> None:
+        """See to it that the schedule lets reward models have the job's GPUs in between.
+
+        Raises:
+            ConfigError: It never does.
+        """
+        if SCHEDULES[self.schedule].apart:
+            raise ConfigError(
+                "schedule",
+                f"{self.schedule} keeps the GPUs busy all the time, so no reward model that sleeps on them could wake;"
+                " set it to one of the others, or give the pool GPUs of its own",
+            )
 
     def plan(self, ranks: int) -> Plan:
         """Return how much each of the ranks has to do; see `check_ranks`."""
@@ -208,6 +234,8 @@ def load_train_config(path: Path) -> TrainConfig:
     except ValidationError as error:
         raise config_error(error, path="") from error
     parse_reward(config.reward, path="reward")
+    if config.colocated.enabled:
+        config.check_shares_gpu()
     config = config.with_paths_from(path.resolve().parent)
     if not config.policy.path.is_dir():
         raise ConfigError("policy.path", f"there is no folder {config.policy.path}")

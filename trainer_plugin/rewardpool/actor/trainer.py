@@ -10,9 +10,9 @@ is the time in which the actor had nothing left to do but wait for scores.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -31,12 +31,14 @@ from rewardpool.actor.resume import resumed_state
 from rewardpool.actor.rollout import RolloutEngine, open_engine
 from rewardpool.actor.rollout.staged import StagedEngine
 from rewardpool.actor.scoring import Rater, RewardScore, Tally
+from rewardpool.actor.sharing import Sharing
 from rewardpool.actor.tokens import Forward
+from rewardpool.colocated.pipeline import in_turn, share
 from rewardpool.errors import ConfigError
 from rewardpool.pipeline.dynamic_sampling import DynamicSampling
 from rewardpool.pipeline.engine import Pipeline
 from rewardpool.pipeline.on_thread import on_thread
-from rewardpool.pipeline.parts import Announcer, GroupTask
+from rewardpool.pipeline.parts import Announcer, GroupTask, Learner, Rollouts, Score
 from rewardpool.pipeline.schedule import SCHEDULES
 from rewardpool.pipeline.times import StepTimes
 from rewardpool.rewards.episode import Episode
@@ -59,6 +61,7 @@ class Trainer:
         ranks: Ranks,
         reward: Rater,
         demand: Announcer | None = None,
+        sharing: Sharing | None = None,
     ) -> None:
         """Load the policy and shard it, and take up the newest checkpoint if there is one.
 
@@ -67,12 +70,14 @@ class Trainer:
             ranks: This process among its peers.
             reward: Rates the rollouts.
             demand: Is told what this rank does; None announces nothing.
+            sharing: Of the GPUs with the reward's pools; None where these have their own.
         """
         config.check_ranks(ranks.size)
         self._config = config
         self._ranks = ranks
         self._reward = reward
         self._demand = demand
+        self._sharing = sharing
         self._plan = config.plan(ranks.size)
         self._prompts = PromptOrder(read_prompts(config.data.prompts), seed=config.seed)
         self._tokenizer = load_tokenizer("policy.path", config.policy.path)
@@ -136,7 +141,7 @@ class Trainer:
         """
         with self._opened() as (engine, thread):
             run = _Run(self, engine, thread, on_step=on_step, told_to_end=told_to_end)
-            asyncio.run(run.pipeline.run())
+            asyncio.run(run.go())
             return run.records
 
     def save_policy(self) -> None:
@@ -212,19 +217,33 @@ class _Run:
             decoupled=bool(schedule.ahead) or schedule.apart or config.rollout.engine != "transformers",
         )
         self._score = RewardScore(trainer._reward, to_episode=trainer._to_episode, tally=trainer.tally)
+        self._gpu = None if trainer._sharing is None else trainer._sharing.gpu(thread)
+        rollouts: Rollouts[Prompt, Rollout]
+        rollouts = EngineRollouts(engine, self._learner, ranks=ranks, thread=None if schedule.apart else thread)
+        learner: Learner[Prompt, Rollout] = self._learner
+        score: Score[Prompt, Rollout] = self._score
+        after_step: Callable[[StepTimes], Awaitable[None]] = self._after_step
+        if self._gpu is not None:
+            rollouts, learner, score = share(self._gpu, rollouts, learner, score)
+            after_step = in_turn(self._gpu, after_step)
         self.pipeline = Pipeline(
             plan=trainer._plan,
             prompts=trainer._prompt,
-            rollouts=EngineRollouts(engine, self._learner, ranks=ranks, thread=None if schedule.apart else thread),
-            score=self._score,
-            learner=self._learner,
+            rollouts=rollouts,
+            score=score,
+            learner=learner,
             overlap=config.overlap(),
             sampling=self._sampling(config.update.dynamic_sampling_rounds),
             deadline_seconds=config.step_deadline_seconds,
             announcer=trainer._demand,
-            on_step=self._after_step,
+            on_step=after_step,
             resume=trainer._resume,
         )
+
+    async def go(self) -> None:
+        """Go through all steps; at the end the GPU is the trainer's."""
+        async with nullcontext() if self._gpu is None else self._gpu:
+            await self.pipeline.run()
 
     def _sampling(self, rounds: int) -> DynamicSampling | None:
         async def most(missing: int) -> int:

@@ -1,6 +1,7 @@
 """A reward model on the trainer's own GPUs: it sleeps while the trainer computes, and is awake to score.
 
     awake.py     a pool of this machine, held awake by this process: `Pool.awake`
+    elsewhere.py the same from the event loop of another thread
     turns.py     whose turn the GPU is: a pure function of who waits for it
     peers.py     the other ranks of the job, and the lock that they and the engines have the GPUs by
     gpu.py       `SharedGpu`, which carries that out around a training loop

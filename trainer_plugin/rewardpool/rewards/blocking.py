@@ -1,12 +1,17 @@
 """The same reward for code that is not async: an event loop on a thread of its own."""
 
+import asyncio
 import concurrent.futures
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from rewardpool.client.loop_thread import LoopThread, result_of
 from rewardpool.client.pool import Pool
+from rewardpool.colocated.awake import WITHIN_SECONDS
+from rewardpool.colocated.elsewhere import awake_elsewhere
 from rewardpool.rewards.announced import Announcement, open_announced
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.open import open_reward
@@ -70,6 +75,25 @@ class BlockingReward:
         """Rate a group, as `Reward.rate_group` does."""
         return result_of(self.submit_group(episodes))
 
+    def sleeping(self) -> dict[str, Path]:
+        """Return the folders on this machine of those of its pools that sleep while nobody holds them awake, by name.
+
+        Raises:
+            PoolError: A pool cannot be read.
+        """
+        return result_of(self._thread.start(_sleeping(self.pools)))
+
+    @asynccontextmanager
+    async def awake(self, *, within_seconds: float = WITHIN_SECONDS) -> AsyncGenerator[None, None]:
+        """Within this block, on any event loop, all pools of `sleeping` are awake; as `Pool.awake` for each of them.
+
+        A block that is cancelled or fails lets go of the pools and does not wait until they sleep.
+        """
+        sleeping = await asyncio.wrap_future(self._thread.start(_sleeping(self.pools)))
+        contexts = [self.pools[name].awake(within_seconds=within_seconds) for name in sleeping]
+        async with awake_elsewhere(self._thread.start, contexts):
+            yield
+
     def close(self) -> None:
         """Give up what is in flight and close the pools; may be called again.
 
@@ -85,3 +109,8 @@ class BlockingReward:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+async def _sleeping(pools: Mapping[str, Pool]) -> dict[str, Path]:
+    folders = {name: await pool.sleeping_folder() for name, pool in pools.items()}
+    return {name: folder for name, folder in folders.items() if folder is not None}

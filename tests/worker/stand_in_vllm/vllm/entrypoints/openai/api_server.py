@@ -1,12 +1,14 @@
 """The server, by the command line of the real one. A sample's score is its length.
 
 STAND_IN_LOSES_WEIGHTS: after a wake it scores differently, as SGLang did without its backup.
+STAND_IN_LOG: a file that gets a line for each score, and when it begins to wake and when it sleeps.
 """
 
 import argparse
 import asyncio
 import importlib
 import os
+import time
 from typing import Any
 
 import uvicorn
@@ -27,6 +29,13 @@ awake.set()
 weights = {"offset": 0.0}
 
 
+def note(what: str) -> None:
+    """Write down what happens now, in monotonic seconds, which all processes of a machine share."""
+    if "STAND_IN_LOG" in os.environ:
+        with open(os.environ["STAND_IN_LOG"], "a") as log:
+            log.write(f"{time.monotonic()} {what}\n")
+
+
 @app.get("/health")
 async def health() -> dict[str, Any]:
     return {}
@@ -41,6 +50,7 @@ async def models() -> dict[str, Any]:
 async def classify(request: Request) -> dict[str, Any]:
     samples = (await request.json())["input"]
     # The scheduler is paused: nobody is told, nothing comes back.
+    note("score")
     await awake.wait()
     await asyncio.sleep(0.05)
     logits = [len(sample) + weights["offset"] for sample in samples]
@@ -56,11 +66,13 @@ if os.environ.get("VLLM_SERVER_DEV_MODE") == "1":
         awake.clear()
         if level == 2 or "STAND_IN_LOSES_WEIGHTS" in os.environ:
             weights["offset"] = 0.73
+        note("sleep")
         return JSONResponse({"status": "sleeping", "level": level})
 
     @app.post("/wake_up")
     async def wake_up(request: Request) -> JSONResponse:
         tags = request.query_params.getlist("tags") or None
+        note("wake")
         awake.set()
         return JSONResponse({"status": "awake", "tags": tags})
 
