@@ -103,6 +103,16 @@ def test_a_step_without_any_score_changes_nothing_and_invents_no_figure(tmp_path
     assert summary["reward_mean_last"] is None
 
 
+def test_after_the_last_round_groups_of_equal_scores_are_trained_on_and_counted(
+    tmp_path: Path, policy_folder: Path
+) -> None:
+    update = {"groups_per_minibatch": 2, "dynamic_sampling_rounds": 3}
+    [record], tally = trained(config_of(tmp_path, policy_folder, steps=1, update=update), lambda text: 1.0)
+    assert (record.scored, record.uninformative_groups, record.sampling_rounds) == (32, 4, 3)
+    assert (record.dropped_groups, record.dropped_samples) == (3 * 4, 3 * 32)
+    assert tally.submitted == 4 * 32
+
+
 def test_waiting_for_scores_is_not_counted_as_rollout_or_update(tmp_path: Path, policy_folder: Path) -> None:
     [record] = trained(config_of(tmp_path, policy_folder, steps=1), share_of_sevens)[0]
     parts = record.rollout_seconds + record.reward_exposed_seconds + record.update_seconds
