@@ -1,9 +1,12 @@
 """What is open on a thread of its own: every call ends, whatever happens there."""
 
 import asyncio
+import contextvars
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -34,6 +37,69 @@ def test_work_is_done_on_the_thread_until_it_is_closed() -> None:
         thread.start(answer())
 
 
+@pytest.fixture
+def thread() -> Iterator[LoopThread[str]]:
+    opened = LoopThread(opening(closing=threading.Event(), may_close=_set()), what="the thing")
+    yield opened
+    opened.close()
+
+
+def test_work_that_comes_while_the_loop_is_busy_wakes_it_once(
+    thread: LoopThread[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy, go_on = threading.Event(), threading.Event()
+
+    async def keep_busy() -> None:
+        busy.set()
+        go_on.wait(SECONDS)
+
+    first = thread.start(keep_busy())
+    assert busy.wait(SECONDS)
+    woken: list[object] = []
+    wake = thread._loop.call_soon_threadsafe
+    monkeypatch.setattr(
+        thread._loop, "call_soon_threadsafe", lambda call, *rest, **more: (woken.append(call), wake(call, *rest))[1]
+    )
+    answers = [thread.start(answer()) for _ in range(100)]
+    go_on.set()
+    assert [future.result(SECONDS) for future in (first, *answers)] == [None] + [42] * 100
+    assert len(woken) == 1
+
+
+def test_work_runs_in_the_context_of_who_started_it(thread: LoopThread[str]) -> None:
+    trace: contextvars.ContextVar[str] = contextvars.ContextVar("trace")
+
+    async def seen() -> str:
+        return trace.get()
+
+    futures = [contextvars.copy_context().run(_start_within, thread, trace, name, seen) for name in ("a", "b")]
+    assert [future.result(SECONDS) for future in futures] == ["a", "b"]
+
+
+def test_a_future_that_is_cancelled_gives_its_work_up(thread: LoopThread[str]) -> None:
+    begun, given_up = threading.Event(), threading.Event()
+
+    async def for_ever() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            given_up.set()
+
+    future = thread.start(for_ever())
+    assert begun.wait(SECONDS)
+    assert future.cancel()
+    assert given_up.wait(SECONDS)
+
+
+def test_an_error_of_the_work_is_in_its_future(thread: LoopThread[str]) -> None:
+    async def failing() -> None:
+        raise ConnectionError("gone")
+
+    with pytest.raises(ConnectionError, match="gone"):
+        thread.start(failing()).result(SECONDS)
+
+
 def test_work_that_comes_while_it_is_being_closed_is_refused() -> None:
     closing, may_close = threading.Event(), threading.Event()
     thread = LoopThread(opening(closing=closing, may_close=may_close), what="the thing")
@@ -56,6 +122,16 @@ def test_whatever_the_opening_raises_comes_out_of_the_constructor(error: type[Ba
 
     with pytest.raises(error):
         LoopThread(failing(), what="the thing")
+
+
+def _start_within(
+    thread: LoopThread[str],
+    variable: contextvars.ContextVar[str],
+    value: str,
+    work: Callable[[], Coroutine[Any, Any, str]],
+) -> "Future[str]":
+    variable.set(value)
+    return thread.start(work())
 
 
 def _set() -> threading.Event:

@@ -5,9 +5,11 @@ A trainer hands work over as its rollouts end and goes on with its own; the thre
 
 import asyncio
 import concurrent.futures
+import contextvars
 import threading
 from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 CLOSE_SECONDS = 10.0
@@ -15,6 +17,38 @@ CLOSE_SECONDS = 10.0
 
 R = TypeVar("R")
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class _Work(Generic[T]):
+    """What one call handed over: a coroutine, and where its outcome goes."""
+
+    coroutine: Coroutine[Any, Any, T]
+    future: concurrent.futures.Future[T] = field(default_factory=concurrent.futures.Future)
+    context: contextvars.Context = field(default_factory=contextvars.copy_context)
+    """Of the caller: the trace that it is in goes on."""
+
+    def begin(self) -> None:
+        """Make a task of it, on the loop that runs here; the future may be cancelled until the task has ended."""
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(self.coroutine, context=self.context)
+        task.add_done_callback(self._settle)
+
+        def give_up(future: concurrent.futures.Future[T]) -> None:
+            if future.cancelled() and not loop.is_closed():
+                loop.call_soon_threadsafe(task.cancel)
+
+        self.future.add_done_callback(give_up)
+
+    def _settle(self, task: "asyncio.Task[T]") -> None:
+        if task.cancelled():
+            self.future.cancel()
+        if not self.future.set_running_or_notify_cancel():
+            return
+        if (error := task.exception()) is not None:
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(task.result())
 
 
 class LoopThread(Generic[R]):
@@ -35,6 +69,8 @@ class LoopThread(Generic[R]):
         self._what = what
         self._lock = threading.RLock()  # reentrant, as a signal handler may close what its own thread just uses
         self._is_closing = False
+        self._handed_over: list[_Work[Any]] = []
+        """What the loop has not taken yet. It was woken when the first of these came."""
         self._started: concurrent.futures.Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, R]]
         self._started = concurrent.futures.Future()
         # A daemon, so that a trainer that dies without closing still exits.
@@ -45,6 +81,10 @@ class LoopThread(Generic[R]):
     def start(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Begin some work on the loop; cancelling the future gives it up.
 
+        The loop is woken once for all that comes before it gets there, and not for each as `run_coroutine_threadsafe`
+        does: every waking is a system call without the interpreter's lock, after which this thread may wait 5 ms to
+        get the lock back from a busy loop. A rollout that ends with thousands of samples stood still for seconds.
+
         Raises:
             RuntimeError: It is closed, or being closed.
         """
@@ -52,7 +92,11 @@ class LoopThread(Generic[R]):
             if self._is_closing or not self._thread.is_alive():
                 work.close()
                 raise RuntimeError(f"{self._what} is closed")
-            return asyncio.run_coroutine_threadsafe(work, self._loop)
+            if not self._handed_over:
+                self._loop.call_soon_threadsafe(self._take_over)
+            handed_over = _Work(work)
+            self._handed_over.append(handed_over)
+            return handed_over.future
 
     def close(self) -> None:
         """Give up what is in flight, leave the context manager and end the thread; may be called again.
@@ -67,6 +111,12 @@ class LoopThread(Generic[R]):
         self._thread.join(CLOSE_SECONDS)
         if self._thread.is_alive():
             raise TimeoutError(f"the thread of {self._what} did not end within {CLOSE_SECONDS:g} s")
+
+    def _take_over(self) -> None:
+        with self._lock:
+            taken, self._handed_over = self._handed_over, []
+        for work in taken:
+            work.begin()
 
     async def _serve(self) -> None:
         stop = asyncio.Event()
