@@ -1,6 +1,7 @@
 """Fixtures of more than one room. What is expensive to start is shared by the whole session."""
 
 import signal
+from importlib.util import find_spec
 
 from support.api_server import control_plane
 from support.vllm_server import vllm_server
@@ -11,3 +12,10 @@ __all__ = ["control_plane", "vllm_server"]
 # that a test interrupts would not hear it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+if find_spec("hypothesis") is not None:  # which the environments of the actor and of the frameworks do without
+    from hypothesis import settings
+
+    # A property that holds, holds on a machine that is busy as well.
+    settings.register_profile("untimed", deadline=None)
+    settings.load_profile("untimed")

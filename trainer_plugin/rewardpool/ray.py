@@ -10,15 +10,21 @@ be pickled. Ray restarts an actor that dies and makes its calls again, as scorin
 
 import asyncio
 import itertools
+import logging
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from rewardpool.client.report import Report
+from rewardpool.client.retry import pause_seconds
+from rewardpool.errors import PoolNotReadyError
 from rewardpool.rewards.announced import Announcement
+from rewardpool.rewards.blocking import BlockingReward
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.lazy import LazyReward, by_group, in_order
 from rewardpool.rewards.rating import Rating
@@ -28,6 +34,11 @@ RESTARTS = 100
 """Of one actor, before Ray gives it up."""
 TASK_RETRIES = 5
 """Of one call, when its actor dies under it."""
+REOPEN_SECONDS = 120.0
+"""For a pool to be ready when Ray has restarted an actor, as what killed that may have hit the pool too."""
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 
 class RewardWorker:
@@ -38,20 +49,26 @@ class RewardWorker:
 
     def __init__(self, spec: str | Mapping[str, Any], announcement: Announcement | None = None) -> None:
         self._lazy = LazyReward(spec, announcement=announcement)
+        restarted = ray.get_runtime_context().was_current_actor_reconstructed
+        self._within_seconds = REOPEN_SECONDS if restarted else 0.0
 
     async def opened(self) -> int:
         """Open the reward, and tell by the process id that it is. Raises what `open_reward` raises."""
-        await asyncio.to_thread(self._lazy.opened)
+        await self._open()
         return os.getpid()
 
     async def rate_batch(self, episodes: Sequence[Episode]) -> list[Rating]:
         """As `LazyReward.rate_batch`."""
+        await self._open()
         return await self._lazy.rate_batch(episodes)
 
     async def reports(self) -> dict[str, Report]:
         """What scoring cost this actor so far, by pool."""
-        reward = await asyncio.to_thread(self._lazy.opened)
+        reward = await self._open()
         return {name: pool.report() for name, pool in reward.pools.items()}
+
+    async def _open(self) -> BlockingReward:
+        return await when_ready(self._lazy.opened, within_seconds=self._within_seconds)
 
 
 class RewardWorkers:
@@ -148,6 +165,24 @@ def spread(
     workers = RewardWorkers(actors)
     workers.opened()
     return workers
+
+
+async def when_ready(opened: Callable[[], T], *, within_seconds: float) -> T:
+    """Return what a call in another thread returns, once no pool that it needs is without replicas.
+
+    Raises:
+        PoolNotReadyError: One is, also after so many seconds.
+        Exception: Whatever else the call raises, at once.
+    """
+    deadline = time.monotonic() + within_seconds
+    while True:
+        try:
+            return await asyncio.to_thread(opened)
+        except PoolNotReadyError as error:
+            if time.monotonic() >= deadline:
+                raise
+            log.warning("waiting for up to %.0f s more: %s", deadline - time.monotonic(), error)
+        await asyncio.sleep(pause_seconds(1, "waiting", uniform=random.uniform))
 
 
 def shares_of(episodes: Sequence[Episode], *, ways: int) -> list[list[int]]:
