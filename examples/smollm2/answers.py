@@ -13,6 +13,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 PROMPTS = Path(__file__).with_name("prompts.jsonl")
 MAX_NEW_TOKENS = 24
 """As in train.yaml."""
+DTYPE = torch.bfloat16
+"""As in train.yaml. So small a model learns its sums with the rounding that it samples by, and loses some without it."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Answer:
 def answers(folder: Path) -> list[Answer]:
     """Ask the model in a folder every sum, without chance."""
     tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPE).eval()
     prompts = [json.loads(line) for line in PROMPTS.read_text().splitlines()]
     turns = [[{"role": "user", "content": prompt["prompt"]}] for prompt in prompts]
     encoded = tokenizer.apply_chat_template(

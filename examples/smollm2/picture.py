@@ -33,5 +33,5 @@ def draw(metrics: Path, path: Path) -> None:
     axes.set_title(f"SmolLM2-135M-Instruct learns to add; a step's mean, and that of {WINDOW} steps", loc="left")
     axes.set_xlabel("step")
     axes.set_ylim(0, 1)
-    axes.legend(loc="upper left", frameon=False)
+    axes.legend(loc="lower right", frameon=False)
     figure.savefig(path, dpi=120)

@@ -1,6 +1,6 @@
 """The whole example in one run, as `make smollm2`: a model, two pools, a training job, and what it has learned.
 
-What it starts it also ends. It takes about half an hour on two CPU cores.
+What it starts it also ends. It takes a quarter of an hour on two CPU cores.
 """
 
 import argparse
