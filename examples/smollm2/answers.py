@@ -14,7 +14,7 @@ PROMPTS = Path(__file__).with_name("prompts.jsonl")
 MAX_NEW_TOKENS = 24
 """As in train.yaml."""
 DTYPE = torch.bfloat16
-"""As in train.yaml. So small a model learns its sums with the rounding that it samples by, and loses some without it."""
+"""As in train.yaml: so small a model learns its sums with the rounding that it samples by, and loses some without."""
 
 
 @dataclass(frozen=True)
