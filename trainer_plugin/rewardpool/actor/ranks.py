@@ -1,17 +1,26 @@
 """The processes of one training job, as torchrun starts them, and the few numbers they tell each other."""
 
+import logging
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+REST_SECONDS: Final = 5.0
+"""For threads that have a few instructions left, on a machine where they may wait for a processor."""
+_TASKS: Final = Path("/proc/self/task")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,3 +88,35 @@ def joined(*, deadline_seconds: float) -> Iterator[Ranks]:
         yield Ranks(rank=dist.get_rank(), size=size, device=device, mesh=mesh)
     finally:
         dist.destroy_process_group()
+        _let_gloo_rest()
+
+
+def _let_gloo_rest() -> None:
+    """Wait until no thread of gloo holds a collective that is over, for 5 s at the most; on Linux alone.
+
+    TRAP: such a thread drops the collective's tensors a moment after it said that it is done, and asks for the
+    interpreter's lock for that. Where it comes too late, because the machine is busy, the interpreter is ending; in
+    Python 3.11 the whole process then aborts with "terminate called without an active exception", a job that did all
+    of its work has failed, and torchrun kills the ranks that still write theirs. Destroying a group joins its threads
+    only when nobody refers to it any more, and FSDP's modules do.
+    """
+    if not _TASKS.is_dir():
+        return
+    deadline = time.monotonic() + REST_SECONDS
+    resting = False
+    while time.monotonic() < deadline:
+        before, resting = resting, not any(_gloo_runs(task) for task in _TASKS.iterdir())
+        # A thread that waits for the lock seems to rest as well: the pause hands it over, and one more look tells.
+        if before and resting:
+            return
+        time.sleep(0.005)
+    log.warning("gloo's threads are still busy %g s after the last collective", REST_SECONDS)
+
+
+def _gloo_runs(task: Path) -> bool:
+    """Whether a thread, by its folder in /proc, is one of gloo's and runs or waits for a processor."""
+    try:
+        name, _, fields = task.joinpath("stat").read_text().partition("(")[2].rpartition(")")
+    except OSError:  # it has ended
+        return False
+    return name == "pt_gloo_runloop" and fields.split()[0] == "R"
