@@ -6,10 +6,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 import torch
+from prometheus_client.parser import text_string_to_metric_families
 from support import tiny_policy
-from support.fleet import server_python
+from support.fleet import eventually, server_python
+from support.torchrun import TESTS
 
 from rewardpool.actor.data import Prompt, Rollout
 from rewardpool.actor.ranks import Ranks, joined
@@ -24,12 +27,14 @@ pytestmark = pytest.mark.real
 
 START_SECONDS = 300.0
 """Several times what an idle machine with two cores needs; other tests may run beside."""
-POSITIONS = 1024
+POSITIONS = 512
 TEMPERATURE = 0.7
 TOLERANCE = 1e-3
 """Between the log-probabilities of vLLM and of transformers in float32; those of two policies are some units apart."""
-LONG = 900
+LONG = 300
 """Tokens of a response that lasts over two pushes."""
+SLOW_SAMPLING = "support.slow_sampling:SlowSampling"
+TOKENS_SAMPLED = "vllm:generation_tokens_total"
 
 
 class Source:
@@ -70,14 +75,16 @@ def socket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("policy")
     policy_of(0).save_pretrained(folder)
     tiny_policy.make_tokenizer().save_pretrained(folder)
-    with running_vllm(
-        folder,
-        python=server_python(),
-        arguments=["--dtype", "float32", "--enforce-eager"],
-        log_file=folder / "vllm.log",
-        deadline_seconds=START_SECONDS,
-    ) as path:
-        yield path
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(TESTS))
+        with running_vllm(
+            folder,
+            python=server_python(),
+            arguments=["--dtype", "float32", "--enforce-eager", "--logits-processors", SLOW_SAMPLING],
+            log_file=folder / "vllm.log",
+            deadline_seconds=START_SECONDS,
+        ) as path:
+            yield path
 
 
 @pytest.fixture
@@ -110,6 +117,27 @@ async def sampled(engine: VllmEngine, asked: Sequence[GroupTask[Prompt]]) -> lis
     rollouts: list[Rollout] = []
     await engine.roll_out(asked, lambda task, member, rollout: rollouts.append(rollout))
     return sorted(rollouts, key=lambda rollout: (rollout.group, rollout.member))
+
+
+async def tokens_sampled(socket: Path) -> float:
+    """How many tokens the server has sampled since its start, by its own count."""
+    async with (
+        aiohttp.ClientSession("http://vllm", connector=aiohttp.UnixConnector(str(socket))) as session,
+        session.get("/metrics") as answer,
+    ):
+        families = text_string_to_metric_families(await answer.text())
+    [total] = [sample.value for family in families for sample in family.samples if sample.name == TOKENS_SAMPLED]
+    return total
+
+
+async def more_are_sampled(socket: Path, tokens: int) -> None:
+    """Wait until the server has sampled so many more tokens than now."""
+    enough = await tokens_sampled(socket) + tokens
+
+    async def sampled() -> bool:
+        return await tokens_sampled(socket) >= enough
+
+    await eventually(sampled, what=f"vLLM has sampled {tokens} tokens")
 
 
 def distances(rollouts: Sequence[Rollout], policy: Any) -> list[torch.Tensor]:
@@ -146,7 +174,7 @@ async def test_responses_under_way_are_kept_over_two_pushes_and_each_token_says_
     await asyncio.to_thread(engine.load, Source(policies[0]), 0)
     rolling = asyncio.create_task(sampled(engine, tasks("123", "4", size=8)))
     for version in (1, 2):
-        await asyncio.sleep(0.5)  # some tokens are made; how many is for the engine to tell
+        await more_are_sampled(socket, 16 * 20)
         await asyncio.to_thread(engine.load, Source(policies[version]), version)
     rollouts = await rolling
     by_version = [distances(rollouts, policy) for policy in policies]
