@@ -15,10 +15,10 @@ from machine import MODELS, run_in_trainer
 from scene import POLL_SECONDS, Scene, StoryError, condition
 
 AT_ZERO_SECONDS = 60.0
-POD_SECONDS = 30.0
+POD_SECONDS = 60.0
 """For a pod to begin and to end, beside what it does."""
 WANTED_SECONDS = 15.0
-READY_SECONDS = 300.0
+READY_SECONDS = 600.0
 """Two vLLMs start at once, beside the one that is asked all the time."""
 LOADED_SECONDS = 5.0
 """For which three replicas are asked before the load ends."""

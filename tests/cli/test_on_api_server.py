@@ -127,9 +127,9 @@ class Machine:
     def pod_of(self, pool: str, *, scheduled: str = "True") -> str:
         """The name of the pool's pod once the scheduler has looked at it."""
         selector = f"{names.LABEL_POOL}={pool}"
-        self.plane.kubectl("wait", "--for=create", "pod", "-l", selector, "-n", NAMESPACE, "--timeout=20s")
+        self.plane.kubectl("wait", "--for=create", "pod", "-l", selector, "-n", NAMESPACE, "--timeout=60s")
         looked = f"--for=condition=PodScheduled={scheduled}"
-        self.plane.kubectl("wait", looked, "pod", "-l", selector, "-n", NAMESPACE, "--timeout=20s")
+        self.plane.kubectl("wait", looked, "pod", "-l", selector, "-n", NAMESPACE, "--timeout=60s")
         return (
             self.plane.kubectl("get", "pods", "-l", selector, "-n", NAMESPACE, "-o", "name")
             .strip()
@@ -329,7 +329,7 @@ def test_explain_says_what_a_quota_forbids(machine: Machine) -> None:
     machine.apply(
         {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {**metadata, "labels": labels}, "spec": spec}
     )
-    machine.plane.kubectl("wait", "--for=condition=ReplicaFailure", "deployment/quota", "-n", "full", "--timeout=20s")
+    machine.plane.kubectl("wait", "--for=condition=ReplicaFailure", "deployment/quota", "-n", "full", "--timeout=60s")
     found = {item["cause"]: item for item in explained(machine, "full/quota")}
     assert "exceeded quota" in found["NoPodsMade"]["said"]
 

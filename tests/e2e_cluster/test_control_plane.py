@@ -55,7 +55,7 @@ def test_what_a_custom_object_owns_goes_with_it(plane: ControlPlane) -> None:
 
     plane.kubectl("delete", "owner", "parent")
 
-    plane.kubectl("wait", "--for=delete", "configmap/child", "--timeout=5s")
+    plane.kubectl("wait", "--for=delete", "configmap/child", "--timeout=30s")
 
 
 def test_a_service_account_gets_only_what_it_is_bound_to(plane: ControlPlane, tmp_path: Path) -> None:
@@ -103,4 +103,4 @@ def test_a_killed_test_run_takes_its_control_plane_along(tmp_path: Path) -> None
 
         run.kill()
 
-    assert psutil.wait_procs(children, timeout=5)[1] == []
+    assert psutil.wait_procs(children, timeout=30)[1] == []

@@ -21,13 +21,13 @@ from rewardpool_api.status import SleepStatus
 
 pytestmark = pytest.mark.real
 STAND_IN = ROOT / "tests" / "worker" / "stand_in_vllm"
-CONFIG = RewardConfig(reward_pool=POOL, wait_seconds=30, deadline_seconds=20)
+CONFIG = RewardConfig(reward_pool=POOL, wait_seconds=90, deadline_seconds=20)
 
 HOLDER = """
 import sys, time
 from rewardpool import BlockingPool, RewardConfig
 
-pool = BlockingPool(RewardConfig(reward_pool=sys.argv[1], wait_seconds=30))
+pool = BlockingPool(RewardConfig(reward_pool=sys.argv[1], wait_seconds=90))
 with pool.awake():
     print("awake", flush=True)
     time.sleep(600)

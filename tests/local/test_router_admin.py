@@ -139,7 +139,7 @@ async def test_an_address_that_does_not_answer_keeps_no_other_worker_out(router:
     dead = f"http://127.0.0.1:{free_port()}"
     for _ in range(12):  # ten at once in the router's queue would block it
         await router.admin.add(dead)
-    await asyncio.wait_for(join(router, worker), 5)
+    await asyncio.wait_for(join(router, worker), 15)
 
 
 async def test_requests_at_a_worker_are_in_flight_and_not_waiting(

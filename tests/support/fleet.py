@@ -19,6 +19,7 @@ from typing import Self, get_args
 
 import aiohttp
 import pytest
+from support.patience import PATIENCE
 
 from rewardpool_api.names import ENV_ADMIN_KEY_FILE, ENV_KEY_FILE, ENV_ROUTER_FLAVOR, ENV_SERVER_PYTHON, STATE_FILE
 from rewardpool_api.pool import RouterFlavor
@@ -31,8 +32,8 @@ FUNCTION = "support.reward_functions:compute_score"
 SERVED_NAME = "fleet"
 """The `model` of requests to a fleet; sglang-router takes any other as well."""
 FLAVORS: tuple[RouterFlavor, ...] = get_args(RouterFlavor)
-START_SECONDS = 30.0
-"""For a process to listen, on a machine that is busy with other tests."""
+START_SECONDS = 10.0
+"""For a process to listen."""
 
 
 def server_python() -> str:
@@ -220,9 +221,10 @@ def loopback_flags(
 
 
 async def eventually(holds: Callable[[], Awaitable[bool]], *, what: str, seconds: float = START_SECONDS) -> None:
-    """Wait until the condition holds. Fails the test after so many seconds."""
-    deadline = time.monotonic() + seconds
+    """Wait until the condition holds; fails the test when that takes longer than PATIENCE allows."""
+    limit = seconds * PATIENCE
+    deadline = time.monotonic() + limit
     while not await holds():
         if time.monotonic() > deadline:
-            pytest.fail(f"after {seconds:g} s it is not so that {what}")
+            pytest.fail(f"after {limit:g} s it is not so that {what}")
         await asyncio.sleep(0.05)

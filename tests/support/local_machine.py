@@ -16,13 +16,15 @@ from typing import Any
 import psutil
 import pytest
 from support.fleet import eventually, server_python
+from support.patience import PATIENCE
 
 from rewardpool_api import RewardPool, names
 from rewardpool_operator.local.folder import PoolFolder, folder_of
 from rewardpool_operator.local.process import ENV_PROCESS
 
 POOL = "rl/length"
-COMMAND_SECONDS = 60
+UP_SECONDS = 40 * PATIENCE
+COMMAND_SECONDS = UP_SECONDS + 20
 
 FUNCTIONS = """
 import asyncio, os, subprocess
@@ -86,7 +88,7 @@ class LocalMachine:
 
     async def up(self, **spec: Any) -> str:
         """Bring the pool up in the background; returns what was printed."""
-        code, said = await self.run("up", "-f", self.manifest(**spec), "--detach", "--wait-seconds", "40")
+        code, said = await self.run("up", "-f", self.manifest(**spec), "--detach", "--wait-seconds", str(UP_SECONDS))
         assert code == 0, said
         return said
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from support.patience import PATIENCE
 
 
 class RealProcess:
@@ -44,20 +45,22 @@ class RealProcess:
         self._process.send_signal(number)
 
     def exit_code(self, *, seconds: float) -> int:
-        """Wait for its end; fails the test when that takes longer."""
+        """Wait for its end; fails the test when that takes longer than PATIENCE allows."""
+        limit = seconds * PATIENCE
         try:
-            return self._process.wait(seconds)
+            return self._process.wait(limit)
         except subprocess.TimeoutExpired:
-            pytest.fail(f"{self._argv[0]} still runs after {seconds:g} s:\n{self.tail()}")
+            pytest.fail(f"{self._argv[0]} still runs after {limit:g} s:\n{self.tail()}")
 
     def until(self, holds: Callable[[], bool], *, seconds: float, what: str) -> None:
-        """Wait until something holds; fails the test at the deadline, or when the process ends before."""
-        deadline = time.monotonic() + seconds
+        """Wait until something holds; fails when that takes longer than PATIENCE allows, or the process ends before."""
+        limit = seconds * PATIENCE
+        deadline = time.monotonic() + limit
         while not holds():
             if self._process.poll() is not None:
                 pytest.fail(f"it ended with {self._process.returncode} before {what}:\n{self.tail()}")
             if time.monotonic() > deadline:
-                pytest.fail(f"not within {seconds:g} s: {what}:\n{self.tail()}")
+                pytest.fail(f"not within {limit:g} s: {what}:\n{self.tail()}")
             time.sleep(0.05)
 
     def tail(self) -> str:

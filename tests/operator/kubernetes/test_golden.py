@@ -174,7 +174,7 @@ async def test_scores_are_kept_on_the_revisions_deployment_and_measured_once() -
         )
         for _ in range(3):
             keeper.measure(POOL, GOLDEN, [Measure(revision="new", worker_url=worker.url)], key=None)
-        await asyncio.wait_for(done.wait(), 10)
+        await asyncio.wait_for(done.wait(), 30)
     assert len(worker.requests) == len(GOLDEN.texts)
     annotation = kube.annotations["rm-worker-new"][names.ANNOTATION_GOLDEN_SCORES]
     kept = scores_of_annotation(annotation)
@@ -195,7 +195,7 @@ async def test_a_failed_measurement_pauses() -> None:
         )
         wanted = [Measure(revision="new", worker_url=worker.url)]
         keeper.measure(POOL, GOLDEN, wanted, key=None)
-        await asyncio.wait_for(done.wait(), 10)
+        await asyncio.wait_for(done.wait(), 30)
         asked = len(worker.requests)
         keeper.measure(POOL, GOLDEN, wanted, key=None)
         await asyncio.sleep(0)

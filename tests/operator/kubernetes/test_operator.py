@@ -30,7 +30,7 @@ class Running:
         self.task = asyncio.create_task(self.operator.run())
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not holds():  # noqa: ASYNC110 - a pass tells nobody that it was made
                 await asyncio.sleep(0.01)
 

@@ -41,7 +41,7 @@ class Watched:
         return [item["metadata"]["name"] for item in objects.config_maps] if objects else []
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not holds():  # noqa: ASYNC110 - a reflector tells nobody but the store
                 await asyncio.sleep(0.01)
 

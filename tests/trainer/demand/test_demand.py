@@ -20,7 +20,7 @@ from rewardpool.errors import ConfigError
 from rewardpool_api.demand import LEASE_SECONDS, Demand, Phase
 
 CONFIG = RewardConfig(reward_pool=POOL)
-SECONDS = 10.0
+SECONDS = 40.0
 """Deadline of what should happen within a second."""
 
 

@@ -15,7 +15,7 @@ from support.local_pool import POOL, announced, demand_file, environ_of, write_l
 from cluster.processes import wait_until
 from rewardpool.demand.announcer import WRITE_SECONDS
 
-SECONDS = 20.0
+SECONDS = 60.0
 """Deadline of what should happen within two seconds."""
 
 BLOCKING = """
