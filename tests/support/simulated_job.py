@@ -1,6 +1,7 @@
 """A training job without a model: what it does takes random times of a simulated clock, and everything is noted."""
 
 import asyncio
+import json
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from typing import Any
 from rewardpool.pipeline.dynamic_sampling import DynamicSampling
 from rewardpool.pipeline.engine import Pipeline
 from rewardpool.pipeline.overlap import Overlap
-from rewardpool.pipeline.parts import GroupTask, MiniBatch, OnEnd
+from rewardpool.pipeline.parts import GroupTask, MiniBatch, OnEnd, RatedGroup
 from rewardpool.pipeline.schedule import SCHEDULES, Plan
 from rewardpool.pipeline.state import PipelineState
 from rewardpool.pipeline.times import StepTimes
@@ -134,3 +135,37 @@ class SimulatedJob:
         assert not self.running or not alone, "rollout and training at the same time on the same devices"
         assert operation not in self.running
         self.running.add(operation)
+
+
+async def run_in_lives(job: SimulatedJob, lives: Sequence[float]) -> None:
+    """Run a job that is cancelled after so many seconds again and again, or fails; then once to its end, unfailing.
+
+    Each life begins with the newest checkpoint, which has been through a file's JSON.
+    """
+    for seconds in lives:
+        if await _ends_within(seconds, job):
+            return
+        if job.checkpoint is not None:
+            job.checkpoint = json.loads(json.dumps(job.checkpoint[0])), job.checkpoint[1]
+    job.failing = 0.0
+    assert await _ends_within(1e9, job)
+
+
+async def _ends_within(seconds: float, job: SimulatedJob) -> bool:
+    pipeline = job.pipeline()
+    pipeline._on_update = job.keep(pipeline)
+    try:
+        async with asyncio.timeout(seconds):
+            await pipeline.run()
+    except (BrokenError, TimeoutError):
+        return False
+    finally:
+        assert len(asyncio.all_tasks()) == 1  # nothing is left behind
+    return True
+
+
+def check_own(group: RatedGroup[str, str], *, size: int) -> None:
+    """Every member of the group is there, by its own rollout, with that rollout's score."""
+    members = [rollout.partition("#")[0] for rollout in group.rollouts]
+    assert members == [f"{group.task.index}.{member}" for member in range(size)]
+    assert list(group.scores) == [score_of(rollout) for rollout in group.rollouts]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import simulated_time
-from support.simulated_job import BrokenError, SimulatedJob, score_of
+from support.simulated_job import SimulatedJob, check_own, run_in_lives
 from support.simulated_ranks import SimulatedCollectives, SimulatedRank
 
 from rewardpool.pipeline.dynamic_sampling import DynamicSampling
@@ -60,9 +60,7 @@ def check(job: SimulatedJob) -> None:
     assert sorted(begun) == list(range(plan.groups + len(dropped)))
     assert not any(sampling.is_informative(group.scores) for group in dropped)
     for group in [*trained, *dropped]:
-        members = [rollout.partition("#")[0] for rollout in group.rollouts]
-        assert members == [f"{group.task.index}.{member}" for member in range(plan.group_size)]
-        assert list(group.scores) == [score_of(rollout) for rollout in group.rollouts]
+        check_own(group, size=plan.group_size)
     assert [(batch.step, batch.number) for batch in job.trained] == [
         (step, number) for step in range(plan.steps) for number in range(plan.minibatches_per_step)
     ]
@@ -95,18 +93,6 @@ def test_every_group_is_trained_on_or_dropped_and_every_mini_batch_is_full(sched
     assert job.published == len(job.trained)
 
 
-async def until_the_end_or(seconds: float, job: SimulatedJob) -> bool:
-    """Run the job from its newest checkpoint; returns whether it came to its end."""
-    pipeline = job.pipeline()
-    pipeline._on_update = job.keep(pipeline)
-    try:
-        async with asyncio.timeout(seconds):
-            await pipeline.run()
-    except (BrokenError, TimeoutError):
-        return False
-    return True
-
-
 @EVERY_SCHEDULE
 @given(st.data(), st.lists(st.floats(0, 300), max_size=6))
 @settings(max_examples=60, deadline=None)
@@ -116,16 +102,7 @@ def test_failures_and_cancellations_are_made_up_for_by_resumes(
     job = data.draw(jobs(schedule))
     job.failing = 0.03
 
-    async def whole_job() -> None:
-        for seconds in lives:
-            if await until_the_end_or(seconds, job):
-                return
-            if job.checkpoint is not None:
-                job.checkpoint = json.loads(json.dumps(job.checkpoint[0])), job.checkpoint[1]
-        job.failing = 0.0
-        assert await until_the_end_or(1e9, job)
-
-    simulated_time.run(whole_job())
+    simulated_time.run(run_in_lives(job, lives))
     check(job)
     check_rounds(job)
 

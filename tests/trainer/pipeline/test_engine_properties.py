@@ -1,14 +1,12 @@
 """Whatever the delays, failures, cancellations and resumes: no sample is lost, repeated or mixed up."""
 
-import asyncio
-import json
 import random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import simulated_time
-from support.simulated_job import BrokenError, SimulatedJob, score_of
+from support.simulated_job import SimulatedJob, check_own, run_in_lives
 
 from rewardpool.pipeline.overlap import Overlap
 from rewardpool.pipeline.schedule import SCHEDULES, Plan
@@ -44,9 +42,7 @@ def check_trained(job: SimulatedJob) -> None:
     assert sorted(group.task.index for group in groups) == list(range(plan.groups))
     assert all(len(minibatch.groups) == plan.groups_per_minibatch for minibatch in job.trained)
     for group in groups:
-        members = [rollout.partition("#")[0] for rollout in group.rollouts]
-        assert members == [f"{group.task.index}.{member}" for member in range(plan.group_size)]
-        assert list(group.scores) == [score_of(rollout) for rollout in group.rollouts]
+        check_own(group, size=plan.group_size)
     for minibatch in job.trained:
         ages = {minibatch.staleness(group) for group in minibatch.groups}
         if SCHEDULES[job.overlap.schedule].apart:
@@ -69,22 +65,6 @@ def test_every_group_is_trained_on_once_with_its_own_scores(schedule: str, data:
     assert [times.step for times in job.steps] == list(range(job.plan.steps))
 
 
-async def until_the_end_or(seconds: float, job: SimulatedJob) -> bool:
-    """Run the job from its newest checkpoint; returns whether it came to its end."""
-    pipeline = job.pipeline()
-    pipeline._on_update = job.keep(pipeline)
-    try:
-        async with asyncio.timeout(seconds):
-            await pipeline.run()
-    except BrokenError:
-        return False
-    except TimeoutError:
-        return False
-    finally:
-        assert len(asyncio.all_tasks()) == 1  # nothing is left behind
-    return True
-
-
 @EVERY_SCHEDULE
 @given(st.data(), st.lists(st.floats(0, 150), max_size=6))
 @settings(max_examples=60, deadline=None)
@@ -93,16 +73,7 @@ def test_failures_and_cancellations_are_made_up_for_by_resumes(
 ) -> None:
     job = data.draw(jobs(schedule, failing=0.03))
 
-    async def whole_job() -> None:
-        for seconds in lives:
-            if await until_the_end_or(seconds, job):
-                return
-            if job.checkpoint is not None:
-                job.checkpoint = json.loads(json.dumps(job.checkpoint[0])), job.checkpoint[1]
-        job.failing = 0.0
-        assert await until_the_end_or(1e9, job)
-
-    simulated_time.run(whole_job())
+    simulated_time.run(run_in_lives(job, lives))
     check_trained(job)
 
 
