@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.fleet import ROOT
-from support.local_machine import POOL, LocalMachine
+from support.local_machine import POOL, LocalMachine, local_machine
 
 MISSING = [name for name in ("verl", "trl", "openrlhf", "skyrl_gym", "ray") if importlib.util.find_spec(name) is None]
 collect_ignore_glob = ["test_*.py"] if MISSING else []
@@ -23,14 +23,9 @@ def pytest_report_header() -> str:
 @pytest.fixture(scope="session")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalMachine]:
     """A machine on which pools run for a whole session; its command line and its workers are this interpreter's."""
-    machine = LocalMachine(tmp_path_factory.mktemp("machine"))
-    machine.environ["PYTHONPATH"] = str(ROOT / "tests")
-    left: list[str] = []
-    try:
+    with local_machine(tmp_path_factory.mktemp("machine")) as machine:
+        machine.environ["PYTHONPATH"] = str(ROOT / "tests")
         yield machine
-    finally:
-        left = machine.clean_up()
-    assert left == [], "the pools left processes behind"
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import asyncio
 import re
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,22 +18,16 @@ import pytest
 from openrlhf.utils.agent import SingleTurnAgentExecutor
 from support import tiny_policy
 from support.fleet import eventually
-from support.local_machine import POOL, LocalMachine, finish
+from support.local_machine import POOL, LocalMachine, finish, machine
 
 import rewardpool.openrlhf
 from rewardpool_api import names
 
+__all__ = ["machine"]
+
 pytestmark = pytest.mark.real
 
 ROLLOUTS = 60
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Iterator[LocalMachine]:
-    """A machine of the test's own, as a worker of its pool is killed."""
-    machine = LocalMachine(tmp_path)
-    yield machine
-    assert machine.clean_up() == [], "the pools left processes behind"
 
 
 class StandInEngine:

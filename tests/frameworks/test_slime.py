@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.local_machine import POOL, LocalMachine, finish
+from support.local_machine import POOL, LocalMachine, finish, local_machine
 
 from rewardpool import slime as adapter
 from rewardpool_api import names
@@ -74,11 +74,10 @@ def slime(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Sl
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalMachine]:
     """A machine of the test's own, as its processes are killed."""
-    machine = LocalMachine(tmp_path)
-    monkeypatch.setenv(names.ENV_STATE_DIR, machine.environ[names.ENV_STATE_DIR])
-    monkeypatch.setenv("KUBECONFIG", str(machine.home / "none"))
-    yield machine
-    assert machine.clean_up() == [], "the pools left processes behind"
+    with local_machine(tmp_path) as machine:
+        monkeypatch.setenv(names.ENV_STATE_DIR, machine.environ[names.ENV_STATE_DIR])
+        monkeypatch.setenv("KUBECONFIG", str(machine.home / "none"))
+        yield machine
 
 
 def arguments(**further: Any) -> SimpleNamespace:

@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +10,16 @@ import psutil
 import pytest
 import trl
 from support import tiny_policy
-from support.local_machine import POOL, LocalMachine
+from support.local_machine import POOL, LocalMachine, machine
 
 import rewardpool.trl
 from rewardpool_api import names
 
+__all__ = ["machine"]
+
 pytestmark = pytest.mark.real
 
 STEPS = 4
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Iterator[LocalMachine]:
-    """A machine of the test's own, as a worker of its pool is killed."""
-    machine = LocalMachine(tmp_path)
-    yield machine
-    assert machine.clean_up() == [], "the pools left processes behind"
 
 
 def direct(completions: list[Any], **_: Any) -> list[float]:

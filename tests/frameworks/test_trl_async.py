@@ -6,8 +6,6 @@ answers `/v1/completions`, where vLLM would. `AsyncGRPOTrainer` itself needs a G
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import Any
 
 import accelerate
 import datasets
@@ -16,13 +14,15 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from support import tiny_policy
 from support.fleet import eventually
-from support.local_machine import POOL, LocalMachine
+from support.local_machine import POOL, LocalMachine, machine
 from support.local_pool import JOB
 from trl.experimental.async_grpo import async_rollout_worker
 
 import rewardpool.trl
 from rewardpool_api import names
 from rewardpool_api.state_files import DEMANDS_DIR
+
+__all__ = ["machine"]
 
 pytestmark = pytest.mark.real
 
@@ -78,14 +78,6 @@ def worker(
         vllm_server_url=stand_in_engine,
         queue_maxsize=8,
     )
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Any:
-    """A machine of the test's own, as its processes are killed."""
-    machine = LocalMachine(tmp_path)
-    yield machine
-    assert machine.clean_up() == [], "the pools left processes behind"
 
 
 async def test_the_child_process_has_every_reward_though_worker_and_router_die(

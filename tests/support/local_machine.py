@@ -1,6 +1,7 @@
 """LocalMachine: the real command line on a state folder of the test's own, with reward functions as engines.
 
-Leaving it ends every process that the pools started, and fails the test when one was left after all pools were down.
+Leaving `local_machine` ends every process that the pools started, and fails the test when one was left after all pools
+were down.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -163,13 +165,25 @@ async def finish(command: subprocess.Popen[str]) -> tuple[int, str]:
     return command.returncode, said
 
 
-@pytest.fixture
-def machine(tmp_path: Path) -> Iterator[LocalMachine]:
-    """A machine in the test's folder."""
-    here = LocalMachine(tmp_path)
+@contextmanager
+def local_machine(folder: Path, **options: Any) -> Iterator[LocalMachine]:
+    """A machine in a folder, cleaned up at the end; fails when its pools left a process behind.
+
+    Args:
+        folder: Of the machine alone.
+        options: Of LocalMachine.
+    """
+    here = LocalMachine(folder, **options)
     left: list[str] = []
     try:
         yield here
     finally:
         left = here.clean_up()
     assert left == [], "the pools left processes behind"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[LocalMachine]:
+    """A machine in the test's folder."""
+    with local_machine(tmp_path) as here:
+        yield here

@@ -8,6 +8,12 @@ from pathlib import Path
 TESTS = Path(__file__).parents[1]
 
 
+def command(module: str, *args: str | Path, ranks: int) -> list[str | Path]:
+    """Return what runs `python -m module args` on so many ranks."""
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    return [sys.executable, *torchrun, "-m", module, *args]
+
+
 def run_job(module: str, *args: str | Path, ranks: int, seconds: float, **env: str) -> subprocess.CompletedProcess[str]:
     """Run `python -m module args` on every rank, and wait until all of them have ended.
 
@@ -21,9 +27,8 @@ def run_job(module: str, *args: str | Path, ranks: int, seconds: float, **env: s
     Raises:
         subprocess.TimeoutExpired: It took longer.
     """
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
     return subprocess.run(
-        [*torchrun, "-m", module, *args],
+        command(module, *args, ranks=ranks),
         env={**os.environ, "PYTHONPATH": str(TESTS), **env},
         capture_output=True,
         text=True,

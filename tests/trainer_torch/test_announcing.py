@@ -3,11 +3,11 @@
 import asyncio
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from support import torchrun
 from support.fake_worker import FakeWorker
 from support.local_pool import JOB, POOL, announced, demand_file, environ_of, write_local_pool
 
@@ -46,10 +46,9 @@ async def test_a_job_of_two_ranks_is_announced_once_from_its_loading_to_its_end(
     (tmp_path / "train.yaml").write_text(yaml.safe_dump(config))
     async with FakeWorker() as worker:
         folder = write_local_pool(tmp_path, url=worker.url, source=f"file://{policy_folder}")
-        torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
         environ = {**os.environ, **environ_of(tmp_path), "OMP_NUM_THREADS": "1"}
         job = await asyncio.create_subprocess_exec(
-            sys.executable, *torchrun, "-m", "rewardpool.train", str(tmp_path / "train.yaml"), env=environ
+            *torchrun.command("rewardpool.train", tmp_path / "train.yaml", ranks=2), env=environ
         )
         try:
             async with asyncio.timeout(SECONDS):

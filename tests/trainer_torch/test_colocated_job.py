@@ -7,7 +7,6 @@ import asyncio
 import json
 import os
 import signal
-import sys
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from support import torchrun
 from support.fleet import ROOT, eventually
 from support.local_machine import POOL, LocalMachine, machine
 
@@ -69,11 +69,10 @@ def config_of(machine: LocalMachine, policy_folder: Path, **changes: Any) -> Pat
 @asynccontextmanager
 async def job(machine: LocalMachine, config: Path) -> AsyncIterator[Process]:
     """The job on two ranks, ended with the block."""
-    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     environ = {**machine.environ, "PYTHONPATH": str(ROOT / "tests"), "OMP_NUM_THREADS": "1"}
     environ["KUBECONFIG"] = str(machine.home / "none")
     process = await asyncio.create_subprocess_exec(
-        sys.executable, *torchrun, "-m", "support.colocated_job", str(machine.home), str(config), env=environ
+        *torchrun.command("support.colocated_job", machine.home, config, ranks=2), env=environ
     )
     try:
         async with asyncio.timeout(SECONDS):
