@@ -10,11 +10,11 @@ $REWARDPOOL_STATE_DIR/NAMESPACE/NAME/pool.json    the RewardPool object, with it
                                      logs/        what the processes print
 """
 
-import fcntl
 from collections.abc import Mapping
 from pathlib import Path
 
 from rewardpool_api import names
+from rewardpool_api.file_lock import try_lock
 
 LOCK_FILE = "lock"
 DEMANDS_DIR = "demands"
@@ -41,9 +41,6 @@ def is_supervised(folder: Path) -> bool:
     """
     try:
         with (folder / LOCK_FILE).open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return not try_lock(lock, shared=True)
     except FileNotFoundError:
         return (folder / names.STATE_FILE).exists()
-    except BlockingIOError:
-        return True
-    return False

@@ -13,7 +13,6 @@
 Files are replaced as a whole, so a reader sees the old or the new one.
 """
 
-import fcntl
 import json
 import os
 import secrets
@@ -26,6 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from rewardpool_api import Condition, RewardPool, RewardPoolStatus, dump_manifest, names
+from rewardpool_api.file_lock import try_lock
 from rewardpool_api.state_files import AWAKE_DIR, DEMANDS_DIR, GPU_FILE, LOCK_FILE, is_supervised, pool_dir, state_dir
 from rewardpool_operator.times import rfc3339
 
@@ -91,7 +91,7 @@ class PoolFolder:
         """
         with (self.path / LOCK_FILE).open("ab") as lock:
             deadline = time.monotonic() + LOCK_SECONDS
-            while not _try_lock(lock.fileno()):
+            while not try_lock(lock.fileno()):
                 if time.monotonic() > deadline:
                     raise AlreadyRunningError(f"{self.pool_key} is already running")
                 time.sleep(0.05)
@@ -183,14 +183,6 @@ def stopped(pool: RewardPool, *, reason: str, message: str) -> RewardPool:
         conditions=[ready, *kept],
     )
     return pool.model_copy(update={"status": after})
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _write_object(path: Path, pool: RewardPool) -> None:

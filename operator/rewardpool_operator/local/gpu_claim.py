@@ -4,9 +4,10 @@ A rank that computes has the same lock shared with its peers, so either some ran
 sides try and never wait inside the kernel. It drops what a killed process had.
 """
 
-import fcntl
 from pathlib import Path
 from typing import BinaryIO
+
+from rewardpool_api.file_lock import try_lock
 
 
 class GpuClaim:
@@ -28,9 +29,7 @@ class GpuClaim:
             return True
         if self._file is None:
             file = self._path.open("ab")
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not try_lock(file):
                 file.close()
                 return False
             self._file = file

@@ -4,8 +4,9 @@ The kernel drops a lock with its process, however that ended, so a trainer that 
 files of dead processes are removed.
 """
 
-import fcntl
 from pathlib import Path
+
+from rewardpool_api.file_lock import try_lock
 
 
 def look(folder: Path) -> tuple[str, ...]:
@@ -24,11 +25,10 @@ def look(folder: Path) -> tuple[str, ...]:
 def _is_held(path: Path) -> bool:
     try:
         with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not try_lock(file):
+                return True
             # Nobody holds it, and nobody comes back to it: names are used once.
             path.unlink(missing_ok=True)
     except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
+        pass  # whoever held it has removed it
     return False

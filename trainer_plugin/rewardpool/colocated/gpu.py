@@ -194,8 +194,11 @@ class SharedGpu:
             self._trainer_has = False
 
     def _is_overdue(self) -> bool:
-        longest = self._costs.longest_wait_seconds
-        return longest is not None and bool(self._samples) and self._clock() - self._samples[0].since >= longest
+        return self._costs.is_overdue(self._waited_seconds())
+
+    def _waited_seconds(self) -> float:
+        """For which the oldest sample waits; 0 where none does."""
+        return self._clock() - self._samples[0].since if self._samples else 0.0
 
     async def _overdue_are_in(self) -> None:
         """Wait until the pool has what waits too long here; the trainer does not ask meanwhile, so it wakes."""
@@ -208,7 +211,6 @@ class SharedGpu:
         self._changed.set()
 
     def _moment(self) -> Moment:
-        now = self._clock()
         asks = not self._trainer_has and self._context is None and bool(self._trainers or self._samples)
         return Moment(
             trainer_has=self._trainer_has,
@@ -217,8 +219,8 @@ class SharedGpu:
             awake=self._context is not None,
             scoring=self._scoring,
             waiting=len(self._samples),
-            waited_seconds=now - self._samples[0].since if self._samples else 0.0,
-            quiet_seconds=now - self._quiet_since,
+            waited_seconds=self._waited_seconds(),
+            quiet_seconds=self._clock() - self._quiet_since,
         )
 
     async def _run(self) -> None:

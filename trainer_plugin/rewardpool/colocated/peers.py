@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from rewardpool.errors import PoolAccessError
+from rewardpool_api.file_lock import try_lock
 from rewardpool_api.state_files import GPU_FILE
 
 
@@ -75,7 +76,7 @@ class GpuLock:
         for path in self._paths:
             file = _opened(path)
             self._taken.append(file)
-            if not _try_lock(file, fcntl.LOCK_SH):
+            if not try_lock(file, shared=True):
                 self.let_go()
                 return False
         return True
@@ -100,7 +101,7 @@ class GpuLock:
 def _is_shared(path: Path) -> bool:
     with _opened(path) as file:
         # Where it cannot even be shared an engine has it.
-        return _try_lock(file, fcntl.LOCK_SH) and not _try_lock(file, fcntl.LOCK_EX)
+        return try_lock(file, shared=True) and not try_lock(file)
 
 
 def _opened(path: Path) -> BinaryIO:
@@ -108,11 +109,3 @@ def _opened(path: Path) -> BinaryIO:
         return path.open("ab")
     except OSError as error:
         raise PoolAccessError(f"the GPUs of a pool cannot be locked: {error}") from error
-
-
-def _try_lock(file: BinaryIO, kind: int) -> bool:
-    try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -56,6 +56,10 @@ class Costs:
         """A wake and a sleep."""
         return self.wake_seconds + self.sleep_seconds
 
+    def is_overdue(self, waited_seconds: float) -> bool:
+        """Return whether a sample that has waited so long goes before the trainer."""
+        return self.longest_wait_seconds is not None and waited_seconds >= self.longest_wait_seconds
+
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
@@ -116,7 +120,7 @@ def _awake(moment: Moment, costs: Costs) -> Choice:
 def _asleep(moment: Moment, costs: Costs) -> Choice:
     if moment.others_compute:
         return "train" if moment.trainer_waits else "wait"
-    if moment.waiting and _is_overdue(moment, costs):
+    if moment.waiting and costs.is_overdue(moment.waited_seconds):
         return "wake"
     if moment.trainer_waits:
         return "train"
@@ -126,8 +130,4 @@ def _asleep(moment: Moment, costs: Costs) -> Choice:
 
 
 def _may_go_first(moment: Moment, costs: Costs) -> bool:
-    return moment.waiting / costs.samples_per_second <= costs.turn_seconds or _is_overdue(moment, costs)
-
-
-def _is_overdue(moment: Moment, costs: Costs) -> bool:
-    return costs.longest_wait_seconds is not None and moment.waited_seconds >= costs.longest_wait_seconds
+    return moment.waiting / costs.samples_per_second <= costs.turn_seconds or costs.is_overdue(moment.waited_seconds)
