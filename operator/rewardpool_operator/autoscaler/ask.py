@@ -13,13 +13,11 @@ class Ask:
     """Replicas, before rounding up; the dead band goes by this."""
     reason: str
     """In words."""
-    is_ahead: bool = False
-    """It is for what is to come, and not for requests that are there."""
 
     @classmethod
-    def whole(cls, replicas: int, reason: str, *, is_ahead: bool = False) -> Self:
+    def whole(cls, replicas: int, reason: str) -> Self:
         """An ask for so many, without a fraction."""
-        return cls(exact=float(replicas), reason=reason, is_ahead=is_ahead)
+        return cls(exact=float(replicas), reason=reason)
 
     @property
     def replicas(self) -> int:

@@ -89,8 +89,8 @@ def _together(live: Sequence["_Job"], fleet: Fleet) -> Ask:
     due = [job.status.job for job in asking if job.is_due]
     usual = usual_worth(fleet.bursts, due) if len(due) > 1 else 0
     if usual <= exact:
-        return Ask(exact=exact, reason=reason, is_ahead=True)
-    return Ask.whole(usual, f"{reason}; together {usual} replicas at the height of their last bursts", is_ahead=True)
+        return Ask(exact=exact, reason=reason)
+    return Ask.whole(usual, f"{reason}; together {usual} replicas at the height of their last bursts")
 
 
 def rolling_out(announcements: Sequence[Announcement], *, now: datetime) -> frozenset[str]:
@@ -218,5 +218,4 @@ def _by_the_beat(beat: Expected, fleet: Fleet) -> Ask:
     return Ask(
         exact=exact,
         reason=f"bursts come about every {beat.every_seconds:.0f} s, the next one at {beat.begins:%H:%M:%S}",
-        is_ahead=True,
     )

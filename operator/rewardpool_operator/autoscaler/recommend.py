@@ -187,9 +187,12 @@ def _with_figures(
     scaling: AutoscalingSpec, signals: Signals, memory: ScalingStatus, for_requests: Ask, plans: Plans, *, held: int
 ) -> _Sized:
     """Steps 3 to 5."""
-    ask = _largest([for_requests, plans.ask])
+    # The band is for requests, which come and go. What is announced for later is known, and had in full.
+    is_near = limits.within_dead_band(for_requests, held=held, percent=scaling.dead_band_percent)
+    is_held = is_near and plans.ask.replicas <= held
+    ask = plans.ask if is_near and not is_held else _largest([for_requests, plans.ask])
     sized = _Sized(replicas=ask.replicas, asked=ask.replicas, reason=ask.reason, window=[])
-    if not ask.is_ahead and limits.within_dead_band(ask, held=held, percent=scaling.dead_band_percent):
+    if is_held:
         sized = sized.held_back(held, "DeadBand", f"{held} are near enough")
     if for_requests.exact == 0:
         was_idle = None if signals.answered else memory.idle_since

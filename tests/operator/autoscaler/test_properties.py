@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.autoscaler_builders import DEMAND, DRAIN_TIME, QUEUE_DEPTH, a_scaling, signals
+from support.autoscaler_builders import DEMAND, DRAIN_TIME, QUEUE_DEPTH, a_job, a_scaling, signals
 from support.decide_builders import NOW
 
 from rewardpool_api.demand import Demand
@@ -152,6 +152,17 @@ def test_more_announced_samples_never_want_fewer_replicas(scaling, seen, demand,
         return recommend(scaling=scaling, signals=look, previous=previous).scaling.desired
 
     assert size(samples) <= size(samples + more)
+
+
+def test_one_announced_sample_does_not_take_away_what_requests_held():
+    scaling = a_scaling(DRAIN_TIME, DEMAND, maxReplicas=2, deadBandPercent=50, scaleDown={"stabilizationSeconds": 0})
+    held = recommend(scaling=scaling, signals=signals(None, replicas=2), previous=None).scaling
+
+    def size(samples):
+        look = signals(3, at=1, announcements=(a_job("Starting", samples=samples),))
+        return recommend(scaling=scaling, signals=look, previous=held).scaling.desired
+
+    assert [size(0), size(1), size(2)] == [2, 2, 2]
 
 
 @given(st.lists(st.none() | st.integers(0, 200), min_size=1, max_size=60))

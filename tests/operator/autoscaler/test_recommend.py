@@ -57,6 +57,13 @@ def test_a_small_difference_changes_nothing():
     assert sizes(40, 44, 45, 37, 36, scaling=a_scaling(deadBandPercent=10)) == [4, 4, 5, 5, 5]
 
 
+@pytest.mark.parametrize(("announced", "size"), [(0, 4), (36, 4), (40, 4), (41, 5), (44, 5)])
+def test_a_small_difference_counts_only_where_it_is_announced(announced, size):
+    # 44 requests at 10 a replica are 4.4 replicas.
+    look = signals(44, replicas=4, announcements=(a_job(samples=announced),))
+    assert run(look, scaling=a_scaling(QUEUE_DEPTH, DEMAND, deadBandPercent=10))[-1].desired == size
+
+
 def test_the_first_request_is_never_within_the_dead_band():
     assert sizes(0, 1, scaling=a_scaling(minReplicas=0, deadBandPercent=90), replicas=0) == [0, 1]
 
