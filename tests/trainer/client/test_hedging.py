@@ -42,6 +42,13 @@ def test_a_straggler_takes_twice_what_is_usual_and_more_than_the_floor(
     assert after(*[usual] * MIN_KNOWN).wait(elapsed) == pytest.approx(wait)
 
 
+@pytest.mark.parametrize(("beside", "wait"), [(0, 2.0), (1, 2.0), (2, 3.0), (3, 4.5), (4, 6.75)])
+def test_the_second_one_goes_as_soon_after_the_first_and_each_further_one_after_a_longer_wait(
+    beside: int, wait: float
+) -> None:
+    assert after(*[1.0] * MIN_KNOWN).wait(0.5, beside=beside) == wait - 0.5
+
+
 def test_a_few_slow_answers_do_not_change_what_is_usual() -> None:
     assert after(*[1.0] * 95, *[30.0]).wait(0.0) == 2.0
 

@@ -241,12 +241,12 @@ class Asking(Generic[T]):
         if self._hedging is None or self._hedges_sent >= MOST_HEDGES or self._task not in self._sent:
             # In a pause between attempts; the next one may be a straggler in its turn.
             return now + self._connections.soonest_seconds
-        wait = self._hedging.wait((now - self._sent_last) / 2**self._hedges_sent)
+        wait = self._hedging.wait(now - self._sent_last, beside=self._hedges_sent)
         if wait == 0:
             self._hedging.spend()
             self._hedges_paid += 1
             self._send_hedge()
-            wait = self._hedging.wait(0.0)
+            wait = self._hedging.wait(0.0, beside=self._hedges_sent)
         return now + wait
 
     def _send_hedge(self) -> None:

@@ -3,9 +3,11 @@
 A worker whose packets are dropped refuses nothing: the router holds what it has there for half a minute. Every other
 request is answered in its usual time, so the client knows soon that something is wrong, and asks again. Scores and
 judgements change nothing at the worker, so a request may run twice; the first usable answer counts. If those beside it
-are silent too there is another one, each after twice the wait before. How they are sent and ended is in `asking.py`.
+are silent too there are more. How they are sent and ended is in `asking.py`.
 
-    wait: FACTOR times the 95th percentile of the latest answers, at least FLOOR_SECONDS; unknown before MIN_KNOWN
+    wait: FACTOR times the 95th percentile of the latest answers, at least FLOOR_SECONDS; unknown before MIN_KNOWN.
+          As long again for the second one, since the first may have gone to the silent worker too; each further one
+          after GROWTH times the wait before
     budget: SHARE of a token for every request, and in hand as many as half the requests in flight
 
 The budget is what keeps a fleet that is slow as a whole from being asked for everything twice. In hand it has what a
@@ -27,7 +29,9 @@ MIN_KNOWN = 20
 SHARE = 0.05
 """Of the requests may get a second one, in the long run."""
 MIN_BURST = 8.0
-MOST_HEDGES = 5
+GROWTH = 1.5
+"""With the floor and no luck the third one is sent after 0.9 s, and the last after 5 s."""
+MOST_HEDGES = 7
 """Beside one request. A router may send them to the silent worker too, which soon has the fewest in flight, until it
 notices some seconds later; by then the last of these has been sent."""
 RECENT = 256
@@ -59,14 +63,16 @@ class Hedging:
         """A request was sent that is no hedge: a part of another one is earned."""
         self._tokens = min(self._capacity, self._tokens + SHARE)
 
-    def wait(self, elapsed: float) -> float:
+    def wait(self, elapsed: float, *, beside: int = 0) -> float:
         """Seconds until a request that has taken `elapsed` should be looked at again; 0 when it is a straggler.
 
-        Where that is not known, or nothing is left of the budget, it is looked at again after the floor.
+        Where that is not known, or nothing is left of the budget, it is looked at again after the floor. With `beside`
+        others sent already, `elapsed` is that of the latest.
         """
         if self._usual is None or self._tokens < 1:
             return self.floor_seconds
-        return max(0.0, max(self.floor_seconds, FACTOR * self._usual) - elapsed)
+        patience = max(self.floor_seconds, FACTOR * self._usual) * GROWTH ** max(0, beside - 1)
+        return max(0.0, patience - elapsed)
 
     def is_straggler(self, elapsed: float) -> bool:
         """Whether a request has taken unusually long, as far as that is known."""
