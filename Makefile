@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 
-.PHONY: bench-autoscaler bench-client bench-learning bench-operator bench-step client-faults help setup setup-dev setup-server setup-trainer setup-frameworks demo smollm2 test e2e e2e-faults e2e-autoscaling test-fleet test-actor test-frameworks lint reference format crds binaries clean
+.PHONY: bench-autoscaler bench-client bench-learning bench-operator bench-step client-faults help setup setup-dev setup-server setup-trainer setup-frameworks demo smollm2 test e2e e2e-faults e2e-autoscaling test-operator test-fleet test-actor test-frameworks lint reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -92,12 +92,15 @@ lint: setup-dev ## Check format, style, types, import directions and that the CR
 	@$(DEV)/bin/lint-imports
 	@for file in $(CRD_FILES); do $(DEV)/bin/python -m rewardpool_api.crd --check $$file; done
 
-# Much of a test is waiting for a server to start, so two suites at a time take little longer than the longest one.
+# Much of a test is waiting for a server to start, so two suites at a time take little longer than one.
 test: setup setup-frameworks binaries ## Run all tests (real vLLM, sglang-router, kube-apiserver, verl and TRL)
-	@$(MAKE) --no-print-directory --keep-going --jobs=2 test-fleet test-actor test-frameworks
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 test-operator test-fleet test-actor test-frameworks
+
+test-operator:
+	@$(DEV)/bin/pytest tests/operator
 
 test-fleet:
-	@$(DEV)/bin/pytest tests --ignore=tests/trainer_torch --ignore=tests/frameworks
+	@$(DEV)/bin/pytest tests --ignore=tests/operator --ignore=tests/trainer_torch --ignore=tests/frameworks
 
 test-actor:
 	@$(TRAINER)/bin/python -m pytest tests/trainer_torch
