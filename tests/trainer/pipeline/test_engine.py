@@ -151,6 +151,25 @@ async def test_a_rollout_that_ends_twice_on_another_thread_ends_the_run() -> Non
         await job.pipeline().run()
 
 
+async def test_what_goes_wrong_on_another_thread_while_the_run_ends_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    loop = asyncio.get_running_loop()
+
+    class LateJob(ThreadedJob):
+        async def roll_out(self, tasks: Sequence[GroupTask[str]], on_end: OnEnd[str, str]) -> None:
+            def work() -> None:
+                for _ in range(2):
+                    on_end(tasks[0], 0, "0.0#1")
+                for _ in range(20):  # turns of the loop, in which the first error ends the run
+                    asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result()
+                on_end(tasks[0], 0, "0.0#1")
+
+            await on_thread(self.thread, work)
+
+    with pytest.raises(ValueError, match="member 0 of group 0 has its rollout already"):
+        await job_of("minibatch", LateJob).pipeline().run()
+    assert "while the pipeline ends: member 0 of group 0 has its rollout already" in caplog.text
+
+
 async def test_work_on_a_thread_is_waited_for_when_its_caller_is_cancelled() -> None:
     began, may_end, ended = asyncio.Event(), threading.Event(), []
     loop = asyncio.get_running_loop()

@@ -4,6 +4,7 @@ Where rollouts have devices of their own, this also decides when groups begin: a
 """
 
 import asyncio
+import logging
 import threading
 from collections.abc import Coroutine, Sequence
 from typing import Generic, NoReturn
@@ -16,6 +17,8 @@ from rewardpool.pipeline.parts import Announcer, GroupTask, P, R, Rollouts
 from rewardpool.pipeline.schedule import Plan
 from rewardpool.pipeline.tasks import ScoreTasks
 from rewardpool.pipeline.times import Stopwatch
+
+log = logging.getLogger(__name__)
 
 
 class Rolling(Generic[P, R]):
@@ -96,7 +99,12 @@ class Rolling(Generic[P, R]):
         try:
             self._ended(task, member, rollout)
         except ValueError as error:  # nobody called this who could catch it
-            self._tasks.create_task(_fail(error))
+            failure = _fail(error)
+            try:
+                self._tasks.create_task(failure)
+            except RuntimeError:  # the run is ending already, by what went wrong before
+                failure.close()
+                log.warning("while the pipeline ends: %s", error)
 
 
 class RollingApart(Rolling[P, R]):
