@@ -140,14 +140,15 @@ async def test_sigterm_finishes_what_is_in_flight(machine: LocalMachine, session
 
 
 async def test_a_second_signal_ends_everything_at_once(machine: LocalMachine, session: aiohttp.ClientSession) -> None:
-    command = machine.start("up", "-f", machine.manifest(replicas=1))
+    worker = {"gpus": 0, "drainSeconds": 60}
+    command = machine.start("up", "-f", machine.manifest(replicas=1, worker=worker))
     await machine.serves(1)
     call = asyncio.create_task(score(session, machine, seconds=30))
     await asyncio.sleep(0.5)
     command.send_signal(signal.SIGINT)
     await asyncio.sleep(0.5)
     command.send_signal(signal.SIGINT)
-    code, said = await asyncio.wait_for(finish(command), 20)  # the request alone would take 30
+    code, said = await asyncio.wait_for(finish(command), 20)  # less than the request and the drain take
     assert (code, "requests in flight are lost" in said) == (0, True)
     with pytest.raises(aiohttp.ClientError):
         await call

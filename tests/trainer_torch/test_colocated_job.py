@@ -17,7 +17,7 @@ import pytest
 import yaml
 from support import torchrun
 from support.fleet import ROOT, eventually
-from support.local_machine import POOL, LocalMachine, machine
+from support.local_machine import POOL, LocalMachine, local_machine, machine
 
 from rewardpool.colocated.peers import GpuLock
 from rewardpool.train import main
@@ -37,10 +37,9 @@ Interval = tuple[float, float]
 def second(machine: LocalMachine) -> Iterator[LocalMachine]:
     """The same machine, seen by another pool."""
     (machine.home / "second").mkdir()
-    second = LocalMachine(machine.home / "second", pool=SECOND_POOL)
-    second.environ = machine.environ
-    yield second
-    second.clean_up()
+    with local_machine(machine.home / "second", pool=SECOND_POOL) as second:
+        second.environ = machine.environ
+        yield second
 
 
 async def up(machine: LocalMachine, policy_folder: Path, *, sleeps: bool = True) -> None:
