@@ -13,6 +13,8 @@ SERVER  := $(VENVS)/server
 TRAINER := $(VENVS)/trainer
 FRAMEWORKS := $(VENVS)/frameworks
 UV_VERSION := 0.13.8
+# Installs Debian packages that are missing, as root; else it fails and says what to type.
+PACKAGES := PYTHONPATH=e2e $(PYTHON) -m cluster.packages
 
 # Without byte code every start of vLLM compiles for seconds what it imports.
 unexport PYTHONDONTWRITEBYTECODE
@@ -21,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 
-.PHONY: bench-autoscaler bench-client bench-learning bench-operator bench-step client-faults help setup setup-dev setup-server setup-trainer setup-frameworks demo smollm2 test e2e e2e-faults e2e-autoscaling test-operator test-fleet test-actor test-frameworks lint reference format crds binaries clean
+.PHONY: bench-autoscaler bench-client bench-learning bench-operator bench-step client-faults help packages models setup setup-dev setup-server setup-trainer setup-frameworks demo smollm2 test e2e e2e-faults e2e-autoscaling test-operator test-fleet test-actor test-frameworks lint reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -36,7 +38,8 @@ setup-frameworks: $(FRAMEWORKS)/.ready ## Virtual environment with the training 
 $(UV):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11")'
 	@echo "==> uv $(UV_VERSION)"
-	@$(PYTHON) -m venv $(VENVS)/uv || { echo "the venv module is missing: install it (Debian: apt-get install python3-venv)"; exit 1; }
+	@$(PACKAGES) environment
+	@$(PYTHON) -m venv $(VENVS)/uv
 	@$(VENVS)/uv/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 
 $(DEV)/.ready: pyproject.toml constraints/dev.txt | $(UV)
@@ -46,7 +49,7 @@ $(DEV)/.ready: pyproject.toml constraints/dev.txt | $(UV)
 	@touch $@
 
 $(SERVER)/.ready: constraints/server.txt constraints/server-overrides.txt | $(UV)
-	@$(PYTHON) -c 'import ctypes; ctypes.CDLL("libnuma.so.1")' 2>/dev/null || { echo "vLLM for CPU needs libnuma: install it (Debian: apt-get install libnuma1)"; exit 1; }
+	@$(PACKAGES) engine
 	@echo "==> $(SERVER): vLLM for CPU, sglang-router and smg (about 6 GB, once)"
 	@$(UV) venv --quiet --allow-existing --python $(PYTHON) $(SERVER)
 	@$(UV) pip install --python $(SERVER)/bin/python --override constraints/server-overrides.txt --requirement constraints/server.txt
@@ -93,7 +96,7 @@ lint: setup-dev ## Check format, style, types, import directions and that the CR
 	@for file in $(CRD_FILES); do $(DEV)/bin/python -m rewardpool_api.crd --check $$file; done
 
 # Much of a test is waiting for a server to start, so two suites at a time take little longer than one.
-test: setup setup-frameworks binaries ## Run all tests (real vLLM, sglang-router, kube-apiserver, verl and TRL)
+test: packages setup setup-frameworks binaries models ## Run all tests (real vLLM, sglang-router, kube-apiserver, verl and TRL)
 	@$(MAKE) --no-print-directory --keep-going --jobs=2 test-operator test-fleet test-actor test-frameworks
 
 test-operator:
@@ -117,9 +120,14 @@ e2e-faults: setup-dev ## Only the faults under load of `make e2e` (FAULTS="--onl
 e2e-autoscaling: setup ## Only the pools that scale from zero and back of `make e2e` (SCALING="--only model"; needs the same)
 	@PYTHONPATH=e2e $(DEV)/bin/python -m autoscaling $(SCALING)
 
-binaries: setup-dev
-	@if command -v go >/dev/null; then PYTHONPATH=e2e $(DEV)/bin/python -m cluster.binaries >/dev/null; \
-	else echo "==> Go is missing (install 1.24 or newer): tests that need a real API server or helm will be skipped"; fi
+packages: ## Install the system packages that the tests need (Debian's apt, as root; else it says what to type)
+	@$(PACKAGES) tests
+
+binaries: setup-dev ## Build the programs of Kubernetes that the tests start, from Go modules (Go 1.24 or newer; minutes, once)
+	@PYTHONPATH=e2e $(DEV)/bin/python -m cluster.binaries >/dev/null
+
+models: setup-trainer ## Build the quick start's two small models, which tests serve (half a minute, once)
+	@$(TRAINER)/bin/python examples/quickstart/models.py >/dev/null
 
 bench-client: setup-server setup-frameworks ## Measure the client beside a bare session, verl's own call, and inside verl on Ray (BENCH_ARGS="--only http"; 12 minutes)
 	@PYTHONPATH=bench:e2e:tests $(FRAMEWORKS)/bin/python -m client_cost $(BENCH_ARGS)
@@ -127,7 +135,7 @@ bench-client: setup-server setup-frameworks ## Measure the client beside a bare 
 bench-operator: setup-dev ## Measure 1,000 pools made at once on kwok, beside the same Deployments alone (Linux, Go)
 	@PYTHONPATH=bench:e2e:tests $(DEV)/bin/python -m operator_scale $(BENCH_ARGS)
 
-client-faults: setup-dev setup-server ## What the client makes of faults, every score checked (FAULTS="--router smg"; iptables, 5 minutes)
+client-faults: packages setup-dev setup-server ## What the client makes of faults, every score checked (FAULTS="--router smg"; 5 minutes)
 	@PYTHONPATH=bench:e2e:tests $(DEV)/bin/python -m client_faults $(FAULTS)
 
 bench-autoscaler: setup-dev ## Measure how soon the right size is asked for, beside peers' formulas and a real HPA (root, Go)

@@ -6,6 +6,7 @@ changed version is built anew and an unchanged one never twice. Where KUBEBUILDE
 names a folder that holds a control-plane program, that one is taken instead.
 
     python -m cluster.binaries kube-apiserver etcd     # builds what is missing, prints the paths
+    python -m cluster.binaries                         # all that tests start, so that none builds within its time limit
 """
 
 import argparse
@@ -29,6 +30,7 @@ GOMOD = Path(__file__).parent / "gomod"
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 NODE = ("kubelet", "kube-proxy", "coredns")
+TESTS = (*CONTROL_PLANE, "helm", "kubeconform", "kwok")
 
 BUILD_SECONDS = 1800.0
 """No build may take longer; the slowest, kube-apiserver and its kin, took 220 s on two cores."""
@@ -240,9 +242,9 @@ def _run_build(command: Sequence[str], *, cwd: Path, log: Path, names: str, say:
 
 
 def main() -> None:
-    """Build the named programs, or all of the control plane and helm, and print where they are."""
+    """Build the named programs, or all that the tests start, and print where they are."""
     parser = argparse.ArgumentParser(prog="python -m cluster.binaries", description=main.__doc__)
-    parser.add_argument("names", nargs="*", default=[*CONTROL_PLANE, "helm"], help=", ".join(RECIPES))
+    parser.add_argument("names", nargs="*", default=[*TESTS], help=", ".join(RECIPES))
     try:
         for name, path in ensure(*parser.parse_args().names).items():
             print(f"{name}\t{path}")

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from client_faults.faults import FAULTS
 from client_faults.tally import Tally, count
 from support.fleet import server_python
 
+from cluster import packages
 from rewardpool import Outcome, Scored, Unscored
 from rewardpool.client.report import Ledger
 from rewardpool.errors import ScoreError
@@ -24,8 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 def small_run(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The result of a run with few samples and a short outage."""
     server_python()  # skips where there is no router
-    if missing := [program for program in ("unshare", "ip", "iptables") if shutil.which(program) is None]:
-        pytest.skip(f"needs {', '.join(missing)} to cut the wires of a network of its own")
+    if missing := packages.missing(packages.TEST_PACKAGES):
+        pytest.skip(f"needs {', '.join(missing)} to cut the wires of a network of its own: run `make packages`")
     out = tmp_path_factory.mktemp("faults") / "client_faults.json"
     done = subprocess.run(
         [sys.executable, "-m", "client_faults", "--samples=300", "--outage-seconds=3", f"--out={out}"],

@@ -1,11 +1,14 @@
 """Which programs are built, how, and where a ready one is taken instead."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from cluster import binaries
 from cluster.binaries import RECIPES, BuildError
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_programs_of_one_module_are_built_together_and_once() -> None:
@@ -70,3 +73,16 @@ def test_without_go_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPat
 def test_an_unknown_program_is_refused_with_the_known_ones() -> None:
     with pytest.raises(BuildError, match="no recipe for 'kubeadm'; known: coredns, etcd"):
         binaries.ensure("kubeadm")
+
+
+def test_what_tests_and_benches_start_is_built_by_the_target_before_them() -> None:
+    sources = [path.read_text() for folder in ("tests", "bench") for path in (ROOT / folder).rglob("*.py")]
+    started = {
+        name
+        for text in sources
+        for call in re.findall(r"= binaries\.ensure\((.*?)\)", text)
+        for name in re.findall(r'"(.+?)"', call)
+    }
+
+    assert started
+    assert started <= set(binaries.TESTS)

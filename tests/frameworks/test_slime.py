@@ -35,7 +35,6 @@ class Slime:
     make_sample: Callable[..., Any]
     of_one: Callable[[Any, Any], Awaitable[Any]]
     of_many: Callable[[Any, list[Any]], Awaitable[Any]]
-    is_real: bool
 
 
 class StandInStatus(Enum):
@@ -60,7 +59,7 @@ class StandInSample:
 @pytest.fixture(params=["slime itself", "a stand-in"])
 def slime(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Slime:
     if request.param == "a stand-in":
-        return Slime(StandInSample, adapter.custom_rm, adapter.custom_rm, is_real=False)
+        return Slime(StandInSample, adapter.custom_rm, adapter.custom_rm)
     source = os.environ.get(ENV_SOURCE)
     if source is None:
         pytest.skip(f"slime is on no package index; set {ENV_SOURCE} to the path of its source")
@@ -68,7 +67,7 @@ def slime(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Sl
     from slime.rollout import rm_hub
     from slime.utils.types import Sample
 
-    return Slime(Sample, rm_hub.async_rm, rm_hub.batched_async_rm, is_real=True)
+    return Slime(Sample, rm_hub.async_rm, rm_hub.batched_async_rm)
 
 
 @pytest.fixture
@@ -119,11 +118,10 @@ async def test_single_samples_and_a_group_are_scored_though_worker_and_router_di
     assert (singly, together) == (EXPECTED, EXPECTED)
 
 
+@pytest.mark.parametrize("slime", ["slime itself"], indirect=True)  # a stand-in has no client of its own
 async def test_slimes_own_remote_client_is_answered_by_the_gateway_though_worker_and_router_die(
     machine: LocalMachine, slime: Slime
 ) -> None:
-    if not slime.is_real:
-        pytest.skip("a stand-in has no client of its own")
     (machine.home / "slow.py").write_text(
         "import asyncio\n\n"
         "async def slow(data_source, solution_str, ground_truth, extra_info):\n"
