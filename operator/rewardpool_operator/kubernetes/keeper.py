@@ -17,7 +17,7 @@ from typing import Final, Self
 import aiohttp
 from pydantic import ValidationError
 
-from rewardpool_api import RewardPool, names
+from rewardpool_api import names
 from rewardpool_api.reasons import ConditionReason, EventReason
 from rewardpool_operator.decide import decide
 from rewardpool_operator.kubernetes import client, render
@@ -37,6 +37,7 @@ from rewardpool_operator.kubernetes.place import OperatorPlace
 from rewardpool_operator.kubernetes.questions.downloads import pins_of
 from rewardpool_operator.kubernetes.questions.golden import GoldenKeeper
 from rewardpool_operator.kubernetes.questions.trouble import Trouble
+from rewardpool_operator.kubernetes.stored_pool import StoredPool
 from rewardpool_operator.kubernetes.telling import log_scaling
 from rewardpool_operator.kubernetes.wanted import Rendered, rendered
 from rewardpool_operator.kubernetes.watch.objects import Objects
@@ -133,7 +134,7 @@ class Keeper:
         self._demands = Demands(shared.kube, shared.store)
         self._written = Written()
         self._keys = KeyKeeper(shared.session, aside=shared.aside)
-        self._parsed: tuple[Object, RewardPool | None] | None = None
+        self._parsed: tuple[Object, StoredPool | None] | None = None
         self._rendered: tuple[object, Rendered] | None = None
         self._busy_at = monotonic()
         self._failures = 0
@@ -170,7 +171,14 @@ class Keeper:
         if outcome is Outcome.REFUSED:
             return self._failed_because("refused", "not everything could be written")
         self._failures = 0
+        if self._has_changed_since(objects.pool):
+            outcome = Outcome.CHANGED
         return self._pause(outcome, scales="autoscaling" in objects.pool["spec"], pools=pools)
+
+    def _has_changed_since(self, looked_at: Object) -> bool:
+        """Whether another spec is known by now: the answer to the status' write tells of it before the watch does."""
+        now = self._store.pool(self.key)
+        return now is not None and now["metadata"].get("generation") != looked_at["metadata"].get("generation")
 
     def close(self) -> None:
         """Stop asking."""
@@ -179,15 +187,17 @@ class Keeper:
         self._golden.close()
 
     async def _pass(self, objects: Objects, acting: Acting, *, pools: int) -> Outcome:
-        pool = self._pool_of(objects.pool)
-        if pool is None or "deletionTimestamp" in objects.pool["metadata"]:
-            # Owner references take everything away; writing now would only make it anew.
-            return Outcome.QUIET
-        pool = self._written.as_decided(pool, objects.pool.get("status") or {})
         if acting is Acting.FULL:
             acting = await self._read_secrets(objects, pools=pools)
+            # What came meanwhile is looked at in this pass, and what comes from here on in the next one: everything
+            # below is made of this one version of the pool.
             objects = self._store.objects(self.key) or objects
             objects = replace(objects, trouble=self._trouble.notes(objects))
+        stored = self._stored(objects.pool)
+        if stored is None or "deletionTimestamp" in objects.pool["metadata"]:
+            # Owner references take everything away; writing now would only make it anew.
+            return Outcome.QUIET
+        pool = self._written.as_decided(stored.pool, objects.pool.get("status") or {})
         if not self._secrets.known:
             return Outcome.QUIET
         keys = await self._keys.look(pool, objects, may_change=acting is Acting.FULL and self._oriented)
@@ -195,7 +205,7 @@ class Keeper:
         if tls is None:
             return Outcome.QUIET
         pins = pins_of(pool, objects)
-        wanted = self._rendered_of(pool, objects.pool, keys=keys, tls=tls, pins=pins)
+        wanted = self._rendered_of(stored, keys=keys, tls=tls, pins=pins)
         revision = render.revision_of(wanted.worker_template)
         snapshot = await self._observer.snapshot(pool, objects, keys=keys, tls=tls, revision=revision)
         away = acting is not Acting.FULL
@@ -248,28 +258,22 @@ class Keeper:
             return Acting.ROUTERS
         return Acting.FULL
 
-    def _rendered_of(
-        self, pool: RewardPool, found: Object, *, keys: Keys, tls: Tls, pins: Mapping[str, str]
-    ) -> Rendered:
+    def _rendered_of(self, stored: StoredPool, *, keys: Keys, tls: Tls, pins: Mapping[str, str]) -> Rendered:
         """Everything the pool shall own, rendered anew when something changed that it is rendered from.
 
         Never from the status, which changes all the time.
         """
-        metadata = {name: value for name, value in found["metadata"].items() if name != "resourceVersion"}
-        inputs = (metadata, found["spec"], keys, tls, pins)
+        inputs = (stored.declared, keys, tls, pins)
         if self._rendered is None or self._rendered[0] != inputs:
-            wanted = rendered(pool, keys, image=self._image, tls=tls, place=self._place, pins=pins)
+            wanted = rendered(stored.pool, keys, image=self._image, tls=tls, place=self._place, pins=pins)
             self._rendered = inputs, wanted
         return self._rendered[1]
 
-    def _pool_of(self, found: Object) -> RewardPool | None:
-        """The pool as its model; one that an older CRD let through is told once and left alone.
-
-        Fields of a newer CRD are no reason to: after a rollback of the operator its pools are still to be looked after.
-        """
+    def _stored(self, found: Object) -> StoredPool | None:
+        """The pool with its model; one that an older CRD let through is told once and left alone."""
         if self._parsed is None or self._parsed[0] is not found:
             try:
-                self._parsed = found, RewardPool.model_validate(found, extra="ignore")
+                self._parsed = found, StoredPool.parse(found)
             except ValidationError as error:
                 log.warning("it is left alone, since it is no valid pool: %s", error)
                 self._parsed = found, None

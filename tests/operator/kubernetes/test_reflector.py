@@ -128,3 +128,14 @@ async def test_an_api_server_that_is_away_leaves_the_store_as_it_was_and_is_no_d
 def test_pauses_grow_to_a_bound(failed: int, least: float, most: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reflector, "SHORTEST_PAUSE_SECONDS", 0.5)
     assert least <= pause_seconds(failed) <= most
+
+
+async def test_an_object_that_makes_no_sense_ends_no_resync(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched.task.cancel()
+    watched.kube.objects[client.CONFIG_MAPS] = [{"metadata": {"resourceVersion": "none"}}]
+    resync = asyncio.create_task(watched.reflector.resync(seconds=0.01))
+    await watched.until(lambda: len(watched.kube.lists) >= 3)
+    watched.kube.objects[client.CONFIG_MAPS] = [an_object("d", version=50)]
+    watched.kube.version = 50
+    await watched.until(lambda: watched.names() == ["d"])
+    resync.cancel()

@@ -103,6 +103,10 @@ class Reflector:
             except (KubeError, KubeUnreachableError) as error:
                 failed += 1
                 self._failed(error, failed)
+            except Exception:
+                # An object that is not what it should be must not end the look for deletions of all others.
+                failed += 1
+                log.exception("not all %s could be listed, they are listed again", self.resource.plural)
             self.alive_at = self._clock()
             await asyncio.sleep(pause_seconds(failed) if failed else seconds * random.uniform(0.8, 1.0))  # noqa: S311
 

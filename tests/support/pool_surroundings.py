@@ -1,0 +1,180 @@
+"""A pool with all that is around it, for tests of whole passes.
+
+The API server is a fake that keeps objects; routers and workers follow a script.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from support.kube_builders import a_pod, a_pool
+
+from rewardpool_api import names
+from rewardpool_operator.kubernetes import client
+from rewardpool_operator.kubernetes.budgets import Budgets
+from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError, Object, Resource
+from rewardpool_operator.kubernetes.keeper import Keeper, Shared
+from rewardpool_operator.kubernetes.leader import Acting
+from rewardpool_operator.kubernetes.questions import asking, lengths
+from rewardpool_operator.kubernetes.watch.store import Store
+from rewardpool_operator.probe import ProbeResult
+from rewardpool_operator.router_admin import RouterAdmin
+from rewardpool_operator.snapshot import RegisteredWorker, Router
+
+KEY = ("rl", "rm")
+URL = "http://10.0.0.7:8000"
+
+
+class FakeKube:
+    """Keeps objects, gives each write a version, and counts the writes."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[Resource, str], Object] = {}
+        self.writes: list[str] = []
+        self.away = False
+        self.refused: dict[Resource, int] = {}
+        """Kind -> HTTP status with which every call about it is refused."""
+        self.hung: set[Resource] = set()
+        """Kinds of which every call hangs."""
+        self.meanwhile: Callable[[], object] = lambda: None
+        """Called whenever a call is under way: what somebody else does then."""
+        self._version = 0
+
+    def keep(self, resource: Resource, manifest: Object) -> Object:
+        self._version += 1
+        metadata = {"uid": f"uid-{manifest['metadata']['name']}", "generation": 1, "namespace": "rl"}
+        metadata |= {"creationTimestamp": "2026-01-01T00:00:00Z", **manifest["metadata"]}
+        metadata["resourceVersion"] = str(self._version)
+        self.objects[resource, metadata["name"]] = found = {**deepcopy(manifest), "metadata": metadata}
+        return deepcopy(found)
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
+        await self._answer(resource)
+        return deepcopy(self.objects.get((resource, name)))
+
+    async def apply(self, resource: Resource, manifest: Object, *, subresource: str = "") -> Object:
+        await self._answer(resource, f"apply {manifest['kind']}")
+        if not subresource:
+            return self.keep(resource, manifest)
+        found = self.objects[resource, manifest["metadata"]["name"]]
+        return self.keep(resource, {**found, "status": {**found.get("status", {}), **manifest["status"]}})
+
+    async def create(self, resource: Resource, manifest: Object) -> Object:
+        await self._answer(resource, f"create {manifest['kind']}")
+        return manifest
+
+    async def merge(
+        self, resource: Resource, namespace: str, name: str, patch: Object, *, subresource: str = ""
+    ) -> Object:
+        await self._answer(resource, f"merge {resource.plural}")
+        return self.keep(resource, _merged(self.objects[resource, name], patch))
+
+    async def delete(self, resource: Resource, namespace: str, name: str) -> None:
+        await self._answer(resource, f"delete {resource.plural}")
+        self.objects.pop((resource, name), None)
+
+    async def _answer(self, resource: Resource, write: str = "") -> None:
+        self.meanwhile()
+        await asyncio.sleep(0)
+        self.meanwhile()
+        if resource in self.hung:
+            await asyncio.Event().wait()
+        if self.away:
+            raise KubeUnreachableError("nobody there")
+        if resource in self.refused:
+            raise KubeError("call", status=self.refused[resource], reason="Refused", message="not today")
+        self.writes += [write] if write else []
+
+
+def _merged(found: Object, patch: Object) -> Object:
+    """JSON merge patch."""
+    merged = dict(found)
+    for name, value in patch.items():
+        if isinstance(value, dict):
+            merged[name] = _merged(merged.get(name) or {}, value)
+        elif value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = value
+    return merged
+
+
+class Surroundings:
+    """A pool with one worker and one router, both running."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.kube, self.store = FakeKube(), Store()
+        self.listed: list[str] = []
+        self.silent = False
+        pool = json.loads(a_pool(replicas=1).model_dump_json(by_alias=True, exclude_none=True))
+        self.store.put(client.POOLS, self.kube.keep(client.POOLS, pool))
+        self.keeper = self.a_keeper()
+        monkeypatch.setattr(RouterAdmin, "observe", self._observed)
+        monkeypatch.setattr(RouterAdmin, "add", self._added)
+        monkeypatch.setattr(lengths, "probe_score", self._probed)
+        monkeypatch.setattr(asking, "FIRST_PATIENCE_SECONDS", 0.01)
+
+    def a_keeper(self) -> Keeper:
+        aside = asyncio.Semaphore(8)
+        shared = Shared(
+            kube=self.kube,  # type: ignore[arg-type]
+            session=None,  # type: ignore[arg-type]
+            store=self.store,
+            image="x:1",
+            place=None,
+            aside=aside,
+            budgets=Budgets(self.store),
+        )
+        return Keeper(shared, KEY, wake=lambda: None)
+
+    def declare(self, **spec: Any) -> Object:
+        """Somebody changes these fields of the spec, and the watch tells of it."""
+        found = self.kube.objects[client.POOLS, "rm"]
+        metadata = {**found["metadata"], "generation": found["metadata"]["generation"] + 1}
+        pool = self.kube.keep(client.POOLS, {**found, "metadata": metadata, "spec": {**found["spec"], **spec}})
+        self.store.put(client.POOLS, pool)
+        return pool
+
+    @property
+    def pool(self) -> Object:
+        """The pool as the API server has it."""
+        return self.kube.objects[client.POOLS, "rm"]
+
+    def condition(self, kind: str) -> Object:
+        """The pool's condition of this type; empty when it has none."""
+        conditions = self.pool.get("status", {}).get("conditions", [])
+        return next((condition for condition in conditions if condition["type"] == kind), {})
+
+    async def look(self, acting: Acting = Acting.FULL) -> list[str]:
+        """One pass; what it wrote."""
+        before = len(self.kube.writes)
+        await self.keeper.look(acting, pools=1)
+        return self.kube.writes[before:]
+
+    async def bring_up(self) -> None:
+        """Until the pool serves."""
+        await self.look()
+        objects = self.store.objects(KEY)
+        assert objects is not None
+        (deployment,) = objects.worker_deployments()
+        worker, router = a_pod(), a_pod("r0", component=names.COMPONENT_ROUTER, ip="10.0.0.8")
+        worker["metadata"]["labels"][names.LABEL_REVISION] = deployment["metadata"]["labels"][names.LABEL_REVISION]
+        for pod in (worker, router):
+            self.store.put(client.PODS, self.kube.keep(client.PODS, pod))
+        for _ in range(6):
+            await self.look()
+
+    async def _observed(self, name: str) -> Router:
+        if self.silent:
+            await asyncio.Event().wait()
+        registered = tuple(RegisteredWorker(id=url, url=url, in_flight=0) for url in self.listed)
+        return Router(name=name, answering=True, registered=registered, waiting=0)
+
+    async def _added(self, worker_url: str) -> None:
+        self.listed.append(worker_url)
+
+    async def _probed(self, *_: Any, **__: Any) -> ProbeResult:
+        return ProbeResult(ok=True, max_model_len=4096)
