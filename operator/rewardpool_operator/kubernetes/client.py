@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final, Literal, Self
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -38,6 +38,9 @@ of the kind has ever changed. Going on from the same version costs one call."""
 LONGEST_LINE: Final = 2**21
 """Bytes of an object in a watch, at most; etcd takes none of more than 1.5 MiB."""
 
+NO_NAMES: Final = frozenset({"", ".", ".."})
+"""What no object is called, and what would be another path."""
+
 PAGE: Final = 50
 """Objects of one page of a list: a list of thousands is never in memory as text, nor parsed in one go."""
 
@@ -53,8 +56,10 @@ class Resource:
     def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
         """URL path of the collection (in all namespaces for the namespace ""), an object, or a subresource."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-        place = ("namespaces", namespace) if namespace else ()
-        return "/".join(part for part in (root, *place, self.plural, name, subresource) if part)
+        place = ("namespaces", quote(namespace, safe="")) if namespace else ()
+        # Names come from specs too, where they may be any text.
+        parts = (root, *place, self.plural, quote(name, safe=""), subresource)
+        return "/".join(part for part in parts if part)
 
 
 POOLS: Final = Resource(names.GROUP, names.VERSION, names.PLURAL)
@@ -75,16 +80,18 @@ class KubeError(RuntimeError):
     Attributes:
         status: HTTP status.
         reason: Kubernetes' one word for it, such as NotFound, Forbidden or Invalid.
+        is_status: whether the answer was Kubernetes' own `Status` object.
     """
 
-    def __init__(self, call: str, *, status: int, reason: str, message: str) -> None:
+    def __init__(self, call: str, *, status: int, reason: str, message: str, is_status: bool = True) -> None:
         self.status = status
         self.reason = reason
+        self.is_status = is_status
         super().__init__(f"{call}: {message or reason or status}")
 
 
 class KubeUnreachableError(RuntimeError):
-    """The API server does not answer, or not in time."""
+    """The API server does not answer, or not in time; or somebody before it answers in its place."""
 
 
 class WatchSilentError(KubeUnreachableError):
@@ -113,8 +120,10 @@ class Kube:
 
     def __init__(self, configuration: kubernetes_client.Configuration) -> None:
         self._configuration = configuration
+        self._answered_at = float("-inf")
+        """Monotonic time of the last answer."""
         self._unanswered_at: float | None = None
-        """Monotonic time of the last call that got no answer; None when a later one got one."""
+        """Monotonic time at which a call got no answer while no other got one; None after an answer."""
 
     async def __aenter__(self) -> Self:
         self._configuration.proxy = self._configuration.proxy or _proxy_of_environment(self._configuration.host)
@@ -138,10 +147,13 @@ class Kube:
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
         """The object, or None when there is none."""
+        if name in NO_NAMES:
+            return None
         try:
             return await self._call("get", resource.path(namespace, name))
         except KubeError as error:
-            if error.status == 404:
+            # A 404 without that word is somebody else's: of a path that a proxy does not know.
+            if (error.status, error.reason) == (404, "NotFound"):
                 return None
             raise
 
@@ -184,7 +196,7 @@ class Kube:
         path = resource.path(namespace)
         async with self._request("watch", path, query=query, timeout=timeout) as response:
             if response.status != 200:
-                _answer(f"watch {path}", response.status, await response.text())
+                self._answer_of(f"watch {path}", response.status, await response.text())
             async for line in response.content:
                 yield _watch_event(f"watch {path}", line)
 
@@ -270,7 +282,22 @@ class Kube:
         content_type: str = "application/json",
     ) -> Object:
         async with self._request(verb, path, query=query, body=body, content_type=content_type) as response:
-            return _answer(f"{verb} {path}", response.status, await response.text())
+            return self._answer_of(f"{verb} {path}", response.status, await response.text())
+
+    def _answer_of(self, call: str, status: int, text: str) -> Object:
+        """The answer's object.
+
+        Raises:
+            KubeError: the API server refuses.
+            KubeUnreachableError: a load balancer says that there is no API server.
+        """
+        try:
+            return _answer(call, status, text)
+        except KubeError as error:
+            if status not in _GATEWAYS or error.is_status:
+                raise
+            self._unanswered_at = monotonic()
+            raise KubeUnreachableError(f"{error} ({status}, not by the API server)") from None
 
     @asynccontextmanager
     async def _request(
@@ -288,7 +315,7 @@ class Kube:
         Raises:
             KubeUnreachableError: no answer, or one that broke off.
         """
-        status = None
+        status, sent_at = None, monotonic()
         try:
             response = await self._client.call_api(
                 path,
@@ -302,10 +329,11 @@ class Kube:
             )
             async with response:
                 status = response.status
-                self._unanswered_at = None
+                self._answered_at, self._unanswered_at = monotonic(), None
                 yield response
         except (aiohttp.ClientError, TimeoutError) as error:
-            if status is None:
+            # Where others were answered meanwhile, it is this one call that hangs.
+            if status is None and self._answered_at < sent_at:
                 self._unanswered_at = monotonic()
             if status == 200 and isinstance(error, TimeoutError) and verb == "watch":
                 raise WatchSilentError(f"{verb} {path}: nothing was said for {SILENCE_SECONDS:g} s") from None
@@ -314,6 +342,9 @@ class Kube:
         finally:
             METRICS.kube_request(verb, status)
 
+
+_GATEWAYS: Final = frozenset({502, 503, 504})
+"""What load balancers answer for an API server that is not there."""
 
 _METHODS: Final[Mapping[Verb, str]] = {
     "get": "GET",
@@ -357,7 +388,13 @@ def _answer(call: str, status: int, text: str) -> Object:
         answer = {"message": text[:300]}
     if status >= 400 or not isinstance(answer, dict):
         said = answer if isinstance(answer, dict) else {}
-        raise KubeError(call, status=status, reason=said.get("reason", ""), message=said.get("message", text[:300]))
+        raise KubeError(
+            call,
+            status=status,
+            reason=said.get("reason", ""),
+            message=said.get("message", text[:300]),
+            is_status=said.get("kind") == "Status",
+        )
     return answer
 
 

@@ -6,9 +6,8 @@ version of it for its whole duration may take it), with three points that matter
 - Time is measured on each operator's own monotonic clock, never compared between machines. The holder counts from the
   moment it *sent* a renewal, the others from the moment they first *saw* it, which is later; so the holder stops
   `MARGIN_SECONDS` before anybody else may start, and two never act at once.
-- While the API server is away nobody can take the Lease, but the holder's time runs out all the same. It then writes
-  nothing any more and only puts workers back into routers that lost them (`Acting.ROUTERS`): serving must not need the
-  API server.
+- While the API server is away, or refuses the Lease, the holder's time runs out all the same. It then writes nothing
+  and only puts workers back into routers that lost them (`Acting.ROUTERS`): serving must not need the API server.
 - An operator that ends in good order gives the Lease back, so an upgrade costs a second and not ten.
 
 kubernetes_asyncio has an elector of its own. It is not used: its calls have no deadline, so a holder whose call hangs
@@ -38,6 +37,7 @@ MARGIN_SECONDS: Final = 2.0
 """Before that time is over, the holder has stopped."""
 RENEW_SECONDS: Final = 2.0
 """Between two renewals, and between two looks of an operator that waits."""
+CONFLICT: Final = 409
 CALL_SECONDS: Final = 3.0
 """Deadline of one call. Two can hang before the time runs out."""
 
@@ -48,7 +48,7 @@ class Acting(enum.Enum):
     FULL = "full"
     """It leads: everything."""
     ROUTERS = "routers"
-    """It led last and the API server is away: put workers back into routers, take none out, write nothing."""
+    """It led last, and the Lease cannot be had: put workers back into routers, take none out, write nothing."""
     NONE = "none"
     """Somebody else may lead: nothing."""
 
@@ -104,8 +104,9 @@ class Leadership:
             log.warning("the lease could not be renewed: %s", error or "no answer in time")
             return False
         except KubeError as error:
-            # A conflict is somebody else's write: the next look shows whose.
-            self._api_away = error.status >= 500
+            # A conflict is somebody else's write: the next look shows whose. Any other refusal (throttling, a fault, a
+            # right that was taken) says nothing of who leads, so it is as if the API server were away.
+            self._api_away = error.status != CONFLICT
             log.warning("the lease could not be renewed: %s", error)
             return False
         self._api_away = False

@@ -19,6 +19,8 @@ class FakeLeases:
         self.version = 0
         self.delay_seconds = 0.0
         self.away = False
+        self.refused: int | None = None
+        """HTTP status with which every call is refused."""
         self.answer_lost = False
         self.onlooker: Leadership | None = None
         """Who looks right after a write was taken in, while the answer is on its way."""
@@ -46,6 +48,8 @@ class FakeLeases:
         self.now += self.delay_seconds
         if self.away:
             raise KubeUnreachableError("no route")
+        if self.refused is not None:
+            raise KubeError("GET", status=self.refused, reason="Refused", message="not now")
 
     async def _store(self, spec: dict[str, Any]) -> dict[str, Any]:
         self.version += 1
@@ -117,6 +121,24 @@ async def test_a_leader_without_an_api_server_keeps_to_the_routers(leases: FakeL
     await leader.attempt()
     assert leader.acting() is Acting.ROUTERS
     leases.away = False
+    await leader.attempt()
+    assert leader.acting() is Acting.FULL
+
+
+@pytest.mark.parametrize("status", [429, 500, 503, 403])
+async def test_a_leader_whose_lease_is_refused_leads_to_the_end_of_its_time_and_then_keeps_to_the_routers(
+    leases: FakeLeases, status: int
+) -> None:
+    leader = candidate(leases, "a")
+    await leader.attempt()
+    leases.refused = status
+    leases.now += 5
+    await leader.attempt()
+    assert leader.acting() is Acting.FULL
+    leases.now += 5
+    await leader.attempt()
+    assert leader.acting() is Acting.ROUTERS
+    leases.refused = None
     await leader.attempt()
     assert leader.acting() is Acting.FULL
 
