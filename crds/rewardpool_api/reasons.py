@@ -52,7 +52,7 @@ class ConditionReason(_Reason):
         "BudgetDisagrees",
         "Pools of one budget state different maxReplicas of it; the smallest holds, and the number is decided by it.",
     )
-    FIGURES_MISSING = "FiguresMissing", "A router did not say what it holds, so the number is kept as it is."
+    FIGURES_MISSING = "FiguresMissing", "A router did not say what it holds, so the number may grow and not shrink."
 
     # Progressing
     STABLE = "Stable", "Nothing is changing."
@@ -120,6 +120,10 @@ class ConditionReason(_Reason):
     NODE_LOST = (
         "NodeLost",
         "A worker's node does not report any more, and no router reaches the worker.",
+    )
+    ROUTER_SILENT = (
+        "RouterSilent",
+        "A router has not answered the operator for some seconds; where its figures count, the size may only grow.",
     )
     ROUTER_REFUSES = "RouterRefuses", "A router refuses the operator's calls."
     TLS_UNUSABLE = (

@@ -8,7 +8,7 @@ Conditions (each is always present once the operator has seen the pool; `reason`
 | Ready | samples can be scored now | no worker, or no router, answers | trainers wait or raise |
 | WorkersReady | as many workers answer as are wanted | some are starting, failing or missing | nothing |
 | RouterReady | every wanted router replica answers and holds the right workers | a router is starting or missing | Ready, when none answers |
-| ScalingActive | the number of replicas is being decided from fresh figures, or is fixed | figures are missing: the size is held | growing and shrinking |
+| ScalingActive | the number of replicas is being decided from fresh figures, or is fixed | figures are missing: the size may grow by those that are there, and not shrink | shrinking |
 | Progressing | a rollout or a start is under way | nothing is changing, or it does not go on: the deadline passed, rolled back, paused, or the golden set cannot be used | nothing |
 | Degraded | something is wrong that does not heal by waiting; the message has the cause and the engine's last lines | no such thing | nothing |
 """

@@ -63,6 +63,8 @@ class Plan:
     joins: tuple[Join, ...] = ()
     expose: tuple[str, ...] = ()
     """Routers, by name, that trainers may be sent to from now on."""
+    conceal: tuple[str, ...] = ()
+    """Routers, by name, that trainers shall not be sent to any more; never all of them, so on one machine never any."""
     measure: tuple[Measure, ...] = ()
     first_replicas: int | None = None
     """What spec.replicas becomes, where policy External found none; None leaves it alone, which is nearly always."""

@@ -133,8 +133,14 @@ class Router:
     """Requests it accepted, has not answered, and holds at no worker; None when unknown."""
     age_seconds: float = 0.0
     """Of the figures above: since the router was asked for them."""
+    silent_seconds: float = 0.0
+    """Since the first question after its last answer was asked; 0 while it answers. One that is busy answers late."""
     exposed: bool = True
-    """Trainers may be sent to it: its list was right once. True where nothing stands between, as on one machine."""
+    """Trainers are sent to it. True where nothing stands between, as on one machine."""
+    concealed: bool = False
+    """Trainers were sent to it and are not any more: it may still have what came before."""
+    late_seconds: float = 0.0
+    """For how long a worker was to be in its list and is not; 0 while none is missing."""
     deleting: bool = False
     failure: Failure | None = None
 
@@ -199,12 +205,10 @@ class Snapshot:
         return any(entry.url == worker.url for router in self.routers for entry in router.registered or ())
 
     def serving_of(self, revision: str) -> int:
-        """How many of those every router has in its list that answers and is to stay."""
-        lists = [
-            {entry.url for entry in router.registered}
-            for router in self.routers
-            if router.answering and not router.deleting and router.registered is not None
-        ]
+        """How many of those every router has in its list that answers, is to stay and that trainers are sent to."""
+        answering = [router for router in self.routers if router.answering and not router.deleting]
+        reached = [router for router in answering if router.exposed] or answering
+        lists = [{entry.url for entry in router.registered} for router in reached if router.registered is not None]
         able = [worker for worker in self.workers_of(revision) if worker.available]
         return sum(all(worker.url in urls for urls in lists) for worker in able)
 

@@ -112,7 +112,8 @@ class Throughputs:
 
     def measure(self, workers: Sequence[Worker], routers: Sequence[Router], *, now: float) -> tuple[Worker, ...]:
         """The workers with their throughput, as of `now` in monotonic seconds."""
-        asked = [router for router in routers if not router.deleting]
+        # One that trainers were never sent to has nothing to count.
+        asked = [router for router in routers if not router.deleting and (router.exposed or router.concealed)]
         if not all(router.answering and router.age_seconds <= FRESH_SECONDS for router in asked):
             # Some of them counted, and some did not: this look tells nothing.
             return tuple(workers)

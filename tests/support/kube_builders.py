@@ -13,6 +13,13 @@ def a_pool(**spec: Any) -> RewardPool:
     return RewardPool.model_validate({"metadata": metadata, "spec": {"model": {"source": "hf://org/model"}, **spec}})
 
 
+def an_exposed_router(name: str = "r0", **fields: Any) -> dict[str, Any]:
+    """A router's pod that trainers are sent to; `fields` as for `a_pod`."""
+    pod = a_pod(name, component=names.COMPONENT_ROUTER, **fields)
+    pod["status"]["conditions"].append({"type": names.CONDITION_HOLDS_WORKERS, "status": "True"})
+    return pod
+
+
 def a_pod(
     name: str = "w0",
     *,

@@ -9,7 +9,8 @@
     7  budget          no more than other pools leave
 
 4 and 5 guard against not knowing what comes. Between two bursts, where every job that lives has said when its next one
-comes, it is known, and they are passed over. Where a router does not say what it has, nothing is ever taken away.
+comes, it is known, and they are passed over. Where a router does not say what it has, what the others say is the least
+that there is: the number may grow by it, and nothing is ever taken away.
 """
 
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ from rewardpool_operator.times import from_rfc3339, rfc3339
 
 HISTORY: Final = 10
 """Changes kept in the status."""
-HELD: Final = "figures of a router are missing: the size is held"
+MISSING: Final = "figures of a router are missing, so the size may grow and not shrink"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +52,8 @@ def recommend(*, scaling: AutoscalingSpec, signals: Signals, previous: ScalingSt
     held = limits.clamp(before.desired, scaling)
     memory, rate, now_asked = _remembered(scaling, signals, before)
     plans = _plans(scaling, signals, memory, rate, held=held)
-    if now_asked is None:
-        sized = _without_figures(plans, memory, held=held)
+    if now_asked is None or signals.partial:
+        sized = _without_figures(scaling, signals, memory, now_asked, plans, held=held)
     else:
         sized = _with_figures(scaling, signals, memory, now_asked, plans, held=held)
     sized = _bounded(scaling, signals, sized, history=before.history, held=held)
@@ -100,7 +101,7 @@ class _Sized:
 def _remembered(
     scaling: AutoscalingSpec, signals: Signals, before: ScalingStatus
 ) -> tuple[ScalingStatus, ServiceRate | None, Ask | None]:
-    """Step 1; with the rate, and what the requests that are there are worth, None while that is unknown."""
+    """Step 1; with the rate, and what the requests that are known of are worth, None while none is known."""
     measured = service_rate.learned(
         before.service_rate, signals.throughputs, spec=scaling.service_rate, now=signals.now
     )
@@ -111,7 +112,8 @@ def _remembered(
         requests = signals.load.in_flight + signals.load.waiting
         asked = _for_requests(scaling, requests, rate, serving=signals.serving)
         policy = _demand_policy(scaling)
-        if policy is not None and policy.learn:
+        # Where a router does not say what it has, no request at the others ends no burst.
+        if policy is not None and policy.learn and not (signals.partial and requests == 0):
             most = scaling.max_replicas
             height = bursts.Height(
                 to_answer=min(asked.replicas, most),
@@ -169,17 +171,37 @@ def _plans(
     return demand.plans(policy, signals.announcements, beat, fleet=fleet)
 
 
-def _without_figures(plans: Plans, memory: ScalingStatus, *, held: int) -> _Sized:
-    """The size is held; what a job announced may still be added."""
-    ahead = plans.ask.replicas
-    reason = f"{plans.ask.reason}; figures of a router are missing" if ahead > held else HELD
+def _without_figures(
+    scaling: AutoscalingSpec,
+    signals: Signals,
+    memory: ScalingStatus,
+    for_requests: Ask | None,
+    plans: Plans,
+    *,
+    held: int,
+) -> _Sized:
+    """Nothing is taken away; what the known requests are worth, and what a job announced, may be added."""
+    known = for_requests or Ask.whole(0, MISSING)
+    is_near = limits.within_dead_band(known, held=held, percent=scaling.dead_band_percent)
+    ask = plans.ask if is_near else _largest([known, plans.ask])
+    idle_since = None if known.exact > 0 else memory.idle_since
+    if ask.replicas <= held:
+        limit: Limit | None = "FiguresMissing" if ask.replicas < held else None
+        return _Sized(
+            replicas=held,
+            asked=ask.replicas,
+            reason=MISSING,
+            limit=limit,
+            idle_since=idle_since,
+            window=memory.window,
+        )
+    seconds = scaling.scale_down.stabilization_seconds
     return _Sized(
-        replicas=max(held, ahead),
-        asked=ahead,
-        reason=reason,
-        limit="FiguresMissing" if ahead < held else None,
-        idle_since=memory.idle_since,
-        window=memory.window,
+        replicas=ask.replicas,
+        asked=ask.replicas,
+        reason=f"{ask.reason}; {MISSING}",
+        idle_since=idle_since,
+        window=limits.window(memory.window, ask.replicas, now=signals.now, seconds=seconds),
     )
 
 

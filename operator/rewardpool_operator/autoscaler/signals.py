@@ -86,7 +86,9 @@ class Signals:
     pool: str = ""
     """Name of the pool, by which other pools of a budget know it."""
     load: LoadStatus | None
-    """Requests at the routers, None when the figures of any router are missing or stale."""
+    """Requests at the routers that say what they have; None when none does."""
+    partial: bool = False
+    """A router does not say what it has, or said it too long ago: `load` is the least there can be."""
     replicas: int = 0
     """Workers there are, leaving ones not counted; the size to hold where there was no decision before."""
     serving: int = 0

@@ -1,7 +1,7 @@
 """The decision: what to do about one pool, as a pure function of what was observed.
 
     0. who is there silence.py     workers of nodes that do not report -> there or not
-    1. how many     load.py        what the routers hold, if they all say
+    1. how many     load.py        what the routers hold, or the least that they do
                     replicas.py    spec, suspend or autoscaler -> wanted replicas
     2. which        verdict.py     the present revision, or the last good one; parity.py compares their scores
     3. how many of  rollout.py     wanted replicas -> a size for every revision
@@ -15,7 +15,7 @@ pass to the next is the object's status and the draining marks on the workers, s
 was, and losing an event or a pass costs a delay and never a wrong state.
 """
 
-from rewardpool_operator.decide.exposure import to_expose
+from rewardpool_operator.decide.exposure import expose_and_conceal
 from rewardpool_operator.decide.leaving import leave
 from rewardpool_operator.decide.load import observed_load
 from rewardpool_operator.decide.membership import reconcile_routers
@@ -35,7 +35,7 @@ def decide(snapshot: Snapshot) -> Plan:
     """Turn an observation into a plan. Pure: the same snapshot gives the same plan."""
     snapshot = as_reached(snapshot)
     load = observed_load(snapshot)
-    recommendation = wanted_replicas(snapshot, load)
+    recommendation = wanted_replicas(snapshot)
     scaling = recommendation.scaling
     verdict = judge(snapshot, scaling.desired)
     snapshot = as_admitted(snapshot, verdict)
@@ -43,6 +43,7 @@ def decide(snapshot: Snapshot) -> Plan:
     leaving = leave(snapshot, rollout.sizes, verdict.kept)
     sleeping = rest(snapshot, leaving)
     membership = reconcile_routers(snapshot, leaving, barred=verdict.barred | sleeping.barred)
+    exposure = expose_and_conceal(snapshot, membership)
     status, events = status_and_events(
         snapshot,
         load=load,
@@ -62,7 +63,8 @@ def decide(snapshot: Snapshot) -> Plan:
         wake=sleeping.wake,
         hold_starts=sleeping.hold_starts,
         joins=membership.joins,
-        expose=to_expose(snapshot, membership),
+        expose=exposure.expose,
+        conceal=exposure.conceal,
         measure=verdict.parity.measure,
         first_replicas=first_replicas(snapshot),
         status=status,

@@ -13,6 +13,7 @@ from rewardpool_api.autoscaling import PolicyType
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import MAX_MESSAGE, ConditionType, ModelStatus, ScalingStatus
 from rewardpool_operator.autoscaler import budget
+from rewardpool_operator.decide.exposure import PATIENCE_SECONDS
 from rewardpool_operator.decide.load import missing_figures
 from rewardpool_operator.decide.loading import in_words
 from rewardpool_operator.decide.membership import Membership
@@ -152,7 +153,7 @@ def _scaling_active(snapshot: Snapshot, scaling: ScalingStatus) -> Finding:
         return Finding(holds=True, reason=ConditionReason.FIXED, message="spec.replicas holds")
     missing = missing_figures(snapshot) if not spec.autoscaling.is_external else None
     if missing is not None:
-        message = f"{missing}, so the size is held"
+        message = f"{missing}, so the size may grow and not shrink"
         return Finding(holds=False, reason=ConditionReason.FIGURES_MISSING, message=message)
     if spec.autoscaling.budget is not None:
         disagreement = budget.disagreement(spec.autoscaling.budget, snapshot.pool.metadata.name, snapshot.claims)
@@ -246,7 +247,7 @@ def _degraded(snapshot: Snapshot, rollout: Rollout, staying: list[Worker]) -> Fi
         return Finding(holds=True, reason=ConditionReason.TLS_UNUSABLE, message=snapshot.tls_problem)
     failure = _first_failure(staying)
     if failure is None:
-        failure = next((router.failure for router in snapshot.routers if router.failure), None)
+        failure = next((router.failure for router in snapshot.routers if router.failure), None) or _silence(snapshot)
     if failure is None and snapshot.holders is None and snapshot.pool.spec.engine.sleep.enabled:
         message = (
             "spec.engine.sleep.enabled is for a pool on one machine (`rewardpool up`): here nobody wakes an engine, so"
@@ -256,6 +257,22 @@ def _degraded(snapshot: Snapshot, rollout: Rollout, staying: list[Worker]) -> Fi
     if failure is None:
         return Finding(holds=False, reason=ConditionReason.AS_EXPECTED)
     return Finding(holds=True, reason=failure.reason, message=failure.message)
+
+
+def _silence(snapshot: Snapshot) -> Failure | None:
+    """A router that trainers are or were sent to, and that has not answered for a while; None when all do."""
+    silent = [
+        router.name
+        for router in snapshot.routers
+        if not router.deleting and (router.exposed or router.concealed) and router.silent_seconds >= PATIENCE_SECONDS
+    ]
+    if not silent:
+        return None
+    message = f"router {', '.join(silent)} does not answer the operator"
+    scaling = snapshot.pool.spec.autoscaling
+    if scaling is not None and not scaling.is_external:
+        message += "; until it does, the size may grow and not shrink"
+    return Failure(reason=ConditionReason.ROUTER_SILENT, message=message)
 
 
 def _first_failure(workers: list[Worker]) -> Failure | None:

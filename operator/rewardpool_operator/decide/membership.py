@@ -22,6 +22,8 @@ class Membership:
     leaves: tuple[Leave, ...] = ()
     serving: tuple[str, ...] = ()
     """Workers, by name, that are in the list of every router that trainers may be sent to."""
+    wanted: frozenset[str] = frozenset()
+    """Addresses that shall be in the list of every router."""
 
 
 def reconcile_routers(snapshot: Snapshot, leaving: Leaving, *, barred: Collection[str] = ()) -> Membership:
@@ -61,7 +63,7 @@ def reconcile_routers(snapshot: Snapshot, leaving: Leaving, *, barred: Collectio
         for worker in staying
         if worker.answering and lists and all(worker.url in listed for listed in lists)
     )
-    return Membership(joins=tuple(joins), leaves=tuple(leaves), serving=serving)
+    return Membership(joins=tuple(joins), leaves=tuple(leaves), serving=serving, wanted=frozenset(may_join))
 
 
 def _joins(router: Router, urls: set[str]) -> list[Join]:

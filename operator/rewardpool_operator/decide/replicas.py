@@ -1,14 +1,15 @@
 """Step 1: how many replicas are wanted, and why."""
 
 from rewardpool_api.autoscaling import AutoscalingSpec
-from rewardpool_api.status import Limit, LoadStatus, ScalingStatus
+from rewardpool_api.status import Limit, ScalingStatus
 from rewardpool_operator.autoscaler import budget, demand, limits
 from rewardpool_operator.autoscaler.recommend import Recommendation, recommend, with_change
 from rewardpool_operator.autoscaler.signals import Signals, Start
+from rewardpool_operator.decide.load import least_load, missing_figures
 from rewardpool_operator.snapshot import Snapshot
 
 
-def wanted_replicas(snapshot: Snapshot, load: LoadStatus | None) -> Recommendation:
+def wanted_replicas(snapshot: Snapshot) -> Recommendation:
     """The wanted number with its reason, its state and the history of changes; and what became of demands."""
     spec = snapshot.pool.spec
     scaling = spec.autoscaling
@@ -17,18 +18,19 @@ def wanted_replicas(snapshot: Snapshot, load: LoadStatus | None) -> Recommendati
     if scaling is None:
         return _given(snapshot, _fixed(spec.replicas), "spec.replicas")
     if scaling.is_external:
-        return _from_outside(snapshot, scaling, _signals(snapshot, load))
-    return recommend(scaling=scaling, signals=_signals(snapshot, load), previous=snapshot.pool.status.scaling)
+        return _from_outside(snapshot, scaling, _signals(snapshot))
+    return recommend(scaling=scaling, signals=_signals(snapshot), previous=snapshot.pool.status.scaling)
 
 
-def _signals(snapshot: Snapshot, load: LoadStatus | None) -> Signals:
+def _signals(snapshot: Snapshot) -> Signals:
     active = [worker for worker in snapshot.workers if worker.active]
     ending = sum(worker.deleting for worker in snapshot.workers)
     declared = sum(worker_set.replicas for worker_set in snapshot.worker_sets)
     return Signals(
         now=snapshot.now,
         pool=snapshot.pool.metadata.name,
-        load=load,
+        load=least_load(snapshot),
+        partial=missing_figures(snapshot) is not None,
         replicas=len(active),
         serving=sum(worker.answering for worker in active),
         unschedulable=next((worker.unschedulable for worker in active if worker.unschedulable), None),

@@ -79,7 +79,7 @@ def _held(evidence: Evidence, scaling: ScalingStatus) -> Explanation:
     return Explanation(
         cause=Cause.FIGURES_MISSING,
         kind="problem",
-        what=f"The size is held at {scaling.desired}: a router does not say how many requests it has",
+        what=f"The size, {scaling.desired}, may grow and not shrink: a router does not say how many requests it has",
         said=active.message if active else "",
         next=(
             evidence.command("logs", "--component router"),

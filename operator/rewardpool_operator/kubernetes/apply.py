@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import monotonic
-from typing import Final
+from typing import Final, Literal
 
 from rewardpool_api import RewardPool, RewardPoolStatus, names
 from rewardpool_operator.kubernetes import client, render, victims
@@ -129,7 +129,10 @@ class Apply:
             await self._size(plan, rendered)
             self._written.settled = None if self._wrote or self.failures else seen
         await self._join(plan.joins)
-        await asyncio.gather(*(self._guarded(self._expose(router)) for router in plan.expose))
+        await asyncio.gather(
+            *(self._guarded(self._set_gate(router, "True", "ListComplete")) for router in plan.expose),
+            *(self._guarded(self._set_gate(router, "False", "ListIncomplete")) for router in plan.conceal),
+        )
         if plan.first_replicas is not None:
             await self._guarded(self._give_scale(plan.first_replicas))
         status, events = with_failure(plan, self._failure(), self._pool.status)
@@ -222,7 +225,8 @@ class Apply:
     async def _leave(self, leaves: Iterable[Leave]) -> None:
         await asyncio.gather(*(self._at_router(leave) for leave in leaves))
 
-    async def _join(self, joins: Iterable[Join]) -> None:
+    async def _join(self, joins: tuple[Join, ...]) -> None:
+        self._written.lists.to_join(joins, now=monotonic())
         await asyncio.gather(*(self._at_router(join) for join in joins))
 
     async def _at_router(self, change: Join | Leave) -> None:
@@ -272,12 +276,12 @@ class Apply:
                 raise
         self.changed = True
 
-    async def _expose(self, router: str) -> None:
-        """Open the readiness gate of a router's pod; see `decide/exposure.py`."""
+    async def _set_gate(self, router: str, status: Literal["True", "False"], reason: str) -> None:
+        """Open or close the readiness gate of a router's pod; see `decide/exposure.py`."""
         condition = {
             "type": names.CONDITION_HOLDS_WORKERS,
-            "status": "True",
-            "reason": "ListComplete",
+            "status": status,
+            "reason": reason,
             "lastTransitionTime": rfc3339(datetime.now(UTC)),
         }
         metadata = {"name": router, "namespace": self._namespace}

@@ -214,7 +214,7 @@ class Keeper:
             golden=await self._golden.golden(pool, revision=revision),
             announcements=await self._demands.look(objects.leases, now=snapshot.now, away=away),
         )
-        self._written.lists.see(snapshot.routers)
+        snapshot = replace(snapshot, routers=self._written.lists.see(snapshot.routers, now=monotonic()))
         # From here to `decided` nothing is waited for, or two pools could take the same replicas of a budget.
         snapshot = replace(snapshot, claims=self._budgets.claims(self.key))
         plan = self._keys.told(decide(snapshot), pool)

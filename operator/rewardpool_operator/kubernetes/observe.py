@@ -53,7 +53,7 @@ class Observer:
         self._news = news
         self._clock = clock
         self._routers: dict[str, _AskedRouter] = {}
-        self._in_flight: dict[str, Asked[int | None]] = {}
+        self._in_flight: dict[tuple[str, str, str | None], Asked[int | None]] = {}
         self._lengths = Lengths(session, news=news, aside=aside)
         self._downloads = Downloads(session, news=news)
         self._start_times = StartTimes()
@@ -104,8 +104,15 @@ class Observer:
         url = pods.address(pod, render.CONTAINER_ROUTER, render.PORT_HTTP)
         metrics_url = pods.address(pod, render.CONTAINER_ROUTER, render.PORT_METRICS)
         if url is None or metrics_url is None or not pods.router_is_running(pod):
+            if router.name in self._routers:
+                self._routers.pop(router.name).list.close()
             return router
+        # The same pod has another address once its sandbox was made anew, and another process once it was restarted.
+        place = (pod["metadata"]["uid"], pods.container_id(pod, render.CONTAINER_ROUTER), url, metrics_url)
         asked = self._routers.get(router.name)
+        if asked is not None and asked.place != place:
+            self._routers.pop(router.name).list.close()
+            asked = None
         if asked is None:
             admin = RouterAdmin(
                 self._session,
@@ -116,7 +123,7 @@ class Observer:
                 served_name=pool.served_name,
                 trust=trust(bundle, render.pool_host(pool)) if pods.served_certificate(pod) else None,
             )
-            asked = self._routers[router.name] = _AskedRouter(admin, self._news, self._clock)
+            asked = self._routers[router.name] = _AskedRouter(place, admin, self._news, self._clock)
         asked.admin.take_keys(keys.admins)
         await asked.list.ask(partial(asked.admin.observe, router.name))
         # Of a router that takes long its last answer holds, until it is known that there is none.
@@ -124,6 +131,8 @@ class Observer:
         return replace(
             seen,
             exposed=router.exposed,
+            concealed=router.concealed,
+            silent_seconds=asked.list.silent_seconds,
             deleting=router.deleting,
             failure=seen.failure or router.failure,
             age_seconds=asked.list.age_seconds,
@@ -133,9 +142,10 @@ class Observer:
         worker = pods.worker_of(pod, trouble=objects.trouble.get(pod["metadata"]["name"]))
         if worker.url is None or not worker.running or worker.draining_since is None:
             return worker
-        asked = self._in_flight.get(worker.name)
+        place = (worker.name, pods.container_id(pod), worker.url)
+        asked = self._in_flight.get(place)
         if asked is None:
-            asked = self._in_flight[worker.name] = Asked(self._news, is_answer=_is_count)
+            asked = self._in_flight[place] = Asked(self._news, is_answer=_is_count)
         # An old count is none: it may be from before the last request came.
         in_flight = await asked.ask(partial(read_in_flight, self._session, worker.url, key=key))
         return replace(worker, in_flight=in_flight)
@@ -144,8 +154,16 @@ class Observer:
         """Drop what is remembered of pods that are gone."""
         for gone in self._routers.keys() - {pod["metadata"]["name"] for pod in router_pods}:
             self._routers.pop(gone).list.close()
-        for gone in self._in_flight.keys() - {pod["metadata"]["name"] for pod in worker_pods}:
-            self._in_flight.pop(gone).close()
+        there = {
+            (
+                pod["metadata"]["name"],
+                pods.container_id(pod),
+                pods.address(pod, render.CONTAINER_WORKER, render.PORT_HTTP),
+            )
+            for pod in worker_pods
+        }
+        for elsewhere in self._in_flight.keys() - there:
+            self._in_flight.pop(elsewhere).close()
 
     def close(self) -> None:
         """Stop asking."""
@@ -155,9 +173,13 @@ class Observer:
 
 
 class _AskedRouter:
-    """A router, and the question for its list."""
+    """A router at its place, and the question for its list."""
 
-    def __init__(self, admin: RouterAdmin, news: Callable[[], None], clock: Callable[[], float]) -> None:
+    def __init__(
+        self, place: tuple[str, ...], admin: RouterAdmin, news: Callable[[], None], clock: Callable[[], float]
+    ) -> None:
+        self.place = place
+        """Uid of the pod, id of the container, addresses."""
         self.admin = admin
         self.list: Asked[Router] = Asked(news, is_answer=_has_answered, clock=clock)
 

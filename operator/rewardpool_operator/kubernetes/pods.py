@@ -75,11 +75,16 @@ def worker_of(pod: Object, *, trouble: str | None = None) -> Worker:
 def router_of(pod: Object, *, trouble: str | None = None) -> Router:
     """A router pod, as far as Kubernetes knows it; what it answers is added by `observe`."""
     status = _container_status(pod, CONTAINER_ROUTER)
+    gate = _condition(pod, names.CONDITION_HOLDS_WORKERS).get("status")
+    unschedulable = _unschedulable(pod)
+    no_node = unschedulable and Failure(reason=ConditionReason.UNSCHEDULABLE.value, message=unschedulable)
     return Router(
         name=pod["metadata"]["name"],
-        exposed=_condition(pod, names.CONDITION_HOLDS_WORKERS).get("status") == "True",
+        exposed=gate == "True",
+        # A process that ended has nothing any more.
+        concealed=gate == "False" and _is_running(status),
         deleting=is_deleting(pod),
-        failure=failure_of(status, trouble=trouble),
+        failure=failure_of(status, trouble=trouble) or no_node or None,
     )
 
 
@@ -127,9 +132,9 @@ def _has_ended_well(state: Mapping[str, Any]) -> bool:
     return bool(state.get("terminated", {}).get("exitCode", 1) == 0)
 
 
-def container_id(pod: Object) -> str:
-    """Tells one start of the worker's process from the next."""
-    return str(_container_status(pod, CONTAINER_WORKER).get("containerID", pod["metadata"]["uid"]))
+def container_id(pod: Object, container: str = CONTAINER_WORKER) -> str:
+    """Tells one start of a container's process from the next."""
+    return str(_container_status(pod, container).get("containerID", pod["metadata"]["uid"]))
 
 
 def served_certificate(pod: Object) -> str | None:
@@ -220,8 +225,10 @@ def _lost(pod: Object) -> Failure | None:
     What the kubelet said last stays in the status, a running and ready container, and the node controller contradicts
     it in the one condition Ready (False today, Unknown in older releases). When the node is back, so is the condition.
     """
-    ready, containers = _condition(pod, "Ready").get("status"), _condition(pod, "ContainersReady").get("status")
-    if ready == "Unknown" or (ready == "False" and containers == "True"):
+    ready, containers = _condition(pod, "Ready"), _condition(pod, "ContainersReady").get("status")
+    # A readiness gate that is closed, ours or another's, is the kubelet's own word, and it says so.
+    contradicted = containers == "True" and ready.get("reason") != "ReadinessGatesNotReady"
+    if ready.get("status") == "Unknown" or (ready.get("status") == "False" and contradicted):
         node = pod["spec"].get("nodeName", "")
         return Failure(reason=ConditionReason.NODE_LOST.value, message=f"node {node} does not report how the pod is")
     return None

@@ -109,6 +109,20 @@ def test_the_size_never_falls_on_missing_figures(scaling, seen):
     assert all(after >= before for (before, after), look in zip(sizes, seen[1:], strict=True) if look.load is None)
 
 
+@given(SCALINGS, histories(length=8), st.integers(0, 300), st.integers(0, 12), st.lists(SECONDS, max_size=2))
+def test_what_only_some_routers_say_grows_the_size_as_far_as_it_goes_and_never_shrinks_it(
+    scaling, seen, known, serving, renewals
+):
+    previous = decisions(scaling, seen)[-1]
+    jobs = tuple(a_job(job=f"job-{number}", samples=int(10 * at)) for number, at in enumerate(renewals))
+    look = signals(
+        known, at=(seen[-1].now - NOW).total_seconds() + 1, serving=serving, announcements=jobs, partial=True
+    )
+    said = recommend(scaling=scaling, signals=look, previous=previous).scaling.desired
+    by_all = recommend(scaling=scaling, signals=replace(look, partial=False), previous=previous).scaling.desired
+    assert previous.desired <= said <= max(previous.desired, by_all)
+
+
 @given(SCALINGS, histories())
 @settings(max_examples=50)
 def test_a_restarted_operator_decides_the_same(scaling, seen):

@@ -27,6 +27,24 @@ def test_missing_figures_hold_the_size():
     assert decisions[-1].limit == "FiguresMissing"
 
 
+def test_what_some_routers_have_grows_the_pool_while_another_one_is_silent():
+    decisions = run(signals(None, replicas=0), signals(50, at=1, partial=True), scaling=a_scaling(minReplicas=0))
+    assert decisions[-1].desired == 5
+    assert "figures of a router are missing" in decisions[-1].reason
+
+
+def test_no_request_at_some_routers_is_no_reason_to_go_to_zero():
+    scaling = a_scaling(minReplicas=0, idleSeconds=0, scaleDown={"stabilizationSeconds": 0})
+    decisions = run(signals(5), *(signals(0, at=at, partial=True) for at in (1, 1000)), scaling=scaling)
+    assert [decision.desired for decision in decisions] == [1, 1, 1]
+
+
+def test_no_request_at_some_routers_ends_no_burst():
+    scaling = a_scaling(QUEUE_DEPTH, DEMAND)
+    decisions = run(signals(50), signals(0, at=1, partial=True), scaling=scaling)
+    assert decisions[-1].bursts == decisions[0].bursts
+
+
 def test_missing_figures_do_not_keep_a_job_from_what_it_announced():
     scaling = a_scaling(QUEUE_DEPTH, DEMAND)
     burst = signals(None, at=1, announcements=(a_job(samples=40),))

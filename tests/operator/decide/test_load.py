@@ -8,7 +8,7 @@ from support.decide_builders import a_pool, a_router, a_snapshot, a_worker
 from rewardpool_api.status import LoadStatus, RewardPoolStatus
 from rewardpool_operator.autoscaler.signals import STALE_SECONDS
 from rewardpool_operator.decide import decide
-from rewardpool_operator.decide.load import missing_figures, observed_load
+from rewardpool_operator.decide.load import least_load, missing_figures, observed_load
 from rewardpool_operator.snapshot import RegisteredWorker, Router
 
 QUEUE = {
@@ -46,6 +46,50 @@ def test_a_missing_figure_makes_the_load_missing_not_smaller(broken: Router, mes
     snapshot = a_snapshot(routers=(a_busy_router("a"), broken))
     assert observed_load(snapshot) is None
     assert (missing_figures(snapshot) or "").startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("silent", "least"),
+    [
+        pytest.param(a_router("b", answering=False, registered=None), LoadStatus(in_flight=3, waiting=1), id="silent"),
+        pytest.param(STALE, LoadStatus(in_flight=3, waiting=1), id="stale"),
+        pytest.param(a_busy_router("b", None, 4), LoadStatus(in_flight=3, waiting=5), id="does not say what is where"),
+    ],
+)
+def test_what_the_others_say_is_the_least_there_is(silent: Router, least: LoadStatus) -> None:
+    assert least_load(a_snapshot(routers=(a_busy_router("a"), silent))) == least
+
+
+def test_every_silent_router_is_named() -> None:
+    silent = tuple(a_router(name, answering=False, registered=None) for name in "abcde")
+    expected = "router a does not answer; router b does not answer; router c does not answer, and 2 more routers"
+    assert missing_figures(a_snapshot(routers=silent)) == expected
+
+
+def test_a_router_that_trainers_were_never_sent_to_is_not_waited_for() -> None:
+    pending = Router(name="b", exposed=False)
+    assert observed_load(a_snapshot(routers=(a_busy_router("a"), pending))) == LoadStatus(in_flight=3, waiting=1)
+
+
+def test_a_router_that_trainers_are_not_sent_to_any_more_may_have_what_came_before() -> None:
+    concealed = Router(name="b", exposed=False, concealed=True)
+    assert missing_figures(a_snapshot(routers=(a_busy_router("a"), concealed))) == "router b does not answer"
+
+
+def test_a_pool_at_zero_grows_by_what_waits_at_one_router_while_the_other_one_is_silent() -> None:
+    pool = a_pool(
+        autoscaling=QUEUE, status=RewardPoolStatus.model_validate({"scaling": {"desired": 0, "reason": "before"}})
+    )
+    silent = a_router("b", answering=False, registered=None, silent_seconds=20.0)
+    plan = decide(a_snapshot(pool=pool, routers=(a_router("a", waiting=50), silent)))
+    active, degraded = plan.status.condition("ScalingActive"), plan.status.condition("Degraded")
+    assert plan.status.scaling is not None
+    assert active is not None
+    assert degraded is not None
+    assert plan.status.scaling.desired == 5
+    assert active.message == "router b does not answer, so the size may grow and not shrink"
+    assert (degraded.status, degraded.reason) == ("True", "RouterSilent")
+    assert degraded.message == "router b does not answer the operator; until it does, the size may grow and not shrink"
 
 
 def test_a_router_that_is_going_away_is_not_waited_for() -> None:
@@ -86,3 +130,30 @@ def test_no_router_with_old_or_missing_figures_ever_shrinks_a_pool(routers: list
     scaling = decide(snapshot).status.scaling
     assert scaling is not None
     assert scaling.desired >= before or missing_figures(snapshot) is None
+
+
+@given(
+    loads=st.lists(st.tuples(st.integers(0, 200), st.integers(0, 200)), min_size=2, max_size=4),
+    silent=st.sets(st.integers(0, 3), min_size=1),
+    before=st.integers(0, 8),
+)
+def test_whichever_routers_are_silent_the_size_is_between_the_present_one_and_that_of_full_knowledge(
+    loads: list[tuple[int, int]], silent: set[int], before: int
+) -> None:
+    workers = tuple(a_worker(f"new-{number}") for number in range(before))
+    status = RewardPoolStatus.model_validate({"scaling": {"desired": before, "reason": "before"}})
+    pool = a_pool(autoscaling=QUEUE, status=status)
+
+    def size(missing: set[int]) -> int:
+        routers = tuple(
+            a_router(f"r{number}", answering=False, registered=None)
+            if number in missing
+            else a_busy_router(f"r{number}", in_flight, waiting)
+            for number, (in_flight, waiting) in enumerate(loads)
+        )
+        scaling = decide(a_snapshot(*workers, pool=pool, routers=routers)).status.scaling
+        assert scaling is not None
+        return scaling.desired
+
+    missing = {number for number in silent if number < len(loads)} or {0}
+    assert before <= size(missing) <= max(before, size(set()))

@@ -55,7 +55,7 @@ def decided(desired, asked, limit=None, **fields):
             a_pool(scaling=decided(3, 3), conditions=[condition("FiguresMissing", "router r0", status="False")]),
             Cause.FIGURES_MISSING,
             "problem",
-            "The size is held at 3",
+            "The size, 3, may grow and not shrink",
         ),
         (a_pool(scaling=decided(0, 0)), Cause.AT_ZERO, "note", "the first request brings it back"),
         (a_pool(scaling=decided(2, 2)), Cause.SIZE, "note", "2 replicas are wanted, as policy QueueDepth"),

@@ -5,9 +5,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from support.kube_builders import a_pod, a_pool
+from support.kube_builders import a_pod, a_pool, an_exposed_router
 
-from rewardpool_api import names
 from rewardpool_operator.autoscaler.signals import STALE_SECONDS, Throughput
 from rewardpool_operator.decide.load import missing_figures
 from rewardpool_operator.kubernetes.credentials.keys import Keys
@@ -28,11 +27,12 @@ class Watched:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
         self.silent = False
-        self.router = a_pod("r0", component=names.COMPONENT_ROUTER, ip="10.0.0.8")
+        self.asked: list[str] = []
+        self.router = an_exposed_router(ip="10.0.0.8")
         aside = asyncio.Semaphore(8)
         session: Any = None
         self._observer = Observer(session, news=lambda: None, aside=aside, clock=lambda: self.now)
-        monkeypatch.setattr(RouterAdmin, "observe", self._observed)
+        monkeypatch.setattr(RouterAdmin, "observe", lambda admin, name: self._observed(admin, name))
         monkeypatch.setattr(lengths, "probe_score", self._probed)
         monkeypatch.setattr(asking, "PATIENCE_SECONDS", 0.01)
 
@@ -41,7 +41,8 @@ class Watched:
         objects = Objects(pool=pool.model_dump(mode="json", by_alias=True), pods=(self.router, *pods))
         return await self._observer.snapshot(pool, objects, keys=Keys(admin="a"), tls=PLAIN, revision="new")
 
-    async def _observed(self, name: str) -> Router:
+    async def _observed(self, admin: RouterAdmin, name: str) -> Router:
+        self.asked.append(admin._url)
         if self.silent:
             await asyncio.Event().wait()
         entry = RegisteredWorker(id="w0", url=URL, in_flight=4, answered=int(6 * self.now))
@@ -67,6 +68,54 @@ async def test_figures_of_a_router_that_hangs_hold_for_a_while_and_not_for_ever(
     assert missing_figures(await watched.look()) is None
     watched.now = STALE_SECONDS + 1
     assert missing_figures(await watched.look()) == "router r0 has given no figures for more than 10 s"
+
+
+async def test_a_router_pod_with_a_new_address_is_asked_there_and_nowhere_else(watched: Watched) -> None:
+    await watched.look()
+    watched.silent = True
+    await watched.look()
+    watched.router = an_exposed_router(ip="10.0.0.99", containerID="c://again")
+    watched.silent, watched.asked = False, []
+    (router,) = (await watched.look()).routers
+    assert watched.asked == ["http://10.0.0.99:8080"]
+    assert router.answering
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"ip": "10.0.0.99"}, id="address"),
+        pytest.param({"containerID": "c://again"}, id="container"),
+        pytest.param({"uid": "another"}, id="pod of the same name"),
+    ],
+)
+async def test_what_a_router_said_is_forgotten_with_its(watched: Watched, change: dict[str, str]) -> None:
+    await watched.look()
+    uid = change.pop("uid", None)
+    watched.router = an_exposed_router(**{"ip": "10.0.0.8", **change})
+    watched.router["metadata"]["uid"] = uid or watched.router["metadata"]["uid"]
+    watched.silent = True
+    (router,) = (await watched.look()).routers
+    assert not router.answering
+    assert router.registered is None
+
+
+async def test_a_router_that_has_no_address_any_more_is_not_called(watched: Watched) -> None:
+    await watched.look()
+    watched.router = an_exposed_router(ip=None)
+    await watched.look()
+    assert watched._observer.router_admin("r0") is None
+
+
+async def test_a_router_is_silent_from_the_question_on_that_it_did_not_answer(watched: Watched) -> None:
+    await watched.look()
+    watched.now = 15.0
+    (heard,) = (await watched.look()).routers
+    watched.silent, watched.now = True, 30.0
+    (late,) = (await watched.look()).routers
+    watched.now = 36.0
+    (silent,) = (await watched.look()).routers
+    assert [heard.silent_seconds, late.silent_seconds, silent.silent_seconds] == [0.0, 0.0, 6.0]
 
 
 async def test_a_workers_start_and_throughput_are_measured(watched: Watched) -> None:

@@ -146,6 +146,42 @@ def test_a_worker_whose_node_does_not_report_is_what_was_heard_last(ready: str) 
     assert worker.failure.reason == "NodeLost"
 
 
+@pytest.mark.parametrize("component", [names.COMPONENT_WORKER, names.COMPONENT_ROUTER])
+def test_a_pod_whose_readiness_gate_is_closed_is_not_lost(component: str) -> None:
+    pod = a_pod(component=component)
+    gates = {"type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady"}
+    pod["status"]["conditions"] = [gates, {"type": "ContainersReady", "status": "True"}]
+    assert not pods.is_lost(pod)
+
+
+@pytest.mark.parametrize(
+    ("gate", "running", "exposed", "concealed"),
+    [
+        pytest.param("True", True, True, False, id="open"),
+        pytest.param("False", True, False, True, id="closed again"),
+        pytest.param("False", False, False, False, id="closed, and what it had is gone"),
+        pytest.param(None, True, False, False, id="never opened"),
+    ],
+)
+def test_a_routers_gate_says_whether_trainers_are_sent_to_it(
+    gate: str | None, running: bool, exposed: bool, concealed: bool
+) -> None:
+    pod = a_pod(component=names.COMPONENT_ROUTER, state={"running": {}} if running else {"waiting": {}})
+    pod["status"]["conditions"] = [{"type": names.CONDITION_HOLDS_WORKERS, "status": gate}] if gate else []
+    router = pods.router_of(pod)
+    assert (router.exposed, router.concealed) == (exposed, concealed)
+
+
+def test_a_router_that_no_node_takes_says_so() -> None:
+    pod = a_pod(component=names.COMPONENT_ROUTER, ip=None, state={})
+    pod["status"]["conditions"] = [
+        {"type": "PodScheduled", "status": "False", "message": "0/3 nodes: Insufficient cpu"}
+    ]
+    failure = pods.router_of(pod).failure
+    assert failure is not None
+    assert (failure.reason, failure.message) == ("Unschedulable", "0/3 nodes: Insufficient cpu")
+
+
 def test_a_worker_whose_node_is_back_serves_as_before() -> None:
     worker = pods.worker_of(with_conditions(Ready="True", ContainersReady="True"))
     assert (worker.silent, worker.answering, worker.failure) == (False, True, None)

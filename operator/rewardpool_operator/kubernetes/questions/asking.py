@@ -34,6 +34,7 @@ class Asked(Generic[T]):
         """The last answer, or its absence in the asker's own words; None before the first."""
         self._clock = clock
         self._asked_at = self._last_asked_at = clock()
+        self._silent_since: float | None = None
         self._news = news
         self._is_answer = is_answer
         self._task: asyncio.Future[T] | None = None
@@ -49,6 +50,11 @@ class Asked(Generic[T]):
         """Of the last answer: since it was asked for, since what it tells may have changed from that moment on."""
         return self._clock() - self._last_asked_at
 
+    @property
+    def silent_seconds(self) -> float:
+        """Since the first question after the last answer was asked; 0 where the last question has one."""
+        return 0.0 if self._silent_since is None else self._clock() - self._silent_since
+
     async def ask(self, question: Callable[[], Awaitable[T]]) -> T | None:
         """The answer; None while there is none, and then it is being waited for aside."""
         if self._task is None:
@@ -60,9 +66,14 @@ class Asked(Generic[T]):
             if not self._aside:
                 self._aside = True
                 self._task.add_done_callback(self._came_late)
+            self._silent_since = self._asked_at if self._silent_since is None else self._silent_since
             return None
         task, self._task, self._aside = self._task, None, False
         self.last, self._last_asked_at = task.result(), self._asked_at
+        if self._is_answer(self.last):
+            self._silent_since = None
+        elif self._silent_since is None:
+            self._silent_since = self._asked_at
         return self.last
 
     def _patience(self) -> float:
