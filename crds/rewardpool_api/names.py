@@ -40,11 +40,19 @@ ANNOTATION_FLAVOR: Final = f"{GROUP}/flavor"
 """On a router pod: which program it runs, so that one is spoken to rightly while its successor starts."""
 ANNOTATION_TLS: Final = f"{GROUP}/tls"
 """On a router pod: hash of the certificate that it serves; absent where it serves HTTP."""
+ANNOTATION_ROUTER_TEMPLATE: Final = f"{GROUP}/router-template"
+"""On a router pod: hash of the template that it was made from, so that the end of a rollout can be seen in the pods."""
+ANNOTATION_CAUSE: Final = f"{GROUP}/cause"
+"""On the routers' Deployment: hash of what of the pool's own its template was rendered from. While that is the same,
+another template is an upgraded operator's doing."""
 CONDITION_HOLDS_WORKERS: Final = f"{GROUP}/holds-workers"
 """Condition of a router pod, set once by the operator, and a gate of its readiness: its list was right once."""
 
 ANNOTATION_SPEC: Final = f"{GROUP}/spec"
 """Canonical JSON of the spec's parts that a revision was rendered from, on its Deployment: what a rollback needs."""
+ANNOTATION_TEMPLATE: Final = f"{GROUP}/template"
+"""JSON of a revision's pod template as it was rendered, on its Deployment: what undoes an edit by hand when today's
+operator would render another one."""
 ANNOTATION_GOLDEN_SCORES: Final = f"{GROUP}/golden-scores"
 """A revision's scores of the golden set, on its Deployment: `{"set": hash, "scores": [...]}`."""
 
@@ -61,7 +69,9 @@ ROUTER_METRICS_PORT: Final = 9090
 
 # Files and environment variables a worker or a router is started with.
 FILES_DIR: Final = "/etc/rewardpool/files"
-"""Where the ConfigMap with the score middleware and the router launcher is mounted."""
+"""Where the ConfigMap with the score middleware, or with the router launcher, is mounted."""
+PINS_DIR: Final = "/etc/rewardpool/pins"
+"""Where the ConfigMap with the pins is mounted for a download."""
 KEY_DIR: Final = "/etc/rewardpool/key"
 ADMIN_KEY_DIR: Final = "/etc/rewardpool/admin"
 SECRET_KEY: Final = "key"  # noqa: S105 - the name of a Secret's entry, not a secret
@@ -98,7 +108,7 @@ ENV_MONITORING_NAMESPACES: Final = "REWARDPOOL_MONITORING_NAMESPACES"
 DOWNLOAD_PATH: Final = "/rewardpool/download"
 """How far a worker's download is, told by its init container on the worker's port."""
 PINS_FILE: Final = "pins.json"
-"""Among the mounted files: revision of workers -> commit of the model."""
+"""Entry of a ConfigMap of its own: revision of workers -> commit of the model."""
 ENV_REVISION: Final = "REWARDPOOL_REVISION"
 """Tells a download which pin is its own."""
 READY_PATH: Final = "/rewardpool/ready"
@@ -138,9 +148,17 @@ def admin_secret(pool: str) -> str:
     return f"{pool}-router-admin"
 
 
-def files_config_map(pool: str) -> str:
-    """Name of the ConfigMap with the files mounted into stock images."""
-    return f"{pool}-files"
+def files_config_map(pool: str, content: str | None = None) -> str:
+    """Name of the immutable ConfigMap with files mounted into stock images, by the hash of its content.
+
+    Without a hash: of the mutable one that operators up to 0.2 kept for all revisions, whose pods may still run.
+    """
+    return f"{pool}-files-{content}" if content else f"{pool}-files"
+
+
+def pins_config_map(pool: str) -> str:
+    """Name of the ConfigMap with the commit that each revision serves; the pool's Secrets are among its owners."""
+    return f"{pool}-pins"
 
 
 def router_name(pool: str) -> str:

@@ -56,6 +56,11 @@ class ConditionReason(_Reason):
 
     # Progressing
     STABLE = "Stable", "Nothing is changing."
+    UPDATE_AVAILABLE = (
+        "UpdateAvailable",
+        "Nothing is changing, and workers that were made now would differ: the operator was upgraded, or drainSeconds"
+        " or progressDeadlineSeconds changed. `rewardpool restart` or a changed spec brings them.",
+    )
     DOWNLOADING = "Downloading", "Workers download the model; the message has the bytes."
     SCALING = "Scaling", "The number of workers is on its way to what is wanted."
     SURGING = "Surging", "A rollout: new workers start beside the old ones."

@@ -19,7 +19,7 @@ def delete_owned_objects(stage: Stage) -> str:
     slowest = 0.0
     for kind, name in (
         ("service", names.router_name(POOL)),
-        ("configmap", names.files_config_map(POOL)),
+        ("configmap", names.pins_config_map(POOL)),
         ("secret", names.key_secret(POOL)),
         ("secret", names.admin_secret(POOL)),
         ("deployment", names.worker_name(POOL, stage.pool()["status"]["revision"])),

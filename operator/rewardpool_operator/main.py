@@ -114,6 +114,8 @@ class Settings:
     """Port of /metrics on all addresses; None serves none."""
     lease: tuple[str, str] | None = None
     """Namespace and name of the Lease that operators agree by; None for the only operator there is."""
+    concurrent_upgrades: int = 1
+    """Pools whose routers may be replaced at a time because the operator was upgraded; at least 1."""
     log_format: LogFormat = "text"
     verbose: bool = False
 
@@ -136,7 +138,15 @@ async def serve(settings: Settings) -> None:
             )
         acting = await _elected(kube, settings, stack)
         namespaces = settings.namespaces
-        operator = Operator(kube, session, image=own_image(), place=_place(), namespaces=namespaces, acting=acting)
+        operator = Operator(
+            kube,
+            session,
+            image=own_image(),
+            place=_place(),
+            namespaces=namespaces,
+            acting=acting,
+            concurrent_upgrades=settings.concurrent_upgrades,
+        )
         running = asyncio.create_task(operator.run(), name="operator")
         stack.push_async_callback(ended, running)
         log.info("%s: %s", RUNNING, ", ".join(namespaces) or "all namespaces")

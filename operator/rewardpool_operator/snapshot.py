@@ -180,6 +180,8 @@ class Snapshot:
     """What the other pools of `spec.autoscaling.budget` want and have."""
     golden: GoldenSet | GoldenProblem | None = None
     """What `spec.rollout.parity` refers to; None when it asks for nothing, or where there are no ConfigMaps."""
+    offer: str | None = None
+    """What workers of the present revision would have if they were made anew, in words; None where that is the same."""
     ca_bundle: str | None = None
     """Certificates that verify the routers, PEM in base64; None for http."""
     tls_problem: str | None = None

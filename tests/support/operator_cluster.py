@@ -41,7 +41,8 @@ class Cluster:
         self._starts = 0
         self.operator: RealProcess
 
-    def start_operator(self) -> None:
+    def start_operator(self, **env: str) -> None:
+        """Start it, with these environment variables."""
         self._starts += 1
         log = self._folder / f"operator-{self._starts}.log"
         self.operator = operator_process(
@@ -50,6 +51,7 @@ class Cluster:
             health_port=self.health_port,
             log=log,
             flags=[f"--metrics-port={self.metrics_port}"],
+            env=env,
         )
         self.operator.__enter__()
         self.operator.until(lambda: RUNNING in log.read_text(), seconds=30, what="the operator runs")

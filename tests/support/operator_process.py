@@ -1,7 +1,7 @@
 """The operator as a process of its own, with exactly the rights that `permissions` lists."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +48,10 @@ def operator_process(
     log: Path,
     lease: str | None = None,
     flags: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
 ) -> RealProcess:
     """`rewardpool operator run`, not started yet: a context manager."""
     command = [str(Path(sys.executable).with_name("rewardpool")), "operator", "run"]
     command += [f"--namespace={namespace}", f"--health-port={health_port}"]
     command += [*([f"--lease={lease}"] if lease else []), *flags]
-    return RealProcess(command, log=log, env={"KUBECONFIG": str(kubeconfig)}, cwd=log.parent)
+    return RealProcess(command, log=log, env={"KUBECONFIG": str(kubeconfig), **(env or {})}, cwd=log.parent)

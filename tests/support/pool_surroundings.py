@@ -19,6 +19,7 @@ from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableErro
 from rewardpool_operator.kubernetes.keeper import Keeper, Shared
 from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.kubernetes.questions import asking, lengths
+from rewardpool_operator.kubernetes.turns import Turns
 from rewardpool_operator.kubernetes.watch.store import Store
 from rewardpool_operator.probe import ProbeResult
 from rewardpool_operator.router_admin import RouterAdmin
@@ -109,6 +110,7 @@ class Surroundings:
         self.kube, self.store = FakeKube(), Store()
         self.listed: list[str] = []
         self.silent = False
+        self.image, self.turns = "x:1", Turns(1)
         pool = json.loads(a_pool(replicas=1).model_dump_json(by_alias=True, exclude_none=True))
         self.store.put(client.POOLS, self.kube.keep(client.POOLS, pool))
         self.keeper = self.a_keeper()
@@ -123,10 +125,11 @@ class Surroundings:
             kube=self.kube,  # type: ignore[arg-type]
             session=None,  # type: ignore[arg-type]
             store=self.store,
-            image="x:1",
+            image=self.image,
             place=None,
             aside=aside,
             budgets=Budgets(self.store),
+            turns=self.turns,
         )
         return Keeper(shared, KEY, wake=lambda: None)
 

@@ -19,8 +19,18 @@ DOWNLOAD_PACKAGE: Final = "rewardpool_download"
 
 
 def mounted_files() -> dict[str, str]:
-    """File names and texts, as a ConfigMap's data."""
+    """File names and texts of all files."""
     return dict(_texts())
+
+
+def worker_files() -> dict[str, str]:
+    """File names and texts of what workers need, as a ConfigMap's data."""
+    return {name: text for name, text in _texts().items() if name != ROUTER_LAUNCHER}
+
+
+def router_files() -> dict[str, str]:
+    """File names and texts of what routers need, as a ConfigMap's data."""
+    return {ROUTER_LAUNCHER: _texts()[ROUTER_LAUNCHER]}
 
 
 @cache

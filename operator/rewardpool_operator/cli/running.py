@@ -27,6 +27,10 @@ def operator_run(
             help="Several operators: the one that holds this Lease acts. Without it this must be the only one.",
         ),
     ] = None,
+    concurrent_upgrades: Annotated[
+        int,
+        typer.Option(min=1, help="Pools whose routers are replaced at a time because the operator was upgraded."),
+    ] = 1,
     log_format: Annotated[LogFormat, typer.Option(help="For people or for collectors.")] = "text",
     verbose: Annotated[bool, typer.Option("--verbose", help="Log every pass.")] = False,
 ) -> None:
@@ -42,6 +46,7 @@ def operator_run(
             health_port=health_port,
             metrics_port=metrics_port,
             lease=_namespace_and_name(lease) if lease else None,
+            concurrent_upgrades=concurrent_upgrades,
             log_format=log_format,
             verbose=verbose,
         )

@@ -198,6 +198,12 @@ def _progressing(
     if snapshot.pool.spec.rollout.paused:
         message = "spec.rollout.paused is set; no other revision waits"
         return Finding(holds=False, reason=ConditionReason.PAUSED, message=message)
+    if snapshot.offer is not None:
+        message = (
+            f"revision {snapshot.revision} runs as it was made; new workers would have {snapshot.offer}:"
+            f" `rewardpool restart {snapshot.pool.key}` or a changed spec brings them"
+        )
+        return Finding(holds=False, reason=ConditionReason.UPDATE_AVAILABLE, message=message)
     return Finding(holds=False, reason=ConditionReason.STABLE, message="nothing is changing")
 
 

@@ -22,6 +22,7 @@ from rewardpool_operator.kubernetes.events import EventMemory, RepairTally, Repe
 from rewardpool_operator.kubernetes.figures import without_figures
 from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST, is_deleting
 from rewardpool_operator.kubernetes.repairs import ListMemory
+from rewardpool_operator.kubernetes.revisions import files_of
 from rewardpool_operator.kubernetes.telling import event_object, with_failure
 from rewardpool_operator.kubernetes.upkeep import Known, NotOursError, Upkeep, is_ours
 from rewardpool_operator.kubernetes.wanted import Rendered, Settled
@@ -128,6 +129,7 @@ class Apply:
         if not is_settled:
             await self._size(plan, rendered)
             self._written.settled = None if self._wrote or self.failures else seen
+        await self._remove_files(rendered.shared)
         await self._join(plan.joins)
         await asyncio.gather(
             *(self._guarded(self._set_gate(router, "True", "ListComplete")) for router in plan.expose),
@@ -175,7 +177,7 @@ class Apply:
             if self._is_time_for(manifest)
         ]
         revisions = {worker_set.revision for worker_set in plan.worker_sets}
-        current = revisions & {render.revision_of(rendered.worker_template)}
+        current = revisions & {rendered.revision.name}
         return shared + [("Deployment", names.worker_name(self._pool.metadata.name, revision)) for revision in current]
 
     async def _bring_about_shared(self, manifests: Iterable[Object]) -> None:
@@ -192,11 +194,29 @@ class Apply:
         ]
         there = [secret for secret in found if secret is not None]
         rest = [
-            with_witness(manifest, there) if manifest["kind"] == "ConfigMap" else manifest
+            with_witness(manifest, there) if self._is_witness(manifest) else manifest
             for manifest in manifests
             if manifest["kind"] != "Secret" and self._is_time_for(manifest)
         ]
         await asyncio.gather(*(self._guarded(self._bring_about(manifest)) for manifest in rest))
+
+    def _is_witness(self, manifest: Object) -> bool:
+        pins = names.pins_config_map(self._pool.metadata.name)
+        return (manifest["kind"], manifest["metadata"]["name"]) == ("ConfigMap", pins)
+
+    async def _remove_files(self, manifests: Iterable[Object]) -> None:
+        """Mounted files stay for as long as a template or a pod names them; Kubernetes keeps no such count."""
+        needed = {manifest["metadata"]["name"] for manifest in manifests if manifest["kind"] == "ConfigMap"}
+        for deployment in self._objects.deployments:
+            needed |= files_of(deployment["spec"]["template"])
+        for pod in self._objects.pods:
+            needed |= files_of(pod)
+        files = names.files_config_map(self._pool.metadata.name)
+        for config_map in self._objects.config_maps:
+            name = config_map["metadata"]["name"]
+            is_files = name == files or name.startswith(f"{files}-")
+            if is_files and name not in needed and not is_deleting(config_map) and is_ours(config_map, self._pool):
+                await self._guarded(self._delete(client.CONFIG_MAPS, name))
 
     async def _remove_policies(self, manifests: Iterable[Object]) -> None:
         """Network policies are the one kind of which a pool may want none any more."""
@@ -307,8 +327,8 @@ class Apply:
         live = self._objects.find("Deployment", names.worker_name(self._pool.metadata.name, worker_set.revision))
         if live is not None and worker_set.replicas < live["spec"].get("replicas", 1):
             await self._delete_passed_over(worker_set.revision, plan.retire)
-        if worker_set.revision == render.revision_of(rendered.worker_template):
-            manifest = render.worker_deployment(self._pool, rendered.worker_template, replicas=worker_set.replicas)
+        if worker_set.revision == rendered.revision.name:
+            manifest = render.worker_deployment(self._pool, rendered.revision, replicas=worker_set.replicas)
             await self._bring_about(manifest)
         elif live is not None and live["spec"].get("replicas", 1) != worker_set.replicas:
             # The template of an old revision is nowhere but in its Deployment.

@@ -39,7 +39,8 @@ from rewardpool_operator.kubernetes.questions.golden import GoldenKeeper
 from rewardpool_operator.kubernetes.questions.trouble import Trouble
 from rewardpool_operator.kubernetes.stored_pool import StoredPool
 from rewardpool_operator.kubernetes.telling import log_scaling
-from rewardpool_operator.kubernetes.wanted import Rendered, rendered
+from rewardpool_operator.kubernetes.turns import Turns
+from rewardpool_operator.kubernetes.wanted import Rendered, left_running, rendered, routers_are_new
 from rewardpool_operator.kubernetes.watch.objects import Objects
 from rewardpool_operator.kubernetes.watch.store import Key, Store
 from rewardpool_operator.logs import about
@@ -76,6 +77,8 @@ class Shared:
     aside: asyncio.Semaphore
     """Bounds what is asked aside at a time."""
     budgets: Budgets
+    turns: Turns
+    """Of pools that change because the operator was upgraded."""
 
 
 class Outcome(enum.Enum):
@@ -118,6 +121,7 @@ class Keeper:
         self._kube = shared.kube
         self._store = shared.store
         self._budgets = shared.budgets
+        self._turns = shared.turns
         self._image = shared.image
         self._place = shared.place
         self._observer = Observer(shared.session, news=wake, aside=shared.aside)
@@ -206,11 +210,15 @@ class Keeper:
             return Outcome.QUIET
         pins = pins_of(pool, objects)
         wanted = self._rendered_of(stored, keys=keys, tls=tls, pins=pins)
-        revision = render.revision_of(wanted.worker_template)
+        wanted = left_running(wanted, pool, objects, may_upgrade=partial(self._turns.take, self.key))
+        if self._turns.holds(self.key) and routers_are_new(wanted, objects):
+            self._turns.end(self.key)
+        revision = wanted.revision.name
         snapshot = await self._observer.snapshot(pool, objects, keys=keys, tls=tls, revision=revision)
         away = acting is not Acting.FULL
         snapshot = replace(
             snapshot,
+            offer=wanted.offer,
             golden=await self._golden.golden(pool, revision=revision),
             announcements=await self._demands.look(objects.leases, now=snapshot.now, away=away),
         )
@@ -245,7 +253,7 @@ class Keeper:
 
     async def _read_secrets(self, objects: Objects, *, pools: int) -> Acting:
         """Read the Secrets if they may have changed; what may be done, now that it was tried."""
-        if tells_of_a_loss(objects.find("ConfigMap", names.files_config_map(self.key[1])), objects.secrets):
+        if tells_of_a_loss(objects.find("ConfigMap", names.pins_config_map(self.key[1])), objects.secrets):
             self._secrets.suspect()
         if self._secrets.due(monotonic(), pools=pools) > 0:
             return Acting.FULL

@@ -24,6 +24,7 @@ from rewardpool_operator.kubernetes.keeper import Keeper, Shared
 from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.kubernetes.place import OperatorPlace
 from rewardpool_operator.kubernetes.queue import STUCK_SECONDS, Workers
+from rewardpool_operator.kubernetes.turns import Turns
 from rewardpool_operator.kubernetes.watch.owned import WATCHED, selector_of
 from rewardpool_operator.kubernetes.watch.reflector import Reflector
 from rewardpool_operator.kubernetes.watch.store import Key, Store
@@ -53,6 +54,7 @@ class Operator:
         place: where this operator runs; None outside of the cluster.
         namespaces: to serve; none means all.
         acting: what may be done at this moment.
+        concurrent_upgrades: pools that may change at a time because this operator is another version than the last.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Operator:
         place: OperatorPlace | None = None,
         namespaces: Sequence[str] = (),
         acting: Callable[[], Acting] = lambda: Acting.FULL,
+        concurrent_upgrades: int = 1,
     ) -> None:
         self.store = Store()
         self._kube = kube
@@ -72,6 +75,7 @@ class Operator:
         self._has_ended = False
         self._workers: Workers[Key] = Workers(self._look)
         self._budgets = Budgets(self.store)
+        self._turns = Turns(concurrent_upgrades, wake=lambda key: self._changed([key]))
         self._shared = Shared(
             kube=kube,
             session=session,
@@ -80,6 +84,7 @@ class Operator:
             place=place,
             aside=asyncio.Semaphore(ASIDE),
             budgets=self._budgets,
+            turns=self._turns,
         )
         self._strays = Strays(kube, self.store, may_act=lambda: self._acting() is Acting.FULL and not kube.is_away())
         places = namespaces or ("",)
@@ -131,6 +136,7 @@ class Operator:
             "pools": len(self.store.pools()),
             "oldest_pass_seconds": round(oldest, 1),
             "queue_length": self._workers.length(),
+            "upgrades_waiting": self._turns.waiting(),
             "watches_silent_seconds": watches,
         }
 
@@ -155,8 +161,7 @@ class Operator:
         again = await keeper.look(acting, pools=len(self._keepers))
         if again is None:
             self._keepers.pop(key).close()
-            self._budgets.forget(key)
-            METRICS.forget_pool(*key)
+            self._forget(key)
         self._changed(self._budgets.woken_by(key))
         return again
 
@@ -164,9 +169,13 @@ class Operator:
         """What they remember of their pools is old once somebody else has acted; so is what they told Prometheus."""
         for key, keeper in self._keepers.items():
             keeper.close()
-            self._budgets.forget(key)
-            METRICS.forget_pool(*key)
+            self._forget(key)
         self._keepers.clear()
+
+    def _forget(self, key: Key) -> None:
+        self._budgets.forget(key)
+        self._turns.end(key)
+        METRICS.forget_pool(*key)
 
     async def _follow_acting(self) -> None:
         before = Acting.NONE

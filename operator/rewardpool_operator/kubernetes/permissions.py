@@ -25,7 +25,8 @@ RULES: Final[tuple[Rule, ...]] = (
     # A server-side apply that makes an object takes `create` beside `patch`.
     _rule("apps", "deployments", "get", "list", "watch", "create", "patch", "delete"),
     _rule("", "services", "get", "list", "watch", "create", "patch"),
-    _rule("", "configmaps", "get", "list", "watch", "create", "patch"),
+    # `delete` for mounted files that nothing mounts any more.
+    _rule("", "configmaps", "get", "list", "watch", "create", "patch", "delete"),
     _rule("", "secrets", "get", "create", "patch"),
     _rule("policy", "poddisruptionbudgets", "get", "list", "watch", "create", "patch"),
     # `delete` for a pool that wants none any more.

@@ -22,7 +22,8 @@ from rewardpool_operator.snapshot import Failure, WorkerSet
 
 POOL = a_pool()
 RENDERED = rendered(POOL, Keys(pool="p", admin="a"), image="own:1")
-REVISION = render.revision_of(RENDERED.worker_template)
+REVISION = RENDERED.revision.name
+FILES = [item["metadata"]["name"] for item in RENDERED.shared if item.get("immutable")]
 
 
 class FakeKube:
@@ -96,9 +97,10 @@ def a_store(
     store.put(client.POOLS, live({"metadata": {"name": "rm", "namespace": "rl"}, "spec": {}, "status": status or {}}))
     secrets = [live(compare.stamped(manifest)) for manifest in RENDERED.shared if manifest["kind"] == "Secret"]
     manifests = [
-        with_witness(manifest, secrets) if manifest["kind"] == "ConfigMap" else manifest for manifest in RENDERED.shared
+        with_witness(manifest, secrets) if manifest["metadata"]["name"] == "rm-pins" else manifest
+        for manifest in RENDERED.shared
     ]
-    manifests.append(render.worker_deployment(POOL, RENDERED.worker_template, replicas=replicas))
+    manifests.append(render.worker_deployment(POOL, RENDERED.revision, replicas=replicas))
     for manifest in manifests:
         if manifest["kind"] != without:
             store.put(RESOURCES[manifest["kind"]], live(compare.stamped(manifest)))
@@ -153,7 +155,7 @@ async def test_an_empty_cluster_gets_every_object_before_the_workers() -> None:
     kube, carrying = await carried_out(a_plan(), an_empty_store())
     names_in_order = [name for verb, name, _ in kube.calls if verb == "apply"]
     assert names_in_order == [
-        "rm-key", "rm-router-admin", "rm-files", "rm-router", "rm-router", f"rm-worker-{REVISION}", "rm/status",
+        "rm-key", "rm-router-admin", "rm-pins", *FILES, "rm-router", "rm-router", f"rm-worker-{REVISION}", "rm/status",
     ]  # fmt: skip
     assert not carrying.changed, "watches tell what becomes of it"
 
@@ -236,7 +238,25 @@ async def test_a_retired_worker_is_deleted_where_the_controller_would_take_anoth
 
 def an_old_deployment(replicas: int) -> Object:
     metadata = {"name": "rm-worker-old", "labels": {names.LABEL_POOL: "rm", names.LABEL_REVISION: "old"}}
-    return {"kind": "Deployment", "metadata": metadata, "spec": {"replicas": replicas}}
+    template = {"spec": {"volumes": [{"name": "files", "configMap": {"name": "rm-files-old"}}]}}
+    return {"kind": "Deployment", "metadata": metadata, "spec": {"replicas": replicas, "template": template}}
+
+
+def old_files() -> Object:
+    metadata = {"name": "rm-files-old", "labels": {names.LABEL_POOL: "rm"}}
+    return live({"kind": "ConfigMap", "metadata": metadata, "immutable": True})
+
+
+@pytest.mark.parametrize("user", ["nobody", "a template", "a pod"])
+async def test_mounted_files_stay_until_neither_template_nor_pod_names_them(user: str) -> None:
+    pod = a_worker_pod("w0")
+    if user == "a pod":
+        pod["spec"]["volumes"] = [{"name": "files", "configMap": {"name": "rm-files-old"}}]
+    store = a_store(pod, others=(an_old_deployment(0),) if user == "a template" else ())
+    store.put(client.CONFIG_MAPS, old_files())
+    kept = (WorkerSet(revision=REVISION, replicas=1), WorkerSet(revision="old", replicas=0))
+    kube, _ = await carried_out(a_plan(worker_sets=kept), store)
+    assert ("delete rm-files-old" in kube.done()) == (user == "nobody")
 
 
 async def test_an_old_revision_is_only_resized() -> None:

@@ -38,7 +38,7 @@ def seen(pod: Object) -> Worker:
 
 def pool_objects(*found: Object, revisions: tuple[str, ...] = ("new",), pins: str | None = None) -> Objects:
     deployments = [{"metadata": {"name": f"rm-worker-{r}", "labels": {names.LABEL_REVISION: r}}} for r in revisions]
-    files = {"metadata": {"name": "rm-files"}, "data": {names.PINS_FILE: pins} if pins is not None else {}}
+    files = {"metadata": {"name": "rm-pins"}, "data": {names.PINS_FILE: pins} if pins is not None else {}}
     return Objects(pool={}, deployments=tuple(deployments), pods=found, config_maps=(files,))
 
 

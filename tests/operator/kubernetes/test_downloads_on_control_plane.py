@@ -65,7 +65,7 @@ def model(cluster: Cluster) -> dict[str, Any]:
 
 
 def pins(cluster: Cluster) -> dict[str, str]:
-    files = (cluster.get("configmap", names.files_config_map(POOL)) or {}).get("data", {})
+    files = (cluster.get("configmap", names.pins_config_map(POOL)) or {}).get("data", {})
     found: dict[str, str] = json.loads(files.get(names.PINS_FILE, "{}"))
     return found
 
@@ -111,7 +111,7 @@ def test_a_second_worker_takes_the_pinned_commit_out_of_the_cache(
 
 def test_a_pin_that_was_deleted_is_written_again(cluster: Cluster) -> None:
     before = pins(cluster)
-    cluster.kubectl("delete", "configmap", names.files_config_map(POOL))
+    cluster.kubectl("delete", "configmap", names.pins_config_map(POOL))
     cluster.eventually(lambda: pins(cluster) == before, seconds=10, what="the pin is back")
 
 

@@ -60,7 +60,7 @@ async def test_a_router_that_lost_its_list_gets_it_back_without_the_api_server(
 
 async def test_a_deleted_secret_comes_back_with_its_keys(around: Surroundings) -> None:
     before = around.kube.objects.pop((client.SECRETS, "rm-key"))
-    witness = around.kube.objects[client.CONFIG_MAPS, "rm-files"]
+    witness = around.kube.objects[client.CONFIG_MAPS, "rm-pins"]
     owners = [owner for owner in witness["metadata"]["ownerReferences"] if owner["name"] != "rm-key"]
     # What the garbage collector does.
     metadata = {**witness["metadata"], "ownerReferences": owners}

@@ -14,7 +14,7 @@ from signal import SIGKILL
 from typing import Any
 
 import pytest
-from support.operator_cluster import Cluster, seconds_until
+from support.operator_cluster import FUNCTIONS, Cluster, seconds_until
 from support.processes import http
 from support.reward_functions import expected_score
 
@@ -174,7 +174,7 @@ def owned_objects(cluster: Cluster) -> list[tuple[str, str]]:
     revision = cluster.status(POOL)["revision"]
     return [
         ("service", names.router_name(POOL)),
-        ("configmap", names.files_config_map(POOL)),
+        ("configmap", names.pins_config_map(POOL)),
         ("secret", names.key_secret(POOL)),
         ("secret", names.admin_secret(POOL)),
         ("deployment", names.worker_name(POOL, revision)),
@@ -314,7 +314,8 @@ def writes(cluster: Cluster) -> dict[str, float]:
 
 def test_a_changed_pod_reaches_the_workers_without_a_gap(cluster: Cluster) -> None:
     old = cluster.status(POOL)["revision"]
-    cluster.apply(POOL, replicas=1, worker={"gpus": 0, "drainSeconds": 11})
+    engine = {"name": "python", "env": {"PYTHONPATH": str(FUNCTIONS), "MARK": "changed"}}
+    cluster.apply(POOL, replicas=1, engine=engine)
     gaps = []
 
     def rolled() -> bool:

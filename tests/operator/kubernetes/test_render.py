@@ -41,12 +41,12 @@ def mounts(container: dict[str, Any]) -> dict[str, str]:
 
 def all_manifests(pool: RewardPool) -> list[dict[str, Any]]:
     everything = rendered(pool, KEYS, image=IMAGE)
-    return [*everything.shared, render.worker_deployment(pool, everything.worker_template, replicas=2)]
+    return [*everything.shared, render.worker_deployment(pool, everything.revision, replicas=2)]
 
 
 def test_every_object_goes_with_the_pool() -> None:
     owners = [manifest["metadata"]["ownerReferences"] for manifest in all_manifests(a_pool())]
-    assert len(owners) == 8
+    assert len(owners) == 10
     assert all(owner["uid"] == "pool-uid" and owner["controller"] for (owner,) in owners)
 
 
@@ -100,7 +100,7 @@ def test_an_upgraded_operator_rolls_no_workers_on_stock_images() -> None:
 
 def test_a_workers_deployment_says_what_of_the_spec_it_was_rendered_from() -> None:
     pool = a_pool(engine={"dtype": "float32"}, replicas=3)
-    deployment = render.worker_deployment(pool, render.worker_template(pool, image="own"), replicas=3)
+    deployment = render.worker_deployment(pool, render.worker_revision(pool, image="own"), replicas=3)
     parts = json.loads(deployment["metadata"]["annotations"][names.ANNOTATION_SPEC])
     assert parts == {"model": {"source": "hf://org/model"}, "engine": {"dtype": "float32"}}
     assert "annotations" not in deployment["spec"]["template"]["metadata"]

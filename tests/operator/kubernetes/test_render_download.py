@@ -121,11 +121,13 @@ def test_the_program_and_the_operator_have_the_same_words() -> None:
     assert (ENV_REVISION, progress.PATH) == (names.ENV_REVISION, names.DOWNLOAD_PATH)
 
 
-def test_pins_are_among_the_files_and_change_no_revision() -> None:
-    files = render.files_config_map(a_pool(), pins={"r1": "abc"})["data"]
-    assert files[names.PINS_FILE] == '{"r1": "abc"}'
-    assert names.PINS_FILE not in render.files_config_map(a_pool())["data"]
-    assert flag(download(**HUB), "--pins") == f"{names.FILES_DIR}/{names.PINS_FILE}"
+def test_pins_are_a_file_of_their_own_and_change_no_revision() -> None:
+    pins = render.pins_config_map(a_pool(), {"r1": "abc"})
+    assert pins["data"] == {names.PINS_FILE: '{"r1": "abc"}'}
+    (mount,) = (entry for entry in download(**HUB)["volumeMounts"] if entry["mountPath"] == names.PINS_DIR)
+    (volume,) = (entry for entry in pod(**HUB)["volumes"] if entry["name"] == mount["name"])
+    assert volume["configMap"]["name"] == pins["metadata"]["name"]
+    assert flag(download(**HUB), "--pins") == f"{names.PINS_DIR}/{names.PINS_FILE}"
 
 
 def test_a_pod_template_changes_the_download_by_its_name() -> None:

@@ -47,7 +47,7 @@ def namespace(control_plane: ControlPlane) -> Iterator[None]:
 
 def deployment(**spec: Any) -> dict[str, Any]:
     pool = a_pool(**spec)
-    return render.worker_deployment(pool, render.worker_template(pool, image="own:1"), replicas=1)
+    return render.worker_deployment(pool, render.worker_revision(pool, image="own:1"), replicas=1)
 
 
 def kept(control_plane: ControlPlane, manifest: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from support.operator_cluster import Cluster, seconds_until
+from support.operator_cluster import FUNCTIONS, Cluster, seconds_until
 from support.processes import http
 from support.reward_functions import expected_score
 
@@ -47,9 +47,10 @@ class Rolling:
         self.cluster = cluster
         self.spec: dict[str, Any] = {"model": GOOD, "replicas": 1, "rollout": ROLLOUT}
 
-    def apply(self, *, drain_seconds: int = 10, **spec: Any) -> None:
-        """Change the pool; another drain time is another revision that serves as well."""
-        self.spec |= {"worker": {"gpus": 0, "drainSeconds": drain_seconds}, **spec}
+    def apply(self, *, mark: int = 10, **spec: Any) -> None:
+        """Change the pool; another mark is another revision that serves as well."""
+        env = {"PYTHONPATH": str(FUNCTIONS), "MARK": str(mark)}
+        self.spec |= {"engine": {"name": "python", "env": env}, **spec}
         self.cluster.apply(POOL, **self.spec)
 
     @property
@@ -165,7 +166,7 @@ def test_a_restarted_operator_does_not_try_the_failed_revision_again(rolling: Ro
 
 def test_the_fix_goes_through_after_a_failure(rolling: Rolling) -> None:
     good, failed = rolling.rollout["good"], rolling.status["revision"]
-    rolling.apply(model=GOOD, drain_seconds=11)
+    rolling.apply(model=GOOD, mark=11)
     rolling.eventually(rolling.serves, "the fix serves")
     fix = rolling.status["revision"]
     assert fix not in (good, failed)
@@ -174,29 +175,29 @@ def test_the_fix_goes_through_after_a_failure(rolling: Rolling) -> None:
     )
     assert rolling.rollout["previous"] == good
     parts = json.loads(rolling.deployments()[good]["metadata"]["annotations"][names.ANNOTATION_SPEC])
-    assert parts["worker"] == {"gpus": 0, "drainSeconds": 10}
+    assert parts["engine"]["env"]["MARK"] == "10"
 
 
 def test_a_paused_pool_is_scaled_and_not_rolled(rolling: Rolling) -> None:
     good = rolling.rollout["good"]
-    rolling.apply(rollout={**ROLLOUT, "paused": True}, drain_seconds=12, replicas=2)
+    rolling.apply(rollout={**ROLLOUT, "paused": True}, mark=12, replicas=2)
     rolling.eventually(lambda: rolling.reason() == "Paused", "it is said to be paused")
     rolling.eventually(lambda: rolling.sizes()[good] == rolling.status["readyReplicas"] == 2, "two old workers serve")
     assert rolling.sizes()[rolling.status["revision"]] == 0
-    rolling.apply(rollout=ROLLOUT, drain_seconds=12, replicas=1)
+    rolling.apply(rollout=ROLLOUT, mark=12, replicas=1)
     rolling.eventually(rolling.serves, "unpaused, it goes on")
 
 
 def test_a_revision_that_scores_otherwise_is_in_no_router_and_rolled_back(rolling: Rolling) -> None:
     rolling.cluster.kubectl("create", "configmap", "golden", f"--from-literal=golden.jsonl={GOLDEN_LINES}")
     good = rolling.rollout["good"]
-    rolling.apply(rollout={**ROLLOUT, "parity": PARITY}, drain_seconds=12)
+    rolling.apply(rollout={**ROLLOUT, "parity": PARITY}, mark=12)
     rolling.eventually(
         lambda: names.ANNOTATION_GOLDEN_SCORES in rolling.deployments()[good]["metadata"]["annotations"],
         "the good revision has scored the golden set",
     )
     before = rolling.listed()
-    rolling.apply(model=OTHER, drain_seconds=12)
+    rolling.apply(model=OTHER, mark=12)
     seen: list[set[str]] = []
 
     def is_rolled_back() -> bool:
@@ -214,7 +215,7 @@ def test_a_malformed_golden_set_holds_the_rollout_until_it_is_mended(rolling: Ro
     good = rolling.rollout["good"]
     patch = {"data": {"golden.jsonl": "no JSON"}}
     rolling.cluster.kubectl("patch", "configmap", "golden", "--type=merge", "-p", json.dumps(patch))
-    rolling.apply(model=GOOD, drain_seconds=13)
+    rolling.apply(model=GOOD, mark=13)
     rolling.eventually(lambda: rolling.reason() == "GoldenSetUnusable", "the rollout is held")
     assert "entry golden.jsonl of ConfigMap golden" in rolling.message("Progressing")
     assert "line 1 is not JSON" in rolling.message("Degraded")
@@ -229,7 +230,7 @@ class WorkerPod:
     """One of two workers that serve, and what Kubernetes says of its pod."""
 
     def __init__(self, rolling: Rolling) -> None:
-        rolling.apply(replicas=2, drain_seconds=13)
+        rolling.apply(replicas=2, mark=13)
         rolling.eventually(lambda: rolling.serves(replicas=2), "two workers serve")
         self._rolling = rolling
         self.pod = rolling.cluster.pods(POOL, "worker")[0]

@@ -1,7 +1,7 @@
 """Downloads of a pool's workers: what their pods and programs say of them, and the pins that keep a revision together.
 
 A revision of workers serves one commit of its model. The first download resolves the branch and tells the commit; it is
-written among the pool's mounted files, where every later pod of the revision finds it. It is kept there for as long as
+written into the ConfigMap POOL-pins, where every later pod of the revision finds it. It is kept there for as long as
 the revision has a Deployment. What the pods tell stays in their status, so a lost pin is found again.
 """
 
@@ -144,7 +144,7 @@ def _status(pod: Object) -> Object:
 
 
 def _written_pins(pool: RewardPool, objects: Objects) -> dict[str, str]:
-    files = objects.find("ConfigMap", names.files_config_map(pool.metadata.name)) or {}
+    files = objects.find("ConfigMap", names.pins_config_map(pool.metadata.name)) or {}
     try:
         pins = json.loads((files.get("data") or {}).get(names.PINS_FILE, "{}"))
     except ValueError:

@@ -2,7 +2,8 @@
 
 shared.py   Secret POOL-key             the key of the data plane, for trainers
             Secret POOL-router-admin    the key of the routers' worker lists, for operator and routers
-            ConfigMap POOL-files        the files that make a stock image a worker or a router
+            ConfigMap POOL-files-HASH   the files that make a stock image a worker or a router
+            ConfigMap POOL-pins         which commit of its model each revision serves
 router.py   Service POOL-router         the URL of the pool
             Deployment POOL-router      the routers
 worker.py   Deployment POOL-worker-REV  the workers of one revision
@@ -22,11 +23,13 @@ from rewardpool_operator.kubernetes.render.common import (
 from rewardpool_operator.kubernetes.render.download import CONTAINER_DOWNLOAD, DOWNLOAD_LINK, HUB_DIR
 from rewardpool_operator.kubernetes.render.policies import disruption_budgets, network_policies
 from rewardpool_operator.kubernetes.render.router import router_deployment, router_service
-from rewardpool_operator.kubernetes.render.shared import files_config_map, pool_host, pool_url, secrets
+from rewardpool_operator.kubernetes.render.shared import files_config_map, pins_config_map, pool_host, pool_url, secrets
 from rewardpool_operator.kubernetes.render.worker import (
     CLAIM_DIR,
+    Revision,
     revision_of,
     worker_deployment,
+    worker_revision,
     worker_template,
 )
 
@@ -39,9 +42,11 @@ __all__ = [
     "HUB_DIR",
     "PORT_HTTP",
     "PORT_METRICS",
+    "Revision",
     "disruption_budgets",
     "files_config_map",
     "network_policies",
+    "pins_config_map",
     "pool_host",
     "pool_url",
     "revision_of",
@@ -51,5 +56,6 @@ __all__ = [
     "selector",
     "uses_key",
     "worker_deployment",
+    "worker_revision",
     "worker_template",
 ]

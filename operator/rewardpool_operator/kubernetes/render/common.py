@@ -3,10 +3,12 @@
 Pods hold no Kubernetes credential, may not gain privileges, and get keys as files.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from rewardpool_api import RewardPool, names
 from rewardpool_operator.kubernetes.client import Object
+from rewardpool_operator.kubernetes.compare import short_hash
 
 PRE_STOP_SECONDS: Final = 5
 """Between the order to stop and SIGTERM. A worker that is deleted by somebody else leaves the routers in this time; a
@@ -64,10 +66,15 @@ def metadata(pool: RewardPool, name: str, component: str, *, revision: str | Non
     }
 
 
-def common_volumes(pool: RewardPool) -> tuple[list[Object], list[Object]]:
+def files_name(pool: RewardPool, files: Mapping[str, str]) -> str:
+    """Name of the ConfigMap with these files: other files are another one, so what runs keeps its own."""
+    return names.files_config_map(pool.metadata.name, short_hash(files))
+
+
+def common_volumes(pool: RewardPool, files: Mapping[str, str]) -> tuple[list[Object], list[Object]]:
     """Files for every pod, and the keys where there are any: the whole Secret, since a rotation adds an entry."""
     name = pool.metadata.name
-    volumes: list[Object] = [{"name": "files", "configMap": {"name": names.files_config_map(name)}}]
+    volumes: list[Object] = [{"name": "files", "configMap": {"name": files_name(pool, files)}}]
     mounts: list[Object] = [{"name": "files", "mountPath": names.FILES_DIR, "readOnly": True}]
     if uses_key(pool):
         secret = {"secretName": names.key_secret(name), "defaultMode": 0o440}

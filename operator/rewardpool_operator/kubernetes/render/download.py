@@ -9,9 +9,9 @@ from typing import Final
 
 from rewardpool_api import RewardPool, names, parse_source
 from rewardpool_operator.kubernetes.client import Object
-from rewardpool_operator.kubernetes.render.common import CONTAINER_SECURITY
+from rewardpool_operator.kubernetes.render.common import CONTAINER_SECURITY, files_name
 from rewardpool_worker.engines import Engine
-from rewardpool_worker.mounted import DOWNLOAD_PACKAGE, download_paths
+from rewardpool_worker.mounted import DOWNLOAD_PACKAGE, download_paths, worker_files
 
 CONTAINER_DOWNLOAD: Final = "download"
 HUB_DIR: Final = "/var/cache/huggingface"
@@ -45,9 +45,9 @@ def download_volumes(pool: RewardPool) -> tuple[list[Object], list[Object]]:
 def with_download(template: Object, pool: RewardPool, engine: Engine, *, own_image: str) -> Object:
     """The worker's template with the download in front of the engine."""
     spec, (worker,) = template["spec"], template["spec"]["containers"]
-    files = {"name": names.files_config_map(pool.metadata.name)}
     items = [{"key": key, "path": path} for key, path in sorted(download_paths().items())]
-    program = {"name": "download", "configMap": {**files, "items": items}}
+    program = {"name": "download", "configMap": {"name": files_name(pool, worker_files()), "items": items}}
+    pins = {"name": "pins", "configMap": {"name": names.pins_config_map(pool.metadata.name)}}
     shared = [mount for mount in worker["volumeMounts"] if mount["name"] in ("files", "hub-cache", "model")]
     container: Object = {
         "name": CONTAINER_DOWNLOAD,
@@ -57,13 +57,17 @@ def with_download(template: Object, pool: RewardPool, engine: Engine, *, own_ima
         "workingDir": PROGRAM_DIR,
         "env": _environment(pool),
         **_credentials(pool),
-        "volumeMounts": [*shared, {"name": "download", "mountPath": PROGRAM_DIR, "readOnly": True}],
+        "volumeMounts": [
+            *shared,
+            {"name": "download", "mountPath": PROGRAM_DIR, "readOnly": True},
+            {"name": "pins", "mountPath": names.PINS_DIR, "readOnly": True},
+        ],
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": CONTAINER_SECURITY,
     }
     return {
         **template,
-        "spec": {**spec, "initContainers": [container], "volumes": [*spec["volumes"], program]},
+        "spec": {**spec, "initContainers": [container], "volumes": [*spec["volumes"], program, pins]},
     }
 
 
@@ -77,7 +81,7 @@ def _arguments(pool: RewardPool) -> list[str]:
     return [
         *("--source", model.source, "--revision", model.revision),
         *("--cache", f"{HUB_DIR}/hub", "--link", DOWNLOAD_LINK),
-        *("--pins", f"{names.FILES_DIR}/{names.PINS_FILE}", "--report", TERMINATION_LOG),
+        *("--pins", f"{names.PINS_DIR}/{names.PINS_FILE}", "--report", TERMINATION_LOG),
         *("--host", "0.0.0.0", "--port", str(names.WORKER_PORT)),  # noqa: S104 - inside a pod's own network
     ]
 

@@ -4,11 +4,13 @@ A router that is just started has an empty list. So its readiness has a gate, wh
 list was seen to be right (`decide/exposure.py`): until then no request goes to it, and the one it replaces stays.
 """
 
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Final
 
 from rewardpool_api import RewardPool, names
 from rewardpool_operator.kubernetes.client import Object
+from rewardpool_operator.kubernetes.compare import short_hash
 from rewardpool_operator.kubernetes.merge import merged
 from rewardpool_operator.kubernetes.render.common import (
     CONTAINER_ROUTER,
@@ -24,7 +26,7 @@ from rewardpool_operator.kubernetes.render.common import (
     pod_template,
     uses_key,
 )
-from rewardpool_worker.mounted import ROUTER_LAUNCHER
+from rewardpool_worker.mounted import ROUTER_LAUNCHER, router_files
 from rewardpool_worker.router_flags import TlsFiles, router_flags
 
 MEMORY_REQUEST: Final = "640Mi"
@@ -57,22 +59,33 @@ def router_deployment(pool: RewardPool, *, fingerprint: str, image: str, certifi
         certificate: hash of the certificate that the pods shall serve; None for a pool that serves HTTP.
     """
     own_labels = labels(pool, names.COMPONENT_ROUTER)
-    template = merged(_router_template(pool, image), pool.spec.router.pod_template)
     annotations = {names.ANNOTATION_KEYS: fingerprint, names.ANNOTATION_FLAVOR: pool.spec.router.flavor}
     if certificate is not None:
         annotations[names.ANNOTATION_TLS] = certificate
     owned = {"metadata": {"labels": own_labels, "annotations": annotations}}
+    template = merged(merged(_router_template(pool, image), pool.spec.router.pod_template), owned)
+    template_hash = {"metadata": {"annotations": {names.ANNOTATION_ROUTER_TEMPLATE: short_hash(template)}}}
+    described = metadata(pool, names.router_name(pool.metadata.name), names.COMPONENT_ROUTER)
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": metadata(pool, names.router_name(pool.metadata.name), names.COMPONENT_ROUTER),
+        "metadata": {**described, "annotations": {names.ANNOTATION_CAUSE: _cause(pool, annotations)}},
         "spec": {
             "replicas": pool.spec.router.replicas,
             "selector": {"matchLabels": own_labels},
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
-            "template": merged(template, owned),
+            "template": merged(template, template_hash),
         },
     }
+
+
+def _cause(pool: RewardPool, annotations: Mapping[str, str]) -> str:
+    """Hash of what of the pool's own the routers are rendered from: its spec, keys and certificate.
+
+    Without defaults, so that a field that a newer operator knows changes nothing.
+    """
+    spec = pool.spec.router.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return short_hash([spec, dict(annotations)])
 
 
 def _router_template(pool: RewardPool, image: str) -> Object:
@@ -90,7 +103,7 @@ def _router_template(pool: RewardPool, image: str) -> Object:
         shutdown_grace_seconds=router.request_timeout_seconds,
         tls=tls if router.tls else None,
     )
-    volumes, mounts = common_volumes(pool)
+    volumes, mounts = common_volumes(pool, router_files())
     admin = {"secretName": names.admin_secret(pool.metadata.name), "items": [key_item()], "defaultMode": 0o440}
     volumes.append({"name": "admin-key", "secret": admin})
     mounts.append({"name": "admin-key", "mountPath": names.ADMIN_KEY_DIR, "readOnly": True})

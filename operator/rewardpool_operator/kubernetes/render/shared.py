@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from rewardpool_api import RewardPool, names
 from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.credentials.keys import ANNOTATION_STEP_SINCE, KEY_COPY, Keys
-from rewardpool_operator.kubernetes.render.common import metadata, uses_key
+from rewardpool_operator.kubernetes.render.common import files_name, metadata, uses_key
 from rewardpool_operator.times import rfc3339
-from rewardpool_worker.mounted import mounted_files
 
 
 def pool_host(pool: RewardPool) -> str:
@@ -51,17 +50,22 @@ def _secret(pool: RewardPool, name: str, data: dict[str, str | None], annotation
     }
 
 
-def files_config_map(pool: RewardPool, *, pins: Mapping[str, str] | None = None) -> Object:
-    """The mounted files. Processes read them once, so new files change nothing that runs.
-
-    Args:
-        pool: whose files.
-        pins: revision of workers -> commit of the model, see `downloads.py`.
-    """
-    pinned = {names.PINS_FILE: json.dumps(pins, sort_keys=True)} if pins else {}
+def files_config_map(pool: RewardPool, files: Mapping[str, str]) -> Object:
+    """Files for workers or routers. Immutable, so that a container that starts again has those it was made with."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": metadata(pool, names.files_config_map(pool.metadata.name), names.COMPONENT_POOL),
-        "data": mounted_files() | pinned,
+        "metadata": metadata(pool, files_name(pool, files), names.COMPONENT_POOL),
+        "immutable": True,
+        "data": dict(files),
+    }
+
+
+def pins_config_map(pool: RewardPool, pins: Mapping[str, str] | None = None) -> Object:
+    """Which commit of the model each revision serves, see `downloads.py`; also the witness of `witness.py`."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata(pool, names.pins_config_map(pool.metadata.name), names.COMPONENT_POOL),
+        "data": {names.PINS_FILE: json.dumps(pins or {}, sort_keys=True)},
     }

@@ -1,13 +1,14 @@
 """The workers of one revision: a pod template, and a Deployment around it.
 
-A revision is the hash of the template. A changed template is another Deployment, never a rolling update of the same
-one: the operator moves workers from one to the other itself, since only it knows who is in which router and who has
-what in flight. What does not change the pod, an upgraded operator included, changes no revision.
+A revision is named by the hash of its template. Another revision is another Deployment, never a rolling update of the
+same one: the operator moves workers from one to the other itself, since only it knows who is in which router and who
+has what in flight. Whether a template that differs is another revision is decided in `kubernetes/revisions.py`.
 """
 
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from rewardpool_api import RewardPool, names, parse_source
@@ -34,6 +35,7 @@ from rewardpool_operator.kubernetes.render.download import (
     with_download,
 )
 from rewardpool_worker.engines import Place, engine_for
+from rewardpool_worker.mounted import worker_files
 
 STARTUP_PERIOD_SECONDS: Final = 2
 
@@ -46,27 +48,49 @@ def revision_of(template: Object) -> str:
     return short_hash(template)
 
 
-def worker_deployment(pool: RewardPool, template: Object, *, replicas: int) -> Object:
-    """The workers of the template's revision, in the number that was decided."""
-    revision = revision_of(template)
-    own_labels = labels(pool, names.COMPONENT_WORKER, revision)
+@dataclass(frozen=True, kw_only=True)
+class Revision:
+    """One way to run the workers, as it was rendered."""
+
+    name: str
+    template: Object
+    """Of the pods, without the labels that name the revision."""
+    spec: str
+    """The parts of the spec that it was rendered from, see `spec_parts`."""
+    start_seconds: int
+    """How long a worker of it may take to answer, as its pods have it."""
+
+
+def worker_revision(pool: RewardPool, *, image: str) -> Revision:
+    """The revision that this operator makes of the pool; `image` is RewardPool's own."""
+    template = worker_template(pool, image=image)
+    seconds = pool.spec.start_seconds
+    return Revision(name=revision_of(template), template=template, spec=spec_parts(pool), start_seconds=seconds)
+
+
+def worker_deployment(pool: RewardPool, revision: Revision, *, replicas: int) -> Object:
+    """The workers of the revision, in the number that was decided."""
+    own_labels = labels(pool, names.COMPONENT_WORKER, revision.name)
+    name = names.worker_name(pool.metadata.name, revision.name)
+    annotations = {
+        names.ANNOTATION_SPEC: revision.spec,
+        names.ANNOTATION_TEMPLATE: json.dumps(revision.template, sort_keys=True, separators=(",", ":")),
+    }
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {
-            **metadata(
-                pool, names.worker_name(pool.metadata.name, revision), names.COMPONENT_WORKER, revision=revision
-            ),
-            "annotations": {names.ANNOTATION_SPEC: spec_parts(pool)},
+            **metadata(pool, name, names.COMPONENT_WORKER, revision=revision.name),
+            "annotations": annotations,
         },
         "spec": {
             "replicas": replicas,
             # No history: a revision never changes. A hand edit starts one worker of its own and is then undone.
             "revisionHistoryLimit": 0,
-            "progressDeadlineSeconds": max(2, pool.spec.start_seconds),
+            "progressDeadlineSeconds": max(2, revision.start_seconds),
             "selector": {"matchLabels": own_labels},
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
-            "template": merged(template, {"metadata": {"labels": own_labels}}),
+            "template": merged(revision.template, {"metadata": {"labels": own_labels}}),
         },
     }
 
@@ -143,7 +167,7 @@ def _worker_probes(start_seconds: int) -> Object:
 
 
 def _worker_volumes(pool: RewardPool) -> tuple[list[Object], list[Object]]:
-    volumes, mounts = common_volumes(pool)
+    volumes, mounts = common_volumes(pool, worker_files())
     # Engines pass tensors between processes through shared memory; the default of 64 MiB is too small.
     volumes.append({"name": "shm", "emptyDir": {"medium": "Memory"}})
     mounts.append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108 - a mount, not a temporary file

@@ -63,7 +63,8 @@ def _pod(pod: Object) -> Object:
     conditions = [_only(condition, "type", "status", "reason", "message") for condition in status.get("conditions", [])]
     for name in ("containerStatuses", "initContainerStatuses"):
         kept_status[name] = [_only(entry, *_CONTAINER_STATUS) for entry in status.get(name) or []]
-    kept_spec = {**_only(spec, "nodeName"), "containers": containers}
+    files = [_only(volume, "configMap") for volume in spec.get("volumes") or [] if "configMap" in volume]
+    kept_spec = {**_only(spec, "nodeName"), "containers": containers, "volumes": files}
     return {"metadata": pod["metadata"], "spec": kept_spec, "status": {**kept_status, "conditions": conditions}}
 
 

@@ -1,0 +1,83 @@
+"""Passes of an operator that is another version than the one that brought the pool up."""
+
+from dataclasses import replace
+
+import pytest
+from support.pool_surroundings import KEY, Surroundings
+
+from rewardpool_operator.kubernetes import client
+from rewardpool_operator.kubernetes.client import Object
+from rewardpool_operator.kubernetes.render import worker
+from rewardpool_worker import mounted
+from rewardpool_worker.engines import engine_for
+
+
+@pytest.fixture
+async def around(monkeypatch: pytest.MonkeyPatch) -> Surroundings:
+    around = Surroundings(monkeypatch)
+    await around.bring_up()
+    return around
+
+
+def upgrade(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator is another version: another default image, other files, another one of its own."""
+    engine = engine_for("vllm")
+    monkeypatch.setattr(worker, "engine_for", lambda _: replace(engine, default_image="vllm/vllm-openai:next"))
+    changed = {name: f"{text}# changed\n" for name, text in mounted.mounted_files().items()}
+    monkeypatch.setattr(mounted, "_texts", lambda: changed)
+    around.image = "x:2"
+    around.keeper = around.a_keeper()
+
+
+def deployments(around: Surroundings) -> dict[str, Object]:
+    return {name: item for (resource, name), item in around.kube.objects.items() if resource == client.DEPLOYMENTS}
+
+
+def files(around: Surroundings) -> set[str]:
+    found = (name for resource, name in around.kube.objects if resource == client.CONFIG_MAPS)
+    return {name for name in found if "-files-" in name}
+
+
+async def test_an_upgraded_operator_with_other_files_and_another_default_image_changes_no_worker(
+    around: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = deployments(around)
+    (revision,) = (name for name in before if "worker" in name)
+    upgrade(around, monkeypatch)
+    for _ in range(4):
+        await around.look()
+    after = deployments(around)
+    assert after.keys() == before.keys()
+    assert after[revision] == before[revision]
+    status = around.kube.objects[client.POOLS, "rm"]["status"]
+    assert revision.endswith(status["revision"])
+    (progressing,) = (item for item in status["conditions"] if item["type"] == "Progressing")
+    assert progressing["reason"] == "UpdateAvailable"
+    assert "image vllm/vllm-openai:next instead of" in progressing["message"]
+    assert await around.look() == []
+
+
+async def test_routers_of_an_upgraded_operator_wait_for_their_pools_turn(
+    around: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, files_before = deployments(around)["rm-router"], files(around)
+    upgrade(around, monkeypatch)
+    around.turns.take(("rl", "other"))
+    for _ in range(3):
+        await around.look()
+    assert (deployments(around)["rm-router"], files(around)) == (before, files_before)
+    around.turns.end(("rl", "other"))
+    await around.look()
+    container = deployments(around)["rm-router"]["spec"]["template"]["spec"]["containers"][0]
+    assert container["image"] == "x:2"
+    assert around.turns.holds(KEY), "until its routers are new ones, and ready"
+
+
+async def test_a_change_of_the_pools_own_routers_waits_for_nobody(
+    around: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upgrade(around, monkeypatch)
+    around.turns.take(("rl", "other"))
+    around.declare(router={"requestTimeoutSeconds": 7})
+    await around.look()
+    assert deployments(around)["rm-router"]["spec"]["template"]["spec"]["containers"][0]["image"] == "x:2"
