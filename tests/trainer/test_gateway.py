@@ -35,6 +35,7 @@ class ScriptedReward:
     """Stands in for a reward: a response that names a trouble has it; `none` is unscored."""
 
     names = ("part",)
+    moments = None
     needs_group = False
     pools: Mapping[str, Any] = {}
 
@@ -163,6 +164,12 @@ async def test_health_and_metrics_need_no_key() -> None:
 async def test_a_reward_that_needs_groups_is_refused_at_the_start() -> None:
     with pytest.raises(ConfigError, match="needs whole groups"):
         async with answering(open_reward({"function": right, "whiten": "group"})):
+            pass
+
+
+async def test_a_reward_that_goes_by_the_steps_of_a_job_is_refused_at_the_start() -> None:
+    with pytest.raises(ConfigError, match="whiten running"):
+        async with answering(open_reward({"function": right, "whiten": "running"})):
             pass
 
 

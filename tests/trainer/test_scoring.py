@@ -17,6 +17,7 @@ class FakeReward:
     """Stands in for a BlockingReward: the test rates the episode itself."""
 
     names = ("right",)
+    moments = None
 
     def __init__(self) -> None:
         self.answer: Future[Rating] = Future()

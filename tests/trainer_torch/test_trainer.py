@@ -24,7 +24,7 @@ from rewardpool.demand.handle import JobDemand
 from rewardpool.errors import ConfigError, ScoreError
 from rewardpool.pipeline.schedule import SCHEDULES
 from rewardpool.pipeline.state import PipelineState
-from rewardpool.rewards import Episode, Rating
+from rewardpool.rewards import BlockingReward, Episode, Rating
 from rewardpool.train import _ended_by, main, summarise
 from rewardpool.train_config import TrainConfig, load_train_config
 
@@ -33,6 +33,7 @@ class FakeReward:
     """Stands in for a BlockingReward: rates by a function of the response, at once; None is a sample that failed."""
 
     names = ("only",)
+    moments = None
 
     def __init__(self, score: Callable[[str], float | None]) -> None:
         self._score = score
@@ -178,6 +179,34 @@ def test_a_checkpoint_of_other_ranks_goes_on_behind_the_last_prompt_that_any_of_
     state.check("both", config.plan(1))
     assert (state.trained, state.begun, state.dropped) == (2, 14, 10)
     assert other_ranks_state([saved(dropped=0), saved(dropped=0)], config, 1).begun == 4
+
+
+def whitened_job(config: TrainConfig, *, stop_after: int | None = None) -> list[StepRecord]:
+    """Train alone by a real reward that is scaled by the steps before."""
+    spec = {"function": share_of_sevens_in, "name": "sevens", "clip": [0, 0.5], "whiten": "running"}
+    with joined(deadline_seconds=60) as ranks, BlockingReward(spec) as reward:
+        trainer = Trainer(config, ranks=ranks, reward=reward)
+        told = iter(range(1, 100))
+        return trainer.run(lambda record: None, told_to_end=lambda: next(told) == stop_after)
+
+
+def share_of_sevens_in(data_source: str, solution_str: str, ground_truth: Any, extra_info: Any) -> float:
+    return share_of_sevens(solution_str)
+
+
+@pytest.mark.parametrize("schedule", ["minibatch", "both"])
+def test_a_job_whose_scores_are_scaled_by_earlier_steps_goes_on_as_if_it_had_not_stopped(
+    tmp_path: Path, policy_folder: Path, schedule: str
+) -> None:
+    both = {"schedule": schedule, "steps": 4, "checkpoint": {"every_steps": 2}}
+    straight = whitened_job(config_of(tmp_path, policy_folder, **both, output="straight"))
+    config = config_of(tmp_path, policy_folder, **both, output="stopped")
+    stopped = [*whitened_job(config, stop_after=2), *whitened_job(config)]
+    figures = [(record.reward_mean, record.loss, record.components) for record in straight]
+    assert figures == [(record.reward_mean, record.loss, record.components) for record in stopped]
+    first, *later = straight
+    assert first.reward_mean == pytest.approx(min(first.components["sevens"], first.reward_mean))  # as they are
+    assert any(abs(record.reward_mean) > 0.5 for record in later)  # no share of sevens is that, unscaled
 
 
 def test_a_tokenizer_without_a_chat_template_is_refused(tmp_path: Path, policy_folder: Path) -> None:

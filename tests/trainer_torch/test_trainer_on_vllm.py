@@ -22,6 +22,7 @@ class FakeReward:
     """Stands in for a BlockingReward: a response's share of sevens, at once."""
 
     names = ("sevens",)
+    moments = None
 
     def submit(self, episode: Episode) -> Future[Rating]:
         answer: Future[Rating] = Future()

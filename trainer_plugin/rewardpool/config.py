@@ -143,6 +143,6 @@ def config_error(error: ValidationError, *, path: str) -> ConfigError:
     """The first of pydantic's complaints as a `ConfigError`; `path` leads to what was validated, "" if all was."""
     first = error.errors(include_url=False, include_context=False)[0]
     # For a union, pydantic adds which member it tried: that is no field of the file.
-    parts = [str(part) for part in first["loc"] if not str(part).startswith(("Constant", "literal["))]
+    parts = [str(part) for part in first["loc"] if not str(part).startswith(("Constant", "FixedMoments", "literal["))]
     field = ".".join(filter(None, [path, *parts]))
     return ConfigError(field, first["msg"].removeprefix("Value error, "))

@@ -28,7 +28,7 @@ from rewardpool.rewards.blocking import BlockingReward
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.lazy import LazyReward, by_group, in_order
 from rewardpool.rewards.rating import Rating
-from rewardpool.rewards.spec import parse_reward
+from rewardpool.rewards.spec import parse_reward, refuse_running
 
 RESTARTS = 100
 """Of one actor, before Ray gives it up."""
@@ -150,7 +150,7 @@ def spread(
     """
     if per_node < 1:
         raise ValueError("per_node must be positive")
-    parse_reward(spec)
+    refuse_running(parse_reward(spec))
     nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= num_cpus]
     if not nodes:
         raise RuntimeError(f"no node of the Ray cluster has {num_cpus:g} CPUs")

@@ -46,5 +46,5 @@ def test_every_field_is_in_a_table() -> None:
     rows = set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE))
     fields = {*Part.model_fields, *PoolPart.model_fields, *FunctionPart.model_fields, *JudgeConfig.model_fields}
     explained = {"client", "judge"}
-    values = {"combine", "sum", "product", "gate", "raise", "skip"}
+    values = {"combine", "sum", "product", "gate", "raise", "skip", "group", "running"}
     assert rows - values == fields - explained - values

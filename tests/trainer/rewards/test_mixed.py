@@ -173,9 +173,16 @@ async def test_a_group_of_one_is_whitened_to_zero_and_its_raw_score_kept() -> No
     assert (rating.total, rating.components) == (0.0, {"a": 5.0})
 
 
-async def test_running_whitening_remembers_the_episodes_before() -> None:
-    reward = MixedReward([part("a", {"a": 1.0, "b": 3.0}, whiten="running")])
-    assert [(await reward.rate(episode(response))).total for response in "ab"] == [0.0, 1.0]
+async def test_whitening_by_fixed_moments_takes_the_mean_away_and_divides_by_the_deviation() -> None:
+    rating = await rate(part("a", {"x": 7.0}, whiten={"mean": 1.0, "std": 3.0}, weight=0.5))
+    assert (rating.total, rating.components) == (1.0, {"a": 7.0})
+
+
+async def test_running_whitening_without_a_version_is_refused_before_anything_is_asked() -> None:
+    running = part("a", {"x": 7.0}, whiten="running")
+    with pytest.raises(ConfigError, match=r"^reward\.a\.whiten: .*set \{mean: x, std: y\}"):
+        await rate(running)
+    assert asked(running) == []
 
 
 @pytest.mark.parametrize("field", ["whiten", "compare", "post_process"])

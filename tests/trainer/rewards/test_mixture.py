@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool.rewards.mixture import RunningMoments, clipped, combined, whitened
+from rewardpool.rewards.mixture import clipped, combined, whitened
 
 NUMBERS = st.floats(-1e6, 1e6).filter(lambda value: value == 0 or abs(value) > 1e-6)
 ANY = st.floats(allow_nan=False, allow_infinity=False)
@@ -66,10 +66,3 @@ def test_whitening_never_makes_what_is_no_number(values: list[float]) -> None:
 @pytest.mark.parametrize("values", [[], [3.0], [3.0, 3.0, 3.0], [5e-324, 0.0]])
 def test_a_group_without_differences_is_whitened_to_zeros(values: list[float]) -> None:
     assert whitened(values) == [0.0] * len(values)
-
-
-@given(st.lists(st.floats(-1e3, 1e3).map(lambda value: round(value, 3)), min_size=1, max_size=30))
-def test_running_moments_are_those_of_all_scores_so_far(values: list[float]) -> None:
-    moments = RunningMoments()
-    result = [moments.whiten(value) for value in values][-1]
-    assert result == pytest.approx(whitened(values)[-1], abs=1e-6)

@@ -56,6 +56,7 @@ MIXTURE = [{"pool": "rl/skywork"}, {"function": "rules:short", "on_failure": "sk
         ({"reward_pool": "rl/skywork", "rewardpool": {"dead_line": 1}}, "reward.rewardpool.dead_line"),
         ({"reward_pool": "rl/skywork", "rewardpool": {"on_failure": "skip"}}, "reward.rewardpool.on_failure"),
         ({"rewardpool": {"rewards": MIXTURE}}, "reward.rewardpool.rewards[1].on_failure"),
+        ({"reward_pool": "rl/skywork", "rewardpool": {"whiten": "running"}}, "reward.rewardpool.whiten"),
         (
             {"reward_pool": "rl/skywork", "rewardpool": {"weight": 2}, "custom_reward_function": FUNCTION},
             "reward.rewardpool.weight",

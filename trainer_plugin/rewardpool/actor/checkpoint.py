@@ -3,11 +3,12 @@
     OUTPUT/checkpoints/step-000040/         a whole checkpoint; a folder is renamed to this when all of it is written
         *.distcp, .metadata                 weights and AdamW's state, by torch.distributed.checkpoint
         random.RANK.pt                      the random number generators of one rank
-        state.json                          what the caller gave, one entry per rank
+        state.RANK.json                     what the caller gave on that rank
+        state.json                          the step, and how many ranks there were
     OUTPUT/checkpoints/step-000044.part/    one that is being written, or whose writer was killed
 
-Every rank writes its own slices, so nothing is gathered, and a checkpoint can be loaded by another number of ranks: DCP
-cuts the slices anew. The folder has to be one that all ranks see.
+Every rank writes its own slices and its own state, so nothing is gathered, and a checkpoint can be loaded by another
+number of ranks: DCP cuts the slices anew. The folder has to be one that all ranks see.
 
 https://docs.pytorch.org/docs/stable/distributed.checkpoint.html
 """
@@ -15,7 +16,6 @@ https://docs.pytorch.org/docs/stable/distributed.checkpoint.html
 import json
 import re
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,11 +38,18 @@ class Resumed:
 
     Attributes:
         step: That the checkpoint was saved after.
-        states: What each rank gave to `save`, by rank; as many as there were ranks then.
+        folder: Of the checkpoint.
+        ranks: How many there were.
     """
 
     step: int
-    states: Sequence[State]
+    folder: Path
+    ranks: int
+
+    def state(self, rank: int) -> State:
+        """Return what that rank gave to `save`."""
+        state: State = json.loads(_state_file(self.folder, rank).read_text(encoding="utf-8"))
+        return state
 
 
 def save(folder: Path, actor: FsdpActor, *, ranks: Ranks, step: int, state: State, keep: int) -> Path:
@@ -70,10 +77,9 @@ def save(folder: Path, actor: FsdpActor, *, ranks: Ranks, step: int, state: Stat
     weights, moments = get_state_dict(actor.model, actor.optimizer)
     dcp.save({"model": weights, "optimizer": moments}, checkpoint_id=unfinished)
     torch.save(_random_state(ranks), unfinished / f"random.{ranks.rank}.pt")
-    states: list[State] = [{} for _ in range(ranks.size)]
-    dist.all_gather_object(states, state)
+    _state_file(unfinished, ranks.rank).write_text(json.dumps(state), encoding="utf-8")
     if ranks.first:
-        (unfinished / "state.json").write_text(json.dumps({"step": step, "states": states}), encoding="utf-8")
+        (unfinished / "state.json").write_text(json.dumps({"step": step, "ranks": ranks.size}), encoding="utf-8")
     dist.barrier()
     if ranks.first:
         shutil.rmtree(whole, ignore_errors=True)
@@ -101,14 +107,18 @@ def load(folder: Path, actor: FsdpActor, *, ranks: Ranks) -> Resumed | None:
     for group, rate in zip(actor.optimizer.param_groups, rates, strict=True):
         group["lr"] = rate
     kept = json.loads((newest / "state.json").read_text(encoding="utf-8"))
-    if len(kept["states"]) == ranks.size:
+    if kept["ranks"] == ranks.size:
         _set_random_state(torch.load(newest / f"random.{ranks.rank}.pt"), ranks)
-    return Resumed(step=kept["step"], states=kept["states"])
+    return Resumed(step=kept["step"], folder=newest, ranks=kept["ranks"])
 
 
 def saved(folder: Path) -> list[Path]:
     """Return the folders of the whole checkpoints, the oldest first."""
     return sorted(path for path in folder.glob("step-*") if re.fullmatch(r"step-\d+", path.name))
+
+
+def _state_file(folder: Path, rank: int) -> Path:
+    return folder / f"state.{rank}.json"
 
 
 def _random_state(ranks: Ranks) -> dict[str, torch.Tensor]:

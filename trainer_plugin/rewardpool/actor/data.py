@@ -111,7 +111,7 @@ def prompt_tokens(tokenizer: Any, prompt: Prompt) -> list[int]:
     return list(encoded["input_ids"])
 
 
-def to_episode(prompt: Prompt, response: str, rollout: Rollout, *, group: int, name: str) -> Episode:
+def to_episode(prompt: Prompt, response: str, rollout: Rollout, *, group: int, version: int, name: str) -> Episode:
     """Return what is rated: the prompt and the response as texts, whatever the policy's chat template.
 
     Args:
@@ -119,6 +119,7 @@ def to_episode(prompt: Prompt, response: str, rollout: Rollout, *, group: int, n
         response: As text, without special tokens.
         rollout: The response in the policy's tokens.
         group: The same for all responses to one prompt.
+        version: Of the policy when that group was begun.
         name: For messages.
     """
     return Episode(
@@ -129,6 +130,7 @@ def to_episode(prompt: Prompt, response: str, rollout: Rollout, *, group: int, n
         extra_info=prompt.extra_info,
         group=group,
         response_ids=rollout.response_ids,
+        version=version,
         truncated=not rollout.ended,
         id=name,
     )

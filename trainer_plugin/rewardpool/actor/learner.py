@@ -5,7 +5,7 @@ take turns, transformers generates there too.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 
@@ -17,8 +17,10 @@ from rewardpool.actor.groups import AdvantageScale, group_advantages
 from rewardpool.actor.ranks import Ranks
 from rewardpool.actor.records import StepFigures
 from rewardpool.actor.rollout import RolloutEngine
+from rewardpool.actor.scoring import Components
 from rewardpool.pipeline.on_thread import on_thread
 from rewardpool.pipeline.parts import GroupTask, MiniBatch, OnEnd
+from rewardpool.rewards.running import RunningMoments
 
 Batch = MiniBatch[Prompt, Rollout]
 Key = tuple[int, int]
@@ -37,6 +39,8 @@ class ActorLearner:
         only_informative: Of the objective.
         decoupled: Whether rollouts were sampled by another policy than the one a step's training begins with: an older
             one, or an engine whose arithmetic differs. The loss then tells the two apart.
+        moments: Of the scores of earlier steps, where the reward goes by them.
+        components: Returns the raw scores of a group's rollouts, for those.
     """
 
     def __init__(
@@ -49,6 +53,8 @@ class ActorLearner:
         advantage_scale: AdvantageScale,
         only_informative: bool = False,
         decoupled: bool,
+        moments: RunningMoments | None = None,
+        components: Callable[[GroupTask[Prompt]], Iterable[Components]] = lambda task: (),
     ) -> None:
         self._actor = actor
         self._engine = engine
@@ -57,6 +63,8 @@ class ActorLearner:
         self._advantage_scale: AdvantageScale = advantage_scale
         self._only_informative = only_informative
         self._decoupled = decoupled
+        self._moments = moments
+        self._components = components
         self._proximal: dict[Key, torch.Tensor] = {}
         self.figures = StepFigures()
         """Of the step that is being trained."""
@@ -64,9 +72,13 @@ class ActorLearner:
     async def train(self, minibatch: Batch) -> None:
         """Take one optimiser step."""
         await on_thread(self._thread, self._train, minibatch)
+        if self._moments is not None:
+            for group in [*minibatch.groups, *minibatch.dropped]:
+                for components in self._components(group.task):
+                    self._moments.count(components)
 
     async def publish(self, version: int) -> None:
-        """Give the engine the weights of now."""
+        """Give the engine the weights of now, and the reward the moments of what was trained on."""
         await on_thread(self._thread, self._publish, version)
 
     def _train(self, minibatch: Batch) -> None:
@@ -87,6 +99,8 @@ class ActorLearner:
         self.figures.staleness += [minibatch.staleness(group) for group in minibatch.groups]
 
     def _publish(self, version: int) -> None:
+        if self._moments is not None:  # before anything can be begun under this version
+            self._moments.advance(version, together=self._ranks.gathered)
         with self._updating():
             self._engine.load(self._actor, version)
 

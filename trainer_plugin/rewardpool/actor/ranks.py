@@ -58,6 +58,12 @@ class Ranks:
         dist.broadcast_object_list(values, src=0, device=self.device)
         return values[0]
 
+    def gathered(self, value: T) -> list[T]:
+        """Return what each rank gave, by rank, which can be pickled. All ranks call this at the same point."""
+        values = [value] * self.size
+        dist.all_gather_object(values, value)
+        return values
+
     def _reduce(self, values: tuple[float, ...], operation: Any) -> list[float]:
         together = torch.tensor(values, dtype=torch.float64, device=self.device)
         dist.all_reduce(together, op=operation)

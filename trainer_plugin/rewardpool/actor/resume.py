@@ -1,7 +1,8 @@
-"""Where a job goes on: the newest checkpoint's state of the pipeline, for the rank that asks."""
+"""Where a job goes on: the newest checkpoint, as the rank that asks needs it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,36 @@ from rewardpool.pipeline.state import PipelineState
 from rewardpool.train_config import TrainConfig
 
 
-def resumed_state(
-    checkpoints: Path, actor: FsdpActor, *, config: TrainConfig, ranks: Ranks
-) -> PipelineState[Rollout] | None:
+@dataclass(frozen=True, kw_only=True)
+class JobState:
+    """What one rank has in a checkpoint.
+
+    Attributes:
+        pipeline: What is outstanding.
+        components: As `RewardScore.to_json`; those of the outstanding groups.
+        moments: As `RunningMoments.to_json`; None where the reward has none.
+    """
+
+    pipeline: PipelineState[Rollout]
+    components: Sequence[Any] = ()
+    moments: Mapping[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as what JSON can express."""
+        return {
+            "pipeline": self.pipeline.to_json(encode=asdict),
+            "components": list(self.components),
+            "moments": self.moments,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "JobState":
+        """Return what `to_json` made."""
+        pipeline = PipelineState.from_json(data["pipeline"], decode=_rollout_from_json)
+        return cls(pipeline=pipeline, components=data["components"], moments=data["moments"])
+
+
+def resumed_state(checkpoints: Path, actor: FsdpActor, *, config: TrainConfig, ranks: Ranks) -> JobState | None:
     """Give the actor the newest checkpoint's weights, and return this rank's state; None where there is no checkpoint.
 
     Raises:
@@ -26,12 +54,17 @@ def resumed_state(
     resumed = checkpoint.load(checkpoints, actor, ranks=ranks)
     if resumed is None:
         return None
-    states = [PipelineState.from_json(state, decode=_rollout_from_json) for state in resumed.states]
-    return states[ranks.rank] if len(states) == ranks.size else other_ranks_state(states, config, ranks.size)
+    if resumed.ranks == ranks.size:
+        return JobState.from_json(resumed.state(ranks.rank))
+    first = JobState.from_json(resumed.state(0))
+    # One after the other, as each has all that its rank had rolled out.
+    states = (JobState.from_json(resumed.state(rank)).pipeline for rank in range(resumed.ranks))
+    # Moments were put together when the step's weights were published, and are the same on all ranks.
+    return JobState(pipeline=other_ranks_state(states, config, ranks.size), moments=first.moments)
 
 
 def other_ranks_state(
-    states: Sequence[PipelineState[Rollout]], config: TrainConfig, ranks: int
+    states: Iterable[PipelineState[Rollout]], config: TrainConfig, ranks: int
 ) -> PipelineState[Rollout]:
     """Return where a job on some ranks goes on that was saved, after a step, on another number of them.
 
@@ -44,10 +77,11 @@ def other_ranks_state(
     if SCHEDULES[config.schedule].apart:
         raise ConfigError("schedule", "a checkpoint of fully_async can only be gone on from with as many ranks")
     plan = config.plan(ranks)
-    trained = states[0].trained
-    begun = math.ceil(max(_consumed(state) for state in states) * len(states) / ranks)
+    found = [(state.schedule, state.trained, _consumed(state)) for state in states]
+    schedule, trained, _ = found[0]
+    begun = math.ceil(max(consumed for _, _, consumed in found) * len(found) / ranks)
     return PipelineState(
-        schedule=states[0].schedule,
+        schedule=schedule,
         plan=plan,
         trained=trained,
         begun=begun,

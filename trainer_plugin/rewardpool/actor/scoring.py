@@ -2,14 +2,18 @@
 
 import asyncio
 import concurrent.futures
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from rewardpool.actor.data import Prompt, Rollout
 from rewardpool.pipeline.parts import GroupTask
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.rating import Rating
+from rewardpool.rewards.running import RunningMoments
+
+Components = Mapping[str, float | None]
+"""The raw scores of a response by part; None where a part has none."""
 
 
 class Rater(Protocol):
@@ -18,6 +22,11 @@ class Rater(Protocol):
     @property
     def names(self) -> tuple[str, ...]:
         """Of the parts."""
+        ...
+
+    @property
+    def moments(self) -> RunningMoments | None:
+        """Of the scores of earlier steps, where a part of it is scaled by them."""
         ...
 
     def submit(self, episode: Episode) -> concurrent.futures.Future[Rating]:
@@ -74,7 +83,7 @@ class RewardScore:
         self._reward = reward
         self._to_episode = to_episode
         self._tally = tally
-        self._components: dict[tuple[int, int], Mapping[str, float | None]] = {}
+        self._components: dict[tuple[int, int], Components] = {}
 
     async def __call__(self, task: GroupTask[Prompt], member: int, rollout: Rollout) -> float | None:
         """Return the rollout's score; None where the failure policy leaves it unscored.
@@ -93,10 +102,23 @@ class RewardScore:
         self._components[task.index, member] = rating.components
         return self._tally.enter(rating)
 
-    def take_components(self, task: GroupTask[Prompt]) -> list[Mapping[str, float | None]]:
-        """Return the raw scores of a group's rollouts by part, and forget them.
-
-        A group that was rated before the checkpoint which the job goes on from has none.
-        """
-        found = (self._components.pop((task.index, member), None) for member in range(task.size))
+    def components(self, task: GroupTask[Prompt]) -> list[Components]:
+        """Return the raw scores of a group's rollouts."""
+        found = (self._components.get((task.index, member)) for member in range(task.size))
         return [components for components in found if components is not None]
+
+    def take_components(self, task: GroupTask[Prompt]) -> list[Components]:
+        """Return the raw scores of a group's rollouts, and forget them."""
+        found = self.components(task)
+        for member in range(task.size):
+            self._components.pop((task.index, member), None)
+        return found
+
+    def to_json(self, groups: Iterable[int]) -> list[Any]:
+        """Return the raw scores of these groups' rollouts, for a checkpoint."""
+        kept = set(groups)
+        return [[*key, components] for key, components in self._components.items() if key[0] in kept]
+
+    def restore(self, data: Sequence[Any]) -> None:
+        """Go on from what `to_json` made."""
+        self._components = {(group, member): components for group, member, components in data}

@@ -13,7 +13,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from rewardpool.actor.groups import is_informative
 from rewardpool.actor.learner import ActorLearner, EngineRollouts
 from rewardpool.actor.ranks import Ranks
 from rewardpool.actor.records import StepFigures, StepRecord
-from rewardpool.actor.resume import resumed_state
+from rewardpool.actor.resume import JobState, resumed_state
 from rewardpool.actor.rollout import RolloutEngine, open_engine
 from rewardpool.actor.rollout.staged import StagedEngine
 from rewardpool.actor.scoring import Rater, RewardScore, Tally
@@ -89,11 +88,13 @@ class Trainer:
             if config.resume == "auto"
             else None
         )
+        if self._resume is not None and self._resume.moments is not None and reward.moments is not None:
+            reward.moments.restore(self._resume.moments)
 
     @property
     def steps_done(self) -> int:
         """Steps that the checkpoint has which this goes on from; 0 for a new job."""
-        return 0 if self._resume is None else self._resume.trained // self._plan.minibatches_per_step
+        return 0 if self._resume is None else self._resume.pipeline.trained // self._plan.minibatches_per_step
 
     @property
     def _checkpoints(self) -> Path:
@@ -184,6 +185,7 @@ class Trainer:
             self._tokenizer.decode(rollout.response_ids, skip_special_tokens=True),
             rollout,
             group=task.index,
+            version=task.version,
             name=f"step{task.step + 1}-rank{self._ranks.rank}-group{task.index}-response{member}",
         )
 
@@ -207,6 +209,9 @@ class _Run:
         self.records: list[StepRecord] = []
         config, ranks = trainer._config, trainer._ranks
         schedule = SCHEDULES[config.schedule]
+        self._score = RewardScore(trainer._reward, to_episode=trainer._to_episode, tally=trainer.tally)
+        if trainer._resume is not None:
+            self._score.restore(trainer._resume.components)
         self._learner = ActorLearner(
             trainer._actor,
             engine,
@@ -215,8 +220,9 @@ class _Run:
             advantage_scale=config.update.advantage_scale,
             only_informative=config.update.only_informative,
             decoupled=bool(schedule.ahead) or schedule.apart or config.rollout.engine != "transformers",
+            moments=trainer._reward.moments,
+            components=self._score.components,
         )
-        self._score = RewardScore(trainer._reward, to_episode=trainer._to_episode, tally=trainer.tally)
         self._gpu = None if trainer._sharing is None else trainer._sharing.gpu(thread)
         rollouts: Rollouts[Prompt, Rollout]
         rollouts = EngineRollouts(engine, self._learner, ranks=ranks, thread=None if schedule.apart else thread)
@@ -237,7 +243,7 @@ class _Run:
             deadline_seconds=config.step_deadline_seconds,
             announcer=trainer._demand,
             on_step=after_step,
-            resume=trainer._resume,
+            resume=None if trainer._resume is None else trainer._resume.pipeline,
         )
 
     async def go(self) -> None:
@@ -260,12 +266,22 @@ class _Run:
         record, ends = await on_thread(self._thread, self._exchange, times, figures)
         every = self._trainer._config.checkpoint.every_steps
         if every and (record.step % every == 0 or ends):
-            state = self.pipeline.state().to_json(encode=asdict)
-            await on_thread(self._thread, self._save, record.step, state)
+            await on_thread(self._thread, self._save, record.step, self._state().to_json())
         self.records.append(record)
         self._tell(record)
         if ends:
             self.pipeline.end()
+
+    def _state(self) -> JobState:
+        pipeline = self.pipeline.state()
+        components = self._score.to_json(group.index for group in pipeline.groups)
+        moments = self._trainer._reward.moments
+        versions = {group.version for group in pipeline.groups}
+        return JobState(
+            pipeline=pipeline,
+            components=components,
+            moments=None if moments is None else moments.to_json(versions=versions),
+        )
 
     def _exchange(self, times: StepTimes, figures: StepFigures) -> tuple[StepRecord, bool]:
         """Return the step's record, and whether it was the last; all ranks do this together."""

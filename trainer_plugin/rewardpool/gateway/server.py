@@ -87,6 +87,11 @@ def gateway_app(opening: AbstractAsyncContextManager[Reward], settings: GatewayS
         async with opening as reward:
             if reward.needs_group:
                 raise ConfigError("reward", "needs whole groups, and a gateway is sent single samples; use the adapter")
+            if reward.moments is not None:
+                raise ConfigError(
+                    "reward",
+                    "has a part with whiten running, and a gateway is told of no steps; set it to {mean: x, std: y}",
+                )
             app[REWARD] = reward
             yield
 

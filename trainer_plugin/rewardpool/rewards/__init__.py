@@ -13,6 +13,7 @@ from rewardpool.rewards.lazy import LazyReward
 from rewardpool.rewards.open import open_reward
 from rewardpool.rewards.rating import Rating
 from rewardpool.rewards.reward import Reward
+from rewardpool.rewards.running import RunningMoments
 
 __all__ = [
     "Announcement",
@@ -22,6 +23,7 @@ __all__ = [
     "Message",
     "Rating",
     "Reward",
+    "RunningMoments",
     "open_announced",
     "open_reward",
 ]

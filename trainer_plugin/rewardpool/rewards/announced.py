@@ -14,6 +14,7 @@ from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.open import open_reward
 from rewardpool.rewards.rating import Rating
 from rewardpool.rewards.reward import Reward
+from rewardpool.rewards.running import RunningMoments
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +43,11 @@ class AnnouncedReward:
     def needs_group(self) -> bool:
         """As `Reward.needs_group`."""
         return self._reward.needs_group
+
+    @property
+    def moments(self) -> RunningMoments | None:
+        """As `Reward.moments`."""
+        return self._reward.moments
 
     @property
     def pools(self) -> Mapping[str, Pool]:

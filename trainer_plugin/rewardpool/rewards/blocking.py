@@ -16,6 +16,7 @@ from rewardpool.rewards.announced import Announcement, open_announced
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.open import open_reward
 from rewardpool.rewards.rating import Rating
+from rewardpool.rewards.running import RunningMoments
 
 
 class BlockingReward:
@@ -53,6 +54,11 @@ class BlockingReward:
     def needs_group(self) -> bool:
         """As `Reward.needs_group`."""
         return self._reward.needs_group
+
+    @property
+    def moments(self) -> RunningMoments | None:
+        """As `Reward.moments`."""
+        return self._reward.moments
 
     @property
     def pools(self) -> Mapping[str, Pool]:

@@ -23,6 +23,8 @@ class Episode:
         prompt_ids: The prompt in the policy's own tokens, shape (tokens,).
         response_ids: The response in the policy's own tokens, shape (tokens,).
         response_tokens: Length of the response in the policy's tokens; by default that of `response_ids`.
+        version: Of the policy that the rollouts of its group were begun with, the same for all of them: a number that
+            grows. By it `whiten: running` knows which steps are earlier; None where the trainer tells of no steps.
         truncated: Whether the response was cut off at the length limit.
         id: A name for messages.
     """
@@ -36,6 +38,7 @@ class Episode:
     prompt_ids: Sequence[int] | None = None
     response_ids: Sequence[int] | None = None
     response_tokens: int | None = None
+    version: int | None = None
     truncated: bool = False
     id: str | None = None
 

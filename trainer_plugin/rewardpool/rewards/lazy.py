@@ -17,7 +17,7 @@ from rewardpool.rewards.announced import Announcement
 from rewardpool.rewards.blocking import BlockingReward
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.rating import Rating
-from rewardpool.rewards.spec import parse_reward
+from rewardpool.rewards.spec import parse_reward, refuse_running
 
 
 class LazyReward:
@@ -45,7 +45,9 @@ class LazyReward:
     ) -> None:
         if overrides:
             spec = {**({"reward_pool": spec} if isinstance(spec, str) else spec), **overrides}
-        self.names = tuple(part.name for part in parse_reward(spec, path=path).parts)
+        parsed = parse_reward(spec, path=path)
+        refuse_running(parsed)
+        self.names = tuple(part.name for part in parsed.parts)
         """Names of the parts, as `Reward.names`."""
         self._options: dict[str, Any] = {
             "spec": spec,

@@ -18,10 +18,12 @@ from rewardpool.client.pool import Pool
 from rewardpool.config import Constant
 from rewardpool.errors import ConfigError, FunctionFailedError, SampleError, ScoreError
 from rewardpool.rewards.episode import Episode
-from rewardpool.rewards.mixture import RunningMoments, clipped, combined, whitened
-from rewardpool.rewards.parts import Part
+from rewardpool.rewards.mixture import Scaling, clipped, combined, whitened
+from rewardpool.rewards.parts import FixedMoments, Part
 from rewardpool.rewards.rating import Rating
+from rewardpool.rewards.running import RunningMoments
 from rewardpool.rewards.scorer import Comparer, PartScore, Scorer, gathered
+from rewardpool.rewards.spec import without_steps
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +38,6 @@ class OpenPart:
     path: str
     """Where it is in the config."""
     scorer: Scorer | Comparer
-    moments: RunningMoments = field(default_factory=RunningMoments)
-    """Of its scores so far, for whiten `running`."""
 
     @property
     def name(self) -> str:
@@ -95,6 +95,9 @@ class MixedReward:
         self._pools = dict(pools or {})
         self._post_process = post_process
         self._names = tuple(part.name for part in parts)
+        running = [part for part in parts if part.config.whiten == "running"]
+        self._needs_version_for = f"{running[0].path}.whiten" if running else None
+        self._moments = RunningMoments({part.name: part.config.clip for part in running}) if running else None
         grouping = [part.needs_group for part in parts]
         if post_process is not None:
             grouping.append(f"{path}.post_process")
@@ -109,6 +112,11 @@ class MixedReward:
     def needs_group(self) -> bool:
         """Whether only `rate_group` will do."""
         return self._needs_group_for is not None
+
+    @property
+    def moments(self) -> RunningMoments | None:
+        """Of the scores of earlier steps, for parts with whiten `running`; None where there is no such part."""
+        return self._moments
 
     @property
     def pools(self) -> Mapping[str, Pool]:
@@ -126,6 +134,8 @@ class MixedReward:
 
     async def rate_group(self, episodes: Sequence[Episode]) -> list[Rating]:
         """Rate the rollouts of one prompt; raises what `Reward.rate_group` does."""
+        if self._needs_version_for is not None and any(episode.version is None for episode in episodes):
+            raise without_steps(self._needs_version_for)
         drafts = [_Draft(episode) for episode in episodes]
         for gate in self._gates:
             await _ask(gate, [draft for draft in drafts if draft.is_open])
@@ -146,12 +156,32 @@ class MixedReward:
                 for number, draft in enumerate(drafts)
                 if (result := draft.results.get(part.name)) is not None and result.used is not None
             ]
-            for (number, _), value in zip(found, _whitened(part, [used for _, used in found]), strict=True):
+            episodes = [drafts[number].episode for number, _ in found]
+            values = self._whitened(part, episodes, [used for _, used in found])
+            for (number, _), value in zip(found, values, strict=True):
                 weighted[number].append(part.config.weight * value)
         return [
             combined(scores, how=self._combine) if draft.is_open else draft.floor
             for scores, draft in zip(weighted, drafts, strict=True)
         ]
+
+    def _whitened(self, part: OpenPart, episodes: Sequence[Episode], values: Sequence[float]) -> Sequence[float]:
+        match part.config.whiten:
+            case "group":
+                return whitened(values)
+            case "running":
+                return [
+                    self._scale_of(part, episode).of(value) for episode, value in zip(episodes, values, strict=True)
+                ]
+            case FixedMoments(mean=mean, std=std):
+                return [Scaling(mean, std).of(value) for value in values]
+            case None:
+                return values
+
+    def _scale_of(self, part: OpenPart, episode: Episode) -> Scaling:
+        if self._moments is None or episode.version is None:  # `rate_group` has refused that
+            raise without_steps(f"{part.path}.whiten")
+        return self._moments.scale_of(part.name, episode.version)
 
     def _rating(self, draft: _Draft, total: float | None) -> Rating:
         if total is not None and not math.isfinite(total):
@@ -200,16 +230,6 @@ def _settled(part: OpenPart, outcome: PartScore | SampleError) -> _Result:
         log.warning("%s; %s counts as the constant %g, as configured", outcome, part.name, constant)
         return _Result(None, constant, error=outcome)
     return _Result(None, None, error=outcome)
-
-
-def _whitened(part: OpenPart, values: Sequence[float]) -> Sequence[float]:
-    match part.config.whiten:
-        case "group":
-            return whitened(values)
-        case "running":
-            return [part.moments.whiten(value) for value in values]
-        case _:
-            return values
 
 
 def _close(part: OpenPart, drafts: Sequence[_Draft]) -> None:

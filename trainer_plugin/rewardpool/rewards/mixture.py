@@ -1,11 +1,14 @@
-"""The arithmetic of a mixture: raw scores -> clip -> whiten -> weight -> one total. Pure, but for running moments."""
+"""The arithmetic of a mixture: raw scores -> clip -> whiten -> weight -> one total. Pure."""
 
 import math
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
+
+Bounds = tuple[float, float]
 
 
-def clipped(value: float, bounds: tuple[float, float] | None) -> float:
+def clipped(value: float, bounds: Bounds | None) -> float:
     """The value, brought between the bounds."""
     return value if bounds is None else min(max(value, bounds[0]), bounds[1])
 
@@ -23,22 +26,16 @@ def whitened(values: Sequence[float]) -> list[float]:
     return [(value - mean) / deviation for value in scaled]
 
 
-class RunningMoments:
-    """Mean and variance of all values so far, by Welford's recurrence: it loses no digits, as sums of squares do."""
+@dataclass(frozen=True)
+class Scaling:
+    """From a score to a scaled one: less the mean, divided by the deviation. By default it changes nothing."""
 
-    def __init__(self) -> None:
-        self._count = 0
-        self._mean = 0.0
-        self._squares = 0.0
+    mean: float = 0.0
+    std: float = 1.0
 
-    def whiten(self, value: float) -> float:
-        """Count the value in and return it with mean 0 and standard deviation 1 among those so far; 0 for the first."""
-        self._count += 1
-        delta = value - self._mean
-        self._mean += delta / self._count
-        self._squares += delta * (value - self._mean)
-        deviation = math.sqrt(self._squares / self._count)
-        return (value - self._mean) / deviation if deviation > 0 else 0.0
+    def of(self, value: float) -> float:
+        """The scaled score. Equal scores become equal ones."""
+        return (value - self.mean) / self.std
 
 
 def combined(scores: Sequence[float], *, how: str) -> float:

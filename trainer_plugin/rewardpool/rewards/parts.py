@@ -60,6 +60,15 @@ class Gate(_Model):
     """The total where the gate stays closed; the parts behind it are not asked then."""
 
 
+class FixedMoments(_Model):
+    """A mean and a standard deviation that are known beforehand."""
+
+    mean: Finite
+    """Is subtracted."""
+    std: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    """Is divided by."""
+
+
 class Part(_Model):
     """What every part has."""
 
@@ -69,9 +78,10 @@ class Part(_Model):
     """The score is multiplied by it before parts are combined. A gate has none."""
     clip: Bounds | None = None
     """`[lowest, highest]`: the raw score is brought between them first."""
-    whiten: Literal["group", "running"] | None = None
-    """Then it is brought to mean 0 and standard deviation 1. `group`: among the rollouts of one prompt; a group of one,
-    or of equal scores, becomes 0. `running`: among all scores of this process until then."""
+    whiten: Literal["group", "running"] | FixedMoments | None = None
+    """Then it is brought to mean 0 and standard deviation 1 (that of a population). `group`: among the rollouts of one
+    prompt; a group of one, or of equal scores, becomes 0. `running`: by the scores of all earlier steps of the job, on
+    all ranks; `rewardpool.train` does that. `{mean: x, std: y}`: by numbers that are known beforehand."""
     gate: Gate | None = None
     """Makes it a gate; for combine `gate`."""
     on_failure: FailurePolicy = "raise"

@@ -6,6 +6,7 @@ from typing import Protocol
 from rewardpool.client.pool import Pool
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.rating import Rating
+from rewardpool.rewards.running import RunningMoments
 
 
 class Reward(Protocol):
@@ -22,6 +23,15 @@ class Reward(Protocol):
         ...
 
     @property
+    def moments(self) -> RunningMoments | None:
+        """Of the scores of earlier steps, where a part has `whiten: running`; else None.
+
+        Whoever has them rated then gives each episode the `version` that its group was begun under, counts the
+        components of what was trained on, and advances the moments when the policy has a new version.
+        """
+        ...
+
+    @property
     def pools(self) -> Mapping[str, Pool]:
         """The open pools by their name, `namespace/name` or a URL, for `Pool.demand` and `Pool.report`.
 
@@ -35,7 +45,7 @@ class Reward(Protocol):
         Raises:
             SampleError: A part has no score and its policy is `raise`.
             PoolError: A pool cannot be used, whatever the policy.
-            ConfigError: The reward needs whole groups.
+            ConfigError: The reward needs whole groups, or goes by versions and the episode has none.
         """
         ...
 

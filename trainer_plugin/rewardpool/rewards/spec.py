@@ -68,6 +68,27 @@ def parse_reward(spec: str | Mapping[str, Any], *, path: str = "reward") -> Rewa
     return _parse_mixture(spec, path=path)
 
 
+def refuse_running(spec: RewardSpec) -> None:
+    """See to it that no part goes by the steps of a job, where nobody tells the reward of them.
+
+    Raises:
+        ConfigError: One does.
+    """
+    for part, path in zip(spec.parts, spec.paths, strict=True):
+        if part.whiten == "running":
+            raise without_steps(f"{path}.whiten")
+
+
+def without_steps(field: str) -> ConfigError:
+    """What is wrong with `whiten: running` in that field, where nobody tells the reward of a job's steps."""
+    return ConfigError(
+        field,
+        "must not be running here: it goes by the scores of earlier steps, the same in all processes and kept in the "
+        "job's checkpoint, and samples come here without a step; set {mean: x, std: y} to what the part's scores had "
+        "in a run before, or train with rewardpool.train",
+    )
+
+
 def _parse_mixture(spec: Mapping[str, Any], *, path: str) -> RewardSpec:
     mixing = {key: spec[key] for key in Mixing.model_fields if key in spec}
     shared = {key: value for key, value in spec.items() if key not in mixing and key != "rewards"}

@@ -15,7 +15,7 @@ from typing import Any
 
 from rewardpool.config import RewardConfig, check_pool
 from rewardpool.errors import ConfigError
-from rewardpool.rewards.spec import parse_reward
+from rewardpool.rewards.spec import parse_reward, refuse_running
 
 POOL_PATH = "reward.reward_pool"
 MAPPING_PATH = "reward.rewardpool"
@@ -165,6 +165,7 @@ def _check_inline(reward: Mapping[str, Any], writer: Any, *, calls_function: boo
 
 def _check_parts(spec: Mapping[str, Any], *, path: str) -> None:
     parsed = parse_reward(spec, path=path)
+    refuse_running(parsed)
     for part, place in zip(parsed.parts, parsed.paths, strict=True):
         if part.on_failure == "skip":
             where = path if spec.get("on_failure") == "skip" else place
