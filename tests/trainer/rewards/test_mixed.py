@@ -161,6 +161,49 @@ async def test_gates_stop_episodes_one_by_one() -> None:
     assert asked(costly) == ["a", "c"]
 
 
+class WaitingGate:
+    """Opens for each episode when the test says so."""
+
+    def __init__(self) -> None:
+        self.opens = {response: asyncio.Event() for response in "abc"}
+
+    async def score(self, episode: Episode) -> PartScore:
+        await self.opens[episode.response].wait()
+        return PartScore(1.0)
+
+
+async def test_parts_of_an_episode_start_when_its_own_gate_is_answered() -> None:
+    waiting, costly = WaitingGate(), part("costly", {"a": 5.0, "b": 6.0, "c": 7.0})
+    gate = OpenPart(part("gate", {}, gate=GATE).config, "reward.gate", waiting)
+    rating = asyncio.create_task(rate_group("abc", gate, costly, combine="gate"))
+    for opened, so_far in (("b", ["b"]), ("a", ["b", "a"]), ("c", ["b", "a", "c"])):
+        waiting.opens[opened].set()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert asked(costly) == so_far
+    assert [rated.total for rated in await rating] == [5.0, 6.0, 7.0]
+
+
+async def test_a_comparison_behind_a_gate_has_all_that_came_through_in_their_order() -> None:
+    compared: list[str] = []
+
+    class Noting:
+        async def compare(self, episodes: Sequence[Episode]) -> list[PartScore | SampleError]:
+            compared.extend(episode.response for episode in episodes)
+            return [PartScore(float(len(episodes))) for _ in episodes]
+
+    waiting = WaitingGate()
+    gates = [OpenPart(part("slow", {}, gate=GATE).config, "reward.slow", waiting)]
+    gates.append(part("strict", {"a": 1, "b": 0, "c": 2}, gate=GATE))
+    comparing = OpenPart(part("pairs", {}).config, "reward.pairs", Noting())
+    rating = asyncio.create_task(rate_group("abc", *gates, comparing, combine="gate"))
+    for opened in "cab":
+        waiting.opens[opened].set()
+        await asyncio.sleep(0)
+    assert [rated.total for rated in await rating] == [2.0, -1.0, 2.0]
+    assert compared == ["a", "c"]
+
+
 async def test_a_group_is_whitened_among_those_that_have_a_score() -> None:
     one = part("a", {"a": 1.0, "b": None, "c": 3.0}, whiten="group", on_failure="skip")
     ratings = await rate_group("abc", one, part("b", {"a": 0, "b": 0, "c": 0}))

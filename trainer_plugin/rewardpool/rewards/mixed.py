@@ -4,9 +4,13 @@
                                -> open:   all other parts at once -> policy -> clip -> whiten -> weight -> combine
     the group's ratings -> post_process
 
+Every episode goes this way by itself: its parts are asked when its own gates are open, whatever the others of its batch
+wait for. Only a part that compares episodes needs them all, and waits until each of them has come to it or dropped out.
+
 One part is a mixture of one, so that every reward behaves the same.
 """
 
+import asyncio
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -67,6 +71,8 @@ class _Draft:
     """A rating in the making."""
 
     episode: Episode
+    place: int
+    """Of the episode in the call."""
     results: dict[str, _Result] = field(default_factory=dict)
     floor: float | None = None
     """The total that a closed gate gave."""
@@ -136,16 +142,21 @@ class MixedReward:
         """Rate the rollouts of one prompt; raises what `Reward.rate_group` does."""
         if self._needs_version_for is not None and any(episode.version is None for episode in episodes):
             raise without_steps(self._needs_version_for)
-        drafts = [_Draft(episode) for episode in episodes]
-        for gate in self._gates:
-            await _ask(gate, [draft for draft in drafts if draft.is_open])
-            _close(gate, drafts)
-        # Decided before any of the parts behind the gates answers: one without a score stops no other.
-        passed = [draft for draft in drafts if draft.is_open]
-        await gathered([_ask(part, passed) for part in self._others])
+        drafts = [_Draft(episode, place) for place, episode in enumerate(episodes)]
+        asking = _Asking([*self._gates, *self._others], expected=len(drafts))
+        await gathered([self._fill(draft, asking) for draft in drafts])
         totals = self._totals(drafts)
         ratings = [self._rating(draft, total) for draft, total in zip(drafts, totals, strict=True)]
         return _post_processed(ratings, self._post_process) if self._post_process and ratings else ratings
+
+    async def _fill(self, draft: _Draft, asking: "_Asking") -> None:
+        """Take one draft through the gates and, if they open, to all other parts."""
+        for gate in self._gates:
+            await asking.ask(gate, draft, wanted=draft.is_open)
+            _close(gate, draft)
+        # Decided before any of the parts behind the gates answers: one without a score stops no other.
+        passed = draft.is_open
+        await gathered([asking.ask(part, draft, wanted=passed) for part in self._others])
 
     def _totals(self, drafts: Sequence[_Draft]) -> list[float | None]:
         weighted: list[list[float]] = [[] for _ in drafts]
@@ -195,27 +206,64 @@ class MixedReward:
         )
 
 
-async def _ask(part: OpenPart, drafts: Sequence[_Draft]) -> None:
-    """Let a part score the episodes of some drafts, and enter what it says. Raises SampleError and PoolError."""
-    if drafts:
-        results = await _scores(part, [draft.episode for draft in drafts])
-        for draft, result in zip(drafts, results, strict=True):
-            draft.results[part.name] = result
+class _Asking:
+    """Asks the parts about the drafts of one call: about each when it comes, or where a part compares them, together.
+
+    Args:
+        parts: Of the reward.
+        expected: Drafts, each of which comes to every part, also to those that are not to be asked about it.
+    """
+
+    def __init__(self, parts: Sequence[OpenPart], *, expected: int) -> None:
+        self._meetings = {
+            part.name: _Meeting(part, part.scorer, expected=expected)
+            for part in parts
+            if isinstance(part.scorer, Comparer)
+        }
+
+    async def ask(self, part: OpenPart, draft: _Draft, *, wanted: bool) -> None:
+        """Enter what a part says of a draft, if that is wanted. Raises SampleError under `raise`, and PoolError."""
+        if meeting := self._meetings.get(part.name):
+            await meeting.join(draft, wanted=wanted)
+        elif wanted and isinstance(part.scorer, Scorer):
+            draft.results[part.name] = await _score(part, part.scorer, draft.episode)
 
 
-async def _scores(part: OpenPart, episodes: Sequence[Episode]) -> list[_Result]:
-    """Ask one part about its episodes and apply its failure policy. Raises SampleError under `raise`, and PoolError."""
-    scorer = part.scorer
-    if isinstance(scorer, Comparer):
-        return [_settled(part, outcome) for outcome in await scorer.compare(episodes)]
+class _Meeting:
+    """Where drafts wait for each other: the last one to come has all of them compared."""
 
-    async def one(episode: Episode) -> _Result:
-        try:
-            return _settled(part, await scorer.score(episode))
-        except SampleError as error:
-            return _settled(part, error)
+    def __init__(self, part: OpenPart, comparer: Comparer, *, expected: int) -> None:
+        self._part = part
+        self._comparer = comparer
+        self._missing = expected
+        self._drafts: list[_Draft] = []
+        self._done = asyncio.Event()
 
-    return await gathered([one(episode) for episode in episodes])
+    async def join(self, draft: _Draft, *, wanted: bool) -> None:
+        """Come, to be compared or not; returns when the comparison is done, for those that are part of it."""
+        self._missing -= 1
+        if wanted:
+            self._drafts.append(draft)
+        if not self._missing:
+            await self._compare()
+        elif wanted:
+            await self._done.wait()  # an error cancels who waits, as they are gathered
+
+    async def _compare(self) -> None:
+        if self._drafts:
+            drafts = sorted(self._drafts, key=lambda draft: draft.place)
+            outcomes = await self._comparer.compare([draft.episode for draft in drafts])
+            for draft, outcome in zip(drafts, outcomes, strict=True):
+                draft.results[self._part.name] = _settled(self._part, outcome)
+        self._done.set()
+
+
+async def _score(part: OpenPart, scorer: Scorer, episode: Episode) -> _Result:
+    """Ask a part about one episode and apply its failure policy."""
+    try:
+        return _settled(part, await scorer.score(episode))
+    except SampleError as error:
+        return _settled(part, error)
 
 
 def _settled(part: OpenPart, outcome: PartScore | SampleError) -> _Result:
@@ -232,15 +280,14 @@ def _settled(part: OpenPart, outcome: PartScore | SampleError) -> _Result:
     return _Result(None, None, error=outcome)
 
 
-def _close(part: OpenPart, drafts: Sequence[_Draft]) -> None:
-    """Give the floor to those whose gate stays closed."""
+def _close(part: OpenPart, draft: _Draft) -> None:
+    """Give a draft the floor if its gate stays closed."""
     gate = part.config.gate
-    if gate is None:
+    result = draft.results.get(part.name)
+    if gate is None or draft.floor is not None or result is None or result.used is None:
         return
-    for draft in drafts:
-        result = draft.results.get(part.name)
-        if draft.floor is None and result is not None and result.used is not None and result.used < gate.at_least:
-            draft.floor = gate.floor
+    if result.used < gate.at_least:
+        draft.floor = gate.floor
 
 
 def _post_processed(ratings: Sequence[Rating], hook: PostProcess) -> list[Rating]:
