@@ -2,7 +2,7 @@
 
 A reason is part of the API: alerts, scripts and `rewardpool explain` compare it. So each is defined here once, and the
 documentation's tables are made from this module. What Kubernetes itself says of a container (such as
-`CreateContainerConfigError`) is passed on in its own word, and is not listed.
+`CreateContainerConfigError`) is in the message of `PodNotStarting`: no word from outside is ever a reason.
 """
 
 from enum import StrEnum

@@ -11,8 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rewardpool_operator.untrusted import printable
+
 MAX_TEXTS: Final = 256
 """A revision scores all of them before it takes traffic, and their scores fit into an annotation."""
+MAX_REFUSAL: Final = 300
+"""Characters of why a text has no score."""
 
 
 class GoldenSetError(ValueError):
@@ -110,8 +114,9 @@ def scores_of_annotation(annotation: str) -> GoldenScores | None:
     if not isinstance(entry, dict) or not isinstance(entry.get("set"), str) or not _are_scores(entry.get("scores")):
         return None
     refusal = entry.get("refusal")
+    refusal = printable(refusal, most=MAX_REFUSAL) if isinstance(refusal, str) else None
     scores = tuple(None if score is None else float(score) for score in entry["scores"])
-    return GoldenScores(digest=entry["set"], scores=scores, refusal=refusal if isinstance(refusal, str) else None)
+    return GoldenScores(digest=entry["set"], scores=scores, refusal=refusal)
 
 
 def _are_scores(value: object) -> bool:

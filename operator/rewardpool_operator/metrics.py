@@ -102,6 +102,12 @@ class Metrics:
             ("resource",),
             registry=registry,
         )
+        self._left_out = Counter(
+            "rewardpool_left_out_total",
+            "Objects and answers from outside, or parts of them, that made no sense and were left out of a look.",
+            ("kind",),
+            registry=registry,
+        )
         self._leader = Gauge(
             "rewardpool_leader", "1 in the operator that acts, 0 in one that stands by.", registry=registry
         )
@@ -173,6 +179,10 @@ class Metrics:
     def watch_spoke(self, resource: str, *, at: float | None = None) -> None:
         """The watch of a resource (its plural name) said something at this Unix time; None means now."""
         self._watch_last_seen.labels(resource).set(time() if at is None else at)
+
+    def left_out(self, kind: str) -> None:
+        """Something of this kind made no sense, and was left out."""
+        self._left_out.labels(kind).inc()
 
     def leads(self, leading: bool) -> None:
         """Whether this operator is the one that acts."""

@@ -15,6 +15,7 @@ from rewardpool_api import names
 from rewardpool_api.contract import CHAT_PATH, SCORE_PATH, CallerError, NonsenseAnswerError, parse_answer
 from rewardpool_api.pool import ModelType
 from rewardpool_operator.bounded import AnswerTooLargeError, read_text
+from rewardpool_operator.untrusted import count_of
 
 log = logging.getLogger(__name__)
 
@@ -98,11 +99,11 @@ async def read_in_flight(session: aiohttp.ClientSession, worker_url: str, *, key
     except NoScoreError as error:
         log.debug("%s does not say what it is working on: %s", worker_url, error)
         return None
-    count = (answer or {}).get("in_flight")
-    if isinstance(count, int) and not isinstance(count, bool) and count >= 0:
-        return count
-    log.warning("%s is working on %r requests, which is no number of requests: left out", worker_url, count)
-    return None
+    told = (answer or {}).get("in_flight")
+    count = count_of(told)
+    if count is None:
+        log.warning("%s is working on %.60r requests, which is no number of requests: left out", worker_url, told)
+    return count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,4 +216,4 @@ def _object(text: str) -> dict[str, Any] | None:
 
 
 def _tokens(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    return count_of(value) or None

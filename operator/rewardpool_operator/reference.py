@@ -26,7 +26,8 @@ In `status.conditions`; each is always there once the operator has seen the pool
 `message` is for people. `rewardpool explain POOL` says what to do.
 """
 PASSED_ON = """
-What Kubernetes says of a container, such as `CreateContainerConfigError`, is passed on in its own word.
+What Kubernetes says of a container, such as `CreateContainerConfigError`, is in the message of `PodNotStarting`. No
+other word is ever a reason, whatever a container, an event or a controller says.
 """
 EVENTS = """\
 ## Events

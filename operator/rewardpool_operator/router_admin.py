@@ -5,6 +5,7 @@ in `Flavor`; how many requests wait is worked out in `router_waiting.py`. Anothe
 """
 
 import logging
+import re
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,10 +17,13 @@ import aiohttp
 
 from rewardpool_api.pool import RouterFlavor
 from rewardpool_api.reasons import ConditionReason
+from rewardpool_api.status import MAX_MESSAGE
 from rewardpool_operator.bounded import AnswerTooLargeError, read_excerpt, read_text
+from rewardpool_operator.left_out import readable
 from rewardpool_operator.router_figures import answered, are_a_routers
 from rewardpool_operator.router_waiting import RefusedRequests, RetriedRequests, Waiting
 from rewardpool_operator.snapshot import Failure, RegisteredWorker, Router
+from rewardpool_operator.untrusted import NONSENSE, count_of, printable
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +32,9 @@ TIMEOUT = aiohttp.ClientTimeout(total=5, sock_connect=2)
 
 MAX_LIST_BYTES: Final = 16 << 20
 """Ten thousand workers, the most that a pool may have, take half of it."""
+MAX_URL: Final = 2048
+"""Characters of a worker's address."""
+_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,255}")
 MAX_FIGURES_BYTES: Final = 64 << 20
 """Series of workers that left stay, so a router that saw many has many."""
 
@@ -127,7 +134,7 @@ class RouterAdmin:
             log.warning("router %s: %s", name, error)
             certificate = isinstance(error, RouterCertificateError)
             reason = ConditionReason.CERTIFICATE_REFUSED if certificate else ConditionReason.ROUTER_REFUSES
-            return Router(name=name, failure=Failure(reason=reason, message=str(error)))
+            return Router(name=name, failure=Failure(reason=reason, message=printable(error, most=MAX_MESSAGE)))
         try:
             waiting, counts = await self._figures()
         except RouterError as error:
@@ -144,19 +151,11 @@ class RouterAdmin:
         """
         answer = await self._call("GET", "/workers", expect=200)
         try:
-            return tuple(
-                RegisteredWorker(
-                    id=entry["id"],
-                    url=entry["url"],
-                    in_flight=_count(entry.get("load"), entry["url"]),
-                    healthy=_flag(entry.get("is_healthy")),
-                )
-                for entry in answer["workers"]
-                # smg shows one that was removed for 5 s more; it sends nothing there.
-                if entry.get("status") != "draining"
-            )
-        except (KeyError, TypeError) as error:
+            # smg shows one that was removed for 5 s more; it sends nothing there.
+            entries = [entry for entry in answer["workers"] if entry.get("status") != "draining"]
+        except NONSENSE as error:
             raise RouterError(f"GET {self._url}/workers: no list of workers: {type(error).__name__}: {error}") from None
+        return tuple(readable("routers", entries, _registered, name=lambda _: f"{self._url}/workers"))
 
     async def waiting(self) -> int | None:
         """Requests that are accepted and at no worker; None while that is not known.
@@ -176,7 +175,7 @@ class RouterAdmin:
                 if not are_a_routers(figures):
                     raise RouterError(f"GET {self._metrics_url}: these are no figures of a router")
                 return self._waiting.read(figures, now=monotonic()), answered(figures)
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        except (aiohttp.ClientError, TimeoutError, *NONSENSE) as error:
             raise RouterUnreachableError(f"GET {self._metrics_url}: {_words(error)}") from None
 
     async def add(self, worker_url: str) -> None:
@@ -192,8 +191,9 @@ class RouterAdmin:
             return
         # One that smg is still removing is refused as a duplicate; a later pass gets it in.
         answer = await self._call("POST", "/workers", expect=202, moot=409, json={"url": worker_url, **self._worker})
-        if answer:
-            self._queued[worker_url] = str(answer.get("worker_id"))
+        worker_id = answer.get("worker_id")
+        if isinstance(worker_id, str) and _is_id(worker_id):
+            self._queued[worker_url] = worker_id
 
     async def remove(self, worker_id: str) -> None:
         """Take a worker off the list: no new request goes to it, those in flight finish. One that is off stays off.
@@ -208,8 +208,8 @@ class RouterAdmin:
         if worker_id is None:
             return False
         answer = await self._call("GET", f"/workers/{worker_id}", expect=200, moot=404)
-        job = answer.get("job_status") or {}
-        if job.get("status") not in ("pending", "processing"):
+        job = answer.get("job_status")
+        if not isinstance(job, dict) or job.get("status") not in ("pending", "processing"):
             return False
         self._queued[worker_url] = worker_id
         return True
@@ -260,9 +260,26 @@ class RouterAdmin:
         return answer
 
 
+def _registered(entry: Mapping[str, Any]) -> RegisteredWorker:
+    """One entry of a list; without an address or an id it is none."""
+    url, worker_id = entry["url"], entry["id"]
+    if not isinstance(url, str) or url != printable(url, most=MAX_URL):
+        raise ValueError(f"{url!r:.60} is no address of a worker")
+    if not isinstance(worker_id, str) or not _is_id(worker_id):
+        raise ValueError(f"{worker_id!r:.60} is no id of a worker")
+    healthy = _flag(entry.get("is_healthy"))
+    return RegisteredWorker(id=worker_id, url=url, in_flight=_count(entry.get("load"), url), healthy=healthy)
+
+
+def _is_id(text: str) -> bool:
+    """Whether it may be part of a path."""
+    return _ID.fullmatch(text) is not None
+
+
 def _count(value: object, worker_url: str) -> int | None:
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
+    count = count_of(value)
+    if count is not None:
+        return count
     log.warning(
         "the router says that %r requests are at %s, which is no number of requests: left out", value, worker_url
     )

@@ -16,6 +16,8 @@ from typing import Final
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
+from rewardpool_operator.untrusted import MAX_COUNT
+
 log = logging.getLogger(__name__)
 
 OUTCOMES: Final = "smg_worker_cb_outcomes_total"
@@ -58,7 +60,7 @@ def _samples(text: str, name: str) -> Iterator[Sample]:
 
 
 def _count(value: float, name: str) -> int | None:
-    if not math.isfinite(value) or value < 0:
+    if not math.isfinite(value) or not 0 <= value <= MAX_COUNT:
         log.warning("the router's metric %s is %s, which is no number of requests: left out", name, value)
         return None
     return int(value)

@@ -14,7 +14,8 @@ NAMESPACE = "rl"
 def an_object(name: str, *, version: int = 1, pool: str = "rm", **fields: Any) -> Object:
     """Any object of the pool `rm`."""
     metadata = {"namespace": NAMESPACE, "name": name, "uid": f"uid-{name}", "resourceVersion": str(version)}
-    return {"metadata": {**metadata, "labels": {names.LABEL_POOL: pool}}, **fields}
+    owners = [{"kind": names.KIND, "name": pool}]
+    return {"metadata": {**metadata, "labels": {names.LABEL_POOL: pool}, "ownerReferences": owners}, **fields}
 
 
 class ScriptedKube:

@@ -22,6 +22,7 @@ from rewardpool_operator.decide.sleeping import Sleeping
 from rewardpool_operator.decide.verdict import overdue_message
 from rewardpool_operator.snapshot import Failure, Snapshot, Worker
 from rewardpool_operator.times import rfc3339
+from rewardpool_operator.untrusted import printable
 
 _POLICY_REASONS: Final[Mapping[PolicyType, ConditionReason]] = {
     "QueueDepth": ConditionReason.QUEUE_DEPTH,
@@ -294,7 +295,7 @@ def _condition(snapshot: Snapshot, kind: ConditionType, finding: Finding) -> Con
         type=kind,
         status=status,
         reason=str(finding.reason),
-        message=finding.message[-MAX_MESSAGE:],
+        message=printable(finding.message, most=MAX_MESSAGE, keep="tail"),
         last_transition_time=before.last_transition_time if before and unchanged else rfc3339(snapshot.now),
         observed_generation=snapshot.pool.metadata.generation,
     )

@@ -13,6 +13,8 @@ from time import monotonic
 from typing import Final, Literal
 
 from rewardpool_api import RewardPool, RewardPoolStatus, names
+from rewardpool_api.reasons import ConditionReason
+from rewardpool_api.status import MAX_MESSAGE
 from rewardpool_operator.kubernetes import client, render, victims
 from rewardpool_operator.kubernetes.cadence import FIGURES_SECONDS
 from rewardpool_operator.kubernetes.client import Kube, KubeError, Object, Resource
@@ -33,6 +35,7 @@ from rewardpool_operator.plan import Event, Join, Leave, Plan
 from rewardpool_operator.router_admin import RouterAdmin, RouterError
 from rewardpool_operator.snapshot import Failure, WorkerSet
 from rewardpool_operator.times import rfc3339
+from rewardpool_operator.untrusted import printable
 
 log = logging.getLogger(__name__)
 
@@ -150,7 +153,13 @@ class Apply:
         taken = memory.take(event, now=now)
         if isinstance(taken, Repeat):
             series = {"count": taken.count, "lastObservedTime": rfc3339(datetime.now(UTC))}
-            await self._kube.merge(client.EVENTS, self._namespace, taken.name, {"series": series})
+            try:
+                await self._kube.merge(client.EVENTS, self._namespace, taken.name, {"series": series})
+            except KubeError as error:
+                # Events end after an hour, or by hand; the next time that it is said it is a new one.
+                if error.status != 404:
+                    raise
+                memory.gone(event)
         elif taken is not None:
             log.info("%s: %s", event.reason, event.message)
             manifest = event_object(self._pool, event)
@@ -392,5 +401,6 @@ class Apply:
         for deployment in self._objects.deployments:
             for condition in deployment.get("status", {}).get("conditions", []):
                 if (condition["type"], condition["status"]) == ("ReplicaFailure", "True"):
-                    return Failure(reason=condition.get("reason", "FailedCreate"), message=condition.get("message", ""))
+                    message = printable(condition.get("message"), most=MAX_MESSAGE)
+                    return Failure(reason=ConditionReason.FAILED_CREATE, message=message)
         return None

@@ -20,6 +20,7 @@ from rewardpool_operator.autoscaler.signals import Claim
 from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.watch.objects import Objects
 from rewardpool_operator.kubernetes.watch.store import Key, Store
+from rewardpool_operator.left_out import with_sane_status
 
 
 class Budgets:
@@ -88,7 +89,7 @@ class Budgets:
         known = self._parsed.get(key)
         if known is None or known[0] is not found:
             try:
-                known = found, RewardPool.model_validate(found, extra="ignore")
+                known = found, RewardPool.model_validate(with_sane_status(found), extra="ignore")
             except ValidationError:
                 known = found, None
             self._parsed[key] = known

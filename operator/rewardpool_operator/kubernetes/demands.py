@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final
 
 from rewardpool_api import names
-from rewardpool_api.demand import Demand, DemandError, lease_name, parse_demand
+from rewardpool_api.demand import MAX_JOB_NAME, Demand, DemandError, lease_name, parse_demand
 from rewardpool_api.reasons import EventReason
 from rewardpool_operator.announcements import MOST, Renewals, Word, announcements, is_over
 from rewardpool_operator.autoscaler.signals import Announcement
@@ -23,8 +23,9 @@ from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object
 from rewardpool_operator.kubernetes.telling import lease_event_object
 from rewardpool_operator.kubernetes.watch.store import Key, Store
+from rewardpool_operator.left_out import readable
 from rewardpool_operator.plan import Event
-from rewardpool_operator.times import from_rfc3339
+from rewardpool_operator.untrusted import printable, time_of
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +59,8 @@ def demand_of(lease: Object) -> Demand:
     demand = parse_demand(text)
     holder = lease["spec"]["holderIdentity"]
     if demand.job != holder:
-        raise DemandError(f"job: it is {demand.job}, and spec.holderIdentity is {holder or 'empty'}")
+        said = printable(holder, most=MAX_JOB_NAME) or "empty"
+        raise DemandError(f"job: it is {demand.job}, and spec.holderIdentity is {said}")
     name = lease_name(metadata["labels"][names.LABEL_POOL], demand.job)
     if metadata["name"] != name:
         # By name and job alike there is one Lease for a job.
@@ -74,7 +76,7 @@ def announcements_of(leases: Sequence[Object], *, renewals: Renewals, now: datet
         renewals: when they were renewed; takes these in.
         now: by this operator's clock.
     """
-    told = {lease["metadata"]["name"]: from_rfc3339(lease["renewed"]) for lease in leases}
+    told = dict(readable("leases", leases, _renewed, name=lambda lease: lease["metadata"]["name"]))
     renewed = renewals.look(told, now=now)
     words = [
         Word(
@@ -85,8 +87,16 @@ def announcements_of(leases: Sequence[Object], *, renewals: Renewals, now: datet
             read=partial(demand_of, lease),
         )
         for lease in leases
+        if lease["metadata"]["name"] in renewed
     ]
     return announcements(words, now=now)
+
+
+def _renewed(lease: Object) -> tuple[str, datetime]:
+    renewed = time_of(lease["renewed"])
+    if renewed is None:
+        raise ValueError(f"it was renewed at {lease['renewed']!r:.60}")
+    return lease["metadata"]["name"], renewed
 
 
 class Demands:

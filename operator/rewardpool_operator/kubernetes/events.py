@@ -68,6 +68,10 @@ class EventMemory:
         """The event has an object of this name."""
         self._told[event] = _Told(name=name, count=1, last_at=now, written_at=now)
 
+    def gone(self, event: Event) -> None:
+        """The event's object is not there any more."""
+        self._told.pop(event, None)
+
     def _new(self, event: Event, now: float) -> Event | None:
         self._room = min(ROOM, self._room + (now - self._refilled_at) / REFILL_SECONDS)
         self._refilled_at = now

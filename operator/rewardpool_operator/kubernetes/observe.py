@@ -7,9 +7,10 @@ server is away, with the objects as they were last seen.
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from time import monotonic
+from typing import Final
 
 import aiohttp
 
@@ -23,12 +24,16 @@ from rewardpool_operator.kubernetes.questions.asking import Asked
 from rewardpool_operator.kubernetes.questions.downloads import Downloads
 from rewardpool_operator.kubernetes.questions.lengths import Lengths
 from rewardpool_operator.kubernetes.watch.objects import Objects
+from rewardpool_operator.left_out import readable
 from rewardpool_operator.probe import read_in_flight
 from rewardpool_operator.router_admin import RouterAdmin
 from rewardpool_operator.snapshot import Router, Snapshot, Worker, WorkerSet
 from rewardpool_operator.start_times import StartTimes
 from rewardpool_operator.throughput import Throughputs
 from rewardpool_operator.times import from_rfc3339
+
+CLOCKS_DIFFER: Final = timedelta(minutes=1)
+"""A mark on a worker is not taken to be of the future for so much."""
 
 
 class Observer:
@@ -62,8 +67,8 @@ class Observer:
     async def snapshot(self, pool: RewardPool, objects: Objects, *, keys: Keys, tls: Tls, revision: str) -> Snapshot:
         """Ask every router for its list, and every leaving worker for what it has in flight."""
         key = keys.pool if render.uses_key(pool) else None
-        router_pods = objects.pods_of(names.COMPONENT_ROUTER)
-        worker_pods = objects.pods_of(names.COMPONENT_WORKER)
+        router_pods = _sensible(objects.pods_of(names.COMPONENT_ROUTER), pods.router_of)
+        worker_pods = _sensible(objects.pods_of(names.COMPONENT_WORKER), pods.worker_of)
         self._forget(router_pods, worker_pods)
         served = {fingerprint for pod in router_pods if (fingerprint := pods.served_certificate(pod))}
         bundle = ca_bundle(tls.certificate, before=pool.status.auth.ca_bundle, served=served)
@@ -86,7 +91,7 @@ class Observer:
             url=(tls.problem and pool.status.url) or render.pool_url(pool),
             ca_bundle=bundle,
             tls_problem=tls.problem,
-            worker_sets=tuple(_worker_set(item) for item in objects.worker_deployments()),
+            worker_sets=tuple(readable("deployments", objects.worker_deployments(), _worker_set, name=_name_of)),
         )
 
     def router_admin(self, name: str) -> RouterAdmin | None:
@@ -140,6 +145,9 @@ class Observer:
 
     async def _worker(self, pod: Object, objects: Objects, key: str | None) -> Worker:
         worker = pods.worker_of(pod, trouble=objects.trouble.get(pod["metadata"]["name"]))
+        if worker.draining_since is not None and worker.draining_since > datetime.now(UTC) + CLOCKS_DIFFER:
+            # Of a time that is to come, it would never have left long enough ago.
+            worker = replace(worker, draining_since=None)
         if worker.url is None or not worker.running or worker.draining_since is None:
             return worker
         place = (worker.name, pods.container_id(pod), worker.url)
@@ -182,6 +190,20 @@ class _AskedRouter:
         """Uid of the pod, id of the container, addresses."""
         self.admin = admin
         self.list: Asked[Router] = Asked(news, is_answer=_has_answered, clock=clock)
+
+
+def _sensible(found: tuple[Object, ...], read: Callable[[Object], object]) -> tuple[Object, ...]:
+    """The pods that can be read; one that cannot is left out, and the others are looked after."""
+
+    def checked(pod: Object) -> Object:
+        read(pod)
+        return pod
+
+    return tuple(readable("pods", found, checked, name=_name_of))
+
+
+def _name_of(found: Object) -> object:
+    return found["metadata"]["name"]
 
 
 def _has_answered(router: Router) -> bool:

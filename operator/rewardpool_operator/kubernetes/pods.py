@@ -1,5 +1,7 @@
 """What a pod object says about a worker or a router: pure functions from JSON to the snapshot's words.
 
+What containers, users and controllers wrote into a pod is bounded and printable here, and becomes a reason of ours.
+
 The kubelet's startup probe asks a worker for a real score, and its outcome stays in the pod's status for as long as the
 container runs. So "it has answered since it started" survives the operator, and no memory of ours has to.
 """
@@ -11,11 +13,19 @@ from typing import Any, Final
 from rewardpool_api import names
 from rewardpool_api.pool import RouterFlavor
 from rewardpool_api.reasons import ConditionReason
+from rewardpool_api.status import MAX_MESSAGE
 from rewardpool_operator.kubernetes.client import Object
-from rewardpool_operator.kubernetes.render import CONTAINER_ROUTER, CONTAINER_WORKER, PORT_HTTP, PORT_METRICS
+from rewardpool_operator.kubernetes.render import (
+    CONTAINER_DOWNLOAD,
+    CONTAINER_ROUTER,
+    CONTAINER_WORKER,
+    PORT_HTTP,
+    PORT_METRICS,
+)
 from rewardpool_operator.snapshot import Failure, Router, Worker
 from rewardpool_operator.times import from_rfc3339
-from rewardpool_worker.diagnosis import diagnose
+from rewardpool_operator.untrusted import NONSENSE, count_of, printable, time_of
+from rewardpool_worker.diagnosis import LOG_TAIL_BYTES, diagnose
 
 ANNOTATION_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 
@@ -27,6 +37,21 @@ _IMAGE_REASONS: Final = {
     "ImageInspectError",
 }
 _STARTING_REASONS: Final = {"ContainerCreating", "PodInitializing"}
+_DOWNLOAD_REASONS: Final = frozenset(
+    {
+        ConditionReason.MODEL_NOT_FOUND,
+        ConditionReason.MODEL_UNAUTHORIZED,
+        ConditionReason.MODEL_CHANGED,
+        ConditionReason.SOURCE_UNREACHABLE,
+        ConditionReason.DOWNLOAD_THROTTLED,
+        ConditionReason.DOWNLOAD_STALLED,
+        ConditionReason.CHECKSUM_MISMATCH,
+        ConditionReason.DISK_FULL,
+        ConditionReason.CACHE_UNUSABLE,
+        ConditionReason.DOWNLOADER_MISSING,
+    }
+)
+"""What a download says of itself."""
 
 
 def is_managed(pod: Object) -> bool:
@@ -54,7 +79,6 @@ def worker_of(pod: Object, *, trouble: str | None = None) -> Worker:
     metadata, status = pod["metadata"], _container_status(pod, CONTAINER_WORKER)
     lost = _lost(pod)
     running = _is_running(status)
-    draining = _annotations(pod).get(names.ANNOTATION_DRAINING_SINCE)
     return Worker(
         name=metadata["name"],
         revision=metadata["labels"][names.LABEL_REVISION],
@@ -63,12 +87,13 @@ def worker_of(pod: Object, *, trouble: str | None = None) -> Worker:
         running=running,
         answering=running and bool(status.get("started")),
         silent=lost is not None,
-        draining_since=from_rfc3339(draining) if draining else None,
+        # One that somebody spoilt is none: a worker that is to leave is marked anew.
+        draining_since=time_of(_annotations(pod).get(names.ANNOTATION_DRAINING_SINCE)),
         deleting=is_deleting(pod),
         doomed=_doomed(pod),
         unschedulable=_unschedulable(pod),
         failure=lost or failure_of(status, trouble=trouble),
-        restarts=status.get("restartCount", 0),
+        restarts=count_of(status.get("restartCount", 0)) or 0,
     )
 
 
@@ -172,43 +197,53 @@ def failure_of(status: Mapping[str, Any], *, trouble: str | None = None) -> Fail
     reason, message = waiting.get("reason", ""), waiting.get("message", "")
     terminated = terminated or status.get("lastState", {}).get("terminated")
     if reason in _IMAGE_REASONS:
-        return Failure(reason="ImagePull", message=f"the image cannot be had: {message or reason}")
+        return _failure(ConditionReason.IMAGE_PULL, f"the image cannot be had: {message or reason}")
     if terminated is not None and not status.get("started"):
-        return _ended(terminated)
+        return _ended(terminated, is_download=status.get("name") == CONTAINER_DOWNLOAD)
     if trouble is not None:
-        return Failure(reason="PodNotStarting", message=trouble)
+        return _failure(ConditionReason.POD_NOT_STARTING, trouble)
+    if reason == "CrashLoopBackOff":
+        return _failure(ConditionReason.ENGINE_EXITED, f"it ended and is started again after a pause: {message}")
     if reason and reason not in _STARTING_REASONS:
-        return Failure(reason=reason, message=message or reason)
+        return _failure(ConditionReason.POD_NOT_STARTING, f"{reason}: {message}" if message else reason)
     return None
+
+
+def _failure(reason: str, message: str) -> Failure:
+    return Failure(reason=str(reason), message=printable(message, most=MAX_MESSAGE, keep="tail"))
 
 
 def report_of(terminated: Mapping[str, Any]) -> dict[str, Any]:
     """What a download left of itself, as JSON; empty for whatever says nothing of the kind."""
     try:
         told = json.loads(terminated.get("message") or "{}")
-    except ValueError:
+    except NONSENSE:
         return {}
     return told if isinstance(told, dict) else {}
 
 
-def _ended(terminated: Mapping[str, Any]) -> Failure:
-    """The kubelet keeps the log's last lines in the message, see `terminationMessagePolicy` in render/common.py."""
-    told = report_of(terminated)
-    if "reason" in told and "message" in told:
-        return Failure(reason=str(told["reason"]), message=str(told["message"]))
+def _ended(terminated: Mapping[str, Any], *, is_download: bool) -> Failure:
+    """The kubelet keeps the log's last lines in the message, see `terminationMessagePolicy` in render/common.py.
+
+    A download says in JSON why it failed. No other container is believed that: users' code runs in workers.
+    """
+    told = report_of(terminated) if is_download else {}
+    reason = next((known for known in _DOWNLOAD_REASONS if known == told.get("reason")), None)
+    if reason is not None:
+        return _failure(reason, printable(told.get("message"), most=MAX_MESSAGE, keep="tail"))
     diagnosis = diagnose(
         exit_code=terminated.get("exitCode"),
-        log=terminated.get("message", ""),
+        log=printable(terminated.get("message"), most=LOG_TAIL_BYTES, keep="tail"),
         oom_killed=terminated.get("reason") == "OOMKilled",
     )
-    return Failure(reason=diagnosis.reason, message="\n".join([diagnosis.message, *diagnosis.log]))
+    return _failure(diagnosis.reason, "\n".join([diagnosis.message, *diagnosis.log]))
 
 
 def _unschedulable(pod: Object) -> str | None:
     condition = _condition(pod, "PodScheduled")
     if condition.get("status") != "False":
         return None
-    return str(condition.get("message") or condition.get("reason", ""))
+    return printable(condition.get("message") or condition.get("reason"), most=MAX_MESSAGE)
 
 
 def _doomed(pod: Object) -> str | None:
@@ -216,7 +251,7 @@ def _doomed(pod: Object) -> str | None:
     condition = _condition(pod, "DisruptionTarget")
     if condition.get("status") != "True":
         return None
-    return f"{condition.get('reason', '')}: {condition.get('message', '')}"
+    return printable(f"{condition.get('reason', '')}: {condition.get('message', '')}", most=MAX_MESSAGE)
 
 
 def _lost(pod: Object) -> Failure | None:

@@ -8,6 +8,7 @@ from typing import Self
 
 from rewardpool_api import RewardPool
 from rewardpool_operator.kubernetes.client import Object
+from rewardpool_operator.left_out import with_sane_status
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +29,7 @@ class StoredPool:
         Raises:
             pydantic.ValidationError: it is no valid pool; an older CRD let it through.
         """
-        return cls(object=found, pool=RewardPool.model_validate(found, extra="ignore"))
+        return cls(object=found, pool=RewardPool.model_validate(with_sane_status(found), extra="ignore"))
 
     @property
     def declared(self) -> Object:

@@ -13,6 +13,7 @@ from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.plan import Event, Plan
 from rewardpool_operator.snapshot import Failure
 from rewardpool_operator.times import rfc3339
+from rewardpool_operator.untrusted import printable
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ def with_failure(
         type="Degraded",
         status="True",
         reason=failure.reason,
-        message=failure.message[-MAX_MESSAGE:],
+        message=printable(failure.message, most=MAX_MESSAGE, keep="tail"),
         last_transition_time=before.last_transition_time if before and known else rfc3339(datetime.now(UTC)),
         observed_generation=plan.status.observed_generation,
     )
@@ -87,7 +88,7 @@ def _event_object(event: Event, *, name: str, regarding: Object) -> Object:
         "type": event.type,
         "reason": event.reason,
         "action": "Reconcile",
-        "note": event.message.encode()[:MAX_NOTE].decode(errors="ignore"),
+        "note": printable(event.message, most=MAX_NOTE).encode()[:MAX_NOTE].decode(errors="ignore"),
         "regarding": regarding,
         "reportingController": f"{names.GROUP}/operator",
         "reportingInstance": socket.gethostname()[:128],

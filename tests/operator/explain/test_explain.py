@@ -112,7 +112,6 @@ NO_PATH = 'MountVolume.SetUp failed for volume "model" : hostPath type check fai
         (ended("", exit_code=137, reason="OOMKilled"), Cause.OUT_OF_MEMORY, "does not fit"),
         (ended("vllm: error: unrecognized arguments: --no-such"), Cause.BAD_ARGUMENTS, "refuses its arguments"),
         (ended("something else"), Cause.ENDS, "ended again"),
-        (waiting("DiskFull", "No space left on device"), Cause.DOWNLOAD, "does not fit into its cache"),
     ],
 )
 def test_the_trouble_of_a_worker_has_its_cause(pod, cause, words):

@@ -1,5 +1,6 @@
 """The order and the economy of carrying out, on an API server that only remembers what it was asked (a fake)."""
 
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from rewardpool_operator.kubernetes.apply import Apply, Written
 from rewardpool_operator.kubernetes.client import KubeError, Object, Resource
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.witness import with_witness
+from rewardpool_operator.kubernetes.events import COUNT_SECONDS
 from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST
 from rewardpool_operator.kubernetes.telling import event_object, with_failure
 from rewardpool_operator.kubernetes.wanted import rendered
@@ -29,8 +31,9 @@ FILES = [item["metadata"]["name"] for item in RENDERED.shared if item.get("immut
 class FakeKube:
     """Remembers the calls that write; refuses what it is told to."""
 
-    def __init__(self, *, refuse: str = "", foreign: str = "") -> None:
+    def __init__(self, *, refuse: str = "", refusal: int = 409, foreign: str = "") -> None:
         self.calls: list[tuple[str, str, Any]] = []
+        self._refusal = refusal
         self._refuse, self._foreign = refuse, foreign
         self._version = 1
 
@@ -53,7 +56,9 @@ class FakeKube:
     ) -> Object:
         name = f"{name}/{subresource}" if subresource else name
         if name == self._refuse:
-            raise KubeError(f"PATCH {name}", status=409, reason="Conflict", message="the object has been modified")
+            raise KubeError(
+                f"PATCH {name}", status=self._refusal, reason="Conflict", message="the object has been modified"
+            )
         self._note("merge", name, patch)
         return live({"metadata": {"name": name, "resourceVersion": "0"}, "spec": {"containers": []}})
 
@@ -386,3 +391,23 @@ async def test_what_is_said_again_is_no_second_event() -> None:
     again, _ = await carried_out(plan, store, written=written)
     assert "create Ready" in kube.done()
     assert "create Ready" not in again.done()
+
+
+async def test_an_event_that_somebody_deleted_is_no_refusal_and_is_told_anew() -> None:
+    event = Event(type="Normal", reason="Scaled", message="from 1 to 2 replicas")
+    kube, written = FakeKube(refuse="rm.told", refusal=404), Written()
+    written.events.written(event, "rm.told", now=monotonic() - COUNT_SECONDS)
+    _, carrying = await carried_out(a_plan(events=(event,)), a_store(), kube, written=written)
+    assert carrying.failures == []
+    await carried_out(a_plan(events=(event,)), a_store(), kube, written=written)
+    assert "create Scaled" in kube.done()
+
+
+async def test_a_routers_gate_is_opened_and_closed() -> None:
+    kube, _ = await carried_out(a_plan(expose=("r0",), conceal=("r1",)), a_store())
+    gates = {
+        name: [(one["status"], one["reason"]) for one in body["status"]["conditions"]]
+        for verb, name, body in kube.calls
+        if verb == "apply" and name.startswith("r") and name.endswith("/status") and body["kind"] == "Pod"
+    }
+    assert gates == {"r0/status": [("True", "ListComplete")], "r1/status": [("False", "ListIncomplete")]}

@@ -1,13 +1,24 @@
 """What a pod's status says about a worker or a router."""
 
+import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.kube_builders import a_pod
 
 from rewardpool_api import names
+from rewardpool_api.reasons import ConditionReason
+from rewardpool_api.status import MAX_MESSAGE
 from rewardpool_operator.kubernetes import pods
-from rewardpool_operator.kubernetes.render import CONTAINER_ROUTER, CONTAINER_WORKER, PORT_HTTP, PORT_METRICS
+from rewardpool_operator.kubernetes.render import (
+    CONTAINER_DOWNLOAD,
+    CONTAINER_ROUTER,
+    CONTAINER_WORKER,
+    PORT_HTTP,
+    PORT_METRICS,
+)
 
 EXITED = {"terminated": {"exitCode": 1, "reason": "Error", "message": "starting\nValueError: no such thing"}}
 BACKING_OFF = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
@@ -90,13 +101,54 @@ def test_an_old_crash_of_a_worker_that_answers_again_is_no_news() -> None:
     ("waiting", "reason"),
     [
         ({"reason": "ImagePullBackOff", "message": "no such image"}, "ImagePull"),
-        ({"reason": "CreateContainerConfigError", "message": 'secret "hf" not found'}, "CreateContainerConfigError"),
+        ({"reason": "CreateContainerConfigError", "message": 'secret "hf" not found'}, "PodNotStarting"),
+        ({"reason": "x" * 500, "message": "a runtime's own word"}, "PodNotStarting"),
+        ({"reason": "CrashLoopBackOff", "message": "back-off 10s"}, "EngineExited"),
     ],
 )
 def test_a_container_that_cannot_be_made_is_told(waiting: dict[str, str], reason: str) -> None:
     told = failure(state={"waiting": waiting})
     assert told[0] == reason
     assert waiting["message"] in told[1]
+
+
+SAID = st.one_of(
+    st.text(max_size=300),
+    st.text(st.characters(categories=["Cs", "Cc", "Cf"]), max_size=300),
+    st.builds(
+        lambda reason, message: json.dumps({"reason": reason, "message": message}),
+        st.text(max_size=300) | st.sampled_from(["ModelNotFound", "RolledBack", "\ud800"]) | st.integers(),
+        st.text(st.characters(categories=["Cs", "Lu"]), max_size=50) | st.lists(st.integers()),
+    ),
+    st.integers().map(str),
+    st.just("[" * 100_000),
+)
+
+
+@given(said=SAID, component=st.sampled_from([names.COMPONENT_WORKER, names.COMPONENT_ROUTER, CONTAINER_DOWNLOAD]))
+def test_whatever_a_container_says_last_is_a_reason_of_ours_and_a_text_that_can_be_written(
+    said: str, component: str
+) -> None:
+    found = pods.failure_of({"name": component, "lastState": {"terminated": {"exitCode": 1, "message": said}}})
+    assert found is not None
+    assert found.reason in set(ConditionReason)
+    assert len(found.message.encode()) <= 4 * MAX_MESSAGE
+
+
+@pytest.mark.parametrize(
+    ("container", "reason"), [(CONTAINER_DOWNLOAD, "DiskFull"), (CONTAINER_WORKER, "EngineExited")]
+)
+def test_only_a_download_is_believed_why_it_failed(container: str, reason: str) -> None:
+    said = json.dumps({"reason": "DiskFull", "message": "no room"})
+    found = pods.failure_of({"name": container, "lastState": {"terminated": {"exitCode": 1, "message": said}}})
+    assert found is not None
+    assert found.reason == reason
+
+
+def test_a_mark_of_leaving_that_is_no_time_is_none() -> None:
+    pod = a_pod()
+    pod["metadata"]["annotations"] = {names.ANNOTATION_DRAINING_SINCE: "yesterday"}
+    assert pods.worker_of(pod).draining_since is None
 
 
 def test_a_container_that_is_being_made_is_no_failure() -> None:

@@ -93,13 +93,38 @@ async def test_an_object_that_makes_no_sense_ends_no_watch(watched: Watched) -> 
     await watched.until(lambda: "d" in watched.names())
 
 
-async def test_a_silent_watch_is_no_trouble_and_goes_on_where_it_was(
+async def test_a_silent_watch_is_no_trouble_and_all_is_listed_again(
     watched: Watched, caplog: pytest.LogCaptureFixture
 ) -> None:
     watched.kube.words.put_nowait(WatchSilentError("nothing was said"))
     await watched.until(lambda: len(watched.kube.watches) == 2)
-    assert len(watched.kube.lists) == 1
+    assert len(watched.kube.lists) == 2
     assert caplog.records == []
+
+
+async def test_a_list_of_older_versions_than_before_is_of_a_restored_backup_and_is_taken_as_it_is(
+    watched: Watched,
+) -> None:
+    watched.kube.words.put_nowait(WatchEvent("MODIFIED", an_object("a", version=5000, data={"a": "lost"})))
+    await watched.until(lambda: "lost" in str(watched.store.objects(KEY)))
+    watched.kube.objects[client.CONFIG_MAPS] = [an_object("a", version=3, data={"a": "restored"}), an_object("b")]
+    watched.kube.version = 20
+    watched.kube.words.put_nowait(WatchSilentError("nothing was said"))
+    await watched.until(lambda: watched.names() == ["a", "b"])
+    assert "restored" in str(watched.store.objects(KEY))
+    watched.kube.words.put_nowait(WatchEvent("MODIFIED", an_object("a", version=21, data={"a": "next"})))
+    await watched.until(lambda: "next" in str(watched.store.objects(KEY)))
+
+
+async def test_one_object_that_makes_no_sense_does_not_keep_the_others_from_being_listed() -> None:
+    kube = ScriptedKube()
+    odd = an_object("odd")
+    odd["metadata"]["labels"] = ["no", "labels"]
+    kube.objects[client.CONFIG_MAPS] = [an_object("a"), odd, an_object("b")]
+    watched = Watched(kube)
+    await watched.reflector.synced.wait()
+    assert watched.names() == ["a", "b"]
+    watched.task.cancel()
 
 
 async def test_a_version_that_is_too_old_is_listed_anew_and_what_is_gone_is_dropped(watched: Watched) -> None:

@@ -17,6 +17,7 @@ KEY = ("rl", "rm")
 def an_object(name: str = "files", *, version: int = 1, pool: str | None = "rm", **fields: Any) -> Object:
     metadata: Object = {"namespace": "rl", "name": name, "uid": f"uid-{name}", "resourceVersion": str(version)}
     metadata["labels"] = {names.LABEL_POOL: pool} if pool else {}
+    metadata["ownerReferences"] = [{"kind": names.KIND, "name": "rm"}]
     return {"metadata": metadata, **fields}
 
 
@@ -83,6 +84,30 @@ def test_what_a_list_does_not_have_is_dropped_unless_it_is_newer_than_the_list()
     store.put(client.CONFIG_MAPS, an_object("made-since", version=12, data={"b": "1"}))
     assert store.keep_only(client.CONFIG_MAPS, "rl", ["rl/other"], version="10") == [KEY]
     assert data(store) == [{"b": "1"}]
+
+
+def test_after_a_restored_backup_the_list_is_what_there_is() -> None:
+    store = a_store(version=500)
+    store.put(client.CONFIG_MAPS, an_object("made-after-the-backup", version=600, data={}))
+    store.remove(client.CONFIG_MAPS, an_object("deleted-after-the-backup", version=700))
+    for name in ("files", "deleted-after-the-backup"):
+        assert store.put(client.CONFIG_MAPS, an_object(name, version=5, data={"a": name}), restored=True) == [KEY]
+    listed = ["rl/files", "rl/deleted-after-the-backup"]
+    assert store.keep_only(client.CONFIG_MAPS, "", listed, version="10", restored=True) == [KEY]
+    assert data(store) == [{"a": "files"}, {"a": "deleted-after-the-backup"}]
+    assert store.put(client.CONFIG_MAPS, an_object(version=11, data={"a": "next"})) == [KEY]
+
+
+def test_of_a_config_map_that_no_pool_owns_nothing_is_kept_but_its_name() -> None:
+    store = Store()
+    store.put(client.POOLS, an_object("rm", pool=None))
+    foreign = an_object("theirs", data={"a": "x" * 1000})
+    foreign["metadata"]["ownerReferences"] = []
+    foreign["metadata"]["annotations"] = {"note": "x" * 1000}
+    store.put(client.CONFIG_MAPS, foreign)
+    kept = store.find(client.CONFIG_MAPS, "rl", "theirs")
+    assert kept is not None
+    assert len(str(kept)) < 300
 
 
 def test_a_list_of_one_namespace_leaves_the_others_alone() -> None:

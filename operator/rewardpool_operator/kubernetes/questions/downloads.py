@@ -7,6 +7,7 @@ the revision has a Deployment. What the pods tell stays in their status, so a lo
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -22,13 +23,14 @@ from rewardpool_operator.kubernetes.questions.asking import Asked
 from rewardpool_operator.kubernetes.render import CONTAINER_DOWNLOAD
 from rewardpool_operator.kubernetes.watch.objects import Objects
 from rewardpool_operator.snapshot import Download, DownloadPhase, Worker
-from rewardpool_operator.times import from_rfc3339
+from rewardpool_operator.untrusted import NONSENSE, count_of, printable, time_of
 
 ASK_SECONDS: Final = 2.0
 MAX_ASKED: Final = 4
 """Workers of one pool that are asked how far they are; those that share a cache all say the same."""
 MAX_ANSWER_BYTES: Final = 16 * 1024
 MAX_NOTE: Final = 512
+_COMMIT: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._:/-]{0,127}")
 
 
 def pins_of(pool: RewardPool, objects: Objects) -> dict[str, str]:
@@ -40,8 +42,8 @@ def pins_of(pool: RewardPool, objects: Objects) -> dict[str, str]:
         pins.setdefault(status.revision, status.model.commit)
     workers = objects.pods_of(names.COMPONENT_WORKER)
     for pod in sorted(workers, key=lambda pod: str(pod["metadata"]["creationTimestamp"])):
-        commit = _report(pod).get("commit")
-        if isinstance(commit, str):
+        commit = commit_of(_report(pod).get("commit"))
+        if commit is not None:
             pins.setdefault(pod["metadata"]["labels"][names.LABEL_REVISION], commit)
     return pins
 
@@ -53,12 +55,12 @@ def with_download(worker: Worker, pod: Object) -> Worker:
         return worker
     ended = status.get("state", {}).get("terminated")
     if ended is not None and ended.get("exitCode") == 0:
-        return replace(worker, download=Download(phase="Done", commit=_report(pod).get("commit")))
+        return replace(worker, download=Download(phase="Done", commit=commit_of(_report(pod).get("commit"))))
     failure = pods.failure_of(status)
     running = status.get("state", {}).get("running")
     if running is None:
         return replace(worker, failure=failure or worker.failure)
-    begun = from_rfc3339(running["startedAt"]) if "startedAt" in running else worker.created
+    begun = time_of(running.get("startedAt")) or worker.created
     return replace(worker, failure=failure, download=Download(phase="Resolving", begun=begun))
 
 
@@ -108,7 +110,7 @@ async def _read(session: aiohttp.ClientSession, worker: Worker) -> Download | No
                 return None
             told = json.loads(await response.content.read(MAX_ANSWER_BYTES))
         return download_of(told, begun=worker.download.begun if worker.download else None)
-    except (aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError):
+    except (aiohttp.ClientError, TimeoutError, *NONSENSE):
         # Not there yet, just over, or not ours: what the pod says has to do.
         return None
 
@@ -120,16 +122,22 @@ def download_of(told: Mapping[str, Any], *, begun: datetime | None) -> Download:
         KeyError, TypeError, ValueError: they are not that program's.
     """
     total, note, commit, phase = told["totalBytes"], told["note"], told["commit"], told["phase"]
-    if phase not in get_args(DownloadPhase):
-        raise ValueError(phase)
+    downloaded_bytes, total_bytes = count_of(told["downloadedBytes"]), count_of(total)
+    if phase not in get_args(DownloadPhase) or downloaded_bytes is None or (total_bytes is None) != (total is None):
+        raise ValueError(f"{phase!r:.60}, {told['downloadedBytes']!r:.60} of {total!r:.60} bytes")
     return Download(
         phase=phase,
         begun=begun,
-        commit=None if commit is None else str(commit)[:128],
-        downloaded_bytes=int(told["downloadedBytes"]),
-        total_bytes=None if total is None else int(total),
-        note=None if note is None else str(note)[:MAX_NOTE],
+        commit=commit_of(commit),
+        downloaded_bytes=downloaded_bytes,
+        total_bytes=total_bytes,
+        note=None if note is None else printable(note, most=MAX_NOTE),
     )
+
+
+def commit_of(told: object) -> str | None:
+    """What a download says that the model's commit is; None for what can be no commit, nor a digest."""
+    return told if isinstance(told, str) and _COMMIT.fullmatch(told) else None
 
 
 def _report(pod: Object) -> dict[str, Any]:
@@ -147,7 +155,8 @@ def _written_pins(pool: RewardPool, objects: Objects) -> dict[str, str]:
     files = objects.find("ConfigMap", names.pins_config_map(pool.metadata.name)) or {}
     try:
         pins = json.loads((files.get("data") or {}).get(names.PINS_FILE, "{}"))
-    except ValueError:
+    except NONSENSE:
         # Edited by hand; what the pods tell puts it right.
         return {}
-    return {str(revision): str(commit) for revision, commit in pins.items()} if isinstance(pins, dict) else {}
+    written = pins.items() if isinstance(pins, dict) else ()
+    return {revision: pinned for revision, commit in written if (pinned := commit_of(commit)) is not None}

@@ -11,10 +11,12 @@ from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Final
 
+from rewardpool_api.status import MAX_MESSAGE
 from rewardpool_operator.kubernetes import pods
 from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object
 from rewardpool_operator.kubernetes.watch.objects import Objects
 from rewardpool_operator.times import from_rfc3339
+from rewardpool_operator.untrusted import printable
 
 log = logging.getLogger(__name__)
 
@@ -86,4 +88,5 @@ class Trouble:
             self._news()
 
     async def _last_warning(self, pod: Object) -> str | None:
-        return await self._kube.last_warning(pod["metadata"]["namespace"], pod["metadata"]["uid"])
+        said = await self._kube.last_warning(pod["metadata"]["namespace"], pod["metadata"]["uid"])
+        return None if said is None else printable(said, most=MAX_MESSAGE)

@@ -81,6 +81,19 @@ def _deployment(deployment: Object) -> Object:
     return {**deployment, "status": {"conditions": failures}}
 
 
+def _config_map(config_map: Object) -> Object:
+    """Anybody who may make a ConfigMap may put our label on a megabyte: of what no pool owns the name will do."""
+    metadata = config_map["metadata"]
+    if any(owner.get("kind") == names.KIND for owner in metadata.get("ownerReferences") or []):
+        return config_map
+    return {
+        "metadata": {
+            **_only(metadata, "name", "namespace", "uid", "resourceVersion", "creationTimestamp"),
+            "labels": _only(metadata.get("labels") or {}, names.LABEL_POOL, names.LABEL_COMPONENT),
+        }
+    }
+
+
 def _without_status(found: Object) -> Object:
     return {name: value for name, value in found.items() if name != "status"}
 
@@ -112,6 +125,7 @@ _TRIMS: Final[Mapping[Resource, Callable[[Object], Object]]] = {
     client.PODS: _pod,
     client.DEPLOYMENTS: _deployment,
     client.DISRUPTION_BUDGETS: _without_status,
+    client.CONFIG_MAPS: _config_map,
     client.LEASES: _lease,
 }
 

@@ -5,7 +5,9 @@ What goes wrong with watches, and what is done about it:
     the connection ends or breaks      go on from the last version, after a short pause
     that version is too old (410)      list again
     something was deleted meanwhile    the list does not have it: it is dropped, and its pool looked at
-    a connection is open and dead      90 s without a word, not even a bookmark, end it
+    a connection is open and dead      90 s without a word, not even a bookmark, end it; list again
+    etcd was restored from a backup    versions begin anew below ours: the next list is taken as it is
+    one object makes no sense          it is left out and counted, the others are taken
     the API server is away             try again every few seconds; the store stays as it was
 
 `seen_at` is when the API server last said anything; `alive_at` when this loop last did anything, in vain or not.
@@ -18,9 +20,18 @@ from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import Final
 
-from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Resource, WatchSilentError
+from rewardpool_operator.kubernetes.client import (
+    Kube,
+    KubeError,
+    KubeUnreachableError,
+    Object,
+    Resource,
+    WatchSilentError,
+)
 from rewardpool_operator.kubernetes.watch.store import Key, Store
+from rewardpool_operator.left_out import leave_out
 from rewardpool_operator.metrics import METRICS
+from rewardpool_operator.untrusted import NONSENSE, printable
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +78,8 @@ class Reflector:
         self._changed = changed
         self._clock = clock
         self._version: str | None = None
+        self._newest = -1
+        """The newest version that a list or watch named; a list never goes back behind it, unless etcd did."""
 
     async def run(self) -> None:
         """Keep the store right, until cancelled."""
@@ -80,7 +93,8 @@ class Reflector:
                 # A watch that ends at once, again and again, is a proxy's doing.
                 failed = 0 if self._clock() - began > LONGEST_PAUSE_SECONDS else failed + 1
             except WatchSilentError as error:
-                failed = 0
+                # A watch from a version that is to come yet, of before a backup was restored, is silent too.
+                failed, self._version = 0, None
                 log.debug("%s", error)
             except (KubeError, KubeUnreachableError) as error:
                 failed = 1 if self.seen_at > began else failed + 1
@@ -123,16 +137,21 @@ class Reflector:
             KubeUnreachableError: it does not answer.
         """
         listed: list[str] = []
-        version = ""
+        version, restored = "", False
         async for page in self._kube.pages(self.resource, self.namespace, selector=self._selector):
             self.heard()
             # The first page's version: what is made while the others are read is told by the watch.
-            version = version or page.version
+            if not version:
+                version = page.version
+                restored = int(version) < self._newest
             for found in page.items:
                 listed.append(f"{found['metadata']['namespace']}/{found['metadata']['name']}")
-                self._changed(self._store.put(self.resource, found))
-        self._changed(self._store.keep_only(self.resource, self.namespace, listed, version=version))
-        self._version = version
+                self._put(found, restored=restored)
+        if restored:
+            kind = self.resource.plural
+            log.warning("%s are taken as they are listed: versions went back, as after a restored backup", kind)
+        self._changed(self._store.keep_only(self.resource, self.namespace, listed, version=version, restored=restored))
+        self._version, self._newest = version, int(version)
         self.synced.set()
 
     async def _watch(self) -> None:
@@ -143,10 +162,20 @@ class Reflector:
         ):
             self.heard()
             self._version = event.object["metadata"]["resourceVersion"]
+            self._newest = max(self._newest, int(self._version))
             if event.type == "DELETED":
                 self._changed(self._store.remove(self.resource, event.object))
             elif event.type != "BOOKMARK":
-                self._changed(self._store.put(self.resource, event.object))
+                self._put(event.object)
+
+    def _put(self, found: Object, *, restored: bool = False) -> None:
+        """Take in one object; one that makes no sense must not end the watch of all others."""
+        try:
+            self._changed(self._store.put(self.resource, found, restored=restored))
+        except NONSENSE as error:
+            metadata = found.get("metadata")
+            name = printable(metadata.get("name") if isinstance(metadata, dict) else None, most=253)
+            leave_out("objects", f"{self.resource.plural}/{name}", error)
 
     def _failed(self, error: KubeError | KubeUnreachableError, failed: int) -> None:
         if isinstance(error, KubeError) and error.status == EXPIRED:

@@ -4,6 +4,8 @@ Pure: no clock, no client. Whoever puts something in is told which pools have ne
 
 Versions go forward only: the answer to a write of ours is put in at once, so the next pass sees it, and the watch's
 later word of the same version is no news. (Versions of one kind are compared as numbers, as Kubernetes' own caches do.)
+The exception is an etcd that was restored from a backup, whose versions begin below those we know: then a list is taken
+as it is.
 """
 
 from collections import OrderedDict
@@ -76,11 +78,20 @@ class Store:
         }
         return {key: items for key, items in found.items() if items}
 
-    def put(self, resource: Resource, found: Object) -> list[Key]:
-        """Take in an object, unless as new a version is known already."""
+    def put(self, resource: Resource, found: Object, *, restored: bool = False) -> list[Key]:
+        """Take in an object, unless as new a version is known already.
+
+        Args:
+            resource: its kind.
+            found: the object.
+            restored: whether what is known is of before a backup was restored, so that its version means nothing.
+        """
         place, version = _place(resource, found), _version(found)
         known = self.find(*place)
-        if version <= max(self._deleted.get(place, -1), _version(known) if known else -1):
+        newest = max(self._deleted.get(place, -1), _version(known) if known else -1)
+        if restored:
+            self._deleted.pop(place, None)
+        elif version <= newest:
             return []
         before, key = self._keys.get(place), _key(resource, found)
         if key is None:
@@ -108,7 +119,9 @@ class Store:
         known = self.find(resource, namespace, name)
         return self._bury((resource, namespace, name), _version(known)) if known is not None else []
 
-    def keep_only(self, resource: Resource, namespace: str, listed: Iterable[str], *, version: str) -> list[Key]:
+    def keep_only(
+        self, resource: Resource, namespace: str, listed: Iterable[str], *, version: str, restored: bool = False
+    ) -> list[Key]:
         """Drop what a list did not have: what a broken watch did not tell.
 
         Args:
@@ -116,13 +129,18 @@ class Store:
             namespace: in which namespace; "" for all.
             listed: `namespace/name` of what is there.
             version: of the list; what is newer than it was made since.
+            restored: as for `put`; what was deleted before that is forgotten.
         """
         there = set(listed)
         gone = [
             place
             for place in self._places(resource, namespace)
-            if f"{place[1]}/{place[2]}" not in there and _version(self._pools[self._keys[place]][place]) <= int(version)
+            if f"{place[1]}/{place[2]}" not in there
+            and (restored or _version(self._pools[self._keys[place]][place]) <= int(version))
         ]
+        if restored:
+            for place in [place for place in self._deleted if place[0] == resource and namespace in ("", place[1])]:
+                del self._deleted[place]
         return [key for place in gone for key in self._bury(place, int(version))]
 
     def _places(self, resource: Resource, namespace: str) -> Iterator[_Place]:

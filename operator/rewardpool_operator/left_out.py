@@ -1,0 +1,107 @@
+"""What comes from outside and makes no sense: left out, counted, told once; whoever reads it goes on with the rest."""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Literal, TypeVar
+
+from pydantic import ValidationError
+
+from rewardpool_api import RewardPoolStatus
+from rewardpool_operator.metrics import METRICS
+from rewardpool_operator.untrusted import NONSENSE, printable, time_of
+
+log = logging.getLogger(__name__)
+
+MAX_TOLD: Final = 4096
+"""Odd things that are remembered as told."""
+
+Kind = Literal["pods", "deployments", "leases", "statuses", "routers", "objects"]
+"""What is left out, as the metric names it."""
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_told: OrderedDict[tuple[Kind, str, str], None] = OrderedDict()
+
+
+def readable(kind: Kind, items: Iterable[T], read: Callable[[T], R], *, name: Callable[[T], object]) -> list[R]:
+    """What could be read of the items; the others are left out, counted, and told in the log once.
+
+    Args:
+        kind: of all items.
+        items: from outside.
+        read: raises any of `NONSENSE` for one that cannot be read.
+        name: of an item, for people.
+    """
+    found = []
+    for item in items:
+        try:
+            found.append(read(item))
+        except NONSENSE as error:
+            leave_out(kind, _name(item, name), error)
+    return found
+
+
+def leave_out(kind: Kind, name: str, error: BaseException) -> None:
+    """Count something that makes no sense, and tell it in the log the first time."""
+    METRICS.left_out(kind)
+    words = printable(f"{type(error).__name__}: {error}", most=512).replace("\n", " ")
+    news = (kind, name, words)
+    if news in _told:
+        _told.move_to_end(news)
+        return
+    _told[news] = None
+    while len(_told) > MAX_TOLD:
+        _told.popitem(last=False)
+    log.warning("%s %s is left out, it makes no sense: %s", kind, name, words)
+
+
+def with_sane_status(pool: dict[str, Any]) -> dict[str, Any]:
+    """The pool, as JSON, without the parts of its status that no operator can have written."""
+    return {**pool, "status": sane_status(pool.get("status"))}
+
+
+def sane_status(status: object) -> dict[str, Any]:
+    """The parts of a pool's status that an operator can have written; those that somebody spoilt are left out.
+
+    Decisions go on from the status. Without a part of it they begin anew there, as for a pool that was just made.
+    """
+    if not isinstance(status, dict):
+        return {}
+    if _is_sane(status):
+        return status
+    sane = {str(name): value for name, value in status.items() if _is_sane({name: value})}
+    spoilt = ", ".join(sorted(printable(name, most=64) for name in status.keys() - sane.keys()))
+    leave_out("statuses", spoilt or "as a whole", ValueError("a time, number or word in it is none"))
+    return sane
+
+
+_TIMES: Final = frozenset(
+    {"lastTransitionTime", "time", "since", "begun", "ended", "idleSince", "silentSince", "nextBurst"}
+)
+"""Fields of the status that are RFC 3339 times."""
+
+
+def _is_sane(status: dict[str, Any]) -> bool:
+    try:
+        RewardPoolStatus.model_validate(status, extra="ignore")
+        return _has_times(status)
+    except (ValidationError, *NONSENSE):
+        return False
+
+
+def _has_times(value: object) -> bool:
+    if isinstance(value, dict):
+        return all(
+            (time_of(entry) is not None if name in _TIMES and entry is not None else _has_times(entry))
+            for name, entry in value.items()
+        )
+    return all(map(_has_times, value)) if isinstance(value, list) else True
+
+
+def _name(item: T, name: Callable[[T], object]) -> str:
+    try:
+        return printable(name(item), most=253)
+    except NONSENSE:
+        return "without a name"
