@@ -3,7 +3,7 @@
 On Kubernetes it travels as a `Lease` in the pool's namespace, one per job and pool, renewed while the job lives; on one
 machine as a file in the pool's folder. When the trainer dies nobody renews it, it lapses, and so does the demand.
 
-    metadata.name                              demand-POOL-JOB
+    metadata.name                              demand-POOL.JOB
     metadata.labels   rewardpool.dev/pool      POOL
                       rewardpool.dev/component demand
     metadata.annotations rewardpool.dev/demand the JSON of `Demand`
@@ -96,7 +96,12 @@ def job_name(text: str) -> str:
 
 
 def lease_name(pool: str, job: str) -> str:
-    """Name of the Lease, and of the file without its ending."""
+    """Name of the Lease. Neither a pool nor a job has a dot in its name, so no two pairs share one."""
+    return f"demand-{pool}.{job}"
+
+
+def former_lease_name(pool: str, job: str) -> str:
+    """What trainers up to 0.2 call the Lease: (skywork, v2-grpo) and (skywork-v2, grpo) share one."""
     return f"demand-{pool}-{job}"
 
 

@@ -140,7 +140,8 @@ _WORDS: dict[str, Callable[[str, ErrorDetails], str]] = {
         f"{detail['ctx']['min_length']} chars long"
     ),
     "string_pattern_mismatch": lambda path, detail: (
-        f"{path}: Invalid value: \"{detail['input']}\": {path} in body should match '{detail['ctx']['pattern']}'"
+        f"{path}: Invalid value: {json.dumps(detail['input'], ensure_ascii=False)}: {path} in body should match "
+        f"'{detail['ctx']['pattern']}'"
     ),
     "too_long": lambda path, detail: (
         f"{path}: Too many: {detail['ctx']['actual_length']}: must have at most {detail['ctx']['max_length']} items"

@@ -14,6 +14,8 @@ FIELD_MANAGER: Final = "rewardpool-operator"
 TRAINER_FIELD_MANAGER: Final = "rewardpool-trainer"
 """The one by which training jobs apply the Leases of their demands."""
 
+POOL_NAME_PATTERN: Final = "^[a-z]([a-z0-9-]*[a-z0-9])?$"
+"""What a pool may be called: the start of a Service's name, which RFC 1035 bounds more than RFC 1123 other objects'."""
 MAX_POOL_NAME: Final = 40
 """Characters a pool's name may have, so that `NAME-worker-REVISION-…` stays a legal pod name and label value."""
 

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from rewardpool_api import names
 from rewardpool_api.autoscaling import AutoscalingSpec
-from rewardpool_api.quantities import Seconds, ShortText
+from rewardpool_api.quantities import EntryName, ObjectName, Seconds, ShortText
 from rewardpool_api.rules import ApiModel, Rule
 from rewardpool_api.source import SOURCE_MESSAGE, SOURCE_PATTERN, is_source
 from rewardpool_api.status import RewardPoolStatus
@@ -29,23 +29,23 @@ PodTemplate = Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-p
 class TokenSecretRef(ApiModel):
     """A Secret of the pool's namespace with a hub token."""
 
-    name: ShortText
+    name: ObjectName
     """Name of the Secret."""
-    key: ShortText = "token"
+    key: EntryName = "token"
     """Entry of the Secret that holds the token."""
 
 
 class CredentialsSecretRef(ApiModel):
     """A Secret of the pool's namespace with the variables that S3 clients read."""
 
-    name: ShortText
+    name: ObjectName
     """Name of the Secret, with the entries AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, where needed, AWS_REGION and AWS_ENDPOINT_URL."""
 
 
 class ModelCache(ApiModel):
     """A volume shared by the pool's workers, so that the model is downloaded once."""
 
-    claim_name: ShortText
+    claim_name: ObjectName
     """PersistentVolumeClaim of the pool's namespace that takes the downloads, in the layout of the hub's own cache."""
 
 
@@ -154,7 +154,7 @@ class RouterAuth(ApiModel):
 class RouterTls(ApiModel):
     """A certificate for the routers."""
 
-    secret_name: ShortText
+    secret_name: ObjectName
     """Secret of the pool's namespace, of type kubernetes.io/tls: `tls.crt`, `tls.key`, and `ca.crt` for a CA that trainers do not know. The certificate must be for `NAME-router.NAMESPACE.svc`."""
 
 
@@ -197,9 +197,9 @@ class NetworkSpec(ApiModel):
 class GoldenSetRef(ApiModel):
     """A ConfigMap of the pool's namespace with texts to score."""
 
-    name: ShortText
+    name: ObjectName
     """Name of the ConfigMap."""
-    key: ShortText = "golden.jsonl"
+    key: EntryName = "golden.jsonl"
     """Entry of the ConfigMap: one JSON object per line, `{"text": "...", "score": 0.42}`, at most 256; `score` is optional. For a Function the text is the sample's JSON."""
 
 
@@ -325,6 +325,11 @@ class RewardPool(ApiModel):
     status: RewardPoolStatus = RewardPoolStatus()
 
     rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel=f"self.metadata.name.matches('{names.POOL_NAME_PATTERN}')",
+            message="metadata.name must have only lower-case letters, digits and '-', begin with a letter and not end with '-': the pool's Service is named after it",
+            holds=lambda pool: re.fullmatch(names.POOL_NAME_PATTERN, pool.metadata.name) is not None,
+        ),
         Rule(
             cel=f"size(self.metadata.name) <= {names.MAX_POOL_NAME}",
             message=f"metadata.name must have at most {names.MAX_POOL_NAME} characters",

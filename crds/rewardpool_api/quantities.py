@@ -6,5 +6,11 @@ from pydantic import Field
 
 ShortText = Annotated[str, Field(min_length=1, max_length=253)]
 """A name, and nothing longer."""
+ObjectName = Annotated[
+    str, Field(max_length=253, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$")
+]
+"""What a Secret, ConfigMap or PersistentVolumeClaim may be called: a DNS subdomain, as Kubernetes has it."""
+EntryName = Annotated[str, Field(max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
+"""What an entry of a Secret or ConfigMap may be called."""
 Seconds = Annotated[int, Field(ge=0, le=86_400)]
 """A duration of at most a day."""

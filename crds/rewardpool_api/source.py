@@ -9,7 +9,7 @@ Scheme = Literal["hf", "s3", "pvc", "file", "python"]
 SOURCE_PATTERN: Final = (
     r"^(hf://[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?"
     r"|s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^/]+)+"
-    r"|pvc://[a-z0-9]([a-z0-9.-]*[a-z0-9])?(/[^/]+)+"
+    r"|pvc://[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*(/[^/]+)+"
     r"|file://(/[^/]+)+"
     r"|python://[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*)$"
 )

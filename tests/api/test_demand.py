@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rewardpool_api import names
@@ -16,10 +16,12 @@ from rewardpool_api.demand import (
     dump_demand,
     job_name,
     lease_manifest,
+    lease_name,
     parse_demand,
 )
 
 JOBS = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", fullmatch=True)
+POOLS = st.from_regex(names.POOL_NAME_PATTERN.strip("^$"), fullmatch=True)
 SECONDS = st.none() | st.floats(0, MAX_SECONDS)
 DEMANDS = st.builds(
     Demand,
@@ -37,6 +39,13 @@ JSON: st.SearchStrategy[Any] = st.recursive(
     max_leaves=5,
 )
 FIELDS = [field.alias or name for name, field in Demand.model_fields.items()]
+
+
+@given(POOLS, JOBS, POOLS, JOBS)
+@example("skywork", "v2-grpo", "skywork-v2", "grpo")
+def test_no_two_jobs_and_pools_share_a_lease(pool: str, job: str, other_pool: str, other_job: str) -> None:
+    same = (pool, job) == (other_pool, other_job)
+    assert (lease_name(pool, job) == lease_name(other_pool, other_job)) == same
 
 
 @given(DEMANDS)
@@ -72,5 +81,5 @@ def test_any_text_makes_a_name_that_a_job_may_have(text: str) -> None:
 def test_the_lease_says_what_the_operator_checks(demand: Demand) -> None:
     lease = lease_manifest(demand, pool="rm", namespace="rl", pool_uid="u", seconds=15, now="2026-01-01T00:00:00.0Z")
     assert lease["spec"]["holderIdentity"] == demand.job
-    assert lease["metadata"]["name"] == f"demand-rm-{demand.job}"
+    assert lease["metadata"]["name"] == f"demand-rm.{demand.job}"
     assert lease["metadata"]["annotations"] == {names.ANNOTATION_DEMAND: dump_demand(demand)}

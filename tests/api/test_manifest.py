@@ -79,6 +79,31 @@ BAD = {
         "spec.engine.tensorParallelSize in body should be greater than or equal to 1",
     ),
     "too long a name": ("metadata.name", "x" * 41, "metadata.name must have at most 40 characters"),
+    "a name that no Service may have": (
+        "metadata.name",
+        "70b-judge",
+        "metadata.name must have only lower-case letters",
+    ),
+    "a Secret that cannot be": (
+        "spec.router.tls",
+        {"secretName": "\n\n"},
+        "spec.router.tls.secretName in body should match '^[a-z0-9]",
+    ),
+    "a claim that cannot be": (
+        "spec.model.cache",
+        {"claimName": " "},
+        "spec.model.cache.claimName in body should match '^[a-z0-9]",
+    ),
+    "a ConfigMap that cannot be": (
+        "spec.rollout.parity",
+        {"goldenSetRef": {"name": "Golden_Set"}, "maxAbsDiff": 0.1},
+        "spec.rollout.parity.goldenSetRef.name in body should match '^[a-z0-9]",
+    ),
+    "an entry that cannot be": (
+        "spec.model.tokenSecretRef",
+        {"name": "hf", "key": "the token"},
+        "spec.model.tokenSecretRef.key in body should match '^[-._a-zA-Z0-9]+$'",
+    ),
 }
 """Also what the tests on the real API server go through: path, value, words."""
 

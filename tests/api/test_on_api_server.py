@@ -81,6 +81,8 @@ VIOLATIONS: dict[str, dict[str, Any]] = {
     },
     "more shards than GPUs": {"spec.worker.gpus": 2, "spec.engine.tensorParallelSize": 4},
     "too long a name": {"metadata.name": "n" * 41},
+    "a name that begins with a digit": {"metadata.name": "70b-judge"},
+    "a name with a dot": {"metadata.name": "rm.v2"},
     "a key among the arguments": {"spec.engine.args": ["--dtype", "--api-key=everybody-reads-this"]},
     "namespaces that nothing would restrict": {"spec.network": {"policy": "Disabled", "namespaces": ["train"]}},
     "a function that sleeps": {
@@ -112,6 +114,12 @@ MISTAKES: dict[str, dict[str, Any]] = {
     "no name of a namespace": {"spec.network": {"namespaces": ["Training Jobs"]}},
     "below its bound": {"spec.replicas": -1},
     "above its bound": {"spec.router.replicas": 17},
+    "a Secret that cannot be": {"spec.router.tls": {"secretName": "\n\n"}},
+    "a claim that cannot be": {"spec.model.cache": {"claimName": " "}},
+    "a ConfigMap that cannot be": {
+        "spec.rollout.parity": {"goldenSetRef": {"name": "a..b"}, "maxAbsDiff": 0.1},
+    },
+    "an entry that cannot be": {"spec.model.tokenSecretRef": {"name": "hf", "key": "the token"}},
     "empty text": {"spec.engine.image": ""},
     "text too long": {"spec.engine.image": "i" * 254},
     "list too long": {"spec.engine.args": ["-v"] * 65},

@@ -9,7 +9,7 @@ import yaml
 
 from rewardpool_api import names
 from rewardpool_api.crd import crd_yaml
-from rewardpool_api.demand import lease_name
+from rewardpool_api.demand import former_lease_name, lease_name
 from rewardpool_operator.kubernetes import permissions
 from rewardpool_operator.kubernetes.place import OperatorPlace
 from rewardpool_operator.kubernetes.render import PORT_METRICS
@@ -91,7 +91,17 @@ TRAINERS = {"namespace": "rl", "pools": ["a", "b"], "serviceAccounts": [{"namesp
     ("jobs", "leases"),
     [
         ({}, [None]),
-        ({"jobs": ["x", "y"]}, [[lease_name(pool, job) for pool in ("a", "b") for job in ("x", "y")]]),
+        (
+            {"jobs": ["x", "y"]},
+            [
+                [
+                    name(pool, job)
+                    for pool in ("a", "b")
+                    for job in ("x", "y")
+                    for name in (lease_name, former_lease_name)
+                ]
+            ],
+        ),
         ({"jobs": []}, []),
     ],
 )

@@ -62,9 +62,9 @@ def may(plane: ControlPlane, who: str, verb: str, what: str, *options: str) -> b
         ("get", "secrets/other-key", False),
         ("list", "secrets", False),
         ("patch", "rewardpools/skywork", False),
-        ("patch", "leases/demand-skywork-grpo", True),
-        ("patch", "leases/demand-skywork-other", False),
-        ("delete", "leases/demand-skywork-grpo", False),
+        ("patch", "leases/demand-skywork.grpo", True),
+        ("patch", "leases/demand-skywork.other", False),
+        ("delete", "leases/demand-skywork.grpo", False),
         ("list", "leases", False),
     ],
 )

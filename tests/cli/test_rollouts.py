@@ -52,8 +52,33 @@ def test_a_pool_without_an_earlier_revision_is_refused(pool):
         earlier_revision(pool)
 
 
-def deployment(**annotations):
-    return {"metadata": {"labels": {names.LABEL_REVISION: "old"}, "annotations": annotations}}
+def deployment(*, restarted_at=None, **annotations):
+    template = {"metadata": {"annotations": {names.ANNOTATION_RESTARTED_AT: restarted_at}} if restarted_at else {}}
+    metadata = {"labels": {names.LABEL_REVISION: "old"}, "annotations": annotations}
+    return {"metadata": metadata, "spec": {"template": template}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "patch"),
+    [
+        (None, None, []),
+        ("now", "now", []),
+        ("now", None, [{"op": "remove", "path": "/metadata/annotations/rewardpool.dev~1restarted-at"}]),
+        (
+            None,
+            "then",
+            [
+                {"op": "add", "path": "/metadata/annotations", "value": {}},
+                {"op": "add", "path": "/metadata/annotations/rewardpool.dev~1restarted-at", "value": "then"},
+            ],
+        ),
+    ],
+)
+def test_a_rollback_over_a_restart_goes_back_to_the_very_revision(before, after, patch):
+    annotations = {names.ANNOTATION_RESTARTED_AT: before} if before else {}
+    pool = {"metadata": {"resourceVersion": "7", "annotations": annotations}, "spec": {}}
+    old = deployment(restarted_at=after, **{names.ANNOTATION_SPEC: "{}"})
+    assert rollback_patch(pool, old)[1:] == patch
 
 
 def test_a_rollback_holds_only_for_the_pool_as_it_was_read():

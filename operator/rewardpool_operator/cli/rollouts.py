@@ -121,7 +121,21 @@ def rollback_patch(pool: dict[str, Any], deployment: dict[str, Any]) -> list[dic
         raise RefusedError(f"revision {revision} does not say what it was rendered from: an older operator made it")
     parts = json.loads(annotations[names.ANNOTATION_SPEC])
     version = {"op": "test", "path": "/metadata/resourceVersion", "value": pool["metadata"]["resourceVersion"]}
-    return [version, *operations(pool["spec"], parts, path="/spec", keys=PARTS)]
+    return [version, *operations(pool["spec"], parts, path="/spec", keys=PARTS), *_restart_undone(pool, deployment)]
+
+
+def _restart_undone(pool: dict[str, Any], deployment: dict[str, Any]) -> list[dict[str, Any]]:
+    """The time of the last restart is part of what a revision was made of; without it, this would be one more."""
+    found = pool["metadata"].get("annotations") or {}
+    template = deployment["spec"]["template"]["metadata"].get("annotations") or {}
+    before, after = found.get(names.ANNOTATION_RESTARTED_AT), template.get(names.ANNOTATION_RESTARTED_AT)
+    path = f"/metadata/annotations/{names.ANNOTATION_RESTARTED_AT.replace('/', '~1')}"
+    if before == after:
+        return []
+    if after is None:
+        return [{"op": "remove", "path": path}]
+    whole = [] if found else [{"op": "add", "path": "/metadata/annotations", "value": {}}]
+    return [*whole, {"op": "add", "path": path, "value": after}]
 
 
 def _in_cluster(name: str, where: Where, instead: str) -> Target:

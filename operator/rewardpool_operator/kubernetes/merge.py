@@ -1,6 +1,7 @@
 """`podTemplate` over the rendered one, as `kubectl patch --type=strategic` would merge it.
 
-Maps merge field by field and null removes a field. Lists whose items have a key merge item by item, so that naming the
+Maps merge field by field and null removes a field. Of fields that exclude each other, such as the sources of a volume,
+the override's is left. Lists whose items have a key merge item by item, so that naming the
 container `worker` changes that container and adds no second one; all other lists are replaced.
 """
 
@@ -19,14 +20,21 @@ MERGE_KEYS: Final = {
 }
 """Field of a pod -> the key of its items, as Kubernetes declares them."""
 
+_HANDLERS: Final = frozenset({"exec", "httpGet", "tcpSocket", "grpc", "sleep"})
+_ALTERNATIVES: Final = {
+    "env": frozenset({"value", "valueFrom"}),
+    **dict.fromkeys(("startupProbe", "readinessProbe", "livenessProbe", "preStop", "postStart"), _HANDLERS),
+}
+"""Field of a pod -> those of its own fields of which there may be one. Of a volume, these are all but its name."""
+
 
 def merged(base: Any, overrides: Any, *, field: str = "") -> Any:
     """The two laid over each other; neither is changed."""
     if isinstance(base, dict) and isinstance(overrides, dict):
-        return _merged_maps(base, overrides)
+        return _merged_maps(_without_replaced(base, overrides, field), overrides)
     key = MERGE_KEYS.get(field)
     if key is not None and _all_have(key, base) and _all_have(key, overrides):
-        return _merged_items(base, overrides, key)
+        return _merged_items(base, overrides, key, field)
     return overrides
 
 
@@ -40,9 +48,21 @@ def _merged_maps(base: dict[str, Any], overrides: dict[str, Any]) -> dict[str, A
     return result
 
 
-def _merged_items(base: list[dict[str, Any]], overrides: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
+def _without_replaced(base: dict[str, Any], overrides: dict[str, Any], field: str) -> dict[str, Any]:
+    """The base without alternatives of what the overrides choose."""
+
+    def is_alternative(name: str) -> bool:
+        return name != "name" if field == "volumes" else name in _ALTERNATIVES.get(field, ())
+
+    chosen = {name for name, value in overrides.items() if value is not None and is_alternative(name)}
+    return {name: value for name, value in base.items() if not chosen or name in chosen or not is_alternative(name)}
+
+
+def _merged_items(
+    base: list[dict[str, Any]], overrides: list[dict[str, Any]], key: str, field: str
+) -> list[dict[str, Any]]:
     given = {item[key]: item for item in overrides}
-    result = [merged(item, given.pop(item[key])) if item[key] in given else item for item in base]
+    result = [merged(item, given.pop(item[key]), field=field) if item[key] in given else item for item in base]
     return [*result, *given.values()]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rewardpool_api import names
-from rewardpool_api.demand import MAX_BYTES, Demand, lease_manifest, lease_name
+from rewardpool_api.demand import MAX_BYTES, Demand, former_lease_name, lease_manifest, lease_name
 from rewardpool_operator.announcements import KEPT, Renewals
 from rewardpool_operator.autoscaler.signals import Announcement
 from rewardpool_operator.kubernetes import client
@@ -52,9 +52,19 @@ def json_of(**fields: Any) -> str:
     return json.dumps({"job": "grpo", "phase": "Rollout", **fields})
 
 
+def test_a_lease_by_the_name_that_earlier_trainers_give_it_is_a_demand() -> None:
+    assert heard(a_lease(metadata__name=former_lease_name("rm", "grpo"))).problem is None
+
+
+def test_what_an_earlier_trainer_of_a_job_left_does_not_count_beside_the_jobs_demand() -> None:
+    leases = [a_lease(metadata__name=former_lease_name("rm", "grpo")), a_lease()]
+    heard = announcements_of([trimmed(client.LEASES, lease) for lease in leases], renewals=Renewals(), now=NOW)
+    assert [one.name for one in heard] == ["demand-rm.grpo"]
+
+
 def test_a_lease_as_trainers_apply_it_is_a_demand() -> None:
     one = heard(a_lease(), now=NOW + 3 * SECOND)
-    assert (one.name, one.renewed, one.seconds, one.problem) == ("demand-rm-grpo", NOW, 15, None)
+    assert (one.name, one.renewed, one.seconds, one.problem) == ("demand-rm.grpo", NOW, 15, None)
     assert one.demand == Demand(job="grpo", phase="Rollout")
 
 
@@ -86,7 +96,7 @@ def test_without_a_word_of_the_server_it_is_as_old_as_its_making() -> None:
         (a_lease(metadata__annotations=None), "no annotation rewardpool.dev/demand"),
         (a_lease(spec__holderIdentity="other"), "job: it is grpo, and spec.holderIdentity is other"),
         (a_lease(spec__holderIdentity=None), "spec.holderIdentity is empty"),
-        (a_lease(metadata__name="demand-rm-other"), "job: the Lease of job grpo is called demand-rm-grpo"),
+        (a_lease(metadata__name="demand-rm.other"), "job: the Lease of job grpo is called demand-rm.grpo"),
     ],
 )
 def test_nonsense_is_told_with_what_is_wrong(lease: Object, problem: str) -> None:
@@ -189,7 +199,7 @@ def test_a_lease_is_no_object_that_a_manifest_is_compared_with() -> None:
 async def test_what_nobody_renews_lapses() -> None:
     world = World(a_lease())
     world.kube.lease = a_lease()
-    assert await world.look(at=NOW + 14 * SECOND) == ["demand-rm-grpo"]
+    assert await world.look(at=NOW + 14 * SECOND) == ["demand-rm.grpo"]
     for seconds in (15, 16):
         assert await world.look(at=NOW + seconds * SECOND) == []
     assert world.kube.got == 1
@@ -199,7 +209,7 @@ async def test_a_renewal_that_a_dead_watch_did_not_tell_is_asked_for() -> None:
     world = World(a_lease())
     await world.look(at=NOW)
     world.kube.lease = a_lease(version=2, at=NOW + 15 * SECOND)
-    assert await world.look(at=NOW + 16 * SECOND) == ["demand-rm-grpo"]
+    assert await world.look(at=NOW + 16 * SECOND) == ["demand-rm.grpo"]
 
 
 async def test_one_that_was_deleted_unseen_is_gone() -> None:
@@ -213,15 +223,15 @@ async def test_nothing_lapses_while_nobody_can_say_whether_it_did() -> None:
     world = World(a_lease())
     await world.look(at=NOW)
     world.kube.away = True
-    assert await world.look(at=NOW + 16 * SECOND) == ["demand-rm-grpo"]
+    assert await world.look(at=NOW + 16 * SECOND) == ["demand-rm.grpo"]
 
 
 async def test_nothing_lapses_while_nobody_can_renew_it() -> None:
     world = World(a_lease())
     world.kube.lease = a_lease()
     for seconds in range(0, 100, 5):
-        assert await world.look(at=NOW + seconds * SECOND, away=seconds > 0) == ["demand-rm-grpo"]
-    assert await world.look(at=NOW + 109 * SECOND) == ["demand-rm-grpo"]
+        assert await world.look(at=NOW + seconds * SECOND, away=seconds > 0) == ["demand-rm.grpo"]
+    assert await world.look(at=NOW + 109 * SECOND) == ["demand-rm.grpo"]
     assert await world.look(at=NOW + 110 * SECOND) == []
 
 
@@ -235,12 +245,12 @@ async def test_what_lapsed_long_ago_and_what_has_ended_is_removed_and_nothing_el
     long_ago = NOW - KEPT - 16 * SECOND
     ended = json_of(job="done", phase="Ended")
     world = World(a_lease("old", at=long_ago), a_lease("lapsed", at=NOW - 20 * SECOND), a_lease("done", said=ended))
-    assert sorted(await world.remove_old(at=NOW)) == ["demand-rm-done", "demand-rm-old"]
-    assert [lease["metadata"]["name"] for lease in world.leases()] == ["demand-rm-lapsed"]
+    assert sorted(await world.remove_old(at=NOW)) == ["demand-rm.done", "demand-rm.old"]
+    assert [lease["metadata"]["name"] for lease in world.leases()] == ["demand-rm.lapsed"]
 
 
 async def test_one_that_was_renewed_meanwhile_is_left_alone() -> None:
-    world = World(a_lease(at=NOW - timedelta(hours=1)), kube=FakeKube(newest={"demand-rm-grpo": 2}))
+    world = World(a_lease(at=NOW - timedelta(hours=1)), kube=FakeKube(newest={"demand-rm.grpo": 2}))
     assert await world.remove_old(at=NOW) == []
     assert len(world.leases()) == 1
 
@@ -267,7 +277,7 @@ async def test_a_demand_for_a_pool_that_does_not_come_is_told_once() -> None:
     assert told(world) == []
     for seconds in (0, 5):
         await world.strays.look(now=NOW + PATIENCE + seconds * SECOND)
-    assert told(world) == [("NoSuchPool", "demand-rm-grpo")]
+    assert told(world) == [("NoSuchPool", "demand-rm.grpo")]
     assert "no RewardPool rl/rm" in world.kube.events[0]["note"]
 
 

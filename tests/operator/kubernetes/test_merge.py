@@ -24,9 +24,41 @@ from rewardpool_operator.kubernetes.merge import merged
             {"volumeMounts": [{"mountPath": "/a", "name": "y"}]},
             {"volumeMounts": [{"mountPath": "/a", "name": "y"}]},
         ),
+        (
+            {"volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}, {"name": "a", "secret": {}}]},
+            {"volumes": [{"name": "shm", "hostPath": {"path": "/shm"}}]},
+            {"volumes": [{"name": "shm", "hostPath": {"path": "/shm"}}, {"name": "a", "secret": {}}]},
+        ),
+        (
+            {"volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}]},
+            {"volumes": [{"name": "shm", "emptyDir": {"sizeLimit": "1Gi"}}]},
+            {"volumes": [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}}]},
+        ),
+        (
+            {"env": [{"name": "A", "value": "1"}]},
+            {"env": [{"name": "A", "valueFrom": {"secretKeyRef": {}}}]},
+            {"env": [{"name": "A", "valueFrom": {"secretKeyRef": {}}}]},
+        ),
+        (
+            {"livenessProbe": {"httpGet": {"path": "/health"}, "periodSeconds": 10}},
+            {"livenessProbe": {"exec": {"command": ["true"]}}},
+            {"livenessProbe": {"exec": {"command": ["true"]}, "periodSeconds": 10}},
+        ),
         ({"tolerations": [{"key": "a"}]}, {"tolerations": [{"key": "b"}]}, {"tolerations": [{"key": "b"}]}),
     ],
-    ids=["value", "map", "null", "list", "by name", "by path", "atomic list"],
+    ids=[
+        "value",
+        "map",
+        "null",
+        "list",
+        "by name",
+        "by path",
+        "another volume",
+        "the same volume",
+        "another variable",
+        "another probe",
+        "atomic list",
+    ],
 )
 def test_overrides_are_laid_over_the_base(base: Any, overrides: Any, result: Any) -> None:
     assert merged(base, overrides) == result

@@ -18,7 +18,7 @@ from rewardpool_api.demand import LEASE_SECONDS, Demand, parse_demand
 pytestmark = pytest.mark.real
 
 NAMESPACE = "demands"
-LEASE = "demand-skywork-grpo-7"
+LEASE = "demand-skywork.grpo-7"
 CONFIG = RewardConfig(reward_pool=f"{NAMESPACE}/skywork", job="grpo-7")
 SECONDS = 60.0
 """Deadline of what should happen within some."""
