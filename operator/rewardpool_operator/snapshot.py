@@ -72,7 +72,7 @@ class Worker:
     in_flight: int | None = None
     """Requests it is working on, by its own count; None when it does not say."""
     unschedulable: str | None = None
-    """Why no node takes it, in the scheduler's words."""
+    """Why no node takes it, in the scheduler's words; they begin with SchedulingGated where it is not to look yet."""
     failure: Failure | None = None
     restarts: int = 0
     max_model_len: int | None = None
@@ -155,6 +155,8 @@ class WorkerSet:
     """When the set was made; None in a plan for a set that does not exist yet."""
     golden: GoldenScores | None = None
     """What its workers made of the golden set, once that was asked; never part of a plan."""
+    refused: str | None = None
+    """Why Kubernetes does not make all of its workers, such as a quota, in its words; never part of a plan."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ from rewardpool_operator.autoscaler import budget, demand, limits
 from rewardpool_operator.autoscaler.recommend import Recommendation, recommend, with_change
 from rewardpool_operator.autoscaler.signals import Signals, Start
 from rewardpool_operator.decide.load import least_load, missing_figures
+from rewardpool_operator.decide.room import missing_for
 from rewardpool_operator.snapshot import Snapshot
 
 
@@ -33,7 +34,8 @@ def _signals(snapshot: Snapshot) -> Signals:
         partial=missing_figures(snapshot) is not None,
         replicas=len(active),
         serving=sum(worker.answering for worker in active),
-        unschedulable=next((worker.unschedulable for worker in active if worker.unschedulable), None),
+        unschedulable=next((worker.unschedulable for worker in active if worker.unschedulable), None)
+        or missing_for(snapshot, snapshot.revision),
         answered=sum(worker.answered for worker in snapshot.workers),
         throughputs=tuple(worker.throughput for worker in active if worker.throughput is not None),
         starts=tuple(

@@ -5,8 +5,9 @@ With one revision the answer is the wanted number. While another one than the ta
 - **Surge** starts all of the target and lets the others go as new workers serve, answering and in every router, so the
   number that serves never falls below what is wanted;
 - **Replace** never holds more than is wanted: an old worker leaves, then a new one starts in its place;
-- **Auto** is Surge until the scheduler says that there is no room for a new worker, then Replace for the rest of the
-  rollout. Where no node takes it for another cause (a taint, a volume), an old worker's leaving would not help.
+- **Auto** is Surge until there is no room for a new worker, by the word of the scheduler, a quota or a queue, then
+  Replace for the rest of the rollout. Where no node takes it for another cause (a taint, a volume), an old worker's
+  leaving would not help.
 
 A target that does not answer takes nothing from the others under Surge, and at most one worker under Replace. Of
 several others the ones that serve less go first. A revision that failed goes at once: it has no worker that serves.
@@ -16,18 +17,9 @@ from dataclasses import dataclass, replace
 
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import MAX_MESSAGE, RolloutStatus
+from rewardpool_operator.decide.room import lacks_room, missing_for
 from rewardpool_operator.decide.verdict import Verdict
 from rewardpool_operator.snapshot import Snapshot
-
-_ROOM_WORDS = (
-    "Insufficient ",
-    "Too many pods",
-    "free ports for the requested pod ports",
-    "exceed max volume count",
-    "ReadWriteOncePod",
-    "pod anti-affinity rules",
-)
-"""In the scheduler's message, what a pod that leaves would give back."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +34,9 @@ class Rollout:
     reason: ConditionReason | None = None
     """Why the sizes are what they are while a rollout is under way; None when none is."""
     no_room: str | None = None
-    """The scheduler's words, for as long as the rollout replaces one by one because of them."""
+    """Words of scheduler, quota or queue, for as long as the rollout replaces one by one because of them."""
     unschedulable: str | None = None
-    """The scheduler's words about a worker of the target that no node takes."""
+    """Their words about a worker of the target that no node takes."""
 
     @property
     def memory(self) -> RolloutStatus:
@@ -57,8 +49,7 @@ def allocate(snapshot: Snapshot, wanted: int, verdict: Verdict) -> Rollout:
     target = verdict.target
     sizes = dict.fromkeys([snapshot.revision, *verdict.kept], 0)
     others = _others(snapshot, target)
-    new = [worker for worker in snapshot.workers_of(target) if worker.active]
-    unschedulable = next((worker.unschedulable for worker in new if worker.unschedulable), None)
+    unschedulable = missing_for(snapshot, target)
     rollout = Rollout(sizes=sizes | {target: wanted}, verdict=verdict, others=others, unschedulable=unschedulable)
     if not others:
         return rollout
@@ -72,11 +63,6 @@ def allocate(snapshot: Snapshot, wanted: int, verdict: Verdict) -> Rollout:
     able = [revision for revision in others if failed is None or revision != failed.revision]
     sizes |= dict.fromkeys(others, 0) | _divide(snapshot, able, max(0, keep)) | {target: size}
     return replace(rollout, sizes=sizes, reason=reason, no_room=no_room)
-
-
-def lacks_room(unschedulable: str) -> bool:
-    """Whether a pod fits nowhere because of other pods, by the scheduler's message: then one that leaves makes room."""
-    return any(words in unschedulable for words in _ROOM_WORDS)
 
 
 def _others(snapshot: Snapshot, target: str) -> tuple[str, ...]:

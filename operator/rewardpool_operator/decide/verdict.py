@@ -9,9 +9,10 @@ revision never blocks the one that mends it.
 The good revision keeps its set, at zero, while a newer one is on its way; so does the good one before it, for those who
 want it back. Sets of all other revisions are deleted once they are empty.
 
-The clock of the deadline is how long workers of the revision have been there without an answer. It stands still while
-a download of the model gets on, since that takes what it takes. A pool that was at zero for a day is not overdue the
-moment it grows, and a worker that crashes after an hour of service has its time again.
+The clock of the deadline is how long workers of the revision have been there without an answer. It does not run while
+a download of the model gets on, since that takes what it takes, nor while there is no room for any of them. A pool that
+was at zero for a day is not overdue the moment it grows, and a worker that crashes after an hour of service has its
+time again.
 
 Nobody who has not passed a parity check is let into a router: later steps see such workers as not answering.
 """
@@ -22,6 +23,7 @@ from datetime import datetime, timedelta
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import MAX_MESSAGE, FailedRollout, ParityStatus, RolloutStatus
 from rewardpool_operator.decide.parity import Parity, admits, check_parity
+from rewardpool_operator.decide.room import waits_for_room
 from rewardpool_operator.snapshot import Snapshot, Worker
 from rewardpool_operator.times import from_rfc3339, rfc3339
 
@@ -125,6 +127,8 @@ def _silent_since(snapshot: Snapshot, *, admitted: bool) -> datetime | None:
     if not active or (admitted and any(worker.answering for worker in active)):
         return None
     if any(worker.is_loading(snapshot.now) for worker in active):
+        return None
+    if all(waits_for_room(worker, snapshot) for worker in active):
         return None
     before = snapshot.pool.status.rollout
     if before is None or snapshot.pool.status.revision != snapshot.revision:

@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from rewardpool_api import RewardPool, RewardPoolStatus, names
 from rewardpool_api.reasons import ConditionReason
-from rewardpool_api.status import MAX_MESSAGE
+from rewardpool_operator.decide.room import lacks_room
 from rewardpool_operator.kubernetes import client, render, victims
 from rewardpool_operator.kubernetes.cadence import FIGURES_SECONDS
 from rewardpool_operator.kubernetes.client import Kube, KubeError, Object, Resource
@@ -22,7 +22,7 @@ from rewardpool_operator.kubernetes.credentials.secret_reader import secret_name
 from rewardpool_operator.kubernetes.credentials.witness import with_witness
 from rewardpool_operator.kubernetes.events import EventMemory, RepairTally, Repeat
 from rewardpool_operator.kubernetes.figures import without_figures
-from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST, is_deleting
+from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST, is_deleting, refusal_of
 from rewardpool_operator.kubernetes.repairs import ListMemory
 from rewardpool_operator.kubernetes.revisions import files_of
 from rewardpool_operator.kubernetes.telling import event_object, with_failure
@@ -35,7 +35,6 @@ from rewardpool_operator.plan import Event, Join, Leave, Plan
 from rewardpool_operator.router_admin import RouterAdmin, RouterError
 from rewardpool_operator.snapshot import Failure, WorkerSet
 from rewardpool_operator.times import rfc3339
-from rewardpool_operator.untrusted import printable
 
 log = logging.getLogger(__name__)
 
@@ -140,7 +139,7 @@ class Apply:
         )
         if plan.first_replicas is not None:
             await self._guarded(self._give_scale(plan.first_replicas))
-        status, events = with_failure(plan, self._failure(), self._pool.status)
+        status, events = with_failure(plan, self._failure(plan), self._pool.status)
         news = (*events, *self._written.repairs.due(now=monotonic()))
         # Together: where a thousand pools start at once, every single write waits its turn at the API server.
         await asyncio.gather(
@@ -394,13 +393,15 @@ class Apply:
         self._store.put(client.POOLS, await self._kube.apply(client.POOLS, manifest, subresource="status"))
         self._written.status_at, self._written.unwritten = now, None
 
-    def _failure(self) -> Failure | None:
+    def _failure(self, plan: Plan) -> Failure | None:
         """What keeps the pool from being as declared on the side of Kubernetes."""
         if self.failures:
             return Failure(reason=APPLY_FAILED, message="; ".join(self.failures))
+        progressing = plan.status.condition("Progressing")
+        makes_room = progressing is not None and progressing.reason == ConditionReason.NO_ROOM
         for deployment in self._objects.deployments:
-            for condition in deployment.get("status", {}).get("conditions", []):
-                if (condition["type"], condition["status"]) == ("ReplicaFailure", "True"):
-                    message = printable(condition.get("message"), most=MAX_MESSAGE)
-                    return Failure(reason=ConditionReason.FAILED_CREATE, message=message)
+            refusal = refusal_of(deployment)
+            # A rollout that makes the room by itself says so; there is nothing for people to do.
+            if refusal is not None and not (makes_room and lacks_room(refusal)):
+                return Failure(reason=ConditionReason.FAILED_CREATE, message=refusal)
         return None

@@ -220,6 +220,7 @@ def _worker_set(deployment: Object) -> WorkerSet:
         replicas=deployment["spec"].get("replicas", 1),
         created=from_rfc3339(deployment["metadata"]["creationTimestamp"]),
         golden=_golden_scores(deployment),
+        refused=pods.refusal_of(deployment),
     )
 
 

@@ -14,6 +14,7 @@ from rewardpool_api import names
 from rewardpool_api.pool import RouterFlavor
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import MAX_MESSAGE
+from rewardpool_operator.decide.room import GATED
 from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.render import (
     CONTAINER_DOWNLOAD,
@@ -243,7 +244,15 @@ def _unschedulable(pod: Object) -> str | None:
     condition = _condition(pod, "PodScheduled")
     if condition.get("status") != "False":
         return None
-    return printable(condition.get("message") or condition.get("reason"), most=MAX_MESSAGE)
+    reason, message = condition.get("reason"), condition.get("message")
+    words = f"{GATED}: {message}" if reason == GATED else message or reason
+    return printable(words, most=MAX_MESSAGE)
+
+
+def refusal_of(deployment: Object) -> str | None:
+    """Why Kubernetes does not make all pods of a Deployment, in its words; None when it does."""
+    condition = _condition(deployment, "ReplicaFailure")
+    return printable(condition.get("message"), most=MAX_MESSAGE) if condition.get("status") == "True" else None
 
 
 def _doomed(pod: Object) -> str | None:

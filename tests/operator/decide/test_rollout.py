@@ -14,6 +14,7 @@ OLD = tuple(a_worker(f"old-{number}", revision="old") for number in range(2))
 
 
 NO_GPU = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
+GATED = "SchedulingGated: Scheduling is blocked due to non-empty scheduling gates"
 TAINT = "0/1 nodes are available: 1 node(s) had untolerated taint {spot: true}."
 
 
@@ -54,6 +55,38 @@ def test_auto_falls_back_to_replace_when_a_new_worker_fits_nowhere_and_says_so()
     assert progressing.reason == "ReplacingForLackOfRoom"
     assert "Insufficient nvidia.com/gpu" in progressing.message
     assert any(event.type == "Warning" for event in plan.events)
+
+
+QUOTA = 'pods "rm-worker-new-x" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=1'
+
+
+def test_auto_falls_back_to_replace_when_a_quota_refuses_the_new_workers():
+    sets = (WorkerSet(revision="old", replicas=2), WorkerSet(revision="new", replicas=2, refused=QUOTA))
+    plan = decide(a_snapshot(*OLD, pool=rolling("Auto"), sets=sets, routers=(a_router(workers=OLD),)))
+    progressing = plan.status.condition("Progressing")
+    assert progressing.reason == "ReplacingForLackOfRoom"
+    assert "exceeded quota: gpus" in progressing.message
+    assert len(plan.drain) == 1
+    assert sizes(plan) == {"new": 0, "old": 2}
+
+
+def test_pods_that_are_refused_for_another_cause_are_no_want_of_room():
+    sets = (
+        WorkerSet(revision="old", replicas=2),
+        WorkerSet(revision="new", replicas=2, refused='admission webhook "policy" denied the request'),
+    )
+    plan = decide(a_snapshot(*OLD, pool=rolling("Auto"), sets=sets, routers=(a_router(workers=OLD),)))
+    assert plan.status.condition("Progressing").reason == "Surging"
+    assert plan.drain == ()
+
+
+def test_auto_falls_back_to_replace_once_a_gate_stayed_closed_for_a_while():
+    def reason(age_seconds):
+        gated = replace(stuck_worker(GATED), created=NOW - timedelta(seconds=age_seconds))
+        plan = decide(a_snapshot(*OLD, gated, pool=rolling("Auto"), routers=(a_router(workers=OLD),)))
+        return plan.status.condition("Progressing").reason
+
+    assert [reason(2), reason(20)] == ["Surging", "ReplacingForLackOfRoom"]
 
 
 def test_auto_goes_on_surging_when_an_old_workers_leaving_would_not_help_and_says_why():

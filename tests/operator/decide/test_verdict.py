@@ -1,5 +1,6 @@
 """Which revision serves: the present one, or the last good one."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -26,8 +27,8 @@ def remembering(revision="new", **rollout):
     return RewardPoolStatus(revision=revision, rollout=RolloutStatus(**{"target": "new", **rollout}))
 
 
-def a_case(*workers, status=None, sets=None, replicas=2, paused=False, listed=OLD, **spec):
-    rollout = {"strategy": "Surge", "progressDeadlineSeconds": 60, "paused": paused}
+def a_case(*workers, status=None, sets=None, replicas=2, paused=False, listed=OLD, strategy="Surge", **spec):
+    rollout = {"strategy": strategy, "progressDeadlineSeconds": 60, "paused": paused}
     pool = a_pool(replicas=replicas, rollout=rollout, status=status, **spec)
     made = None if sets is None else tuple(WorkerSet(revision=name, replicas=size) for name, size in sets.items())
     return a_snapshot(*workers, pool=pool, sets=made, routers=(a_router(workers=listed),))
@@ -181,6 +182,32 @@ def test_a_pool_that_was_made_paused_starts():
 def test_a_pause_that_holds_nothing_back_says_so():
     plan = decide(a_case(a_worker("new-0"), replicas=1, paused=True, listed=(a_worker("new-0"),)))
     assert (reason(plan), plan.status.condition("Progressing").status) == ("Paused", "False")
+
+
+NO_GPU = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
+GATED = "SchedulingGated: Scheduling is blocked due to non-empty scheduling gates"
+
+
+@pytest.mark.parametrize("words", [NO_GPU, GATED])
+@pytest.mark.parametrize("strategy", ["Surge", "Auto"])
+def test_nothing_is_rolled_back_for_want_of_room(words, strategy):
+    waiting = broken(100_000, failure=None, url=None, unschedulable=words)
+    status = decide(a_case(*OLD, waiting, status=remembering(revision="old", good="old"), strategy=strategy)).status
+    assert (status.rollout.failed, status.rollout.silent_since) == (None, None)
+
+
+def test_the_clock_runs_for_a_worker_that_has_room():
+    waiting = broken(100, failure=None, url=None, unschedulable=NO_GPU)
+    crashing = replace(broken(100), name="new-1")
+    plan = decide(a_case(*OLD, waiting, crashing, status=remembering(revision="old", good="old")))
+    assert plan.status.rollout.failed is not None
+
+
+def test_a_revision_that_fits_nowhere_though_all_others_left_asks_too_much_and_is_rolled_back():
+    waiting = broken(100, failure=None, url=None, unschedulable=NO_GPU)
+    sets = {"old": 0, "new": 1}
+    plan = decide(a_case(waiting, replicas=1, sets=sets, listed=(), status=remembering(revision="old", good="old")))
+    assert NO_GPU in plan.status.rollout.failed.message
 
 
 def test_a_revision_that_nobody_schedules_fails_with_the_schedulers_words():

@@ -170,6 +170,20 @@ def test_the_schedulers_words_are_kept() -> None:
     assert pods.worker_of(pod).unschedulable == "0/1 nodes: no GPU"
 
 
+def test_a_gated_pod_is_told_from_one_that_no_node_takes() -> None:
+    pod = a_pod(ip=None)
+    pod["status"]["conditions"] = [
+        {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "blocked"}
+    ]
+    assert pods.worker_of(pod).unschedulable == "SchedulingGated: blocked"
+
+
+@pytest.mark.parametrize(("status", "refusal"), [("True", "exceeded quota: gpus"), ("False", None)])
+def test_a_deployment_says_why_its_pods_are_not_made(status: str, refusal: str | None) -> None:
+    condition = {"type": "ReplicaFailure", "status": status, "message": "exceeded quota: gpus"}
+    assert pods.refusal_of({"metadata": {}, "status": {"conditions": [condition]}}) == refusal
+
+
 def with_conditions(**conditions: str) -> dict[str, Any]:
     pod = a_pod()
     pod["status"]["conditions"] = [

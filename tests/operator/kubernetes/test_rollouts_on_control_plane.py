@@ -226,6 +226,22 @@ def test_a_malformed_golden_set_holds_the_rollout_until_it_is_mended(rolling: Ro
     assert rolling.rollout["parity"]["outcome"] == "Passed"
 
 
+def test_under_a_quota_without_room_auto_replaces_one_by_one_and_is_not_rolled_back(rolling: Rolling) -> None:
+    rolling.apply(replicas=2, mark=13)
+    rolling.eventually(lambda: rolling.serves(replicas=2), "two workers serve")
+    there = len(rolling.cluster.pods(POOL, "worker")) + len(rolling.cluster.pods(POOL, "router"))
+    rolling.cluster.kubectl("create", "quota", "tight", f"--hard=pods={there}")
+    try:
+        rolling.apply(rollout={"strategy": "Auto", "progressDeadlineSeconds": 20}, mark=14)
+        rolling.eventually(lambda: rolling.reason() == "ReplacingForLackOfRoom", "the quota is taken for want of room")
+        assert "exceeded quota: tight" in rolling.message("Progressing")
+        rolling.eventually(lambda: rolling.serves(replicas=2), "the rollout is complete")
+        assert rolling.rollout.get("failed") is None
+    finally:
+        rolling.cluster.kubectl("delete", "quota", "tight")
+        rolling.apply(rollout=ROLLOUT)
+
+
 class WorkerPod:
     """One of two workers that serve, and what Kubernetes says of its pod."""
 
