@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 
-.PHONY: bench-autoscaler bench-client bench-learning bench-operator bench-step client-faults help packages models setup setup-dev setup-server setup-trainer setup-frameworks demo smollm2 test e2e e2e-faults e2e-autoscaling test-operator test-fleet test-actor test-frameworks lint reference format crds binaries clean
+.PHONY: bench-autoscaler bench-client bench-learning bench-operator bench-step client-faults help packages models setup setup-dev setup-server setup-trainer setup-frameworks demo smollm2 test e2e e2e-faults e2e-autoscaling test-operator test-fleet test-hostile test-actor test-frameworks lint reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -104,6 +104,9 @@ test-operator:
 
 test-fleet:
 	@$(DEV)/bin/pytest tests --ignore=tests/operator --ignore=tests/trainer_torch --ignore=tests/frameworks
+
+test-hostile: setup-dev binaries ## Only the tests of hostile input (HOSTILE_EXAMPLES=5000 for a long run, HOSTILE_SEED=1 for other input)
+	@$(DEV)/bin/pytest tests/hostile
 
 test-actor:
 	@$(TRAINER)/bin/python -m pytest tests/trainer_torch

@@ -5,9 +5,16 @@ from importlib.util import find_spec
 
 from support.api_server import control_plane
 from support.skips import pytest_make_collect_report, pytest_runtest_makereport
+from support.tried import pytest_terminal_summary
 from support.vllm_server import vllm_server
 
-__all__ = ["control_plane", "pytest_make_collect_report", "pytest_runtest_makereport", "vllm_server"]
+__all__ = [
+    "control_plane",
+    "pytest_make_collect_report",
+    "pytest_runtest_makereport",
+    "pytest_terminal_summary",
+    "vllm_server",
+]
 
 # A shell without job control has its background jobs ignore Ctrl-C, and every program they start inherits that: those
 # that a test interrupts would not hear it.
