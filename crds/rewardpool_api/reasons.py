@@ -140,6 +140,11 @@ class ConditionReason(_Reason):
         "The routers' certificate is for another host, has ended, or is not signed by the Secret's ca.crt.",
     )
     APPLY_FAILED = "ApplyFailed", "The API server refuses an object of the pool; the message has its words."
+    NAMESPACE_NOT_SERVED = (
+        "NamespaceNotServed",
+        "The operator may not see all kinds of objects in the pool's namespace, and leaves the pool as it is or goes by"
+        " what it knows; a Role is missing there, and the message says for which kind.",
+    )
     FAILED_CREATE = "FailedCreate", "Kubernetes cannot make the pods: a quota, a webhook, a Pod Security level."
 
     # One machine

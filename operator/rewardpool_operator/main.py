@@ -10,9 +10,10 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any, Final, cast
 
 import aiohttp
@@ -38,6 +39,8 @@ from rewardpool_operator.metrics import METRICS
 
 log = logging.getLogger(__name__)
 
+LONGEST_BACKOFF_SECONDS: Final = 15.0
+"""Between two attempts of kopf to watch pools that may not be watched."""
 RUNNING: Final = "the operator runs"
 """First line of the log once the cluster answered."""
 
@@ -84,6 +87,14 @@ async def ended(task: "asyncio.Task[None]") -> None:
         await task
 
 
+class Backoffs:
+    """Pauses between attempts, in seconds: ever longer ones, and no last one."""
+
+    def __iter__(self) -> Iterator[float]:
+        """From the first one again."""
+        return chain((1.0, 2.0, 4.0, 8.0), repeat(LONGEST_BACKOFF_SECONDS))
+
+
 def watch_settings() -> kopf.OperatorSettings:
     """Settings under which kopf writes nothing and never trusts a silent watch for long."""
     settings = kopf.OperatorSettings()
@@ -96,6 +107,8 @@ def watch_settings() -> kopf.OperatorSettings:
     settings.watching.client_timeout = 310
     settings.watching.connect_timeout = 30
     settings.watching.reconnect_backoff = 1
+    # For ever: by default kopf ends as a whole when one of its namespaces refuses it for some minutes.
+    settings.networking.error_backoffs = Backoffs()
     settings.networking.connect_timeout = 10
     settings.networking.request_timeout = 30
     settings.process.ultimate_exiting_timeout = 30

@@ -108,6 +108,12 @@ class Metrics:
             ("kind",),
             registry=registry,
         )
+        self._namespace_served = Gauge(
+            "rewardpool_namespace_served",
+            "1 for a watched namespace whose pools are looked after, 0 for one where something may not be seen.",
+            ("namespace",),
+            registry=registry,
+        )
         self._leader = Gauge(
             "rewardpool_leader", "1 in the operator that acts, 0 in one that stands by.", registry=registry
         )
@@ -183,6 +189,10 @@ class Metrics:
     def left_out(self, kind: str) -> None:
         """Something of this kind made no sense, and was left out."""
         self._left_out.labels(kind).inc()
+
+    def serves_namespace(self, namespace: str, serves: bool) -> None:
+        """Whether the pools of a namespace are looked after."""
+        self._namespace_served.labels(namespace).set(serves)
 
     def leads(self, leading: bool) -> None:
         """Whether this operator is the one that acts."""

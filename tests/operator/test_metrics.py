@@ -158,6 +158,7 @@ def used(metrics):
     metrics.pass_failed("defect")
     metrics.read_queue_length(lambda: 4)
     metrics.kube_request("patch", 409)
+    metrics.serves_namespace("rl", True)
     metrics.watch_spoke("pods")
     metrics.leads(leading=True)
     return metrics

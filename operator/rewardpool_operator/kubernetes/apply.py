@@ -90,6 +90,7 @@ class Apply:
         written: Written,
         router_admin: Callable[[str], RouterAdmin | None],
         figures_seconds: float = FIGURES_SECONDS,
+        unseen: str | None = None,
     ) -> None:
         self._kube = kube
         self._store = store
@@ -98,6 +99,7 @@ class Apply:
         self._written = written
         self._router_admin = router_admin
         self._figures_seconds = figures_seconds
+        self._unseen = unseen
         self._namespace = pool.metadata.namespace
         self._upkeep = Upkeep(kube, store, pool, known=written.manifests)
         self.failures: list[str] = []
@@ -397,6 +399,8 @@ class Apply:
         """What keeps the pool from being as declared on the side of Kubernetes."""
         if self.failures:
             return Failure(reason=APPLY_FAILED, message="; ".join(self.failures))
+        if self._unseen is not None:
+            return Failure(reason=ConditionReason.NAMESPACE_NOT_SERVED, message=self._unseen)
         progressing = plan.status.condition("Progressing")
         makes_room = progressing is not None and progressing.reason == ConditionReason.NO_ROOM
         for deployment in self._objects.deployments:

@@ -222,12 +222,16 @@ class Strays:
         kube: the API server.
         store: what there is.
         may_act: whether this operator may write now.
+        is_known: whether all pools of a namespace were listed.
     """
 
-    def __init__(self, kube: Kube, store: Store, *, may_act: Callable[[], bool]) -> None:
+    def __init__(
+        self, kube: Kube, store: Store, *, may_act: Callable[[], bool], is_known: Callable[[str], bool] = lambda _: True
+    ) -> None:
         self._kube = kube
         self._store = store
         self._may_act = may_act
+        self._is_known = is_known
         self._demands: dict[Key, Demands] = {}
         self._since: dict[str, datetime] = {}
         """Uid of a Lease -> since when its pool is missed."""
@@ -255,7 +259,8 @@ class Strays:
             KubeError: the API server refuses.
             KubeUnreachableError: it does not answer.
         """
-        strays = self._store.strays(client.LEASES)
+        found = self._store.strays(client.LEASES)
+        strays = {key: leases for key, leases in found.items() if self._is_known(key[0])}
         self._demands = {key: self._demands.get(key) or Demands(self._kube, self._store) for key in strays}
         uids = {lease["metadata"]["uid"] for leases in strays.values() for lease in leases}
         self._since = {uid: self._since.get(uid, now) for uid in uids}

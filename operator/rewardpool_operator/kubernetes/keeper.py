@@ -79,6 +79,8 @@ class Shared:
     budgets: Budgets
     turns: Turns
     """Of pools that change because the operator was upgraded."""
+    unseen: Callable[[str], str | None] = lambda _: None
+    """What may not be seen any more in a namespace, in words; None when nothing is wrong there."""
 
 
 class Outcome(enum.Enum):
@@ -122,6 +124,7 @@ class Keeper:
         self._store = shared.store
         self._budgets = shared.budgets
         self._turns = shared.turns
+        self._unseen = partial(shared.unseen, key[0])
         self._image = shared.image
         self._place = shared.place
         self._observer = Observer(shared.session, news=wake, aside=shared.aside)
@@ -234,6 +237,7 @@ class Keeper:
             written=self._written,
             router_admin=self._observer.router_admin,
             figures_seconds=seconds_between_figures(pools),
+            unseen=self._unseen(),
         )
         self._oriented = self._oriented or not self._observer.is_waiting_for_first_answers
         if acting is not Acting.FULL or not self._oriented:

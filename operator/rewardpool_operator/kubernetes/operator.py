@@ -22,6 +22,7 @@ from rewardpool_operator.kubernetes.client import Kube, Object
 from rewardpool_operator.kubernetes.demands import Strays
 from rewardpool_operator.kubernetes.keeper import Keeper, Shared
 from rewardpool_operator.kubernetes.leader import Acting
+from rewardpool_operator.kubernetes.namespaces import Namespaces
 from rewardpool_operator.kubernetes.place import OperatorPlace
 from rewardpool_operator.kubernetes.queue import STUCK_SECONDS, Workers
 from rewardpool_operator.kubernetes.turns import Turns
@@ -76,6 +77,18 @@ class Operator:
         self._workers: Workers[Key] = Workers(self._look)
         self._budgets = Budgets(self.store)
         self._turns = Turns(concurrent_upgrades, wake=lambda key: self._changed([key]))
+        places = namespaces or ("",)
+        self._pools = [self._reflector(client.POOLS, place, "") for place in places]
+        self._owned = [
+            self._reflector(resource, place, selector_of(resource)) for resource in WATCHED.values() for place in places
+        ]
+        self._namespaces = Namespaces(
+            kube,
+            self.store,
+            {place: [one for one in (*self._pools, *self._owned) if one.namespace == place] for place in places},
+            ready=self._changed,
+            may_act=self._may_write,
+        )
         self._shared = Shared(
             kube=kube,
             session=session,
@@ -85,25 +98,20 @@ class Operator:
             aside=asyncio.Semaphore(ASIDE),
             budgets=self._budgets,
             turns=self._turns,
+            unseen=self._namespaces.problem,
         )
-        self._strays = Strays(kube, self.store, may_act=lambda: self._acting() is Acting.FULL and not kube.is_away())
-        places = namespaces or ("",)
-        self._pools = [self._reflector(client.POOLS, place, "") for place in places]
-        self._owned = [
-            self._reflector(resource, place, selector_of(resource)) for resource in WATCHED.values() for place in places
-        ]
+        self._strays = Strays(kube, self.store, may_act=self._may_write, is_known=self._namespaces.is_known)
         METRICS.read_queue_length(self._workers.length)
 
     async def run(self) -> None:
-        """List, watch and, once everything is known, act; until cancelled."""
+        """List, watch and, in a namespace of which everything is known, act; until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 for reflector in self._pools:
                     group.create_task(reflector.resync(seconds=RESYNC_SECONDS), name="resync")
                 for reflector in self._owned:
                     group.create_task(reflector.run(), name=f"reflector {reflector.resource.plural}")
-                for reflector in (*self._pools, *self._owned):
-                    await reflector.synced.wait()
+                group.create_task(self._namespaces.run(), name="namespaces")
                 group.create_task(self._follow_acting(), name="acting")
                 group.create_task(self._workers.run(), name="workers")
                 group.create_task(self._strays.run(), name="strays")
@@ -123,6 +131,7 @@ class Operator:
         """What /healthz answers; `ok` is false when a watch is dead or the queue is stuck.
 
         An API server that is away is neither: a restart would not bring it back, and the routers need their operator.
+        Nor is a namespace where something may not be seen; `namespaces_not_served` names it, and says why.
         """
         now = monotonic()
         watches: dict[str, float] = {}
@@ -134,11 +143,15 @@ class Operator:
             "ok": not self._has_ended and oldest < STUCK_SECONDS and max(watches.values()) < DEAD_SECONDS,
             "acting": self._acting().value,
             "pools": len(self.store.pools()),
+            "namespaces_not_served": self._namespaces.not_served(),
             "oldest_pass_seconds": round(oldest, 1),
             "queue_length": self._workers.length(),
             "upgrades_waiting": self._turns.waiting(),
             "watches_silent_seconds": watches,
         }
+
+    def _may_write(self) -> bool:
+        return self._acting() is Acting.FULL and not self._kube.is_away()
 
     def _reflector(self, resource: client.Resource, namespace: str, selector: str) -> Reflector:
         return Reflector(self._kube, resource, namespace, selector=selector, store=self.store, changed=self._changed)
@@ -151,7 +164,7 @@ class Operator:
 
     async def _look(self, key: Key) -> float | None:
         acting = self._acting()
-        if acting is Acting.NONE:
+        if acting is Acting.NONE or not self._namespaces.is_known(key[0]):
             return None
         if acting is Acting.FULL and self._kube.is_away():
             acting = Acting.ROUTERS

@@ -41,6 +41,8 @@ SHORTEST_PAUSE_SECONDS: Final = 0.5
 LONGEST_PAUSE_SECONDS: Final = 3.0
 """An API server that is back is noticed within this time."""
 EXPIRED: Final = 410
+REFUSALS: Final = 3
+"""In a row, before they are told as a problem: one alone is soon over."""
 
 
 class Reflector:
@@ -72,6 +74,8 @@ class Reflector:
         self.synced = asyncio.Event()
         """Set once everything was listed."""
         self.seen_at = self.alive_at = clock()
+        self.problem: str | None = None
+        """Why the API server refuses this kind, again and again; None when it does not, or does not answer at all."""
         self._kube = kube
         self._selector = selector
         self._store = store
@@ -127,6 +131,7 @@ class Reflector:
     def heard(self) -> None:
         """The API server said something about this kind."""
         self.seen_at = self.alive_at = self._clock()
+        self.problem = None
         METRICS.watch_spoke(self.resource.plural)
 
     async def list(self) -> None:
@@ -182,6 +187,8 @@ class Reflector:
             self._version = None
             log.info("%s are listed again: %s", self.resource.plural, error)
         else:
+            if isinstance(error, KubeError) and failed >= REFUSALS:
+                self.problem = str(error)
             level = logging.WARNING if failed == 1 else logging.DEBUG
             log.log(level, "the watch of %s: %s", self.resource.plural, error)
 

@@ -1,0 +1,155 @@
+"""The namespaces that are served, each of which starts and fails alone.
+
+A pass over a pool needs all kinds of objects of its namespace listed once. In a namespace where one kind may not be
+listed no pool is touched, and it is said which kind, why, and on the pools themselves as far as they may be written.
+The others go on. Nothing of it takes a restart: a right that is given, or a namespace that is made again, is noticed by
+the reflectors, which never stop trying.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from pydantic import ValidationError
+
+from rewardpool_api import RewardPoolStatus
+from rewardpool_api.reasons import ConditionReason
+from rewardpool_api.status import MAX_MESSAGE, Condition
+from rewardpool_operator.kubernetes import client
+from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object
+from rewardpool_operator.kubernetes.watch.reflector import Reflector
+from rewardpool_operator.kubernetes.watch.store import Key, Store
+from rewardpool_operator.metrics import METRICS
+from rewardpool_operator.times import rfc3339
+from rewardpool_operator.untrusted import printable
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 2.0
+"""Between two looks at what is wrong where."""
+LISTING: Final = "its objects are being listed"
+ALL: Final = "all namespaces"
+
+
+class Namespaces:
+    """What is known of each of them.
+
+    Args:
+        kube: the API server.
+        store: what there is.
+        reflectors: of all kinds, by namespace; "" stands for all namespaces at once.
+        ready: is told the pools of a namespace that is served from now on.
+        may_act: whether this operator may write now.
+    """
+
+    def __init__(
+        self,
+        kube: Kube,
+        store: Store,
+        reflectors: Mapping[str, Sequence[Reflector]],
+        *,
+        ready: Callable[[Iterable[Key]], None],
+        may_act: Callable[[], bool],
+    ) -> None:
+        self._kube = kube
+        self._store = store
+        self._reflectors = reflectors
+        self._ready = ready
+        self._may_act = may_act
+        self._told: dict[str, str] = {}
+
+    def is_known(self, namespace: str) -> bool:
+        """Whether everything in it was listed once, so that its pools may be looked after."""
+        return all(reflector.synced.is_set() for reflector in self._of(namespace))
+
+    def problem(self, namespace: str) -> str | None:
+        """What the operator may not see there, in the API server's words; None when nothing is wrong."""
+        found = (f"{one.resource.plural}: {one.problem}" for one in self._of(namespace) if one.problem)
+        return printable("; ".join(found), most=MAX_MESSAGE) or None
+
+    def not_served(self) -> dict[str, str]:
+        """Namespace -> why its pools are not looked after, or only by what was known before."""
+        problems = {name: self.problem(name) or self._listing(name) for name in self._reflectors}
+        return {name or ALL: problem for name, problem in problems.items() if problem is not None}
+
+    async def run(self) -> None:
+        """Have pools looked after once their namespace is known, and tell what is wrong; until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for namespace in self._reflectors:
+                group.create_task(self._start(namespace), name=f"start of {namespace or ALL}")
+            group.create_task(self._tell_forever(), name="namespaces")
+
+    def _of(self, namespace: str) -> Sequence[Reflector]:
+        return self._reflectors.get(namespace) or self._reflectors.get("", ())
+
+    def _listing(self, namespace: str) -> str | None:
+        return None if self.is_known(namespace) else LISTING
+
+    async def _start(self, namespace: str) -> None:
+        for reflector in self._reflectors[namespace]:
+            await reflector.synced.wait()
+        self._ready([key for key in self._store.pools() if namespace in ("", key[0])])
+
+    async def _tell_forever(self) -> None:
+        while True:
+            try:
+                await self.tell()
+            except Exception:
+                # What somebody wrote into a status must not end the care for the others.
+                log.exception("what is wrong with namespaces could not be told")
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def tell(self) -> None:
+        """Say once what is new: in the log, in the metrics, and on pools that no pass tells of."""
+        wrong = self.not_served()
+        for namespace in self._reflectors:
+            name = namespace or ALL
+            METRICS.serves_namespace(name, name not in wrong)
+            problem = self.problem(namespace)
+            if problem is not None and self._told.get(namespace) != problem:
+                log.warning("namespace %s is not served: %s", name, problem)
+                self._told[namespace] = problem
+            elif name not in wrong and self._told.pop(namespace, None) is not None:
+                log.info("namespace %s is served again", name)
+            if problem is not None and not self.is_known(namespace) and self._may_act():
+                pools = [key for key in self._store.pools() if namespace in ("", key[0])]
+                await asyncio.gather(*(self._write(key, problem) for key in pools))
+
+    async def _write(self, key: Key, problem: str) -> None:
+        """Put the condition on a pool, unless it is there."""
+        found = self._store.pool(key)
+        conditions = None if found is None else with_condition(found, problem, now=datetime.now(UTC))
+        if conditions is None:
+            return
+        patch = {"status": {"conditions": conditions}}
+        try:
+            written = await self._kube.merge(client.POOLS, *key, patch, subresource="status")
+        except (KubeError, KubeUnreachableError) as error:
+            log.debug("%s/%s cannot be told: %s", *key, error)
+        else:
+            self._store.put(client.POOLS, written)
+
+
+def with_condition(pool: Object, problem: str, *, now: datetime) -> list[Object] | None:
+    """The pool's conditions with Degraded for a namespace that is not served; None where it says so already."""
+    try:
+        status = RewardPoolStatus.model_validate(pool.get("status") or {}, extra="ignore")
+    except ValidationError:
+        status = RewardPoolStatus()
+    before = status.condition("Degraded")
+    reason, message = ConditionReason.NAMESPACE_NOT_SERVED.value, problem[:MAX_MESSAGE]
+    if before is not None and (before.reason, before.message) == (reason, message):
+        return None
+    since = before.last_transition_time if before is not None and before.status == "True" else rfc3339(now)
+    degraded = Condition(
+        type="Degraded",
+        status="True",
+        reason=reason,
+        message=message,
+        last_transition_time=since,
+        observed_generation=status.observed_generation,
+    )
+    conditions = [*(one for one in status.conditions if one.type != "Degraded"), degraded]
+    return [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in conditions]
