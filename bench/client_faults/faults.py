@@ -25,12 +25,14 @@ class Fault:
         play: What happens.
         stand_in: Whether one of the workers is the stand-in.
         aim_seconds: What the slowest sample should not exceed; None where waiting is the point.
+        aim_after_seconds: The same, from the moment on when the router could answer again; None where it always could.
     """
 
     name: str
     play: Play
     stand_in: bool = False
     aim_seconds: float | None = None
+    aim_after_seconds: float | None = None
 
     @property
     def key(self) -> str:
@@ -86,8 +88,9 @@ async def restart_the_router(stage: Stage) -> str:
     router = stage.fleet.router
     router.kill()
     await asyncio.sleep(ROUTER_AWAY_SECONDS)
-    await router.start()
-    await stage.fleet.join()
+    async with stage.first_answer.watched():
+        await router.start()
+        await stage.fleet.join()
     return f"away for {ROUTER_AWAY_SECONDS:g} s and its start"
 
 
@@ -96,7 +99,8 @@ async def kill_all_workers(stage: Stage) -> str:
     for worker in stage.fleet.workers:
         worker.kill()
     await asyncio.sleep(stage.outage_seconds)
-    await asyncio.gather(*(worker.start() for worker in stage.fleet.workers))
+    async with stage.first_answer.watched():
+        await asyncio.gather(*(worker.start() for worker in stage.fleet.workers))
     return f"none for {stage.outage_seconds:g} s and their start"
 
 
@@ -106,9 +110,10 @@ async def move_with_another_key(stage: Stage) -> str:
     router.kill()
     router.move()
     stage.fleet.renew_key()
-    await router.start()
-    await stage.fleet.join()
-    stage.tell_address()
+    async with stage.first_answer.watched():
+        await router.start()
+        await stage.fleet.join()
+        stage.tell_address()
     return ""
 
 
@@ -116,6 +121,8 @@ async def cut_the_network(stage: Stage) -> str:
     """Samples wait until packets pass again."""
     with cut(stage.fleet.router.port):
         await asyncio.sleep(NETWORK_CUT_SECONDS)
+    async with stage.first_answer.watched():
+        pass
     return f"cut for {NETWORK_CUT_SECONDS:g} s"
 
 
@@ -135,9 +142,9 @@ FAULTS = (
     Fault(name="worker answers 429", play=trouble("http_429"), stand_in=True),
     Fault(name="worker answers nonsense", play=trouble("nonsense"), stand_in=True),
     Fault(name="worker answers slowly", play=trouble("slow"), stand_in=True),
-    Fault(name="router restarted", play=restart_the_router),
-    Fault(name="all workers gone", play=kill_all_workers),
-    Fault(name="URL and key changed", play=move_with_another_key),
-    Fault(name="network cut", play=cut_the_network),
+    Fault(name="router restarted", play=restart_the_router, aim_after_seconds=1.0),
+    Fault(name="all workers gone", play=kill_all_workers, aim_after_seconds=1.0),
+    Fault(name="URL and key changed", play=move_with_another_key, aim_after_seconds=1.0),
+    Fault(name="network cut", play=cut_the_network, aim_after_seconds=1.0),
     Fault(name="client cancelled", play=cancel_the_client),
 )

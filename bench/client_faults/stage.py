@@ -9,6 +9,7 @@ from typing import Self
 
 from support.fleet import Fleet
 
+from client_faults.first_answer import FirstAnswer
 from client_faults.stand_in_worker import StandInWorker
 from rewardpool import FunctionSample, Outcome, Pool, RewardConfig, Sample
 from rewardpool.client.report import Report
@@ -25,6 +26,7 @@ class Traffic:
 
     Attributes:
         outcomes: What came of each sample, by index.
+        ended: When that came (`time.monotonic`), by index.
         reports: Of the clients that were closed.
     """
 
@@ -35,6 +37,7 @@ class Traffic:
         self._work: asyncio.Task[None] | None = None
         self._cancelled = False
         self.outcomes: dict[int, Outcome] = {}
+        self.ended: dict[int, float] = {}
         self.reports: list[Report] = []
 
     async def run(self) -> None:
@@ -60,6 +63,15 @@ class Traffic:
         async with self._progress:
             await self._progress.wait_for(lambda: len(self.outcomes) >= share * len(self._texts))
 
+    def longest_after(self, moment: float) -> float:
+        """Seconds from a moment to the last outcome of a sample that was sent before it."""
+        waited = [
+            ended - moment
+            for index, ended in self.ended.items()
+            if ended - self.outcomes[index].seconds < moment < ended
+        ]
+        return max(waited, default=0.0)
+
     async def _stream(self) -> None:
         left = [index for index in range(len(self._texts)) if index not in self.outcomes]
         pool = Pool(self._config)
@@ -70,6 +82,7 @@ class Traffic:
                     if index in self.outcomes:
                         raise AssertionError(f"sample {index} came twice")
                     self.outcomes[index] = outcome
+                    self.ended[index] = time.monotonic()
                     async with self._progress:
                         self._progress.notify_all()
         finally:
@@ -84,6 +97,7 @@ class Stage:
         stand_in: One worker more, where the fault asks for it.
         traffic: The samples under way.
         outage_seconds: How long an outage of everything lasts.
+        first_answer: When the router could answer again, where a fault asks for that.
     """
 
     def __init__(
@@ -93,11 +107,16 @@ class Stage:
         self.stand_in = stand_in
         self.traffic = traffic
         self.outage_seconds = outage_seconds
+        self.first_answer = FirstAnswer(fleet)
         self._state = state
 
     def tell_address(self) -> None:
         """Write where the router is to the place where clients look."""
         self.fleet.write_state(self._state)
+
+    def seconds_after_first_answer(self) -> float | None:
+        """How long samples that waited for the router went on to wait after it could answer."""
+        return None if self.first_answer.at is None else self.traffic.longest_after(self.first_answer.at)
 
     async def play(self, fault: Callable[[Self], Awaitable[str]]) -> tuple[str, float]:
         """Run the traffic with the fault in its midst; returns the fault's notes and the seconds of all."""

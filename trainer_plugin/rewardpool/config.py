@@ -91,6 +91,9 @@ class RewardConfig(BaseModel):
     """Attempts that may fail at a worker (HTTP 500, silence, a broken connection) before the sample fails; twice as
     many where a worker answers nonsense, since the router takes that one for a good one.
     Attempts that reach no worker at all are repeated, ever slower, until the deadline, and do not count."""
+    breaker_threshold: Annotated[int, Field(ge=1, le=10_000)] = 16
+    """Samples in a row, none answered in between, that the server refuses in the same way, after which that is an error
+    of the pool whatever `on_failure` says. Before the pool has answered once, the first 404, 405 or the like is one."""
     concurrency: Annotated[int, Field(ge=1, le=65_536)] = 64
     """Most requests in flight from this process; fewer while the pool says that it is too busy."""
     batch: Annotated[int, Field(ge=1, le=64)] = 1

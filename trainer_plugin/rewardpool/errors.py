@@ -39,12 +39,21 @@ class PoolNotReadyError(PoolError):
     """The pool exists and cannot score now; the message has the reason its status gives."""
 
 
+class PoolRefusesError(PoolError):
+    """What answers at the pool's address refuses every sample: the wrong address, path or served name."""
+
+
 class RolloutError(RewardPoolError):
     """The policy cannot be sampled: the rollout engine did not start, answer, or take the weights."""
 
 
 class SampleError(RewardPoolError):
-    """One sample has no score; `sample` is its id, or its index where it has none."""
+    """One sample has no score; `sample` is its id, or its index where it has none.
+
+    `status` is the HTTP status with which a server refused it; None where it said more, or nothing.
+    """
+
+    status: int | None = None
 
     def __init__(self, sample: str, problem: str) -> None:
         super().__init__(sample, problem)

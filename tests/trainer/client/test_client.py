@@ -7,6 +7,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
+from aiohttp import web
 from support.fake_worker import Behaviour, FakeWorker, breaks_off, hangs, refuses, right, says, score_of
 
 from rewardpool import Endpoint, Pool, RewardConfig, Sample, Scored, Unscored
@@ -16,6 +17,7 @@ from rewardpool.errors import (
     InvalidSampleError,
     PoolAccessError,
     PoolNotFoundError,
+    PoolRefusesError,
     SampleTooLongError,
     ScoreError,
 )
@@ -171,7 +173,7 @@ async def test_a_judge_answers_in_words() -> None:
 
 async def test_a_redirect_is_not_followed_with_the_key() -> None:
     async with FakeWorker(says("", status=307)) as worker, pool_on(worker) as pool:
-        with pytest.raises(ScoreError, match="HTTP 307"):
+        with pytest.raises(PoolRefusesError, match="HTTP 307"):
             await pool.score(Sample(text="four"))
 
 
@@ -199,7 +201,7 @@ async def test_another_server_at_the_old_address_is_left_for_the_new_one() -> No
 
 async def test_an_address_that_is_no_pool_is_an_error_that_says_where_it_came_from() -> None:
     async with FakeWorker(says("", status=404)) as other, pool_by(Directory(endpoint(other.url))) as pool:
-        with pytest.raises(ScoreError, match="found by a test, is no reward pool"):
+        with pytest.raises(PoolRefusesError, match="found by a test is no reward pool"):
             await pool.score(Sample(text="four"))
 
 
@@ -412,3 +414,75 @@ async def test_a_pool_whose_end_is_cancelled_is_closed_all_the_same(monkeypatch:
         may_end.set()
         with pytest.raises(RuntimeError, match="the pool is closed"):
             await pool.score(Sample(text="four"))
+
+
+# Deadlines, kept connections, and what a server asks for.
+
+
+async def test_no_sample_outlives_its_deadline_however_many_wait_before_it_while_the_pool_answers_nobody() -> None:
+    loop = asyncio.get_running_loop()
+    settings = {"concurrency": 1, "deadline_seconds": 0.4, "attempt_seconds": 0.3, "on_failure": "skip"}
+    async with FakeWorker(*[hangs] * 50) as worker, pool_on(worker, **settings) as pool:
+        began = loop.time()
+        outcomes = await asyncio.gather(*(pool.outcome(Sample(text="four")) for _ in range(8)))
+        seconds, report = loop.time() - began, pool.report()
+    assert all(isinstance(outcome, Unscored) and isinstance(outcome.error, DeadlineError) for outcome in outcomes)
+    assert seconds < 2 * 0.4
+    assert (report.samples, report.unscored) == (8, 8)
+
+
+async def test_a_sample_that_waits_behind_others_that_are_answered_does_not_use_up_its_deadline() -> None:
+    async def slow(request: web.Request) -> web.Response:
+        await asyncio.sleep(0.1)
+        return await right(request)
+
+    settings = {"concurrency": 1, "deadline_seconds": 0.5, "attempt_seconds": 0.4}
+    async with FakeWorker(*[slow] * 10) as worker, pool_on(worker, **settings) as pool:
+        assert await asyncio.gather(*(pool.score(Sample(text="four")) for _ in range(10))) == [4.0] * 10
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+async def test_a_deadline_in_the_queue_ends_batches_too(batch: int) -> None:
+    settings = {"concurrency": 1, "deadline_seconds": 0.4, "attempt_seconds": 0.3, "on_failure": "skip", "batch": batch}
+    async with FakeWorker(*[hangs] * 50) as worker, pool_on(worker, **settings) as pool, asyncio.timeout(2):
+        outcomes = await asyncio.gather(*(pool.outcome(Sample(text="four")) for _ in range(20)))
+        report = pool.report()
+    assert all(isinstance(outcome, Unscored) for outcome in outcomes)
+    assert report.samples == report.unscored == 20
+
+
+async def test_kept_connections_that_the_server_closed_are_no_failures_of_the_sample() -> None:
+    all_came = asyncio.Barrier(8)
+
+    async def waits_for_the_others(request: web.Request) -> web.Response:
+        await all_came.wait()
+        return await right(request)
+
+    script = [*[waits_for_the_others] * 8, *[breaks_off] * 8]
+    async with FakeWorker(*script) as worker, pool_on(worker, attempts=1, hedge=False) as pool:
+        await asyncio.gather(*(pool.score(Sample(text="four")) for _ in range(8)))  # eight connections are open now
+        assert await asyncio.gather(*(pool.score(Sample(text="four")) for _ in range(8))) == [4.0] * 8
+        assert pool.report().setbacks == {"stale": 8}
+
+
+async def test_a_connection_that_breaks_twice_counts_when_it_was_new() -> None:
+    async with FakeWorker(right, breaks_off, breaks_off) as worker, pool_on(worker, attempts=1, hedge=False) as pool:
+        await pool.score(Sample(text="four"))
+        with pytest.raises(ScoreError, match="the connection broke"):
+            await pool.score(Sample(text="four"))
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_server_that_says_when_to_come_again_is_obeyed(status: int) -> None:
+    paused: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        paused.append(seconds)
+
+    async def later(_: web.Request) -> web.Response:
+        return web.Response(status=status, headers={"Retry-After": "7"})
+
+    async with FakeWorker(later) as worker, Pool(RewardConfig(url=worker.url), sleep=pause) as pool:
+        assert await pool.score(Sample(text="four")) == 4.0
+    [seconds] = paused
+    assert 7.0 <= seconds <= 7.25

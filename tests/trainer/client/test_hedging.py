@@ -9,7 +9,7 @@ from support.fake_worker import FakeWorker, hangs, refuses, right, says
 from rewardpool import Pool, RewardConfig, Sample, Scored
 from rewardpool.client import watch
 from rewardpool.client.hedging import FLOOR_SECONDS, MIN_KNOWN, Hedging
-from rewardpool.errors import InvalidSampleError
+from rewardpool.errors import InvalidSampleError, ScoreError
 from rewardpool_api.contract import CallerError
 
 
@@ -92,8 +92,8 @@ def quick(*, concurrency: int) -> Hedging:
     return hedging
 
 
-def pool_on(worker: FakeWorker, **settings: Any) -> Pool:
-    return Pool(RewardConfig(url=worker.url, **settings), hedging=quick)
+def pool_on(worker: FakeWorker, *, sleep: Any = asyncio.sleep, **settings: Any) -> Pool:
+    return Pool(RewardConfig(url=worker.url, **settings), hedging=quick, sleep=sleep)
 
 
 async def test_a_request_that_hangs_is_overtaken_by_a_second_one() -> None:
@@ -158,8 +158,11 @@ async def test_a_second_request_that_fails_leaves_the_first_one_its_chance() -> 
         assert pool.report().setbacks == {}
 
 
-async def test_a_first_request_that_fails_waits_for_the_second_one() -> None:
+async def test_after_a_first_request_that_failed_the_one_beside_it_may_still_win() -> None:
     second = asyncio.Event()
+
+    async def pauses_for_ever(_: float) -> None:
+        await asyncio.Event().wait()
 
     async def fails_after_the_second_came(request: Any) -> Any:
         await second.wait()
@@ -170,10 +173,73 @@ async def test_a_first_request_that_fails_waits_for_the_second_one() -> None:
         await asyncio.sleep(0.02)
         return await right(request)
 
-    async with FakeWorker(fails_after_the_second_came, slow) as worker, pool_on(worker) as pool:
+    async with FakeWorker(fails_after_the_second_came, slow) as worker, pool_on(worker, sleep=pauses_for_ever) as pool:
         assert await pool.score(Sample(text="four")) == 4.0
         report = pool.report()
     assert (report.attempts, report.hedges_won, report.retried) == (2, 1, 0)
+
+
+async def test_a_failure_is_recovered_at_once_while_the_request_beside_it_sits_at_a_silent_worker() -> None:
+    second = asyncio.Event()
+
+    async def fails_after_the_second_came(request: Any) -> Any:
+        await second.wait()
+        return await says("", status=500)(request)
+
+    async def shows_itself_and_hangs(request: Any) -> Any:
+        second.set()
+        return await hangs(request)
+
+    async with (
+        asyncio.timeout(10),
+        FakeWorker(fails_after_the_second_came, shows_itself_and_hangs) as worker,
+        pool_on(worker, attempt_seconds=60) as pool,
+    ):
+        assert await pool.score(Sample(text="four")) == 4.0
+        report = pool.report()
+    assert (report.setbacks, report.scored) == ({"worker": 1}, 1)
+
+
+async def test_with_the_last_attempt_failed_the_request_beside_it_still_has_its_chance() -> None:
+    failed = asyncio.Event()
+
+    async def fails(request: Any) -> Any:
+        await beside.wait()
+        failed.set()
+        return await says("", status=500)(request)
+
+    beside = asyncio.Event()
+
+    async def waits_for_the_failure(request: Any) -> Any:
+        beside.set()
+        await failed.wait()
+        await asyncio.sleep(0.02)
+        return await right(request)
+
+    async with FakeWorker(fails, waits_for_the_failure) as worker, pool_on(worker, attempts=1) as pool:
+        assert await pool.score(Sample(text="four")) == 4.0
+
+
+async def test_however_many_fail_the_attempts_are_a_bound_also_with_one_beside_them_that_hangs() -> None:
+    second = asyncio.Event()
+
+    async def fails_after_the_second_came(request: Any) -> Any:
+        await second.wait()
+        return await says("", status=500)(request)
+
+    async def shows_itself_and_hangs(request: Any) -> Any:
+        second.set()
+        return await hangs(request)
+
+    failing = [says("", status=500)] * 50
+    async with (
+        FakeWorker(fails_after_the_second_came, shows_itself_and_hangs, *failing) as worker,
+        pool_on(worker, attempts=3, attempt_seconds=0.4) as pool,
+    ):
+        with pytest.raises(ScoreError, match="no usable answer"):
+            await pool.score(Sample(text="four"))
+        report = pool.report()
+    assert report.attempts - report.hedges == 3
 
 
 async def test_a_second_request_that_hangs_too_is_overtaken_by_a_third() -> None:

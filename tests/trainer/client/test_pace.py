@@ -1,6 +1,7 @@
 """How many requests may be in flight, against a server that is a table; and the slots that are so many."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -83,11 +84,18 @@ def test_a_server_that_refuses_beyond_its_capacity_is_kept_full_and_not_flooded(
     assert refused <= 0.05 * used
 
 
+def take(slots: Slots, begin: Callable[[], None], *, came: float = 0.0) -> list[float]:
+    """Ask for a slot; the time of coming is in the list when the wait has expired."""
+    expired: list[float] = []
+    slots.take(begin, came=came, expire=lambda: expired.append(came))
+    return expired
+
+
 def takers(slots: Slots, count: int) -> list[int]:
     """So many ask for a slot; the numbers of those that have one come into the list."""
     begun: list[int] = []
     for number in range(count):
-        slots.take(lambda number=number: begun.append(number))  # type: ignore[misc]
+        take(slots, lambda number=number: begun.append(number))  # type: ignore[misc]
     return begun
 
 
@@ -115,12 +123,22 @@ def test_slots_shrink_as_they_are_given_back_and_grow_at_once() -> None:
 def test_who_waits_for_a_slot_no_more_gets_none() -> None:
     slots, begun = Slots(1), []
     first, second = (lambda: begun.append(1)), (lambda: begun.append(2))
-    slots.take(lambda: None)
-    slots.take(first)
-    slots.take(second)
+    take(slots, lambda: None)
+    take(slots, first)
+    take(slots, second)
     slots.leave(first)
     slots.give_back()
     assert begun == [2]
+
+
+def test_who_waits_for_a_slot_since_too_long_ago_is_told_so_and_gets_none() -> None:
+    slots = Slots(1)
+    begun = takers(slots, 1)
+    waits = [take(slots, lambda came=came: begun.append(came), came=came) for came in (1.0, 2.0, 3.0)]  # type: ignore[misc]
+    slots.expire_before(2.0)
+    assert waits == [[1.0], [2.0], []]
+    slots.give_back()
+    assert begun == [0, 3.0]
 
 
 async def no_pause(_: float) -> None:

@@ -1,8 +1,10 @@
+from datetime import UTC, datetime
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool.client.retry import LONGEST_PAUSE_SECONDS, Kind, kind_of_status, pause_seconds
+from rewardpool.client.retry import LONGEST_PAUSE_SECONDS, Kind, kind_of_status, pause_seconds, retry_after_seconds
 
 
 @pytest.mark.parametrize(
@@ -13,6 +15,7 @@ from rewardpool.client.retry import LONGEST_PAUSE_SECONDS, Kind, kind_of_status,
         (403, "denied"),
         (404, "missing"),
         (408, "busy"),
+        (405, "missing"),
         (409, None),
         (413, None),
         (422, None),
@@ -51,3 +54,23 @@ def test_pauses_stay_short_where_every_other_attempt_or_so_succeeds(kind: Kind) 
 def test_pauses_for_a_worker_keep_an_even_pace(setbacks: int, part: float) -> None:
     pause = pause_seconds(setbacks, "waiting", uniform=lambda low, high: low + part * (high - low))
     assert 1.0 <= pause <= 3.0
+
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        (None, None),
+        ("3", 3.0),
+        (" 120 ", 120.0),
+        ("Thu, 01 Jan 2026 00:00:10 GMT", 10.0),
+        ("Wed, 31 Dec 2025 23:00:00 GMT", 0.0),
+        ("soon", None),
+        ("-1", None),
+        ("Thu, 99 Jan 2026 00:00:10 GMT", None),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date(header: str | None, seconds: float | None) -> None:
+    assert retry_after_seconds(header, now=NOW) == seconds

@@ -84,10 +84,12 @@ def _check_status(status: int, body: bytes, sample: str) -> None:
         return
     kind: Kind | None = "waiting" if status in (404, 503) and _code(body) in NO_WORKER_CODES else kind_of_status(status)
     if kind is not None:
-        raise Setback(kind, f"HTTP {status}: {_excerpt(body)}")
+        raise Setback(kind, f"HTTP {status}: {_excerpt(body)}", status=status)
     if status in (400, 413, 422):
         _refused(status, body, sample)
-    raise ScoreError(sample, f"the server answered HTTP {status}, which no retry mends: {_excerpt(body)}")
+    raise _with_status(
+        ScoreError(sample, f"the server answered HTTP {status}, which no retry mends: {_excerpt(body)}"), status
+    )
 
 
 def _code(body: bytes) -> object:
@@ -103,7 +105,12 @@ def _refused(status: int, body: bytes, sample: str) -> NoReturn:
     for pattern in _TOO_LONG:
         if found := pattern.search(text):
             raise SampleTooLongError(sample, int(found["length"]), int(found["limit"]))
-    raise InvalidSampleError(sample, f"refused with HTTP {status}: {_excerpt(body)}")
+    raise _with_status(InvalidSampleError(sample, f"refused with HTTP {status}: {_excerpt(body)}"), status)
+
+
+def _with_status(error: SampleError, status: int) -> SampleError:
+    error.status = status
+    return error
 
 
 def _told_error(error: dict[str, Any], body: bytes, sample: str) -> SampleError:

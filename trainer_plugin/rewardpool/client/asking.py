@@ -3,6 +3,10 @@
     a slot is free -> attempt -> answer, of the first or of one beside it (`hedging.py`) -> the end, told once
                               -> setback -> recover (`recovery.py`) -> attempt … until the deadline (`watch.py`)
 
+Those beside it race on while it recovers: one may sit at a silent worker, and nobody waits for that. The deadline
+counts from when the sample came, less the time in which it waited for a slot while others were answered: a pool that
+answers nobody uses up the time of those that wait for a slot too.
+
 Who asks is told by a call, not by a task that ends: the first attempt runs in the task of the whole, and when one
 beside it is answered earlier it stays open for some seconds after that (`watch.py` says why), while the sample is done.
 """
@@ -13,12 +17,12 @@ from typing import Any, Generic, TypeVar
 
 from rewardpool.client.connections import Connections
 from rewardpool.client.effort import Effort
-from rewardpool.client.hedging import MOST_HEDGES
+from rewardpool.client.hedging import MOST_HEDGES, Hedging
 from rewardpool.client.recovery import Recovery
 from rewardpool.client.report import Ledger
 from rewardpool.client.retry import Setback
 from rewardpool.discovery.endpoint import Endpoint
-from rewardpool.errors import PoolError
+from rewardpool.errors import PoolError, SampleError
 
 T = TypeVar("T")
 
@@ -48,6 +52,7 @@ class Asking(Generic[T]):
         "_on_end",
         "_overdue",
         "_path",
+        "_queued_at",
         "_read",
         "_recovery",
         "_request",
@@ -111,10 +116,13 @@ class Asking(Generic[T]):
         self._request: tuple[Endpoint, dict[str, Any]]
         """Where the attempt of now goes, and what it sends; from the first one on."""
         self._began = 0.0
+        self._queued_at = 0.0
 
     def begin(self) -> None:
         """Send it as soon as there is a slot."""
-        self._connections.slots.take(self._start)
+        self._queued_at = self._loop.time()
+        came = self._queued_at - self._effort.seconds
+        self._connections.slots.take(self._start, came=came, expire=self._expire)
 
     def give_up(self) -> None:
         """Nobody wants the result any more: close what is in flight."""
@@ -135,13 +143,20 @@ class Asking(Generic[T]):
     # The course of it.
 
     def _start(self) -> None:
-        # One that was sent with others before has used up some of its time, and is counted.
-        self._began = self._loop.time() - self._effort.seconds
+        # One that waited for its pool to open, or was sent with others before, has used up some of its time. Those that
+        # were sent are counted.
+        used = self._effort.seconds + self._connections.outage.unanswered_seconds(since=self._queued_at)
+        self._began = self._loop.time() - used
         if self._effort.attempts == 0:
             self._ledger.samples += self._samples
         self._connections.following.glance()
         self._task = self._loop.create_task(self._run())
         self._watch.add(self)
+
+    def _expire(self) -> None:
+        """End it while it waits for a slot."""
+        self._ended = True
+        self._on_end(None, self._recovery.expired(self._effort, queued_at=self._queued_at, samples=self._samples))
 
     async def _run(self) -> None:
         try:
@@ -158,28 +173,38 @@ class Asking(Generic[T]):
         while True:
             endpoint = self._connections.endpoint
             self._request = (endpoint, self._body(endpoint))
+            sent_at = self._loop.time()
             try:
                 return await self._attempts()
             except Setback as setback:
-                if self._ended or self._samples > 1:
+                if self._ended:
                     raise
-                await self._recovery.after(self._effort, endpoint, setback)
+                if self._samples > 1:
+                    await self._race_to_end()
+                    raise
+                try:
+                    await self._recovery.after(self._effort, endpoint, setback, sent_at=sent_at)
+                except SampleError:
+                    await self._race_to_end()
+                    raise
 
     async def _attempts(self) -> T:
-        """One attempt, and those beside it. Raises the first one's Setback when none has a usable answer."""
-        self._hedges_sent = self._hedges_paid = 0
+        """One attempt, with others beside it where it is a straggler. Raises its Setback; the others race on."""
+        self._hedges_sent = len(self._hedges)
+        if not self._hedges:
+            self._hedges_paid = 0
         if self._hedging is not None:
             self._hedging.sent()
-            if self._effort.nonsense:
+            if self._effort.kind == "nonsense" and self._hedges_sent < MOST_HEDGES:
                 # Outside the budget. Of two at a time an idle router gives its workers one each, where it gives the
                 # same text to the same worker again and again.
                 self._send_hedge()
-        try:
-            return await self._attempt()
-        except Setback:
-            while self._hedges:  # when one of them is answered, this task is cancelled
-                await asyncio.wait(self._hedges, return_when=asyncio.FIRST_COMPLETED)
-            raise
+        return await self._attempt()
+
+    async def _race_to_end(self) -> None:
+        """Give those beside the last attempt their chance: when one of them is answered, this task is cancelled."""
+        while self._hedges:
+            await asyncio.wait(self._hedges, return_when=asyncio.FIRST_COMPLETED)
 
     async def _attempt(self) -> T:
         """One request. Raises Setback where another may help, else SampleError."""
@@ -191,7 +216,7 @@ class Asking(Generic[T]):
         self._ledger.attempts += 1
         self._sent[task] = self._sent_last = sent_at = self._loop.time()
         try:
-            status, body = await self._connections.send(self._effort, endpoint, self._path, content)
+            answer = await self._connections.send(self._effort, endpoint, self._path, content)
         except asyncio.CancelledError:
             if task not in self._overdue or task.uncancel() > 0:
                 raise
@@ -202,10 +227,15 @@ class Asking(Generic[T]):
         finally:
             self._sent.pop(task, None)
         try:
-            result = self._read(status, body, self._effort.label)
+            result = self._read(answer.status, answer.body, self._effort.label)
         except Setback as setback:
+            setback.retry_after = answer.retry_after
             if setback.kind == "busy":
                 self._connections.strained(sent_at=sent_at, now=self._loop.time())
+            raise
+        except SampleError as error:
+            if error.status is None:
+                self._connections.heard()
             raise
         if not self._ended:
             self._answered(self._loop.time() - sent_at)
@@ -238,22 +268,45 @@ class Asking(Generic[T]):
 
     def _look_for_straggler(self, now: float) -> float:
         """Send a request beside one if it is one; returns when to look again."""
-        if self._hedging is None or self._hedges_sent >= MOST_HEDGES or self._task not in self._sent:
+        soonest = self._connections.soonest_seconds
+        if self._hedging is None or self._task is None or self._task not in self._sent:
             # In a pause between attempts; the next one may be a straggler in its turn.
-            return now + self._connections.soonest_seconds
-        wait = self._hedging.wait(now - self._sent_last, beside=self._hedges_sent)
-        if wait == 0:
-            self._hedging.spend()
-            self._hedges_paid += 1
-            self._send_hedge()
-            wait = self._hedging.wait(0.0, beside=self._hedges_sent)
-        return now + wait
+            return now + soonest
+        wait = soonest
+        if self._hedges_sent < MOST_HEDGES:
+            wait = self._hedging.wait(now - self._sent_last, beside=self._hedges_sent)
+            if wait == 0:
+                self._hedging.spend()
+                self._hedges_paid += 1
+                self._send_hedge()
+                wait = self._hedging.wait(0.0, beside=self._hedges_sent)
+        sent_at = self._sent[self._task]
+        if not self._hedging.is_straggler(now - sent_at):
+            return now + wait
+        self._look_for_outage(self._hedging, sent_at=sent_at, now=now)
+        return now + min(wait, soonest)
 
-    def _send_hedge(self) -> None:
+    def _look_for_outage(self, hedging: Hedging, *, sent_at: float, now: float) -> None:
+        """Where nothing at all is answered, one of those that are held is sent anew, in its turn (`outage.py`)."""
+        outage = self._connections.outage
+        if outage.wants_canary(sent_at=sent_at, usual_seconds=hedging.usual_seconds, now=now):
+            outage.canary_sent(self._send_hedge())
+
+    def send_again(self, seconds: float) -> None:
+        """The pool is back: send a request beside one that the router holds since before, after so many seconds."""
+        self._loop.call_later(seconds, self._send_beside_one_held)
+
+    def _send_beside_one_held(self) -> None:
+        sent_at = None if self._ended or self._task is None else self._sent.get(self._task)
+        if self._hedging and sent_at is not None and self._hedging.is_straggler(self._loop.time() - sent_at):
+            self._send_hedge()
+
+    def _send_hedge(self) -> asyncio.Task[None]:
         self._hedges_sent += 1
         hedge = self._loop.create_task(self._hedge())
         self._hedges |= {hedge}
         hedge.add_done_callback(self._hedge_is_over)
+        return hedge
 
     async def _hedge(self) -> None:
         self._ledger.hedges += 1
@@ -286,6 +339,7 @@ class Asking(Generic[T]):
         self._ended = True
         self._effort.seconds = self._loop.time() - self._began
         if error is not None and self._samples == 1:
+            error = self._recovery.of_pool(error)
             self._count(error)
         self._watch.remove(self)
         self._connections.slots.give_back()

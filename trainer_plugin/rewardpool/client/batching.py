@@ -38,6 +38,7 @@ class Waiting:
         """`on_end` is told the score, or the error in its place; once."""
         self.effort = effort
         self.body = body
+        self.came = asyncio.get_running_loop().time()
         self.request: asyncio.Task[None] | None = None
         """The one that it is in; None while it waits for a slot."""
         self.has_ended = False
@@ -71,6 +72,13 @@ class Batcher:
         self._most = most
         self._waiting: OrderedDict[Waiting, None] = OrderedDict()
         self._flying: dict[asyncio.Task[None], list[Waiting]] = {}
+        caller.queues.add(self.expire_before)
+
+    def expire_before(self, came: float) -> None:
+        """End the samples that wait for a request since then, as `Slots` does with what waits for a slot."""
+        for one in [one for one in self._waiting if one.came - one.effort.seconds <= came]:
+            if self._waiting.pop(one, self) is not self:  # one that ends may end others
+                one.end(error=self._caller.expired(one.effort, queued_at=one.came))
 
     def begin(self, effort: Effort, body: Body, on_end: OnEnd[float]) -> Waiting:
         """Score one sample; the arguments are those of `Asking`."""
@@ -98,6 +106,7 @@ class Batcher:
             request = asyncio.create_task(self._send(together))
             for one in together:
                 one.request = request
+                one.effort.seconds += self._caller.unanswered_seconds(since=one.came)
             self._flying[request] = together
             request.add_done_callback(self._ended)
 

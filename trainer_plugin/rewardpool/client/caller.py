@@ -12,7 +12,7 @@ from rewardpool.client.recovery import Recovery
 from rewardpool.client.report import Ledger
 from rewardpool.client.retry import Setback
 from rewardpool.discovery.endpoint import Endpoint
-from rewardpool.errors import SampleError
+from rewardpool.errors import PoolError, SampleError
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,8 @@ class Caller:
             body: The request.
             read: Makes of status, body and a label a result, a SampleError or a Setback.
         """
-        whole = Effort(f"{efforts[0].label} and {len(efforts) - 1} others")
+        label = f"{efforts[0].label} and {len(efforts) - 1} others"
+        whole = Effort(label, seconds=max(effort.seconds for effort in efforts))
 
         def begin(on_end: OnEnd[T]) -> UnderWay:
             return self.begin(whole, path, lambda _: body, read, on_end, samples=len(efforts))
@@ -102,6 +103,19 @@ class Caller:
             for effort in efforts:
                 effort.attempts = whole.attempts
                 effort.seconds = whole.seconds
+
+    @property
+    def queues(self) -> set[Callable[[float], None]]:
+        """As `Connections.queues`."""
+        return self._connections.queues
+
+    def unanswered_seconds(self, *, since: float) -> float:
+        """How much of the time since then (the loop's) the pool has answered nobody."""
+        return self._connections.outage.unanswered_seconds(since=since)
+
+    def expired(self, effort: Effort, *, queued_at: float) -> SampleError | PoolError:
+        """As `Recovery.expired`."""
+        return self._recovery.expired(effort, queued_at=queued_at)
 
     def given_up(self) -> None:
         """Count a sample that was sent and that nobody wants any more."""

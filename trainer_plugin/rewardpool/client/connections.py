@@ -9,17 +9,21 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import aiohttp
 from yarl import URL
 
+from rewardpool.client.breaker import Breaker
 from rewardpool.client.effort import Effort
 from rewardpool.client.hedging import FLOOR_SECONDS, Hedging
+from rewardpool.client.outage import Outage
 from rewardpool.client.pace import Pace, Slots
-from rewardpool.client.retry import Setback, kind_of_status
+from rewardpool.client.retry import Setback, kind_of_status, retry_after_seconds
 from rewardpool.client.tracing import add_trace_context
 from rewardpool.client.watch import Watch
 from rewardpool.config import RewardConfig
@@ -34,6 +38,22 @@ CONNECT_SECONDS = 5.0
 """For one connection to the router. The address of a pod that is gone does not refuse, it is silent."""
 MAX_ANSWER_BYTES = 4 << 20
 """A score takes a hundred bytes and a judgement some kilobytes; more than this is nonsense."""
+
+
+class Answer(NamedTuple):
+    """What came back; `retry_after` is in seconds, where the server named any."""
+
+    status: int
+    body: bytes
+    retry_after: float | None
+
+
+@dataclass(slots=True)
+class _Used:
+    """What is known of the connection that a request goes on."""
+
+    kept: bool = False
+    """It was open before."""
 
 
 class Connections:
@@ -68,6 +88,9 @@ class Connections:
         self.uniform = uniform
         self.following = Following(config, find=find, clock=clock, uniform=uniform)
         self.slots = Slots(config.concurrency)
+        self.queues: set[Callable[[float], None]] = set()
+        """Of samples that wait for a slot elsewhere; what was there at the given time is to end (`Slots`)."""
+        self.breaker = Breaker(config.breaker_threshold)
         self.admitted = False
         """Whether the pool ever took a key."""
         self._admitted_key: str | None = None
@@ -76,17 +99,20 @@ class Connections:
         self._pace = Pace(config.concurrency)
         self._turnover = Turnover(connections=config.concurrency, now=clock())
         self._watch: Watch | None = None
+        self._outage: Outage | None = None
         self._session: aiohttp.ClientSession | None = None
+        self._fresh_session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
         await self.following.begin()
-        self._watch = Watch(soonest_seconds=self.soonest_seconds, most_left_open=self.config.concurrency // 2)
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),  # the slots are the limit
-            # The time of the whole is watched for all requests at once.
-            timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS),
-            cookie_jar=aiohttp.DummyCookieJar(),
+        self._watch = Watch(
+            soonest_seconds=self.soonest_seconds,
+            most_left_open=self.config.concurrency // 2,
+            also=self._look_at_queues,
         )
+        self._outage = Outage(sleep=self.sleep, uniform=self.uniform)
+        self._session = _session(keep=True)
+        self._fresh_session = _session(keep=False)
         log.info("using reward pool %s at %s, found by %s", self.endpoint.pool, self.endpoint.url, self.endpoint.origin)
         return self
 
@@ -96,9 +122,18 @@ class Connections:
         await self.following.end()
         if self._watch is not None:
             await self._watch.close()
-        session, self._session = self._session, None
-        if session is not None:
+        if self._outage is not None:
+            self._outage.close()
+        sessions, self._session, self._fresh_session = (self._session, self._fresh_session), None, None
+        for session in filter(None, sessions):
             await session.close()
+
+    def _look_at_queues(self, now: float) -> None:
+        """End waits for a slot that took a sample's whole deadline while nobody was answered."""
+        limit = now - self.config.deadline_seconds
+        if self.outage.answered_at <= limit:
+            for expire_before in (self.slots.expire_before, *self.queues):
+                expire_before(limit)
 
     @cached_property
     def soonest_seconds(self) -> float:
@@ -119,6 +154,13 @@ class Connections:
         return self._watch
 
     @property
+    def outage(self) -> Outage:
+        """What is known of the pool's being away."""
+        if self._outage is None:
+            raise RuntimeError("enter the pool first: async with Pool(config) as pool")
+        return self._outage
+
+    @property
     def concurrency(self) -> int:
         """Requests that may be in flight now, hedges not counted."""
         return self._pace.limit
@@ -135,14 +177,21 @@ class Connections:
         """A request was answered after so long."""
         self._pace.answered(seconds)
         self.slots.resize(self._pace.limit)
+        self.heard()
+
+    def heard(self) -> None:
+        """Somebody at the pool answered a sample, with its score or with what is wrong with it."""
+        self.breaker.answered()
+        if self.outage.answered():
+            self.watch.everyone(lambda one: one.send_again(self.outage.spread_seconds()))
 
     def strained(self, *, sent_at: float, now: float) -> None:
         """The pool could not take as much as was in flight when that request was sent (seconds of one clock)."""
         self._pace.strained(sent_at=sent_at, now=now)
         self.slots.resize(self._pace.limit)
 
-    async def send(self, effort: Effort, endpoint: Endpoint, path: str, content: dict[str, Any]) -> tuple[int, bytes]:
-        """Send one request; status and body of its answer.
+    async def send(self, effort: Effort, endpoint: Endpoint, path: str, content: dict[str, Any]) -> Answer:
+        """Send one request, and return its answer.
 
         It goes on the connection that was answered last among those that are free. So one that is sent beside a
         straggler goes on another connection, and where that leads to another router, to one that answers.
@@ -150,7 +199,8 @@ class Connections:
         Raises:
             Setback: There is no answer.
         """
-        if self._session is None:
+        session = self._fresh_session if effort.kind == "stale" else self._session
+        if session is None:
             raise RuntimeError("the pool is closed")
         key = self._key_for(effort, endpoint)
         headers = {"Content-Type": "application/json", "x-request-id": f"{effort.request_id}-{effort.attempts}"}
@@ -159,28 +209,35 @@ class Connections:
             headers["Connection"] = "close"
         if key is not None:
             headers["Authorization"] = f"Bearer {key}"
+        used = _Used()
         try:
             # A redirect would carry the key to wherever it points.
-            async with self._session.post(
+            async with session.post(
                 _url(endpoint.url, path),
                 data=json.dumps(content).encode(),
                 headers=headers,
                 allow_redirects=False,
                 ssl=True if endpoint.ca is None else _verifying(endpoint.ca),
+                trace_request_ctx=used,
             ) as answer:
+                used.kept = False  # an answer has begun: who breaks off now is the server
                 status, body = answer.status, await _read(answer)
+                retry_after = retry_after_seconds(answer.headers.get("Retry-After"), now=datetime.now(UTC))
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientResponseError) as error:
             # The last is an answer that is no HTTP, as of a router that changed to HTTPS.
             raise Setback(
                 "unreachable", f"{endpoint.url}, found by {endpoint.origin}, cannot be reached: {error}"
             ) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise Setback("worker", f"the connection broke: {str(error) or type(error).__name__}") from error
+            reason = str(error) or type(error).__name__
+            if used.kept:
+                raise Setback("stale", f"a connection that was kept open broke: {reason}") from error
+            raise Setback("worker", f"the connection broke: {reason}") from error
         if status == 200:
             self.admitted, self._admitted_key = True, key
         elif kind_of_status(status) == "denied":
             effort.refused_keys |= {key}
-        return status, body
+        return Answer(status, body, retry_after)
 
     def _key_for(self, effort: Effort, endpoint: Endpoint) -> str | None:
         """One that was not refused yet, the one that worked last before others; when all were refused, over again."""
@@ -190,6 +247,23 @@ class Connections:
         if effort.refused_keys.issuperset(keys):
             effort.refused_keys = frozenset()
         return next(key for key in keys if key not in effort.refused_keys)
+
+
+def _session(*, keep: bool) -> aiohttp.ClientSession:
+    """One that keeps its connections open, and says so of those it uses again, or opens one for each request."""
+    tracing = aiohttp.TraceConfig()
+    tracing.on_connection_reuseconn.append(_note_kept)
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, force_close=not keep),  # the slots are the limit
+        # The time of the whole is watched for all requests at once.
+        timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        trace_configs=[tracing],
+    )
+
+
+async def _note_kept(_: aiohttp.ClientSession, context: Any, __: aiohttp.TraceConnectionReuseconnParams) -> None:
+    context.trace_request_ctx.kept = True
 
 
 _verifying = lru_cache(maxsize=8)(verifying_context)

@@ -20,13 +20,13 @@ class Effort:
     """From when its first attempt was due to its end."""
     attempts: int = 0
     setbacks: int = 0
+    overtaken: int = 0
+    """Those of them since which, or while which, the pool answered another sample."""
     failures: float = 0.0
     """Setbacks at a worker, the only ones that are bounded by number; see `FAILURES` in `retry`."""
+    kind: str = ""
+    """Of the last setback."""
     problem: str = ""
     """The last setback, in words."""
-    denied: bool = False
-    """The last setback was a refusal of the key."""
-    nonsense: bool = False
-    """The last setback was nonsense, so the router may well choose the same worker again."""
     refused_keys: frozenset[str | None] = field(default=frozenset(), repr=False)
     """Keys that were refused since all of them were tried last."""

@@ -74,6 +74,11 @@ class Hedging:
         patience = max(self.floor_seconds, FACTOR * self._usual) * GROWTH ** max(0, beside - 1)
         return max(0.0, patience - elapsed)
 
+    @property
+    def usual_seconds(self) -> float:
+        """In which most requests are answered; 0 where that is not known."""
+        return self._usual or 0.0
+
     def is_straggler(self, elapsed: float) -> bool:
         """Whether a request has taken unusually long, as far as that is known."""
         return self._usual is not None and elapsed >= max(self.floor_seconds, FACTOR * self._usual)

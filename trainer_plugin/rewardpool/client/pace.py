@@ -71,15 +71,25 @@ class Slots:
         """All of `size` slots are free."""
         self._size = size
         self._taken = 0
-        self._waiting: OrderedDict[Callable[[], None], None] = OrderedDict()
+        self._waiting: OrderedDict[Callable[[], None], tuple[float, Callable[[], None]]] = OrderedDict()
 
-    def take(self, begin: Callable[[], None]) -> None:
-        """Call `begin` with a slot, now or when there is one."""
+    def take(self, begin: Callable[[], None], *, came: float, expire: Callable[[], None]) -> None:
+        """Call `begin` with a slot, now or when there is one; or `expire`, as `expire_before` says.
+
+        `came` is when the wait began.
+        """
         if self._taken < self._size:
             self._taken += 1
             begin()
         else:
-            self._waiting[begin] = None
+            self._waiting[begin] = came, expire
+
+    def expire_before(self, came: float) -> None:
+        """End the waits that began by then."""
+        for begin in [begin for begin, (since, _) in self._waiting.items() if since <= came]:
+            # One that ends may end others.
+            if (waiting := self._waiting.pop(begin, None)) is not None:
+                waiting[1]()
 
     def leave(self, begin: Callable[[], None]) -> None:
         """Wait no more."""

@@ -9,6 +9,7 @@ where it has least in flight, and a silent worker must not look idle to it becau
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 LEFT_OPEN_SECONDS = 5.0
@@ -24,18 +25,25 @@ class Watched(Protocol):
     def look(self, now: float) -> float:
         """Do what is due, and say when something is due again; by the event loop's clock."""
 
+    def send_again(self, seconds: float) -> None:
+        """The pool is back: send a request beside one that waits there since before, after so many seconds."""
+
 
 class Watch:
     """Looks at everything in flight, on the running event loop."""
 
-    def __init__(self, *, soonest_seconds: float, most_left_open: int) -> None:
+    def __init__(
+        self, *, soonest_seconds: float, most_left_open: int, also: Callable[[float], None] = lambda _: None
+    ) -> None:
         """Prepare.
 
         Args:
             soonest_seconds: Nothing is due earlier than this after it began.
             most_left_open: Of those that lost; beyond it the oldest is closed at once.
+            also: Called with the time at every look.
         """
         self._soonest = soonest_seconds
+        self._also = also
         self._most_left = max(LEAST_LEFT_OPEN, most_left_open)
         self._in_flight: dict[Watched, float] = {}
         """When each is due."""
@@ -52,6 +60,11 @@ class Watch:
     def remove(self, one: Watched) -> None:
         """Do not look at it any more."""
         self._in_flight.pop(one, None)
+
+    def everyone(self, tell: Callable[[Watched], None]) -> None:
+        """Tell it to everything in flight."""
+        for one in list(self._in_flight):
+            tell(one)
 
     def leave_open(self, lost: asyncio.Task[None]) -> None:
         """Close a request that lost, but not now."""
@@ -81,6 +94,7 @@ class Watch:
             due = one.look(now)
             if one in self._in_flight:  # it may have ended, or ended others
                 self._in_flight[one] = due
+        self._also(now)
         while self._left and (self._left[0][0] <= now or self._left[0][1].done()):
             self._close_oldest()
         if self._timer is None and (self._in_flight or self._left):

@@ -23,6 +23,7 @@ class Endpoint:
         pool_object_version: resourceVersion of the object it was read from; None without one.
         pool_uid: uid of that object; None without one, and on one machine.
         place: Where that object is; None when only a URL was given.
+        not_ready: Why the pool could not score when it was looked up, for a cause that passes; empty when it could.
     """
 
     url: str
@@ -37,6 +38,7 @@ class Endpoint:
     pool_object_version: str | None = None
     pool_uid: str | None = None
     place: Place | None = field(default=None, repr=False, compare=False)
+    not_ready: str = field(default="", compare=False)
 
     @property
     def keys(self) -> tuple[str | None, ...]:

@@ -1,0 +1,120 @@
+"""While a pool answers nothing: who asks it meanwhile, and that all go on the moment it answers again.
+
+Samples that fail pause, ever longer, so that a pool which comes back is not flooded. Left alone, each would notice for
+itself, seconds late. So they notice together: while nothing succeeds, one of those that pause is sent early every
+fifth of a second or so, and the first success, whoever has it, ends the pauses of all. Where the router holds requests
+until it has a worker, nobody pauses: then a fresh request is sent beside one that has waited unusually long, and the
+first success sends one beside each of them, since the router's own next try may be seconds away.
+
+    no success since it was sent -> pause, or held by the router
+        every PROBE_SECONDS one of those that pause is sent  -> a success -> all are sent, within WAKE_SECONDS
+        every CANARY_SECONDS one goes beside one that is held -^
+
+Both are one for all requests of the process, however many wait, and have jitter. Where the server said when to come
+again (`Retry-After`), it is not asked earlier; an answer that another sample gets is better news. Those that were
+refused as too much (HTTP 408, 425, 429) are no part of this.
+"""
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable
+
+PROBE_SECONDS = (0.15, 0.25)
+"""Shortest and longest time between two of those that pause being sent early."""
+CANARY_SECONDS = (0.3, 0.4)
+"""The same for requests beside those that are held; longer where answers usually take longer than this."""
+MOST_CANARIES = 2
+"""At a time; what the routers hold is what autoscaling measures."""
+WAKE_SECONDS = 0.1
+"""Within this all are sent again: a thousand trainers hear of it in different moments anyhow."""
+SILENCE_SECONDS = 1.0
+"""Without a success, after which one means that the pool is back."""
+
+
+class Outage:
+    """What the requests of one pool know together of its being away, on the running event loop."""
+
+    def __init__(self, *, sleep: Callable[[float], Awaitable[None]], uniform: Callable[[float, float], float]) -> None:
+        """`sleep` pauses for so many seconds; `uniform` is a random number between two bounds."""
+        self._sleep = sleep
+        self._uniform = uniform
+        self._loop = asyncio.get_running_loop()
+        self._pausing: OrderedDict[asyncio.Future[None], float] = OrderedDict()
+        """From when on each may be sent early; the one that pauses longest first."""
+        self._probe: asyncio.TimerHandle | None = None
+        self.answered_at = self._loop.time()
+        """When it answered last (the loop's time), or was opened."""
+        self._canary_at = 0.0
+        self._canaries: deque[asyncio.Task[None]] = deque()
+
+    def answered(self) -> bool:
+        """Take in a success; returns whether it is the first after a silence, so that the pool is back."""
+        now = self._loop.time()
+        silent = now - self.answered_at >= SILENCE_SECONDS
+        self.answered_at = now
+        if self._pausing:
+            for pausing in self._pausing:
+                self._loop.call_later(self.spread_seconds(), _wake, pausing)
+            self._pausing.clear()
+        return silent
+
+    def spread_seconds(self) -> float:
+        """How long one of many waits before it is sent again, when the pool is back."""
+        return self._uniform(0.0, WAKE_SECONDS)
+
+    async def pause(self, seconds: float, *, at_least: float = 0.0) -> None:
+        """Pause after a request that found nobody; less when it is this one's turn, or the pool is back.
+
+        Its turn comes after `at_least` seconds, which is what a server asked for.
+        """
+        pausing: asyncio.Future[None] = self._loop.create_future()
+        self._pausing[pausing] = self._loop.time() + at_least
+        if self._probe is None:
+            self._plan()
+        sleeping = asyncio.ensure_future(self._sleep(seconds))
+        try:
+            await asyncio.wait({pausing, sleeping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._pausing.pop(pausing, None)
+            sleeping.cancel()
+            pausing.cancel()
+
+    def unanswered_seconds(self, *, since: float) -> float:
+        """How much of the time since then (the loop's) nothing was answered, up to now."""
+        return self._loop.time() - max(since, self.answered_at)
+
+    def wants_canary(self, *, sent_at: float, usual_seconds: float, now: float) -> bool:
+        """Whether a fresh request should go beside one that was sent at `sent_at` and is held; counts as sent if so."""
+        if self.answered_at > sent_at or now - self.answered_at < SILENCE_SECONDS or now < self._canary_at:
+            return False
+        self._canary_at = now + max(self._uniform(*CANARY_SECONDS), usual_seconds)
+        return True
+
+    def canary_sent(self, canary: asyncio.Task[None]) -> None:
+        """Close the oldest of these requests when there is one too many."""
+        self._canaries.append(canary)
+        while len(self._canaries) > MOST_CANARIES:
+            self._canaries.popleft().cancel()
+
+    def close(self) -> None:
+        """Wake nobody any more."""
+        if self._probe is not None:
+            self._probe.cancel()
+
+    def _plan(self) -> None:
+        self._probe = self._loop.call_later(self._uniform(*PROBE_SECONDS), self._send_one)
+
+    def _send_one(self) -> None:
+        self._probe = None
+        if not self._pausing:
+            return
+        now = self._loop.time()
+        if (first := next((one for one, may_go_at in self._pausing.items() if may_go_at <= now), None)) is not None:
+            del self._pausing[first]
+            _wake(first)
+        self._plan()
+
+
+def _wake(pausing: asyncio.Future[None]) -> None:
+    if not pausing.done():
+        pausing.set_result(None)
