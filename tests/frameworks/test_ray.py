@@ -14,7 +14,7 @@ from support.local_machine import LocalMachine
 
 import rewardpool.ray
 from rewardpool.demand.ray_rank import ray_rank
-from rewardpool.errors import ConfigError, InvalidSampleError, PoolNotFoundError, PoolNotReadyError
+from rewardpool.errors import ConfigError, InvalidSampleError, PoolNotFoundError
 from rewardpool.ray import RewardWorkers, shares_of
 from rewardpool.rewards import Episode, Rating
 from rewardpool_api import names
@@ -99,26 +99,6 @@ def test_actor_worker_and_router_die_and_no_sample_is_lost(workers: RewardWorker
     assert actor not in workers.opened()
     assert not worker.is_running()
     assert not router.is_running()
-
-
-@pytest.mark.parametrize(("within_seconds", "outcome"), [(60.0, "open"), (0.0, PoolNotReadyError)])
-async def test_only_an_actor_that_was_restarted_waits_for_a_pool_to_come_back(
-    monkeypatch: pytest.MonkeyPatch, within_seconds: float, outcome: Any
-) -> None:
-    monkeypatch.setattr(rewardpool.ray, "pause_seconds", lambda *_, **__: 0.0)
-    looks = iter([PoolNotReadyError("2 of 2 replicas are starting"), PoolNotReadyError("likewise"), None])
-
-    def opened() -> str:
-        if (error := next(looks)) is not None:
-            raise error
-        return "open"
-
-    asking = rewardpool.ray.when_ready(opened, within_seconds=within_seconds)
-    if outcome == "open":
-        assert await asking == "open"
-    else:
-        with pytest.raises(outcome, match="2 of 2"):
-            await asking
 
 
 def test_the_first_actor_announces_for_all_of_them(workers: RewardWorkers) -> None:

@@ -84,7 +84,8 @@ class RewardConfig(BaseModel):
     served_name: str | None = None
     """The `model` of requests, for use with `url`; discovery knows it. Default: the name of the pool."""
     deadline_seconds: PositiveSeconds = 120.0
-    """For one sample, over all its attempts, from its first request on."""
+    """For one sample, from when it came: over all its attempts, the opening of its pool, and the time in which it waits
+    for a slot while the pool answers nobody. Waiting behind samples that are answered does not count."""
     attempt_seconds: PositiveSeconds | None = None
     """For one attempt, so that a silent worker is given up for another. Default: a quarter of the deadline."""
     attempts: Annotated[int, Field(ge=1, le=100)] = 6
@@ -105,7 +106,8 @@ class RewardConfig(BaseModel):
     on_failure: FailurePolicy = "raise"
     """`raise`: the first failed sample ends the stream. `skip`: it comes back Unscored. `{constant: x}`: it gets x."""
     wait_seconds: Annotated[float, Field(ge=0, le=86_400)] = 0.0
-    """How long to wait at the start for a pool that is not ready; 0 raises at once."""
+    """How long to wait at the start until the pool is ready, whatever is in the way, before it raises. With 0, samples
+    wait for what passes by itself, within their deadlines, and anything else raises at once."""
     announce: bool = True
     """Whether the loop's demand is announced, so that the pool is warm in time; $REWARDPOOL_ANNOUNCE=false wins."""
     job: Annotated[str, AfterValidator(check_job)] | None = None

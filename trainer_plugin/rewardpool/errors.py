@@ -39,6 +39,10 @@ class PoolNotReadyError(PoolError):
     """The pool exists and cannot score now; the message has the reason its status gives."""
 
 
+class PoolNotYetReadyError(PoolNotReadyError):
+    """It cannot score now for a cause that passes by itself, such as an engine that starts again."""
+
+
 class PoolRefusesError(PoolError):
     """What answers at the pool's address refuses every sample: the wrong address, path or served name."""
 

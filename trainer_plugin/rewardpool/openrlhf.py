@@ -16,9 +16,11 @@ failure is a line of its log and the sample has no reward. It is logged here as 
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rewardpool.deadline import waited
 from rewardpool.demand.ray_rank import ray_rank
 from rewardpool.errors import RewardPoolError
 from rewardpool.gateway.wire import Query, openrlhf_answer, reads_prompts, scored
@@ -68,8 +70,10 @@ def reward_function(
 
         asked = Query(query=list(queries), prompts=list(prompts), labels=list(labels))
         try:
+            began = time.monotonic()
             episodes = asked.episodes(text, strict=reads_prompts(lazy.opened().pools.values()))
-            answer = openrlhf_answer(scored(lazy.rate_batch_blocking(episodes)))
+            with waited(time.monotonic() - began):
+                answer = openrlhf_answer(scored(lazy.rate_batch_blocking(episodes)))
         except RewardPoolError as error:
             log.error("no reward for %d rows: %s", len(asked.query), error)  # noqa: TRY400 - OpenRLHF has the traceback
             raise

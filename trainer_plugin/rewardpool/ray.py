@@ -5,26 +5,21 @@ ratings = workers.rate_batch(episodes)                # or: await workers.rate_b
 
 Tokenising and the calls themselves cost CPU time that a driver or a rollout worker may not have. The actors have no
 names, so that any number of jobs and parts of a job have their own; what is handed about is `RewardWorkers`, which can
-be pickled. Ray restarts an actor that dies and makes its calls again, as scoring a sample twice does no harm.
+be pickled. Ray restarts an actor that dies and makes its calls again, as scoring a sample twice does no harm; the
+deadlines of such a call begin anew. What killed the actor may have hit the pool too, which samples wait for.
 """
 
 import asyncio
 import itertools
-import logging
 import os
-import random
-import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from rewardpool.client.report import Report
-from rewardpool.client.retry import pause_seconds
-from rewardpool.errors import PoolNotReadyError
 from rewardpool.rewards.announced import Announcement
-from rewardpool.rewards.blocking import BlockingReward
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.lazy import LazyReward, by_group, in_order
 from rewardpool.rewards.rating import Rating
@@ -34,11 +29,6 @@ RESTARTS = 100
 """Of one actor, before Ray gives it up."""
 TASK_RETRIES = 5
 """Of one call, when its actor dies under it."""
-REOPEN_SECONDS = 120.0
-"""For a pool to be ready when Ray has restarted an actor, as what killed that may have hit the pool too."""
-
-T = TypeVar("T")
-log = logging.getLogger(__name__)
 
 
 class RewardWorker:
@@ -49,26 +39,20 @@ class RewardWorker:
 
     def __init__(self, spec: str | Mapping[str, Any], announcement: Announcement | None = None) -> None:
         self._lazy = LazyReward(spec, announcement=announcement)
-        restarted = ray.get_runtime_context().was_current_actor_reconstructed
-        self._within_seconds = REOPEN_SECONDS if restarted else 0.0
 
     async def opened(self) -> int:
         """Open the reward, and tell by the process id that it is. Raises what `open_reward` raises."""
-        await self._open()
+        await asyncio.to_thread(self._lazy.opened)
         return os.getpid()
 
     async def rate_batch(self, episodes: Sequence[Episode]) -> list[Rating]:
         """As `LazyReward.rate_batch`."""
-        await self._open()
         return await self._lazy.rate_batch(episodes)
 
     async def reports(self) -> dict[str, Report]:
         """What scoring cost this actor so far, by pool."""
-        reward = await self._open()
+        reward = await asyncio.to_thread(self._lazy.opened)
         return {name: pool.report() for name, pool in reward.pools.items()}
-
-    async def _open(self) -> BlockingReward:
-        return await when_ready(self._lazy.opened, within_seconds=self._within_seconds)
 
 
 class RewardWorkers:
@@ -165,24 +149,6 @@ def spread(
     workers = RewardWorkers(actors)
     workers.opened()
     return workers
-
-
-async def when_ready(opened: Callable[[], T], *, within_seconds: float) -> T:
-    """Return what a call in another thread returns, once no pool that it needs is without replicas.
-
-    Raises:
-        PoolNotReadyError: One is, also after so many seconds.
-        Exception: Whatever else the call raises, at once.
-    """
-    deadline = time.monotonic() + within_seconds
-    while True:
-        try:
-            return await asyncio.to_thread(opened)
-        except PoolNotReadyError as error:
-            if time.monotonic() >= deadline:
-                raise
-            log.warning("waiting for up to %.0f s more: %s", deadline - time.monotonic(), error)
-        await asyncio.sleep(pause_seconds(1, "waiting", uniform=random.uniform))
 
 
 def shares_of(episodes: Sequence[Episode], *, ways: int) -> list[list[int]]:

@@ -8,9 +8,11 @@ names; without one, the pool of $REWARDPOOL_POOL. Nothing of slime is imported.
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from rewardpool.deadline import waited
 from rewardpool.gateway.wire import reads_prompts, scored, slime_answer
 from rewardpool.policy_text import PolicyText
 from rewardpool.rewards.announced import Announcement
@@ -49,10 +51,12 @@ async def custom_rm(args: Any, sample: SlimeSample | Sequence[SlimeSample], **_:
         PoolError: A pool cannot be used.
         ConfigError: The config is wrong, or what `open_reward` raises.
     """
+    began = time.monotonic()
     lazy, text = await asyncio.to_thread(_of, args)
     samples = list(sample) if isinstance(sample, Sequence) else [sample]
     strict = reads_prompts(lazy.opened().pools.values())
-    ratings = scored(await lazy.rate_batch([episode_of(one, text, strict=strict) for one in samples]))
+    with waited(time.monotonic() - began):
+        ratings = scored(await lazy.rate_batch([episode_of(one, text, strict=strict) for one in samples]))
     answers = [slime_answer(rating, with_parts=bool(getattr(args, "reward_key", None))) for rating in ratings]
     return answers if isinstance(sample, Sequence) else answers[0]
 

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from rewardpool.deadline import waited
 from rewardpool.errors import ConfigError, InvalidSampleError
 from rewardpool.rewards.episode import Episode, Message
 from rewardpool.rewards.lazy import LazyReward
@@ -213,7 +214,7 @@ class AsyncTrlReward(TrlReward):
         started = time.monotonic()
         episodes = self._episodes(prompts, completions, completion_ids, further)
         await asyncio.to_thread(self._lazy.opened)  # the loop is shared with other reward functions
-        with self._announced(further.get("trainer_state")):
+        with waited(time.monotonic() - started), self._announced(further.get("trainer_state")):
             ratings = await self._lazy.rate_batch(episodes)
         return self._rewards(ratings, time.monotonic() - started, further)
 
@@ -231,7 +232,8 @@ class BlockingTrlReward(TrlReward):
         """Rate a batch, as `AsyncTrlReward` does."""
         started = time.monotonic()
         episodes = self._episodes(prompts, completions, completion_ids, further)
-        with self._announced(further.get("trainer_state")):
+        self._lazy.opened()
+        with waited(time.monotonic() - started), self._announced(further.get("trainer_state")):
             ratings = self._lazy.rate_batch_blocking(episodes)
         return self._rewards(ratings, time.monotonic() - started, further)
 

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import random
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,10 @@ FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
 HEALTHY_SECONDS = 60.0
 """A process that served for this long and then ended is no failed start: the pauses begin anew."""
+FROM_OUTSIDE = frozenset(
+    {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGKILL, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM}
+)
+"""Signals that a process does not send itself by going wrong."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +49,25 @@ class Run:
     logs: Path
     changed: Callable[[], None]
     """Called when a process started or ended, so that nobody waits for the next pass."""
+
+
+def failures_after(failures: int, *, code: int, served_seconds: float | None, ended_by_us: bool) -> int:
+    """How many failed starts in a row there are with the one that just ended; never 0. Pure.
+
+    A process that served and was killed by somebody else did not fail: whoever kills workers every few seconds finds
+    them back as soon each time. One that is killed before it serves may have been too large for the machine.
+
+    Args:
+        failures: Before this one.
+        code: With which it ended, negative for a signal.
+        served_seconds: For which it served; None if it never did.
+        ended_by_us: It hung, or lost its weights.
+    """
+    if served_seconds is not None and served_seconds >= HEALTHY_SECONDS:
+        return 1
+    if served_seconds is not None and not ended_by_us and -code in FROM_OUTSIDE:
+        return max(1, failures)
+    return failures + 1
 
 
 def pause_seconds(failures: int, jitter: float) -> float:
@@ -152,9 +176,10 @@ class Kept:
         self._run.changed()
 
     def _note_failure(self, code: int) -> None:
+        ended_by_us = self._killed_for is not None
         cause, lines = self._cause(code)
-        served = self._serving_since is not None and monotonic() - self._serving_since >= HEALTHY_SECONDS
-        self._failures = 1 if served else self._failures + 1
+        served = None if self._serving_since is None else monotonic() - self._serving_since
+        self._failures = failures_after(self._failures, code=code, served_seconds=served, ended_by_us=ended_by_us)
         pause = pause_seconds(self._failures, random.random())  # noqa: S311 - spreads restarts, guards nothing
         self._start_at = monotonic() + pause
         ended = f"{self.name}: {cause.message}; starts again in {pause:.1f} s (restart {self._starts})"

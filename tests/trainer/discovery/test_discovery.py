@@ -9,9 +9,16 @@ import pytest
 
 from cluster.certificates import Authority
 from rewardpool import Endpoint, RewardConfig, discover
-from rewardpool.discovery.find import why_not_ready
-from rewardpool.discovery.places import LocalPlace, NotHere
-from rewardpool.errors import ConfigError, PoolAccessError, PoolNotFoundError, PoolNotReadyError
+from rewardpool.deadline import waited
+from rewardpool.discovery.find import AWAY_SECONDS, why_not_ready
+from rewardpool.discovery.places import LocalPlace, NotHere, PlaceAwayError
+from rewardpool.errors import (
+    ConfigError,
+    PoolAccessError,
+    PoolNotFoundError,
+    PoolNotReadyError,
+    PoolNotYetReadyError,
+)
 from rewardpool_api import RewardPool
 
 CONFIG = RewardConfig(reward_pool="rl/skywork")
@@ -220,11 +227,65 @@ async def test_a_place_that_cannot_be_asked_is_the_error_when_no_other_has_the_p
         await find(FakePlace(PoolAccessError("credentials expired")), FakePlace(NotHere("no")))
 
 
-async def test_a_pool_that_is_not_ready_is_an_error_at_once() -> None:
-    place = FakePlace(pool_object(ready="False"))
-    with pytest.raises(PoolNotReadyError, match=r"rl/skywork \(the fake place\) is not ready: .*0 of 2 workers"):
-        await find(place)
-    assert place.asked == 1
+def not_ready(reason: str, **parts: Any) -> dict[str, Any]:
+    """A pool whose condition Ready is False for that reason."""
+    raw = pool_object(ready="False", **parts)
+    raw["status"]["conditions"][0]["reason"] = reason
+    return raw
+
+
+@pytest.mark.parametrize("reason", ["EngineExited", "Starting", "RouterNotReady", "NodeLost", "Hung", "AtZero"])
+async def test_samples_wait_for_a_pool_whose_trouble_passes_and_opening_it_does_not(reason: str) -> None:
+    time = FakeTime()
+    found = await find(FakePlace(not_ready(reason)), time=time)
+    assert (found.url, time.now) == ("http://router:8080", 0.0)
+    assert reason in found.not_ready
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        not_ready("Starting", spec={"suspend": True}),
+        not_ready("Starting", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+        not_ready("AtZero", status={"replicas": 0}, spec={"replicas": 0}),
+        *[not_ready(reason) for reason in ("ModelNotFound", "ModelUnauthorized", "BadArguments", "GaveUp", "Stopped")],
+        not_ready("ModelNotFound", status={"url": None}),
+    ],
+)
+async def test_a_pool_whose_trouble_lasts_is_an_error_at_once(raw: dict[str, Any]) -> None:
+    place, time = FakePlace(raw), FakeTime()
+    with pytest.raises(PoolNotReadyError, match=r"rl/skywork \(the fake place\) is not ready: ") as caught:
+        await find(place, time=time)
+    assert not isinstance(caught.value, PoolNotYetReadyError)
+    assert (place.asked, time.now) == (1, 0.0)
+
+
+async def test_a_pool_without_an_address_is_waited_for() -> None:
+    time = FakeTime()
+    await find(*[FakePlace(not_ready("Starting", status={"url": None}), pool_object())], time=time)
+    assert time.now == 1.0
+
+
+@pytest.mark.parametrize("used", [0.0, 30.0])
+async def test_that_wait_is_within_the_deadline_of_the_samples_that_wait_for_it(used: float) -> None:
+    time = FakeTime()
+    with waited(used), pytest.raises(PoolNotYetReadyError, match="no URL yet"):
+        await find(FakePlace(not_ready("Starting", status={"url": None})), time=time)
+    assert time.now == CONFIG.deadline_seconds - used
+
+
+async def test_an_api_server_that_restarts_is_waited_for() -> None:
+    time = FakeTime()
+    away = PlaceAwayError("the API server does not answer")
+    await find(FakePlace(away, away, pool_object()), time=time)
+    assert time.now == 2.0
+
+
+async def test_an_api_server_that_stays_away_is_an_error_soon() -> None:
+    time = FakeTime()
+    with pytest.raises(PlaceAwayError):
+        await find(FakePlace(PlaceAwayError("it does not answer")), time=time)
+    assert time.now == AWAY_SECONDS
 
 
 async def test_a_pool_that_becomes_ready_is_waited_for_where_asked() -> None:

@@ -114,6 +114,8 @@ class Connections:
         self._session = _session(keep=True)
         self._fresh_session = _session(keep=False)
         log.info("using reward pool %s at %s, found by %s", self.endpoint.pool, self.endpoint.url, self.endpoint.origin)
+        if self.endpoint.not_ready:
+            log.warning("samples wait for reward pool %s: %s", self.endpoint.pool, self.endpoint.not_ready)
         return self
 
     async def __aexit__(

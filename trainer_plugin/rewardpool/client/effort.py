@@ -5,6 +5,8 @@ import os
 import uuid
 from dataclasses import dataclass, field
 
+from rewardpool.deadline import already_waited
+
 _IMPORT = uuid.uuid4().hex
 _EFFORTS = itertools.count(1)
 """With the process, which may have been forked, they name a sample; a random number for each would cost more."""
@@ -16,8 +18,8 @@ class Effort:
 
     label: str
     request_id: str = field(default_factory=lambda: f"{_IMPORT}-{os.getpid()}-{next(_EFFORTS)}")
-    seconds: float = 0.0
-    """From when its first attempt was due to its end."""
+    seconds: float = field(default_factory=already_waited)
+    """From when its first attempt was due to its end; before that, what it has used up of its deadline."""
     attempts: int = 0
     setbacks: int = 0
     overtaken: int = 0

@@ -107,8 +107,8 @@ class Recovery:
             problem = "others waited before it, and the pool answered none of them"
         else:
             problem = effort.problem or "the first attempt had no answer yet"
-        if endpoint.not_ready:
-            problem += f"; when it was looked up last, {endpoint.not_ready}"
+        if self._following.not_ready:
+            problem += f"; when the pool was looked up last: {self._following.not_ready}"
         error = DeadlineError(effort.label, self._connections.config.deadline_seconds, effort.attempts, problem)
         return self._connections.breaker.too_late(error, kind=effort.kind, where=_where(endpoint))
 

@@ -4,7 +4,12 @@ The order: an explicit URL, the environment, the RewardPool object's status in t
 this machine. The last two hold the same object, so one rule, `why_not_ready`, says of both whether they can score.
 
     config -> URL given? -> yes: that, with the key of the key file
-                         -> no:  each place in order -> object -> ready? -> Endpoint, or wait, or an error that says why
+                         -> no:  each place in order -> object -> ready, or will be, and has an address -> Endpoint
+                                                               -> will be, and has no address yet -> wait
+                                                               -> will not be -> an error that says why
+
+A pool whose workers are on their way is found like one that serves: its samples wait for it within their deadlines, as
+those of a client do that has started already. Only an address that nobody knows yet is waited for here, for no longer.
 
 A place that cannot be asked (an expired kubeconfig on a laptop, say) does not hide a pool in the next one; when no
 place has the pool, its error is the one that is raised, because it is the likelier cause.
@@ -19,16 +24,47 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from rewardpool.config import RewardConfig, check_pool, check_url
+from rewardpool.deadline import already_waited
 from rewardpool.discovery.endpoint import Endpoint
-from rewardpool.discovery.places import KubernetesPlace, LocalPlace, NotHere, Place, read_ca_file, read_key_files
-from rewardpool.errors import ConfigError, PoolAccessError, PoolNotFoundError, PoolNotReadyError
+from rewardpool.discovery.places import (
+    KubernetesPlace,
+    LocalPlace,
+    NotHere,
+    Place,
+    PlaceAwayError,
+    read_ca_file,
+    read_key_files,
+)
+from rewardpool.errors import (
+    ConfigError,
+    PoolAccessError,
+    PoolNotFoundError,
+    PoolNotReadyError,
+    PoolNotYetReadyError,
+)
 from rewardpool_api import RewardPool, names
+from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.trust import verifying_context
 
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
 """Between two looks at a pool that is waited for."""
+AWAY_SECONDS = 30.0
+"""For an API server that does not answer. One that restarts is back in seconds; one that is gone stays so."""
+LASTING = frozenset(
+    {
+        ConditionReason.SUSPENDED,
+        ConditionReason.STOPPED,
+        ConditionReason.GAVE_UP,
+        ConditionReason.SUPERVISOR_FAILED,
+        ConditionReason.MODEL_NOT_FOUND,
+        ConditionReason.MODEL_UNAUTHORIZED,
+        ConditionReason.BAD_ARGUMENTS,
+        ConditionReason.DOWNLOADER_MISSING,
+    }
+)
+"""Reasons of Ready=False that last until somebody does something."""
 UNNAMED_MODEL = "unknown"
 """The `model` of requests to a bare URL: the contract wants one, sglang-router ignores it, smg takes this for any."""
 
@@ -45,7 +81,7 @@ async def discover(
     """Find the pool that the config names.
 
     Args:
-        config: Which pool, and how many seconds to wait for it to become ready.
+        config: Which pool, and how long to wait for it.
         environ: Environment variables; by default those of this process.
         places: Where to look for the object, in order; by default the cluster and then this machine.
         require_ready: False takes a pool's address whatever its health, as a client that has started already does.
@@ -56,7 +92,8 @@ async def discover(
         ConfigError: No pool is named, or an environment variable is wrong.
         PoolNotFoundError: No place has it.
         PoolAccessError: It, or its key, may not be read.
-        PoolNotReadyError: It cannot score, also not after `config.wait_seconds`.
+        PoolNotReadyError: It cannot score, also not after `config.wait_seconds`; or, without these, for a cause that
+            lasts; or it has no address within `config.deadline_seconds`.
     """
     environ = os.environ if environ is None else environ
     explicit = _explicit_endpoint(config, environ)
@@ -71,19 +108,45 @@ async def discover(
     if places is None:
         places = (KubernetesPlace(environ), LocalPlace(environ))
     key_file = _key_file(config, environ)
-    deadline = clock() + (config.wait_seconds if require_ready else 0.0)
+    wait_until_ready = require_ready and config.wait_seconds > 0
+    began = clock()
     said = ""
     while True:
         try:
-            return await _look(pool, places, key_file=key_file, require_ready=require_ready)
-        except PoolNotReadyError as error:
-            left = deadline - clock()
+            found = await _look(pool, places, key_file=key_file, require_ready=require_ready)
+            if not (wait_until_ready and found.not_ready):
+                return found
+            raise PoolNotYetReadyError(f"RewardPool {found.pool} ({found.origin}) is not ready: {found.not_ready}")
+        except (PoolNotReadyError, PlaceAwayError) as error:
+            left = began + _patience(error, config) - clock() if require_ready else 0.0
             if left <= 0:
                 raise
             if str(error) != said:
                 said = str(error)
                 log.info("waiting up to %.0f s more: %s", left, said)
         await sleep(min(POLL_SECONDS, left))
+
+
+def _patience(error: PoolNotReadyError | PlaceAwayError, config: RewardConfig) -> float:
+    """Seconds in which that may pass, from the first look on."""
+    left = config.deadline_seconds - already_waited()
+    if isinstance(error, PlaceAwayError):
+        return min(AWAY_SECONDS, left)
+    if config.wait_seconds > 0:
+        return config.wait_seconds
+    return left if isinstance(error, PoolNotYetReadyError) else 0.0
+
+
+def lasts(pool: RewardPool) -> bool:
+    """Whether what keeps the pool from scoring, if anything does, lasts until somebody does something."""
+    status = pool.status
+    ready = status.condition("Ready")
+    at_zero = status.replicas == 0 and pool.spec.replicas == 0 and pool.spec.autoscaling is None
+    return (
+        pool.metadata.deletion_timestamp is not None
+        or pool.spec.suspend
+        or (ready is not None and ready.status == "False" and (at_zero or ready.reason in LASTING))
+    )
 
 
 def why_not_ready(pool: RewardPool) -> str | None:
@@ -143,8 +206,12 @@ async def _look(pool: str, places: Sequence[Place], *, key_file: Path | None, re
 async def _endpoint(pool: RewardPool, place: Place, *, keys: tuple[str, ...], require_ready: bool) -> Endpoint:
     problem = why_not_ready(pool)
     status = pool.status
-    if (problem is not None and require_ready) or status.url is None or status.model is None:
-        raise PoolNotReadyError(f"RewardPool {pool.key} ({place}) is not ready: {problem}")
+    has_address = status.url is not None and status.model is not None
+    if problem is not None and (not has_address or (require_ready and lasts(pool))):
+        kind = PoolNotReadyError if lasts(pool) else PoolNotYetReadyError
+        raise kind(f"RewardPool {pool.key} ({place}) is not ready: {problem}")
+    if status.url is None or status.model is None:  # then there is a problem
+        raise RuntimeError("a pool without an address is not ready")
     key, *others = keys or await place.read_keys(pool) or (None,)
     return Endpoint(
         url=status.url.rstrip("/"),
@@ -159,6 +226,7 @@ async def _endpoint(pool: RewardPool, place: Place, *, keys: tuple[str, ...], re
         pool_object_version=pool.metadata.resource_version,
         pool_uid=pool.metadata.uid,
         place=place,
+        not_ready=problem or "",
     )
 
 

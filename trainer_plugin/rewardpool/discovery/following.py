@@ -67,10 +67,13 @@ class Following:
         """Times it was looked up again."""
         self.problem = ""
         """Why the last look-up failed; empty when it did not."""
+        self.not_ready = ""
+        """Why the pool could not score when it was looked up last; empty when it could."""
 
     async def begin(self) -> None:
         """Find the pool. Raises what `discover` raises."""
         self._endpoint = await self._find(self._config)
+        self.not_ready = self._endpoint.not_ready
         self._plan_glance()
 
     async def end(self) -> None:
@@ -117,7 +120,7 @@ class Following:
                 return False
             finally:
                 self._looked_at = began
-            self.problem = ""
+            self.problem, self.not_ready = "", found.not_ready
             if (found.url, found.keys, found.ca) == (used.url, used.keys, used.ca):
                 return False
             what = "has other keys or certificates" if found.url == used.url else f"is now at {found.url}"

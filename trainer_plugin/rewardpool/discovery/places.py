@@ -16,7 +16,7 @@ import aiohttp
 import yaml
 from pydantic import ValidationError
 
-from rewardpool.errors import PoolAccessError, PoolNotReadyError
+from rewardpool.errors import PoolAccessError, PoolNotReadyError, PoolNotYetReadyError
 from rewardpool_api import RewardPool, names
 from rewardpool_api.state_files import is_supervised, pool_dir
 from rewardpool_api.trust import verifying_context
@@ -38,6 +38,10 @@ logging.getLogger("kubernetes_asyncio.client.rest").addFilter(_is_no_answer)
 
 class ForbiddenError(PoolAccessError):
     """The cluster refuses (403); the message names verb and object."""
+
+
+class PlaceAwayError(PoolAccessError):
+    """The place does not answer, or is too busy to; that passes by itself."""
 
 
 class NotHere(Exception):  # noqa: N818 - an answer, not a failure: the next place is asked
@@ -141,10 +145,12 @@ class KubernetesPlace:
             what,
         )
         if found is None:
-            raise PoolNotReadyError(f"RewardPool {pool.key} names {what}, which does not exist; the operator makes it")
+            raise PoolNotYetReadyError(
+                f"RewardPool {pool.key} names {what}, which does not exist; the operator makes it"
+            )
         key, *others = (_entry(found.data, name) for name in names.KEY_NAMES)
         if not key:
-            raise PoolNotReadyError(
+            raise PoolNotYetReadyError(
                 f"{what} has no usable entry {names.SECRET_KEY!r}; delete it and the operator makes it anew"
             )
         return key, *filter(None, others)
@@ -207,14 +213,15 @@ class KubernetesPlace:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             reason = str(error) or type(error).__name__
             host = api.configuration.host
-            raise PoolAccessError(f"{self}: the API server {host} does not answer: {reason}") from error
+            raise PlaceAwayError(f"{self}: the API server {host} does not answer: {reason}") from error
 
     def _refusal(self, error: Any, verb: str, what: str) -> PoolAccessError:
         if error.status == 401:
             return PoolAccessError(f"{self}: the API server does not accept the credentials (401); renew them")
         if error.status == 403:
             return ForbiddenError(f"{self}: no right to {verb} {what} (403)")
-        return PoolAccessError(f"{self}: to {verb} {what} failed with HTTP {error.status} {error.reason}")
+        kind = PlaceAwayError if error.status == 429 or error.status >= 500 else PoolAccessError
+        return kind(f"{self}: to {verb} {what} failed with HTTP {error.status} {error.reason}")
 
 
 def read_key_files(path: Path) -> tuple[str, ...]:

@@ -9,9 +9,11 @@ import atexit
 import concurrent.futures
 import os
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rewardpool.deadline import waited
 from rewardpool.demand.handle import JobDemand
 from rewardpool.rewards.announced import Announcement
 from rewardpool.rewards.blocking import BlockingReward
@@ -59,7 +61,7 @@ class LazyReward:
 
     def _forget(self) -> None:
         self._lock = threading.Lock()
-        self._opened: BlockingReward | None = None
+        self._opening: concurrent.futures.Future[BlockingReward] | None = None
         self._demands: list[JobDemand] = []
         self._process = os.getpid()
 
@@ -71,20 +73,38 @@ class LazyReward:
         self._forget()
 
     def opened(self) -> BlockingReward:
-        """The reward of this process; opens it if that was not done yet. Raises what `open_reward` raises."""
+        """The reward of this process; opens it if that was not done yet. Raises what `open_reward` raises.
+
+        Who comes while it is being opened waits for that, and shares its failure: the next call tries again.
+        """
         if self._process != os.getpid():  # a fork: its threads and connections are the parent's
             self._forget()
         with self._lock:
-            if self._opened is None:
-                self._opened = BlockingReward(**self._options)
-                atexit.register(self._end_demands)  # a job that is over says so, where its process lives to do it
-            return self._opened
+            opening, is_first = self._opening, self._opening is None
+            if opening is None:
+                opening = self._opening = concurrent.futures.Future()
+        if is_first:
+            self._open(opening)
+        return opening.result()
+
+    def _open(self, opening: "concurrent.futures.Future[BlockingReward]") -> None:
+        try:
+            opened = BlockingReward(**self._options)
+        except BaseException as error:
+            with self._lock:
+                if self._opening is opening:
+                    self._opening = None
+            opening.set_exception(error)
+            return
+        atexit.register(self._end_demands)  # a job that is over says so, where its process lives to do it
+        opening.set_result(opened)
 
     def _end_demands(self) -> None:
-        opened = self._opened
-        if opened is not None and self._process == os.getpid():
-            for pool in opened.pools.values():
-                pool.job_demand.end()
+        opening = self._opening
+        if opening is None or self._process != os.getpid() or not opening.done() or opening.exception() is not None:
+            return
+        for pool in opening.result().pools.values():
+            pool.job_demand.end()
 
     async def rate_batch(self, episodes: Sequence[Episode]) -> list[Rating]:
         """Rate episodes, by their groups where the reward needs groups; ratings come in the order of the episodes.
@@ -94,8 +114,10 @@ class LazyReward:
             PoolError: A pool cannot be used, whatever the policy.
             ConfigError: A tokenizer or function cannot be loaded, or groups are needed and an episode names none.
         """
+        began = time.monotonic()
         reward = await asyncio.to_thread(self.opened)
-        submitted = _submitted(reward, episodes)
+        with waited(time.monotonic() - began):
+            submitted = _submitted(reward, episodes)
         try:
             rated = await asyncio.gather(*(asyncio.wrap_future(future) for _, future in submitted))
         finally:
@@ -104,7 +126,10 @@ class LazyReward:
 
     def rate_batch_blocking(self, episodes: Sequence[Episode]) -> list[Rating]:
         """As `rate_batch`, for callers without a loop."""
-        submitted = _submitted(self.opened(), episodes)
+        began = time.monotonic()
+        reward = self.opened()
+        with waited(time.monotonic() - began):
+            submitted = _submitted(reward, episodes)
         try:
             rated = [future.result() for _, future in submitted]
         finally:
@@ -122,11 +147,13 @@ class LazyReward:
     def close(self) -> None:
         """Close this process's connections; the next call opens them again. May be called again."""
         with self._lock:
-            opened, self._opened = self._opened, None
+            opening, self._opening = self._opening, None
             self._demands = []
         atexit.unregister(self._end_demands)
-        if opened is not None:
-            opened.close()
+        if opening is not None:
+            concurrent.futures.wait([opening])
+            if opening.exception() is None:
+                opening.result().close()
 
 
 _Submitted = list[tuple[list[int], "concurrent.futures.Future[list[Rating]]"]]

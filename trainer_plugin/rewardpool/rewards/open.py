@@ -1,11 +1,13 @@
 """The one way in for every adapter: from a few lines of a config to a reward that is ready to rate."""
 
 import logging
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from rewardpool.client.pool import Pool
+from rewardpool.deadline import waited
 from rewardpool.errors import ConfigError
 from rewardpool.rewards.discriminative import ChatScorer, PoolFunctionScorer, chat_tokenizer
 from rewardpool.rewards.functions import FunctionScorer, OverlongScorer, started_runner
@@ -62,6 +64,7 @@ class _Opening:
     def __init__(self, stack: AsyncExitStack, tokenizer: Any) -> None:
         self._stack = stack
         self._tokenizer = tokenizer
+        self._began = time.monotonic()
         self.pools: dict[str, Pool] = {}
         self._clients: dict[str, PoolPart] = {}
 
@@ -83,7 +86,8 @@ class _Opening:
         for name, other in self._clients.items():
             if other.client == part.client:
                 return self.pools[name]
-        pool = await self._stack.enter_async_context(Pool.shared(part.client))
+        with waited(time.monotonic() - self._began):  # parts are opened one by one, within one deadline
+            pool = await self._stack.enter_async_context(Pool.shared(part.client))
         name = pool.endpoint.pool
         if name in self.pools:
             raise ConfigError(path, f"asks {name} with other settings than part {self._clients[name].name} does")

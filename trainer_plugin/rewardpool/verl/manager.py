@@ -6,12 +6,14 @@ rollouts complete where rewards stream, and for all samples of a batch where the
 
 import asyncio
 import logging
+import time
 from typing import Any
 
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager import NaiveRewardManager, register
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
+from rewardpool.deadline import waited
 from rewardpool.rewards import Reward
 from rewardpool.verl.announced import shared_reward
 from rewardpool.verl.function_pool import FunctionPool, checked_result, shared_function_pool
@@ -73,9 +75,11 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
             log.warning(
                 "a sample came to a reward worker, though %s scores: its row names another agent_name", AGENT_LOOP
             )
+        began = time.monotonic()
         scorer = Scorer(await self._reward(), self.tokenizer, max_response_tokens=self._settings.max_response_tokens)
         row = data[len(data) - 1]
-        score, extra_info = await scorer.score(row.non_tensor_batch, response_ids(row.batch, row.non_tensor_batch))
+        with waited(time.monotonic() - began):
+            score, extra_info = await scorer.score(row.non_tensor_batch, response_ids(row.batch, row.non_tensor_batch))
         return {"reward_score": score, "reward_extra_info": extra_info}
 
     async def _call_function(self, data: DataProto) -> dict[str, Any]:

@@ -6,9 +6,11 @@ reward.custom_reward_function.path=pkg://rewardpool.verl.reward
 verl gives a function no prompt: a reward model or a judge sees the question that the data set has in `extra_info`.
 """
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
+from rewardpool.deadline import waited
 from rewardpool.errors import ConfigError
 from rewardpool.rewards import Episode, Reward
 from rewardpool.verl.announced import shared_reward
@@ -53,7 +55,9 @@ async def compute_score(
     spec = pool_spec(
         reward_pool, _mapping(rewardpool), pool_path=f"{PATH}.reward_pool", mapping_path=f"{PATH}.rewardpool"
     )
+    began = time.monotonic()
     reward = await shared_reward(spec, path=f"{PATH}.rewardpool")
+    opening_seconds = time.monotonic() - began
     extra = {str(name): plain(value) for name, value in (extra_info or {}).items()}
     if prompt_key not in extra and _needs_prompt(reward):
         raise ConfigError(
@@ -66,7 +70,9 @@ async def compute_score(
         data_source=data_source,
         extra_info=extra,
     )
-    _, result = score_and_extra_info(await reward.rate(episode), label=episode.label)
+    with waited(opening_seconds):
+        rating = await reward.rate(episode)
+    _, result = score_and_extra_info(rating, label=episode.label)
     return result
 
 
