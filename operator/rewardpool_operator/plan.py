@@ -66,6 +66,10 @@ class Plan:
     conceal: tuple[str, ...] = ()
     """Routers, by name, that trainers shall not be sent to any more; never all of them, so on one machine never any."""
     measure: tuple[Measure, ...] = ()
+    protected_workers: int = 0
+    """Workers of which a disruption may take one."""
+    protected_routers: int = 0
+    """The same of routers."""
     first_replicas: int | None = None
     """What spec.replicas becomes, where policy External found none; None leaves it alone, which is nearly always."""
     status: RewardPoolStatus

@@ -184,6 +184,10 @@ class Snapshot:
     """What `spec.rollout.parity` refers to; None when it asks for nothing, or where there are no ConfigMaps."""
     offer: str | None = None
     """What workers of the present revision would have if they were made anew, in words; None where that is the same."""
+    protected_workers: int | None = None
+    """Workers of which a disruption may take one, as the budget has it; None where there is none."""
+    protected_routers: int | None = None
+    """The same of routers."""
     ca_bundle: str | None = None
     """Certificates that verify the routers, PEM in base64; None for http."""
     tls_problem: str | None = None

@@ -7,7 +7,8 @@
     3. how many of  rollout.py     wanted replicas -> a size for every revision
     4. who leaves   leaving.py     sizes -> workers to drain, to keep after all, to stop
                     sleeping.py    who holds the pool awake -> engines to put to sleep, to wake
-    5. who serves   membership.py  workers -> changes to every router's list; exposure.py -> who may be asked
+    5. who serves   membership.py  workers -> changes to every router's list; exposure.py -> who may be asked;
+                    disruption.py  who serves -> how many a node's drain may not take
     6. what to say  status.py      all of it -> status; conditions.py -> its conditions; events.py -> what is news
 
 Each step is a function of the snapshot and of the steps before it; none has a clock or a client. The memory from one
@@ -15,6 +16,7 @@ pass to the next is the object's status and the draining marks on the workers, s
 was, and losing an event or a pass costs a delay and never a wrong state.
 """
 
+from rewardpool_operator.decide.disruption import protected_routers, protected_workers
 from rewardpool_operator.decide.exposure import expose_and_conceal
 from rewardpool_operator.decide.leaving import leave
 from rewardpool_operator.decide.load import observed_load
@@ -66,6 +68,8 @@ def decide(snapshot: Snapshot) -> Plan:
         expose=exposure.expose,
         conceal=exposure.conceal,
         measure=verdict.parity.measure,
+        protected_workers=protected_workers(snapshot),
+        protected_routers=protected_routers(snapshot),
         first_replicas=first_replicas(snapshot),
         status=status,
         events=events,

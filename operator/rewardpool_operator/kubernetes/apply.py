@@ -127,7 +127,10 @@ class Apply:
         is_settled = seen.holds(self._written.settled)
         if not is_settled:
             await self._guarded(self._upkeep.look_for(self._names_in(plan, rendered)))
-            await self._bring_about_shared(rendered.shared)
+            workers, routers = plan.protected_workers, plan.protected_routers
+            await self._bring_about_shared(
+                [render.protecting(manifest, workers=workers, routers=routers) for manifest in rendered.shared]
+            )
             await self._remove_policies(rendered.shared)
         await self._mark(plan)
         if not is_settled:
@@ -172,7 +175,11 @@ class Apply:
         owned = (*found.deployments, *found.services, *found.config_maps, *found.secrets)
         others = tuple(item for items in found.others.values() for item in items)
         return Settled(
-            rendered=rendered, worker_sets=plan.worker_sets, serving=self._is_serving(), owned=owned + others
+            rendered=rendered,
+            worker_sets=plan.worker_sets,
+            serving=self._is_serving(),
+            protected=(plan.protected_workers, plan.protected_routers),
+            owned=owned + others,
         )
 
     def _is_serving(self) -> bool:

@@ -31,6 +31,7 @@ from rewardpool_operator.snapshot import Router, Snapshot, Worker, WorkerSet
 from rewardpool_operator.start_times import StartTimes
 from rewardpool_operator.throughput import Throughputs
 from rewardpool_operator.times import from_rfc3339
+from rewardpool_operator.untrusted import count_of
 
 CLOCKS_DIFFER: Final = timedelta(minutes=1)
 """A mark on a worker is not taken to be of the future for so much."""
@@ -89,6 +90,8 @@ class Observer:
             revision=revision,
             # Until there is a certificate, trainers find what there was.
             url=(tls.problem and pool.status.url) or render.pool_url(pool),
+            protected_workers=_protected(pool, objects, names.COMPONENT_WORKER),
+            protected_routers=_protected(pool, objects, names.COMPONENT_ROUTER),
             ca_bundle=bundle,
             tls_problem=tls.problem,
             worker_sets=tuple(readable("deployments", objects.worker_deployments(), _worker_set, name=_name_of)),
@@ -212,6 +215,13 @@ def _has_answered(router: Router) -> bool:
 
 def _is_count(count: int | None) -> bool:
     return count is not None
+
+
+def _protected(pool: RewardPool, objects: Objects, component: str) -> int | None:
+    """Pods of which a disruption may take one, by the budget as it is."""
+    found = objects.find("PodDisruptionBudget", render.disruption_budget_name(pool, component))
+    least = count_of(found["spec"].get("minAvailable")) if found is not None else None
+    return None if least is None else least + 1
 
 
 def _worker_set(deployment: Object) -> WorkerSet:

@@ -34,6 +34,8 @@ class Settled:
     rendered: Rendered
     worker_sets: tuple[WorkerSet, ...]
     serving: bool
+    protected: tuple[int, int]
+    """Workers and routers, as in the plan."""
     owned: tuple[Object, ...]
 
     def holds(self, other: "Settled | None") -> bool:
@@ -42,7 +44,7 @@ class Settled:
             other is not None
             # Equal and not the same: what is left as it was is put together at every look.
             and self.rendered == other.rendered
-            and (self.worker_sets, self.serving) == (other.worker_sets, other.serving)
+            and (self.worker_sets, self.serving, self.protected) == (other.worker_sets, other.serving, other.protected)
             and len(self.owned) == len(other.owned)
             and all(mine is theirs for mine, theirs in zip(self.owned, other.owned, strict=True))
         )

@@ -71,11 +71,19 @@ def test_namespaces_that_nothing_would_restrict_are_refused() -> None:
 def test_a_drain_takes_one_worker_of_whatever_revision_and_is_never_blocked() -> None:
     worker, router = policies.disruption_budgets(a_pool())
     assert worker["spec"] == {
-        "maxUnavailable": 1,
+        "minAvailable": 0,
         "selector": {"matchLabels": {names.LABEL_POOL: "rm", names.LABEL_COMPONENT: "worker"}},
         "unhealthyPodEvictionPolicy": "AlwaysAllow",
     }
     assert router["spec"]["selector"]["matchLabels"][names.LABEL_COMPONENT] == "router"
+
+
+@pytest.mark.parametrize(("serving", "least"), [(0, 0), (1, 0), (8, 7)])
+def test_all_but_one_of_those_that_serve_are_protected(serving: int, least: int) -> None:
+    worker, router = policies.disruption_budgets(a_pool())
+    assert policies.protecting(worker, workers=serving, routers=9)["spec"]["minAvailable"] == least
+    assert policies.protecting(router, workers=9, routers=serving)["spec"]["minAvailable"] == least
+    assert policies.protecting({"kind": "Service"}, workers=9, routers=9) == {"kind": "Service"}
 
 
 def test_the_operators_place_is_read_from_its_environment() -> None:

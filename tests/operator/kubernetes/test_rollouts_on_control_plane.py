@@ -77,6 +77,11 @@ class Rolling:
     def sizes(self) -> dict[str, int]:
         return {revision: item["spec"]["replicas"] for revision, item in self.deployments().items()}
 
+    def evictable_workers(self) -> int:
+        """How many workers a node's drain may take at this moment, by Kubernetes."""
+        allowed: int = self.cluster.get("pdb", f"{POOL}-worker")["status"]["disruptionsAllowed"]
+        return allowed
+
     def serves(self, *, replicas: int = 1) -> bool:
         """Whether the present revision serves alone and is the good one."""
         status = self.status
@@ -237,6 +242,14 @@ def test_under_a_quota_without_room_auto_replaces_one_by_one_and_is_not_rolled_b
         assert "exceeded quota: tight" in rolling.message("Progressing")
         rolling.eventually(lambda: rolling.serves(replicas=2), "the rollout is complete")
         assert rolling.rollout.get("failed") is None
+        rolling.apply(replicas=3)
+        rolling.eventually(
+            lambda: 3 in rolling.sizes().values(), "three workers are wanted, for which there is no room"
+        )
+        seconds_until(lambda: rolling.evictable_workers() != 1, limit=3)
+        assert rolling.evictable_workers() == 1
+        rolling.apply(replicas=2)
+        rolling.eventually(lambda: rolling.serves(replicas=2), "two workers serve")
     finally:
         rolling.cluster.kubectl("delete", "quota", "tight")
         rolling.apply(rollout=ROLLOUT)

@@ -21,7 +21,12 @@ from rewardpool_operator.kubernetes.render.common import (
     uses_key,
 )
 from rewardpool_operator.kubernetes.render.download import CONTAINER_DOWNLOAD, DOWNLOAD_LINK, HUB_DIR
-from rewardpool_operator.kubernetes.render.policies import disruption_budgets, network_policies
+from rewardpool_operator.kubernetes.render.policies import (
+    disruption_budget_name,
+    disruption_budgets,
+    network_policies,
+    protecting,
+)
 from rewardpool_operator.kubernetes.render.router import router_deployment, router_service
 from rewardpool_operator.kubernetes.render.shared import files_config_map, pins_config_map, pool_host, pool_url, secrets
 from rewardpool_operator.kubernetes.render.worker import (
@@ -43,12 +48,14 @@ __all__ = [
     "PORT_HTTP",
     "PORT_METRICS",
     "Revision",
+    "disruption_budget_name",
     "disruption_budgets",
     "files_config_map",
     "network_policies",
     "pins_config_map",
     "pool_host",
     "pool_url",
+    "protecting",
     "revision_of",
     "router_deployment",
     "router_service",

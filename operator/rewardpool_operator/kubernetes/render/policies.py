@@ -2,8 +2,8 @@
 
     NetworkPolicy POOL-worker           from the pool's routers and the operator alone
     NetworkPolicy POOL-router           scores from the namespaces that are named, figures for those who monitor
-    PodDisruptionBudget POOL-worker     of all revisions together, one at a time
-    PodDisruptionBudget POOL-router     one at a time
+    PodDisruptionBudget POOL-worker     of those that serve, of all revisions together, one at a time
+    PodDisruptionBudget POOL-router     of those that serve, one at a time
 
 What pods connect to is not restricted: engines download models from wherever the user says. Policies take a network
 plugin that enforces them; where there is none, they are words.
@@ -24,21 +24,39 @@ def disruption_budgets(pool: RewardPool) -> list[Object]:
     """Voluntary disruptions, such as the drain of a node, take one worker and one router at a time.
 
     One always goes, or a pool of one replica would block its node's drain for ever. One that does not answer protects
-    nothing, so it may always be evicted.
+    nothing, so it may always be evicted. How many serve is in none of these: see `protecting`.
     """
     return [
         {
             "apiVersion": "policy/v1",
             "kind": "PodDisruptionBudget",
-            "metadata": metadata(pool, f"{pool.metadata.name}-{component}", component),
+            "metadata": metadata(pool, disruption_budget_name(pool, component), component),
             "spec": {
-                "maxUnavailable": 1,
+                "minAvailable": 0,
                 "selector": {"matchLabels": labels(pool, component)},
                 "unhealthyPodEvictionPolicy": "AlwaysAllow",
             },
         }
         for component in (names.COMPONENT_WORKER, names.COMPONENT_ROUTER)
     ]
+
+
+def disruption_budget_name(pool: RewardPool, component: str) -> str:
+    """Name of the PodDisruptionBudget of workers or routers."""
+    return f"{pool.metadata.name}-{component}"
+
+
+def protecting(manifest: Object, *, workers: int, routers: int) -> Object:
+    """The manifest, if it is a PodDisruptionBudget, with all but one of so many protected; any other as it is.
+
+    In numbers: `maxUnavailable` counts from what is wanted, and where nodes have room for half of that, it would never
+    let go of a pod that serves.
+    """
+    if manifest["kind"] != "PodDisruptionBudget":
+        return manifest
+    is_worker = manifest["metadata"]["labels"][names.LABEL_COMPONENT] == names.COMPONENT_WORKER
+    least = max(0, (workers if is_worker else routers) - 1)
+    return {**manifest, "spec": {**manifest["spec"], "minAvailable": least}}
 
 
 def network_policies(pool: RewardPool, place: OperatorPlace | None) -> list[Object]:
