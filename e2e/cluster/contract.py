@@ -7,6 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from cluster.breaking import Breaker
+
 
 class NotPossibleError(RuntimeError):
     """A cluster of another kind could be broken so, this one cannot; the message says why."""
@@ -61,6 +63,10 @@ class Cluster(ABC):
         """
         raise NotPossibleError(f"the API server of {self.description} is not ours to stop")
         yield
+
+    def breaker(self) -> Breaker:
+        """The means to break more than that. Raises `NotPossibleError` where the cluster is not of our own making."""
+        raise NotPossibleError(f"{self.description} is not ours to break")
 
     def __enter__(self) -> Self:
         self.start()

@@ -9,6 +9,7 @@ validation, real server-side apply, real RBAC, real garbage collection; only pod
 """
 
 import ipaddress
+import json
 import secrets
 import ssl
 import time
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from cluster import binaries
 from cluster.certificates import Authority, make_key
@@ -141,6 +142,25 @@ class ControlPlane:
             self._run("kube-apiserver", *self._api_server_flags(self._etcd_port))
             self._wait(self._answers, "the API server is ready again")
 
+    def restart_etcd(self) -> None:
+        """End etcd at once and start it again on its data; return when the API server is ready again."""
+        (ended,) = (daemon for daemon in self._daemons if daemon.name == "etcd")
+        self._daemons.remove(ended)
+        kill([ended])
+        self._run("etcd", *self._etcd_flags)
+        self._wait(self._answers, "the API server is ready again")
+
+    @contextmanager
+    def etcd_full(self) -> Iterator[None]:
+        """For the duration of the context etcd takes no more, as after its quota of the disk is used up."""
+        members = self._etcd("cluster/member/list", {})["members"]
+        alarm = {"memberID": members[0]["ID"], "alarm": "NOSPACE"}
+        self._etcd("maintenance/alarm", {"action": "ACTIVATE", **alarm})
+        try:
+            yield
+        finally:
+            self._etcd("maintenance/alarm", {"action": "DEACTIVATE", **alarm})
+
     def kubectl(self, *args: str, input: str | None = None, deadline_seconds: float = 60.0) -> str:  # noqa: A002
         """Run kubectl as the administrator and return what it prints; `input` becomes its standard input.
 
@@ -177,7 +197,8 @@ class ControlPlane:
         self.kubeconfig_for("admin", self.admin_token)
 
         self._etcd_port = free_port()
-        self._run("etcd", *self._etcd_flags(self._etcd_port))
+        self._etcd_flags = self._flags_of_etcd(self._etcd_port)
+        self._run("etcd", *self._etcd_flags)
         self._run("kube-apiserver", *self._api_server_flags(self._etcd_port))
         self._wait(self._answers, "the API server is ready")
         for manifest in self._manifests:
@@ -211,7 +232,7 @@ class ControlPlane:
         ]
         return "\n".join(rows) + "\n"
 
-    def _etcd_flags(self, port: int) -> list[str]:
+    def _flags_of_etcd(self, port: int) -> list[str]:
         certificate, key = self._server_files
         peer = f"https://127.0.0.1:{free_port()}"
         return [
@@ -286,16 +307,29 @@ class ControlPlane:
 
     def _answers(self) -> bool:
         request = urllib.request.Request(f"{self.url}/readyz", headers={"Authorization": f"Bearer {self.admin_token}"})
-        trust = ssl.create_default_context(cafile=str(self.authority.certificate))
-        # No proxy of the environment may stand between a test and its own API server.
-        opener = urllib.request.build_opener(
-            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trust)
-        )
         try:
-            with opener.open(request, timeout=5) as response:
+            with self._opener().open(request, timeout=5) as response:
                 return bool(response.status == 200)
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             return False
+
+    def _etcd(self, path: str, content: Mapping[str, Any]) -> dict[str, Any]:
+        """Call etcd's gateway from gRPC to JSON."""
+        request = urllib.request.Request(f"https://127.0.0.1:{self._etcd_port}/v3/{path}", json.dumps(content).encode())
+        try:
+            with self._opener(self._client_files).open(request, timeout=10) as response:
+                found: dict[str, Any] = json.load(response)
+        except (urllib.error.URLError, ConnectionError, TimeoutError) as error:
+            raise ClusterError(f"etcd did not answer {path}: {error}") from error
+        return found
+
+    def _opener(self, client: tuple[Path, Path] | None = None) -> urllib.request.OpenerDirector:
+        """For calls to programs of ours; `client` is a certificate and its key."""
+        trust = ssl.create_default_context(cafile=str(self.authority.certificate))
+        if client is not None:
+            trust.load_cert_chain(*client)
+        # No proxy of the environment may stand between a test and its own cluster.
+        return urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trust))
 
     def _default_account_exists(self) -> bool:
         return "default" in self.kubectl("get", "serviceaccounts", "--namespace=default", "-o", "name")

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from cluster.processes import ClusterError, Daemon, output_of, wait_until
+from cluster.processes import ClusterError, Daemon, children_of, output_of, wait_until
 
 _KUBELET_SYSCTLS = {
     "vm/overcommit_memory": "1",
@@ -40,6 +40,7 @@ class Machine:
         flags = ["--fork", "--pid", "--mount", "--net", "--mount-proc", "--propagation=slave", "--kill-child=SIGKILL"]
         self._holder = Daemon("namespaces", ["unshare", *flags, "--", pause], log=directory / "namespaces.log")
         self._daemons: list[Daemon] = []
+        self._commands: dict[str, tuple[str | Path, ...]] = {}
         self._first_process: int | None = None
         try:
             self._first_process = self._wait_for_first_process()
@@ -81,7 +82,18 @@ class Machine:
         """Start a program inside; it ends with the machine."""
         daemon = Daemon(name, [*self._enter(), *argv], log=self.directory / f"{name}.log")
         self._daemons.append(daemon)
+        self._commands[name] = argv
         return daemon
+
+    def restart(self, name: str) -> Daemon:
+        """End a program at once and start it again as it was started; what it started itself runs on."""
+        (ended,) = (daemon for daemon in self._daemons if daemon.name == name)
+        self._daemons.remove(ended)
+        # nsenter itself stays outside of the namespace and waits for the program, its child.
+        for child in children_of(ended.pid):
+            os.kill(child, signal.SIGKILL)
+        ended.join()
+        return self.start(name, *self._commands[name])
 
     def close(self) -> None:
         """End everything inside, at once."""
@@ -100,9 +112,9 @@ class Machine:
         found: list[int] = []
 
         def ready() -> bool:
-            children = Path(f"/proc/{self._holder.pid}/task/{self._holder.pid}/children").read_text().split()
             # Until it has become pause, its /proc is still the host's.
-            found.extend(int(pid) for pid in children if Path(f"/proc/{pid}/comm").read_text() == "pause\n")
+            children = children_of(self._holder.pid)
+            found.extend(pid for pid in children if Path(f"/proc/{pid}/comm").read_text() == "pause\n")
             return bool(found)
 
         wait_until(ready, what="the namespaces are there", deadline_seconds=10, daemons=[self._holder])

@@ -19,6 +19,7 @@ from itertools import combinations
 from pathlib import Path
 
 from cluster import binaries, images, leftovers, network, node_files, packages
+from cluster.breaking import DISK, DISK_MIB, Breaker
 from cluster.contract import Cluster
 from cluster.control_plane import ControlPlane
 from cluster.folders import STATE
@@ -60,6 +61,7 @@ class NodeCluster(Cluster):
         self._say = say or timed_lines()
         self._undo = ExitStack()
         self._running: tuple[ControlPlane, Sequence[Node]] | None = None
+        self._breaker: Breaker | None = None
 
     @property
     def kubeconfig(self) -> Path:
@@ -85,6 +87,14 @@ class NodeCluster(Cluster):
         """See `Cluster.kill_container`."""
         (machine,) = (other.machine for other in self._parts()[1] if other.name == node)
         machine.run(*_CTR, "tasks", "kill", "--signal=SIGKILL", container_id)
+
+    def breaker(self) -> Breaker:
+        """See `Cluster.breaker`."""
+        if self._breaker is None:
+            plane, nodes = self._parts()
+            self._breaker = Breaker(plane, {node.name: node.machine for node in nodes})
+            self._undo.callback(self._breaker.close)
+        return self._breaker
 
     @contextmanager
     def api_server_away(self) -> Iterator[None]:
@@ -170,6 +180,9 @@ def _start_programs(node: Node, plane: ControlPlane, programs: Mapping[str, Path
     _wait([containerd], "containerd answers", lambda: _succeeds(machine, *_CTR, "version"))
     _import(machine, sandbox)
 
+    # A disk of its own, so that it can be full and nobody else's is.
+    machine.run("mkdir", DISK)
+    machine.run("mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m,mode=750", "tmpfs", DISK)
     kubelet_kubeconfig = plane.kubeconfig_for(f"kubelet-{node.name}", plane.node_tokens[node.name])
     kubelet = machine.start(
         "kubelet",
@@ -178,7 +191,7 @@ def _start_programs(node: Node, plane: ControlPlane, programs: Mapping[str, Path
         f"--kubeconfig={kubelet_kubeconfig}",
         f"--hostname-override={node.name}",
         f"--node-ip={wire.node}",
-        f"--root-dir={INSIDE / 'kubelet'}",
+        f"--root-dir={DISK}",
     )
     proxy = machine.start("kube-proxy", programs["kube-proxy"], f"--config={settings / 'kube-proxy.yaml'}")
     plane.kubectl("apply", "--server-side", "-f", "-", input=node_files.dns_role())

@@ -88,6 +88,9 @@ def kubelet(network: Network, *, cgroup: str, authority: Path, certificate: Path
         serializeImagePulls=False,
         # So often are the files of Secrets and ConfigMaps renewed; the default of a minute is long for a test.
         syncFrequency="10s",
+        # So long at most waits a container that ends again and again; the default of five minutes is a whole test.
+        featureGates={"KubeletCrashLoopBackOffMax": True},
+        crashLoopBackOff={"maxContainerRestartPeriod": "10s"},
         kubeAPIQPS=100,
         kubeAPIBurst=200,
     )

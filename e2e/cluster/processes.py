@@ -117,6 +117,11 @@ def output_of(
     return done.stdout
 
 
+def children_of(pid: int) -> list[int]:
+    """The processes that a process of one thread started and that still run, by their ids on the host."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 def free_port(address: str = "127.0.0.1") -> int:
     """A port nobody listens on, below the range from which the kernel gives ports to outgoing connections.
 
