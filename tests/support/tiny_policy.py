@@ -23,7 +23,7 @@ def make_tokenizer() -> Any:
     )
 
 
-def make_policy(*, seed: int, hidden_size: int = 16, positions: int = 64) -> Any:
+def make_policy(*, seed: int, hidden_size: int = 16, positions: int = 64, tied: bool = False) -> Any:
     """Random weights; they are large, so that the policy has preferences. vLLM on a CPU wants 64 hidden units."""
     torch.manual_seed(seed)
     config = transformers.Qwen2Config(
@@ -38,5 +38,6 @@ def make_policy(*, seed: int, hidden_size: int = 16, positions: int = 64) -> Any
         pad_token_id=PAD,
         bos_token_id=None,
         eos_token_id=END,
+        tie_word_embeddings=tied,
     )
     return transformers.Qwen2ForCausalLM(config)

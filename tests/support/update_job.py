@@ -55,8 +55,8 @@ def rated_rollouts() -> list[RatedRollout]:
 def make_actor(ranks: Ranks, **options: Any) -> FsdpActor:
     """Return an actor that differs from the plain one in the options given."""
     return FsdpActor(
-        tiny_policy.make_policy(seed=0),
         **{
+            "model": tiny_policy.make_policy(seed=0),
             "ranks": ranks,
             "objective": OBJECTIVE,
             "forward": FORWARD,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool.actor.groups import SMALLEST_SPREAD, group_advantages, is_informative
+from rewardpool.actor.groups import SMALLEST_SPREAD, ScoreDtype, group_advantages, is_informative
 
 SCORES = st.lists(st.floats(-100, 100), min_size=2, max_size=16)
 GAPPY_SCORES = st.lists(st.none() | st.floats(-100, 100), min_size=2, max_size=16)
@@ -18,6 +18,34 @@ def test_advantages_are_the_papers_formula() -> None:
 
 def test_without_a_scale_an_advantage_is_the_distance_from_the_mean() -> None:
     assert group_advantages([1.0, None, 4.0], scale="none") == [-1.5, None, 1.5]
+
+
+def test_the_deviation_may_be_that_of_a_sample_as_in_verl() -> None:
+    advantages = group_advantages([1.0, 2.0, 3.0], scale="group_sample_std")
+    assert advantages == pytest.approx([-1 / (1 + SMALLEST_SPREAD), 0.0, 1 / (1 + SMALLEST_SPREAD)])
+    assert group_advantages([1.0, None], scale="group_sample_std") == [0.0, None]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scores", "informative"),
+    [
+        ("bfloat16", [20.0, 20.125], False),  # neighbours in bfloat16
+        ("bfloat16", [-20.0, -20.125], False),
+        ("bfloat16", [20.0, 20.5], True),
+        ("bfloat16", [0.001, 0.005], False),  # what is left of summands about 1
+        ("bfloat16", [0.0, 1.0], True),
+        ("float16", [20.0, 20.015625], False),
+        ("float16", [20.0, 20.125], True),
+        ("float32", [20.0, 20.125], True),
+        ("float32", [1e5, 1e5 + 0.0078125], False),
+    ],
+)
+def test_scores_that_differ_by_a_step_of_the_models_numbers_are_equal(
+    dtype: ScoreDtype, scores: list[float], informative: bool
+) -> None:
+    assert is_informative(scores, dtype=dtype) == informative
+    advantages = group_advantages(scores, dtype=dtype)
+    assert max(map(abs, filter(None, advantages)), default=0.0) < 0.5 or informative
 
 
 @pytest.mark.parametrize(

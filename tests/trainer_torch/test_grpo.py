@@ -193,4 +193,59 @@ def test_all_aggregations_are_the_same_where_every_response_has_the_full_length(
 
 def test_the_drift_is_zero_where_the_sampler_is_the_trained_policy() -> None:
     assert losses_of([[0.0, 0.0]], [1.0]).drift.tolist() == [[0.0, 0.0]]
-    assert losses_of([[0.2]], [1.0]).drift.item() == pytest.approx(math.exp(-0.2) + 0.2 - 1)
+    assert losses_of([[0.2]], [1.0]).drift.item() == pytest.approx(math.exp(0.2) - 0.2 - 1)
+
+
+def expected(sampler: torch.Tensor, per_token: torch.Tensor) -> torch.Tensor:
+    """The mean over tokens that the sampler draws, exact: every token of the vocabulary once, by its probability."""
+    return (sampler.exp() * per_token.squeeze(1)).sum()
+
+
+def policies(*seeds: int) -> list[torch.Tensor]:
+    """Log-probabilities over a vocabulary of five tokens."""
+    return [torch.randn(5, generator=torch.Generator().manual_seed(seed)).log_softmax(0) for seed in seeds]
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize("ratio", ["token", "sequence"])
+def test_the_penalty_and_its_gradient_are_those_of_the_divergence_whoever_sampled(fresh: bool, ratio: Any) -> None:
+    start, reference, proximal, behaviour = policies(0, 1, 2, 3)
+    if fresh:
+        proximal = behaviour = start
+    logits = start.clone().requires_grad_()
+    now = logits.log_softmax(0)
+    each = token_losses(
+        log_probs=now.unsqueeze(1),
+        proximal=proximal.unsqueeze(1),
+        behaviour=behaviour.unsqueeze(1),
+        advantages=torch.zeros(5),
+        mask=torch.ones(5, 1, dtype=torch.bool),
+        objective=Objective(kl=1.0, ratio=ratio, importance_cap=1e6),
+        reference=reference.unsqueeze(1),
+    )
+    penalty, divergence = expected(behaviour, each.losses), (now.exp() * (now - reference)).sum()
+    assert penalty.item() == pytest.approx(divergence.item(), rel=1e-5)
+    [found] = torch.autograd.grad(penalty, logits, retain_graph=True)
+    [exact] = torch.autograd.grad(divergence, logits)
+    assert found.tolist() == pytest.approx(exact.tolist(), abs=1e-5)
+
+
+def test_the_drift_is_the_divergence_of_the_sampler_from_the_trained_policy() -> None:
+    now, behaviour = policies(0, 3)
+    rows = now.unsqueeze(1)
+    each = token_losses(
+        log_probs=rows,
+        proximal=rows,
+        behaviour=behaviour.unsqueeze(1),
+        advantages=torch.zeros(5),
+        mask=torch.ones(5, 1, dtype=torch.bool),
+        objective=GRPO,
+    )
+    divergence = (behaviour.exp() * (behaviour - now)).sum()
+    assert expected(behaviour, each.drift).item() == pytest.approx(divergence.item(), rel=1e-5)
+
+
+def test_a_stale_tokens_penalty_weighs_no_more_than_the_cap() -> None:
+    kl = dataclasses.replace(GRPO, kl=0.1, importance_cap=2.0)
+    each = losses_of([[0.0]], [0.0], behaviour=[[-3.0]], reference=[[math.log(0.5)]], objective=kl)
+    assert each.losses.item() == pytest.approx(0.1 * 2.0 * (0.5 - math.log(0.5) - 1))

@@ -229,6 +229,7 @@ def test_the_first_and_last_means_are_over_five_steps_weighted_by_samples() -> N
     def record(step: int) -> StepRecord:
         names = "reward_std response_tokens_mean staleness_mean loss clipped capped drift grad_norm"
         counts = "unscored uninformative_groups sampling_rounds dropped_groups dropped_samples dropped_tokens"
+        counts += " skipped_updates"
         empty = dict.fromkeys(names.split(), 0.0) | dict.fromkeys(counts.split(), 0)
         seconds = dict.fromkeys(("rollout_seconds", "reward_exposed_seconds", "update_seconds"), 1.0)
         scored = 10 if step == 1 else 30

@@ -51,6 +51,14 @@ class RolloutError(RewardPoolError):
     """The policy cannot be sampled: the rollout engine did not start, answer, or take the weights."""
 
 
+class TrainingError(RewardPoolError):
+    """The policy cannot be trained any further: its gradients are no numbers."""
+
+
+class OtherRankError(RewardPoolError):
+    """Another process of the training job failed, and this one does not wait for it; the message has its trouble."""
+
+
 class SampleError(RewardPoolError):
     """One sample has no score; `sample` is its id, or its index where it has none.
 

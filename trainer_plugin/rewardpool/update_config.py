@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from rewardpool.actor.groups import AdvantageScale
+from rewardpool.actor.groups import AdvantageScale, ScoreDtype
 from rewardpool.actor.objective import PRESETS, Aggregation, Algorithm, Objective, Ratio
 from rewardpool.config_part import ConfigPart, Count, Positive
 from rewardpool.pipeline.schedule import Order
@@ -21,7 +21,11 @@ class UpdateConfig(ConfigPart):
     """Sets the fields from here to `dynamic_sampling_rounds` to what the paper of that name uses, where they are not
     set."""
     advantage_scale: AdvantageScale = "group_std"
-    """What a score's distance from its group's mean is divided by: the group's standard deviation, or nothing."""
+    """What a score's distance from its group's mean is divided by: the group's standard deviation, which is that of a
+    population (`group_std`) or that of a sample, as in verl and TRL (`group_sample_std`), or nothing."""
+    score_dtype: ScoreDtype = "float32"
+    """What the reward model computes in: the pool's `spec.engine.dtype`. Scores of a group that differ by no more than
+    a step of its numbers are taken for equal."""
     ratio: Ratio = "token"
     """What is clipped: each token's change of probability, or that of the whole response (its geometric mean)."""
     aggregation: Aggregation = "rollout"
@@ -43,6 +47,9 @@ class UpdateConfig(ConfigPart):
     """A token that is likelier now than when a stale policy sampled it weighs more, but no more than this."""
     max_grad_norm: Positive = 1.0
     """Longer gradients are shortened to this."""
+    max_skipped_updates: Annotated[int, Field(ge=0, le=1000)] = 3
+    """Updates in a row, at most, that are skipped because their gradient has a NaN or is infinite, as one that a single
+    odd rollout makes. One more ends the job."""
     micro_batch: Count = 64
     """Rollouts per forward and backward on one rank, where they are padded; a matter of memory, not of the result."""
     pack_tokens: Annotated[int, Field(ge=0, le=10_000_000)] = 0

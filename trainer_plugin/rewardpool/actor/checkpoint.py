@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
@@ -67,26 +66,27 @@ def save(folder: Path, actor: FsdpActor, *, ranks: Ranks, step: int, state: Stat
 
     Raises:
         OSError: The folder cannot be written.
+        OtherRankError: Another rank cannot write it.
     """
     whole = folder / f"step-{step:06d}"
     unfinished = whole.with_suffix(".part")
-    if ranks.first:
-        shutil.rmtree(unfinished, ignore_errors=True)  # of a writer that was killed
-        unfinished.mkdir(parents=True)
-    dist.barrier()
+    with ranks.together():
+        if ranks.first:
+            shutil.rmtree(unfinished, ignore_errors=True)  # of a writer that was killed
+            unfinished.mkdir(parents=True)
     weights, moments = get_state_dict(actor.model, actor.optimizer)
     dcp.save({"model": weights, "optimizer": moments}, checkpoint_id=unfinished)
-    torch.save(_random_state(ranks), unfinished / f"random.{ranks.rank}.pt")
-    _state_file(unfinished, ranks.rank).write_text(json.dumps(state), encoding="utf-8")
-    if ranks.first:
-        (unfinished / "state.json").write_text(json.dumps({"step": step, "ranks": ranks.size}), encoding="utf-8")
-    dist.barrier()
-    if ranks.first:
-        shutil.rmtree(whole, ignore_errors=True)
-        unfinished.rename(whole)
-        for old in saved(folder)[:-keep]:
-            shutil.rmtree(old)
-    dist.barrier()
+    with ranks.together():
+        torch.save(_random_state(ranks), unfinished / f"random.{ranks.rank}.pt")
+        _state_file(unfinished, ranks.rank).write_text(json.dumps(state), encoding="utf-8")
+        if ranks.first:
+            (unfinished / "state.json").write_text(json.dumps({"step": step, "ranks": ranks.size}), encoding="utf-8")
+    with ranks.together():
+        if ranks.first:
+            shutil.rmtree(whole, ignore_errors=True)
+            unfinished.rename(whole)
+            for old in saved(folder)[:-keep]:
+                shutil.rmtree(old)
     return whole
 
 

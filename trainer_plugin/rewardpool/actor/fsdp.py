@@ -8,12 +8,15 @@ a rank whose rollouts need fewer passes than another's makes blank ones.
 https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html
 """
 
+import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.utils.rnn import pad_sequence
@@ -23,7 +26,9 @@ from rewardpool.actor.grpo import rollout_weights, token_losses
 from rewardpool.actor.objective import Objective
 from rewardpool.actor.ranks import Ranks
 from rewardpool.actor.tokens import Forward
-from rewardpool.errors import ConfigError
+from rewardpool.errors import ConfigError, TrainingError
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +59,7 @@ class UpdateStats:
         capped: Share of tokens whose importance weight was cut.
         drift: Mean divergence from the policy that sampled, in nats per token.
         grad_norm: Length of the gradient before it was shortened.
+        skipped: Whether the gradient was no finite number on some rank, and nothing was changed by it.
     """
 
     loss: float
@@ -61,18 +67,47 @@ class UpdateStats:
     capped: float
     drift: float
     grad_norm: float
+    skipped: bool = False
 
 
 def shard(model: Any, *, ranks: Ranks, dtype: torch.dtype) -> Any:
     """Shard a transformers model over the ranks, each layer on its own, and return it.
 
-    Weights, gradients and their sums stay float32; `dtype` is what the layers compute in.
+    The weights are those of rank 0; the other ranks' model may be on the meta device. A rank's device never has more of
+    them than its share and one layer. Weights, gradients and their sums stay float32; `dtype` is what the layers
+    compute in.
     """
     policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
     layers = [module for module in model.modules() if type(module).__name__ in model._no_split_modules]
+    done: set[Any] = set()
     for module in [*layers, model]:  # inside out: the outer call takes what the inner ones left
+        inner = [one for one in module.modules() if one not in done]
+        done.update(inner)
+        _take_from_first(inner, ranks)
         fully_shard(module, mesh=ranks.mesh, mp_policy=policy)
     return model
+
+
+def _take_from_first(modules: Sequence[Any], ranks: Ranks) -> None:
+    """Put the weights and buffers of some modules on this rank's device, with the values that rank 0 has."""
+    taken: dict[int, torch.Tensor] = {}
+    for module in modules:
+        for tensors in (module._parameters, module._buffers):
+            for name, tensor in tensors.items():
+                if tensor is None:
+                    continue
+                if id(tensor) not in taken:  # else it is tied to another one, and stays so
+                    taken[id(tensor)] = _taken_from_first(tensor, ranks)
+                tensors[name] = taken[id(tensor)]
+
+
+def _taken_from_first(tensor: torch.Tensor, ranks: Ranks) -> torch.Tensor:
+    if ranks.first:
+        value = tensor.detach().to(ranks.device)
+    else:
+        value = torch.empty_like(tensor, device=ranks.device, requires_grad=False)
+    dist.broadcast(value, src=0)
+    return torch.nn.Parameter(value, tensor.requires_grad) if isinstance(tensor, torch.nn.Parameter) else value
 
 
 def recompute_activations(model: Any) -> None:
@@ -95,12 +130,13 @@ class FsdpActor:
     """A sharded policy and its AdamW.
 
     Args:
-        model: A causal language model in float32, the same on every rank; it is sharded in place.
+        model: A causal language model in float32, sharded in place; rank 0's weights count, see `shard`.
         ranks: The processes it is sharded over.
         objective: What updates are done for.
         forward: How rollouts go through it.
         learning_rate: Of AdamW.
         max_grad_norm: Gradients longer than this (over all ranks) are shortened to it.
+        max_skipped: Updates in a row, at most, that are skipped because their gradient is no finite number.
         dtype: What the layers compute in.
         activation_checkpointing: Trades a second forward pass for the memory of activations.
         reference: The reference policy, also sharded in place; needed where `objective.kl` is not 0.
@@ -118,6 +154,7 @@ class FsdpActor:
         forward: Forward,
         learning_rate: float,
         max_grad_norm: float = 1.0,
+        max_skipped: int = 3,
         dtype: torch.dtype = torch.float32,
         activation_checkpointing: bool = False,
         reference: Any = None,
@@ -126,6 +163,8 @@ class FsdpActor:
         self._objective = objective
         self._forward = forward
         self._max_grad_norm = max_grad_norm
+        self._max_skipped = max_skipped
+        self._skipped_in_a_row = 0
         if activation_checkpointing:
             recompute_activations(model)
         self.model = shard(model, ranks=ranks, dtype=dtype)
@@ -150,7 +189,11 @@ class FsdpActor:
     def update(self, minibatch: Sequence[RatedRollout]) -> UpdateStats | None:
         """Take one optimiser step; all ranks call this together, each with its own rollouts.
 
-        None, and no step, where no rollout of any rank has a score.
+        None, and no step, where no rollout of any rank has a score. Where the gradient has a NaN or is infinite,
+        weights and optimiser stay as they are, on all ranks, and the figures say so.
+
+        Raises:
+            TrainingError: So many updates in a row had such gradients that this is no accident.
         """
         lengths = [len(rated.rollout.response_ids) for rated in minibatch if rated.advantage is not None]
         rollouts, tokens = self._ranks.sum(len(lengths), sum(lengths))
@@ -161,16 +204,33 @@ class FsdpActor:
         figures = torch.zeros(4, dtype=torch.float64, device=self._ranks.device)
         for part in self._even_parts([rated.rollout for rated in minibatch]):
             figures += self._backward([minibatch[at] for at in part], rollouts=rollouts, tokens=tokens)
-        grad_norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self._max_grad_norm)
-        self.optimizer.step()
-        loss, clipped, capped, drift = self._ranks.sum(*figures.tolist())
+        # Once it is scaled by a norm that is no number, every gradient is none.
+        grad_norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self._max_grad_norm).full_tensor().item()
+        loss, clipped, capped, drift, broken = self._ranks.sum(*figures.tolist(), not math.isfinite(grad_norm))
+        if broken:
+            self._skip(grad_norm)
+        else:
+            self._skipped_in_a_row = 0
+            self.optimizer.step()
         return UpdateStats(
             loss=loss,
             clipped=clipped / tokens,
             capped=capped / tokens,
             drift=drift / tokens,
-            grad_norm=grad_norm.full_tensor().item(),
+            grad_norm=grad_norm,
+            skipped=bool(broken),
         )
+
+    def _skip(self, grad_norm: float) -> None:
+        self.optimizer.zero_grad()
+        self._skipped_in_a_row += 1
+        if self._skipped_in_a_row > self._max_skipped:
+            raise TrainingError(
+                f"the gradient's norm is {grad_norm}, for {self._skipped_in_a_row} updates in a row; the weights are"
+                " those of before. Look at loss and drift in metrics.jsonl, lower update.learning_rate, or go on from"
+                " an earlier checkpoint; update.max_skipped_updates says how many such updates are skipped"
+            )
+        log.warning("the gradient's norm is %s: this update is skipped", grad_norm)
 
     def _even_parts(self, rollouts: Sequence[Rollout]) -> list[list[int]]:
         """Return the indices that go through the model together, in as many parts as every other rank has."""

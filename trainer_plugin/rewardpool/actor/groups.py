@@ -5,6 +5,9 @@ arXiv:2402.03300, section 4.1.2):
 
     A_i = (r_i - mean(r)) / std(r)        r = scores of the group's responses
 
+The paper does not say which deviation it means. The default is that of a population, which divides by n; verl and TRL
+take that of a sample, which divides by n - 1, so that their advantages are smaller: by 6.5 % in groups of 8.
+
 So an advantage needs the scores of the whole group and nothing else, and a group whose scores are complete can be
 trained on while others still wait. Plain Python: a group is a handful of numbers.
 """
@@ -15,14 +18,36 @@ from collections.abc import Sequence
 from typing import Literal
 
 SMALLEST_SPREAD = 1e-4
-"""Added to the standard deviation. Equal responses can differ by some 1e-7 in score, depending on who shared their
-batch at the server; without it, that noise would be blown up to advantages of 1."""
+"""The least that is added to the standard deviation, see `noise`."""
 
-AdvantageScale = Literal["group_std", "none"]
+AdvantageScale = Literal["group_std", "group_sample_std", "none"]
+ScoreDtype = Literal["float32", "float16", "bfloat16"]
+_STEP: dict[ScoreDtype, float] = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+"""From 1 to the next number."""
+
+
+def noise(scores: Sequence[float], dtype: ScoreDtype) -> float:
+    """Return by how much the scores of equal responses can differ, depending on who shared their batch at the server.
+
+    That is a step of the reward model's numbers at the size of the largest score, and at that of 1 where all are
+    smaller: a score near 0 is what is left of larger summands. In float32 that is some 1e-7 and 1e-4 is taken, far
+    above it; a logit of 20 in bfloat16 is good to 0.16.
+
+    It is added to the standard deviation; without it, noise would be blown up to advantages of 1.
+
+    Args:
+        scores: Of one group.
+        dtype: What the reward model computes in.
+    """
+    return max(SMALLEST_SPREAD, _STEP[dtype] * max(1.0, *map(abs, scores)))
 
 
 def group_advantages(
-    scores: Sequence[float | None], *, scale: AdvantageScale = "group_std", only_informative: bool = False
+    scores: Sequence[float | None],
+    *,
+    scale: AdvantageScale = "group_std",
+    only_informative: bool = False,
+    dtype: ScoreDtype = "float32",
 ) -> list[float | None]:
     """Return how much better than its siblings each response did.
 
@@ -31,27 +56,33 @@ def group_advantages(
 
     Args:
         scores: Of one group.
-        scale: `group_std` gives standard deviations of the group (of the population), as above; `none` the plain
+        scale: `group_std` gives standard deviations of the group (that of a population), `group_sample_std` those of a
+            sample; `none` the plain
             distance r_i - mean(r), because dividing favours groups that are almost of one mind, the too easy and the
             too hard questions (Dr. GRPO, Liu et al. 2025, arXiv:2503.20783, section 3.1).
         only_informative: Whether a group that `is_informative` denies is left out, as if it were unscored.
+        dtype: As for `noise`.
     """
-    if only_informative and not is_informative(scores):
+    if only_informative and not is_informative(scores, dtype=dtype):
         return [None] * len(scores)
     known = [score for score in scores if score is not None]
     if len(known) < 2:
         return [None if score is None else 0.0 for score in scores]
     mean = math.fsum(known) / len(known)
-    spread = statistics.pstdev(known, mu=mean) + SMALLEST_SPREAD if scale == "group_std" else 1.0
+    spread = _deviation(known, mean, scale) + noise(known, dtype) if scale != "none" else 1.0
     return [None if score is None else (score - mean) / spread for score in scores]
 
 
-def is_informative(scores: Sequence[float | None]) -> bool:
-    """Return whether a group can teach anything: its scores differ by more than noise.
+def _deviation(scores: Sequence[float], mean: float, scale: AdvantageScale) -> float:
+    return statistics.stdev(scores, mean) if scale == "group_sample_std" else statistics.pstdev(scores, mean)
+
+
+def is_informative(scores: Sequence[float | None], *, dtype: ScoreDtype = "float32") -> bool:
+    """Return whether a group can teach anything: its scores differ by more than `noise`.
 
     A group of equal scores has advantages of 0 and no gradient, and yet would count in the mini-batch's mean, so that
     the others weigh less. DAPO's dynamic sampling (Yu et al. 2025, arXiv:2503.14476, section 3.2) leaves it out, and
     samples another group in its place (`pipeline.dynamic_sampling`).
     """
     known = [score for score in scores if score is not None]
-    return len(known) > 1 and max(known) - min(known) > SMALLEST_SPREAD
+    return len(known) > 1 and max(known) - min(known) > noise(known, dtype)

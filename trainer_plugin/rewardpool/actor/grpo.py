@@ -10,17 +10,22 @@ of rollout i, with advantage A_i, three policies matter:
     rho = pi(o_t) / pi_prox(o_t)              what is clipped: how far this step's updates have moved the token
     w   = min(pi_prox(o_t) / pi_behave(o_t), importance_cap)
 
-    loss_t = -w * min(rho * A_i, clip(rho, 1 - clip_low, 1 + clip_high) * A_i) + kl * KL_t
+    loss_t = -w * min(rho * A_i, clip(rho, 1 - clip_low, 1 + clip_high) * A_i) + kl * w * rho * KL_t
 
 `w` corrects for the policy that sampled; the clip only limits the step. Keeping the two apart is decoupled PPO (Hilton
 et al. 2021, arXiv:2110.00641, section 3; for language models AReaL, arXiv:2505.24298, equation 5). On fresh rollouts
 pi_prox is pi_behave, w is 1, and this is PPO's clip (Schulman et al. 2017, arXiv:1707.06347). The cap is truncated
 importance sampling: without it a few tokens that were unlikely then and are likely now decide the whole gradient.
 
+KL_t to a reference policy is k3, pi_ref/pi - log(pi_ref/pi) - 1, of GRPO's equation 4: never negative, and unbiased
+for tokens that pi itself sampled. These were sampled by pi_behave, so each weighs w * rho = pi / pi_behave, with a
+gradient through rho. Then the term is an unbiased estimate of the divergence at each token, and so is its gradient,
+which that of k3 alone is not even on fresh rollouts (DeepSeek-V3.2, arXiv:2512.02556, equation 7). It is unbiased up to
+the cap, and given the tokens before, whose probability it does not correct, as w does not.
+
 With the sequence ratio of GSPO (Zheng et al. 2025, arXiv:2507.18071, equation 7) both quotients are geometric means
 over the rollout's tokens, the same for each of them.
-
-KL_t to a reference policy is GRPO's equation 4, pi_ref/pi - log(pi_ref/pi) - 1: unbiased, and never negative.
+The weight of KL_t stays each token's own.
 
 Shapes: B rollouts, R columns of right-padded response.
 """
@@ -40,7 +45,8 @@ class TokenLosses:
         losses: float32, with gradients.
         clipped: bool, where the clip took hold, so that the token has no gradient but that of the divergence.
         capped: bool, where the importance weight was cut.
-        drift: float32, the estimate k3 of the divergence of pi from pi_behave: how far off-policy the token is.
+        drift: float32, the estimate k3 of the divergence of pi_behave from pi: how far off-policy the token is. In this
+            direction it is unbiased, because pi_behave sampled the token.
     """
 
     losses: torch.Tensor
@@ -77,12 +83,14 @@ def token_losses(
     clipped = ratio.clamp(1 - objective.clip_low, 1 + objective.clip_high) * advantage
     losses = -importance.clamp(max=objective.importance_cap) * torch.minimum(unclipped, clipped)
     if reference is not None:
-        losses = losses + objective.kl * divergence(log_probs, reference, mask)
+        sampled = _ratio(proximal - behaviour, mask, "token").clamp(max=objective.importance_cap)
+        moved = _ratio(log_probs - proximal, mask, "token")
+        losses = losses + objective.kl * sampled * moved * divergence(log_probs, reference, mask)
     return TokenLosses(
         losses=losses * mask,
         clipped=(clipped < unclipped) & mask,
         capped=(importance > objective.importance_cap) & mask,
-        drift=divergence(log_probs.detach(), behaviour, mask),
+        drift=divergence(behaviour, log_probs.detach(), mask),
     )
 
 

@@ -13,7 +13,7 @@ import torch
 
 from rewardpool.actor.data import Prompt, Rollout
 from rewardpool.actor.fsdp import FsdpActor, RatedRollout
-from rewardpool.actor.groups import AdvantageScale, group_advantages
+from rewardpool.actor.groups import AdvantageScale, ScoreDtype, group_advantages
 from rewardpool.actor.ranks import Ranks
 from rewardpool.actor.records import StepFigures
 from rewardpool.actor.rollout import RolloutEngine
@@ -37,6 +37,7 @@ class ActorLearner:
         thread: For all that blocks.
         advantage_scale: Of the objective.
         only_informative: Of the objective.
+        score_dtype: What the reward model computes in.
         decoupled: Whether rollouts were sampled by another policy than the one a step's training begins with: an older
             one, or an engine whose arithmetic differs. The loss then tells the two apart.
         moments: Of the scores of earlier steps, where the reward goes by them.
@@ -52,6 +53,7 @@ class ActorLearner:
         thread: Executor,
         advantage_scale: AdvantageScale,
         only_informative: bool = False,
+        score_dtype: ScoreDtype = "float32",
         decoupled: bool,
         moments: RunningMoments | None = None,
         components: Callable[[GroupTask[Prompt]], Iterable[Components]] = lambda task: (),
@@ -62,6 +64,7 @@ class ActorLearner:
         self._thread = thread
         self._advantage_scale: AdvantageScale = advantage_scale
         self._only_informative = only_informative
+        self._score_dtype: ScoreDtype = score_dtype
         self._decoupled = decoupled
         self._moments = moments
         self._components = components
@@ -131,7 +134,9 @@ class ActorLearner:
         ]
 
     def _advantages(self, scores: Sequence[float | None]) -> list[float | None]:
-        return group_advantages(scores, scale=self._advantage_scale, only_informative=self._only_informative)
+        return group_advantages(
+            scores, scale=self._advantage_scale, only_informative=self._only_informative, dtype=self._score_dtype
+        )
 
     @contextmanager
     def _updating(self) -> Iterator[None]:

@@ -30,8 +30,8 @@ class Objective:
 
     Attributes:
         only_informative: Whether groups whose scores are all equal are left out of the mini-batch (DAPO).
-        advantage_scale: `group_std` divides by the standard deviation of the group's scores; `none` does not, so that
-            a group that is almost of one mind is not blown up (Dr. GRPO).
+        advantage_scale: `group_std` divides by the standard deviation of the group's scores, `group_sample_std` by that
+            of a sample; `none` does not, so that a group that is almost of one mind is not blown up (Dr. GRPO).
         ratio: `token` clips every token by itself; `sequence` the geometric mean over the response (GSPO).
         aggregation: `rollout` averages over each response's tokens, then over responses, so that a token of a long
             response weighs less (GRPO); `token` averages over all tokens of the mini-batch, on all ranks (DAPO);

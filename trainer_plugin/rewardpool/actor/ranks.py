@@ -14,6 +14,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 
+from rewardpool.errors import OtherRankError
+
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
@@ -63,6 +65,33 @@ class Ranks:
         values = [value] * self.size
         dist.all_gather_object(values, value)
         return values
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Wait at the block's end for all ranks, and raise on all what one of them raised, as `raise_together`."""
+        problem = None
+        try:
+            yield
+        except Exception as error:  # the others wait to be told
+            problem = error
+        self.raise_together(problem)
+
+    def raise_together(self, problem: Exception | None) -> None:
+        """Raise what went wrong on this rank or on another one, so that none waits for one that has failed.
+
+        All ranks call this at the same point of their work, with None where all is well.
+
+        Raises:
+            Exception: The problem of this rank.
+            OtherRankError: Another rank has one.
+        """
+        told = None if problem is None else f"{type(problem).__name__}: {problem}"
+        problems = self.gathered(told)
+        if problem is not None:
+            raise problem
+        for rank, trouble in enumerate(problems):
+            if trouble is not None:
+                raise OtherRankError(f"rank {rank} failed: {trouble}")
 
     def _reduce(self, values: tuple[float, ...], operation: Any) -> list[float]:
         together = torch.tensor(values, dtype=torch.float64, device=self.device)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from rewardpool.actor.data import Prompt, Rollout
 from rewardpool.actor.fsdp import UpdateStats
-from rewardpool.actor.groups import is_informative
+from rewardpool.actor.groups import ScoreDtype, is_informative
 from rewardpool.actor.ranks import Ranks
 from rewardpool.pipeline.parts import RatedGroup
 from rewardpool.pipeline.times import StepTimes
@@ -37,6 +37,7 @@ class StepRecord:
         capped: Share of tokens whose importance weight was cut, likewise.
         drift: Divergence from the policy that sampled, in nats per token, likewise.
         grad_norm: Length of the gradient, likewise.
+        skipped_updates: Whose gradient was no finite number, so that they changed nothing; not in these means.
         step_seconds: From the end of the step before. What the three below do not cover is ranks waiting for each
             other's rollouts; where rollout and training are apart, they overlap.
         rollout_seconds: Sampling, on the slowest rank; of a later step, where rollouts are ahead.
@@ -63,6 +64,7 @@ class StepRecord:
     capped: float
     drift: float
     grad_norm: float
+    skipped_updates: int
     step_seconds: float
     rollout_seconds: float
     reward_exposed_seconds: float
@@ -95,7 +97,9 @@ class StepFigures:
     exposed_seconds: float = 0.0
     update_seconds: float = 0.0
 
-    def record(self, times: StepTimes, ranks: Ranks, *, parts: Sequence[str]) -> StepRecord:
+    def record(
+        self, times: StepTimes, ranks: Ranks, *, parts: Sequence[str], score_dtype: ScoreDtype = "float32"
+    ) -> StepRecord:
         """Return the record; all ranks call this together, with the names of the reward's parts in the same order."""
         scores = [score for group in self.groups for score in group.scores if score is not None]
         lengths, dropped = _lengths(self.groups), _lengths(self.dropped)
@@ -107,7 +111,7 @@ class StepFigures:
             len(lengths),
             sum(self.staleness),
             len(self.groups),
-            sum(not is_informative(group.scores) for group in self.groups),
+            sum(not is_informative(group.scores, dtype=score_dtype) for group in self.groups),
             len(self.dropped),
             len(dropped),
             sum(dropped),
@@ -115,6 +119,7 @@ class StepFigures:
         uninformative_groups, dropped_groups, dropped_samples, dropped_tokens = map(int, others)
         rollout_seconds, update_seconds = ranks.max(self.rollout_seconds, self.update_seconds)
         mean = total / count if count else math.nan
+        updates = [update for update in self.updates if not update.skipped]
         return StepRecord(
             step=times.step + 1,
             reward_mean=mean,
@@ -129,11 +134,12 @@ class StepFigures:
             components={part: self._mean_of(part, ranks) for part in parts},
             response_tokens_mean=tokens / samples,
             staleness_mean=staleness / groups,
-            loss=_mean([update.loss for update in self.updates]),
-            clipped=_mean([update.clipped for update in self.updates]),
-            capped=_mean([update.capped for update in self.updates]),
-            drift=_mean([update.drift for update in self.updates]),
-            grad_norm=_mean([update.grad_norm for update in self.updates]),
+            loss=_mean([update.loss for update in updates]),
+            clipped=_mean([update.clipped for update in updates]),
+            capped=_mean([update.capped for update in updates]),
+            drift=_mean([update.drift for update in updates]),
+            grad_norm=_mean([update.grad_norm for update in updates]),
+            skipped_updates=len(self.updates) - len(updates),
             step_seconds=times.total_seconds,
             rollout_seconds=rollout_seconds,
             reward_exposed_seconds=self.exposed_seconds,

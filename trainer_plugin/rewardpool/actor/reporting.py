@@ -127,5 +127,6 @@ def _line(record: StepRecord) -> str:
         f"step {record.step:4d}  reward {record.reward_mean:7.4f}  rollout {record.rollout_seconds:5.2f} s  "
         f"waited for scores {record.reward_exposed_seconds:5.2f} s  update {record.update_seconds:5.2f} s"
         + (f"  unscored {record.unscored}" if record.unscored else "")
+        + (f"  skipped updates {record.skipped_updates}" if record.skipped_updates else "")
         + (f"  replaced groups {record.dropped_groups}" if record.dropped_groups else "")
     )

@@ -13,17 +13,19 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoTokenizer
 
 from rewardpool.actor import checkpoint
 from rewardpool.actor.data import Prompt, PromptOrder, Rollout, prompt_tokens, read_prompts, to_episode
 from rewardpool.actor.fsdp import FsdpActor
 from rewardpool.actor.groups import is_informative
 from rewardpool.actor.learner import ActorLearner, EngineRollouts
+from rewardpool.actor.loading import load_policy, load_to_shard
 from rewardpool.actor.ranks import Ranks
 from rewardpool.actor.records import StepFigures, StepRecord
 from rewardpool.actor.resume import JobState, resumed_state
@@ -103,7 +105,7 @@ class Trainer:
     def _make_actor(self) -> FsdpActor:
         config = self._config
         return FsdpActor(
-            self._load_policy(),
+            load_to_shard(config.policy.path, ranks=self._ranks),
             ranks=self._ranks,
             objective=config.update.objective(fixed_length=config.rollout.max_new_tokens),
             forward=Forward(
@@ -115,17 +117,11 @@ class Trainer:
             ),
             learning_rate=config.update.learning_rate,
             max_grad_norm=config.update.max_grad_norm,
+            max_skipped=config.update.max_skipped_updates,
             dtype=DTYPES[config.policy.dtype],
             activation_checkpointing=config.update.activation_checkpointing,
-            reference=self._load_policy() if config.update.kl else None,
+            reference=load_to_shard(config.policy.path, ranks=self._ranks) if config.update.kl else None,
         )
-
-    def _load_policy(self) -> Any:
-        try:
-            model = AutoModelForCausalLM.from_pretrained(self._config.policy.path, dtype=torch.float32)
-        except (OSError, ValueError) as error:
-            raise ConfigError("policy.path", f"transformers cannot load it: {error}") from error
-        return model.to(self._ranks.device)
 
     def run(
         self, on_step: Callable[[StepRecord], None], *, told_to_end: Callable[[], bool] = lambda: False
@@ -173,7 +169,8 @@ class Trainer:
             yield engine, thread
 
     def _load_copy(self) -> Any:
-        return self._load_policy().to(DTYPES[self._config.policy.dtype])
+        policy = self._config.policy
+        return load_policy(policy.path, dtype=DTYPES[policy.dtype]).to(self._ranks.device)
 
     def _prompt(self, index: int) -> Prompt:
         """Return the prompt of this rank's group: the ranks take turns."""
@@ -219,6 +216,7 @@ class _Run:
             thread=thread,
             advantage_scale=config.update.advantage_scale,
             only_informative=config.update.only_informative,
+            score_dtype=config.update.score_dtype,
             decoupled=bool(schedule.ahead) or schedule.apart or config.rollout.engine != "transformers",
             moments=trainer._reward.moments,
             components=self._score.components,
@@ -256,7 +254,8 @@ class _Run:
             [found] = await on_thread(self._thread, self._trainer._ranks.max, missing)
             return int(found)
 
-        return DynamicSampling(rounds=rounds, is_informative=is_informative, most=most) if rounds else None
+        informative = partial(is_informative, dtype=self._trainer._config.update.score_dtype)
+        return DynamicSampling(rounds=rounds, is_informative=informative, most=most) if rounds else None
 
     async def _after_step(self, times: StepTimes) -> None:
         figures, self._learner.figures = self._learner.figures, StepFigures()
@@ -286,7 +285,8 @@ class _Run:
     def _exchange(self, times: StepTimes, figures: StepFigures) -> tuple[StepRecord, bool]:
         """Return the step's record, and whether it was the last; all ranks do this together."""
         ranks = self._trainer._ranks
-        record = figures.record(times, ranks, parts=self._trainer._reward.names)
+        dtype = self._trainer._config.update.score_dtype
+        record = figures.record(times, ranks, parts=self._trainer._reward.names, score_dtype=dtype)
         [ends] = ranks.max(self._told_to_end())
         return record, bool(ends)
 

@@ -54,7 +54,8 @@ class RolloutEngine(Protocol):
         """Sample with the source's weights of now from here on. Blocks; all ranks call this together.
 
         Raises:
-            RolloutError: The engine did not take them, on this rank or on another one.
+            RolloutError: The engine did not take them.
+            OtherRankError: That is so on another rank.
         """
         ...
 

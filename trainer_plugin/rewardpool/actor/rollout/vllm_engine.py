@@ -10,8 +10,11 @@ import logging
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from safetensors import SafetensorError
 
 from rewardpool.actor.data import Prompt, Rollout
 from rewardpool.actor.ranks import Ranks
@@ -91,35 +94,47 @@ class VllmEngine:
 
         Raises:
             RolloutError: vLLM did not take them, or the folder did not.
+            OtherRankError: That is so on rank 0.
         """
         start = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="rewardpool-", dir=self._settings.weights_folder) as folder:
-            problem = self._push(source, Path(folder), version)
-        # Also holds the others back until the weights are there.
-        [failed] = self._ranks.max(float(problem is not None))
-        if problem is not None:
-            raise problem
-        if failed:
-            raise RolloutError("rank 0 could not push the weights to vLLM")
+        with ExitStack() as stack:
+            folder = self._make_folder(stack)
+            problem = self._push(source, folder, version)
+            self._ranks.raise_together(problem)  # also holds the others back until the weights are there
         self.version = version
         log.debug("weights of version %d pushed in %.2f s", version, time.monotonic() - start)
 
-    def _push(self, source: "WeightSource", folder: Path, version: int) -> RolloutError | None:
+    def _make_folder(self, stack: ExitStack) -> Path:
+        """Make rank 0's folder for the weights, until the stack is closed; returns its path on every rank."""
+        folder, problem = self._settings.weights_folder, None
+        if self._ranks.first:
+            try:
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rewardpool-", dir=folder)))
+            except OSError as error:
+                problem = _cannot_pass(folder, error)
+        self._ranks.raise_together(problem)
+        return self._ranks.from_first(folder)
+
+    def _push(self, source: "WeightSource", folder: Path, version: int) -> Exception | None:
         """Returns what went wrong rather than raise it, because the other ranks wait to be told."""
         try:
             source.save_pretrained(folder)
             if self._ranks.first:
                 asyncio.run(self._change_weights(folder, version))
-        except OSError as error:
-            hint = "a container's /dev/shm is often 64 MB; make it larger or name another rollout.vllm.weights_folder"
-            return RolloutError(f"cannot pass weights through {folder}: {error.strerror} ({hint})")
-        except RolloutError as error:
+        except (OSError, SafetensorError) as error:  # the latter is what safetensors makes of a full disk
+            return _cannot_pass(folder, error)
+        except Exception as error:
             return error
         return None
 
     async def _change_weights(self, folder: Path, version: int) -> None:
         async with VllmClient.connected(self._address) as client:
             await client.change_weights(folder, version)
+
+
+def _cannot_pass(folder: Path, error: Exception) -> RolloutError:
+    hint = "a container's /dev/shm is often 64 MB; make it larger or name another rollout.vllm.weights_folder"
+    return RolloutError(f"cannot pass weights through {folder}: {error} ({hint})")
 
 
 def rollout_of(response: Response, *, group: int, member: int, prompt_ids: Sequence[int]) -> Rollout:
