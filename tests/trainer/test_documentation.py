@@ -24,17 +24,17 @@ def example(function: str) -> Any:
 async def test_the_documented_loop_trains_on_every_group_once() -> None:
     updates: dict[str, list[float]] = {}
 
-    async def rollouts() -> AsyncIterator[tuple[str, str]]:
-        for length in range(16):
-            yield f"prompt {length % 2}", "x" * length
+    async def rollouts() -> AsyncIterator[tuple[str, list[int]]]:
+        for length in range(1, 17):
+            yield f"prompt {length % 2}", [7] * length
 
     async with FakeWorker() as worker:
         train_on_groups = example("train_on_groups")
         report = await train_on_groups({"reward": {"url": worker.url}}, rollouts(), updates.__setitem__)
 
     assert {prompt: sorted(scores) for prompt, scores in updates.items()} == {
-        "prompt 0": [float(length) for length in range(0, 16, 2)],
-        "prompt 1": [float(length) for length in range(1, 16, 2)],
+        "prompt 0": [float(length) for length in range(2, 17, 2)],
+        "prompt 1": [float(length) for length in range(1, 17, 2)],
     }
     assert report.scored == 16
 

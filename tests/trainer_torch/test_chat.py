@@ -1,5 +1,6 @@
 """Conversations in a real tokenizer's tokens, with real chat templates: one BOS, every turn, whatever the template."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.byte_tokenizer import BOS, TEMPLATE, TEMPLATE_WITH_BOS, TEMPLATE_WITHOUT_SYSTEM, byte_tokenizer
+from support.fake_worker import FakeWorker
 from support.local_pool import POOL, on_this_machine, write_local_pool
 
 from rewardpool.errors import ConfigError
@@ -92,6 +94,22 @@ async def test_the_tokenizer_is_that_of_the_model_which_the_pools_object_names(
     write_local_pool(tmp_path / "state", source=f"file://{model}")
     async with open_reward(POOL) as reward:
         assert reward.names == ("skywork",)
+
+
+async def test_the_call_that_the_readme_shows_sends_one_bos(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tokenizer = byte_tokenizer(template=TEMPLATE_WITH_BOS, adds_bos=True)
+    tokenizer.save_pretrained(tmp_path / "model")
+    on_this_machine(monkeypatch, tmp_path / "state")
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    [code] = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(code, "README.md", "exec"), names)
+    async with FakeWorker() as worker:
+        write_local_pool(tmp_path / "state", url=worker.url, source=f"file://{tmp_path / 'model'}")
+        totals = await names["rewards"]([("2 + 2?", "4"), (TURNS[:4], "4")])
+    inputs = [request["input"] for request in worker.requests]
+    assert sorted(totals) == sorted(float(len(ids)) for ids in inputs)
+    assert [tokenizer.convert_ids_to_tokens(ids).count(BOS) for ids in inputs] == [1, 1]
 
 
 def test_what_scores_without_a_tokenizer_does_not_import_transformers() -> None:

@@ -23,8 +23,10 @@ class Sample:
     """One thing to score: exactly one of `text`, `token_ids` and `function`.
 
     Attributes:
-        text: The whole conversation with the chat template already applied.
-        token_ids: The same as token ids of the reward model's own tokenizer, shape (tokens,).
+        text: Without special tokens: the server adds those of its tokenizer. A conversation in a chat template that
+            writes a BOS would have two of them; send its token ids, or have `rewards.open_reward` write it.
+        token_ids: The whole conversation in the reward model's chat template and tokens, shape (tokens,). Nothing is
+            added to them.
         function: The arguments of a reward function.
         id: A name for messages; the sample's index stands in where there is none.
 

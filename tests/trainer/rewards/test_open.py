@@ -55,6 +55,42 @@ async def test_a_discriminative_pool_is_sent_the_conversation_as_token_ids(worke
     assert (reward.names, reward.needs_group) == (("pool",), False)
 
 
+PICTURE = Episode(
+    prompt=[
+        {"role": "user", "content": [{"type": "image", "image": "cat.png"}, {"type": "text", "text": "What is it?"}]}
+    ],
+    response="4",
+    ground_truth="4",
+    id="e2",
+)
+
+
+async def test_a_picture_is_refused_under_every_policy_where_a_model_would_see_none(
+    worker: FakeWorker,
+) -> None:
+    spec = {"url": worker.url, "type": "Discriminative", "on_failure": {"constant": 0}}
+    async with open_reward(spec, tokenizer=WordTokenizer()) as reward:
+        with pytest.raises(ConfigError, match="sample e2 has content of type image"):
+            await reward.rate(PICTURE)
+    assert worker.requests == []
+
+
+async def test_a_judge_is_refused_a_picture_where_its_prompt_names_the_question() -> None:
+    async with FakeWorker(writes('{"score": 9}')) as worker:
+        pool = {"url": worker.url, "type": "Generative"}
+        async with open_reward(pool) as reward:
+            with pytest.raises(ConfigError, match="content of type image"):
+                await reward.rate(PICTURE)
+        prompt = "Is {response} right? The solution is {reference}. {answer_format}"
+        async with open_reward({**pool, "judge": {"prompt": prompt}}) as reward:
+            assert (await reward.rate(PICTURE)).total == 9.0
+
+
+async def test_a_function_scores_an_episode_with_a_picture(worker: FakeWorker) -> None:
+    async with open_reward({"url": worker.url, "type": "Function"}) as reward:
+        assert (await reward.rate(PICTURE)).total is not None
+
+
 async def test_a_function_pool_is_sent_the_arguments_of_the_function(worker: FakeWorker) -> None:
     async with open_reward({"url": worker.url, "type": "Function"}) as reward:
         await reward.rate(EPISODE)

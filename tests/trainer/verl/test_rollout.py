@@ -1,11 +1,14 @@
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from rewardpool.errors import ConfigError
-from rewardpool.verl.rollout import episode, response_ids
+from rewardpool.rewards import Episode, Rating
+from rewardpool.verl.rollout import episode, medium, response_ids
+from rewardpool.verl.scorer import Scorer
 
 END = 9
 TENSORS = {"responses": np.array([5, 6, END, 0]), "attention_mask": np.array([0, 1, 1, 1, 1, 0])}
@@ -55,6 +58,45 @@ def test_the_trainers_own_extra_info_is_left_as_it_is() -> None:
 @pytest.mark.parametrize(("token_ids", "is_cut"), [([1, 2, 3], True), ([1, 2, END], False), ([1, 2], False)])
 def test_a_response_at_the_limit_that_does_not_end_was_cut_off(token_ids: list[int], is_cut: bool) -> None:
     assert episode(row(), "", token_ids, max_tokens=3, eos=END).truncated is is_cut
+
+
+IMAGE = {"role": "user", "content": [{"type": "image", "image": object()}, {"type": "text", "text": "?"}]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({}, None),
+        ({"raw_prompt": [IMAGE]}, "image"),
+        ({"raw_prompt": np.array([IMAGE], dtype=object)}, "image"),
+        ({"raw_prompt": [{"role": "user", "content": [{"type": "video_url", "video_url": "x"}]}]}, "video"),
+        ({"raw_prompt": [{"role": "user", "content": [{"type": "text", "text": "?"}]}]}, None),
+        ({"multi_modal_data": {"images": [object()]}}, "image"),  # by a tool, in a later turn
+        ({"multi_modal_data": {"images": [], "videos": None}}, None),
+        ({"multi_modal_data": None}, None),
+    ],
+)
+def test_what_a_row_has_beside_text_is_named_as_verls_config_names_it(changes: Any, found: str | None) -> None:
+    assert medium(row(**changes)) == found
+
+
+class Reading:
+    """Stands in for a reward with one pool."""
+
+    def __init__(self, model_type: str) -> None:
+        self.pools = {"rl/skywork": SimpleNamespace(endpoint=SimpleNamespace(model_type=model_type))}
+
+    async def rate(self, _: Episode) -> Rating:
+        return Rating(total=1.0, components={"part": 1.0})
+
+
+async def test_a_picture_is_refused_by_the_key_of_its_column_where_a_reward_model_would_see_a_placeholder() -> None:
+    tokenizer = SimpleNamespace(decode=lambda ids, **_: "4", eos_token_id=END)
+    pictures = row(raw_prompt=[IMAGE])
+    with pytest.raises(ConfigError, match=r"^data\.image_key: .* rl/skywork is sent text alone"):
+        await Scorer(Reading("Discriminative"), tokenizer, max_response_tokens=8).score(pictures, [4, END])
+    score, _ = await Scorer(Reading("Function"), tokenizer, max_response_tokens=8).score(pictures, [4, END])
+    assert score == 1.0
 
 
 def test_a_row_without_the_prompts_messages_names_the_key_that_keeps_them() -> None:

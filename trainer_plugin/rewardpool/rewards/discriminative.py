@@ -12,7 +12,7 @@ from rewardpool.errors import ConfigError, InvalidSampleError
 from rewardpool.rewards.chat import ChatTokenizer, load_tokenizer, read_template
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.parts import PoolPart
-from rewardpool.rewards.scorer import PartScore
+from rewardpool.rewards.scorer import PartScore, refuse_media
 from rewardpool.sample import FunctionSample, Sample
 from rewardpool_api.source import parse_source
 
@@ -26,6 +26,7 @@ class ChatScorer:
 
     async def score(self, episode: Episode) -> PartScore:
         """The reward model's raw logit."""
+        refuse_media(episode)
         try:
             token_ids = await self._tokenizer.token_ids(episode.messages())
         except ValueError as error:

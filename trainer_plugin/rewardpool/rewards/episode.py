@@ -1,11 +1,22 @@
 """One rollout, as every trainer can give it. What a reward needs of it is the reward's business, not the trainer's."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 Message = Mapping[str, Any]
 """One turn of a chat: `{"role": ..., "content": ...}`."""
+
+
+def medium_of(messages: Iterable[Message]) -> str | None:
+    """The type of the first block of a message that is no text; None where all are."""
+    for message in messages:
+        content = message.get("content")
+        for block in () if content is None or isinstance(content, str) else content:
+            kind = block.get("type") if isinstance(block, Mapping) else type(block).__name__
+            if kind != "text":
+                return str(kind)
+    return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +57,10 @@ class Episode:
     def label(self) -> str:
         """Names the episode in messages."""
         return self.id or "(unnamed)"
+
+    def medium(self) -> str | None:
+        """What the prompt has beside text, such as `image`: the type of the first such block of a message."""
+        return medium_of([] if isinstance(self.prompt, str) else self.prompt)
 
     def prompt_messages(self) -> list[dict[str, Any]]:
         """The prompt as chat messages."""

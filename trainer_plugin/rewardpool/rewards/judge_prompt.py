@@ -7,6 +7,7 @@ from typing import Any
 from rewardpool.errors import InvalidSampleError
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.parts import JudgeConfig
+from rewardpool.rewards.scorer import refuse_media
 from rewardpool.rewards.template import extra_name
 
 POINTWISE = """\
@@ -63,6 +64,7 @@ class JudgePrompt:
 
         Raises:
             InvalidSampleError: The episode lacks what a field of the prompt stands for.
+            ConfigError: The prompt names the conversation, and that has more than text.
         """
 
         def value_of(field: str) -> str:
@@ -90,6 +92,8 @@ def _value(episode: Episode, field: str) -> str:
         if name not in episode.extra_info:
             raise InvalidSampleError(episode.label, f"its extra_info has no {name!r}, which the judge's prompt names")
         return as_text(episode.extra_info[name])
+    if field in ("question", "conversation"):
+        refuse_media(episode)
     match field:
         case "reference":
             return reference_of(episode)

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from rewardpool.errors import SampleError
+from rewardpool.errors import ConfigError, SampleError
 from rewardpool.rewards.episode import Episode
 
 T = TypeVar("T")
@@ -33,6 +33,21 @@ class Comparer(Protocol):
 
     async def compare(self, episodes: Sequence[Episode]) -> list[PartScore | SampleError]:
         """Scores in the order of the episodes, and in the place of a score why there is none. Raises PoolError."""
+
+
+def refuse_media(episode: Episode) -> None:
+    """See to it that a model which is sent text alone is not shown placeholders in the place of pictures.
+
+    Raises:
+        ConfigError: The prompt has something beside text; no failure policy makes a number of that.
+    """
+    if (medium := episode.medium()) is not None:
+        raise ConfigError(
+            "Episode.prompt",
+            f"sample {episode.label} has content of type {medium}, and models are sent text alone, with a placeholder "
+            "in its place; score such samples by a function, or by a judge whose prompt names no question and no "
+            "conversation",
+        )
 
 
 async def gathered(work: Sequence[Awaitable[T]]) -> list[T]:

@@ -52,7 +52,12 @@ class InlineScorer:
         if last.reward_score is not None:  # the agent loop has one of its own
             return
         began = time.monotonic()
-        others = {**of_row, "__num_turns__": last.num_turns, "tool_extra_fields": last.extra_fields}
+        others = {
+            **of_row,
+            "__num_turns__": last.num_turns,
+            "tool_extra_fields": last.extra_fields,
+            "multi_modal_data": last.multi_modal_data,
+        }
         last.reward_score, last.extra_fields["reward_extra_info"] = await self._scorer.score(others, last.response_ids)
         last.metrics.compute_score = time.monotonic() - began
 

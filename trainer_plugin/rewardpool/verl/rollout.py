@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rewardpool.errors import ConfigError
-from rewardpool.rewards.episode import Episode
+from rewardpool.rewards.episode import Episode, medium_of
 
 _KNOWN_ELSEWHERE = "raw_prompt"
 """Of `tool_extra_fields`: verl's agent loop puts the whole prompt there as well."""
@@ -23,6 +23,17 @@ def response_ids(tensors: Mapping[str, Any], others: Mapping[str, Any]) -> list[
     if length is None:
         length = tensors["attention_mask"][-responses.shape[-1] :].sum()
     return [int(token) for token in responses[: int(length)].tolist()]
+
+
+def medium(others: Mapping[str, Any]) -> str | None:
+    """What a row has beside text, by the word that verl's config has for it: `image`, `video` or `audio`; else None."""
+    found = medium_of(others.get("raw_prompt", ()))
+    if found is None:
+        given = others.get("multi_modal_data") or {}
+        found = next(
+            (name.removesuffix("s") for name, values in given.items() if values is not None and len(values)), None
+        )
+    return None if found is None else found.removesuffix("_url")
 
 
 def episode(

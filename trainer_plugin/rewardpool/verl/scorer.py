@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from rewardpool.errors import ConfigError
 from rewardpool.rewards import Reward
 from rewardpool.verl.result import score_and_extra_info
-from rewardpool.verl.rollout import episode
+from rewardpool.verl.rollout import episode, medium
 
 
 class Scorer:
@@ -34,10 +35,25 @@ class Scorer:
         Raises:
             SampleError: It has no score, and the failure policy is `raise`.
             PoolError: A pool cannot be used.
-            ConfigError: The reward needs whole groups, or the trainer left the prompt's messages out.
+            ConfigError: The reward needs whole groups, the trainer left the prompt's messages out, or there are
+                pictures that the reward would have to look at.
         """
+        self._check_text(others)
         response = await asyncio.to_thread(self._tokenizer.decode, token_ids, skip_special_tokens=True)
         rated = episode(
             others, response, token_ids, max_tokens=self._max_response_tokens, eos=self._tokenizer.eos_token_id
         )
         return score_and_extra_info(await self._reward.rate(rated), label=rated.label)
+
+    def _check_text(self, others: Mapping[str, Any]) -> None:
+        readers = [
+            name
+            for name, pool in self._reward.pools.items()
+            if pool.endpoint.model_type not in ("Function", "Generative")
+        ]
+        if readers and (found := medium(others)) is not None:
+            raise ConfigError(
+                f"data.{found}_key",
+                f"rows have content of type {found}, and {readers[0]} is sent text alone, with a placeholder in its"
+                " place; score by functions (reward.rewardpool.function, or a Function pool), or leave such rows out",
+            )
