@@ -24,6 +24,7 @@ from rewardpool.actor.loading import load_to_shard
 from rewardpool.actor.ranks import Ranks, joined
 from rewardpool.actor.rollout import VllmEngine
 from rewardpool.actor.rollout.vllm_client import SocketAddress
+from rewardpool.rewards import RunningMoments
 from rewardpool.train_config import VllmConfig
 
 LIMIT_BYTES = 4096
@@ -124,6 +125,15 @@ def loaded(ranks: Ranks, policy: Path) -> dict[str, Any]:
     }
 
 
+def shared_moments(ranks: Ranks) -> tuple[float, float]:
+    """Count another score on each rank; what scores are scaled by then."""
+    moments = RunningMoments({"part": None})
+    moments.count({"part": float(ranks.rank)})
+    moments.advance(1, together=ranks.gathered)
+    scaling = moments.scale_of("part", 1)
+    return scaling.mean, scaling.std
+
+
 def main() -> None:
     """Meet all of it."""
     folder = Path(sys.argv[1])
@@ -131,6 +141,7 @@ def main() -> None:
         results = {
             "full": full_folder(ranks, make_actor(ranks), folder),
             "odd": odd_gradients(ranks),
+            "moments": shared_moments(ranks),
             "loaded": loaded(ranks, folder / "policy"),
             "tied": loaded(ranks, folder / "tied"),
             "missing": trouble(

@@ -72,3 +72,7 @@ def test_no_rank_but_the_first_has_more_than_a_layer_of_a_policy_whole(met: list
 
 def test_a_policy_that_rank_0_cannot_load_ends_the_other_ranks_at_once(met: list[Any]) -> None:
     assert [rank["missing"]["type"] for rank in met] == ["ConfigError", "OtherRankError"][: len(met)]
+
+
+def test_all_ranks_scale_by_the_scores_of_all(met: list[Any]) -> None:
+    assert [rank["moments"] for rank in met] == [(0.0, 1.0) if len(met) == 1 else (0.5, 0.5)] * len(met)

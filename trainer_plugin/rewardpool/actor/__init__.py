@@ -7,6 +7,7 @@
     objective   GRPO's variants as independent choices, in plain Python
     grpo        the loss
     tokens      log-probabilities of rollouts, padded (`packing`: or packed into rows)
+    loading     the policy's weights, from its folder to rank 0's memory
     fsdp        the sharded policy, its optimiser, and the way of its weights to the rollout copy
     checkpoint  what a job needs to go on after it was stopped
     resume      where it then goes on, also on another number of ranks
