@@ -4,10 +4,12 @@ import os
 import socket
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
 from support.fleet import FLAVORS, free_port, server_python
+from support.processes import RealProcess
 
 from cluster.certificates import Authority, make_key
 from rewardpool_api.names import ENV_ROUTER_FLAVOR
@@ -17,13 +19,20 @@ from rewardpool_worker.diagnosis import diagnose
 from rewardpool_worker.router_flags import TlsFiles, router_flags
 
 
-def flags(port: int = 8080, *, flavor: RouterFlavor = "sglang-router", tls: TlsFiles | None = None) -> tuple[str, ...]:
+def flags(
+    port: int = 8080,
+    *,
+    flavor: RouterFlavor = "sglang-router",
+    tls: TlsFiles | None = None,
+    host: str = "127.0.0.1",
+    metrics_port: int = 9090,
+) -> tuple[str, ...]:
     return router_flags(
         flavor=flavor,
-        host="127.0.0.1",
+        host=host,
         port=port,
-        metrics_host="127.0.0.1",
-        metrics_port=9090,
+        metrics_host=host,
+        metrics_port=metrics_port,
         request_timeout_seconds=300,
         shutdown_grace_seconds=60,
         tls=tls,
@@ -96,6 +105,27 @@ def test_a_port_in_use_is_diagnosed(flavor: RouterFlavor) -> None:
         given = flags(taken.getsockname()[1], flavor=flavor)
         code, said = launch(*given, python=server_python(), **{ENV_ROUTER_FLAVOR: flavor})
     assert diagnose(exit_code=code, log=said).reason == "PortInUse"
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("flavor", FLAVORS)
+def test_a_router_in_a_pod_with_ipv6_answers_by_both_families(flavor: RouterFlavor, tmp_path: Path) -> None:
+    port, metrics_port = free_port(), free_port()
+    given = flags(port, flavor=flavor, host="::", metrics_port=metrics_port)
+    argv = [server_python(), router_launcher.__file__, *given]
+    paths = (f"{port}/health", f"{metrics_port}/metrics")
+    urls = [f"http://{host}:{path}" for host in ("[::1]", "127.0.0.1") for path in paths]
+
+    def all_answer() -> bool:
+        try:
+            for url in urls:
+                urllib.request.urlopen(url, timeout=5).close()
+        except OSError:
+            return False
+        return True
+
+    with RealProcess(argv, log=tmp_path / "log", env={ENV_ROUTER_FLAVOR: flavor}, cwd=tmp_path) as router:
+        router.until(all_answer, seconds=30, what="it answers at all of its addresses")
 
 
 @pytest.mark.real

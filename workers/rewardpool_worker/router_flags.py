@@ -39,7 +39,7 @@ def router_flags(
 
     Args:
         flavor: which program takes them.
-        host: address of the data plane and of the worker list.
+        host: address of the data plane and of the worker list; an IPv6 one without brackets.
         port: its port.
         metrics_host: address of the Prometheus endpoint, which takes no key.
         metrics_port: its port.
@@ -52,7 +52,8 @@ def router_flags(
         Flags and their values, ready for argv. No key among them: see `router_launcher`.
     """
     flags: dict[str, str | int | float] = {
-        "--host": host,
+        # sglang-router joins it with the port as it is, and its metrics' address it does not.
+        "--host": f"[{host}]" if ":" in host and flavor == "sglang-router" else host,
         "--port": port,
         "--prometheus-host": metrics_host,
         "--prometheus-port": metrics_port,

@@ -19,6 +19,8 @@ class OperatorPlace:
     """Namespace of the operator's pods."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels of the operator's pods; none of them stands for every pod of the namespace."""
+    ipv6: bool = False
+    """Whether the cluster's first addresses are IPv6, and so its pods'."""
     monitoring: tuple[str, ...] = ()
     """Namespaces whose pods may read metrics; none of them stands for every pod of the cluster."""
 
@@ -35,6 +37,7 @@ class OperatorPlace:
         return cls(
             namespace=namespace,
             labels=dict(pair.split("=", 1) for pair in _parts(environ, names.ENV_OPERATOR_SELECTOR, _LABEL)),
+            ipv6=":" in environ.get("KUBERNETES_SERVICE_HOST", ""),
             monitoring=tuple(_parts(environ, names.ENV_MONITORING_NAMESPACES, _NAMESPACE)),
         )
 

@@ -66,11 +66,15 @@ def rendered(
         keys: for its Secrets.
         tls: for its routers; while its certificate cannot be used, they are left as they are.
         image: RewardPool's own.
-        place: where the operator runs, for network policies that let it through; None makes none.
+        place: where the operator runs, for network policies that let it through, None makes none; and what
+            addresses pods have there.
         pins: revision of workers -> commit of the model.
     """
+    ipv6 = place is not None and place.ipv6
     certificate = tls.certificate.fingerprint if tls.certificate else None
-    routers = render.router_deployment(pool, fingerprint=keys.fingerprint, image=image, certificate=certificate)
+    routers = render.router_deployment(
+        pool, fingerprint=keys.fingerprint, image=image, certificate=certificate, ipv6=ipv6
+    )
     return Rendered(
         shared=(
             *render.secrets(pool, keys),
@@ -82,7 +86,7 @@ def rendered(
             *render.disruption_budgets(pool),
             *render.network_policies(pool, place),
         ),
-        revision=render.worker_revision(pool, image=image),
+        revision=render.worker_revision(pool, image=image, ipv6=ipv6),
     )
 
 

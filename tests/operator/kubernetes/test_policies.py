@@ -100,6 +100,13 @@ def test_the_operators_place_is_read_from_its_environment() -> None:
     assert OperatorPlace.from_environment({}) is None
 
 
+@pytest.mark.parametrize(("host", "ipv6"), [("10.96.0.1", False), ("fd00::1", True), ("", False)])
+def test_the_addresses_of_pods_are_those_of_the_api_servers_service(host: str, ipv6: bool) -> None:
+    place = OperatorPlace.from_environment({"POD_NAMESPACE": "system", "KUBERNETES_SERVICE_HOST": host})
+    assert place is not None
+    assert place.ipv6 is ipv6
+
+
 @pytest.mark.parametrize(
     ("variable", "value"),
     [("REWARDPOOL_OPERATOR_SELECTOR", "app"), ("REWARDPOOL_MONITORING_NAMESPACES", "Not A Name")],

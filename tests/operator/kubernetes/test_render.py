@@ -11,6 +11,7 @@ from support.kube_builders import FUNCTION, a_pool
 from rewardpool_api import RewardPool, names
 from rewardpool_operator.kubernetes import render
 from rewardpool_operator.kubernetes.credentials.keys import KEY_COPY, Keys
+from rewardpool_operator.kubernetes.place import OperatorPlace
 from rewardpool_operator.kubernetes.wanted import rendered
 
 KEYS = Keys(pool="pool-key", in_force="pool-key", admin="admin-key")
@@ -250,3 +251,18 @@ def test_labels_that_find_our_pods_cannot_be_overridden() -> None:
     for deployment in deployments:
         wanted = deployment["spec"]["selector"]["matchLabels"]
         assert wanted.items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "python"])
+def test_where_pods_have_ipv6_addresses_all_programs_listen_on_them(engine: str) -> None:
+    source = "python://rewards:score" if engine == "python" else "hf://org/model"
+    model = {"source": source, "type": "Function" if engine == "python" else "Discriminative"}
+    place = OperatorPlace(namespace="system", ipv6=True)
+    made = rendered(a_pool(model=model, engine={"name": engine}), KEYS, image=IMAGE, place=place)
+    (routers,) = (one for one in made.shared if one["kind"] == "Deployment")
+    for template in (made.revision.template, routers["spec"]["template"]):
+        pod = json.dumps(template["spec"])
+        assert "0.0.0.0" not in pod
+        for container in (*template["spec"].get("initContainers", ()), *template["spec"]["containers"]):
+            argv = [*container.get("command", ()), *container.get("args", ())]
+            assert argv[argv.index("--host") + 1].strip("[]") == "::"

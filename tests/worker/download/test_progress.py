@@ -79,10 +79,11 @@ def test_with_all_bytes_there_it_is_checking() -> None:
     assert line(seen.progress.told(), None).startswith("verifying 10.00 of 10.00 GB")
 
 
-def test_the_operator_is_told_over_http(free_port: int) -> None:
-    progress.serve(Seen().progress, "127.0.0.1", free_port)
-    with urllib.request.urlopen(f"http://127.0.0.1:{free_port}{progress.PATH}", timeout=5) as answer:
+@pytest.mark.parametrize(("listens", "asked"), [("127.0.0.1", "127.0.0.1"), ("::", "[::1]")])
+def test_the_operator_is_told_over_http(free_port: int, listens: str, asked: str) -> None:
+    progress.serve(Seen().progress, listens, free_port)
+    with urllib.request.urlopen(f"http://{asked}:{free_port}{progress.PATH}", timeout=5) as answer:
         told = json.load(answer)
     assert (told["commit"], told["totalBytes"]) == ("abc", 10_000_000_000)
     with pytest.raises(urllib.error.HTTPError, match="404"):
-        urllib.request.urlopen(f"http://127.0.0.1:{free_port}/", timeout=5)
+        urllib.request.urlopen(f"http://{asked}:{free_port}/", timeout=5)

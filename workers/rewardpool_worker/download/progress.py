@@ -6,6 +6,7 @@ more is ended: the process goes, its lock with it, and the next one goes on from
 
 import json
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -143,7 +144,10 @@ def serve(progress: Progress, host: str, port: int) -> None:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as the base class has it
             """Say nothing: the operator asks every few seconds."""
 
-    server = ThreadingHTTPServer((host, port), Handler)
+    class Server(ThreadingHTTPServer):
+        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+
+    server = Server((host, port), Handler)
     threading.Thread(target=server.serve_forever, name="progress", daemon=True).start()
 
 

@@ -31,6 +31,14 @@ OWN_IMAGE: Final = {"runAsNonRoot": True, "fsGroup": NON_ROOT_GROUP}
 them would have a kubelet change the owner of every file in a shared model volume."""
 
 
+def every_address(*, ipv6: bool) -> str:
+    """What a program in a pod listens on: all addresses of its pod, which where pods have IPv6 is both families.
+
+    Not `::` everywhere: a node's kernel may be without IPv6, and then nothing could listen there.
+    """
+    return "::" if ipv6 else "0.0.0.0"  # noqa: S104 - inside a pod's own network
+
+
 def uses_key(pool: RewardPool) -> bool:
     """Whether scoring takes a key."""
     return pool.spec.router.auth.mode == "Generated"

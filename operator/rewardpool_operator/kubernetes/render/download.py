@@ -9,7 +9,7 @@ from typing import Final
 
 from rewardpool_api import RewardPool, names, parse_source
 from rewardpool_operator.kubernetes.client import Object
-from rewardpool_operator.kubernetes.render.common import CONTAINER_SECURITY, files_name
+from rewardpool_operator.kubernetes.render.common import CONTAINER_SECURITY, every_address, files_name
 from rewardpool_worker.engines import Engine
 from rewardpool_worker.mounted import DOWNLOAD_PACKAGE, download_paths, worker_files
 
@@ -42,7 +42,7 @@ def download_volumes(pool: RewardPool) -> tuple[list[Object], list[Object]]:
     return volumes, mounts
 
 
-def with_download(template: Object, pool: RewardPool, engine: Engine, *, own_image: str) -> Object:
+def with_download(template: Object, pool: RewardPool, engine: Engine, *, own_image: str, ipv6: bool) -> Object:
     """The worker's template with the download in front of the engine."""
     spec, (worker,) = template["spec"], template["spec"]["containers"]
     items = [{"key": key, "path": path} for key, path in sorted(download_paths().items())]
@@ -52,7 +52,7 @@ def with_download(template: Object, pool: RewardPool, engine: Engine, *, own_ima
     container: Object = {
         "name": CONTAINER_DOWNLOAD,
         "image": _image(pool, engine, worker["image"], own_image),
-        "command": ["python3", "-m", DOWNLOAD_PACKAGE, *_arguments(pool)],
+        "command": ["python3", "-m", DOWNLOAD_PACKAGE, *_arguments(pool, ipv6=ipv6)],
         # Where Python looks for a module that is run by its name.
         "workingDir": PROGRAM_DIR,
         "env": _environment(pool),
@@ -76,13 +76,13 @@ def _image(pool: RewardPool, engine: Engine, engine_image: str, own_image: str) 
     return own_image if from_s3 and not engine.has_s3_client else engine_image
 
 
-def _arguments(pool: RewardPool) -> list[str]:
+def _arguments(pool: RewardPool, *, ipv6: bool) -> list[str]:
     model = pool.spec.model
     return [
         *("--source", model.source, "--revision", model.revision),
         *("--cache", f"{HUB_DIR}/hub", "--link", DOWNLOAD_LINK),
         *("--pins", f"{names.PINS_DIR}/{names.PINS_FILE}", "--report", TERMINATION_LOG),
-        *("--host", "0.0.0.0", "--port", str(names.WORKER_PORT)),  # noqa: S104 - inside a pod's own network
+        *("--host", every_address(ipv6=ipv6), "--port", str(names.WORKER_PORT)),
     ]
 
 

@@ -20,6 +20,7 @@ from rewardpool_operator.kubernetes.render.common import (
     PORT_METRICS,
     PRE_STOP_SECONDS,
     common_volumes,
+    every_address,
     key_item,
     labels,
     metadata,
@@ -49,7 +50,9 @@ def router_service(pool: RewardPool) -> Object:
     }
 
 
-def router_deployment(pool: RewardPool, *, fingerprint: str, image: str, certificate: str | None = None) -> Object:
+def router_deployment(
+    pool: RewardPool, *, fingerprint: str, image: str, certificate: str | None = None, ipv6: bool = False
+) -> Object:
     """The routers; a changed one is there before the old one goes.
 
     Args:
@@ -57,13 +60,14 @@ def router_deployment(pool: RewardPool, *, fingerprint: str, image: str, certifi
         fingerprint: of the keys that the pods shall read.
         image: RewardPool's own image, for a pool that names none.
         certificate: hash of the certificate that the pods shall serve; None for a pool that serves HTTP.
+        ipv6: whether pods have IPv6 addresses.
     """
     own_labels = labels(pool, names.COMPONENT_ROUTER)
     annotations = {names.ANNOTATION_KEYS: fingerprint, names.ANNOTATION_FLAVOR: pool.spec.router.flavor}
     if certificate is not None:
         annotations[names.ANNOTATION_TLS] = certificate
     owned = {"metadata": {"labels": own_labels, "annotations": annotations}}
-    template = merged(merged(_router_template(pool, image), pool.spec.router.pod_template), owned)
+    template = merged(merged(_router_template(pool, image, ipv6=ipv6), pool.spec.router.pod_template), owned)
     template_hash = {"metadata": {"annotations": {names.ANNOTATION_ROUTER_TEMPLATE: short_hash(template)}}}
     described = metadata(pool, names.router_name(pool.metadata.name), names.COMPONENT_ROUTER)
     return {
@@ -88,16 +92,16 @@ def _cause(pool: RewardPool, annotations: Mapping[str, str]) -> str:
     return short_hash([spec, dict(annotations)])
 
 
-def _router_template(pool: RewardPool, image: str) -> Object:
+def _router_template(pool: RewardPool, image: str, *, ipv6: bool) -> Object:
     router = pool.spec.router
     tls = TlsFiles(
         certificate=PurePosixPath(names.TLS_DIR, names.TLS_CERTIFICATE), key=PurePosixPath(names.TLS_DIR, names.TLS_KEY)
     )
     flags = router_flags(
         flavor=router.flavor,
-        host="0.0.0.0",  # noqa: S104 - inside a pod's own network
+        host=every_address(ipv6=ipv6),
         port=names.ROUTER_PORT,
-        metrics_host="0.0.0.0",  # noqa: S104
+        metrics_host=every_address(ipv6=ipv6),
         metrics_port=names.ROUTER_METRICS_PORT,
         request_timeout_seconds=router.request_timeout_seconds,
         shutdown_grace_seconds=router.request_timeout_seconds,

@@ -22,6 +22,7 @@ from rewardpool_operator.kubernetes.render.common import (
     PORT_HTTP,
     PRE_STOP_SECONDS,
     common_volumes,
+    every_address,
     labels,
     metadata,
     pod_template,
@@ -61,9 +62,9 @@ class Revision:
     """How long a worker of it may take to answer, as its pods have it."""
 
 
-def worker_revision(pool: RewardPool, *, image: str) -> Revision:
+def worker_revision(pool: RewardPool, *, image: str, ipv6: bool = False) -> Revision:
     """The revision that this operator makes of the pool; `image` is RewardPool's own."""
-    template = worker_template(pool, image=image)
+    template = worker_template(pool, image=image, ipv6=ipv6)
     seconds = pool.spec.start_seconds
     return Revision(name=revision_of(template), template=template, spec=spec_parts(pool), start_seconds=seconds)
 
@@ -106,12 +107,13 @@ def spec_parts(pool: RewardPool) -> str:
     return json.dumps(parts, sort_keys=True, separators=(",", ":"))
 
 
-def worker_template(pool: RewardPool, *, image: str) -> Object:
+def worker_template(pool: RewardPool, *, image: str, ipv6: bool = False) -> Object:
     """The worker pods' template, without the labels that name its revision.
 
     Args:
         pool: whose workers.
         image: RewardPool's own image, for what no stock image has.
+        ipv6: whether pods have IPv6 addresses.
     """
     spec = pool.spec
     engine = engine_for(spec.engine.name)
@@ -119,7 +121,7 @@ def worker_template(pool: RewardPool, *, image: str) -> Object:
         spec,
         Place(
             served_name=pool.served_name,
-            host="0.0.0.0",  # noqa: S104 - inside a pod's own network
+            host=every_address(ipv6=ipv6),
             port=names.WORKER_PORT,
             key_file=f"{names.KEY_DIR}/{names.SECRET_KEY}" if uses_key(pool) else None,
             claim_dir=CLAIM_DIR,
@@ -142,7 +144,7 @@ def worker_template(pool: RewardPool, *, image: str) -> Object:
     stock = engine.default_image is not None
     template = pod_template(container, volumes, grace_seconds=grace, security={} if stock else OWN_IMAGE)
     if is_downloaded(pool):
-        template = with_download(template, pool, engine, own_image=image)
+        template = with_download(template, pool, engine, own_image=image, ipv6=ipv6)
     restarted_at = pool.metadata.annotations.get(names.ANNOTATION_RESTARTED_AT)
     if restarted_at is not None:
         template["metadata"] = {"annotations": {names.ANNOTATION_RESTARTED_AT: restarted_at}}
