@@ -145,6 +145,38 @@ class ConditionReason(_Reason):
         "The operator may not see all kinds of objects in the pool's namespace, and leaves the pool as it is or goes by"
         " what it knows; a Role is missing there, and the message says for which kind.",
     )
+    INVALID_OBJECT = (
+        "InvalidObject",
+        "The stored pool is not valid, since an older schema let it through; its size is held, its routers kept.",
+    )
+    SECRETS_UNREADABLE = (
+        "SecretsUnreadable",
+        "The API server does not show the pool's Secrets; keys that are known go on, and are neither made nor changed.",
+    )
+    CERTIFICATE_UNREADABLE = (
+        "CertificateUnreadable",
+        "The API server does not show the Secret of spec.router.tls; the certificate that was read last goes on.",
+    )
+    GOLDEN_SET_UNREADABLE = (
+        "GoldenSetUnreadable",
+        "The API server does not show the golden set's ConfigMap; what was read last holds.",
+    )
+    DEMANDS_UNREADABLE = (
+        "DemandsUnreadable",
+        "The API server does not say whether a training job's demand was renewed; the demand counts meanwhile.",
+    )
+    RECONCILE_FAILED = (
+        "ReconcileFailed",
+        "The operator fails to decide about the pool, a fault of RewardPool; the routers' lists are kept.",
+    )
+    API_SERVER_UNREACHABLE = (
+        "ApiServerUnreachable",
+        "The API server does not answer, or refuses the operator's Lease; the routers' lists are kept.",
+    )
+    STATUS_NOT_WRITTEN = (
+        "StatusNotWritten",
+        "The API server does not take the pool's status, which is therefore old; metrics and /healthz say it.",
+    )
     FAILED_CREATE = "FailedCreate", "Kubernetes cannot make the pods: a quota, a webhook, a Pod Security level."
 
     # One machine

@@ -8,7 +8,8 @@ Names follow https://prometheus.io/docs/practices/naming/; docs/reference-status
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from importlib.metadata import version
 from time import time
 from typing import Final, Literal
@@ -83,7 +84,7 @@ class Metrics:
         )
         self._reconcile_failures = Counter(
             "rewardpool_reconcile_failures_total",
-            "Passes that failed: refused by the API server, which was unreachable, or by a defect.",
+            "Steps of passes that failed: refused by the API server, which was unreachable, or by a defect.",
             ("reason",),
             registry=registry,
         )
@@ -138,9 +139,17 @@ class Metrics:
             self._scaling_changes.labels(*key, "up" if grows else "down").inc()
         self._pools.pools[key] = now
 
+    def record_failing(self, namespace: str, name: str, failing: Sequence[tuple[str, str, datetime]]) -> None:
+        """Tell from now on which steps of the pool's passes fail: step, reason, since when."""
+        found = [(step, reason, since.timestamp()) for step, reason, since in failing]
+        self._pools.failing.pop((namespace, name), None)
+        if found:
+            self._pools.failing[namespace, name] = found
+
     def forget_pool(self, namespace: str, name: str) -> None:
         """The pool is gone, and its series with it."""
         self._pools.pools.pop((namespace, name), None)
+        self._pools.failing.pop((namespace, name), None)
         labels: tuple[tuple[Counter, tuple[str, ...]], ...] = (
             (self._scaling_changes, _DIRECTIONS),
             (self._router_repairs, _CHANGES),
@@ -171,7 +180,7 @@ class Metrics:
         self._reconcile_wait_seconds.observe(waited_seconds)
 
     def pass_failed(self, reason: Reason) -> None:
-        """A pass failed."""
+        """A step of a pass failed."""
         self._reconcile_failures.labels(reason).inc()
 
     def read_queue_length(self, length: Callable[[], float]) -> None:

@@ -43,7 +43,9 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """One pass over one pool. The order of carrying out is the order of the fields."""
+    """One pass over one pool. The order of carrying out is the order of the fields; but that in a cluster, where the
+    API server may take long, `joins` and `expose` come right after `leaves`.
+    """
 
     leaves: tuple[Leave, ...] = ()
     drain: tuple[str, ...] = ()

@@ -82,6 +82,8 @@ class PoolCollector(Collector):
     def __init__(self) -> None:
         self.pools: dict[tuple[str, str], PoolFigures] = {}
         """Namespace and name -> figures."""
+        self.failing: dict[tuple[str, str], Sequence[tuple[str, str, float]]] = {}
+        """Namespace and name -> steps that fail, why, and the Unix time since when."""
 
     def describe(self) -> Iterable[Metric]:
         """What the registry checks names by."""
@@ -90,7 +92,10 @@ class PoolCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         """The families with a series for every pool."""
         families = self.families()
-        info, replicas, conditions, requests, limits, demands, rates, starts = families
+        info, replicas, conditions, requests, limits, demands, rates, starts, failing = families
+        for (namespace, name), steps in list(self.failing.items()):
+            for step, reason, since in steps:
+                failing.add_metric([namespace, name, step, reason], since)
         # A copy: scrapes are answered by a thread of their own.
         for (namespace, name), pool in list(self.pools.items()):
             key = [namespace, name]
@@ -153,5 +158,10 @@ class PoolCollector(Collector):
                 "rewardpool_pool_start_seconds",
                 "Seconds from making to first score of the slowest of the last replicas. No series until one was seen.",
                 labels=POOL_LABELS,
+            ),
+            GaugeMetricFamily(
+                "rewardpool_pool_failing_since_timestamp_seconds",
+                "Unix time since which a step of the pool's passes fails, and the reason. No series while none does.",
+                labels=(*POOL_LABELS, "step", "reason"),
             ),
         )

@@ -1,6 +1,7 @@
 """What Prometheus is told, read from the exposition as Prometheus reads it."""
 
 import re
+from datetime import UTC, datetime
 
 import pytest
 from aiohttp import web
@@ -150,6 +151,7 @@ def used(metrics):
     metrics.record_pool(a_pool(), status(desired=2))
     pool, measured = scaled(asked=9, limit="Budget", **MEASURED)
     metrics.record_pool(pool, status().model_copy(update={"scaling": measured.scaling}))
+    metrics.record_failing("rl", "rm", [("Secrets", "SecretsUnreadable", datetime(2026, 1, 1, tzinfo=UTC))])
     metrics.router_repaired("rl", "rm", "join")
     metrics.rollout_ended("rl", "rm", "completed")
     metrics.object_repaired("Service")
@@ -162,6 +164,15 @@ def used(metrics):
     metrics.watch_spoke("pods")
     metrics.leads(leading=True)
     return metrics
+
+
+def test_a_step_that_fails_is_told_with_its_beginning_until_it_does_not(metrics):
+    since = datetime(2026, 1, 1, tzinfo=UTC)
+    metrics.record_failing("rl", "rm", [("Secrets", "SecretsUnreadable", since)])
+    labels = {**KEY, "step": "Secrets", "reason": "SecretsUnreadable"}
+    assert value(metrics, "rewardpool_pool_failing_since_timestamp_seconds", **labels) == since.timestamp()
+    metrics.record_failing("rl", "rm", [])
+    assert of_pools(metrics) == []
 
 
 async def scraped(metrics, **headers):
@@ -207,7 +218,7 @@ async def test_names_follow_the_conventions_of_prometheus(metrics):
 async def test_labels_are_bounded(metrics):
     allowed = {
         "namespace", "pool", "engine", "model_type", "revision", "state", "type", "direction", "change", "outcome",
-        "kind", "reason", "verb", "code", "resource", "version", "le", "limit",
+        "kind", "reason", "verb", "code", "resource", "version", "le", "limit", "step",
     }  # fmt: skip
     assert {
         label for family in await families_of(metrics) for sample in family.samples for label in sample.labels

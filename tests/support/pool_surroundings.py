@@ -36,8 +36,8 @@ class FakeKube:
         self.objects: dict[tuple[Resource, str], Object] = {}
         self.writes: list[str] = []
         self.away = False
-        self.refused: dict[Resource, int] = {}
-        """Kind -> HTTP status with which every call about it is refused."""
+        self.refused: dict[Resource | str, int] = {}
+        """Kind, or name -> HTTP status with which every call about it is refused."""
         self.hung: set[Resource] = set()
         """Kinds of which every call hangs."""
         self.meanwhile: Callable[[], object] = lambda: None
@@ -52,8 +52,11 @@ class FakeKube:
         self.objects[resource, metadata["name"]] = found = {**deepcopy(manifest), "metadata": metadata}
         return deepcopy(found)
 
+    def is_away(self) -> bool:
+        return self.away
+
     async def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        await self._answer(resource)
+        await self._answer(resource, name=name)
         return deepcopy(self.objects.get((resource, name)))
 
     async def apply(self, resource: Resource, manifest: Object, *, subresource: str = "") -> Object:
@@ -77,7 +80,7 @@ class FakeKube:
         await self._answer(resource, f"delete {resource.plural}")
         self.objects.pop((resource, name), None)
 
-    async def _answer(self, resource: Resource, write: str = "") -> None:
+    async def _answer(self, resource: Resource, write: str = "", *, name: str = "") -> None:
         self.meanwhile()
         await asyncio.sleep(0)
         self.meanwhile()
@@ -85,8 +88,9 @@ class FakeKube:
             await asyncio.Event().wait()
         if self.away:
             raise KubeUnreachableError("nobody there")
-        if resource in self.refused:
-            raise KubeError("call", status=self.refused[resource], reason="Refused", message="not today")
+        status = self.refused.get(resource) or self.refused.get(name)
+        if status is not None:
+            raise KubeError("call", status=status, reason="Refused", message="not today")
         self.writes += [write] if write else []
 
 
@@ -154,15 +158,29 @@ class Surroundings:
     async def look(self, acting: Acting = Acting.FULL) -> list[str]:
         """One pass; what it wrote."""
         before = len(self.kube.writes)
+        await asyncio.sleep(0.001)  # what is asked aside goes on
         await self.keeper.look(acting, pools=1)
         return self.kube.writes[before:]
 
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Make a pass, which may never end, until this holds."""
+        looking = asyncio.ensure_future(self.look())
+        try:
+            async with asyncio.timeout(5):
+                while not holds():  # noqa: ASYNC110 - a pass tells nobody how far it is
+                    await asyncio.sleep(0.01)
+        finally:
+            looking.cancel()
+
     async def bring_up(self) -> None:
         """Until the pool serves."""
-        await self.look()
-        objects = self.store.objects(KEY)
-        assert objects is not None
-        (deployment,) = objects.worker_deployments()
+        deployments: tuple[Object, ...] = ()
+        while not deployments:
+            await self.look()
+            objects = self.store.objects(KEY)
+            assert objects is not None
+            deployments = objects.worker_deployments()
+        (deployment,) = deployments
         worker, router = a_pod(), a_pod("r0", component=names.COMPONENT_ROUTER, ip="10.0.0.8")
         worker["metadata"]["labels"][names.LABEL_REVISION] = deployment["metadata"]["labels"][names.LABEL_REVISION]
         for pod in (worker, router):

@@ -15,7 +15,7 @@ from rewardpool_api.status import MAX_MESSAGE, ConditionType, ModelStatus, Scali
 from rewardpool_operator.autoscaler import budget
 from rewardpool_operator.decide.exposure import PATIENCE_SECONDS
 from rewardpool_operator.decide.load import missing_figures
-from rewardpool_operator.decide.loading import in_words
+from rewardpool_operator.decide.loading import in_words, model_status
 from rewardpool_operator.decide.membership import Membership
 from rewardpool_operator.decide.rollout import Rollout
 from rewardpool_operator.decide.sleeping import Sleeping
@@ -62,6 +62,45 @@ def conditions_of(
         "Degraded": _degraded(snapshot, rollout, staying),
     }
     return [_condition(snapshot, kind, finding) for kind, finding in findings.items()]
+
+
+def held_conditions(
+    snapshot: Snapshot, cause: Failure, *, membership: Membership | None, staying: list[Worker]
+) -> list[Condition]:
+    """All conditions of a pool of which nothing but its routers' lists is kept, for this cause.
+
+    Args:
+        snapshot: what there is.
+        cause: why.
+        membership: the routers' lists; None where the routers could not be asked, and nobody knows whether they serve.
+        staying: the workers that do not leave.
+    """
+    memory = snapshot.pool.status.scaling
+    scaling = memory or ScalingStatus(desired=len(staying), reason=cause.message)
+    held = Finding(holds=False, reason=cause.reason, message=f"the size is held: {cause.message}")
+    findings: dict[ConditionType, Finding | None] = dict.fromkeys(("Ready", "WorkersReady", "RouterReady"))
+    if membership is not None:
+        ready = len(membership.serving)
+        findings = {
+            "Ready": _ready(snapshot, scaling, model_status(snapshot, staying), staying, ready),
+            "WorkersReady": _workers_ready(scaling, staying, ready),
+            "RouterReady": _router_ready(snapshot, membership),
+        }
+    findings |= {
+        "ScalingActive": held,
+        "Progressing": held,
+        "Degraded": Finding(holds=True, reason=cause.reason, message=cause.message),
+    }
+    return [
+        _condition(snapshot, kind, finding) if finding is not None else _unknown(snapshot, kind, cause)
+        for kind, finding in findings.items()
+    ]
+
+
+def _unknown(snapshot: Snapshot, kind: ConditionType, cause: Failure) -> Condition:
+    return _condition(
+        snapshot, kind, Finding(holds=False, reason=cause.reason, message=cause.message), status="Unknown"
+    )
 
 
 def _resting(snapshot: Snapshot, sleeping: Sleeping, staying: list[Worker], ready: int) -> Finding | None:
@@ -287,13 +326,15 @@ def _first_failure(workers: list[Worker]) -> Failure | None:
     return next((worker.failure for worker in workers if worker.failure and not worker.answering), None)
 
 
-def _condition(snapshot: Snapshot, kind: ConditionType, finding: Finding) -> Condition:
-    status: Literal["True", "False"] = "True" if finding.holds else "False"
+def _condition(
+    snapshot: Snapshot, kind: ConditionType, finding: Finding, *, status: Literal["Unknown"] | None = None
+) -> Condition:
+    holds: Literal["True", "False", "Unknown"] = status or ("True" if finding.holds else "False")
     before = snapshot.pool.status.condition(kind)
-    unchanged = before is not None and before.status == status
+    unchanged = before is not None and before.status == holds
     return Condition(
         type=kind,
-        status=status,
+        status=holds,
         reason=str(finding.reason),
         message=printable(finding.message, most=MAX_MESSAGE, keep="tail"),
         last_transition_time=before.last_transition_time if before and unchanged else rfc3339(snapshot.now),

@@ -32,7 +32,7 @@ def events_of(old: RewardPoolStatus, status: RewardPoolStatus, leaving: Leaving,
         *demand_events(old.demands, status.demands),
         *_rollout_events(old, status, rollout),
         *(_normal(EventReason.DRAINING, f"{name} leaves the routers") for name in leaving.drain),
-        *_condition_events(old, status),
+        *condition_events(old, status),
     )
 
 
@@ -114,8 +114,9 @@ def _rollout_events(old: RewardPoolStatus, status: RewardPoolStatus, rollout: Ro
     return events
 
 
-def _condition_events(old: RewardPoolStatus, status: RewardPoolStatus) -> list[Event]:
-    events = []
+def condition_events(old: RewardPoolStatus, status: RewardPoolStatus) -> tuple[Event, ...]:
+    """What of the conditions is news."""
+    events: list[Event] = []
     for condition in status.conditions:
         before = old.condition(condition.type)
         if before is not None and (condition.status, condition.reason) == (before.status, before.reason):
@@ -123,7 +124,7 @@ def _condition_events(old: RewardPoolStatus, status: RewardPoolStatus) -> list[E
         event = _condition_event(condition, before)
         if event is not None and condition.reason not in _TOLD_BY_THEMSELVES:
             events.append(event)
-    return events
+    return tuple(events)
 
 
 def _condition_event(now: Condition, before: Condition | None) -> Event | None:

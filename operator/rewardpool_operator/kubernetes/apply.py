@@ -1,12 +1,13 @@
 """Carrying a plan out: routers and objects, in the plan's order, writing only what differs.
 
-A step that fails does not keep the others from being done: the next pass sees what is still missing. What failed is
-told by the condition Degraded and one event, in the API server's own words.
+Three parts, of which none waits for another to succeed: the routers' lists, which take no API server; the objects; and
+what is told. An object that is refused does not keep the others from being done: the next pass sees what is still
+missing. What failed is told by the condition Degraded and one event, in the API server's own words.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import monotonic
@@ -25,7 +26,7 @@ from rewardpool_operator.kubernetes.figures import without_figures
 from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST, is_deleting, refusal_of
 from rewardpool_operator.kubernetes.repairs import ListMemory
 from rewardpool_operator.kubernetes.revisions import files_of
-from rewardpool_operator.kubernetes.telling import event_object, with_failure
+from rewardpool_operator.kubernetes.telling import event_object, with_failures
 from rewardpool_operator.kubernetes.upkeep import Known, NotOursError, Upkeep, is_ours
 from rewardpool_operator.kubernetes.wanted import Rendered, Settled
 from rewardpool_operator.kubernetes.watch.objects import Objects
@@ -41,7 +42,6 @@ log = logging.getLogger(__name__)
 ORIENTATION_SECONDS: Final = 6.0
 """A new operator needs two or three looks to tell requests that wait from connections that were leaked. Until then the
 status keeps the figures it has."""
-APPLY_FAILED: Final = "ApplyFailed"
 
 
 @dataclass(kw_only=True)
@@ -58,6 +58,8 @@ class Written:
     """What was told."""
     settled: Settled | None = None
     """What was found to be as rendered; None when something had to be written."""
+    refused: Settled | None = None
+    """What was refused; None when nothing was."""
     begun_at: float = field(default_factory=monotonic)
     """Monotonic time from which on the pool was looked at."""
     status_at: float = 0.0
@@ -103,7 +105,9 @@ class Apply:
         self._namespace = pool.metadata.namespace
         self._upkeep = Upkeep(kube, store, pool, known=written.manifests)
         self.failures: list[str] = []
-        """What the API server refused in this pass."""
+        """What the API server refused of the pool's objects in this pass."""
+        self.put_off = False
+        """Whether what was refused before, and is the same now, was not tried in this pass."""
         self.changed = False
         """Whether something was done whose outcome no watch tells, or that another step follows."""
         self._wrote = False
@@ -116,40 +120,91 @@ class Apply:
         """
         await self._join(plan.joins)
 
-    async def all_of(self, plan: Plan, rendered: Rendered) -> None:
-        """Carry out the whole plan.
+    async def keep_lists(self, plan: Plan) -> None:
+        """Bring the routers' lists to what they shall be: off first, then on. Needs nobody but the routers."""
+        await self._leave(plan.leaves)
+        await self._join(plan.joins)
+
+    async def bring_about(
+        self, plan: Plan, rendered: Rendered, *, may_write_secrets: bool = True, again: bool = True
+    ) -> None:
+        """Bring the owned objects about: marks on workers, their number, what is rendered.
+
+        Args:
+            plan: after its lists.
+            rendered: what the pool shall own.
+            may_write_secrets: False while nobody knows what the Secrets are.
+            again: whether to try what was refused before and is the same.
 
         Raises:
             KubeUnreachableError: the API server went away; what was not done is done by a later pass.
         """
-        await self._leave(plan.leaves)
         seen = self._looked_at(plan, rendered)
         is_settled = seen.holds(self._written.settled)
-        if not is_settled:
+        self.put_off = not again and seen.holds(self._written.refused)
+        tries = not is_settled and not self.put_off
+        if tries:
             await self._guarded(self._upkeep.look_for(self._names_in(plan, rendered)))
             workers, routers = plan.protected_workers, plan.protected_routers
             await self._bring_about_shared(
-                [render.protecting(manifest, workers=workers, routers=routers) for manifest in rendered.shared]
+                [render.protecting(manifest, workers=workers, routers=routers) for manifest in rendered.shared],
+                may_write_secrets=may_write_secrets,
             )
             await self._remove_policies(rendered.shared)
         await self._mark(plan)
-        if not is_settled:
+        if tries:
             await self._size(plan, rendered)
-            self._written.settled = None if self._wrote or self.failures else seen
+            self._written.refused = seen if self.failures else None
+            self._written.settled = None if self._wrote or self.failures or not may_write_secrets else seen
         await self._remove_files(rendered.shared)
-        await self._join(plan.joins)
+        if plan.first_replicas is not None:
+            await self._guarded(self._give_scale(plan.first_replicas))
+
+    async def expose(self, plan: Plan) -> None:
+        """Open the readiness gates of routers that hold their workers, and close those of routers that do not.
+
+        Raises:
+            KubeUnreachableError: the API server went away.
+        """
         await asyncio.gather(
             *(self._guarded(self._set_gate(router, "True", "ListComplete")) for router in plan.expose),
             *(self._guarded(self._set_gate(router, "False", "ListIncomplete")) for router in plan.conceal),
         )
-        if plan.first_replicas is not None:
-            await self._guarded(self._give_scale(plan.first_replicas))
-        status, events = with_failure(plan, self._failure(plan), self._pool.status)
+
+    async def tell(
+        self, plan: Plan, failures: Sequence[Failure] = (), *, write_status: bool = True, held: bool = False
+    ) -> None:
+        """Write status and events.
+
+        Args:
+            plan: what to say.
+            failures: what failed, most important first.
+            write_status: False for events alone.
+            held: whether nothing was decided, so that no figures are to be waited for.
+
+        Raises:
+            KubeError: the API server does not take the status.
+            KubeUnreachableError: the API server went away.
+        """
+        told = (*failures, *self._of_kubernetes(plan))
+        status, events = with_failures(plan, told, self._pool.status)
         news = (*events, *self._written.repairs.due(now=monotonic()))
         # Together: where a thousand pools start at once, every single write waits its turn at the API server.
-        await asyncio.gather(
-            self._guarded(self._write_status(status)), *(self._guarded(self._tell(event)) for event in news)
+        outcomes = await asyncio.gather(
+            *((self._write_status(status, held=held),) if write_status else ()),
+            *(self._told(event) for event in news),
+            return_exceptions=True,
         )
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    async def _told(self, event: Event) -> None:
+        try:
+            await self._tell(event)
+        except KubeError as error:
+            # The log has what an event would have said, and conditions have what lasts.
+            log.warning("an event was not written: %s", error)
 
     async def _tell(self, event: Event) -> None:
         """Write an event, or that it was said again."""
@@ -197,9 +252,9 @@ class Apply:
         current = revisions & {rendered.revision.name}
         return shared + [("Deployment", names.worker_name(self._pool.metadata.name, revision)) for revision in current]
 
-    async def _bring_about_shared(self, manifests: Iterable[Object]) -> None:
+    async def _bring_about_shared(self, manifests: Iterable[Object], *, may_write_secrets: bool) -> None:
         """Secrets first: pods wait for them, and the witness names them by what they are in the cluster."""
-        secrets = [manifest for manifest in manifests if manifest["kind"] == "Secret"]
+        secrets = [manifest for manifest in manifests if manifest["kind"] == "Secret"] if may_write_secrets else []
         if self._objects.secrets:
             # One tells what the other one already has: their order counts.
             for manifest in secrets:
@@ -384,14 +439,15 @@ class Apply:
                 raise
         self.changed = True
 
-    async def _write_status(self, status: RewardPoolStatus) -> None:
+    async def _write_status(self, status: RewardPoolStatus, *, held: bool) -> None:
         wanted = status.model_dump(mode="json", by_alias=True, exclude_none=True)
         found = self._objects.pool.get("status") or {}
         if wanted == found:
             self._written.unwritten = None
             return
         now = monotonic()
-        if status.load is None and found.get("load") and now - self._written.begun_at < ORIENTATION_SECONDS:
+        is_new_here = not held and now - self._written.begun_at < ORIENTATION_SECONDS
+        if status.load is None and found.get("load") and is_new_here:
             return
         is_news = without_figures(wanted) != without_figures(found)
         if not is_news and now - self._written.status_at < self._figures_seconds:
@@ -402,17 +458,16 @@ class Apply:
         self._store.put(client.POOLS, await self._kube.apply(client.POOLS, manifest, subresource="status"))
         self._written.status_at, self._written.unwritten = now, None
 
-    def _failure(self, plan: Plan) -> Failure | None:
-        """What keeps the pool from being as declared on the side of Kubernetes."""
-        if self.failures:
-            return Failure(reason=APPLY_FAILED, message="; ".join(self.failures))
+    def _of_kubernetes(self, plan: Plan) -> list[Failure]:
+        """What keeps the pool from being as declared, and is no failure of a step."""
+        found = []
         if self._unseen is not None:
-            return Failure(reason=ConditionReason.NAMESPACE_NOT_SERVED, message=self._unseen)
+            found.append(Failure(reason=ConditionReason.NAMESPACE_NOT_SERVED, message=self._unseen))
         progressing = plan.status.condition("Progressing")
         makes_room = progressing is not None and progressing.reason == ConditionReason.NO_ROOM
         for deployment in self._objects.deployments:
             refusal = refusal_of(deployment)
             # A rollout that makes the room by itself says so; there is nothing for people to do.
             if refusal is not None and not (makes_room and lacks_room(refusal)):
-                return Failure(reason=ConditionReason.FAILED_CREATE, message=refusal)
-        return None
+                found.append(Failure(reason=ConditionReason.FAILED_CREATE, message=refusal))
+        return found[:1]

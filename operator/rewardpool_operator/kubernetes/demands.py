@@ -34,6 +34,8 @@ LOOK_SECONDS: Final = 5.0
 """Between two looks at Leases of pools that are not there."""
 PATIENCE: Final = timedelta(seconds=10)
 """For a pool that is made together with its training job."""
+ASK_SECONDS: Final = 1.0
+"""For the API server to say whether a demand was renewed; meanwhile it counts."""
 AT_A_TIME: Final = 10
 """Leases that are told of, and removed, in one look: somebody may make thousands."""
 REFUSED_PAUSE: Final = timedelta(minutes=1)
@@ -131,6 +133,8 @@ class Demands:
         """Names of those that counted at the last look."""
         self._left_out = 0
         self._refused_at: datetime | None = None
+        self.refused: str | None = None
+        """Why it was not known, at the last time of asking, whether a demand lapsed; it counts meanwhile."""
 
     async def look(self, leases: Sequence[Object], *, now: datetime, away: bool = False) -> tuple[Announcement, ...]:
         """What is announced now.
@@ -144,7 +148,9 @@ class Demands:
         lapsing = {one.name for one in heard if one.name in self._live and not one.is_live(now)}
         if away:
             self._renewals.excuse(self._live, now=now)
-        elif lapsing:
+        elif not lapsing:
+            self.refused = None
+        else:
             leases = await self._asked_for(leases, lapsing, now=now)
         if lapsing:
             heard = announcements_of(leases, renewals=self._renewals, now=now)
@@ -159,19 +165,21 @@ class Demands:
         A watch may be dead for a while before it is noticed. A fleet that is let go too early costs a start; asking
         costs a call for each job that dies.
         """
-        found: list[Object | None] = []
-        for lease in leases:
-            namespace, name = lease["metadata"]["namespace"], lease["metadata"]["name"]
-            if name in lapsing:
-                try:
-                    there = await self._kube.get(client.LEASES, namespace, name)
-                except KubeUnreachableError as error:
-                    log.warning("whether a demand lapsed is not known: %s", error)
-                    self._renewals.excuse([name], now=now)
-                else:
-                    self._take_in(namespace, name, there)
-            found.append(self._store.find(client.LEASES, namespace, name))
+        places = [(lease["metadata"]["namespace"], lease["metadata"]["name"]) for lease in leases]
+        self.refused = None
+        await asyncio.gather(*(self._ask_for(*place, now=now) for place in places if place[1] in lapsing))
+        found = [self._store.find(client.LEASES, *place) for place in places]
         return [lease for lease in found if lease is not None]
+
+    async def _ask_for(self, namespace: str, name: str, *, now: datetime) -> None:
+        try:
+            async with asyncio.timeout(ASK_SECONDS):
+                there = await self._kube.get(client.LEASES, namespace, name)
+        except (KubeError, KubeUnreachableError, TimeoutError) as error:
+            self.refused = f"whether the demand {name} lapsed is not known: {error or 'no answer in time'}"
+            self._renewals.excuse([name], now=now)
+        else:
+            self._take_in(namespace, name, there)
 
     def _take_in(self, namespace: str, name: str, there: Object | None) -> None:
         if there is None:
@@ -186,11 +194,7 @@ class Demands:
         self._left_out = left_out
 
     async def remove_old(self, leases: Sequence[Object], *, now: datetime, most: int = AT_A_TIME) -> int:
-        """Remove what nobody will renew, of what was seen at the last look; how many were tried.
-
-        Raises:
-            KubeUnreachableError: the API server does not answer.
-        """
+        """Remove what nobody will renew, of what was seen at the last look; how many were tried."""
         if self._refused_at is not None and now - self._refused_at < REFUSED_PAUSE:
             return 0
         over = {one.name for one in self._announcements if is_over(one, now=now)}
@@ -198,7 +202,7 @@ class Demands:
         for lease in removable:
             try:
                 await self._remove(lease["metadata"])
-            except KubeError as error:
+            except (KubeError, KubeUnreachableError) as error:
                 log.warning("a demand that is over was not removed: %s", error)
                 self._refused_at = now
                 break

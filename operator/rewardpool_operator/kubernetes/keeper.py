@@ -2,24 +2,28 @@
 
 Level-triggered: a pass looks at all there is, whatever woke it. Passes of one pool never overlap (`queue.py`). Objects
 come from the store, which watches fill; Secrets are read by name; routers are asked.
+
+The routers' lists need pods and the keys that are known, and nothing else. Everything else is a step that fails alone
+(`steps.py`): what cannot be read is as it was read last, what cannot be written is written later, and where nothing can
+be decided (no key, an object that is not valid, a defect) the lists are kept all the same (`decide/hold.py`).
 """
 
 import asyncio
 import enum
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import aiohttp
-from pydantic import ValidationError
 
-from rewardpool_api import names
+from rewardpool_api import RewardPool, names
 from rewardpool_api.reasons import ConditionReason, EventReason
 from rewardpool_operator.decide import decide
+from rewardpool_operator.decide.hold import hold, kept_lists
 from rewardpool_operator.kubernetes import client, render
 from rewardpool_operator.kubernetes.apply import Apply, Written
 from rewardpool_operator.kubernetes.budgets import Budgets
@@ -32,11 +36,12 @@ from rewardpool_operator.kubernetes.credentials.tls import CertificateKeeper, Tl
 from rewardpool_operator.kubernetes.credentials.witness import tells_of_a_loss
 from rewardpool_operator.kubernetes.demands import Demands
 from rewardpool_operator.kubernetes.leader import Acting
-from rewardpool_operator.kubernetes.observe import Observer
+from rewardpool_operator.kubernetes.observe import Observer, snapshot_without_routers
 from rewardpool_operator.kubernetes.place import OperatorPlace
 from rewardpool_operator.kubernetes.questions.downloads import pins_of
 from rewardpool_operator.kubernetes.questions.golden import GoldenKeeper
 from rewardpool_operator.kubernetes.questions.trouble import Trouble
+from rewardpool_operator.kubernetes.steps import Failing, Step, Steps
 from rewardpool_operator.kubernetes.stored_pool import StoredPool
 from rewardpool_operator.kubernetes.telling import log_scaling
 from rewardpool_operator.kubernetes.turns import Turns
@@ -44,17 +49,15 @@ from rewardpool_operator.kubernetes.wanted import Rendered, left_running, render
 from rewardpool_operator.kubernetes.watch.objects import Objects
 from rewardpool_operator.kubernetes.watch.store import Key, Store
 from rewardpool_operator.logs import about
-from rewardpool_operator.metrics import METRICS, Reason
+from rewardpool_operator.metrics import METRICS
 from rewardpool_operator.metrics import Outcome as RolloutOutcome
 from rewardpool_operator.plan import Plan
+from rewardpool_operator.snapshot import Failure, Snapshot
 
 log = logging.getLogger(__name__)
 
 AFTER_CHANGE_SECONDS: Final = 0.5
 """Until the next pass after one that wrote something: a step of a plan is often followed by another."""
-LONGEST_BACKOFF_SECONDS: Final = 5.0
-"""Between passes that fail, so that all is as declared soon after the trouble is over."""
-
 _TOLD_BY_EVENTS: Final = (ConditionReason.SCALING, ConditionReason.UNSCHEDULABLE)
 """Reasons of Progressing whose end a pod tells by itself; a pool may have them for days."""
 _ROLLOUT_ENDS: Final[Mapping[str, RolloutOutcome]] = {
@@ -91,8 +94,6 @@ class Outcome(enum.Enum):
     """There is load, or something is under way that no event will tell the end of."""
     CHANGED = enum.auto()
     """Something was written."""
-    REFUSED = enum.auto()
-    """Something could not be written."""
 
     @classmethod
     def of(cls, plan: Plan, *, changed: bool) -> Self:
@@ -107,6 +108,16 @@ class Outcome(enum.Enum):
         if changed:
             return cls.CHANGED
         return cls.BUSY if loaded or moving or rolling or rotating else cls.QUIET
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What a pass goes by when it asks routers and workers."""
+
+    pool: RewardPool
+    keys: Keys
+    tls: Tls
+    revision: str
 
 
 class Keeper:
@@ -136,17 +147,22 @@ class Keeper:
             news=wake,
             aside=shared.aside,
         )
-        self._secrets = SecretReader(shared.kube, shared.store, key)
-        self._certificate = CertificateKeeper(shared.kube)
+        self._secrets = SecretReader(shared.kube, shared.store, key, news=wake)
+        self._certificate = CertificateKeeper(shared.kube, news=wake)
         self._demands = Demands(shared.kube, shared.store)
         self._written = Written()
         self._keys = KeyKeeper(shared.session, aside=shared.aside)
-        self._parsed: tuple[Object, StoredPool | None] | None = None
+        self._parsed: StoredPool | None = None
         self._rendered: tuple[object, Rendered] | None = None
         self._busy_at = monotonic()
-        self._failures = 0
+        self._steps = Steps()
         self._oriented = False
         """Whether every router was heard, or is known to be silent, since this operator began."""
+
+    @property
+    def failing(self) -> tuple[Failing, ...]:
+        """What fails now, most important first."""
+        return self._steps.failing
 
     async def look(self, acting: Acting, *, pools: int) -> float | None:
         """Make a pass.
@@ -162,25 +178,28 @@ class Keeper:
         if objects is None:
             return None
         with about("/".join(self.key)):
-            return await self._look(objects, acting, pools=pools)
+            try:
+                return await self._look(objects, acting, pools=pools)
+            finally:
+                METRICS.record_failing(*self.key, [(one.step, one.reason, one.since) for one in self.failing])
 
     async def _look(self, objects: Objects, acting: Acting, *, pools: int) -> float:
         try:
             outcome = await self._pass(objects, acting, pools=pools)
-        except KubeUnreachableError as error:
-            return self._failed_because("unreachable", str(error))
-        except KubeError as error:
-            return self._failed_because("refused", str(error))
-        except Exception:
+        except Exception as error:
             # A defect in one pass over one pool must not end the care for it; the log has all of it.
             log.exception("a pass failed")
-            return self._failed_because("defect", "the next one comes soon")
-        if outcome is Outcome.REFUSED:
-            return self._failed_because("refused", "not everything could be written")
-        self._failures = 0
+            METRICS.pass_failed("defect")
+            self._steps.failed(Step.DECISION, ConditionReason.RECONCILE_FAILED, _defect(error))
+            self._secrets.suspect()
+            self._busy_at = monotonic()
+            return max(BUSY_SECONDS, self._steps.pause(Step.DECISION)) * _jitter()
+        if self._steps.failing:
+            self._busy_at = monotonic()
+            outcome = Outcome.BUSY if outcome is Outcome.QUIET else outcome
         if self._has_changed_since(objects.pool):
             outcome = Outcome.CHANGED
-        return self._pause(outcome, scales="autoscaling" in objects.pool["spec"], pools=pools)
+        return self._pause(outcome, scales=bool(objects.pool["spec"].get("autoscaling")), pools=pools)
 
     def _has_changed_since(self, looked_at: Object) -> bool:
         """Whether another spec is known by now: the answer to the status' write tells of it before the watch does."""
@@ -192,44 +211,77 @@ class Keeper:
         self._observer.close()
         self._trouble.close()
         self._golden.close()
+        self._secrets.close()
+        self._certificate.close()
 
     async def _pass(self, objects: Objects, acting: Acting, *, pools: int) -> Outcome:
         if acting is Acting.FULL:
-            acting = await self._read_secrets(objects, pools=pools)
+            await self._read_secrets(objects, pools=pools)
             # What came meanwhile is looked at in this pass, and what comes from here on in the next one: everything
             # below is made of this one version of the pool.
             objects = self._store.objects(self.key) or objects
             objects = replace(objects, trouble=self._trouble.notes(objects))
+        if self._kube.is_away():
+            acting = Acting.ROUTERS
         stored = self._stored(objects.pool)
-        if stored is None or "deletionTimestamp" in objects.pool["metadata"]:
+        if "deletionTimestamp" in objects.pool["metadata"]:
             # Owner references take everything away; writing now would only make it anew.
             return Outcome.QUIET
         pool = self._written.as_decided(stored.pool, objects.pool.get("status") or {})
-        if not self._secrets.known:
-            return Outcome.QUIET
-        keys = await self._keys.look(pool, objects, may_change=acting is Acting.FULL and self._oriented)
-        tls = await self._certificate.look(pool, now=monotonic(), pools=pools, may_read=acting is Acting.FULL)
-        if tls is None:
-            return Outcome.QUIET
+        if acting is not Acting.FULL:
+            message = "the API server does not answer, or refuses the operator's Lease"
+            self._steps.failed(Step.OBJECTS, ConditionReason.API_SERVER_UNREACHABLE, message)
+        if not self._secrets.opens_routers:
+            return await self._without_keys(pool, objects, acting, pools=pools)
+        may_change = acting is Acting.FULL and self._oriented and self._secrets.current and not stored.problems
+        keys = await self._keys.look(pool, objects, may_change=may_change, known=self._secrets.known)
+        tls = await self._look_at_certificate(pool, acting, pools=pools)
+        held = self._why_held(stored)
+        if held is not None:
+            seen = Seen(pool=pool, keys=keys, tls=tls, revision=pool.status.revision)
+            return await self._hold(seen, objects, held, acting, pools=pools)
         pins = pins_of(pool, objects)
         wanted = self._rendered_of(stored, keys=keys, tls=tls, pins=pins)
         wanted = left_running(wanted, pool, objects, may_upgrade=partial(self._turns.take, self.key))
         if self._turns.holds(self.key) and routers_are_new(wanted, objects):
             self._turns.end(self.key)
-        revision = wanted.revision.name
-        snapshot = await self._observer.snapshot(pool, objects, keys=keys, tls=tls, revision=revision)
-        away = acting is not Acting.FULL
-        snapshot = replace(
-            snapshot,
-            offer=wanted.offer,
-            golden=await self._golden.golden(pool, revision=revision),
-            announcements=await self._demands.look(objects.leases, now=snapshot.now, away=away),
-        )
+        seen = Seen(pool=pool, keys=keys, tls=tls, revision=wanted.revision.name)
+        snapshot = replace(await self._snapshot(seen, objects, acting), offer=wanted.offer)
         snapshot = replace(snapshot, routers=self._written.lists.see(snapshot.routers, now=monotonic()))
         # From here to `decided` nothing is waited for, or two pools could take the same replicas of a budget.
         snapshot = replace(snapshot, claims=self._budgets.claims(self.key))
-        plan = self._keys.told(decide(snapshot), pool)
-        carrying = Apply(
+        try:
+            plan = self._keys.told(decide(snapshot), pool)
+        except Exception as error:
+            # Whatever makes no sense to the decision must not keep the routers from their workers.
+            log.exception("deciding about the pool failed")
+            METRICS.pass_failed("defect")
+            self._steps.failed(Step.DECISION, ConditionReason.RECONCILE_FAILED, _defect(error))
+            return await self._hold(seen, objects, self._cause(Step.DECISION), acting, pools=pools)
+        self._steps.succeeded(Step.DECISION)
+        carrying = self._carrying(pool, objects, pools=pools)
+        self._oriented = self._oriented or not self._observer.is_waiting_for_first_answers
+        if acting is not Acting.FULL or not self._oriented:
+            await carrying.restore_routers(plan)
+            return Outcome.of(plan, changed=carrying.changed)
+        self._budgets.decided(self.key, plan.status)
+        await carrying.keep_lists(plan)
+        await self._beside_the_lists(self._write(carrying, plan, wanted), seen, leaving={*plan.drain, *plan.retire})
+        scoring_key = keys.pool if render.uses_key(pool) else None
+        self._golden.measure(pool, snapshot.golden, plan.measure, key=scoring_key)
+        await self._demands.remove_old(objects.leases, now=snapshot.now)
+        self._record(pool, plan)
+        log_scaling(pool.status, plan.status)
+        for event in plan.events:
+            if event.reason in _ROLLOUT_ENDS:
+                METRICS.rollout_ended(*self.key, _ROLLOUT_ENDS[event.reason])
+        return Outcome.of(plan, changed=carrying.changed)
+
+    def _record(self, pool: RewardPool, plan: Plan) -> None:
+        METRICS.record_pool(pool, plan.status)
+
+    def _carrying(self, pool: RewardPool, objects: Objects, *, pools: int) -> Apply:
+        return Apply(
             self._kube,
             self._store,
             pool,
@@ -239,36 +291,147 @@ class Keeper:
             figures_seconds=seconds_between_figures(pools),
             unseen=self._unseen(),
         )
-        self._oriented = self._oriented or not self._observer.is_waiting_for_first_answers
-        if acting is not Acting.FULL or not self._oriented:
-            await carrying.restore_routers(plan)
-            return Outcome.of(plan, changed=carrying.changed)
-        self._budgets.decided(self.key, plan.status)
-        await carrying.all_of(plan, wanted)
-        scoring_key = keys.pool if render.uses_key(pool) else None
-        self._golden.measure(pool, snapshot.golden, plan.measure, key=scoring_key)
-        await self._demands.remove_old(objects.leases, now=snapshot.now)
-        METRICS.record_pool(pool, plan.status)
-        log_scaling(pool.status, plan.status)
-        for event in plan.events:
-            if event.reason in _ROLLOUT_ENDS:
-                METRICS.rollout_ended(*self.key, _ROLLOUT_ENDS[event.reason])
-        return Outcome.REFUSED if carrying.failures else Outcome.of(plan, changed=carrying.changed)
 
-    async def _read_secrets(self, objects: Objects, *, pools: int) -> Acting:
-        """Read the Secrets if they may have changed; what may be done, now that it was tried."""
+    async def _read_secrets(self, objects: Objects, *, pools: int) -> None:
+        """Read the Secrets if they may have changed."""
         if tells_of_a_loss(objects.find("ConfigMap", names.pins_config_map(self.key[1])), objects.secrets):
             self._secrets.suspect()
-        if self._secrets.due(monotonic(), pools=pools) > 0:
-            return Acting.FULL
+        now = monotonic()
+        waits = self._steps.pause(Step.SECRETS) > 0 and not self._secrets.pending
+        if self._secrets.due(now, pools=pools) > 0 or waits or not await self._secrets.read(now):
+            return
+        self._came_to(Step.SECRETS, ConditionReason.SECRETS_UNREADABLE, self._secrets.problem)
+
+    async def _look_at_certificate(self, pool: RewardPool, acting: Acting, *, pools: int) -> Tls:
+        may_read = acting is Acting.FULL and self._steps.pause(Step.CERTIFICATE) == 0
+        tls = await self._certificate.look(pool, now=monotonic(), pools=pools, may_read=may_read)
+        if may_read:
+            self._came_to(Step.CERTIFICATE, ConditionReason.CERTIFICATE_UNREADABLE, self._certificate.refused)
+        return tls
+
+    async def _snapshot(self, seen: Seen, objects: Objects, acting: Acting) -> Snapshot:
+        """Everything that is to be seen; what cannot be read is as it was read last."""
+        snapshot = await self._observer.snapshot(
+            seen.pool, objects, keys=seen.keys, tls=seen.tls, revision=seen.revision
+        )
+        away = acting is not Acting.FULL
+        snapshot = replace(
+            snapshot,
+            golden=await self._golden.golden(seen.pool, revision=seen.revision),
+            announcements=await self._demands.look(objects.leases, now=snapshot.now, away=away),
+        )
+        self._came_to(Step.GOLDEN_SET, ConditionReason.GOLDEN_SET_UNREADABLE, self._golden.refused)
+        self._came_to(Step.DEMANDS, ConditionReason.DEMANDS_UNREADABLE, self._demands.refused)
+        return snapshot
+
+    def _came_to(self, step: Step, reason: ConditionReason, problem: str | None) -> None:
+        """What trying a step came to."""
+        if problem is None:
+            self._steps.succeeded(step)
+            return
+        METRICS.pass_failed("unreachable" if self._kube.is_away() else "refused")
+        is_news = self._steps.failed(step, reason, problem)
+        log.log(logging.WARNING if is_news else logging.DEBUG, "%s: %s", step, problem)
+
+    def _cause(self, step: Step) -> Failure:
+        return next(one.as_failure() for one in self._steps.failing if one.step is step)
+
+    def _why_held(self, stored: StoredPool) -> Failure | None:
+        """Why nothing but the routers' lists is kept; None when there is no cause for that."""
+        if stored.problems:
+            return Failure(reason=ConditionReason.INVALID_OBJECT.value, message="; ".join(stored.problems))
+        return None if self._secrets.known else self._cause(Step.SECRETS)
+
+    async def _without_keys(self, pool: RewardPool, objects: Objects, acting: Acting, *, pools: int) -> Outcome:
+        """An operator that was started while Secrets cannot be read: no router can be asked, and that is told."""
+        if acting is not Acting.FULL or self._secrets.problem is None:
+            return Outcome.BUSY
+        plan = hold(snapshot_without_routers(pool, objects), self._cause(Step.SECRETS), routers_asked=False)
+        await self._tell(self._carrying(pool, objects, pools=pools), plan, [], held=True)
+        self._record(pool, plan)
+        return Outcome.BUSY
+
+    async def _hold(self, seen: Seen, objects: Objects, cause: Failure, acting: Acting, *, pools: int) -> Outcome:
+        """Keep the routers' lists, and tell why nothing else is done."""
+        snapshot = await self._observer.snapshot(
+            seen.pool, objects, keys=seen.keys, tls=seen.tls, revision=seen.revision
+        )
+        self._oriented = self._oriented or not self._observer.is_waiting_for_first_answers
+        snapshot = replace(snapshot, routers=self._written.lists.see(snapshot.routers, now=monotonic()))
+        plan = hold(snapshot, cause)
+        carrying = self._carrying(seen.pool, objects, pools=pools)
+        if acting is not Acting.FULL or not self._oriented:
+            await carrying.restore_routers(plan)
+            return Outcome.BUSY
+        await carrying.keep_lists(plan)
+        await self._beside_the_lists(self._write_held(carrying, plan, cause), seen, leaving=set())
+        self._record(seen.pool, plan)
+        return Outcome.BUSY
+
+    async def _beside_the_lists(self, writing: Coroutine[Any, Any, None], seen: Seen, *, leaving: set[str]) -> None:
+        """Write, and keep the routers' lists meanwhile: an API server that is slow holds up no router.
+
+        Args:
+            writing: what may take long.
+            seen: as this pass saw it.
+            leaving: workers, by name, that this pass took off the lists.
+        """
+        task = asyncio.ensure_future(writing)
         try:
-            await self._secrets.read(monotonic())
+            while not (await asyncio.wait({task}, timeout=BUSY_SECONDS))[0]:
+                objects = self._store.objects(self.key)
+                if objects is not None:
+                    await self._keep_lists(seen, objects, leaving)
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task})
+        task.result()
+
+    async def _keep_lists(self, seen: Seen, objects: Objects, leaving: set[str]) -> None:
+        snapshot = await self._observer.snapshot(
+            seen.pool, objects, keys=seen.keys, tls=seen.tls, revision=seen.revision
+        )
+        kept = kept_lists(snapshot, barred=frozenset(leaving))
+        plan = Plan(leaves=kept.leaves, joins=kept.joins, status=seen.pool.status)
+        await self._carrying(seen.pool, objects, pools=1).keep_lists(plan)
+
+    async def _write(self, carrying: Apply, plan: Plan, wanted: Rendered) -> None:
+        """Everything of a plan but the lists, in steps that fail alone."""
+        again = self._steps.pause(Step.OBJECTS) == 0
+        try:
+            await carrying.expose(plan)
+            await carrying.bring_about(plan, wanted, may_write_secrets=self._secrets.current, again=again)
         except KubeUnreachableError as error:
-            if not self._secrets.known:
-                raise
-            log.warning("its routers are kept right: %s", error)
-            return Acting.ROUTERS
-        return Acting.FULL
+            self._came_to(Step.OBJECTS, ConditionReason.API_SERVER_UNREACHABLE, str(error))
+        else:
+            if carrying.failures or not carrying.put_off:
+                self._came_to(Step.OBJECTS, ConditionReason.APPLY_FAILED, "; ".join(carrying.failures) or None)
+        await self._tell(carrying, plan, self._told())
+
+    async def _write_held(self, carrying: Apply, plan: Plan, cause: Failure) -> None:
+        try:
+            await carrying.expose(plan)
+        except KubeUnreachableError as error:
+            self._came_to(Step.OBJECTS, ConditionReason.API_SERVER_UNREACHABLE, str(error))
+        others = [failure for failure in self._told() if failure.reason != cause.reason]
+        await self._tell(carrying, plan, others, held=True)
+
+    def _told(self) -> list[Failure]:
+        """What fails, as the status tells it; an object that is refused at once, all else when it is no blip."""
+        return [
+            one.as_failure() for one in self._steps.failing if one.is_told or one.reason is ConditionReason.APPLY_FAILED
+        ]
+
+    async def _tell(self, carrying: Apply, plan: Plan, failures: Sequence[Failure], *, held: bool = False) -> None:
+        may_write = self._steps.pause(Step.STATUS) == 0
+        try:
+            await carrying.tell(plan, failures, write_status=may_write, held=held)
+        except (KubeError, KubeUnreachableError) as error:
+            self._came_to(Step.STATUS, ConditionReason.STATUS_NOT_WRITTEN, str(error))
+        else:
+            if may_write:
+                self._came_to(Step.STATUS, ConditionReason.STATUS_NOT_WRITTEN, None)
 
     def _rendered_of(self, stored: StoredPool, *, keys: Keys, tls: Tls, pins: Mapping[str, str]) -> Rendered:
         """Everything the pool shall own, rendered anew when something changed that it is rendered from.
@@ -281,15 +444,14 @@ class Keeper:
             self._rendered = inputs, wanted
         return self._rendered[1]
 
-    def _stored(self, found: Object) -> StoredPool | None:
-        """The pool with its model; one that an older CRD let through is told once and left alone."""
-        if self._parsed is None or self._parsed[0] is not found:
-            try:
-                self._parsed = found, StoredPool.parse(found)
-            except ValidationError as error:
-                log.warning("it is left alone, since it is no valid pool: %s", error)
-                self._parsed = found, None
-        return self._parsed[1]
+    def _stored(self, found: Object) -> StoredPool:
+        """The pool with its model, parsed once for each of its versions."""
+        if self._parsed is None or self._parsed.object is not found:
+            before, self._parsed = self._parsed, StoredPool.parse(found)
+            problems = self._parsed.problems
+            if problems and (before is None or before.problems != problems):
+                log.warning("it is no valid pool, so its size is held: %s", "; ".join(problems))
+        return self._parsed
 
     def _pause(self, outcome: Outcome, *, scales: bool, pools: int) -> float:
         now = monotonic()
@@ -298,17 +460,13 @@ class Keeper:
         else:
             self._busy_at = now
             pace = AFTER_CHANGE_SECONDS if outcome is Outcome.CHANGED else BUSY_SECONDS
-        return max(0.0, min(pace, self._secrets.due(now, pools=pools))) * _jitter()
+        due = BUSY_SECONDS if self._secrets.pending else self._secrets.due(now, pools=pools)
+        return max(0.0, min(pace, max(due, self._steps.pause(Step.SECRETS)))) * _jitter()
 
-    def _failed_because(self, reason: Reason, words: str) -> float:
-        self._failures += 1
-        self._busy_at = monotonic()
-        self._secrets.suspect()
-        METRICS.pass_failed(reason)
-        log.log(logging.WARNING if self._failures == 1 else logging.DEBUG, "%s: %s", reason, words)
-        # While the API server is away no longer pauses: meanwhile the routers are kept right.
-        longest = BUSY_SECONDS if reason == "unreachable" else LONGEST_BACKOFF_SECONDS
-        return min(longest, 0.5 * float(2 ** min(self._failures, 8))) * _jitter()
+
+def _defect(error: Exception) -> str:
+    """What a condition says of a defect: its kind. Its words may be of anybody's making."""
+    return f"{type(error).__name__} in the operator; its log has more"
 
 
 def _jitter() -> float:

@@ -183,6 +183,19 @@ class Observer:
         self._downloads.close()
 
 
+def snapshot_without_routers(pool: RewardPool, objects: Objects) -> Snapshot:
+    """What Kubernetes alone tells of the pods, where no router can be asked."""
+    return Snapshot(
+        routers=tuple(readable("pods", objects.pods_of(names.COMPONENT_ROUTER), pods.router_of, name=_name_of)),
+        workers=tuple(readable("pods", objects.pods_of(names.COMPONENT_WORKER), pods.worker_of, name=_name_of)),
+        now=datetime.now(UTC),
+        pool=pool,
+        revision=pool.status.revision,
+        url=render.pool_url(pool),
+        worker_sets=tuple(readable("deployments", objects.worker_deployments(), _worker_set, name=_name_of)),
+    )
+
+
 class _AskedRouter:
     """A router at its place, and the question for its list."""
 

@@ -30,6 +30,7 @@ from rewardpool_operator.kubernetes.watch.owned import WATCHED, selector_of
 from rewardpool_operator.kubernetes.watch.reflector import Reflector
 from rewardpool_operator.kubernetes.watch.store import Key, Store
 from rewardpool_operator.metrics import METRICS
+from rewardpool_operator.times import rfc3339
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,8 @@ ACTING_SECONDS: Final = 0.2
 """Between two looks at whether this operator may act."""
 DEAD_SECONDS: Final = 180.0
 """A watch that did nothing for this long, not even in vain, is dead; silence ends it after half of that."""
+MOST_TOLD: Final = 50
+"""Pools that /healthz names when something of them fails."""
 ASIDE: Final = 8
 """Questions that are asked aside at a time."""
 
@@ -132,6 +135,7 @@ class Operator:
 
         An API server that is away is neither: a restart would not bring it back, and the routers need their operator.
         Nor is a namespace where something may not be seen; `namespaces_not_served` names it, and says why.
+        Nor is a pool of which something fails, and which is told: a restart would lose the keys that are known.
         """
         now = monotonic()
         watches: dict[str, float] = {}
@@ -148,6 +152,18 @@ class Operator:
             "queue_length": self._workers.length(),
             "upgrades_waiting": self._turns.waiting(),
             "watches_silent_seconds": watches,
+            "failing": self._failing(),
+        }
+
+    def _failing(self) -> dict[str, list[dict[str, str]]]:
+        """Some of the pools of which something fails, with what, since when and why."""
+        found = [(key, keeper.failing) for key, keeper in self._keepers.items() if keeper.failing]
+        return {
+            "/".join(key): [
+                {"step": one.step, "reason": one.reason, "since": rfc3339(one.since), "message": one.message}
+                for one in failing
+            ]
+            for key, failing in found[:MOST_TOLD]
         }
 
     def _may_write(self) -> bool:

@@ -14,7 +14,7 @@ from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.witness import with_witness
 from rewardpool_operator.kubernetes.events import COUNT_SECONDS
 from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST
-from rewardpool_operator.kubernetes.telling import event_object, with_failure
+from rewardpool_operator.kubernetes.telling import event_object, with_failures
 from rewardpool_operator.kubernetes.wanted import rendered
 from rewardpool_operator.kubernetes.watch.owned import RESOURCES
 from rewardpool_operator.kubernetes.watch.store import Store
@@ -146,8 +146,17 @@ async def carried_out(
 ) -> tuple[FakeKube, Apply]:
     kube = kube or FakeKube()
     carrying = an_apply(kube, store, written or Written(), FakeRouter(kube, **fakes))
-    await carrying.all_of(plan, RENDERED)
+    await carry_out(carrying, plan)
     return kube, carrying
+
+
+async def carry_out(carrying: Apply, plan: Plan) -> None:
+    """All steps, as a pass takes them."""
+    await carrying.keep_lists(plan)
+    await carrying.expose(plan)
+    await carrying.bring_about(plan, RENDERED)
+    failures = [Failure(reason="ApplyFailed", message="; ".join(carrying.failures))] if carrying.failures else []
+    await carrying.tell(plan, failures)
 
 
 def an_apply(kube: FakeKube, store: Store, written: Written, router: FakeRouter, *, pool: RewardPool = POOL) -> Apply:
@@ -182,7 +191,7 @@ async def test_who_wrote_the_scale_meanwhile_is_right() -> None:
 async def test_disruption_budgets_are_made_once_a_worker_serves() -> None:
     serving = POOL.model_copy(update={"status": RewardPoolStatus(ready_replicas=1)})
     kube, store = FakeKube(), a_store(without="PodDisruptionBudget")
-    await an_apply(kube, store, Written(), FakeRouter(kube), pool=serving).all_of(a_plan(), RENDERED)
+    await carry_out(an_apply(kube, store, Written(), FakeRouter(kube), pool=serving), a_plan())
     assert [body["kind"] for verb, _, body in kube.calls if verb == "apply"][:2] == ["PodDisruptionBudget"] * 2
 
 
@@ -217,7 +226,7 @@ async def test_the_order_is_the_plans() -> None:
     )
     kube, _ = await carried_out(plan, a_store(a_worker_pod("w0"), a_worker_pod("w1"), replicas=2))
     assert kube.done() == [
-        "leave id", "merge w0", f"apply rm-worker-{REVISION}", "join http://w1", "apply rm/status", "create Scaled",
+        "leave id", "join http://w1", "merge w0", f"apply rm-worker-{REVISION}", "apply rm/status", "create Scaled",
         "create RoutersRepaired",
     ]  # fmt: skip
 
@@ -360,14 +369,14 @@ def test_a_failure_that_lasts_is_told_once_and_keeps_its_time() -> None:
     plan = a_plan(
         status=a_status("False", "AsExpected"), events=(Event(type="Normal", reason="NotDegraded", message=""),)
     )
-    status, events = with_failure(plan, Failure(reason="ApplyFailed", message="m"), a_status("True", "ApplyFailed"))
+    status, events = with_failures(plan, [Failure(reason="ApplyFailed", message="m")], a_status("True", "ApplyFailed"))
     assert events == ()
     assert status.conditions[0].last_transition_time == "2026-01-01T12:00:00Z"
 
 
 def test_no_failure_leaves_the_plan_as_it_is() -> None:
     plan = a_plan(events=(Event(type="Normal", reason="Scaled", message=""),))
-    assert with_failure(plan, None, RewardPoolStatus()) == (plan.status, plan.events)
+    assert with_failures(plan, (), RewardPoolStatus()) == (plan.status, plan.events)
 
 
 @pytest.mark.parametrize("message", ["x" * 5000, "é" * 5000])

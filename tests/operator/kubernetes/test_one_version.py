@@ -66,7 +66,7 @@ async def test_a_change_that_comes_while_secrets_are_read_is_not_lost(monkeypatc
     assert rendered(around) == declared(around) == ([], 1, False)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(CHANGES)
 async def test_whenever_a_spec_changes_the_pool_comes_to_its_last_one(
     changes: list[tuple[int, dict[str, Any]]],

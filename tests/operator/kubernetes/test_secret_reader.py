@@ -1,26 +1,37 @@
 """When a pool's Secrets are read, and what becomes of the answer. The API server is a fake with some Secrets."""
 
+import asyncio
+
 import pytest
 
 from rewardpool_api import names
 from rewardpool_operator.kubernetes import client
-from rewardpool_operator.kubernetes.client import KubeUnreachableError, Object, Resource
+from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError, Object, Resource
 from rewardpool_operator.kubernetes.credentials.secret_reader import SHORTEST_SECONDS, SecretReader
+from rewardpool_operator.kubernetes.questions import asking
 from rewardpool_operator.kubernetes.watch.store import Store
 
 
 class FakeKube:
-    """Has the Secrets that it was given, or is away."""
+    """Has the Secrets that it was given."""
 
     def __init__(self, *called: str) -> None:
         self.secrets = {name: a_secret(name) for name in called}
-        self.away = False
+        self.errors: dict[str, Exception] = {}
+        """Name -> what its reading ends with."""
+        self.answers = asyncio.Event()
+        self.answers.set()
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
         assert resource == client.SECRETS
-        if self.away:
-            raise KubeUnreachableError("nobody there")
+        await self.answers.wait()
+        if name in self.errors:
+            raise self.errors[name]
         return self.secrets.get(name)
+
+
+def a_refusal(status: int) -> KubeError:
+    return KubeError("get", status=status, reason="Refused", message=f"not today, {status}")
 
 
 def a_secret(name: str) -> Object:
@@ -73,13 +84,40 @@ async def test_a_secret_that_is_gone_is_gone_from_the_store() -> None:
     assert known(store) == {"rm-router-admin"}
 
 
-async def test_an_api_server_that_is_away_takes_nothing_from_the_store() -> None:
+@pytest.mark.parametrize(
+    "error", [KubeUnreachableError("nobody there"), *(a_refusal(status) for status in (403, 404, 409, 429, 500))]
+)
+async def test_secrets_that_cannot_be_read_stay_as_they_were(error: Exception) -> None:
     kube = FakeKube("rm-key", "rm-router-admin")
     reader, store = a_reader(kube)
-    await reader.read(0.0)
-    kube.away = True
+    assert await reader.read(0.0)
+    kube.errors = {"rm-key": error, "rm-router-admin": error}
     reader.suspect()
-    with pytest.raises(KubeUnreachableError):
-        await reader.read(4.0)
+    assert await reader.read(4.0)
     assert known(store) == {"rm-key", "rm-router-admin"}
+    assert (reader.known, reader.current) == (True, False)
+    assert reader.problem == f"{error}; {error}"
     assert reader.due(4.0, pools=1) == 0.0
+
+
+async def test_of_two_secrets_the_one_that_can_be_read_is_known() -> None:
+    kube = FakeKube("rm-key", "rm-router-admin")
+    kube.errors = {"rm-key": a_refusal(403)}
+    reader, store = a_reader(kube)
+    assert await reader.read(0.0)
+    assert known(store) == {"rm-router-admin"}
+    assert (reader.opens_routers, reader.known, reader.current) == (True, False, False)
+
+
+async def test_a_reading_that_hangs_goes_on_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "FIRST_PATIENCE_SECONDS", 0.01)
+    kube = FakeKube("rm-key", "rm-router-admin")
+    kube.answers.clear()
+    reader, _ = a_reader(kube)
+    assert not await reader.read(0.0)
+    assert (reader.pending, reader.known, reader.current) == (True, False, False)
+    kube.answers.set()
+    async with asyncio.timeout(5):
+        while not await reader.read(1.0):  # noqa: ASYNC110 - it is the reader that is asked
+            await asyncio.sleep(0)
+    assert reader.current

@@ -1,5 +1,6 @@
 """The Secret of a pool's certificate: what it must be, and what of it the status publishes."""
 
+import asyncio
 import base64
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,11 @@ import pytest
 from support.kube_builders import a_pool
 
 from cluster.certificates import Authority
-from rewardpool_operator.kubernetes.client import KubeUnreachableError
+from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError
 from rewardpool_operator.kubernetes.credentials.tls import PLAIN, CertificateKeeper, TlsError, ca_bundle, certificate_of
+from rewardpool_operator.kubernetes.questions import asking
 
+A_REFUSAL = KubeError("get", status=403, reason="Forbidden", message="not for you")
 POOL = a_pool(router={"tls": {"secretName": "rm-tls"}})
 
 
@@ -99,12 +102,15 @@ class FakeKube:
     def __init__(self, secret: dict[str, Any] | None) -> None:
         self.secret = secret
         self.reads = 0
-        self.away = False
+        self.error: Exception | None = None
+        self.hangs = False
 
     async def get(self, *_: object) -> dict[str, Any] | None:
         self.reads += 1
-        if self.away:
-            raise KubeUnreachableError("no answer in time")
+        if self.hangs:
+            await asyncio.Event().wait()
+        if self.error is not None:
+            raise self.error
         return self.secret
 
 
@@ -125,17 +131,37 @@ async def test_a_new_certificate_is_noticed_and_an_old_one_not_read_at_every_pas
 async def test_an_operator_that_may_not_read_goes_by_what_it_knows(files: dict[str, str]) -> None:
     kube = FakeKube(a_secret(**files))
     keeper = CertificateKeeper(kube)  # type: ignore[arg-type]
-    assert await keeper.look(POOL, now=0.0, pools=1, may_read=False) is None
+    unread = await keeper.look(POOL, now=0.0, pools=1, may_read=False)
+    assert "has not answered yet" in (unread.problem or "")
     known = await keeper.look(POOL, now=1.0, pools=1, may_read=True)
     assert await keeper.look(POOL, now=90.0, pools=1, may_read=False) is known
     assert await keeper.look(a_pool(), now=91.0, pools=1, may_read=False) is PLAIN
 
 
-async def test_while_the_api_server_is_away_what_was_known_holds(files: dict[str, str]) -> None:
+@pytest.mark.parametrize("error", [KubeUnreachableError("no answer in time"), A_REFUSAL])
+async def test_while_the_secret_cannot_be_read_what_was_known_holds(files: dict[str, str], error: Exception) -> None:
     kube = FakeKube(a_secret(**files))
     keeper = CertificateKeeper(kube)  # type: ignore[arg-type]
     known = await keeper.look(POOL, now=0.0, pools=1, may_read=True)
-    kube.away = True
+    kube.error = error
     assert await keeper.look(POOL, now=60.0, pools=1, may_read=True) is known
-    with pytest.raises(KubeUnreachableError):
-        await CertificateKeeper(kube).look(POOL, now=60.0, pools=1, may_read=True)  # type: ignore[arg-type]
+    assert keeper.refused == str(error)
+
+
+async def test_a_secret_that_cannot_be_read_at_all_is_a_problem_that_says_why(files: dict[str, str]) -> None:
+    kube = FakeKube(a_secret(**files))
+    kube.error = A_REFUSAL
+    keeper = CertificateKeeper(kube)  # type: ignore[arg-type]
+    tls = await keeper.look(POOL, now=0.0, pools=1, may_read=True)
+    assert "the Secret rm-tls cannot be read: get: not for you" in (tls.problem or "")
+
+
+async def test_an_api_server_that_is_slow_holds_up_no_pass(
+    files: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "FIRST_PATIENCE_SECONDS", 0.01)
+    kube = FakeKube(a_secret(**files))
+    kube.hangs = True
+    keeper = CertificateKeeper(kube)  # type: ignore[arg-type]
+    assert (await keeper.look(POOL, now=0.0, pools=1, may_read=True)).certificate is None
+    keeper.close()

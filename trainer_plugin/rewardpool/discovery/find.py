@@ -164,7 +164,8 @@ def why_not_ready(pool: RewardPool) -> str | None:
         return "it is suspended; set spec.suspend to false"
     if status.url is None or status.model is None:
         return f"it has no URL yet ({said}); is the operator running?"
-    if ready is not None and ready.status == "True":
+    if ready is not None and ready.status in ("True", "Unknown"):
+        # Serving needs no operator: where that does not know, the samples tell.
         return None
     if status.sleep is not None and (status.sleep.holders or status.sleep.state == "Asleep"):
         # It is asleep as it should be; `Pool.awake` wakes it.

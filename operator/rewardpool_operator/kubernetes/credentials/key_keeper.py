@@ -50,13 +50,15 @@ class KeyKeeper:
         self._taken: set[tuple[str, str]] = set()
         """Container and key, of every worker that was seen to take the next key."""
 
-    async def look(self, pool: RewardPool, objects: Objects, *, may_change: bool) -> Keys:
+    async def look(self, pool: RewardPool, objects: Objects, *, may_change: bool, known: bool = True) -> Keys:
         """The keys that the Secrets shall have.
 
         Args:
             pool: whose keys.
             objects: what there is.
             may_change: False keeps them as they are, since they could not be written.
+            known: whether all Secrets were read. Otherwise what stands for the missing ones is not remembered, and must
+                not be written.
         """
         asked = (pool.metadata.annotations.get(names.ANNOTATION_ROTATE_KEY) or "")[:MAX_REQUEST] or None
         before, name = pool.status.auth.rotation, pool.metadata.name
@@ -75,7 +77,8 @@ class KeyKeeper:
             )
             self._step = rotation.next_step(keys, self._progress, asked=asked, now=now, new_key=new_key)
             keys = self._step.keys
-        self._keys = keys
+        if known:
+            self._keys = keys
         return keys
 
     def told(self, plan: Plan, pool: RewardPool) -> Plan:

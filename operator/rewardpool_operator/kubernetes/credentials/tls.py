@@ -7,21 +7,20 @@ While routers with the old certificate and with the new one serve side by side, 
 
 import base64
 import binascii
-import logging
 import re
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 from rewardpool_api import RewardPool, names
 from rewardpool_api.trust import verifying_context
-from rewardpool_operator.kubernetes.client import SECRETS, Kube, KubeUnreachableError, Object
+from rewardpool_operator.kubernetes.client import SECRETS, Kube, KubeError, KubeUnreachableError, Object
 from rewardpool_operator.kubernetes.compare import short_hash
 from rewardpool_operator.kubernetes.credentials.secret_reader import seconds_between_reads
+from rewardpool_operator.kubernetes.questions.asking import Asked
 from rewardpool_operator.router_admin import Trust
-
-log = logging.getLogger(__name__)
 
 _PEM: Final = re.compile(r"-----BEGIN CERTIFICATE-----\s.*?-----END CERTIFICATE-----", re.DOTALL)
 
@@ -118,57 +117,86 @@ PLAIN: Final = Tls()
 """HTTP."""
 
 
-_Known = tuple[str, float, Tls]
-"""Name of the Secret, monotonic time of reading it, and what it was."""
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What the API server said of a Secret."""
+
+    secret: Object | None = None
+    """None when there is none."""
+    refused: str | None = None
+    """Why nobody knows."""
 
 
 class CertificateKeeper:
-    """Reads the Secret of one pool's certificate by name, as often as the pool's own Secrets."""
+    """Reads the Secret of one pool's certificate by name, as often as the pool's own Secrets.
 
-    def __init__(self, kube: Kube) -> None:
+    Args:
+        kube: the API server.
+        news: called when an answer came that no pass waited for.
+    """
+
+    def __init__(self, kube: Kube, *, news: Callable[[], None] = lambda: None) -> None:
         self._kube = kube
-        self._read: _Known | None = None
+        self._news = news
+        self._name: str | None = None
+        self._asked = self._question()
+        self._read_at = float("-inf")
+        self._known: Tls | None = None
+        self.refused: str | None = None
+        """Why the Secret could not be read the last time; None when it could."""
 
-    async def look(self, pool: RewardPool, *, now: float, pools: int, may_read: bool) -> Tls | None:
-        """The certificate as of `now` (monotonic seconds).
+    async def look(self, pool: RewardPool, *, now: float, pools: int, may_read: bool) -> Tls:
+        """The certificate as of `now` (monotonic seconds); what was read last holds while the Secret cannot be read.
 
         Args:
             pool: whose certificate.
             now: decides whether the Secret is read again.
             pools: how many there are, for the pace.
-            may_read: False while the API server is away or somebody else leads; then what was read last holds.
-
-        Returns:
-            What is known; None while it was never read.
-
-        Raises:
-            KubeError: the API server refuses to show the Secret.
-            KubeUnreachableError: it does not answer, and nothing is known yet.
+            may_read: False while the API server is away, somebody else leads, or it failed a moment ago.
         """
-        if pool.spec.router.tls is None:
-            self._read = None
+        name = pool.spec.router.tls.secret_name if pool.spec.router.tls else None
+        if name != self._name:
+            self._forget(name)
+        if name is None:
             return PLAIN
-        name = pool.spec.router.tls.secret_name
-        known = self._read if self._read and self._read[0] == name else None
-        if may_read and (known is None or now - known[1] >= seconds_between_reads(pools)):
-            known = await self._look_anew(pool, name, now, known)
-        return known[2] if known else None
+        due = self.refused is not None or now - self._read_at >= seconds_between_reads(pools)
+        if may_read and (due or self._asked.pending):
+            await self._read(pool, name, now)
+        if self._known is not None:
+            return self._known
+        why = self.refused or "the API server has not answered yet"
+        return Tls(problem=f"spec.router.tls.secretName: the Secret {name} cannot be read: {why}")
 
-    async def _look_anew(self, pool: RewardPool, name: str, now: float, known: _Known | None) -> _Known:
+    def close(self) -> None:
+        """Stop reading."""
+        self._asked.close()
+
+    def _question(self) -> Asked[Answer]:
+        return Asked(self._news, is_answer=lambda answer: answer.refused is None)
+
+    def _forget(self, name: str | None) -> None:
+        self._asked.close()
+        self._name, self._known, self.refused, self._read_at = name, None, None, float("-inf")
+        self._asked = self._question()
+
+    async def _read(self, pool: RewardPool, name: str, now: float) -> None:
+        answer = await self._asked.ask(partial(self._ask, pool.metadata.namespace, name))
+        if answer is None:
+            return
+        self.refused = answer.refused
+        if answer.refused is not None:
+            return
+        self._read_at = now
         try:
-            secret = await self._kube.get(SECRETS, pool.metadata.namespace, name)
-        except KubeUnreachableError as error:
-            if known is None:
-                raise
-            # The routers need their operator most while the API server is away.
-            log.warning("%s: its certificate is what it was: %s", pool.key, error)
-            return known
-        try:
-            tls = Tls(certificate=certificate_of(pool, secret))
+            self._known = Tls(certificate=certificate_of(pool, answer.secret))
         except TlsError as error:
-            tls = Tls(problem=str(error))
-        self._read = (name, now, tls)
-        return self._read
+            self._known = Tls(problem=str(error))
+
+    async def _ask(self, namespace: str, name: str) -> Answer:
+        try:
+            return Answer(secret=await self._kube.get(SECRETS, namespace, name))
+        except (KubeError, KubeUnreachableError) as error:
+            return Answer(refused=str(error))
 
 
 def _only_certificates(pem: str) -> str:

@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 READ_SECONDS: Final = 5.0
 """Between two looks at the ConfigMap while a rollout depends on it."""
+READ_PATIENCE_SECONDS: Final = 1.0
+"""For an answer; without one, the set that was read last holds."""
 READ_SETTLED_SECONDS: Final = 60.0
 """Between two looks while the present revision is the good one: what changed matters to the next rollout."""
 AT_A_TIME: Final = 4
@@ -97,6 +99,8 @@ class GoldenKeeper:
         self._aside = aside
         self._clock = clock
         self._read: _Read | None = None
+        self.refused: str | None = None
+        """Why the set could not be read the last time; None when it could, or when there is nothing to read."""
         self._measuring: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._failures: dict[tuple[str, str], tuple[int, float]] = {}
         """Revision and digest -> failed attempts, and when the next one may be made."""
@@ -104,11 +108,11 @@ class GoldenKeeper:
     async def golden(self, pool: RewardPool, *, revision: str) -> Golden | None:
         """The golden set as last read, or why there is none; None when the pool asks for no comparison.
 
-        While the API server is away, what was read before holds.
+        While the API server is away or refuses, what was read before holds.
         """
         parity = pool.spec.rollout.parity
         if parity is None:
-            self._read = None
+            self._read, self.refused = None, None
             return None
         rollout = pool.status.rollout
         settled = rollout is not None and rollout.good == revision
@@ -118,10 +122,15 @@ class GoldenKeeper:
         # A new revision is compared with the set of its own time.
         if before is not None and before.revision == revision and self._clock() - before.at < fresh_for:
             return before.golden
+        found: Golden
         try:
-            found = await read_golden_set(self._kube, pool.metadata.namespace, ref)
-        except KubeUnreachableError as error:
-            return before.golden if before else GoldenProblem(message=f"{_named(ref)} could not be read: {error}")
+            async with asyncio.timeout(READ_PATIENCE_SECONDS):
+                found = await read_golden_set(self._kube, pool.metadata.namespace, ref)
+        except (KubeError, KubeUnreachableError, TimeoutError) as error:
+            self.refused = f"{_named(ref)} cannot be read: {error or 'no answer in time'}"
+            found = before.golden if before else GoldenProblem(message=self.refused)
+        else:
+            self.refused = None
         self._read = _Read(ref, revision, self._clock(), found)
         return found
 
@@ -171,15 +180,13 @@ class GoldenKeeper:
 
 
 async def read_golden_set(kube: Kube, namespace: str, ref: GoldenSetRef) -> Golden:
-    """Read the ConfigMap; a set that is missing, refused or malformed is an outcome, no error.
+    """Read the ConfigMap; a set that is missing or malformed is an outcome, no error.
 
     Raises:
-        KubeUnreachableError: the API server does not answer.
+        KubeError: the API server refuses to show it.
+        KubeUnreachableError: it does not answer.
     """
-    try:
-        config_map = await kube.get(client.CONFIG_MAPS, namespace, ref.name)
-    except KubeError as error:
-        return GoldenProblem(message=f"{_named(ref)} cannot be read: {error}")
+    config_map = await kube.get(client.CONFIG_MAPS, namespace, ref.name)
     if config_map is None:
         return GoldenProblem(message=f"{_named(ref)} is not there: there is no such ConfigMap in {namespace}")
     content = (config_map.get("data") or {}).get(ref.key)

@@ -1,0 +1,76 @@
+"""Instead of a decision: the routers' lists alone, while nothing else can or may be decided.
+
+That is so when the stored pool is not valid, when the operator has no key of the routers, and when deciding fails. What
+there is stays as it is; workers that end leave the lists, and those that answer join.
+"""
+
+from dataclasses import replace
+
+from rewardpool_api import RewardPoolStatus
+from rewardpool_api.status import MAX_MESSAGE
+from rewardpool_operator.decide.conditions import held_conditions
+from rewardpool_operator.decide.events import condition_events
+from rewardpool_operator.decide.exposure import Exposure, expose_and_conceal
+from rewardpool_operator.decide.leaving import Leaving
+from rewardpool_operator.decide.membership import Membership, reconcile_routers
+from rewardpool_operator.decide.silence import as_reached
+from rewardpool_operator.plan import Plan
+from rewardpool_operator.snapshot import Failure, Snapshot
+
+
+def kept_lists(snapshot: Snapshot, *, barred: frozenset[str] = frozenset()) -> Membership:
+    """The routers' lists by what the workers are, and by what was decided before.
+
+    Args:
+        snapshot: what there is.
+        barred: names of workers that are about to leave.
+    """
+    snapshot = as_reached(snapshot)
+    leaving = {worker.name for worker in snapshot.workers if worker.name in barred}
+    return reconcile_routers(snapshot, Leaving(), barred=leaving | _unproven(snapshot))
+
+
+def hold(snapshot: Snapshot, cause: Failure, *, routers_asked: bool = True) -> Plan:
+    """Keep the routers' lists and say why nothing else is done.
+
+    Args:
+        snapshot: what there is.
+        cause: why, as the conditions tell it.
+        routers_asked: False where the routers could not be asked; whether they serve is not known then.
+    """
+    cause = replace(cause, message=cause.message[:MAX_MESSAGE])
+    reached = as_reached(snapshot)
+    membership = kept_lists(snapshot) if routers_asked else None
+    exposure = expose_and_conceal(reached, membership) if membership else Exposure()
+    staying = [worker for worker in reached.workers if Leaving().stays(worker)]
+    old = reached.pool.status
+    status: RewardPoolStatus = old.model_copy(
+        update={
+            "replicas": len(staying),
+            "ready_replicas": len(membership.serving) if membership else old.ready_replicas,
+            "draining_replicas": len(reached.workers) - len(staying),
+            "load": None,
+            "conditions": held_conditions(reached, cause, membership=membership, staying=staying),
+        }
+    )
+    return Plan(
+        leaves=membership.leaves if membership else (),
+        joins=membership.joins if membership else (),
+        expose=exposure.expose,
+        conceal=exposure.conceal,
+        status=status,
+        events=condition_events(old, status),
+    )
+
+
+def _unproven(snapshot: Snapshot) -> set[str]:
+    """Workers that no router has and whose revision has yet to pass a comparison of scores."""
+    memory = snapshot.pool.status.rollout
+    if memory is None or (memory.parity is None and snapshot.pool.spec.rollout.parity is None):
+        return set()
+    proven = {memory.good}
+    if memory.parity is not None and memory.parity.outcome == "Passed":
+        proven.add(memory.parity.revision)
+    return {
+        worker.name for worker in snapshot.workers if worker.revision not in proven and not snapshot.is_listed(worker)
+    }

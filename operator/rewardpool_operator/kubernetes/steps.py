@@ -1,0 +1,113 @@
+"""The steps of a pass that fail alone: which of them fail, since when and why, and when each is tried again.
+
+    Secrets ─ Certificate ─ GoldenSet ─ Demands   what is read; what was read last holds
+    Decision                                      the routers' lists are kept without one
+    Objects ─ Status                              what is written
+
+None of them keeps another from being done, and none the routers from their workers. What fails is told by the condition
+Degraded, and, since a status that cannot be written says nothing, by /healthz and the metrics as well.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from time import monotonic
+from typing import Final
+
+from rewardpool_api.reasons import ConditionReason
+from rewardpool_operator.snapshot import Failure
+from rewardpool_operator.times import rfc3339
+
+SHORTEST_PAUSE_SECONDS: Final = 0.5
+LONGEST_PAUSE_SECONDS: Final = 5.0
+"""Between two attempts at a step, so that all is as declared soon after the trouble is over."""
+BLIPS: Final = 1
+"""Failures in a row that are not told yet: one call in a thousand is throttled, and the next one is not."""
+
+
+class Step(StrEnum):
+    """What may fail alone, most important first."""
+
+    SECRETS = "Secrets"
+    DECISION = "Decision"
+    OBJECTS = "Objects"
+    STATUS = "Status"
+    CERTIFICATE = "Certificate"
+    GOLDEN_SET = "GoldenSet"
+    DEMANDS = "Demands"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failing:
+    """A step that failed the last time it was tried."""
+
+    step: Step
+    reason: ConditionReason
+    message: str
+    since: datetime
+    """Of the first of its failures in a row."""
+    attempts: int
+    """How many they are."""
+    not_before: float
+    """Monotonic time of the next attempt."""
+
+    @property
+    def is_told(self) -> bool:
+        """Whether it is worth a condition."""
+        return self.attempts > BLIPS
+
+    def as_failure(self) -> Failure:
+        """What the condition Degraded says of it; the same for as long as the words are."""
+        return Failure(reason=self.reason.value, message=f"since {rfc3339(self.since)}: {self.message}")
+
+
+class Steps:
+    """The failing steps of one pool.
+
+    Args:
+        clock: monotonic seconds.
+        now: timezone-aware.
+    """
+
+    def __init__(
+        self, *, clock: Callable[[], float] = monotonic, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self._clock = clock
+        self._now = now
+        self._failing: dict[Step, Failing] = {}
+
+    @property
+    def failing(self) -> tuple[Failing, ...]:
+        """Those that fail, most important first."""
+        return tuple(self._failing[step] for step in Step if step in self._failing)
+
+    @property
+    def told(self) -> tuple[Failure, ...]:
+        """What the status says of them."""
+        return tuple(one.as_failure() for one in self.failing if one.is_told)
+
+    def pause(self, step: Step) -> float:
+        """Seconds until the step may be tried; 0 for one that does not fail."""
+        failing = self._failing.get(step)
+        return max(0.0, failing.not_before - self._clock()) if failing else 0.0
+
+    def failed(self, step: Step, reason: ConditionReason, message: str) -> bool:
+        """The step was tried and failed; whether that is news."""
+        before = self._failing.get(step)
+        attempts = before.attempts + 1 if before else 1
+        longest = min(LONGEST_PAUSE_SECONDS, SHORTEST_PAUSE_SECONDS * 2 ** min(attempts, 8))
+        self._failing[step] = Failing(
+            step=step,
+            reason=reason,
+            message=message,
+            since=before.since if before else self._now(),
+            attempts=attempts,
+            not_before=self._clock() + longest * random.uniform(0.8, 1.0),  # noqa: S311 - spreads attempts
+        )
+        return before is None or before.message != message
+
+    def succeeded(self, step: Step) -> None:
+        """The step was tried and done, or there is nothing to do any more."""
+        self._failing.pop(step, None)
