@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from numbers import Real
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 log = logging.getLogger("rewardpool.functions")
 
@@ -65,6 +65,10 @@ class Failed:
 Outcome = Scored | Failed
 
 
+NO_FUNCTION: Final = "the module {} has no function {}"
+"""What no other attempt changes, unlike an import that failed; `diagnosis.py` looks for it in a worker's log."""
+
+
 class FunctionNotFoundError(Exception):
     """There is no such function; the text says what is missing."""
 
@@ -77,9 +81,12 @@ def load_function(reference: str) -> Callable[..., Any]:
     """
     module_name, _, name = reference.partition(":")
     try:
-        function = getattr(importlib.import_module(module_name), name)
+        module = importlib.import_module(module_name)
     except Exception as error:  # a module runs any code while it is imported
         raise FunctionNotFoundError(f"cannot load the function {reference}: {type(error).__name__}: {error}") from error
+    if not hasattr(module, name):
+        raise FunctionNotFoundError(f"cannot load the function {reference}: {NO_FUNCTION.format(module_name, name)}")
+    function = getattr(module, name)
     if not callable(function):
         raise FunctionNotFoundError(f"cannot load the function {reference}: it is a {type(function).__name__}")
     return function  # type: ignore[no-any-return]

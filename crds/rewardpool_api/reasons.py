@@ -95,6 +95,11 @@ class ConditionReason(_Reason):
     # Degraded
     AS_EXPECTED = "AsExpected", "Nothing is wrong that waiting does not heal."
     MODEL_NOT_FOUND = "ModelNotFound", "There is no model where spec.model.source points, or it is refused."
+    FUNCTION_NOT_FOUND = (
+        "FunctionNotFound",
+        "The module of spec.model.source has no such function. No other attempt would change that: a rollout fails at"
+        " once, and `rewardpool up` refuses or gives up.",
+    )
     MODEL_UNAUTHORIZED = (
         "ModelUnauthorized",
         "The hub or store refuses the model: conditions not accepted, a token or credentials missing or wrong.",

@@ -139,6 +139,31 @@ async def test_sigterm_finishes_what_is_in_flight(machine: LocalMachine, session
     assert machine.processes() == []
 
 
+async def test_up_gives_up_at_once_when_no_attempt_can_help(machine: LocalMachine) -> None:
+    (machine.home / "vague.py").write_text("from os.path import *  # which may bring any name\n")
+    model = {"source": "python://vague:lenght", "type": "Function"}
+    code, said = await machine.run("up", "-f", machine.manifest(model=model))
+    assert code == 1, said
+    assert "no worker can start (FunctionNotFound: " in said
+    assert machine.processes() == []
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+async def test_a_signal_before_a_pool_was_ready_is_no_success(machine: LocalMachine, number: int, code: int) -> None:
+    command = machine.start("up", "-f", machine.manifest(engine={"name": "python", "env": {"EXIT_AT_ONCE": "1"}}))
+
+    async def has_tried() -> bool:
+        pool = machine.folder.read_pool()
+        degraded = pool.status.condition("Degraded") if pool is not None else None
+        return degraded is not None and degraded.status == "True"
+
+    await eventually(has_tried, what="a worker was tried")
+    command.send_signal(number)
+    ended, said = await finish(command)
+    assert ended == code, said
+    assert machine.processes() == []
+
+
 async def test_a_second_signal_ends_everything_at_once(machine: LocalMachine, session: aiohttp.ClientSession) -> None:
     worker = {"gpus": 0, "drainSeconds": 60}
     command = machine.start("up", "-f", machine.manifest(replicas=1, worker=worker))

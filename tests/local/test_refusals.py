@@ -52,7 +52,12 @@ from rewardpool_api import names
         pytest.param(
             {"model": {"source": "python://absent:length", "type": "Function"}},
             "spec.model.source: there is no module absent",
-            id="a function that is not there",
+            id="a module that is not there",
+        ),
+        pytest.param(
+            {"model": {"source": "python://functions:lenght", "type": "Function"}},
+            "has no function lenght",
+            id="a misspelt function",
         ),
     ],
 )

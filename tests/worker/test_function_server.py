@@ -152,10 +152,10 @@ def test_a_server_that_is_killed_leaves_no_process(start: Start) -> None:
     assert not alive
 
 
-def test_a_missing_function_is_diagnosed_as_a_missing_model(start: Start) -> None:
+def test_a_misspelt_function_has_a_reason_of_its_own(start: Start) -> None:
     process = start("nothing", answers=False).process
     diagnosis = diagnose(exit_code=process.exit_code(seconds=30), log=process.log.read_text())
-    assert diagnosis.reason == "ModelNotFound"
+    assert diagnosis.reason == "FunctionNotFound"
     assert "rewards:nothing" in diagnosis.message
 
 

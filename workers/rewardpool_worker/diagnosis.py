@@ -9,7 +9,9 @@ import signal
 from dataclasses import dataclass
 from typing import Literal
 
-Reason = Literal["PortInUse", "ModelNotFound", "OutOfMemory", "BadArguments", "TlsUnusable", "EngineExited"]
+Reason = Literal[
+    "PortInUse", "FunctionNotFound", "ModelNotFound", "OutOfMemory", "BadArguments", "TlsUnusable", "EngineExited"
+]
 
 LOG_TAIL_BYTES = 64 * 1024
 """How much of a log's end to give to `diagnose`: the cause may stand above 20 KB of usage text or tracebacks."""
@@ -52,6 +54,11 @@ _SYMPTOMS = (
         "TlsUnusable",
         r"Failed to create TLS config|Failed to read server (key|certificate)",
         "the router cannot use the Secret of spec.router.tls; tls.key must belong to tls.crt",
+    ),
+    _symptom(
+        "FunctionNotFound",
+        r"cannot load the function .*: the module \S+ has no function ",
+        "spec.model.source names a function that its module does not have; check the name behind the colon",
     ),
     _symptom(
         "ModelNotFound",

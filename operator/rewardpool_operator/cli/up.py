@@ -14,6 +14,7 @@ from rewardpool_operator.cli.errors import FAILED
 from rewardpool_operator.local import commands
 from rewardpool_operator.local.folder import PoolFolder, all_folders, folder_of
 from rewardpool_operator.local.machine import unheeded
+from rewardpool_operator.local.supervisor import StoppedEarlyError
 
 WaitSeconds = Annotated[
     float | None, typer.Option(min=0, help="Give up after so long. Default: the manifest's progressDeadlineSeconds.")
@@ -48,7 +49,11 @@ def up(
         complete = asyncio.run(progress.follow(started, seconds=seconds + commands.STOP_SECONDS))
         exit_unless(complete or progress.is_ready(folder.read_pool_as_it_is()))
     else:
-        exit_unless(asyncio.run(_run_and_show(folder, port, wait_seconds)))
+        try:
+            exit_unless(asyncio.run(_run_and_show(folder, port, wait_seconds)))
+        except StoppedEarlyError as error:
+            screens.err.print(f"{folder.pool_key}: {error}", markup=False, soft_wrap=True)
+            raise typer.Exit(error.exit_code) from None
 
 
 def down(

@@ -258,7 +258,8 @@ def _stopped(snapshot: Snapshot, rollout: Rollout) -> Finding | None:
         return Finding(holds=False, reason=ConditionReason.GOLDEN_SET_UNUSABLE, message=message)
     if verdict.overdue:
         message = overdue_message(snapshot, verdict.parity)
-        return Finding(holds=False, reason=ConditionReason.DEADLINE_EXCEEDED, message=message)
+        reason = verdict.hopeless or ConditionReason.DEADLINE_EXCEEDED
+        return Finding(holds=False, reason=reason, message=message)
     if snapshot.pool.spec.rollout.paused and verdict.target != present:
         message = f"spec.rollout.paused is set: revision {verdict.target} is kept, revision {present} waits"
         return Finding(holds=False, reason=ConditionReason.PAUSED, message=message)

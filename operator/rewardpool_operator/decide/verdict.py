@@ -2,9 +2,9 @@
 
 The present revision is what the spec renders to. It becomes the *good* one once all wanted workers of it answered (or
 it is the only one left and some answer: a pool may want more than there is room for). It *fails* when none of its
-workers answers for `progressDeadlineSeconds`, or when it scores the golden set differently; then the last good revision
-gets the wanted number back, until the spec renders to another revision. That one is judged by itself, so a broken
-revision never blocks the one that mends it.
+workers answers for `progressDeadlineSeconds`, when none ever can, or when it scores the golden set differently; then
+the last good revision gets the wanted number back, until the spec renders to another revision. That one is judged by
+itself, so a broken revision never blocks the one that mends it.
 
 The good revision keeps its set, at zero, while a newer one is on its way; so does the good one before it, for those who
 want it back. Sets of all other revisions are deleted once they are empty.
@@ -38,6 +38,8 @@ class Verdict:
     """Workers, by name, that no router may have."""
     overdue: bool = False
     """Whether the present revision had its time, and there is no good one to go back to."""
+    hopeless: ConditionReason | None = None
+    """Why no other attempt of the present revision would change anything; it is overdue then."""
     parity: Parity
     memory: RolloutStatus
     """What the status keeps of it."""
@@ -67,7 +69,8 @@ def judge(snapshot: Snapshot, wanted: int) -> Verdict:
     parity = check_parity(snapshot, good)
     silent_since = _silent_since(snapshot, admitted=parity.admits)
     limit = timedelta(seconds=snapshot.pool.spec.start_seconds)
-    overdue = silent_since is not None and snapshot.now - silent_since > limit
+    hopeless = _hopeless(snapshot) if silent_since is not None else None
+    overdue = silent_since is not None and (hopeless is not None or snapshot.now - silent_since > limit)
     can_go_back = good is not None and good != present
     failed = _failed(snapshot, parity, overdue=overdue) if can_go_back else None
     target = _target(snapshot, good, parity, failed=failed is not None)
@@ -86,6 +89,7 @@ def judge(snapshot: Snapshot, wanted: int) -> Verdict:
         target=target,
         barred=_barred(snapshot, parity, good),
         overdue=overdue and failed is None,
+        hopeless=hopeless,
         parity=parity,
         memory=memory,
     )
@@ -144,12 +148,21 @@ def _failed(snapshot: Snapshot, parity: Parity, *, overdue: bool) -> FailedRollo
     if compared is not None:
         reason, message = ConditionReason.PARITY_EXCEEDED, compared.message
     elif overdue:
-        reason, message = ConditionReason.DEADLINE_EXCEEDED, overdue_message(snapshot, parity)
+        reason = _hopeless(snapshot) or ConditionReason.DEADLINE_EXCEEDED
+        message = overdue_message(snapshot, parity)
     else:
         return None
     return FailedRollout(
         revision=snapshot.revision, reason=reason.value, message=message[-MAX_MESSAGE:], time=rfc3339(snapshot.now)
     )
+
+
+def _hopeless(snapshot: Snapshot) -> ConditionReason | None:
+    """A failure that no other attempt would change."""
+    workers = [worker for worker in snapshot.workers_of(snapshot.revision) if worker.active]
+    reasons = {worker.failure.reason for worker in workers if worker.failure is not None}
+    found = ConditionReason.FUNCTION_NOT_FOUND
+    return found if found in reasons else None
 
 
 def _stands(failed: FailedRollout, parity: Parity) -> bool:
@@ -164,6 +177,8 @@ def overdue_message(snapshot: Snapshot, parity: Parity) -> str:
     workers = [worker for worker in snapshot.workers_of(snapshot.revision) if worker.active]
     seconds = snapshot.pool.spec.start_seconds
     said = f"no worker of revision {snapshot.revision} answered within {seconds} s"
+    if _hopeless(snapshot) is not None:
+        said = f"no worker of revision {snapshot.revision} can start"
     failure = next((worker.failure for worker in workers if worker.failure), None)
     unschedulable = next((worker.unschedulable for worker in workers if worker.unschedulable), None)
     if failure is not None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rewardpool_operator.local.commands import supervise
 from rewardpool_operator.local.folder import PoolFolder
+from rewardpool_operator.local.supervisor import StoppedEarlyError
 
 
 def main() -> int:
@@ -18,7 +19,10 @@ def main() -> int:
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stdout)
     folder = PoolFolder(options.folder)
-    return 0 if supervise(folder, port=options.port, give_up_seconds=options.give_up_seconds) else 1
+    try:
+        return 0 if supervise(folder, port=options.port, give_up_seconds=options.give_up_seconds) else 1
+    except StoppedEarlyError as error:
+        return error.exit_code
 
 
 if __name__ == "__main__":

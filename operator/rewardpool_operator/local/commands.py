@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 0.3
 STOP_SECONDS = 30.0
 """For a supervisor to end after its pool's requests had their time."""
-_FAILED = (ConditionReason.DEADLINE_EXCEEDED, ConditionReason.ROLLED_BACK)
+_FAILED = (ConditionReason.DEADLINE_EXCEEDED, ConditionReason.ROLLED_BACK, ConditionReason.FUNCTION_NOT_FOUND)
 """Reasons of Progressing that mean that what was asked for will not come by waiting."""
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from rewardpool_api import RewardPool
+from rewardpool_api.pool import WorkerSpec
 from rewardpool_operator.local.folder import PoolFolder
 from rewardpool_operator.local.kept import Command
 from rewardpool_operator.local.machine import HOST, free_port, function_path
@@ -14,9 +15,14 @@ from rewardpool_worker.engines import Launch, Place, engine_for
 
 
 def revision_of(pool: RewardPool) -> str:
-    """Eight characters that stand for how workers are started; a spec that starts them alike has the same."""
+    """Eight characters that stand for how workers are started; a spec that starts them alike has the same.
+
+    Another time to drain is no reason to load a model anew: workers that start from then on have it.
+    """
+    worker = pool.spec.worker.model_copy(update={"drain_seconds": WorkerSpec().drain_seconds})
+    spec = pool.spec.model_copy(update={"worker": worker})
     place = Place(served_name=pool.served_name, host=HOST, port=0, key_file=_key_of(pool, "key"), sleeps=True)
-    start = engine_for(pool.spec.engine.name).launch(pool.spec, place)
+    start = engine_for(pool.spec.engine.name).launch(spec, place)
     text = json.dumps([start.argv, sorted(start.env.items())])
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 

@@ -1,9 +1,11 @@
 """What this machine must have before anything of a pool is started, and its free ports."""
 
 import os
+import re
 import shutil
 import socket
 import subprocess
+import symtable
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +20,7 @@ _ENGINE_MODULES = {"vllm": "vllm", "sglang": "sglang"}
 _ROUTER_MODULES: Mapping[RouterFlavor, str] = {"sglang-router": "sglang_router", "smg": "smg"}
 _INSTALL = {"vllm": "vllm", "sglang": "sglang", "sglang_router": "sglang-router==0.3.2", "smg": "smg==1.13.0"}
 _FIND = "import sys, importlib.util as u; print(*(m for m in sys.argv[1:] if u.find_spec(m) is None))"
+_ORIGIN = "import sys, importlib.util as u; print(u.find_spec(sys.argv[1]).origin)"
 FIND_SECONDS = 60
 
 
@@ -83,10 +86,11 @@ def _check_model(pool: RewardPool, environ: Mapping[str, str]) -> None:
         case "s3":
             raise NotStartableError("spec.model.source: s3:// needs Kubernetes; download it, and use file:// here")
         case "python":
-            _check_function_module(source.location.partition(":")[0], pool, environ)
+            module, _, function = source.location.partition(":")
+            _check_function(module, function, pool, environ)
 
 
-def _check_function_module(module: str, pool: RewardPool, environ: Mapping[str, str]) -> None:
+def _check_function(module: str, function: str, pool: RewardPool, environ: Mapping[str, str]) -> None:
     path = function_path(pool.spec.engine.env, environ)
     try:
         missing = _missing(sys.executable, [module], {**environ, "PYTHONPATH": path})
@@ -97,6 +101,23 @@ def _check_function_module(module: str, pool: RewardPool, environ: Mapping[str, 
             f"spec.model.source: there is no module {module} in {path} nor in {sys.prefix}; run `rewardpool up` in its "
             "folder, or set PYTHONPATH in spec.engine.env"
         )
+    origin = _run_python(sys.executable, _ORIGIN, [module], {**environ, "PYTHONPATH": path}).strip()
+    if lacks_name(Path(origin), function):
+        raise NotStartableError(f"spec.model.source: the module {module} ({origin}) has no function {function}")
+
+
+def lacks_name(source: Path, name: str) -> bool:
+    """Whether a module of this source binds no such name, without running it; False where that cannot be told."""
+    try:
+        text = source.read_text()
+        table = symtable.symtable(text, str(source), "exec")
+        symbol = table.lookup(name)
+    except KeyError:
+        # A star or a module's own `__getattr__` may bring any name, and so may what runs by name at run time.
+        return not re.search(r"import\s*\(?\s*\*|\b__getattr__\b|\bglobals\b|\bglobal\b|\bsetattr\b|\bexec\b", text)
+    except (OSError, SyntaxError, ValueError):
+        return False
+    return not (symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace())
 
 
 def function_path(engine_env: Mapping[str, str], environ: Mapping[str, str]) -> str:
@@ -131,9 +152,13 @@ def _check_modules(python: str, modules: Sequence[str]) -> None:
 
 
 def _missing(python: str, modules: Sequence[str], environ: Mapping[str, str]) -> list[str]:
+    return _run_python(python, _FIND, modules, environ).split()
+
+
+def _run_python(python: str, program: str, modules: Sequence[str], environ: Mapping[str, str]) -> str:
     try:
         found = subprocess.run(
-            [python, "-c", _FIND, *modules],
+            [python, "-c", program, *modules],
             env=dict(environ),
             capture_output=True,
             text=True,
@@ -145,4 +170,4 @@ def _missing(python: str, modules: Sequence[str], environ: Mapping[str, str]) ->
         raise NotStartableError(f"{python}: {' '.join(last) or f'exit code {error.returncode}'}") from None
     except subprocess.TimeoutExpired:
         raise NotStartableError(f"{python} did not start within {FIND_SECONDS} s") from None
-    return found.stdout.split()
+    return found.stdout

@@ -19,6 +19,7 @@ from time import monotonic
 import aiohttp
 
 from rewardpool_api import RewardPool, RewardPoolStatus
+from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import AuthStatus
 from rewardpool_operator.decide import decide
 from rewardpool_operator.local import holders
@@ -86,6 +87,18 @@ def kill_leftovers(folder: PoolFolder) -> list[int]:
     return [process.pid for process in left]
 
 
+class StoppedEarlyError(Exception):
+    """A signal stopped a pool that was never ready; nothing of it is left.
+
+    Attributes:
+        exit_code: of the command, as a shell has it: 128 and the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.exit_code = 128 + number
+        super().__init__(f"stopped by {signal.Signals(number).name} before any worker was ready")
+
+
 class Supervisor:
     """One pool's loop. The caller holds the folder's lock."""
 
@@ -109,13 +122,20 @@ class Supervisor:
         self._hurry = asyncio.Event()
         self._unready_since = monotonic()
         self._was_ready = False
+        self._was_complete = False
+        """Whether it ever served, or wanted no worker."""
+        self._stopped_by: int | None = None
         self._start_times = StartTimes()
         self._throughputs = Throughputs()
         self._demands = DemandFiles(folder.demands)
         self._gpu_claim = GpuClaim(folder.gpu)
 
     async def run(self) -> bool:
-        """Run the pool until told to stop; returns False when it gave up because no worker became ready."""
+        """Run the pool until told to stop; returns False when it gave up because no worker became ready.
+
+        Raises:
+            StoppedEarlyError: a signal ended it before it ever was what was asked for.
+        """
         run = Run(
             id=secrets.token_hex(8), pool=self._pool.key, logs=self._folder.logs, changed=lambda: self._changed.set()
         )
@@ -138,6 +158,8 @@ class Supervisor:
                 self._folder.write_pool(stopped(self._pool, reason=end.reason, message=end.message))
                 self._folder.forget_supervisor()
                 log.info("%s is down: none of its processes is left", self._pool.key)
+        if end is _STOPPED and self._stopped_by is not None and not self._was_complete:
+            raise StoppedEarlyError(self._stopped_by)
         return end is _STOPPED
 
     async def _loop(self, router: LocalRouter, fleet: Fleet) -> "_End":
@@ -152,7 +174,8 @@ class Supervisor:
             if self._is_hopeless():
                 ready = self._pool.status.condition("Ready")
                 last = f" ({ready.reason}: {ready.message.splitlines()[0]})" if ready and ready.message else ""
-                message = f"no worker became ready within {self._patience_seconds:g} s{last}"
+                message = "no worker can start" if self._never_starts() else self._out_of_patience()
+                message += last
                 log.error("giving up: %s", message)
                 return _End("GaveUp", f"{message}; logs are in {self._folder.logs}")
             with suppress(TimeoutError):
@@ -232,7 +255,17 @@ class Supervisor:
         )
         if self._was_ready or status.scaling is None or status.scaling.desired == 0:
             self._unready_since = monotonic()
-        return monotonic() - self._unready_since > self._patience_seconds
+            self._was_complete = self._was_complete or self._was_ready or status.scaling is not None
+            return False
+        return self._never_starts() or monotonic() - self._unready_since > self._patience_seconds
+
+    def _never_starts(self) -> bool:
+        """Whether no other attempt would change anything."""
+        progressing = self._pool.status.condition("Progressing")
+        return progressing is not None and progressing.reason == ConditionReason.FUNCTION_NOT_FOUND
+
+    def _out_of_patience(self) -> str:
+        return f"no worker became ready within {self._patience_seconds:g} s"
 
     @contextmanager
     def _on_signals(self) -> Iterator[None]:
@@ -240,20 +273,21 @@ class Supervisor:
         # Under nohup the hang-up of the terminal is ignored, and stays so.
         heard = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
         for number in heard:
-            loop.add_signal_handler(number, self._be_told_to_stop)
+            loop.add_signal_handler(number, self._be_told_to_stop, number)
         try:
             yield
         finally:
             for number in heard:
                 loop.remove_signal_handler(number)
 
-    def _be_told_to_stop(self) -> None:
+    def _be_told_to_stop(self, number: int) -> None:
         if self._stop.is_set():
             log.warning("stopping at once: requests in flight are lost")
             self._hurry.set()
             return
         seconds = self._pool.spec.worker.drain_seconds
         log.info("stopping: requests in flight have up to %d s; a second signal ends all at once", seconds)
+        self._stopped_by = number
         self._stop.set()
         self._changed.set()
 

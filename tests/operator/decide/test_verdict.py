@@ -82,6 +82,22 @@ def test_a_silent_revision_is_rolled_back_with_the_engines_last_lines():
     assert "RolledBack" in told(plan)
 
 
+MISSPELT = Failure(reason="FunctionNotFound", message="the module rewards has no function scroe")
+
+
+def test_what_no_other_attempt_changes_is_rolled_back_at_once():
+    worker = broken(1, failure=MISSPELT)
+    plan = decide(a_case(OLD[0], worker, status=remembering(revision="old", good="old"), listed=OLD[:1]))
+    assert plan.status.rollout.failed.reason == "FunctionNotFound"
+    assert sizes(plan) == {"new": 0, "old": 2}
+    assert "can start; FunctionNotFound: the module rewards" in plan.status.condition("Degraded").message
+
+
+def test_a_first_revision_that_can_never_start_says_so_at_once():
+    plan = decide(a_case(broken(1, failure=MISSPELT), listed=()))
+    assert (plan.status.condition("Progressing").status, reason(plan)) == ("False", "FunctionNotFound")
+
+
 def test_a_rollback_is_told_once():
     first = decide(a_case(OLD[0], broken(61), status=remembering(revision="old", good="old")))
     again = decide(a_case(*OLD, status=first.status, sets={"new": 0, "old": 2}))
