@@ -113,7 +113,7 @@ async def move_with_another_key(stage: Stage) -> str:
     async with stage.first_answer.watched():
         await router.start()
         await stage.fleet.join()
-        stage.tell_address()
+    stage.tell_address()
     return ""
 
 

@@ -108,15 +108,18 @@ class Stage:
         self.traffic = traffic
         self.outage_seconds = outage_seconds
         self.first_answer = FirstAnswer(fleet)
+        self._told_at = 0.0
         self._state = state
 
     def tell_address(self) -> None:
         """Write where the router is to the place where clients look."""
         self.fleet.write_state(self._state)
+        self._told_at = time.monotonic()
 
     def seconds_after_first_answer(self) -> float | None:
-        """How long samples that waited for the router went on to wait after it could answer."""
-        return None if self.first_answer.at is None else self.traffic.longest_after(self.first_answer.at)
+        """How long samples that waited for the router went on to wait after it could answer where clients look."""
+        answered_at = self.first_answer.at
+        return None if answered_at is None else self.traffic.longest_after(max(answered_at, self._told_at))
 
     async def play(self, fault: Callable[[Self], Awaitable[str]]) -> tuple[str, float]:
         """Run the traffic with the fault in its midst; returns the fault's notes and the seconds of all."""

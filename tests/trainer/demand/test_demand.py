@@ -1,6 +1,7 @@
 """What a client announces of its job, in the real folder of a pool on this machine; FakeWorker scores."""
 
 import asyncio
+import json
 import logging
 import os
 import stat
@@ -261,3 +262,16 @@ def test_a_job_without_a_name_has_its_hosts_and_its_process_id(host: str, monkey
 def test_a_wrong_job_in_a_config_is_told_by_its_path() -> None:
     with pytest.raises(ConfigError, match=r"reward\.job: must be lower-case letters"):
         RewardConfig.parse({"job": "My Job"})
+
+
+async def test_two_rewards_of_one_process_on_one_pool_do_not_overwrite_each_others_announcement(folder: Path) -> None:
+    def said() -> dict[str, int | None]:
+        files = demand_file(folder).parent.glob("*.json")
+        return {file.stem: json.loads(file.read_text())["demand"].get("samples") for file in files}
+
+    first, second = (Pool(RewardConfig(reward_pool=POOL, concurrency=number)) for number in (1, 2))
+    async with first, second:
+        with first.demand(samples=100), second.demand(samples=7):
+            await eventually(lambda: said() == {JOB: 100, f"{JOB}-2": 7})
+        with second.demand() as again:
+            assert again.job == JOB  # it is free again

@@ -22,7 +22,7 @@ from rewardpool.client.report import DemandReport
 from rewardpool.config import RewardConfig
 from rewardpool.demand.announcer import Announcer
 from rewardpool.demand.cadence import STALL_SECONDS, Cadence, Plan
-from rewardpool.demand.job import is_switched_on, name_of, rank_of, ranks_of
+from rewardpool.demand.job import give_name_back, is_switched_on, name_of, rank_of, ranks_of, take_name
 from rewardpool.demand.writers import writer_for
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool_api.demand import Demand
@@ -47,6 +47,7 @@ class JobDemand:
         self._lock = threading.RLock()  # reentrant, as a signal handler may `end` what its own thread just holds
         self._announcer: Announcer | None = None
         self._silent_because = ""
+        self._ended: Callable[[], None] = lambda: None
 
     @classmethod
     def silent(cls, because: str, job: str = "") -> Self:
@@ -55,9 +56,10 @@ class JobDemand:
         demand._silent_because = because
         return demand
 
-    def announce(self, announcer: Announcer) -> None:
-        """Begin to announce; once."""
+    def announce(self, announcer: Announcer, *, ended: Callable[[], None] = lambda: None) -> None:
+        """Begin to announce; once. `ended` is called after the last word."""
         self._announcer = announcer
+        self._ended = ended
         announcer.start()
 
     @property
@@ -102,6 +104,7 @@ class JobDemand:
             self._cadence.ends()
         if was_announcing and self._announcer is not None:
             self._announcer.end()
+            self._ended()
 
     def __enter__(self) -> Self:
         return self
@@ -184,8 +187,10 @@ def announced_demand(
     if writer is None:
         return _silent(f"there is no place for it, as the pool was found by {endpoint().origin}", job)
     ranks = ranks_of(environ) if ranks is None else ranks
+    where = f"{writer} {endpoint().pool}"
+    job = take_name(job, where=where)
     demand = JobDemand(job, Cadence(job, plan, sees_all=ranks == 1))
-    demand.announce(Announcer(writer, demand.now))
+    demand.announce(Announcer(writer, demand.now), ended=lambda: give_name_back(job, where=where))
     log.info("announcing the demand of job %s to reward pool %s, by %s", job, endpoint().pool, writer)
     return demand
 

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import threading
 from collections.abc import Mapping
 
 from rewardpool.config import RewardConfig, check_job
@@ -12,6 +13,10 @@ from rewardpool_api.demand import MAX_JOB_NAME, job_name
 ENV_RANK = "RANK"
 ENV_RANKS = "WORLD_SIZE"
 """What torchrun, and those that follow it, tell a process."""
+
+_lock = threading.Lock()
+_taken: set[tuple[int, str, str]] = set()
+"""Process, place with pool, and job of what is announced; a fork takes the set along, and none of the announcing."""
 
 _YES = frozenset({"1", "true", "yes", "on"})
 _NO = frozenset({"0", "false", "no", "off"})
@@ -43,6 +48,28 @@ def name_of(config: RewardConfig, environ: Mapping[str, str]) -> str:
         return check_job(given)
     except ValueError as error:
         raise ConfigError(f"${names.ENV_JOB}", f"{error}, not {given!r}") from error
+
+
+def take_name(job: str, *, where: str) -> str:
+    """A name by which nothing of this process is announced at the place; the job's, if that is free.
+
+    Two rewards of one job that ask one pool announce what each of them asks; by one name they would overwrite each
+    other.
+    """
+    with _lock:
+        name, number = job, 1
+        while (os.getpid(), where, name) in _taken:
+            number += 1
+            suffix = f"-{number}"
+            name = job[: MAX_JOB_NAME - len(suffix)].rstrip("-") + suffix
+        _taken.add((os.getpid(), where, name))
+    return name
+
+
+def give_name_back(job: str, *, where: str) -> None:
+    """The name is free again; may be called again."""
+    with _lock:
+        _taken.discard((os.getpid(), where, job))
 
 
 def rank_of(environ: Mapping[str, str]) -> int:
