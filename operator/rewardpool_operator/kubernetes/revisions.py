@@ -67,9 +67,15 @@ def difference(kept: Revision, offered: Revision) -> str | None:
 
 
 def files_of(template: Object) -> set[str]:
-    """Names of the ConfigMaps that a pod of this template mounts."""
-    volumes = template["spec"].get("volumes") or []
-    return {volume["configMap"]["name"] for volume in volumes if "configMap" in volume}
+    """Names of the ConfigMaps that a pod of this template mounts.
+
+    A `podTemplate` may say anything, and what makes no pod is refused only when it is applied.
+    """
+    spec = template.get("spec")
+    volumes = spec.get("volumes") if isinstance(spec, dict) else None
+    mounted = [one.get("configMap") for one in volumes if isinstance(one, dict)] if isinstance(volumes, list) else []
+    found = [config_map.get("name") for config_map in mounted if isinstance(config_map, dict)]
+    return {name for name in found if isinstance(name, str)}
 
 
 def _is_made_of(pool: RewardPool, revision: str, deployment: Object, objects: Objects) -> bool:

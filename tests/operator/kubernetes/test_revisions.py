@@ -13,7 +13,10 @@ from rewardpool_api import RewardPool, RewardPoolStatus, names
 from rewardpool_api.status import RolloutStatus
 from rewardpool_operator.kubernetes import render, revisions
 from rewardpool_operator.kubernetes.client import Object
+from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.render import Revision
+from rewardpool_operator.kubernetes.wanted import left_running
+from rewardpool_operator.kubernetes.wanted import rendered as wanted_of
 from rewardpool_operator.kubernetes.watch.objects import Objects
 
 
@@ -122,6 +125,24 @@ def test_a_revision_of_an_operator_that_noted_no_template_is_left_as_it_is_live(
     kept = revisions.present(pool, rendered(pool), there(old))
     manifest = render.worker_deployment(pool, kept, replicas=1)
     assert (kept.name, manifest["spec"]["template"]) == ("0ld", old["spec"]["template"])
+
+
+@pytest.mark.parametrize(
+    "pod_template",
+    [
+        {"spec": None},
+        {"spec": "x"},
+        {"spec": {"volumes": "x"}},
+        {"spec": {"volumes": [1, None, {"configMap": None}, {"configMap": {"name": 1}}, {"configMap": {}}]}},
+        {"metadata": "x"},
+    ],
+)
+def test_a_pod_template_that_makes_no_pod_fails_no_pass(pod_template: dict[str, Any]) -> None:
+    pool = a_pool(**FUNCTION, worker={"podTemplate": pod_template}, router={"podTemplate": pod_template})
+    wanted = wanted_of(pool, Keys(pool="p", admin="a"), image="own:1")
+    routers = next(item for item in wanted.shared if item["kind"] == "Deployment")
+    left = left_running(wanted, pool, there(live(FIRST, V1), routers), may_upgrade=lambda: False)
+    assert left.revision is wanted.revision
 
 
 @given(st.text(max_size=40) | st.sampled_from(["[]", "{}", '{"worker": 1}', "null", "[" * 20]))
