@@ -11,7 +11,7 @@ import pytest
 from support.fleet import eventually
 from support.local_machine import POOL, LocalMachine, finish
 
-from rewardpool import RewardConfig, discover
+from rewardpool import Endpoint, FunctionSample, Pool, RewardConfig, Sample, discover
 from rewardpool.errors import PoolNotFoundError
 from rewardpool_operator.local.folder import PoolFolder
 
@@ -85,6 +85,28 @@ async def test_a_killed_worker_is_replaced_and_no_request_is_lost(
 
     await eventually(replaced, what="the worker has a new process")
     await machine.serves(2)
+
+
+async def test_a_pool_that_is_opened_after_its_only_worker_was_killed_scores_when_that_is_back(
+    machine: LocalMachine,
+) -> None:
+    await machine.up()
+    pid = machine.pool().status.workers[0].pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+
+    async def missed() -> bool:
+        ready = machine.pool().status.condition("Ready")
+        return ready is not None and ready.status == "False"
+
+    async def find(config: RewardConfig, **how: Any) -> Endpoint:
+        return await discover(config, environ=machine.environ | {"KUBECONFIG": "/nowhere"}, **how)
+
+    await eventually(missed, what="the worker is missed")
+    async with Pool(RewardConfig(reward_pool=POOL), find=find) as pool:
+        assert pool.endpoint.not_ready
+        sample = FunctionSample(data_source="", solution_str="four", ground_truth="")
+        assert await pool.score(Sample(function=sample)) == 4.0
 
 
 async def test_a_killed_router_comes_back_at_its_address_with_its_workers(

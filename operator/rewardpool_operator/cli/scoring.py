@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rewardpool import FunctionSample, Pool, RewardConfig, Sample
+from rewardpool.errors import PoolNotReadyError
 from rewardpool_api import names
 
 
@@ -34,6 +35,9 @@ async def ask(question: Question, *, pool: str | None, wait_seconds: float) -> d
     """
     config = RewardConfig(reward_pool=pool, wait_seconds=wait_seconds)
     async with Pool(config) as client:
+        if client.endpoint.not_ready:  # a job waits for that; whoever sits at a terminal is told
+            found = client.endpoint
+            raise PoolNotReadyError(f"RewardPool {found.pool} ({found.origin}) is not ready: {found.not_ready}")
         started = time.monotonic()
         answer: dict[str, Any] = {"pool": client.endpoint.pool, "url": client.endpoint.url}
         if client.endpoint.model_type == "Generative":
