@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool.actor.groups import SMALLEST_SPREAD, ScoreDtype, group_advantages, is_informative
+from rewardpool.actor.groups import SMALLEST_SPREAD, ScoreDtype, coarsest, group_advantages, is_informative
 
 SCORES = st.lists(st.floats(-100, 100), min_size=2, max_size=16)
 GAPPY_SCORES = st.lists(st.none() | st.floats(-100, 100), min_size=2, max_size=16)
@@ -18,6 +18,21 @@ def test_advantages_are_the_papers_formula() -> None:
 
 def test_without_a_scale_an_advantage_is_the_distance_from_the_mean() -> None:
     assert group_advantages([1.0, None, 4.0], scale="none") == [-1.5, None, 1.5]
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "found"),
+    [
+        ([], "float32"),
+        (["float32", "float16"], "float16"),
+        (["float16", "bfloat16"], "bfloat16"),
+        (["auto", None], "float32"),
+    ],
+)
+def test_several_pools_are_as_good_as_the_coarsest_that_says_what_it_computes_in(
+    dtypes: list[str | None], found: ScoreDtype
+) -> None:
+    assert coarsest(iter(dtypes)) == found
 
 
 def test_the_deviation_may_be_that_of_a_sample_as_in_verl() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from rewardpool.errors import ConfigError, ScoreError
 from rewardpool.pipeline.schedule import SCHEDULES
 from rewardpool.pipeline.state import PipelineState
 from rewardpool.rewards import BlockingReward, Episode, Rating
-from rewardpool.train import _ended_by, main, summarise
+from rewardpool.train import _ended_by, main, score_dtype, summarise
 from rewardpool.train_config import TrainConfig, load_train_config
 
 
@@ -179,6 +180,25 @@ def test_a_checkpoint_of_other_ranks_goes_on_behind_the_last_prompt_that_any_of_
     state.check("both", config.plan(1))
     assert (state.trained, state.begun, state.dropped) == (2, 14, 10)
     assert other_ranks_state([saved(dropped=0), saved(dropped=0)], config, 1).begun == 4
+
+
+def test_what_a_reward_models_scores_are_good_to_is_that_of_its_pool() -> None:
+    def pool(model_type: str, dtype: str | None) -> Any:
+        return SimpleNamespace(endpoint=SimpleNamespace(model_type=model_type, dtype=dtype))
+
+    assert score_dtype([pool("Discriminative", "bfloat16"), pool("Function", None)]) == "bfloat16"
+    assert score_dtype([pool("Discriminative", "auto"), pool("Generative", "bfloat16")]) == "float32"
+
+
+def test_groups_whose_scores_differ_by_less_than_they_are_good_to_are_uninformative(
+    tmp_path: Path, policy_folder: Path
+) -> None:
+    config = config_of(tmp_path, policy_folder, steps=1)
+    with joined(deadline_seconds=60) as ranks:
+        reward = FakeReward(lambda text: 20.0 + 0.1 * share_of_sevens(text))
+        trainer = Trainer(config, ranks=ranks, reward=reward, score_dtype="bfloat16")
+        [record] = trainer.run(lambda record: None)
+    assert record.uninformative_groups == 4
 
 
 def whitened_job(config: TrainConfig, *, stop_after: int | None = None) -> list[StepRecord]:

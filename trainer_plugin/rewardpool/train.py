@@ -18,19 +18,21 @@ import math
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import transformers
 
+from rewardpool.actor.groups import ScoreDtype, coarsest
 from rewardpool.actor.ranks import Ranks, joined
 from rewardpool.actor.records import StepRecord
 from rewardpool.actor.reporting import reporting
 from rewardpool.actor.scoring import Tally
 from rewardpool.actor.sharing import sharing_of
 from rewardpool.actor.trainer import Trainer
+from rewardpool.client.pool import Pool
 from rewardpool.client.report import Report
 from rewardpool.demand.together import Together
 from rewardpool.errors import ConfigError, RewardPoolError
@@ -83,7 +85,9 @@ def train(config: TrainConfig, ranks: Ranks) -> int:
             raise ConfigError("reward", "has a part that needs whole groups, and single rollouts are rated here")
         sharing = sharing_of(config, reward, ranks=ranks)
         with _announced(reward, config, ranks) as demand:
-            trainer = Trainer(config, ranks=ranks, reward=reward, demand=demand, sharing=sharing)
+            # All ranks go by what rank 0 found: a group is informative on all of them or on none.
+            dtype = ranks.from_first(score_dtype(reward.pools.values()))
+            trainer = Trainer(config, ranks=ranks, reward=reward, demand=demand, sharing=sharing, score_dtype=dtype)
             shown = reporting(
                 config.output, steps=config.steps, done=trainer.steps_done, tensorboard=config.tensorboard
             )
@@ -97,6 +101,12 @@ def train(config: TrainConfig, ranks: Ranks) -> int:
             turns = {} if sharing is None else {"colocated": dataclasses.asdict(sharing.report())}
             _write_json(config.output / "metrics.json", {"pools": list(reward.pools), **totals, **turns})
     return int(totals["lost"])
+
+
+def score_dtype(pools: Iterable[Pool]) -> ScoreDtype:
+    """Return what these pools' reward models compute in; a judge's or a function's score is not made of a logit."""
+    endpoints = [pool.endpoint for pool in pools]
+    return coarsest(endpoint.dtype for endpoint in endpoints if endpoint.model_type == "Discriminative")
 
 
 def _announced(reward: BlockingReward, config: TrainConfig, ranks: Ranks) -> Together:

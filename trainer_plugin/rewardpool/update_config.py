@@ -23,9 +23,10 @@ class UpdateConfig(ConfigPart):
     advantage_scale: AdvantageScale = "group_std"
     """What a score's distance from its group's mean is divided by: the group's standard deviation, which is that of a
     population (`group_std`) or that of a sample, as in verl and TRL (`group_sample_std`), or nothing."""
-    score_dtype: ScoreDtype = "float32"
-    """What the reward model computes in: the pool's `spec.engine.dtype`. Scores of a group that differ by no more than
-    a step of its numbers are taken for equal."""
+    score_dtype: ScoreDtype | None = None
+    """What the reward model computes in. Scores of a group that differ by no more than a step of its numbers are taken
+    for equal. Default: the coarsest `spec.engine.dtype` of the reward's Discriminative pools, where they say one;
+    float32 where none does."""
     ratio: Ratio = "token"
     """What is clipped: each token's change of probability, or that of the whole response (its geometric mean)."""
     aggregation: Aggregation = "rollout"

@@ -45,7 +45,7 @@ def pool_object(
         "apiVersion": "rewardpool.dev/v1alpha1",
         "kind": "RewardPool",
         "metadata": {"name": "skywork", "namespace": "rl", "resourceVersion": "7", **(metadata or {})},
-        "spec": {"model": {"source": "hf://org/model"}, **(spec or {})},
+        "spec": {"model": {"source": "hf://org/model"}, "engine": {"dtype": "bfloat16"}, **(spec or {})},
         "status": {
             "replicas": 2,
             "url": "http://router:8080",
@@ -141,6 +141,7 @@ async def test_the_objects_status_is_the_endpoint() -> None:
         served_name="skywork",
         model_type="Discriminative",
         max_model_len=1024,
+        dtype="bfloat16",
         origin="the fake place",
         pool_object_version="7",
     )

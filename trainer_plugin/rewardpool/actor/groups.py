@@ -14,7 +14,7 @@ trained on while others still wait. Plain Python: a group is a handful of number
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 SMALLEST_SPREAD = 1e-4
@@ -24,6 +24,12 @@ AdvantageScale = Literal["group_std", "group_sample_std", "none"]
 ScoreDtype = Literal["float32", "float16", "bfloat16"]
 _STEP: dict[ScoreDtype, float] = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 """From 1 to the next number."""
+
+
+def coarsest(dtypes: Iterable[str | None]) -> ScoreDtype:
+    """Return the one of these with the largest steps; those that are unknown or the engine's choice do not count."""
+    given = set(dtypes)
+    return max((dtype for dtype in _STEP if dtype in given), key=_STEP.__getitem__, default="float32")
 
 
 def noise(scores: Sequence[float], dtype: ScoreDtype) -> float:

@@ -23,7 +23,7 @@ from transformers import AutoTokenizer
 from rewardpool.actor import checkpoint
 from rewardpool.actor.data import Prompt, PromptOrder, Rollout, prompt_tokens, read_prompts, to_episode
 from rewardpool.actor.fsdp import FsdpActor
-from rewardpool.actor.groups import is_informative
+from rewardpool.actor.groups import ScoreDtype, is_informative
 from rewardpool.actor.learner import ActorLearner, EngineRollouts
 from rewardpool.actor.loading import load_policy, load_to_shard
 from rewardpool.actor.ranks import Ranks
@@ -63,6 +63,7 @@ class Trainer:
         reward: Rater,
         demand: Announcer | None = None,
         sharing: Sharing | None = None,
+        score_dtype: ScoreDtype = "float32",
     ) -> None:
         """Load the policy and shard it, and take up the newest checkpoint if there is one.
 
@@ -72,6 +73,7 @@ class Trainer:
             reward: Rates the rollouts.
             demand: Is told what this rank does; None announces nothing.
             sharing: Of the GPUs with the reward's pools; None where these have their own.
+            score_dtype: What the reward's pools compute in, where the config does not say.
         """
         config.check_ranks(ranks.size)
         self._config = config
@@ -79,6 +81,7 @@ class Trainer:
         self._reward = reward
         self._demand = demand
         self._sharing = sharing
+        self._score_dtype = config.update.score_dtype or score_dtype
         self._plan = config.plan(ranks.size)
         self._prompts = PromptOrder(read_prompts(config.data.prompts), seed=config.seed)
         self._tokenizer = load_tokenizer("policy.path", config.policy.path)
@@ -216,7 +219,7 @@ class _Run:
             thread=thread,
             advantage_scale=config.update.advantage_scale,
             only_informative=config.update.only_informative,
-            score_dtype=config.update.score_dtype,
+            score_dtype=trainer._score_dtype,
             decoupled=bool(schedule.ahead) or schedule.apart or config.rollout.engine != "transformers",
             moments=trainer._reward.moments,
             components=self._score.components,
@@ -254,7 +257,7 @@ class _Run:
             [found] = await on_thread(self._thread, self._trainer._ranks.max, missing)
             return int(found)
 
-        informative = partial(is_informative, dtype=self._trainer._config.update.score_dtype)
+        informative = partial(is_informative, dtype=self._trainer._score_dtype)
         return DynamicSampling(rounds=rounds, is_informative=informative, most=most) if rounds else None
 
     async def _after_step(self, times: StepTimes) -> None:
@@ -285,8 +288,8 @@ class _Run:
     def _exchange(self, times: StepTimes, figures: StepFigures) -> tuple[StepRecord, bool]:
         """Return the step's record, and whether it was the last; all ranks do this together."""
         ranks = self._trainer._ranks
-        dtype = self._trainer._config.update.score_dtype
-        record = figures.record(times, ranks, parts=self._trainer._reward.names, score_dtype=dtype)
+        trainer = self._trainer
+        record = figures.record(times, ranks, parts=trainer._reward.names, score_dtype=trainer._score_dtype)
         [ends] = ranks.max(self._told_to_end())
         return record, bool(ends)
 

@@ -19,6 +19,7 @@ class Endpoint:
         served_name: The `model` of requests.
         model_type: What kinds of samples the model takes; None when only a URL was given.
         max_model_len: Longest sample in tokens; None when unknown or unlimited.
+        dtype: What the engine computes in, such as `bfloat16`; `auto` where it chooses, None when unknown.
         origin: The place this was found, for messages.
         pool_object_version: resourceVersion of the object it was read from; None without one.
         pool_uid: uid of that object; None without one, and on one machine.
@@ -34,6 +35,7 @@ class Endpoint:
     served_name: str
     model_type: ModelType | None = None
     max_model_len: int | None = None
+    dtype: str | None = None
     origin: str
     pool_object_version: str | None = None
     pool_uid: str | None = None

@@ -223,6 +223,7 @@ async def _endpoint(pool: RewardPool, place: Place, *, keys: tuple[str, ...], re
         served_name=status.model.served_name,
         model_type=status.model.type,
         max_model_len=status.model.max_model_len,
+        dtype=pool.spec.engine.dtype,
         origin=str(place),
         pool_object_version=pool.metadata.resource_version,
         pool_uid=pool.metadata.uid,
