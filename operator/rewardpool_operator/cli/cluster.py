@@ -36,6 +36,7 @@ from rewardpool_operator.kubernetes.client import (
     Object,
     Resource,
 )
+from rewardpool_operator.kubernetes.stored_pool import StoredPool
 
 FIELD_MANAGER: Final = "rewardpool-cli"
 """Who changed a pool's spec by a command, in its managedFields."""
@@ -127,13 +128,16 @@ class Cluster:
         Raises:
             CommandError: there is none.
         """
+        return parsed(await self._stored(name))
+
+    async def _stored(self, name: str) -> Object:
         found = await self.kube.get(POOLS, self.namespace, name)
         if found is None:
             known = [item["metadata"]["name"] for item in await self.kube.list(POOLS, self.namespace, selector="")]
             raise CommandError(
                 f"there is no RewardPool {name} in namespace {self.namespace}; there are: {', '.join(known) or 'none'}"
             )
-        return parsed(found)
+        return found
 
     async def pools(self, *, everywhere: bool) -> list[RewardPool]:
         """All pools of the namespace, or of the cluster."""
@@ -142,7 +146,8 @@ class Cluster:
 
     async def evidence(self, name: str) -> Evidence:
         """Everything about one pool that the user may read; what may not be read is named, with the reason."""
-        pool = await self.pool(name)
+        # Also one that is not valid: its conditions say why.
+        pool = StoredPool.parse(await self._stored(name)).pool
         selector = f"{names.LABEL_POOL}={name}"
         unreadable: dict[str, str] = {}
 

@@ -8,6 +8,7 @@ from rewardpool_api import names
 from rewardpool_operator.explain.declared import (
     asked_explanations,
     condition_explanations,
+    failing_explanations,
     refused_explanations,
     rollout_explanations,
 )
@@ -23,6 +24,7 @@ _ORDER = {cause: place for place, cause in enumerate(Cause)}
 def explain(evidence: Evidence) -> list[Explanation]:
     """Everything that is the matter with the pool, the cause of the rest first; notes on its size and rights last."""
     found = asked_explanations(evidence)
+    found += failing_explanations(evidence)
     found += refused_explanations(evidence)
     found += pod_explanations(evidence, names.COMPONENT_ROUTER)
     found += pod_explanations(evidence, names.COMPONENT_WORKER)

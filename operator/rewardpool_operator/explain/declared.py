@@ -85,6 +85,30 @@ def _unseen(evidence: Evidence) -> list[Explanation]:
     ]
 
 
+_FAILING: Final = {
+    ConditionReason.SECRETS_UNREADABLE: "let the operator read Secrets in namespace {namespace}: its Role there",
+    ConditionReason.CERTIFICATE_UNREADABLE: "let the operator read Secrets in namespace {namespace}: its Role there",
+    ConditionReason.GOLDEN_SET_UNREADABLE: "let the operator read ConfigMaps in namespace {namespace}: its Role there",
+    ConditionReason.DEMANDS_UNREADABLE: "let the operator read Leases in namespace {namespace}: its Role there",
+    ConditionReason.INVALID_OBJECT: "correct the field that is named",
+    ConditionReason.RECONCILE_FAILED: "read the operator's log, and report what it says: it is a fault of RewardPool",
+    ConditionReason.API_SERVER_UNREACHABLE: "it is tried again every few seconds; see whether the API server is well",
+    ConditionReason.STATUS_NOT_WRITTEN: "let the operator patch rewardpools/status: its Role there",
+}
+"""Why the operator does not do all of its work for a pool -> what to do. No pod and no node is to blame then."""
+
+
+def failing_explanations(evidence: Evidence) -> list[Explanation]:
+    """What the operator cannot do for the pool, since when and why, in its own words."""
+    degraded = evidence.pool.status.condition("Degraded")
+    if degraded is None or degraded.status != "True" or degraded.reason not in _FAILING:
+        return []
+    step = next(step for reason, step in _FAILING.items() if reason == degraded.reason)
+    step = step.format(namespace=evidence.pool.metadata.namespace)
+    what = f"{degraded.reason}: {meaning_of(degraded.reason)}"
+    return [Explanation(cause=Cause.NOT_RECONCILED, kind="problem", what=what, said=degraded.message, next=(step,))]
+
+
 def refused_explanations(evidence: Evidence) -> list[Explanation]:
     """What Kubernetes refused of the objects that the pool owns."""
     degraded = evidence.pool.status.condition("Degraded")

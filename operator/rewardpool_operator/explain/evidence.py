@@ -24,6 +24,7 @@ class Cause(StrEnum):
     NOT_SEEN = "NotSeen"
     SUSPENDED = "Suspended"
     STOPPED = "Stopped"
+    NOT_RECONCILED = "NotReconciled"
     REFUSED = "Refused"
     NO_PODS_MADE = "NoPodsMade"
     MISSING_CLAIM = "MissingClaim"

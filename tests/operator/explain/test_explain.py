@@ -224,6 +224,16 @@ def test_what_the_api_server_refuses_is_quoted():
     assert only(evidence, Cause.REFUSED).said == words
 
 
+@pytest.mark.parametrize("reason", ["SecretsUnreadable", "InvalidObject", "ReconcileFailed", "CertificateUnreadable"])
+def test_what_the_operator_cannot_do_is_told_in_its_words_beside_what_else_is_wrong(reason):
+    words = "since 2026-01-01T12:00:00Z: secrets is forbidden"
+    evidence = seen(a_pool(condition("Degraded", "True", reason, words)))
+    assert causes(evidence) == [Cause.NOT_RECONCILED]
+    found = only(evidence, Cause.NOT_RECONCILED)
+    assert (found.said, found.what.split(":")[0]) == (words, reason)
+    assert found.next
+
+
 def test_a_quota_that_keeps_pods_from_being_made_is_quoted():
     words = "pods is forbidden: exceeded quota: gpus"
     failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": words}
