@@ -14,6 +14,7 @@ have no endpoints, because Kubernetes takes no loopback address for one.
 import asyncio
 import base64
 import contextlib
+import os
 import random
 import signal
 import ssl
@@ -92,6 +93,12 @@ class LoopbackKubelet:
         if process is None:
             raise ProcessLookupError(pod["metadata"]["name"])
         return process.pid
+
+    def move(self, pod: Mapping[str, Any]) -> None:
+        """Give a running pod another address, and start its process anew there, as after its sandbox was lost."""
+        running = self._pods[pod["metadata"]["uid"]]
+        running.address = self._address()
+        os.kill(self.pid(pod), signal.SIGKILL)
 
     async def _main(self) -> None:
         trust = ssl.create_default_context(cafile=str(self._plane.authority.certificate))
@@ -359,7 +366,8 @@ class LoopbackKubelet:
         status = {
             "phase": phase,
             "podIP": running.address,
-            "podIPs": [{"ip": running.address}],
+            # A pod that moved has none of its addresses before.
+            "podIPs": [{"$patch": "replace"}, {"ip": running.address}],
             "hostIP": "127.0.0.1",
             "conditions": _ready_conditions(running, gates),
             "containerStatuses": [

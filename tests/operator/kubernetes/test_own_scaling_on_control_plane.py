@@ -17,6 +17,8 @@ from typing import Any
 import aiohttp
 import pytest
 from support.operator_cluster import Cluster, seconds_until
+from support.patience import PATIENCE
+from support.processes import http
 
 from rewardpool_api import names
 
@@ -53,9 +55,10 @@ def scaling(cluster: Cluster) -> dict[str, Any]:
 
 
 @contextmanager
-def callers(cluster: Cluster, count: int) -> Iterator[Counter[int]]:
+def callers(cluster: Cluster, count: int, *, router: dict[str, Any] | None = None) -> Iterator[Counter[int]]:
     """So many who ask again as soon as they have their answer; gives the answers by HTTP status."""
-    (router,) = cluster.pods(POOL, "router")
+    if router is None:
+        (router,) = cluster.pods(POOL, "router")
     secret = cluster.get("secret", names.key_secret(POOL)) or {}
     key = base64.b64decode(secret["data"][names.SECRET_KEY]).decode()
     url = f"http://{router['status']['podIP']}:{names.ROUTER_PORT}/v1/embeddings"
@@ -101,9 +104,10 @@ def test_what_a_replica_does_and_takes_to_start_is_learned(cluster: Cluster) -> 
 
 
 @contextmanager
-def frozen_router(cluster: Cluster) -> Iterator[None]:
+def frozen_router(cluster: Cluster, router: dict[str, Any] | None = None) -> Iterator[None]:
     """It takes connections and says nothing."""
-    (router,) = cluster.pods(POOL, "router")
+    if router is None:
+        (router,) = cluster.pods(POOL, "router")
     pid = cluster.kubelet.pid(router)
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -123,3 +127,81 @@ def test_a_router_that_hangs_takes_nobody_away(cluster: Cluster) -> None:
             )
             assert seconds_until(lambda: scaling(cluster)["desired"] != 2, limit=5) >= 5
     cluster.eventually(lambda: is_at_zero(cluster), seconds=60, what="the pool is at zero once the router says so")
+
+
+@pytest.fixture
+def two_routers(cluster: Cluster) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Two exposed routers of a pool at zero."""
+    cluster.apply(POOL, autoscaling=SCALING, router={"replicas": 2})
+    cluster.eventually(
+        lambda: is_at_zero(cluster) and len(cluster.pods(POOL, "router")) == len(exposed_routers(cluster)) == 2,
+        seconds=60,
+        what="the pool is at zero, with two exposed routers",
+    )
+    first, second = exposed_routers(cluster)
+    return first, second
+
+
+def exposed_routers(cluster: Cluster) -> list[dict[str, Any]]:
+    """Router pods that are to stay, and whose readiness gate is open."""
+    return [
+        pod
+        for pod in cluster.pods(POOL, "router")
+        if "deletionTimestamp" not in pod["metadata"]
+        and any(
+            (one["type"], one["status"]) == (names.CONDITION_HOLDS_WORKERS, "True")
+            for one in pod["status"].get("conditions", [])
+        )
+    ]
+
+
+def listed(cluster: Cluster, name: str) -> set[str]:
+    """Addresses in the worker list of the router's pod, where it is now; none while it does not answer."""
+    pod = cluster.get("pod", name) or {}
+    secret = cluster.get("secret", names.admin_secret(POOL)) or {}
+    admin = base64.b64decode(secret["data"][names.SECRET_KEY]).decode()
+    _, _, answer = http("GET", f"http://{pod['status']['podIP']}:{names.ROUTER_PORT}/workers", key=admin)
+    return {worker["url"] for worker in (answer or {}).get("workers", ())}
+
+
+def test_a_pool_at_zero_grows_by_one_router_while_the_other_one_is_silent(
+    cluster: Cluster, two_routers: tuple[dict[str, Any], dict[str, Any]]
+) -> None:
+    silent, answering = two_routers
+    with frozen_router(cluster, silent):
+        cluster.eventually(
+            lambda: cluster.condition(POOL, "Degraded").get("reason") == "RouterSilent",
+            seconds=30,
+            what="the silent router is told",
+        )
+        assert silent["metadata"]["name"] in cluster.condition(POOL, "Degraded")["message"]
+        with callers(cluster, TARGET, router=answering) as answers:
+            took = seconds_until(lambda: scaling(cluster)["desired"] > 0, limit=3 * PATIENCE)
+            cluster.eventually(lambda: answers[200], seconds=30, what="requests have their scores")
+            cluster.eventually(
+                lambda: (
+                    [pod["metadata"]["name"] for pod in exposed_routers(cluster)] == [answering["metadata"]["name"]]
+                ),
+                seconds=10,
+                what="trainers are sent to the router that answers alone",
+            )
+    print(f"from zero with a silent router: {took:.2f} s")
+    assert took < 3 * PATIENCE
+    assert set(answers) == {200}
+
+
+def test_a_router_pod_with_a_new_address_has_its_workers_there(
+    cluster: Cluster, two_routers: tuple[dict[str, Any], dict[str, Any]]
+) -> None:
+    moved, stays = two_routers
+    name, before = moved["metadata"]["name"], moved["status"]["podIP"]
+    with callers(cluster, TARGET, router=stays) as answers:
+        cluster.eventually(lambda: listed(cluster, name), seconds=30, what="it has a worker")
+        cluster.kubelet.move(moved)
+        cluster.eventually(
+            lambda: (cluster.get("pod", name) or {})["status"]["podIP"] != before, seconds=10, what="it has moved"
+        )
+        took = seconds_until(lambda: listed(cluster, name), limit=5 * PATIENCE)
+    print(f"workers at the router's new address: {took:.2f} s")
+    assert took < 5 * PATIENCE
+    assert set(answers) == {200}
