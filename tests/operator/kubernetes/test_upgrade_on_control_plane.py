@@ -115,7 +115,7 @@ def test_a_deadline_and_a_drain_time_replace_no_worker(upgraded: Cluster) -> Non
     assert {pod["metadata"]["uid"] for pod in upgraded.pods("first", "worker")} == before
 
 
-def test_a_restart_takes_what_the_upgrade_offers_and_unused_files_go(upgraded: Cluster) -> None:
+def test_a_restart_takes_what_the_upgrade_offers_and_keeps_the_files_of_the_revision_before(upgraded: Cluster) -> None:
     deployment, _ = upgraded.before["second"]  # type: ignore[attr-defined]
     old = {volume["configMap"]["name"] for volume in deployment["spec"]["template"]["spec"]["volumes"][:1]}
     upgraded.kubectl("annotate", "rewardpool", "second", f"{names.ANNOTATION_RESTARTED_AT}=2026-01-01T00:00:00Z")
