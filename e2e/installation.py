@@ -30,9 +30,11 @@ class Installation:
         self._say = say
         self._helm_program = binaries.ensure("helm", say=say)["helm"]
 
-    def load_image(self, tag: str = IMAGE, *, container_file: str = "workers/Containerfile") -> None:
-        """Build an image of the project and give it to the nodes."""
-        base = images.base_image(say=self._say)
+    def load_image(
+        self, tag: str = IMAGE, *, container_file: str = "workers/Containerfile", base: str | None = None
+    ) -> None:
+        """Build an image of the project, on `base` or on a bare system, and give it to the nodes."""
+        base = base or images.base_image(say=self._say)
         archive = images.build(
             REPOSITORY / container_file,
             context=REPOSITORY,

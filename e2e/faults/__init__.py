@@ -4,7 +4,7 @@
     reward     the function behind the pool: a fixed service time, and a score that is known for every text
     tally      what became of the samples of a window of time
     stage      the pool under load, and the means to look at it and to change it
-    workers, routers, rollouts, keys, nodes, objects, operators
+    workers, routers, rollouts, keys, nodes, objects, partial, operators
                the faults: a function each, its promise in the first line of its docstring
     play       all of them one after the other, a table, `.rewardpool/e2e/faults.json`
 

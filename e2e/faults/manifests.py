@@ -77,12 +77,12 @@ def pool(name: str = POOL, *, in_namespace: str = NAMESPACE, workers: int, route
     }
 
 
-def traffic(folder: Path, *, node: str, rate: float) -> list[Manifest]:
+def traffic(folder: Path, *, node: str, rate: float, in_namespace: str = NAMESPACE) -> list[Manifest]:
     """The traffic's ServiceAccount and pod; `node` is where it stays while others are drained."""
     container = {
         "name": TRAFFIC,
         "image": IMAGE,
-        "command": ["python3", "-m", "faults.traffic", f"{NAMESPACE}/{POOL}", str(folder), f"--rate={rate:g}"],
+        "command": ["python3", "-m", "faults.traffic", f"{in_namespace}/{POOL}", str(folder), f"--rate={rate:g}"],
         "env": [{"name": "PYTHONPATH", "value": PROGRAMS_DIR}],
         "volumeMounts": [
             {"name": PROGRAMS, "mountPath": f"{PROGRAMS_DIR}/faults", "readOnly": True},
@@ -101,22 +101,27 @@ def traffic(folder: Path, *, node: str, rate: float) -> list[Manifest]:
             {"name": "out", "hostPath": {"path": str(folder), "type": "Directory"}},
         ],
     }
-    account = {"name": ACCOUNT, "namespace": NAMESPACE}
+    account = {"name": ACCOUNT, "namespace": in_namespace}
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account},
-        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": TRAFFIC, "namespace": NAMESPACE}, "spec": spec},
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": TRAFFIC, "namespace": in_namespace}, "spec": spec},
     ]
 
 
-def chart_values(**further: Any) -> Mapping[str, Any]:
+def chart_values(*, in_namespace: str = NAMESPACE, **further: Any) -> Mapping[str, Any]:
     """Values of the chart: the image that was just built, and the traffic's right to use the pool."""
-    repository, _, tag = IMAGE.rpartition(":")
-    account = {"namespace": NAMESPACE, "name": ACCOUNT}
+    account = {"namespace": in_namespace, "name": ACCOUNT}
     return {
-        "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
-        "trainers": [{"namespace": NAMESPACE, "pools": [POOL], "serviceAccounts": [account]}],
+        "image": image(IMAGE),
+        "trainers": [{"namespace": in_namespace, "pools": [POOL], "serviceAccounts": [account]}],
         **further,
     }
+
+
+def image(reference: str) -> Manifest:
+    """The chart's value for an image that the nodes have."""
+    repository, _, tag = reference.rpartition(":")
+    return {"repository": repository, "tag": tag, "pullPolicy": "Never"}
 
 
 def requests(*, cpu: str, memory: str) -> Manifest:

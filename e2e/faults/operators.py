@@ -7,20 +7,23 @@ from base64 import b64decode
 
 from cluster.folders import REPOSITORY
 from faults import manifests
+from faults.pods import kill_and_settle
 from faults.stage import Stage
-from installation import CHART, NAMESPACE
+from installation import CHART, IMAGE, NAMESPACE
 from rewardpool_api import names
 from scene import Object, StoryError, is_ready
 
 PREVIOUS_CHART = REPOSITORY / "tests" / "chart" / "previous" / "rewardpool-0.1.0.tgz"
 PREVIOUS_SECONDS = 10.0
-AWAY_SECONDS = 60.0
+AWAY_SECONDS = 30.0
 NOTICED_SECONDS = 10.0
 """The router dies when the operator has lost its watches and its Lease, not before."""
 CATCH_UP_SECONDS = 180.0
 """Kubernetes' own controllers wait up to a minute between two looks for an API server that was away."""
 TAKEOVER_SECONDS = 15.0
 LEASE = "rewardpool"
+NEXT_IMAGE = "localhost/rewardpool:e2e-next"
+"""The same program with other mounted files, as of a later release."""
 
 
 def kill_the_operator(stage: Stage) -> str:
@@ -41,7 +44,7 @@ def kill_the_operator(stage: Stage) -> str:
 
 
 def upgrade_the_chart(stage: Stage) -> str:
-    """`helm upgrade` from the previous chart version: the operators are other ones, no worker and no router is."""
+    """`helm upgrade`, from the previous chart version and to another image and other files: no worker is replaced."""
     stage.shape(workers=2, routers=2)
     before = uids(stage)
     stage.installation.install(manifests.chart_values(), chart=PREVIOUS_CHART)
@@ -53,11 +56,42 @@ def upgrade_the_chart(stage: Stage) -> str:
     stage.settle()
     if not before <= uids(stage):
         raise StoryError("pods of the pool were replaced by an upgrade that changes nothing about them")
+    upgrade_the_image(stage)
     return "no pod of the pool was replaced"
 
 
+def upgrade_the_image(stage: Stage) -> None:
+    """Another release of RewardPool, by its image: workers that run the default image stay, and start again as before.
+
+    Raises:
+        StoryError: A worker was replaced.
+    """
+    stage.installation.load_image(NEXT_IMAGE, container_file="e2e/Containerfile.next", base=IMAGE)
+    stage.change({"engine": {"image": None}})
+    stage.settle()
+    workers = {pod["metadata"]["uid"]: pod for pod in stage.pods("worker")}
+    try:
+        stage.installation.install(manifests.chart_values(image=manifests.image(NEXT_IMAGE)))
+        stage.installation.wait()
+        images = {pod["spec"]["containers"][0]["image"] for pod in operators(stage)}
+        if images != {NEXT_IMAGE}:
+            raise StoryError(f"the operators run {images}")
+        stage.change({"replicas": 4})
+        stage.settle()
+        _, restarted = workers.popitem()
+        kill_and_settle(stage, restarted, "worker")
+        now = {pod["metadata"]["uid"] for pod in stage.pods("worker")}
+        if not {*workers, restarted["metadata"]["uid"]} <= now:
+            raise StoryError("workers were replaced by an operator with other files and another default image")
+    finally:
+        stage.installation.install(manifests.chart_values())
+        stage.installation.wait()
+        stage.change({"engine": {"image": IMAGE}})
+        stage.settle()
+
+
 def api_server_away(stage: Stage) -> str:
-    """No API server for a minute, and a router that restarts meanwhile: it gets its workers, and nothing is scaled."""
+    """No API server for 30 s, and a router that restarts meanwhile: it gets its workers, and nothing is scaled."""
     stage.shape(workers=2, routers=2)
     before = uids(stage)
     router = stage.pods("router")[0]
@@ -107,8 +141,8 @@ def admin_key(stage: Stage) -> str:
     return b64decode(stage.kubectl("get", "secret", names.admin_secret(manifests.POOL), "-o", path)).decode()
 
 
-def listed(router: Object, key: str) -> int:
-    """How many workers a router has, asked at its pod's address: `kubectl exec` needs the API server."""
+def listed(router: Object, key: str) -> int | None:
+    """How many workers a router has, None without an answer; asked at its address, which needs no API server."""
     url = f"http://{router['status']['podIP']}:{names.ROUTER_PORT}/workers"
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"})
@@ -116,7 +150,7 @@ def listed(router: Object, key: str) -> int:
         with opener.open(request, timeout=2) as answer:
             return int(json.load(answer)["total"])
     except OSError:  # it is just starting; the caller's deadline decides
-        return 0
+        return None
 
 
 FAULTS = (kill_the_operator, upgrade_the_chart, api_server_away)

@@ -13,7 +13,7 @@ from rich.table import Table
 from cluster.contract import Cluster, NotPossibleError
 from cluster.processes import ClusterError
 from cluster.progress import Say
-from faults import keys, nodes, objects, operators, rollouts, routers, workers
+from faults import keys, nodes, objects, operators, partial, rollouts, routers, workers
 from faults.manifests import NAMESPACE, TRAFFIC
 from faults.stage import Stage
 from faults.tally import Tally
@@ -29,6 +29,7 @@ FAULTS: Sequence[Fault] = (
     *keys.FAULTS,
     *nodes.FAULTS,
     *objects.FAULTS,
+    *partial.FAULTS,
     *operators.FAULTS,
 )
 RATE = 40.0

@@ -3,12 +3,13 @@
 from typing import Any
 
 from cluster.gpus import fake_gpus, remove_fake_gpus
-from faults.manifests import GPU_RESOURCE
+from faults.manifests import GPU_RESOURCE, NAMESPACE
 from faults.stage import Stage
 from installation import IMAGE
 from scene import StoryError, node_of
 
 NO_ROOM = "ReplacingForLackOfRoom"
+QUOTA = "gpus"
 BROKEN_IMAGE = "localhost/there-is-no-such-image:1"
 
 
@@ -30,9 +31,23 @@ def new_args_without_a_free_gpu(stage: Stage) -> str:
         if NO_ROOM not in reasons:
             raise StoryError(f"the rollout never said {NO_ROOM}, only {reasons}")
     finally:
-        stage.change({"worker": {"gpus": 0, "gpuResource": None}})
-        stage.settle()
-        remove_fake_gpus(stage.cluster.kubectl, node, resource=GPU_RESOURCE)
+        leave_gpus(stage, node)
+    return f"{seconds:.1f} s, {' then '.join(reasons)}, never fewer than {fewest} workers"
+
+
+def new_args_under_a_used_up_quota(stage: Stage) -> str:
+    """New arguments under a ResourceQuota whose GPUs are all taken: Auto replaces the workers one by one."""
+    node = move_to_gpus(stage)
+    hard = {f"requests.{GPU_RESOURCE}": "2"}
+    metadata = {"name": QUOTA, "namespace": NAMESPACE}
+    stage.apply({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": hard}})
+    try:
+        seconds, reasons, fewest = roll(stage, {"args": ["--concurrency=52"]})
+        if NO_ROOM not in reasons:
+            raise StoryError(f"the rollout never said {NO_ROOM}, only {reasons}")
+    finally:
+        stage.kubectl("delete", "resourcequota", QUOTA)
+        leave_gpus(stage, node)
     return f"{seconds:.1f} s, {' then '.join(reasons)}, never fewer than {fewest} workers"
 
 
@@ -44,6 +59,13 @@ def move_to_gpus(stage: Stage) -> str:
     stage.change({"worker": {"gpus": 1, "gpuResource": GPU_RESOURCE}})
     stage.settle()
     return node
+
+
+def leave_gpus(stage: Stage, node: str) -> None:
+    """Let the workers run without GPUs again."""
+    stage.change({"worker": {"gpus": 0, "gpuResource": None}})
+    stage.settle()
+    remove_fake_gpus(stage.cluster.kubectl, node, resource=GPU_RESOURCE)
 
 
 def broken_image(stage: Stage) -> str:
@@ -92,4 +114,4 @@ def roll(stage: Stage, engine: dict[str, Any]) -> tuple[float, list[str], int]:
     return seconds, reasons, fewest
 
 
-FAULTS = (new_args_with_a_free_gpu, new_args_without_a_free_gpu, broken_image)
+FAULTS = (new_args_with_a_free_gpu, new_args_without_a_free_gpu, new_args_under_a_used_up_quota, broken_image)
