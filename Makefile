@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 
-.PHONY: bench-autoscaler bench-client bench-learning bench-operator bench-step client-faults help packages models setup setup-dev setup-server setup-trainer setup-frameworks demo smollm2 test e2e e2e-faults e2e-autoscaling test-operator test-fleet test-hostile test-actor test-frameworks lint reference format crds binaries clean
+.PHONY: bench-autoscaler bench-client bench-learning bench-operator bench-step client-faults help packages models setup setup-dev setup-server setup-trainer setup-frameworks demo smollm2 soak test e2e e2e-faults e2e-autoscaling test-operator test-fleet test-hostile test-actor test-frameworks lint reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -122,6 +122,12 @@ e2e-faults: setup-dev ## Only the faults under load of `make e2e` (FAULTS="--onl
 
 e2e-autoscaling: setup ## Only the pools that scale from zero and back of `make e2e` (SCALING="--only model"; needs the same)
 	@PYTHONPATH=e2e $(DEV)/bin/python -m autoscaling $(SCALING)
+
+SOAK_MINUTES ?= 10
+SOAK_SEED ?=
+
+soak: setup ## Break everything that can break for SOAK_MINUTES=10 while a job trains; SOAK_SEED repeats a plan (needs the same as e2e)
+	@PYTHONPATH=e2e $(DEV)/bin/python -m soak --minutes $(SOAK_MINUTES) $(addprefix --seed ,$(SOAK_SEED))
 
 packages: ## Install the system packages that the tests need (Debian's apt, as root; else it says what to type)
 	@$(PACKAGES) tests

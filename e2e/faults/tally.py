@@ -19,6 +19,7 @@ class Answer:
     seconds: float
     attempts: int
     problem: str | None
+    score: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ image; beside the package it needs `faults/reward.py` only.
 FOLDER gets `began.json`, {"began": seconds since 1970, "rate": samples per second}, and `samples.jsonl`, a line per
 answered sample in the order of the answers:
 
-    {"index": 7, "seconds": 0.061, "attempts": 1, "problem": null}
+    {"index": 7, "seconds": 0.061, "attempts": 1, "score": -0.25, "problem": null}
 
 `seconds` count from when it was due. `problem` begins with "failed" where there was no score, with "wrong" where there
 was another than the text's.
@@ -67,14 +67,18 @@ def question(text: str) -> Question:
 
 async def score(pool: Pool, question: Question, *, index: int, due: float, out: TextIO) -> None:
     """Score one sample, and write down what became of it."""
-    attempts = 0
+    attempts, value = 0, None
     try:
         outcome = await pool.outcome(question.sample)
         attempts = outcome.attempts
-        problem = f"failed: {outcome.error}" if isinstance(outcome, Unscored) else wrong(question, outcome.value)
+        if isinstance(outcome, Unscored):
+            problem: str | None = f"failed: {outcome.error}"
+        else:
+            value, problem = outcome.value, wrong(question, outcome.value)
     except RewardPoolError as error:
         problem = f"failed: {type(error).__name__}: {error}"
-    line = {"index": index, "seconds": round(time.time() - due, 4), "attempts": attempts, "problem": problem}
+    seconds = round(time.time() - due, 4)
+    line = {"index": index, "seconds": seconds, "attempts": attempts, "score": value, "problem": problem}
     out.write(json.dumps(line) + "\n")
 
 
