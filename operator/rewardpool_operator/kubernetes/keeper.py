@@ -190,7 +190,7 @@ class Keeper:
             # A defect in one pass over one pool must not end the care for it; the log has all of it.
             log.exception("a pass failed")
             METRICS.pass_failed("defect")
-            self._steps.failed(Step.DECISION, ConditionReason.RECONCILE_FAILED, _defect(error))
+            self._steps.failed(Step.DECISION, ConditionReason.RECONCILE_FAILED, _in_words(error))
             self._secrets.suspect()
             self._busy_at = monotonic()
             return max(BUSY_SECONDS, self._steps.pause(Step.DECISION)) * _jitter()
@@ -237,15 +237,17 @@ class Keeper:
         keys = await self._keys.look(pool, objects, may_change=may_change, known=self._secrets.known)
         tls = await self._look_at_certificate(pool, acting, pools=pools)
         held = self._why_held(stored)
+        seen = Seen(pool=pool, keys=keys, tls=tls, revision=pool.status.revision)
         if held is not None:
-            seen = Seen(pool=pool, keys=keys, tls=tls, revision=pool.status.revision)
             return await self._hold(seen, objects, held, acting, pools=pools)
-        pins = pins_of(pool, objects)
-        wanted = self._rendered_of(stored, keys=keys, tls=tls, pins=pins)
-        wanted = left_running(wanted, pool, objects, may_upgrade=partial(self._turns.take, self.key))
+        try:
+            wanted = self._rendered_of(stored, keys=keys, tls=tls, pins=pins_of(pool, objects))
+            wanted = left_running(wanted, pool, objects, may_upgrade=partial(self._turns.take, self.key))
+        except Exception as error:
+            return await self._hold(seen, objects, self._defect(error), acting, pools=pools)
         if self._turns.holds(self.key) and routers_are_new(wanted, objects):
             self._turns.end(self.key)
-        seen = Seen(pool=pool, keys=keys, tls=tls, revision=wanted.revision.name)
+        seen = replace(seen, revision=wanted.revision.name)
         snapshot = replace(await self._snapshot(seen, objects, acting), offer=wanted.offer)
         snapshot = replace(snapshot, routers=self._written.lists.see(snapshot.routers, now=monotonic()))
         # From here to `decided` nothing is waited for, or two pools could take the same replicas of a budget.
@@ -253,11 +255,7 @@ class Keeper:
         try:
             plan = self._keys.told(decide(snapshot), pool)
         except Exception as error:
-            # Whatever makes no sense to the decision must not keep the routers from their workers.
-            log.exception("deciding about the pool failed")
-            METRICS.pass_failed("defect")
-            self._steps.failed(Step.DECISION, ConditionReason.RECONCILE_FAILED, _defect(error))
-            return await self._hold(seen, objects, self._cause(Step.DECISION), acting, pools=pools)
+            return await self._hold(seen, objects, self._defect(error), acting, pools=pools)
         self._steps.succeeded(Step.DECISION)
         carrying = self._carrying(pool, objects, pools=pools)
         self._oriented = self._oriented or not self._observer.is_waiting_for_first_answers
@@ -332,6 +330,13 @@ class Keeper:
         METRICS.pass_failed("unreachable" if self._kube.is_away() else "refused")
         is_news = self._steps.failed(step, reason, problem)
         log.log(logging.WARNING if is_news else logging.DEBUG, "%s: %s", step, problem)
+
+    def _defect(self, error: Exception) -> Failure:
+        """Whatever makes no sense to rendering or deciding must not keep the routers from their workers."""
+        log.error("deciding about the pool failed", exc_info=error)
+        METRICS.pass_failed("defect")
+        self._steps.failed(Step.DECISION, ConditionReason.RECONCILE_FAILED, _in_words(error))
+        return self._cause(Step.DECISION)
 
     def _cause(self, step: Step) -> Failure:
         return next(one.as_failure() for one in self._steps.failing if one.step is step)
@@ -464,7 +469,7 @@ class Keeper:
         return max(0.0, min(pace, max(due, self._steps.pause(Step.SECRETS)))) * _jitter()
 
 
-def _defect(error: Exception) -> str:
+def _in_words(error: Exception) -> str:
     """What a condition says of a defect: its kind. Its words may be of anybody's making."""
     return f"{type(error).__name__} in the operator; its log has more"
 

@@ -172,14 +172,15 @@ async def test_a_status_that_cannot_be_written_is_told_elsewhere(around: Surroun
     assert around.pool["status"]["scaling"]["desired"] == 3
 
 
+@pytest.mark.parametrize("broken_part", ["decide", "rendered"])
 async def test_a_decision_that_fails_keeps_the_routers_lists_and_is_told(
-    around: Surroundings, monkeypatch: pytest.MonkeyPatch
+    around: Surroundings, monkeypatch: pytest.MonkeyPatch, broken_part: str
 ) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("words of somebody's pod")
 
     with monkeypatch.context() as patch:
-        patch.setattr(keeper, "decide", broken)
+        patch.setattr(keeper, broken_part, broken)
         around.declare(replicas=5)
         around.listed.clear()
         await looks(around)
