@@ -104,12 +104,12 @@ def hostile(what: str, *, share: float = 1.0, **drawn: Drawn) -> Callable[[Calla
 
 
 def draw_all(what: Drawn, count: int) -> list[Any]:
-    """So many of it, the same ones for the same seed."""
-    found: list[Any] = []
+    """So many of it, no two alike, the same ones for the same seed; fewer where there are no more."""
+    found: dict[str, Any] = {}
 
     @seed(SEED)
     @settings(
-        max_examples=count,
+        max_examples=2 * count,
         deadline=None,
         database=None,
         phases=[Phase.generate],
@@ -117,10 +117,11 @@ def draw_all(what: Drawn, count: int) -> list[Any]:
     )
     @given(what)
     def draw(one: Any) -> None:
-        found.append(one)
+        if len(found) < count:
+            found.setdefault(repr(one), one)
 
     draw()
-    return found
+    return list(found.values())
 
 
 def from_schema(schema: Schema) -> Drawn:
@@ -172,16 +173,12 @@ def _array(schema: Schema) -> Drawn:
 def _object(schema: Schema) -> Drawn:
     if "additionalProperties" in schema:
         return st.dictionaries(texts, from_schema(schema["additionalProperties"]), max_size=3)
-    drawn = {name: st.deferred(lambda inner=inner: from_schema(inner)) for name, inner in _properties(schema)}
+    drawn = {name: from_schema(inner) for name, inner in schema.get("properties", {}).items()}
     required = set(schema.get("required", ()))
     return st.fixed_dictionaries(
         {name: value for name, value in drawn.items() if name in required},
         optional={name: value for name, value in drawn.items() if name not in required},
     )
-
-
-def _properties(schema: Schema) -> list[tuple[str, Schema]]:
-    return list(schema.get("properties", {}).items())
 
 
 _BY_TYPE: Final[Mapping[str, Callable[[Schema], Drawn]]] = {

@@ -20,6 +20,8 @@ _PROPERTIES: Final = _VERSION["schema"]["openAPIV3Schema"]["properties"]
 SPEC_SCHEMA: Final = _PROPERTIES["spec"]
 STATUS_SCHEMA: Final = _PROPERTIES["status"]
 
+_SPECS: Final = from_schema(SPEC_SCHEMA)
+
 Spec = dict[str, Any]
 Path_ = tuple[str | int, ...]
 
@@ -83,7 +85,7 @@ pod_templates: Final[Drawn] = st.one_of(
 @st.composite
 def specs(draw: st.DrawFn) -> Spec:
     """What the schema lets through, and most rules too."""
-    spec: Spec = draw(from_schema(SPEC_SCHEMA))
+    spec: Spec = draw(_SPECS)
     source, kind, engine = draw(st.sampled_from(_MODELS))
     model = spec["model"] = {**spec["model"], "source": source, "type": kind}
     if not source.startswith("s3://"):
@@ -96,6 +98,8 @@ def specs(draw: st.DrawFn) -> Spec:
     for part in ("worker", "router"):
         if "podTemplate" in spec.get(part, {}):
             spec[part]["podTemplate"] = draw(pod_templates)
+    if spec.get("network", {}).get("policy") == "Disabled":
+        spec["network"].pop("namespaces", None)
     if "autoscaling" in spec:
         _fit_autoscaling(spec)
     if kind == "Generative":
