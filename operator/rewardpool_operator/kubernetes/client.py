@@ -57,8 +57,8 @@ class Resource:
         """URL path of the collection (in all namespaces for the namespace ""), an object, or a subresource."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         place = ("namespaces", quote(namespace, safe="")) if namespace else ()
-        # Names come from specs too, where they may be any text.
-        parts = (root, *place, self.plural, quote(name, safe=""), subresource)
+        # Names come from specs too, where they may be any text; `name:port` is how a proxy is asked.
+        parts = (root, *place, self.plural, quote(name, safe=":"), subresource)
         return "/".join(part for part in parts if part)
 
 

@@ -9,7 +9,9 @@ from rewardpool_operator.kubernetes.upkeep import Known, NotOursError, Upkeep
 from rewardpool_operator.kubernetes.watch.store import Store
 from rewardpool_operator.metrics import Metrics
 
-METADATA = {"name": "rm-files", "namespace": "rl", "labels": {"rewardpool.dev/pool": "rm"}}
+# Of a ConfigMap that no pool owns the store keeps no data.
+OWNERS = [{"kind": "RewardPool", "name": "rm", "uid": "u", "controller": True}]
+METADATA = {"name": "rm-files", "namespace": "rl", "labels": {"rewardpool.dev/pool": "rm"}, "ownerReferences": OWNERS}
 MANIFEST = {"kind": "ConfigMap", "metadata": METADATA, "data": {"a": "1"}}
 
 
