@@ -87,7 +87,7 @@ def kubelet(network: Network, *, cgroup: str, authority: Path, certificate: Path
         imageGCHighThresholdPercent=100,
         serializeImagePulls=False,
         # So often are the files of Secrets and ConfigMaps renewed; the default of a minute is long for a test.
-        syncFrequency="10s",
+        syncFrequency="5s",
         # So long at most waits a container that ends again and again; the default of five minutes is a whole test.
         featureGates={"KubeletCrashLoopBackOffMax": True},
         crashLoopBackOff={"maxContainerRestartPeriod": "10s"},
