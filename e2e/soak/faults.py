@@ -122,7 +122,7 @@ def quota_lowered(stage: Stage, fault: Fault) -> Iterator[None]:
 
 
 def rank_killed(stage: Stage, fault: Fault) -> AbstractContextManager[None]:
-    """One process of the training job dies by SIGKILL; torchrun ends the others and starts all of them again."""
+    """One process of the training job dies by SIGKILL; torchrun ends the others, and the kubelet starts it again."""
     job = container_of(victim(stage, "trainer", fault))
     ranks = sorted(process.pid for process in processes() if process.container == job and is_rank(process.pid))
     if not ranks:

@@ -11,7 +11,7 @@ from cluster.breaking import processes
 from cluster.processes import ClusterError
 
 EVERY_SECONDS = 5.0
-WARM_SECONDS = 15.0
+WARM_SECONDS = 30.0
 """For which a process has been seen when its growth begins: starting is not growing."""
 MIB = 2**20
 
