@@ -88,9 +88,10 @@ def test_a_namespace_without_a_role_keeps_no_other_from_being_served(
         without_pods = tuple(rule for rule in RULES if "pods" not in rule["resources"])
         grant(plane, REFUSED, without_pods)
         operator.until(
-            lambda: says(REFUSED, "NamespaceNotServed"), seconds=SECONDS, what="the pool says what may not be seen"
+            lambda: says(REFUSED, "NamespaceNotServed") and degraded(plane, REFUSED)["message"].startswith("pods: "),
+            seconds=SECONDS,
+            what="the pool says what may not be seen",
         )
-        assert degraded(plane, REFUSED)["message"].startswith("pods: ")
         grant(plane, REFUSED, RULES)
         operator.until(lambda: says(REFUSED, "AsExpected"), seconds=SECONDS, what="it is served without a restart")
         plane.kubectl("delete", "namespace", REFUSED, "--wait=true")
