@@ -172,10 +172,7 @@ class Supervisor:
                 # A full disk, say. What serves goes on serving.
                 log.warning("this pass failed, the next one tries again: %s", error)
             if self._is_hopeless():
-                ready = self._pool.status.condition("Ready")
-                last = f" ({ready.reason}: {ready.message.splitlines()[0]})" if ready and ready.message else ""
-                message = "no worker can start" if self._never_starts() else self._out_of_patience()
-                message += last
+                message = self._why_hopeless()
                 log.error("giving up: %s", message)
                 return _End("GaveUp", f"{message}; logs are in {self._folder.logs}")
             with suppress(TimeoutError):
@@ -264,8 +261,13 @@ class Supervisor:
         progressing = self._pool.status.condition("Progressing")
         return progressing is not None and progressing.reason == ConditionReason.FUNCTION_NOT_FOUND
 
-    def _out_of_patience(self) -> str:
-        return f"no worker became ready within {self._patience_seconds:g} s"
+    def _why_hopeless(self) -> str:
+        status = self._pool.status
+        what, cause = f"no worker became ready within {self._patience_seconds:g} s", status.condition("Ready")
+        if self._never_starts():
+            # Ready may still name the router, which starts more slowly than such a worker fails.
+            what, cause = "no worker can start", status.condition("Progressing")
+        return f"{what} ({cause.reason}: {cause.message.splitlines()[0]})" if cause and cause.message else what
 
     @contextmanager
     def _on_signals(self) -> Iterator[None]:
