@@ -29,6 +29,8 @@ from rewardpool.errors import RewardPoolError
 
 BEGAN = "began.json"
 SAMPLES = "samples.jsonl"
+ENDED = "ended.json"
+"""How many were asked for, once no more are: one that was due in the moment of SIGTERM may not have been."""
 CONCURRENCY = 4096
 """More than are ever in flight, or the client's own limit would close the loop."""
 
@@ -48,6 +50,7 @@ async def run(pool_name: str, folder: Path, *, rate: float) -> None:
                 await asyncio.sleep(max(0.0, due - time.time()))
                 flying.create_task(score(pool, question(f"sample {index}"), index=index, due=due, out=out))
                 index += 1
+            (folder / ENDED).write_text(json.dumps({"asked": index}))
 
 
 @dataclass(frozen=True, kw_only=True)

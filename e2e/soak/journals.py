@@ -8,7 +8,7 @@ from typing import Any
 
 from faults.reward import text_hash
 from faults.tally import due
-from faults.traffic import BEGAN, SAMPLES
+from faults.traffic import BEGAN, ENDED, SAMPLES
 from soak.ledger import Answered, Asked
 from soak.report import Timed
 
@@ -41,13 +41,19 @@ class Journal:
 
 
 def read_traffic(folder: Path, *, until: float) -> Journal:
-    """What `faults.traffic` wrote; it was told to stop at `until`, in seconds since 1970, and asked all due before."""
+    """What `faults.traffic` wrote: it says how many it asked for.
+
+    One that was killed asked for all that was due before `until`, in seconds since 1970.
+    """
     start = json.loads((folder / BEGAN).read_text())
     began, rate = start["began"], start["rate"]
     lines = list(_lines(folder / SAMPLES))
     journal = Journal()
     last = max((line["index"] for line in lines), default=-1)
-    for index in range(max(last + 1, len(due(began, until, began=began, rate=rate)))):
+    ended = folder / ENDED
+    said = json.loads(ended.read_text())["asked"] if ended.exists() else None
+    asked = len(due(began, until, began=began, rate=rate)) if said is None else said
+    for index in range(max(last + 1, asked)):
         journal.ask(TRAFFIC_LIFE, f"sample {index}", f"sample {index}")
     for line in lines:
         name = f"sample {line['index']}"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cluster.breaking import container_in
 from cluster.fault_proxy import Rule, resource_of
 from faults.reward import expected_score, text_hash
-from faults.traffic import BEGAN, SAMPLES
+from faults.traffic import BEGAN, ENDED, SAMPLES
 from soak.changes import CHANGING
 from soak.faults import DOING
 from soak.journals import read_lives, read_scored, read_traffic, revision_of
@@ -131,6 +131,13 @@ def test_traffic_that_was_due_and_has_no_answer_is_asked_all_the_same(tmp_path: 
     assert [question.id for question in journal.asked] == ["sample 0", "sample 1", "sample 2"]
     assert [answer.id for answer in journal.answers] == ["sample 1"]
     assert journal.timed == [Timed(due=100.5, answered=100.75)]
+
+
+def test_a_sample_that_was_due_as_the_traffic_ended_and_never_asked_for_is_not_lost(tmp_path: Path) -> None:
+    (tmp_path / BEGAN).write_text(json.dumps({"began": 100.0, "rate": 2.0}))
+    (tmp_path / SAMPLES).write_text("")
+    (tmp_path / ENDED).write_text(json.dumps({"asked": 2}))
+    assert [question.id for question in read_traffic(tmp_path, until=101.5).asked] == ["sample 0", "sample 1"]
 
 
 def test_a_killed_life_and_its_successor_are_read_in_their_order(tmp_path: Path) -> None:
