@@ -16,7 +16,6 @@ Ctrl-C and failures clean up as well; a failure first shows pods, events and the
 
 import argparse
 import json
-import secrets
 import shutil
 import signal
 import subprocess
@@ -42,7 +41,6 @@ from machine import ENGINE_CONTAINER_FILE, ENGINE_IMAGE, MODELS, QUICKSTART, VEN
 from overlay import chart_values, quick_start_on_this_machine, training_config, training_job
 from rewardpool_api import names
 from scene import StoryError
-from soak.plan import LARGEST_SEED
 from soak.report import shortcomings
 
 NAMESPACE = "default"
@@ -62,6 +60,8 @@ GONE_SECONDS = 120.0
 POLL_SECONDS = 0.5
 RANKS = 2
 SOAK_MINUTES = 1.0
+SOAK_SEED = 7
+"""Every run breaks the same things, so that two runs can be compared; `make soak` draws a plan of its own."""
 STEPS = 100_000
 """More than there is time for: the job is told to end when the scaling is done, however fast the machine is."""
 
@@ -281,14 +281,13 @@ def run(folder: Path, say: Say) -> dict[str, Any]:
 
 def short_soak(cluster: Cluster, installation: Installation, *, say: Say) -> dict[str, Any]:
     """A minute of the soak; return what it came to, and why it did not pass, if it did not."""
-    seed = secrets.randbelow(LARGEST_SEED)
-    say(f"a soak of {SOAK_MINUTES:g} minute, seed {seed}")
+    say(f"a soak of {SOAK_MINUTES:g} minute, seed {SOAK_SEED}")
     try:
-        made = soak.play.play(cluster, installation, minutes=SOAK_MINUTES, seed=seed, say=say)
+        made = soak.play.play(cluster, installation, minutes=SOAK_MINUTES, seed=SOAK_SEED, say=say)
     except NotPossibleError as error:
         return {"not_possible": str(error), "shortcomings": []}
     return {
-        "seed": seed,
+        "seed": SOAK_SEED,
         "faults": sum(made["faults"].values()),
         "samples": made["samples"],
         "shortcomings": shortcomings(made),
