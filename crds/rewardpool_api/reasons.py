@@ -6,7 +6,7 @@ documentation's tables are made from this module. What Kubernetes itself says of
 """
 
 from enum import StrEnum
-from typing import Self
+from typing import Final, Self
 
 
 class _Reason(StrEnum):
@@ -238,3 +238,20 @@ class EventReason(_Reason):
     )
     APPLY_FAILED = "ApplyFailed", "The API server refused an object of the pool, in its words."
     FAILED_CREATE = "FailedCreate", "Kubernetes could not make the pods, in its words."
+
+
+DOWNLOAD_REASONS: Final = frozenset(
+    {
+        ConditionReason.MODEL_NOT_FOUND,
+        ConditionReason.MODEL_UNAUTHORIZED,
+        ConditionReason.MODEL_CHANGED,
+        ConditionReason.SOURCE_UNREACHABLE,
+        ConditionReason.DOWNLOAD_THROTTLED,
+        ConditionReason.DOWNLOAD_STALLED,
+        ConditionReason.CHECKSUM_MISMATCH,
+        ConditionReason.DISK_FULL,
+        ConditionReason.CACHE_UNUSABLE,
+        ConditionReason.DOWNLOADER_MISSING,
+    }
+)
+"""What a download says of itself."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rewardpool_api import names
-from rewardpool_api.reasons import ConditionReason
+from rewardpool_api.reasons import DOWNLOAD_REASONS, ConditionReason
 from rewardpool_operator.decide.loading import in_words
 from rewardpool_operator.explain.evidence import Cause, Evidence, Explanation, Object
 from rewardpool_operator.kubernetes.pods import failure_of, is_deleting, is_lost, is_stuck_before_start
@@ -28,20 +28,6 @@ CAUSE_OF_REASON: Final[dict[str, Cause]] = {
 }
 """A condition's reason -> what it means here; Kubernetes' own words are looked into instead."""
 
-DOWNLOAD_REASONS: Final = frozenset(
-    {
-        ConditionReason.MODEL_UNAUTHORIZED,
-        ConditionReason.MODEL_CHANGED,
-        ConditionReason.SOURCE_UNREACHABLE,
-        ConditionReason.DOWNLOAD_THROTTLED,
-        ConditionReason.DOWNLOAD_STALLED,
-        ConditionReason.CHECKSUM_MISMATCH,
-        ConditionReason.DISK_FULL,
-        ConditionReason.CACHE_UNUSABLE,
-        ConditionReason.DOWNLOADER_MISSING,
-    }
-)
-"""Why a download fails; what each of them means is said where it is defined."""
 
 _CLAIM: Final = re.compile(r'persistentvolumeclaim "([^"]+)" not found')
 _MISSING: Final = (

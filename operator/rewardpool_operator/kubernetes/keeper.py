@@ -188,9 +188,7 @@ class Keeper:
             outcome = await self._pass(objects, acting, pools=pools)
         except Exception as error:
             # A defect in one pass over one pool must not end the care for it; the log has all of it.
-            log.exception("a pass failed")
-            METRICS.pass_failed("defect")
-            self._steps.failed(Step.DECISION, ConditionReason.RECONCILE_FAILED, _in_words(error))
+            self._defect(error, "a pass failed")
             self._secrets.suspect()
             self._busy_at = monotonic()
             return max(BUSY_SECONDS, self._steps.pause(Step.DECISION)) * _jitter()
@@ -268,15 +266,12 @@ class Keeper:
         scoring_key = keys.pool if render.uses_key(pool) else None
         self._golden.measure(pool, snapshot.golden, plan.measure, key=scoring_key)
         await self._demands.remove_old(objects.leases, now=snapshot.now)
-        self._record(pool, plan)
+        METRICS.record_pool(pool, plan.status)
         log_scaling(pool.status, plan.status)
         for event in plan.events:
             if event.reason in _ROLLOUT_ENDS:
                 METRICS.rollout_ended(*self.key, _ROLLOUT_ENDS[event.reason])
         return Outcome.of(plan, changed=carrying.changed)
-
-    def _record(self, pool: RewardPool, plan: Plan) -> None:
-        METRICS.record_pool(pool, plan.status)
 
     def _carrying(self, pool: RewardPool, objects: Objects, *, pools: int) -> Apply:
         return Apply(
@@ -331,9 +326,9 @@ class Keeper:
         is_news = self._steps.failed(step, reason, problem)
         log.log(logging.WARNING if is_news else logging.DEBUG, "%s: %s", step, problem)
 
-    def _defect(self, error: Exception) -> Failure:
+    def _defect(self, error: Exception, what: str = "deciding about the pool failed") -> Failure:
         """Whatever makes no sense to rendering or deciding must not keep the routers from their workers."""
-        log.error("deciding about the pool failed", exc_info=error)
+        log.error(what, exc_info=error)
         METRICS.pass_failed("defect")
         self._steps.failed(Step.DECISION, ConditionReason.RECONCILE_FAILED, _in_words(error))
         return self._cause(Step.DECISION)
@@ -353,7 +348,7 @@ class Keeper:
             return Outcome.BUSY
         plan = hold(snapshot_without_routers(pool, objects), self._cause(Step.SECRETS), routers_asked=False)
         await self._tell(self._carrying(pool, objects, pools=pools), plan, [], held=True)
-        self._record(pool, plan)
+        METRICS.record_pool(pool, plan.status)
         return Outcome.BUSY
 
     async def _hold(self, seen: Seen, objects: Objects, cause: Failure, acting: Acting, *, pools: int) -> Outcome:
@@ -370,7 +365,7 @@ class Keeper:
             return Outcome.BUSY
         await carrying.keep_lists(plan)
         await self._beside_the_lists(self._write_held(carrying, plan, cause), seen, leaving=set())
-        self._record(seen.pool, plan)
+        METRICS.record_pool(seen.pool, plan.status)
         return Outcome.BUSY
 
     async def _beside_the_lists(self, writing: Coroutine[Any, Any, None], seen: Seen, *, leaving: set[str]) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from rewardpool_api import names
 from rewardpool_api.pool import RouterFlavor
-from rewardpool_api.reasons import ConditionReason
+from rewardpool_api.reasons import DOWNLOAD_REASONS, ConditionReason
 from rewardpool_api.status import MAX_MESSAGE
 from rewardpool_operator.decide.room import GATED
 from rewardpool_operator.kubernetes.client import Object
@@ -38,21 +38,6 @@ _IMAGE_REASONS: Final = {
     "ImageInspectError",
 }
 _STARTING_REASONS: Final = {"ContainerCreating", "PodInitializing"}
-_DOWNLOAD_REASONS: Final = frozenset(
-    {
-        ConditionReason.MODEL_NOT_FOUND,
-        ConditionReason.MODEL_UNAUTHORIZED,
-        ConditionReason.MODEL_CHANGED,
-        ConditionReason.SOURCE_UNREACHABLE,
-        ConditionReason.DOWNLOAD_THROTTLED,
-        ConditionReason.DOWNLOAD_STALLED,
-        ConditionReason.CHECKSUM_MISMATCH,
-        ConditionReason.DISK_FULL,
-        ConditionReason.CACHE_UNUSABLE,
-        ConditionReason.DOWNLOADER_MISSING,
-    }
-)
-"""What a download says of itself."""
 
 
 def is_managed(pod: Object) -> bool:
@@ -229,7 +214,7 @@ def _ended(terminated: Mapping[str, Any], *, is_download: bool) -> Failure:
     A download says in JSON why it failed. No other container is believed that: users' code runs in workers.
     """
     told = report_of(terminated) if is_download else {}
-    reason = next((known for known in _DOWNLOAD_REASONS if known == told.get("reason")), None)
+    reason = next((known for known in DOWNLOAD_REASONS if known == told.get("reason")), None)
     if reason is not None:
         return _failure(reason, printable(told.get("message"), most=MAX_MESSAGE, keep="tail"))
     diagnosis = diagnose(

@@ -83,11 +83,6 @@ class Steps:
         """Those that fail, most important first."""
         return tuple(self._failing[step] for step in Step if step in self._failing)
 
-    @property
-    def told(self) -> tuple[Failure, ...]:
-        """What the status says of them."""
-        return tuple(one.as_failure() for one in self.failing if one.is_told)
-
     def pause(self, step: Step) -> float:
         """Seconds until the step may be tried; 0 for one that does not fail."""
         failing = self._failing.get(step)
