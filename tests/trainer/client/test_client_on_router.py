@@ -83,7 +83,7 @@ def values(outcomes: dict[int, Outcome]) -> list[float]:
 async def test_two_thousand_samples_get_their_right_scores_while_workers_are_killed(
     tmp_path: Path, flavor: RouterFlavor
 ) -> None:
-    batch = samples(2000, seconds=0.2)
+    batch = samples(500, seconds=0.2)
     kills = 0
 
     async def kill_and_restart_one_after_the_other(fleet: Fleet) -> None:
@@ -97,14 +97,17 @@ async def test_two_thousand_samples_get_their_right_scores_while_workers_are_kil
 
     async with Fleet(tmp_path, workers=3, flavor=flavor) as fleet:
         direct = await score_directly(fleet, batch)
+        assert direct == expected(500)
         async with during(kill_and_restart_one_after_the_other(fleet)), Pool(config(fleet, concurrency=32)) as pool:
-            outcomes = await collect(pool, batch)
+            # How long a worker takes to start depends on the machine, so the samples last as long as four kills do.
+            for rounds in itertools.count(1):
+                assert values(await collect(pool, batch)) == direct
+                if rounds >= 4 and kills >= 4:
+                    break
             report = pool.report()
 
     print(f"{kills} kills, {report}")
-    assert kills >= 4
-    assert (report.samples, report.scored, report.unscored) == (2000, 2000, 0)
-    assert values(outcomes) == direct == expected(2000)
+    assert (report.samples, report.scored, report.unscored) == (rounds * 500, rounds * 500, 0)
 
 
 async def test_a_router_restarted_with_another_key_costs_time_and_no_sample(
