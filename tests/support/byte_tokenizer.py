@@ -1,5 +1,6 @@
 """A real tokenizer, made on the spot: one token per byte, with or without a BOS of its own."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import tokenizers
@@ -12,10 +13,18 @@ TEMPLATE_WITHOUT_SYSTEM = (
     "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system messages, please') }}{% endif %}" + TEMPLATE
 )
 PAD, END = "<|endoftext|>", "<|end|>"
+ROLES = ("<|system|>", "<|user|>", "<|assistant|>")
 
 
-def byte_tokenizer(*, template: str, adds_bos: bool = False) -> Any:
-    """A tokenizer with a BOS, which `adds_bos` makes it put in front of every text, as Llama's does."""
+def byte_tokenizer(*, template: str, adds_bos: bool = False, controls: Sequence[str] = ROLES, end: str = END) -> Any:
+    """A tokenizer with a BOS, which `adds_bos` makes it put in front of every text, as Llama's does.
+
+    Args:
+        template: The chat template.
+        adds_bos: Whether it adds a BOS to texts.
+        controls: Its control tokens beside BOS, padding and `end`.
+        end: That ends a turn.
+    """
     alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
     backend = tokenizers.Tokenizer(tokenizers.models.BPE(vocab={byte: i for i, byte in enumerate(alphabet)}, merges=[]))
     backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -29,9 +38,9 @@ def byte_tokenizer(*, template: str, adds_bos: bool = False) -> Any:
     return transformers.PreTrainedTokenizerFast(
         tokenizer_object=backend,
         bos_token=BOS,
-        eos_token=END,
+        eos_token=end,
         pad_token=PAD,
-        additional_special_tokens=["<|system|>", "<|user|>", "<|assistant|>"],
+        additional_special_tokens=list(controls),
         chat_template=template,
         clean_up_tokenization_spaces=False,
     )

@@ -81,6 +81,13 @@ def test_a_template_that_cannot_be_undone_is_refused(template: str | None, promp
     assert text.prompt(prompt, strict=False) == prompt
 
 
+def test_a_placeholder_of_a_picture_is_refused_where_a_model_would_read_it() -> None:
+    prompt = "<|vision_start|><|image_pad|><|vision_end|>What is it?"
+    with pytest.raises(InvalidSampleError, match=r"<\|image_pad\|> in it, in the place of what is no text"):
+        PolicyText().prompt(prompt)
+    assert PolicyText().prompt(prompt, strict=False) == prompt
+
+
 def test_more_turns_than_are_known_are_refused_and_not_taken_for_one() -> None:
     tokenizer = Tokenizer(CHATML)
     text = tokenizer.apply_chat_template(said(*("user", "assistant") * 17, "user"), add_generation_prompt=True)

@@ -1,5 +1,6 @@
 import json
 import pickle
+from typing import Any
 
 import pytest
 
@@ -33,6 +34,18 @@ def test_a_value_that_json_cannot_hold_is_refused_before_it_is_sent(value: objec
     sample = Sample(function=FunctionSample(data_source="d", solution_str="s", ground_truth=value))
     with pytest.raises(InvalidSampleError, match="sample 3: the function's arguments cannot be sent as JSON"):
         sample.to_input("3")
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"text": "a\ud83d"},
+        {"function": FunctionSample(data_source="d", solution_str="a\ud83d", ground_truth=None)},
+    ],
+)
+def test_half_a_character_is_refused_before_it_is_sent(parts: Any) -> None:
+    with pytest.raises(InvalidSampleError, match=r"sample 3: has '\\ud83d' in it, a lone surrogate"):
+        Sample(**parts).to_input("3")
 
 
 @pytest.mark.parametrize(

@@ -115,3 +115,52 @@ async def test_the_call_that_the_readme_shows_sends_one_bos(monkeypatch: pytest.
 def test_what_scores_without_a_tokenizer_does_not_import_transformers() -> None:
     program = "import sys, rewardpool.rewards; sys.exit('transformers' in sys.modules or 'torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
+
+
+def conversation(*turns: dict[str, Any], **settings: Any) -> str:
+    """What the model reads of these turns."""
+    tokenizer = byte_tokenizer(template=settings.pop("template", TEMPLATE))
+    return str(tokenizer.decode(ChatTokenizer(tokenizer, **settings)._token_ids(turns)))
+
+
+def test_words_in_blocks_are_the_same_conversation_as_words() -> None:
+    blocks = [{"type": "text", "text": "2 + "}, {"type": "text", "text": "2?"}]
+    assert conversation({"role": "user", "content": blocks}) == "<|user|>2 + 2?<|end|>"
+
+
+def test_an_assistant_that_only_calls_tools_does_not_say_none() -> None:
+    template = TEMPLATE.replace("<|end|>", "{{ message['tool_calls'] | tojson if message['tool_calls'] }}<|end|>")
+    turn = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "add", "arguments": "{}"}}]}
+    assert "None" not in conversation(turn, template=template)
+
+
+def test_a_template_that_leaves_a_turn_or_a_call_out_is_refused_with_the_words_that_are_missing() -> None:
+    call = {"role": "assistant", "content": "Let me see.", "tool_calls": [{"function": {"name": "add"}}]}
+    answer = {"role": "tool", "content": "It is 4."}
+    with pytest.raises(ValueError, match=r"leaves out words of turn 1 \(assistant\): 'add'"):
+        conversation(call, answer)
+    users = "{% for m in messages if m['role'] != 'tool' %}{{ m['content'] }}{% endfor %}"
+    with pytest.raises(ValueError, match=r"leaves out words of turn 2 \(tool\): 'It is 4\.'"):
+        conversation(TURNS[1], answer, template=users)
+
+
+def test_a_template_may_write_a_tools_answer_as_json_and_leave_out_earlier_thoughts() -> None:
+    as_json = "{% for m in messages %}{{ m['content'].split('</think>')[-1] | tojson }}{% endfor %}"
+    thoughts = {"role": "assistant", "content": '<think>hm</think>I say "4"'}
+    assert conversation(thoughts, {"role": "tool", "content": 'a "b"\nc'}, template=as_json).endswith('c"')
+
+
+def test_the_reward_models_own_system_prompt_comes_first_and_alone() -> None:
+    text = conversation(*TURNS, system="drop", system_prompt="Reason step by step.")
+    assert text.startswith("<|system|>Reason step by step.<|end|><|user|>Hi<|end|>")
+    assert text.count("<|system|>") == 1
+
+
+def test_half_a_character_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match=r"'\\ud83d' in it, a lone surrogate"):
+        conversation({"role": "user", "content": "a\ud83db"})
+
+
+@pytest.mark.parametrize("words", ["", " \n", "x" * 1_000_000])
+def test_empty_blank_and_long_words_are_tokenised_whole(words: str) -> None:
+    assert conversation({"role": "user", "content": words}) == f"<|user|>{words}<|end|>"

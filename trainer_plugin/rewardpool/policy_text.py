@@ -27,6 +27,17 @@ ENDS = (
 """Special tokens with which common models end a turn or a text."""
 OPENINGS = ("<|im_start|>", "<|start_header_id|>", "<start_of_turn>", "<|user|>", "[INST]", "<|turn>")
 """By these a chat template that was applied is noticed."""
+MEDIA = (
+    "<|image_pad|>",
+    "<|video_pad|>",
+    "<|audio_pad|>",
+    "<|vision_start|>",
+    "<|audio_start|>",
+    "<image_soft_token>",
+    "<start_of_image>",
+    "<|image|>",
+)
+"""What stands in a policy's prompt in the place of pictures, films and sounds."""
 MAX_TURNS = 16
 """User's turns of a prompt that can be told apart."""
 
@@ -69,7 +80,7 @@ class PolicyText:
     """
 
     def __init__(self, tokenizer: Any = None) -> None:
-        self._frames = frames_of(_renderer(tokenizer)) if tokenizer is not None else []
+        self._frames = frames_of(renderer(tokenizer)) if tokenizer is not None else []
         eos = getattr(tokenizer, "eos_token", None)
         self._ends = (*ENDS, eos) if eos else ENDS
 
@@ -86,10 +97,16 @@ class PolicyText:
             strict: False where the prompt is not read by any model, so that it does not matter.
 
         Raises:
-            InvalidSampleError: The text has a template that is not the policy's, or the policy's is not known.
+            InvalidSampleError: The text has a template that is not the policy's, or the policy's is not known, or it
+                has a placeholder in the place of a picture or the like.
         """
         if not isinstance(prompt, str):
             return prompt
+        if strict and (medium := next((word for word in MEDIA if word in prompt), None)) is not None:
+            problem = (
+                f"the prompt has {medium} in it, in the place of what is no text, and models are sent text alone; "
+            )
+            raise InvalidSampleError("(unnamed)", problem + "score such samples by functions")
         for frame in self._frames:
             if (found := frame.undone(prompt)) is not None and not any(map(_has_opening, found)):
                 return found
@@ -146,7 +163,9 @@ def _frame(render: Callable[[Sequence[Message]], str | None], roles: tuple[str, 
     return Frame(roles, (*around, rest))
 
 
-def _renderer(tokenizer: Any) -> Callable[[Sequence[Message]], str | None]:
+def renderer(tokenizer: Any) -> Callable[[Sequence[Message]], str | None]:
+    """What writes messages in a tokenizer's chat template, for the policy to go on; None where that refuses them."""
+
     def render(messages: Sequence[Message]) -> str | None:
         try:
             return str(tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True))

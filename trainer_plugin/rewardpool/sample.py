@@ -53,13 +53,29 @@ class Sample:
         A function sample travels as one JSON string, because the router drops request fields it does not know.
 
         Raises:
-            InvalidSampleError: A value of a function sample cannot be expressed in JSON.
+            InvalidSampleError: A text has half of a character in it, or a value of a function sample cannot be
+                expressed in JSON.
         """
         if self.text is not None:
-            return self.text
+            return checked_text(self.text, label)
         if self.token_ids is not None:
             return [int(token) for token in self.token_ids]
-        return _function_json(self.function, label)
+        return checked_text(_function_json(self.function, label), label)
+
+
+def checked_text(text: str, label: str) -> str:
+    """The text as it is.
+
+    Raises:
+        InvalidSampleError: It has a lone surrogate in it, half of a character, which cannot be sent.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidSampleError(
+            label, f"has {text[error.start]!r} in it, a lone surrogate, which is no character"
+        ) from None
+    return text
 
 
 _strict_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode

@@ -6,16 +6,23 @@ vLLM 0.32 that changes the score (10 tokens instead of 9, and a raw logit of -0.
 the template is rendered, tokenised without additions, and a BOS is put in front if the tokenizer puts one in front of
 every text and the template wrote none: there is always exactly the one that the model was trained with.
 
+What a template leaves out without a word (a tool's turn, a call of one) is an error here, and so are words that no
+tokenizer takes. Words that look like control tokens stay words: see `control_tokens`.
+
 transformers is imported here alone, and only when a tokenizer is loaded.
 """
 
 import asyncio
+import copy
+import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal
 
 from rewardpool.errors import ConfigError
+from rewardpool.rewards.control_tokens import ControlTokens
+from rewardpool.rewards.episode import plain_message, without_reasoning
 
 SystemPolicy = Literal["keep", "merge", "drop"]
 
@@ -52,21 +59,37 @@ def load_tokenizer(source: str, *, revision: str | None, field: str) -> Any:
 class ChatTokenizer:
     """Writes conversations in a model's chat template and tokens.
 
+    Args:
+        tokenizer: The model's, loaded. A copy is used, because tokenizers keep their settings between calls, and
+            whoever gave this one may call it in another thread.
+        template: A chat template instead of the tokenizer's; what it leaves out is left out.
+        system: What becomes of the conversation's own system messages.
+        system_prompt: The model's own system prompt, which comes first.
+        field: Path of the config's field that names the tokenizer, for messages.
+
     Raises:
         ConfigError: The tokenizer has no chat template and none is given.
     """
 
     def __init__(
-        self, tokenizer: Any, *, template: str | None = None, system: SystemPolicy = "keep", field: str = "tokenizer"
+        self,
+        tokenizer: Any,
+        *,
+        template: str | None = None,
+        system: SystemPolicy = "keep",
+        system_prompt: str | None = None,
+        field: str = "tokenizer",
     ) -> None:
         if template is None and not getattr(tokenizer, "chat_template", None):
             raise ConfigError(
                 field, "this tokenizer has no chat template; set chat_template to a file with the one to use"
             )
-        self._tokenizer = tokenizer
+        self._tokenizer = copy.deepcopy(tokenizer)
         self._template = template
         self._system = system
-        self._bos = _bos_of_every_text(tokenizer)
+        self._system_prompt = system_prompt
+        self._bos = _bos_of_every_text(self._tokenizer)
+        self._control = ControlTokens(self._tokenizer)
         # One thread: a tokenizer is no faster in two, and some refuse to be used by two at a time.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tokenizer")
 
@@ -83,16 +106,50 @@ class ChatTokenizer:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _token_ids(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-        turns = apply_system(messages, self._system)
+        turns = apply_system([plain_message(message) for message in messages], self._system)
+        if self._system_prompt is not None:
+            turns.insert(0, {"role": "system", "content": self._system_prompt})
+        shown, hidden = self._control.hide(turns)
         try:
-            text = self._tokenizer.apply_chat_template(turns, chat_template=self._template, tokenize=False)
+            text = self._tokenizer.apply_chat_template(shown, chat_template=self._template, tokenize=False)
         except Exception as error:  # a template raises what it likes, jinja2 what it has
             hint = "" if self._system != "keep" else "; if it takes no system messages, set system to merge or drop"
             raise ValueError(f"the chat template refuses it: {type(error).__name__}: {error}{hint}") from error
-        ids = list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+        _check_characters(text)
+        if self._template is None:
+            _check_nothing_left_out(shown, text)
+        ids = self._control.encode(text, hidden)
         if self._bos is not None and ids[:1] != [self._bos]:
             ids.insert(0, self._bos)
         return ids
+
+
+def _check_characters(text: str) -> None:
+    """Refuse half of a character, of which tokenizers say nothing but that it is no text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"it has {text[error.start]!r} in it, a lone surrogate, which is no character") from None
+
+
+def _check_nothing_left_out(turns: Sequence[Mapping[str, Any]], text: str) -> None:
+    """Refuse a conversation of which the template has written only a part."""
+    for number, turn in enumerate(turns, start=1):
+        role, content = turn.get("role"), turn.get("content")
+        calls = [call.get("function") or {} for call in turn.get("tool_calls") or ()]
+        # Of the thoughts in earlier turns many templates write nothing, and their models were trained so.
+        said = without_reasoning(content) if role == "assistant" and isinstance(content, str) else content
+        for words in (said, *(call.get("name") for call in calls)):
+            if isinstance(words, str) and words.strip() not in text and _as_json(words) not in text:
+                raise ValueError(
+                    f"the chat template leaves out words of turn {number} ({role}): {words.strip()[:60]!r}; set "
+                    "chat_template to a file with one that writes them"
+                )
+
+
+def _as_json(words: str) -> str:
+    """As templates write what a tool has answered."""
+    return json.dumps(words, ensure_ascii=False)[1:-1]
 
 
 def apply_system(messages: Sequence[Mapping[str, Any]], policy: SystemPolicy) -> list[dict[str, Any]]:

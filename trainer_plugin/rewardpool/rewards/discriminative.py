@@ -71,7 +71,7 @@ async def chat_tokenizer(part: PoolPart, endpoint: Endpoint, *, given: Any, path
     if given is None:
         source, revision = (part.tokenizer, None) if part.tokenizer else await model_of(endpoint, field=field)
         given = load_tokenizer(source, revision=revision, field=field)
-    return ChatTokenizer(given, template=template, system=part.system, field=field)
+    return ChatTokenizer(given, template=template, system=part.system, system_prompt=part.system_prompt, field=field)
 
 
 async def model_of(endpoint: Endpoint, *, field: str) -> tuple[str, str | None]:

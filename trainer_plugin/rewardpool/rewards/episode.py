@@ -1,8 +1,8 @@
 """One rollout, as every trainer can give it. What a reward needs of it is the reward's business, not the trainer's."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 Message = Mapping[str, Any]
 """One turn of a chat: `{"role": ..., "content": ...}`."""
@@ -19,6 +19,30 @@ def medium_of(messages: Iterable[Message]) -> str | None:
     return None
 
 
+def plain_message(message: Message) -> dict[str, Any]:
+    """The message with its words as one text.
+
+    Blocks of text are joined: most chat templates write a list as Python does, brackets and all. So is None, which an
+    assistant has that only calls tools, and which they write as "None". Content that is not text alone stays as it is.
+    """
+    content = message.get("content")
+    if content is None:
+        return {**message, "content": ""}
+    if isinstance(content, str) or medium_of([message]) is not None:
+        return dict(message)
+    return {**message, "content": "".join(block["text"] for block in content)}
+
+
+def without_reasoning(text: str) -> str:
+    """What follows the thoughts of a model that reasons before it answers: nothing, where they do not end.
+
+    Some chat templates open the thoughts in the prompt, so that only their end is in the text.
+    """
+    _, closed, after = text.rpartition("</think>")
+    answer = after if closed else text
+    return answer.partition("<think>")[0].strip() if closed or "<think>" in answer else text
+
+
 @dataclass(frozen=True, kw_only=True)
 class Episode:
     """A prompt, the policy's response to it, and what is known about the two.
@@ -27,6 +51,8 @@ class Episode:
         prompt: What the policy was asked: chat messages, or the bare text of one user's turn. No chat template of the
             policy's applied, because the reward model has its own.
         response: What the policy wrote, without the special tokens around it.
+        turns: The response as chat messages, where it has more than one: what the policy said, the tools it called,
+            what they or a user answered. None for one turn of the assistant's, which is `response`.
         ground_truth: What a right answer is, for reward functions and judges.
         data_source: Which data set the prompt is from, for reward functions.
         extra_info: Whatever else the data set says, for reward functions and a judge's prompt.
@@ -42,6 +68,7 @@ class Episode:
 
     prompt: str | Sequence[Message]
     response: str
+    turns: Sequence[Message] | None = None
     ground_truth: Any = None
     data_source: str = ""
     extra_info: Mapping[str, Any] = field(default_factory=dict)
@@ -59,15 +86,32 @@ class Episode:
         return self.id or "(unnamed)"
 
     def medium(self) -> str | None:
-        """What the prompt has beside text, such as `image`: the type of the first such block of a message."""
-        return medium_of([] if isinstance(self.prompt, str) else self.prompt)
+        """What there is beside text, such as `image`: the type of the first such block of a message."""
+        prompt = [] if isinstance(self.prompt, str) else self.prompt
+        return medium_of([*prompt, *(self.turns or ())])
 
     def prompt_messages(self) -> list[dict[str, Any]]:
         """The prompt as chat messages."""
         if isinstance(self.prompt, str):
             return [{"role": "user", "content": self.prompt}]
-        return [dict(message) for message in self.prompt]
+        return [plain_message(message) for message in self.prompt]
+
+    def response_messages(self) -> list[dict[str, Any]]:
+        """The response as chat messages: the turns that it has, or one of the assistant's."""
+        if self.turns is None:
+            return [{"role": "assistant", "content": self.response}]
+        return [plain_message(turn) for turn in self.turns]
 
     def messages(self) -> list[dict[str, Any]]:
-        """The whole conversation: the prompt's messages and the response as the assistant's last turn."""
-        return [*self.prompt_messages(), {"role": "assistant", "content": self.response}]
+        """The whole conversation."""
+        return [*self.prompt_messages(), *self.response_messages()]
+
+    def without_reasoning(self) -> Self:
+        """The same without the policy's thoughts in its response."""
+        turns = self.turns
+        if turns is not None:
+            turns = [
+                {**turn, "content": without_reasoning(turn["content"])} if turn.get("role") == "assistant" else turn
+                for turn in map(plain_message, turns)
+            ]
+        return replace(self, response=without_reasoning(self.response), turns=turns)

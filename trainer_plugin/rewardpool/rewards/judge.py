@@ -9,7 +9,7 @@ from typing import Any
 from rewardpool.client.pool import Pool
 from rewardpool.errors import ScoreError
 from rewardpool.rewards.episode import Episode
-from rewardpool.rewards.judge_prompt import JudgePrompt, reference_of
+from rewardpool.rewards.judge_prompt import JudgePrompt, reference_of, response_of
 from rewardpool.rewards.parts import JudgeConfig
 from rewardpool.rewards.scale import Unreadable
 from rewardpool.rewards.scorer import PartScore, gathered
@@ -95,7 +95,7 @@ class PointwiseScorer:
 
     async def score(self, episode: Episode) -> PartScore:
         """The judge's score, as it wrote it, or what several come to."""
-        messages = self._prompt.messages(episode, {"response": episode.response})
+        messages = self._prompt.messages(episode, {"response": response_of(episode)})
         verdicts = await self._judge.ask(messages, label=episode.label)
         return PartScore(self._judge.decide(verdicts), info_of(verdicts))
 
@@ -133,7 +133,7 @@ class ReferenceScorer:
 
     async def score(self, episode: Episode) -> PartScore:
         """1 where the response is better than the reference, 0 where it is worse, and between where it is not clear."""
-        return await self._pairs.wins(episode, episode.response, reference_of(episode))
+        return await self._pairs.wins(episode, response_of(episode), reference_of(episode))
 
 
 def info_of(verdicts: Sequence[Verdict]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What a judge is asked, and with which values the prompt's fields are filled."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rewardpool.errors import InvalidSampleError
@@ -9,6 +9,7 @@ from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.parts import JudgeConfig
 from rewardpool.rewards.scorer import refuse_media
 from rewardpool.rewards.template import extra_name
+from rewardpool.sample import checked_text
 
 POINTWISE = """\
 Rate the response to the last message of the conversation.
@@ -72,7 +73,7 @@ class JudgePrompt:
                 return self._fixed[field]
             return responses[field] if field in responses else _value(episode, field)
 
-        user = {"role": "user", "content": self._template.render(value_of)}
+        user = {"role": "user", "content": checked_text(self._template.render(value_of), episode.label)}
         return [user] if self._system is None else [{"role": "system", "content": self._system}, user]
 
 
@@ -103,8 +104,21 @@ def _value(episode: Episode, field: str) -> str:
             asked = [message for message in episode.prompt_messages() if message.get("role") == "user"]
             return as_text(asked[-1].get("content", "")) if asked else ""
         case _:
-            turns = episode.prompt_messages()
-            return "\n\n".join(f"{turn.get('role', '')}: {as_text(turn.get('content', ''))}" for turn in turns)
+            return written(episode.prompt_messages())
+
+
+def response_of(episode: Episode) -> str:
+    """The response as a judge is shown it: one of several turns with who says what."""
+    return episode.response if episode.turns is None else written(episode.response_messages())
+
+
+def written(turns: Sequence[Mapping[str, Any]]) -> str:
+    """Chat messages as one text, the calls of tools included."""
+    return "\n\n".join(
+        f"{turn.get('role', '')}: "
+        + "\n".join(filter(None, [as_text(turn.get("content", "")), *map(as_text, turn.get("tool_calls") or ())]))
+        for turn in turns
+    )
 
 
 def as_text(value: Any) -> str:

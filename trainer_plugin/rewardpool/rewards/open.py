@@ -16,13 +16,13 @@ from rewardpool.rewards.mixed import MixedReward, OpenPart, PostProcess
 from rewardpool.rewards.pairwise import GroupComparer
 from rewardpool.rewards.parts import FunctionPart, OverlongPart, Part, PoolPart
 from rewardpool.rewards.reward import Reward
-from rewardpool.rewards.scorer import Comparer, Scorer
+from rewardpool.rewards.scorer import ComparedWithoutReasoning, Comparer, Scorer, WithoutReasoning
 from rewardpool.rewards.spec import RewardSpec, parse_reward
 from rewardpool_api.function_runner import FunctionNotFoundError, Runner, load_function
 
 log = logging.getLogger(__name__)
 
-FIELDS_OF_TYPE = {"Discriminative": {"tokenizer", "chat_template", "system"}, "Generative": {"judge"}}
+FIELDS_OF_TYPE = {"Discriminative": {"tokenizer", "chat_template", "system", "system_prompt"}, "Generative": {"judge"}}
 """Fields of a pool's part that mean something for pools of one type only."""
 
 
@@ -79,7 +79,10 @@ class _Opening:
         if not isinstance(part, PoolPart):
             raise TypeError(f"{type(part).__name__} is no kind of part")
         pool = await self._pool(part, path=path)
-        return await self._pool_scorer(part, pool, path=path)
+        scorer = await self._pool_scorer(part, pool, path=path)
+        if not part.strip_reasoning:
+            return scorer
+        return ComparedWithoutReasoning(scorer) if isinstance(scorer, Comparer) else WithoutReasoning(scorer)
 
     async def _pool(self, part: PoolPart, *, path: str) -> Pool:
         """The part's pool, which may be another part's already."""

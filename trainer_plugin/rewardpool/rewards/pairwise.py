@@ -11,6 +11,7 @@ from rewardpool.client.pool import Pool
 from rewardpool.errors import InvalidSampleError, SampleError
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.judge import PairJudge, merged_info
+from rewardpool.rewards.judge_prompt import response_of
 from rewardpool.rewards.parts import JudgeConfig
 from rewardpool.rewards.scorer import PartScore, gathered
 
@@ -51,7 +52,7 @@ class GroupComparer:
 
     async def _meet(self, first: Episode, second: Episode) -> PartScore | SampleError:
         try:
-            return await self._judge.wins(first, first.response, second.response)
+            return await self._judge.wins(first, response_of(first), response_of(second))
         except SampleError as error:
             return error
 

@@ -208,8 +208,19 @@ class PoolPart(Part):
     system: Literal["keep", "merge", "drop"] = "keep"
     """For Discriminative: what becomes of system messages, which some models' templates refuse. `merge` puts them in
     front of the first user's turn."""
+    system_prompt: str | None = None
+    """For Discriminative: the reward model's own system prompt, where its authors score with one. Takes system `merge`
+    or `drop`, so that it is the only one."""
+    strip_reasoning: bool = False
+    """Whether the policy's thoughts, up to `</think>`, are left out of what is scored."""
     judge: JudgeConfig = JudgeConfig()
     """For Generative."""
+
+    @model_validator(mode="after")
+    def _one_system_prompt(self) -> Self:
+        if self.system_prompt is not None and self.system == "keep":
+            raise ValueError("system_prompt needs system drop or merge: the policy's own must not stand beside it")
+        return self
 
 
 class FunctionPart(Part):

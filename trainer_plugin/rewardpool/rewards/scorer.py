@@ -35,6 +35,28 @@ class Comparer(Protocol):
         """Scores in the order of the episodes, and in the place of a score why there is none. Raises PoolError."""
 
 
+class WithoutReasoning:
+    """Scores episodes without the policy's thoughts."""
+
+    def __init__(self, scorer: Scorer) -> None:
+        self._scorer = scorer
+
+    async def score(self, episode: Episode) -> PartScore:
+        """As the scorer behind it does."""
+        return await self._scorer.score(episode.without_reasoning())
+
+
+class ComparedWithoutReasoning:
+    """Compares episodes without the policy's thoughts."""
+
+    def __init__(self, comparer: Comparer) -> None:
+        self._comparer = comparer
+
+    async def compare(self, episodes: Sequence[Episode]) -> list[PartScore | SampleError]:
+        """As the comparer behind it does."""
+        return await self._comparer.compare([episode.without_reasoning() for episode in episodes])
+
+
 def refuse_media(episode: Episode) -> None:
     """See to it that a model which is sent text alone is not shown placeholders in the place of pictures.
 

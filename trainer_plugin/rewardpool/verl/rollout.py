@@ -1,10 +1,10 @@
 """From one row of verl's DataProto to an Episode: the same reading as verl's own reward managers do. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rewardpool.errors import ConfigError
-from rewardpool.rewards.episode import Episode, medium_of
+from rewardpool.rewards.episode import Episode, Message, medium_of
 
 _KNOWN_ELSEWHERE = "raw_prompt"
 """Of `tool_extra_fields`: verl's agent loop puts the whole prompt there as well."""
@@ -37,7 +37,13 @@ def medium(others: Mapping[str, Any]) -> str | None:
 
 
 def episode(
-    others: Mapping[str, Any], response: str, token_ids: list[int], *, max_tokens: int | None, eos: int | None
+    others: Mapping[str, Any],
+    response: str,
+    token_ids: list[int],
+    *,
+    turns: Sequence[Message] | None = None,
+    max_tokens: int | None,
+    eos: int | None,
 ) -> Episode:
     """Make an episode of what a row has beside its tensors.
 
@@ -45,6 +51,7 @@ def episode(
         others: The row's `non_tensor_batch`.
         response: The response as text.
         token_ids: The response in the policy's tokens.
+        turns: The response's turns, where it has several.
         max_tokens: The longest response that the policy may write.
         eos: The token by which it ends one.
 
@@ -58,6 +65,7 @@ def episode(
     return Episode(
         prompt=plain(others["raw_prompt"]),
         response=response,
+        turns=turns,
         ground_truth=plain((others.get("reward_model") or {}).get("ground_truth")),
         data_source=str(others.get("data_source") or ""),
         extra_info=_extra_info(others),

@@ -5,9 +5,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from rewardpool.errors import ConfigError
+from rewardpool.policy_turns import PolicyTurns
 from rewardpool.rewards import Reward
+from rewardpool.rewards.episode import Message
 from rewardpool.verl.result import score_and_extra_info
 from rewardpool.verl.rollout import episode, medium
+
+SINGLE_TURN = 2
+"""verl's number of turns where the policy was asked, and has answered once."""
 
 
 class Scorer:
@@ -35,15 +40,43 @@ class Scorer:
         Raises:
             SampleError: It has no score, and the failure policy is `raise`.
             PoolError: A pool cannot be used.
-            ConfigError: The reward needs whole groups, the trainer left the prompt's messages out, or there are
-                pictures that the reward would have to look at.
+            ConfigError: The reward needs whole groups, the trainer left the prompt's messages out, there are pictures
+                that the reward would have to look at, or turns that cannot be told apart.
         """
         self._check_text(others)
         response = await asyncio.to_thread(self._tokenizer.decode, token_ids, skip_special_tokens=True)
         rated = episode(
-            others, response, token_ids, max_tokens=self._max_response_tokens, eos=self._tokenizer.eos_token_id
+            others,
+            response,
+            token_ids,
+            turns=await asyncio.to_thread(self._turns, others, token_ids),
+            max_tokens=self._max_response_tokens,
+            eos=self._tokenizer.eos_token_id,
         )
         return score_and_extra_info(await self._reward.rate(rated), label=rated.label)
+
+    def _turns(self, others: Mapping[str, Any], token_ids: list[int]) -> list[Message] | None:
+        """The response's turns where it has several, and a model reads them."""
+        reader = next(
+            (name for name, pool in self._reward.pools.items() if pool.endpoint.model_type != "Function"), None
+        )
+        if reader is None or int(others.get("__num_turns__") or 0) <= SINGLE_TURN:
+            return None
+        text = PolicyTurns(self._tokenizer)
+        if (word := text.medium(token_ids)) is not None:
+            raise ConfigError(
+                "actor_rollout_ref.rollout.multi_turn",
+                f"a response has {word} in it, from a tool that shows pictures or the like, and {reader} would be sent"
+                " words alone; score by functions (reward.rewardpool.function, or a Function pool)",
+            )
+        turns = text.of(token_ids)
+        if len(turns) == 1:
+            raise ConfigError(
+                "actor_rollout_ref.model.path",
+                f"responses have several turns, which the chat template there does not tell apart, so {reader} would"
+                " read what tools say as the policy's own words; set another template, or score by functions",
+            )
+        return list(turns)
 
     def _check_text(self, others: Mapping[str, Any]) -> None:
         readers = [
