@@ -33,6 +33,8 @@ class VllmServer:
     served_name: str
     max_model_len: int
     """Tokens."""
+    log: Path
+    """What it prints."""
 
 
 def quickstart_pool() -> RewardPool:
@@ -53,7 +55,7 @@ def running_vllm(spec: RewardPoolSpec, served_name: str, folder: Path) -> Iterat
     with RealProcess(launch.argv, env=launch.env, log=folder / "vllm.log", cwd=folder) as process:
         ready = url + names.READY_PATH
         process.until(lambda: http("GET", ready)[0] == 200, seconds=START_SECONDS, what="vLLM scores")
-        yield VllmServer(url, KEY, served_name, spec.engine.max_model_len or 0)
+        yield VllmServer(url, KEY, served_name, spec.engine.max_model_len or 0, process.log)
 
 
 @pytest.fixture(scope="session")

@@ -114,6 +114,10 @@ def test_the_pools_key_does_not_open_the_routers_worker_list(router: str, vllm_s
     assert http("GET", router + "/workers", key=ADMIN_KEY)[2]["total"] == 1
 
 
+def test_vllm_is_started_by_no_command_that_it_is_about_to_drop(vllm_server: VllmServer) -> None:
+    assert "command is deprecated" not in vllm_server.log.read_text()
+
+
 @pytest.mark.parametrize("path", ["/health", "/metrics"])
 def test_probes_and_prometheus_need_no_key(vllm_server: VllmServer, path: str) -> None:
     assert http("GET", vllm_server.url + path)[0] == 200

@@ -15,6 +15,9 @@ from rewardpool_worker.engines.launch import (
     revision_flags,
 )
 
+SERVER_MODULE = "vllm.entrypoints.launchers.api_server.entry"
+"""What `vllm serve` runs. The program `vllm` itself, and `vllm.entrypoints.cli.main`, end at once where the wheel is
+called something else than `vllm`, as the one for CPUs is: they look up the version of a package of that name."""
 MIDDLEWARE = "score_middleware.ScoreMiddleware"
 SLEEP_MIDDLEWARE = "sleep_middleware.SleepMiddleware"
 
@@ -26,7 +29,7 @@ def launch(spec: RewardPoolSpec, place: Place) -> Launch:
         ValueError: see `model_path`.
     """
     engine = spec.engine
-    argv = [*place.python, "-m", "vllm.entrypoints.openai.api_server"]
+    argv = [*place.python, "-m", SERVER_MODULE]
     argv += ["--model", model_path(spec, place), *revision_flags(spec, place)]
     argv += ["--served-model-name", place.served_name]
     argv += ["--host", place.host, "--port", str(place.port)]

@@ -82,7 +82,8 @@ def running_vllm(
 def command(policy: Path, socket: Path) -> list[str]:
     """Return the interpreter's arguments for a vLLM that can be trained against."""
     return [
-        *("-m", "vllm.entrypoints.openai.api_server"),
+        # What `vllm serve` runs; that program itself ends at once with the wheel for CPUs, which is not called `vllm`.
+        *("-m", "vllm.entrypoints.launchers.api_server.entry"),
         *("--model", str(policy), "--served-model-name", "policy"),
         *("--uds", str(socket)),
         "--enable-scale-out",  # token ids in and out
