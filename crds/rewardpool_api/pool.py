@@ -135,7 +135,7 @@ class WorkerSpec(ApiModel):
     """What a replica's pod needs."""
 
     gpus: Annotated[int, Field(ge=0, le=64)] = 1
-    """GPUs per replica; 0 for CPU engines and functions. One machine without Kubernetes does not count GPUs."""
+    """GPUs per replica; 0 for CPU engines and functions. On one machine without Kubernetes each replica gets NVIDIA GPUs of its own by CUDA_VISIBLE_DEVICES, and with 0 all see the same."""
     gpu_resource: ResourceName = "nvidia.com/gpu"
     """Resource name the GPUs are requested by (MIG slices and other vendors have their own)."""
     drain_seconds: Seconds = 60

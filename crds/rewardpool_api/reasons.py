@@ -71,7 +71,8 @@ class ConditionReason(_Reason):
     )
     UNSCHEDULABLE = (
         "Unschedulable",
-        "No node takes a new worker, and an old one's leaving would not help: a taint, a volume, a selector.",
+        "No node takes a new worker, and an old one's leaving would not help: a taint, a volume, a selector. On one"
+        " machine: no GPU is free for it.",
     )
     PAUSED = "Paused", "spec.rollout.paused is set: the last good revision serves and is scaled, a newer one waits."
     CHECKING_PARITY = "CheckingParity", "A new worker answers; its scores of the golden set are being compared."

@@ -49,6 +49,7 @@ def engine(**env: str) -> dict[str, Any]:
 
 async def up(machine: LocalMachine, replicas: int = 1, **env: str) -> None:
     model = {"source": f"file://{machine.home}", "type": "Discriminative"}
+    machine.give_gpus(2)
     await machine.up(model=model, engine=engine(**env), worker={"gpus": 1, "drainSeconds": 5}, replicas=replicas)
 
 

@@ -19,6 +19,7 @@ import psutil
 import pytest
 from support.fleet import eventually, server_python
 from support.patience import PATIENCE
+from support.stand_in_nvidia_smi import stand_in_nvidia_smi
 
 from rewardpool_api import RewardPool, names
 from rewardpool_operator.local.folder import PoolFolder, folder_of
@@ -93,6 +94,18 @@ class LocalMachine:
         code, said = await self.run("up", "-f", self.manifest(**spec), "--detach", "--wait-seconds", str(UP_SECONDS))
         assert code == 0, said
         return said
+
+    def give_gpus(self, number: int) -> None:
+        """Have a stand-in for nvidia-smi on the path, which says that there are so many GPUs."""
+        programs = self.home / "programs"
+        stand_in_nvidia_smi(programs, [f"{index}, GPU-{index}" for index in range(number)])
+        self.environ["PATH"] = f"{programs}{os.pathsep}{self.environ['PATH']}"
+
+    def gpus(self) -> list[str]:
+        """CUDA_VISIBLE_DEVICES of each worker's process, of all pools of this machine."""
+        workers = [process.environ() for process in self.processes()]
+        marks = {environ[ENV_PROCESS]: environ.get("CUDA_VISIBLE_DEVICES", "") for environ in workers}
+        return [marks[mark] for mark in marks if "/worker" in mark]
 
     @property
     def folder(self) -> PoolFolder:

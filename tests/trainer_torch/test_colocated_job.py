@@ -46,6 +46,7 @@ async def up(machine: LocalMachine, policy_folder: Path, *, sleeps: bool = True)
     env = {"PYTHONPATH": str(STAND_IN), "STAND_IN_LOG": str(machine.home / "engine.log")}
     engine = {"name": "vllm", "sleep": {"enabled": sleeps}, "env": env}
     model = {"source": f"file://{policy_folder}", "type": "Discriminative"}
+    machine.give_gpus(1)
     await machine.up(model=model, engine=engine, worker={"gpus": 1, "drainSeconds": 5})
 
 

@@ -19,7 +19,8 @@ import psutil
 from rewardpool_api import RewardPool, RewardPoolStatus, dump_manifest
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_operator.local.folder import STARTING, PoolFolder, folder_of, stopped
-from rewardpool_operator.local.machine import NotStartableError, check, server_python
+from rewardpool_operator.local.gpus import VISIBLE
+from rewardpool_operator.local.machine import NotStartableError, check, check_gpus, server_python
 from rewardpool_operator.local.process import kill_all
 from rewardpool_operator.local.supervisor import Settings, Supervisor, kill_leftovers
 
@@ -120,6 +121,7 @@ def hand_over(pool: RewardPool, folder: PoolFolder) -> Up | None:
             "spec.router.auth.mode cannot change while the pool runs, since the workers that serve now would refuse"
             f" everybody: `rewardpool down {pool.key}` first"
         )
+    _check_gpus_of_running(pool, folder)
     folder.write_wanted(pool)
     return Up(folder, pool)
 
@@ -129,6 +131,7 @@ def scale(folder: PoolFolder, replicas: int) -> Up:
 
     Raises:
         NotRunningError: it does not run.
+        NotStartableError: there are too few GPUs for so many.
         ValidationError: the manifest does not take a number of replicas.
     """
     wanted = folder.read_wanted()
@@ -137,6 +140,7 @@ def scale(folder: PoolFolder, replicas: int) -> Up:
     manifest = dump_manifest(wanted)
     manifest["spec"]["replicas"] = replicas
     changed = RewardPool.model_validate(manifest)
+    _check_gpus_of_running(changed, folder)
     folder.write_wanted(changed)
     return Up(folder, changed)
 
@@ -200,6 +204,15 @@ def _status_of(up: Up) -> RewardPoolStatus:
     if pool is None or pool.spec != up.wanted.spec or pool.status.observed_generation != pool.metadata.generation:
         return RewardPoolStatus()
     return pool.status
+
+
+def _check_gpus_of_running(pool: RewardPool, folder: PoolFolder) -> None:
+    """Whether the pool's supervisor finds GPUs for the change: it has another environment than this command."""
+    environ = {name: value for name, value in os.environ.items() if name != VISIBLE}
+    record = folder.read_supervisor()
+    if record is not None and record.cuda_visible_devices is not None:
+        environ[VISIBLE] = record.cuda_visible_devices
+    check_gpus(pool, environ)
 
 
 def _next_generation(pool: RewardPool, before: RewardPool | None) -> RewardPool:

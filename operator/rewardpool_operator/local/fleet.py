@@ -11,6 +11,7 @@ import aiohttp
 from rewardpool_api import RewardPool
 from rewardpool_api.status import WorkerProcess
 from rewardpool_operator.local.folder import PoolFolder
+from rewardpool_operator.local.gpu_shares import GpuShares
 from rewardpool_operator.local.kept import Run
 from rewardpool_operator.local.launching import Launcher, revision_of
 from rewardpool_operator.local.replica import Replica
@@ -47,6 +48,7 @@ class Fleet:
         self._session = session
         self._key = key
         self._launcher = Launcher(python=python, folder=folder, environ=environ)
+        self._gpus = GpuShares(run.pool, environ)
         self._replicas: dict[str, Replica] = {}
         self._sets: dict[str, WorkerSet] = {}
         self._pools: dict[str, RewardPool] = {}
@@ -109,7 +111,8 @@ class Fleet:
             pool,
             created=created,
             run=self._run,
-            command=lambda: self._launcher.command(pool),
+            command=lambda: self._launcher.command(pool, gpus=self._gpus.variables(name)),
+            take_gpus=lambda: self._gpus.take(name, pool.spec),
             session=self._session,
             key=self._key,
         )
@@ -129,6 +132,7 @@ class Fleet:
 
     async def _stop_and_forget(self, replica: Replica) -> None:
         await replica.stop()
+        self._gpus.release(replica.name)
         del self._replicas[replica.name]
         log.info("%s: stopped", replica.name)
         self._run.changed()

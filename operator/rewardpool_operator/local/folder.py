@@ -48,6 +48,8 @@ class SupervisorRecord:
     pid: int
     run_id: str
     """Root of the marks of its processes."""
+    cuda_visible_devices: str | None = None
+    """Of its environment, which its workers' GPUs are taken from; None where it has none."""
 
 
 class PoolFolder:

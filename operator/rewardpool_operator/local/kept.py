@@ -115,6 +115,11 @@ class Kept:
         """Whether it has a process."""
         return self._process is not None
 
+    @property
+    def is_due(self) -> bool:
+        """Whether it is to be started now: it does not run, is not being stopped, and does not pause."""
+        return not self.running and not self.stopping and monotonic() >= self._start_at
+
     def note_serving(self) -> None:
         """Take down that it serves, from which on a failure is forgiven after a while."""
         if self._serving_since is None:
@@ -123,7 +128,7 @@ class Kept:
 
     async def start_if_due(self) -> bool:
         """Start the process unless it runs, is being stopped, or is pausing; returns whether it was started."""
-        if self.running or self.stopping or monotonic() < self._start_at:
+        if not self.is_due:
             return False
         command = self._command()
         self.restarts = self._starts

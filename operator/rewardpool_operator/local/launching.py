@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from rewardpool_api import RewardPool
 from rewardpool_api.pool import WorkerSpec
 from rewardpool_operator.local.folder import PoolFolder
+from rewardpool_operator.local.gpus import counted
 from rewardpool_operator.local.kept import Command
 from rewardpool_operator.local.machine import HOST, free_port, function_path
 from rewardpool_worker.engines import Launch, Place, engine_for
@@ -23,7 +24,7 @@ def revision_of(pool: RewardPool) -> str:
     spec = pool.spec.model_copy(update={"worker": worker})
     place = Place(served_name=pool.served_name, host=HOST, port=0, key_file=_key_of(pool, "key"), sleeps=True)
     start = engine_for(pool.spec.engine.name).launch(spec, place)
-    text = json.dumps([start.argv, sorted(start.env.items())])
+    text = json.dumps([start.argv, sorted(start.env.items()), counted(pool.spec)])
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
@@ -38,11 +39,16 @@ class Launcher:
     environ: Mapping[str, str]
     """This process's environment."""
 
-    def command(self, pool: RewardPool) -> Command:
-        """Starts a worker of this pool on a port that is free now."""
+    def command(self, pool: RewardPool, *, gpus: Mapping[str, str]) -> Command:
+        """Starts a worker of this pool on a port that is free now.
+
+        Args:
+            pool: What it is a worker of.
+            gpus: Variables that name its GPUs; they win over those of `spec.engine.env`.
+        """
         port = free_port()
         launch = self._launch(pool, port)
-        return Command(argv=launch.argv, env=launch.env, url=f"http://{HOST}:{port}")
+        return Command(argv=launch.argv, env={**launch.env, **gpus}, url=f"http://{HOST}:{port}")
 
     def _launch(self, pool: RewardPool, port: int) -> Launch:
         is_function = pool.spec.engine.name == "python"

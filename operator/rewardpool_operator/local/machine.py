@@ -12,6 +12,8 @@ from pathlib import Path
 
 from rewardpool_api import RewardPool, names, parse_source
 from rewardpool_api.pool import RouterFlavor
+from rewardpool_operator.local.gpu_shares import owners_of
+from rewardpool_operator.local.gpus import GpusUnreadableError, counted, refusal, visible_to
 
 HOST = "127.0.0.1"
 """Workers and router listen here: a pool on one machine is for that machine."""
@@ -46,10 +48,34 @@ def check(pool: RewardPool, *, port: int | None, environ: Mapping[str, str]) -> 
         )
     if port is not None:
         _check_port(port)
+    check_gpus(pool, environ)
     modules = [_ROUTER_MODULES[pool.spec.router.flavor]]
     if pool.spec.engine.name in _ENGINE_MODULES:
         modules.insert(0, _ENGINE_MODULES[pool.spec.engine.name])
     _check_modules(server_python(environ), modules)
+
+
+def check_gpus(pool: RewardPool, environ: Mapping[str, str]) -> None:
+    """Find out whether each replica can have GPUs of its own.
+
+    Args:
+        pool: As it is asked for; GPUs that it has already are its own.
+        environ: Of its supervisor.
+
+    Raises:
+        NotStartableError: there are too few, or too few that no other pool has.
+    """
+    if counted(pool.spec) == 0:
+        return
+    try:
+        visible = visible_to(pool.spec, environ)
+    except GpusUnreadableError as error:
+        raise NotStartableError(str(error)) from None
+    owners = owners_of(visible, environ, shared=pool.spec.engine.sleep.enabled)
+    others = {uuid: owner for uuid, owner in owners.items() if owner != pool.key}
+    refused = refusal(pool, visible, others)
+    if refused is not None:
+        raise NotStartableError(refused)
 
 
 def unheeded(pool: RewardPool) -> tuple[str, ...]:
@@ -64,6 +90,11 @@ def unheeded(pool: RewardPool) -> tuple[str, ...]:
         found.append(
             "spec.autoscaling.budget is shared with nobody here: pools on one machine do not know of each other."
             " It only keeps this pool from having more than its maxReplicas"
+        )
+    if pool.spec.worker.gpus > 0 and counted(pool.spec) == 0:
+        found.append(
+            f"spec.worker.gpus is not counted here for {pool.spec.worker.gpu_resource}: only NVIDIA's GPUs are. Every"
+            " replica sees the same GPUs"
         )
     return tuple(found)
 

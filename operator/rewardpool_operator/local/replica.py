@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from time import monotonic
 
@@ -64,6 +64,7 @@ class Replica:
         created: datetime,
         run: Run,
         command: Callable[[], Command],
+        take_gpus: Callable[[], Awaitable[str | None]],
         session: aiohttp.ClientSession,
         key: str | None,
     ) -> None:
@@ -75,6 +76,7 @@ class Replica:
             created: when it was first wanted.
             run: what the processes of the supervisor share.
             command: is asked before every start.
+            take_gpus: has its GPUs for it, if it has not; returns why there are none.
             session: carries probes.
             key: the pool's key; None when it asks for none.
         """
@@ -86,6 +88,8 @@ class Replica:
         self._run = run
         self._session = session
         self._key = key
+        self._take_gpus = take_gpus
+        self._unschedulable: str | None = None
         self.kept = Kept(name, run=run, command=command)
         self._answered_pid: int | None = None
         self._in_flight: int | None = None
@@ -117,7 +121,7 @@ class Replica:
         """What `rewardpool status` shows."""
         if self.draining_since is not None or self.kept.stopping:
             return "Draining"
-        if not self.kept.running and self.kept.failure is not None:
+        if not self.kept.running and (self.kept.failure is not None or self._unschedulable is not None):
             return "Waiting"
         if self.asleep:
             return "Asleep"
@@ -142,7 +146,8 @@ class Replica:
             draining_since=self.draining_since,
             deleting=self.kept.stopping,
             in_flight=self._in_flight if self.kept.running else None,
-            failure=self.kept.failure,
+            unschedulable=self._unschedulable,
+            failure=self._failure,
             restarts=self.kept.restarts,
             max_model_len=self._max_model_len,
         )
@@ -159,10 +164,18 @@ class Replica:
             in_flight=self._in_flight if self.answering else None,
         )
 
+    @property
+    def _failure(self) -> Failure | None:
+        if self._unschedulable is not None:
+            return Failure(reason=ConditionReason.UNSCHEDULABLE, message=self._unschedulable)
+        return self.kept.failure
+
     async def start_if_due(self, *, may_start: bool) -> None:
         """Start its process unless it has one, is leaving, is pausing, or no process may start."""
-        if self.draining_since is None and may_start:
-            await self.kept.start_if_due()
+        if self.draining_since is None and may_start and self.kept.is_due:
+            self._unschedulable = await self._take_gpus()
+            if self._unschedulable is None:
+                await self.kept.start_if_due()
         self.kept.bound_log()
 
     def turn(self, *, awake: bool) -> None:

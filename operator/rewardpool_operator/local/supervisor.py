@@ -27,6 +27,7 @@ from rewardpool_operator.local.demand_files import DemandFiles
 from rewardpool_operator.local.fleet import Fleet
 from rewardpool_operator.local.folder import PoolFolder, SupervisorRecord, stopped
 from rewardpool_operator.local.gpu_claim import GpuClaim
+from rewardpool_operator.local.gpus import VISIBLE
 from rewardpool_operator.local.kept import Run
 from rewardpool_operator.local.launching import revision_of
 from rewardpool_operator.local.process import kill_all, marked
@@ -139,7 +140,8 @@ class Supervisor:
         run = Run(
             id=secrets.token_hex(8), pool=self._pool.key, logs=self._folder.logs, changed=lambda: self._changed.set()
         )
-        self._folder.write_supervisor(SupervisorRecord(pid=os.getpid(), run_id=run.id))
+        record = SupervisorRecord(pid=os.getpid(), run_id=run.id, cuda_visible_devices=self._environ.get(VISIBLE))
+        self._folder.write_supervisor(record)
         write_mounted_files(self._folder.files)
         python = self._settings.python
         # A connection for each request: one that is kept may be closed by a worker at the moment it is used again.
