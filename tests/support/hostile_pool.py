@@ -24,7 +24,7 @@ from rewardpool_operator.kubernetes.budgets import Budgets
 from rewardpool_operator.kubernetes.client import Object, Resource
 from rewardpool_operator.kubernetes.keeper import Keeper, Shared
 from rewardpool_operator.kubernetes.leader import Acting
-from rewardpool_operator.kubernetes.turns import Turns
+from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
 from rewardpool_operator.kubernetes.watch.store import Store
 
 MAX_NOTE_BYTES = 1024
@@ -132,7 +132,7 @@ class HostilePool:
             place=None,
             aside=asyncio.Semaphore(8),
             budgets=Budgets(self.store),
-            turns=Turns(1),
+            upgrade_slots=UpgradeSlots(1),
         )
         failed, logger = FailedPasses(), logging.getLogger("rewardpool_operator")
         logger.addHandler(failed)

@@ -19,7 +19,7 @@ from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableErro
 from rewardpool_operator.kubernetes.keeper import Keeper, Shared
 from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.kubernetes.questions import asking, lengths
-from rewardpool_operator.kubernetes.turns import Turns
+from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
 from rewardpool_operator.kubernetes.watch.store import Store
 from rewardpool_operator.probe import ProbeResult
 from rewardpool_operator.router_admin import RouterAdmin
@@ -114,7 +114,7 @@ class Surroundings:
         self.kube, self.store = FakeKube(), Store()
         self.listed: list[str] = []
         self.silent = False
-        self.image, self.turns = "x:1", Turns(1)
+        self.image, self.upgrade_slots = "x:1", UpgradeSlots(1)
         pool = json.loads(a_pool(replicas=1).model_dump_json(by_alias=True, exclude_none=True))
         self.store.put(client.POOLS, self.kube.keep(client.POOLS, pool))
         self.keeper = self.a_keeper()
@@ -133,7 +133,7 @@ class Surroundings:
             place=None,
             aside=aside,
             budgets=Budgets(self.store),
-            turns=self.turns,
+            upgrade_slots=self.upgrade_slots,
         )
         return Keeper(shared, KEY, wake=lambda: None)
 

@@ -44,7 +44,7 @@ from rewardpool_operator.kubernetes.questions.trouble import Trouble
 from rewardpool_operator.kubernetes.steps import Failing, Step, Steps
 from rewardpool_operator.kubernetes.stored_pool import StoredPool
 from rewardpool_operator.kubernetes.telling import log_scaling
-from rewardpool_operator.kubernetes.turns import Turns
+from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
 from rewardpool_operator.kubernetes.wanted import Rendered, left_running, rendered, routers_are_new
 from rewardpool_operator.kubernetes.watch.objects import Objects
 from rewardpool_operator.kubernetes.watch.store import Key, Store
@@ -80,7 +80,7 @@ class Shared:
     aside: asyncio.Semaphore
     """Bounds what is asked aside at a time."""
     budgets: Budgets
-    turns: Turns
+    upgrade_slots: UpgradeSlots
     """Of pools that change because the operator was upgraded."""
     unseen: Callable[[str], str | None] = lambda _: None
     """What may not be seen any more in a namespace, in words; None when nothing is wrong there."""
@@ -134,7 +134,7 @@ class Keeper:
         self._kube = shared.kube
         self._store = shared.store
         self._budgets = shared.budgets
-        self._turns = shared.turns
+        self._upgrade_slots = shared.upgrade_slots
         self._unseen = partial(shared.unseen, key[0])
         self._image = shared.image
         self._place = shared.place
@@ -240,11 +240,11 @@ class Keeper:
             return await self._hold(seen, objects, held, acting, pools=pools)
         try:
             wanted = self._rendered_of(stored, keys=keys, tls=tls, pins=pins_of(pool, objects))
-            wanted = left_running(wanted, pool, objects, may_upgrade=partial(self._turns.take, self.key))
+            wanted = left_running(wanted, pool, objects, may_upgrade=partial(self._upgrade_slots.acquire, self.key))
         except Exception as error:
             return await self._hold(seen, objects, self._defect(error), acting, pools=pools)
-        if self._turns.holds(self.key) and routers_are_new(wanted, objects):
-            self._turns.end(self.key)
+        if self._upgrade_slots.holds(self.key) and routers_are_new(wanted, objects):
+            self._upgrade_slots.release(self.key)
         seen = replace(seen, revision=wanted.revision.name)
         snapshot = replace(await self._snapshot(seen, objects, acting), offer=wanted.offer)
         snapshot = replace(snapshot, routers=self._written.lists.see(snapshot.routers, now=monotonic()))

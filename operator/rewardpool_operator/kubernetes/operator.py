@@ -25,7 +25,7 @@ from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.kubernetes.namespaces import Namespaces
 from rewardpool_operator.kubernetes.place import OperatorPlace
 from rewardpool_operator.kubernetes.queue import STUCK_SECONDS, Workers
-from rewardpool_operator.kubernetes.turns import Turns
+from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
 from rewardpool_operator.kubernetes.watch.owned import WATCHED, selector_of
 from rewardpool_operator.kubernetes.watch.reflector import Reflector
 from rewardpool_operator.kubernetes.watch.store import Key, Store
@@ -79,7 +79,7 @@ class Operator:
         self._has_ended = False
         self._workers: Workers[Key] = Workers(self._look)
         self._budgets = Budgets(self.store)
-        self._turns = Turns(concurrent_upgrades, wake=lambda key: self._changed([key]))
+        self._upgrade_slots = UpgradeSlots(concurrent_upgrades, wake=lambda key: self._changed([key]))
         places = namespaces or ("",)
         self._pools = [self._reflector(client.POOLS, place, "") for place in places]
         self._owned = [
@@ -100,7 +100,7 @@ class Operator:
             place=place,
             aside=asyncio.Semaphore(ASIDE),
             budgets=self._budgets,
-            turns=self._turns,
+            upgrade_slots=self._upgrade_slots,
             unseen=self._namespaces.problem,
         )
         self._strays = Strays(kube, self.store, may_act=self._may_write, is_known=self._namespaces.is_known)
@@ -150,7 +150,7 @@ class Operator:
             "namespaces_not_served": self._namespaces.not_served(),
             "oldest_pass_seconds": round(oldest, 1),
             "queue_length": self._workers.length(),
-            "upgrades_waiting": self._turns.waiting(),
+            "upgrades_waiting": self._upgrade_slots.waiting(),
             "watches_silent_seconds": watches,
             "failing": self._failing(),
         }
@@ -203,7 +203,7 @@ class Operator:
 
     def _forget(self, key: Key) -> None:
         self._budgets.forget(key)
-        self._turns.end(key)
+        self._upgrade_slots.release(key)
         METRICS.forget_pool(*key)
 
     async def _follow_acting(self) -> None:

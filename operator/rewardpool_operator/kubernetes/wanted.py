@@ -97,7 +97,7 @@ def left_running(wanted: Rendered, pool: RewardPool, objects: Objects, *, may_up
         wanted: as this operator renders it.
         pool: with the status that was decided last.
         objects: what there is.
-        may_upgrade: whether it is the pool's turn to have routers as this operator renders them; asked only where
+        may_upgrade: whether the pool may have routers now as this operator renders them; asked only where
             those that run are of another one.
     """
     revision = revisions.present(pool, wanted.revision, objects)

@@ -62,22 +62,22 @@ async def test_routers_of_an_upgraded_operator_wait_for_their_pools_turn(
 ) -> None:
     before, files_before = deployments(around)["rm-router"], files(around)
     upgrade(around, monkeypatch)
-    around.turns.take(("rl", "other"))
+    around.upgrade_slots.acquire(("rl", "other"))
     for _ in range(3):
         await around.look()
     assert (deployments(around)["rm-router"], files(around)) == (before, files_before)
-    around.turns.end(("rl", "other"))
+    around.upgrade_slots.release(("rl", "other"))
     await around.look()
     container = deployments(around)["rm-router"]["spec"]["template"]["spec"]["containers"][0]
     assert container["image"] == "x:2"
-    assert around.turns.holds(KEY), "until its routers are new ones, and ready"
+    assert around.upgrade_slots.holds(KEY), "until its routers are new ones, and ready"
 
 
 async def test_a_change_of_the_pools_own_routers_waits_for_nobody(
     around: Surroundings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upgrade(around, monkeypatch)
-    around.turns.take(("rl", "other"))
+    around.upgrade_slots.acquire(("rl", "other"))
     around.declare(router={"requestTimeoutSeconds": 7})
     await around.look()
     assert deployments(around)["rm-router"]["spec"]["template"]["spec"]["containers"][0]["image"] == "x:2"

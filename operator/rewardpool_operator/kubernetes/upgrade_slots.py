@@ -1,0 +1,62 @@
+"""How many pools an upgraded operator changes at a time: a pool replaces its routers while it has an upgrade slot.
+
+A pool tries to acquire a slot at every pass for as long as it has something to change, and releases it when it is done.
+A slot expires after a while: one pool whose routers never get ready must not keep all others from theirs. Slots are not
+written down; an operator that takes over begins to count anew.
+"""
+
+from collections.abc import Callable
+from time import monotonic
+from typing import Final
+
+from rewardpool_operator.kubernetes.watch.store import Key
+
+SLOT_SECONDS: Final = 300.0
+"""After which a slot no longer counts, whether it was released or not."""
+
+
+class UpgradeSlots:
+    """The upgrade slots of all pools.
+
+    Args:
+        limit: pools that may change at a time, at least 1.
+        wake: is told a pool for which there may be a slot now.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self, limit: int, *, wake: Callable[[Key], None] = lambda _: None, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._limit = limit
+        self._wake = wake
+        self._clock = clock
+        self._acquired: dict[Key, float] = {}
+        self._waiting: dict[Key, None] = {}
+
+    def acquire(self, key: Key) -> bool:
+        """Whether the pool has a slot now; one that has to wait is woken later."""
+        if key in self._acquired:
+            return True
+        now = self._clock()
+        taken = sum(now - since < SLOT_SECONDS for since in self._acquired.values())
+        if taken >= self._limit:
+            self._waiting[key] = None
+            return False
+        self._waiting.pop(key, None)
+        self._acquired[key] = now
+        return True
+
+    def holds(self, key: Key) -> bool:
+        """Whether the pool has a slot."""
+        return key in self._acquired
+
+    def release(self, key: Key) -> None:
+        """The pool is done, or gone: the next one that waits is woken."""
+        self._waiting.pop(key, None)
+        if self._acquired.pop(key, None) is not None:
+            for waiting in list(self._waiting)[: self._limit]:
+                self._wake(waiting)
+
+    def waiting(self) -> int:
+        """Pools that wait for a slot."""
+        return len(self._waiting)
