@@ -62,6 +62,17 @@ def test_every_metric_of_the_operator_is_on_a_dashboard() -> None:
     assert not {name for name in ours if not {name, f"{name}_total", f"{name}_bucket"} & shown}
 
 
+def test_an_alert_names_the_pool_whose_step_fails_before_the_status_can() -> None:
+    (rule,) = [rule for rule in ALERTS if "rewardpool_pool_failing_since_timestamp_seconds" in rule["expr"]]
+    summary = rule["annotations"]["summary"]
+    assert all(f"{{{{ $labels.{label} }}}}" in summary for label in ("namespace", "pool", "step", "reason"))
+
+
+def test_every_alert_is_documented() -> None:
+    page = (CHART.parents[1] / "docs" / "helm.md").read_text()
+    assert [rule["alert"] for rule in ALERTS if rule["alert"] not in page] == []
+
+
 @pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: str(rule["alert"]))
 def test_an_alert_says_how_bad_it_is_and_what_to_look_at(rule: dict[str, Any]) -> None:
     assert rule["labels"]["severity"] in ("critical", "warning")
