@@ -11,6 +11,7 @@ from faults.pods import kill_and_settle
 from faults.stage import Stage
 from installation import CHART, IMAGE, NAMESPACE
 from rewardpool_api import names
+from rewardpool_api.reasons import ConditionReason
 from scene import Object, StoryError, is_ready
 
 PREVIOUS_CHART = REPOSITORY / "tests" / "chart" / "previous" / "rewardpool-0.1.0.tgz"
@@ -78,6 +79,8 @@ def upgrade_the_image(stage: Stage) -> None:
             raise StoryError(f"the operators run {images}")
         stage.change({"replicas": 4})
         stage.settle()
+        # Until the new release says so, the one before may have acted, which proves nothing.
+        stage.until(lambda: offers(stage, NEXT_IMAGE), what="the new release offers its image", deadline_seconds=60)
         _, restarted = workers.popitem()
         kill_and_settle(stage, restarted, "worker")
         now = {pod["metadata"]["uid"] for pod in stage.pods("worker")}
@@ -88,6 +91,12 @@ def upgrade_the_image(stage: Stage) -> None:
         stage.installation.wait()
         stage.change({"engine": {"image": IMAGE}})
         stage.settle()
+
+
+def offers(stage: Stage, image: str) -> bool:
+    """Whether the pool says that the operator would make its workers from this image, and has not."""
+    progressing = stage.condition("Progressing")
+    return progressing.get("reason") == ConditionReason.UPDATE_AVAILABLE and image in progressing["message"]
 
 
 def api_server_away(stage: Stage) -> str:
