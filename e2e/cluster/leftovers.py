@@ -2,11 +2,13 @@
 
 The kernel itself ends a killed run's processes, mounts and interfaces (see `cluster.namespaces`). What it does not
 remove, control groups and files, is named in `.rewardpool/e2e/<run>/record.json`; whoever starts next sweeps the
-records whose owner is dead. Nothing that no record names is ever touched.
+records whose owner is dead. Nothing that no record names, and no container of its run
+had, is ever touched.
 """
 
 import json
 import os
+import re
 import shutil
 import time
 from dataclasses import asdict, dataclass
@@ -19,6 +21,9 @@ from cluster.progress import Say
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _RECORD = "record.json"
+CONTAINERD_NAMESPACE = "k8s.io"
+"""Of containerd for Kubernetes, and the control group in which it puts containers that the kubelet gives no other."""
+_CONTAINER_ID = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +76,7 @@ def sweep(*, say: Say, state: Path = STATE) -> None:
 def remove(directory: Path, record: Record) -> None:
     """Remove the run's interface, control groups and folder; its processes must have ended."""
     disconnect(record.interface)
-    remove_cgroups(record.cgroup)
+    remove_cgroups(record.cgroup, *(f"{CONTAINERD_NAMESPACE}/{task}" for task in tasks_of(directory)))
     # The record goes last: a removal that is cut short is taken up again.
     for entry in directory.iterdir():
         if entry.name != _RECORD:
@@ -79,15 +84,24 @@ def remove(directory: Path, record: Record) -> None:
     shutil.rmtree(directory)
 
 
-def remove_cgroups(name: str, *, root: Path = _CGROUPS, deadline_seconds: float = 10.0) -> None:
-    """Remove the control group `name` with all below it, in the unified and in every v1 hierarchy.
+def tasks_of(directory: Path) -> list[str]:
+    """The containers that ran in the run's folder when it ended: whatever ended before, containerd removed."""
+    folders = directory.glob(f"*/io.containerd.runtime.v2.task/{CONTAINERD_NAMESPACE}/*")
+    return sorted(folder.name for folder in folders if _CONTAINER_ID.fullmatch(folder.name))
 
-    The kernel gives a group free a moment after its last process ended, hence the deadline; raises `ClusterError` then.
+
+def remove_cgroups(*names: str, root: Path = _CGROUPS, deadline_seconds: float = 10.0) -> None:
+    """Remove these control groups with all below them, in the unified and in every v1 hierarchy.
+
+    A name is one group below the root, or `k8s.io/` and one below that. The kernel gives a group free a moment after
+    its last process ended, hence the deadline; raises `ClusterError` then.
     """
-    if name in ("", ".", "..") or "/" in name:
-        raise ValueError(f"{name!r} does not name one control group")
+    for name in names:
+        own = name.removeprefix(f"{CONTAINERD_NAMESPACE}/")
+        if own in ("", ".", "..", CONTAINERD_NAMESPACE) or "/" in own:
+            raise ValueError(f"{name!r} does not name one control group")
     deadline = time.monotonic() + deadline_seconds
-    for top in [root / name, *sorted(root.glob(f"*/{name}"))]:
+    for top in [top for name in names for top in (root / name, *sorted(root.glob(f"*/{name}")))]:
         while top.is_dir() and not _removed(top):
             if time.monotonic() > deadline:
                 raise ClusterError(f"{top} still has processes after {deadline_seconds:.0f} s")

@@ -13,7 +13,7 @@ from cluster.leftovers import Record
 def removed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     monkeypatch.setattr(leftovers, "disconnect", names.append)
-    monkeypatch.setattr(leftovers, "remove_cgroups", names.append)
+    monkeypatch.setattr(leftovers, "remove_cgroups", lambda *groups: names.extend(groups))
     return names
 
 
@@ -33,6 +33,18 @@ def test_a_dead_runs_interface_control_group_and_folder_go(tmp_path: Path, remov
 
     assert removed == ["rewardpool200", "rewardpool-node-200"]
     assert not folder.exists()
+
+
+def test_the_control_groups_of_the_containers_that_ran_go_with_a_dead_run(tmp_path: Path, removed: list[str]) -> None:
+    dead = Record(owner_pid=os.getpid(), owner_started="0", interface="rewardpool200", cgroup="rewardpool-node-200")
+    folder = a_run(tmp_path, dead)
+    tasks = folder / "containerd" / "io.containerd.runtime.v2.task" / "k8s.io"
+    for name in ("a" * 64, "b" * 64, "no container"):
+        (tasks / name).mkdir(parents=True)
+
+    leftovers.sweep(say=lambda line: None, state=tmp_path)
+
+    assert removed[2:] == [f"k8s.io/{'a' * 64}", f"k8s.io/{'b' * 64}"]
 
 
 def test_a_living_runs_things_stay(tmp_path: Path, removed: list[str]) -> None:
@@ -57,13 +69,16 @@ def test_control_groups_go_in_every_hierarchy(tmp_path: Path) -> None:
     for hierarchy in ("memory", "cpu"):
         (tmp_path / hierarchy / "ours" / "pod").mkdir(parents=True)
         (tmp_path / hierarchy / "theirs").mkdir()
+        for container in ("ours", "theirs"):
+            (tmp_path / hierarchy / "k8s.io" / container).mkdir(parents=True)
 
-    leftovers.remove_cgroups("ours", root=tmp_path)
+    leftovers.remove_cgroups("ours", "k8s.io/ours", root=tmp_path)
 
-    assert sorted(path.name for path in tmp_path.glob("*/*")) == ["theirs", "theirs"]
+    assert sorted(path.name for path in tmp_path.glob("*/*")) == ["k8s.io", "k8s.io", "theirs", "theirs"]
+    assert sorted(path.name for path in tmp_path.glob("*/k8s.io/*")) == ["theirs", "theirs"]
 
 
-@pytest.mark.parametrize("name", ["", "..", "a/b"])
+@pytest.mark.parametrize("name", ["", "..", "a/b", "k8s.io", "k8s.io/", "k8s.io/..", "k8s.io/a/b"])
 def test_a_name_that_is_not_one_control_group_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="does not name one control group"):
         leftovers.remove_cgroups(name, root=tmp_path)
