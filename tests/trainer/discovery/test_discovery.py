@@ -261,6 +261,24 @@ async def test_a_pool_whose_trouble_lasts_is_an_error_at_once(raw: dict[str, Any
     assert (place.asked, time.now) == (1, 0.0)
 
 
+@pytest.mark.parametrize("wait_seconds", [0.0, 30.0])
+async def test_a_pool_of_which_the_operator_does_not_know_whether_it_serves_is_used_at_once(
+    wait_seconds: float,
+) -> None:
+    raw, time = pool_object(ready="Unknown"), FakeTime()
+    raw["status"]["conditions"][0]["reason"] = "SecretsUnreadable"
+    config = RewardConfig(reward_pool="rl/skywork", wait_seconds=wait_seconds)
+    found = await find(FakePlace(raw), config=config, time=time)
+    assert (found.url, found.not_ready, time.now) == ("http://router:8080", "", 0.0)
+
+
+async def test_a_pool_without_an_address_is_waited_for_whatever_the_operator_knows() -> None:
+    time = FakeTime()
+    unknown = pool_object(ready="Unknown", status={"url": None})
+    await find(FakePlace(unknown, pool_object()), time=time)
+    assert time.now == 1.0
+
+
 async def test_a_pool_without_an_address_is_waited_for() -> None:
     time = FakeTime()
     await find(*[FakePlace(not_ready("Starting", status={"url": None}), pool_object())], time=time)
