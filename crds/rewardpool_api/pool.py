@@ -17,7 +17,7 @@ from rewardpool_api.source import SOURCE_MESSAGE, SOURCE_PATTERN, is_source
 from rewardpool_api.status import RewardPoolStatus
 
 ModelType = Literal["Discriminative", "Generative", "Function"]
-EngineName = Literal["vllm", "sglang", "python"]
+EngineName = Literal["vllm", "sglang", "transformers", "python"]
 RouterFlavor = Literal["sglang-router", "smg"]
 NamespaceName = Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
 ResourceName = Annotated[
@@ -58,6 +58,8 @@ class ModelSpec(ApiModel):
     """Branch, tag or commit of an `hf://` model."""
     type: ModelType = "Discriminative"
     """Discriminative: a one-label classifier whose raw logit is the score. Generative: a judge that writes. Function: a user's Python function."""
+    trust_remote_code: bool = False
+    """Run the Python code that comes with the checkpoint (`auto_map` in its config.json), in the worker and with the worker's rights. False: a checkpoint that needs its own code is refused. Set it only for code that you have read, and pin spec.model.revision to the commit that you read."""
     token_secret_ref: TokenSecretRef | None = None
     """Token for a gated `hf://` model."""
     credentials_secret_ref: CredentialsSecretRef | None = None
@@ -76,6 +78,11 @@ class ModelSpec(ApiModel):
             message="spec.model.credentialsSecretRef is for a spec.model.source s3://BUCKET/PREFIX, and only for that",
             holds=lambda model: model.credentials_secret_ref is None or model.source.startswith("s3://"),
         ),
+        Rule(
+            cel="!has(self.trustRemoteCode) || !self.trustRemoteCode || !has(self.type) || self.type != 'Function'",
+            message="spec.model.trustRemoteCode must be false when spec.model.type is Function: a function has no checkpoint",
+            holds=lambda model: not model.trust_remote_code or model.type != "Function",
+        ),
     )
 
 
@@ -92,7 +99,7 @@ class EngineSpec(ApiModel):
     """Which server runs the model, and how."""
 
     name: EngineName = "vllm"
-    """`vllm`, `sglang`, or `python` for a Function model."""
+    """`vllm`, `sglang`, `transformers` for a reward model that only its own code can score, or `python` for a Function model."""
     image: ShortText | None = None
     """Container image. Default: the engine's stock image; nothing of RewardPool needs to be baked in."""
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
@@ -118,6 +125,13 @@ class EngineSpec(ApiModel):
             cel="!has(self.sleep) || !self.sleep.enabled || self.name != 'python'",
             message="spec.engine.sleep.enabled must be false when spec.engine.name is python: a function has no weights on a GPU",
             holds=lambda engine: not engine.sleep.enabled or engine.name != "python",
+        ),
+        Rule(
+            cel="!has(self.name) || self.name != 'transformers' || ((!has(self.sleep) || !self.sleep.enabled) && (!has(self.tensorParallelSize) || self.tensorParallelSize == 1))",
+            message="spec.engine.sleep.enabled must be false and spec.engine.tensorParallelSize 1 when spec.engine.name is transformers: its server neither sleeps nor splits a model",
+            holds=lambda engine: (
+                engine.name != "transformers" or not (engine.sleep.enabled or engine.tensor_parallel_size > 1)
+            ),
         ),
         Rule(
             cel="!has(self.sleep) || !self.sleep.enabled || !has(self.args) || "
@@ -262,6 +276,11 @@ class RewardPoolSpec(ApiModel):
             cel="(self.model.type == 'Function') == self.model.source.startsWith('python://')",
             message="spec.model.source must be python://MODULE:FUNCTION when spec.model.type is Function, and only then",
             holds=lambda spec: (spec.model.type == "Function") == spec.model.source.startswith("python://"),
+        ),
+        Rule(
+            cel="self.engine.name != 'transformers' || self.model.type == 'Discriminative'",
+            message="spec.model.type must be Discriminative when spec.engine.name is transformers: judges that write are for vllm and sglang",
+            holds=lambda spec: spec.engine.name != "transformers" or spec.model.type == "Discriminative",
         ),
         Rule(
             cel="self.worker.gpus == 0 || self.engine.tensorParallelSize <= self.worker.gpus",

@@ -114,6 +114,11 @@ class ConditionReason(_Reason):
     CACHE_UNUSABLE = "CacheUnusable", "The model's cache cannot be read or written; the message has the system's words."
     DOWNLOADER_MISSING = "DownloaderMissing", "The image has no client for the source, such as boto3 for s3://."
     OUT_OF_MEMORY = "OutOfMemory", "The worker does not fit into the memory of its GPU or container."
+    MODEL_REFUSED = (
+        "ModelRefused",
+        "The checkpoint cannot be served as it is: it needs its own code and spec.model.trustRemoteCode is false, or it"
+        " lacks a head or weights; the message says which.",
+    )
     BAD_ARGUMENTS = "BadArguments", "The engine refuses how it was started."
     PORT_IN_USE = "PortInUse", "The port is taken by another process."
     ENGINE_EXITED = "EngineExited", "The engine ended for a cause of its own; the message has its last lines."

@@ -42,7 +42,7 @@ BAD = {
     "an unknown engine": (
         "spec.engine.name",
         "vlm",
-        'spec.engine.name: Unsupported value: "vlm": supported values: "vllm", "sglang", "python"',
+        'spec.engine.name: Unsupported value: "vlm": supported values: "vllm", "sglang", "transformers", "python"',
     ),
     "a negative number": ("spec.replicas", -1, "spec.replicas in body should be greater than or equal to 0"),
     "too large a number": (
@@ -73,6 +73,21 @@ BAD = {
         "spec.autoscaling.maxReplicas: Required value",
     ),
     "a function on vllm": ("spec.model.type", "Function", "spec.engine.name must be python when spec.model.type"),
+    "a model split by transformers": (
+        "spec.engine",
+        {"name": "transformers", "tensorParallelSize": 2},
+        "spec.engine.sleep.enabled must be false and spec.engine.tensorParallelSize 1 when spec.engine.name is",
+    ),
+    "a judge on transformers": (
+        "spec",
+        {"model": {"source": "hf://org/model", "type": "Generative"}, "engine": {"name": "transformers"}},
+        "spec.model.type must be Discriminative when spec.engine.name is transformers",
+    ),
+    "a function with a checkpoint's code": (
+        "spec.model",
+        {"source": "python://rewards:score", "type": "Function", "trustRemoteCode": True},
+        "spec.model.trustRemoteCode must be false when spec.model.type is Function",
+    ),
     "more shards than GPUs": (
         "spec.engine.tensorParallelSize",
         0,

@@ -89,6 +89,12 @@ VIOLATIONS: dict[str, dict[str, Any]] = {
         "spec.model": {"source": "python://rewards:score", "type": "Function"},
         "spec.engine": {"name": "python", "sleep": {"enabled": True}},
     },
+    "a model split by transformers": {"spec.engine": {"name": "transformers", "tensorParallelSize": 2}},
+    "a judge on transformers": {"spec.model.type": "Generative", "spec.engine.name": "transformers"},
+    "a function with a checkpoint's code": {
+        "spec.model": {"source": "python://rewards:score", "type": "Function", "trustRemoteCode": True},
+        "spec.engine.name": "python",
+    },
     "sleep without a GPU": {"spec.engine.sleep": {"enabled": True}, "spec.worker.gpus": 0},
     "sleep that an autoscaler does not know of": {"spec.engine.sleep": {"enabled": True}, **scaled(policy=QUEUE)},
     "servers that do not know of sleep": {

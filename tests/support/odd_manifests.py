@@ -30,6 +30,7 @@ _MODELS: Final = (
     ("python://a.b.c:d", "Function", "python"),
     ("hf://org/model", "Discriminative", "vllm"),
     ("hf://org/model", "Discriminative", "sglang"),
+    ("hf://org/model", "Discriminative", "transformers"),
     ("s3://bucket/a/b", "Discriminative", "vllm"),
     ("pvc://claim/path", "Generative", "vllm"),
     ("file:///models/rm", "Generative", "sglang"),
@@ -92,6 +93,8 @@ def specs(draw: st.DrawFn) -> Spec:
         model.pop("credentialsSecretRef", None)
     if not source.startswith(("s3://", "hf://")):
         model.pop("cache", None)
+    if kind == "Function":
+        model.pop("trustRemoteCode", None)
     spec["engine"] = {**spec.get("engine", {}), "name": engine}
     spec["engine"].pop("sleep", None)
     spec["engine"].pop("tensorParallelSize", None)

@@ -51,6 +51,14 @@ TOO_LONG_FOR_MODEL = """\
 pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig
   Value error, User-specified max_model_len (4096) is greater than the derived max_model_len
 """
+OWN_CODE = """\
+pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig
+  Value error, The repository /models/rm contains custom code which must be executed to correctly load the model. You \
+can inspect the repository content at https://hf.co//models/rm .
+ You can inspect the repository content at https://hf.co//models/rm.
+Please pass the argument `trust_remote_code=True` to allow custom code to be run. [type=value_error, input_value=]
+"""
+NO_HEAD = "ERROR model refused: /models/rm lacks score.weight: its scores would come from random numbers\n"
 NO_KEY = "ValueError: REWARDPOOL_KEY_FILE cannot be read: [Errno 2] No such file or directory: '/key'\n"
 
 
@@ -67,6 +75,8 @@ NO_KEY = "ValueError: REWARDPOOL_KEY_FILE cannot be read: [Errno 2] No such file
         (UNKNOWN_FLAG, 2, "BadArguments", "--no-such-flag"),
         (WRONG_VALUE, 2, "BadArguments", "float99"),
         (TOO_LONG_FOR_MODEL, 1, "BadArguments", "max_model_len (4096)"),
+        (OWN_CODE, 1, "ModelRefused", "trust_remote_code=True"),
+        (NO_HEAD, 1, "ModelRefused", "lacks score.weight"),
         (NO_KEY, 1, "BadArguments", "REWARDPOOL_KEY_FILE"),
         ("Segmentation fault\n", 139, "EngineExited", "SIGSEGV"),
         ("", 1, "EngineExited", "exit code 1"),

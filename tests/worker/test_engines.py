@@ -67,6 +67,19 @@ def value_of(flag: str, argv: tuple[str, ...]) -> str:
                 "--context-length": "4096",
             },
         ),
+        (
+            {"name": "transformers", "dtype": "bfloat16", "maxModelLen": 4096},
+            {
+                "--model": "org/model",
+                "--revision": "main",
+                "--served-model-name": "rm",
+                "--host": "0.0.0.0",
+                "--port": "8000",
+                "--dtype": "bfloat16",
+                "--max-model-len": "4096",
+                "--drain-seconds": "45",
+            },
+        ),
     ],
 )
 def test_the_spec_becomes_flags(engine: dict[str, Any], flags: dict[str, str]) -> None:
@@ -76,6 +89,23 @@ def test_the_spec_becomes_flags(engine: dict[str, Any], flags: dict[str, str]) -
 
 def test_sglang_serves_a_reward_model_as_an_embedding_and_skips_the_warm_up_that_has_no_key() -> None:
     assert {"--is-embedding", "--skip-server-warmup"} <= set(launch(name="sglang").argv)
+
+
+ENGINES = ["vllm", "sglang", "transformers"]
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_checkpoints_own_code_is_run_only_where_the_manifest_says_so(name: str) -> None:
+    assert "--trust-remote-code" not in launch(name=name).argv
+    assert "HF_MODULES_CACHE" not in launch(name=name).env
+    assert "--trust-remote-code" in launch({"trustRemoteCode": True}, name=name).argv
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_code_that_is_run_lies_in_the_pods_own_folder_and_not_in_a_cache_that_pods_share(name: str) -> None:
+    assert launch({"trustRemoteCode": True}, name=name).env["HF_MODULES_CACHE"] == "/tmp/rewardpool-modules"
+    mine = {"HF_MODULES_CACHE": "/mine"}
+    assert launch({"trustRemoteCode": True}, name=name, env=mine).env["HF_MODULES_CACHE"] == "/mine"
 
 
 @pytest.mark.parametrize(("name", "flag"), [("vllm", "--runner"), ("sglang", "--is-embedding")])
@@ -106,7 +136,7 @@ def test_sglang_that_sleeps_keeps_its_weights() -> None:
     assert "--enable-weights-cpu-backup" in launch(name="sglang", sleep={"enabled": True}).argv
 
 
-@pytest.mark.parametrize("name", ["vllm", "sglang"])
+@pytest.mark.parametrize("name", ENGINES)
 def test_the_users_arguments_come_last_and_so_win(name: str) -> None:
     assert launch(name=name, args=["--dtype", "float16"]).argv[-2:] == ("--dtype", "float16")
 
@@ -151,5 +181,5 @@ def test_a_function_is_served_by_our_own_server() -> None:
 
 
 def test_an_unknown_engine_lists_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="vllm, sglang, python"):
+    with pytest.raises(ValueError, match="vllm, sglang, transformers, python"):
         engine_for("tgi")

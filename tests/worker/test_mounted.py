@@ -16,8 +16,17 @@ from rewardpool_worker.mounted import (
     write_mounted_files,
 )
 
-BESIDE = {"score_middleware", "sleep_middleware"}
-IN_THE_IMAGE = {"sglang", "sglang_router", "huggingface_hub", "boto3", "botocore"} | BESIDE
+BESIDE = {"score_middleware", "sleep_middleware", "transformers_model"}
+IN_THE_IMAGE = {
+    "sglang",
+    "sglang_router",
+    "huggingface_hub",
+    "boto3",
+    "botocore",
+    "torch",
+    "transformers",
+    "uvicorn",
+} | BESIDE
 """What the images bring, and the files that are mounted beside."""
 
 

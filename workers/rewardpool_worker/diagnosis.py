@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 Reason = Literal[
-    "PortInUse", "FunctionNotFound", "ModelNotFound", "OutOfMemory", "BadArguments", "TlsUnusable", "EngineExited"
+    "PortInUse",
+    "FunctionNotFound",
+    "ModelNotFound",
+    "ModelRefused",
+    "OutOfMemory",
+    "BadArguments",
+    "TlsUnusable",
+    "EngineExited",
 ]
 
 LOG_TAIL_BYTES = 64 * 1024
@@ -59,6 +66,17 @@ _SYMPTOMS = (
         "FunctionNotFound",
         r"cannot load the function .*: the module \S+ has no function ",
         "spec.model.source names a function that its module does not have; check the name behind the colon",
+    ),
+    _symptom(
+        "ModelRefused",
+        r"^(ERROR )?model refused: ",
+        "spec.model.source names a checkpoint that cannot be served as it is",
+    ),
+    _symptom(
+        "ModelRefused",
+        r"Please pass the argument `trust_remote_code=True`|contains custom code which must be executed",
+        "the checkpoint needs the code that comes with it: read it, pin spec.model.revision, and set "
+        "spec.model.trustRemoteCode to true",
     ),
     _symptom(
         "ModelNotFound",

@@ -12,8 +12,17 @@ from typing import Final
 SCORE_MIDDLEWARE = "score_middleware.py"
 SLEEP_MIDDLEWARE = "sleep_middleware.py"
 SGLANG_LAUNCHER = "sglang_launcher.py"
+TRANSFORMERS_MODEL = "transformers_model.py"
+TRANSFORMERS_SERVER = "transformers_server.py"
 ROUTER_LAUNCHER = "router_launcher.py"
-MOUNTED_FILES = (SCORE_MIDDLEWARE, SLEEP_MIDDLEWARE, SGLANG_LAUNCHER, ROUTER_LAUNCHER)
+MOUNTED_FILES = (
+    SCORE_MIDDLEWARE,
+    SLEEP_MIDDLEWARE,
+    SGLANG_LAUNCHER,
+    TRANSFORMERS_MODEL,
+    TRANSFORMERS_SERVER,
+    ROUTER_LAUNCHER,
+)
 DOWNLOAD_PACKAGE: Final = "rewardpool_download"
 """What the package `rewardpool_worker.download` is called where it is mounted, for `python3 -m` from above it."""
 

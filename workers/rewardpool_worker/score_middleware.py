@@ -74,7 +74,7 @@ class Settings:
     served_name: str = ""
     """REWARDPOOL_SERVED_NAME: the `model` of the probe. Empty: what the engine lists first."""
     engine: str = "vllm"
-    """REWARDPOOL_ENGINE: vllm, whose scores come from /classify, or sglang, which speaks the contract by itself."""
+    """REWARDPOOL_ENGINE: vllm (scores by /classify), sglang or transformers (which speak the contract)."""
     max_body_bytes: int = 16 * 1024 * 1024
     """REWARDPOOL_MAX_BODY_BYTES: longest request body that is kept in memory."""
     probe_seconds: float = 30.0
@@ -84,8 +84,8 @@ class Settings:
         """Refuse settings that no worker can run with."""
         if self.model_type not in ("Discriminative", "Generative"):
             raise ValueError(f"REWARDPOOL_MODEL_TYPE must be Discriminative or Generative, not {self.model_type!r}")
-        if self.engine not in ("vllm", "sglang"):
-            raise ValueError(f"REWARDPOOL_ENGINE must be vllm or sglang, not {self.engine!r}")
+        if self.engine not in ("vllm", "sglang", "transformers"):
+            raise ValueError(f"REWARDPOOL_ENGINE must be vllm, sglang or transformers, not {self.engine!r}")
         if self.max_body_bytes <= 0 or self.probe_seconds <= 0:
             raise ValueError("REWARDPOOL_MAX_BODY_BYTES and REWARDPOOL_PROBE_SECONDS must be greater than 0")
 
@@ -282,7 +282,7 @@ _TOO_LONG = tuple(
         r"maximum context length is (?P<limit>\d+) tokens.*contains (?P<bound>at least )?(?P<length>\d+) input tokens",
         # vLLM, before tokenising, where there are more characters than the limit's tokens could hold.
         r"maximum context length is (?P<limit>\d+) tokens.*contains (?P<characters>\d+) characters",
-        # SGLang.
+        # SGLang, and the server of the engine transformers.
         r"input \((?P<length>\d+) tokens\) is longer than the model's context length \((?P<limit>\d+) tokens\)",
     )
 )
@@ -442,14 +442,14 @@ class ScoreMiddleware:
             await _send_json(send, 200, await self._blame_sample(scope, complaint, _countable_chat(body)))
 
     async def _ask_for_scores(self, scope: Scope, receive: Receive, model: str, samples: list[Sample]) -> Answer:
-        if self._settings.engine == "sglang":
+        if self._settings.engine != "vllm":
             return await self._ask(scope, SCORE_PATH, {"model": model, "input": samples}, receive)
         # Without use_activation=false the scores are sigmoids, and good samples all look alike.
         request = {"model": model, "input": samples, "use_activation": False}
         return await self._ask(scope, "/classify", request, receive)
 
     def _read_scores(self, answer: Answer, model: str, count: int) -> dict[str, Any]:
-        field = "embedding" if self._settings.engine == "sglang" else "probs"
+        field = "probs" if self._settings.engine == "vllm" else "embedding"
         return to_embeddings(answer, field=field, model=model, count=count)
 
     async def _blame_sample(self, scope: Scope, complaint: str, samples: list[Countable]) -> dict[str, Any]:

@@ -38,6 +38,7 @@ class Cause(StrEnum):
     MODEL_NOT_FOUND = "ModelNotFound"
     DOWNLOAD = "Download"
     OUT_OF_MEMORY = "OutOfMemory"
+    MODEL_REFUSED = "ModelRefused"
     BAD_ARGUMENTS = "BadArguments"
     ENDS = "Ends"
     NODE_LOST = "NodeLost"

@@ -17,6 +17,7 @@ CAUSE_OF_REASON: Final[dict[str, Cause]] = {
     ConditionReason.IMAGE_PULL: Cause.IMAGE,
     ConditionReason.MODEL_NOT_FOUND: Cause.MODEL_NOT_FOUND,
     ConditionReason.OUT_OF_MEMORY: Cause.OUT_OF_MEMORY,
+    ConditionReason.MODEL_REFUSED: Cause.MODEL_REFUSED,
     ConditionReason.BAD_ARGUMENTS: Cause.BAD_ARGUMENTS,
     ConditionReason.ENGINE_EXITED: Cause.ENDS,
     ConditionReason.PORT_IN_USE: Cause.ENDS,
@@ -169,6 +170,7 @@ def _words(evidence: Evidence, trouble: Trouble, pods: list[Object], *, one: boo
         Cause.IMAGE: f"cannot start: the image {_image(pods[0])} cannot be pulled",
         Cause.MODEL_NOT_FOUND: f"{does} not start: no model at {evidence.pool.spec.model.source}, or it is refused",
         Cause.OUT_OF_MEMORY: f"{does} not start: the model does not fit into the memory it is given",
+        Cause.MODEL_REFUSED: f"{does} not start: the checkpoint cannot be served as it is",
         Cause.BAD_ARGUMENTS: f"{does} not start: the engine refuses its arguments",
         Cause.ENDS: "started and ended again; Kubernetes tries with growing pauses",
         Cause.NODE_LOST: f"{is_} on a node that does not report any more",
@@ -221,6 +223,11 @@ def _steps(evidence: Evidence, component: str, trouble: Trouble) -> tuple[str, .
         Cause.OUT_OF_MEMORY: (
             f"give more (spec.worker.gpus with spec.engine.tensorParallelSize, or memory in {template}),"
             " or need less (spec.engine.maxModelLen, spec.engine.dtype)",
+            logs,
+        ),
+        Cause.MODEL_REFUSED: (
+            "if it needs its own code, read that, pin spec.model.revision and set spec.model.trustRemoteCode;"
+            " if it lacks a head or weights, serve another checkpoint",
             logs,
         ),
         Cause.BAD_ARGUMENTS: ("correct spec.engine.args", logs),

@@ -60,6 +60,7 @@ class Launcher:
             files_dir=str(self.folder.files),
             key_file=_key_of(pool, str(self.folder.key_file)),
             sleeps=True,
+            modules_dir=None,
         )
         launch = engine_for(pool.spec.engine.name).launch(pool.spec, place)
         if not is_function:

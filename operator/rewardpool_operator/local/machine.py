@@ -18,9 +18,14 @@ from rewardpool_operator.local.gpus import GpusUnreadableError, counted, refusal
 HOST = "127.0.0.1"
 """Workers and router listen here: a pool on one machine is for that machine."""
 
-_ENGINE_MODULES = {"vllm": "vllm", "sglang": "sglang"}
+_ENGINE_MODULES: Mapping[str, tuple[str, ...]] = {
+    "vllm": ("vllm",),
+    "sglang": ("sglang",),
+    "transformers": ("torch", "transformers", "uvicorn"),
+}
 _ROUTER_MODULES: Mapping[RouterFlavor, str] = {"sglang-router": "sglang_router", "smg": "smg"}
-_INSTALL = {"vllm": "vllm", "sglang": "sglang", "sglang_router": "sglang-router==0.3.2", "smg": "smg==1.13.0"}
+_INSTALL = {"sglang_router": "sglang-router==0.3.2", "smg": "smg==1.13.0"}
+"""What packages are called whose modules are not called like them."""
 _FIND = "import sys, importlib.util as u; print(*(m for m in sys.argv[1:] if u.find_spec(m) is None))"
 _ORIGIN = "import sys, importlib.util as u; print(u.find_spec(sys.argv[1]).origin)"
 FIND_SECONDS = 60
@@ -49,9 +54,7 @@ def check(pool: RewardPool, *, port: int | None, environ: Mapping[str, str]) -> 
     if port is not None:
         _check_port(port)
     check_gpus(pool, environ)
-    modules = [_ROUTER_MODULES[pool.spec.router.flavor]]
-    if pool.spec.engine.name in _ENGINE_MODULES:
-        modules.insert(0, _ENGINE_MODULES[pool.spec.engine.name])
+    modules = [*_ENGINE_MODULES.get(pool.spec.engine.name, ()), _ROUTER_MODULES[pool.spec.router.flavor]]
     _check_modules(server_python(environ), modules)
 
 
@@ -175,7 +178,7 @@ def _check_modules(python: str, modules: Sequence[str]) -> None:
         raise NotStartableError(f"{names.ENV_SERVER_PYTHON} is {python}, which is no program")
     missing = _missing(python, modules, os.environ)
     if missing:
-        packages = " ".join(_INSTALL[module] for module in missing)
+        packages = " ".join(_INSTALL.get(module, module) for module in missing)
         raise NotStartableError(
             f"{python} has no {' and no '.join(missing)}: run `{python} -m pip install {packages}`, or set "
             f"{names.ENV_SERVER_PYTHON} to an interpreter that has it (in a checkout, `make setup-server` makes one)"

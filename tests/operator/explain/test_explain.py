@@ -111,6 +111,7 @@ NO_PATH = 'MountVolume.SetUp failed for volume "model" : hostPath type check fai
         (ended("torch.OutOfMemoryError: CUDA out of memory."), Cause.OUT_OF_MEMORY, "does not fit"),
         (ended("", exit_code=137, reason="OOMKilled"), Cause.OUT_OF_MEMORY, "does not fit"),
         (ended("vllm: error: unrecognized arguments: --no-such"), Cause.BAD_ARGUMENTS, "refuses its arguments"),
+        (ended("ERROR model refused: it lacks score.weight"), Cause.MODEL_REFUSED, "cannot be served as it is"),
         (ended("something else"), Cause.ENDS, "ended again"),
     ],
 )

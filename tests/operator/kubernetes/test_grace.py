@@ -14,8 +14,18 @@ from rewardpool_api.pool import EngineName
 from rewardpool_operator.kubernetes import render
 from rewardpool_operator.kubernetes.render.common import GRACE_MARGIN_SECONDS, PRE_STOP_SECONDS
 
-ENGINES = {"vllm": {}, "sglang": {"engine": {"name": "sglang"}}, "python": FUNCTION}
-DRAIN_FLAGS = {"vllm": "--shutdown-timeout", "sglang": None, "python": "--drain-seconds"}
+ENGINES = {
+    "vllm": {},
+    "sglang": {"engine": {"name": "sglang"}},
+    "transformers": {"engine": {"name": "transformers"}},
+    "python": FUNCTION,
+}
+DRAIN_FLAGS = {
+    "vllm": "--shutdown-timeout",
+    "sglang": None,
+    "transformers": "--drain-seconds",
+    "python": "--drain-seconds",
+}
 """SGLang has none: it finishes what it has, for as long as it is let live."""
 
 

@@ -61,7 +61,7 @@ def test_function_workers_may_run_where_restricted_is_enforced(namespaces: Contr
     assert refusal(namespaces, "restricted", worker(FUNCTION)) is None
 
 
-@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "transformers"])
 @pytest.mark.parametrize("source", [HUB, CLAIM], ids=["hub", "claim"])
 def test_stock_engines_run_as_root_and_need_baseline(
     namespaces: ControlPlane, engine: str, source: dict[str, Any]

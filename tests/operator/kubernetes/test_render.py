@@ -253,7 +253,7 @@ def test_labels_that_find_our_pods_cannot_be_overridden() -> None:
         assert wanted.items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
 
 
-@pytest.mark.parametrize("engine", ["vllm", "sglang", "python"])
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "transformers", "python"])
 def test_where_pods_have_ipv6_addresses_all_programs_listen_on_them(engine: str) -> None:
     source = "python://rewards:score" if engine == "python" else "hf://org/model"
     model = {"source": source, "type": "Function" if engine == "python" else "Discriminative"}

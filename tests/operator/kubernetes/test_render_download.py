@@ -92,8 +92,9 @@ def test_a_mirror_or_proxy_of_the_engine_is_the_downloads_too() -> None:
         ({**HUB, "engine": {"image": "mine:2"}}, "mine:2"),
         (S3, "vllm/vllm-openai:v0.32.0"),
         ({**S3, "engine": {"name": "sglang"}}, "own:1"),
+        ({**S3, "engine": {"name": "transformers"}}, "vllm/vllm-openai:v0.32.0"),
     ],
-    ids=["hub", "the user's image", "s3", "s3 on sglang"],
+    ids=["hub", "the user's image", "s3", "s3 on sglang", "s3 on transformers"],
 )
 def test_the_download_runs_on_the_engines_image_where_that_has_a_client(spec: dict[str, Any], image: str) -> None:
     assert download(**spec)["image"] == image

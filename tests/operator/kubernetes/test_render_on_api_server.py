@@ -90,7 +90,7 @@ def test_gpus_may_be_anybodys(control_plane: ControlPlane, resource: str) -> Non
     assert worker["resources"]["limits"] == {resource: "2"}
 
 
-@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "transformers"])
 def test_a_bucket_is_read_with_its_secret(control_plane: ControlPlane, engine: str) -> None:
     model = {"source": "s3://models/team/rm", "credentialsSecretRef": {"name": "s3"}}
     (download,) = taken(control_plane, model=model, engine={"name": engine})["initContainers"]

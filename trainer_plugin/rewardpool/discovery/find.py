@@ -60,6 +60,7 @@ LASTING = frozenset(
         ConditionReason.SUPERVISOR_FAILED,
         ConditionReason.MODEL_NOT_FOUND,
         ConditionReason.MODEL_UNAUTHORIZED,
+        ConditionReason.MODEL_REFUSED,
         ConditionReason.BAD_ARGUMENTS,
         ConditionReason.DOWNLOADER_MISSING,
     }

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rewardpool_api import RewardPoolSpec
-from rewardpool_worker.engines import python, sglang, vllm
+from rewardpool_worker.engines import python, sglang, transformers, vllm
 from rewardpool_worker.engines.launch import Launch, Place
 
 
@@ -22,11 +22,14 @@ class Engine:
     """Whether the stock image brings boto3; every one brings the hub's client."""
 
 
+_VLLM_IMAGE = "vllm/vllm-openai:v0.32.0"
+
 _ENGINES = {
     engine.name: engine
     for engine in (
-        Engine(name="vllm", launch=vllm.launch, default_image="vllm/vllm-openai:v0.32.0", has_s3_client=True),
+        Engine(name="vllm", launch=vllm.launch, default_image=_VLLM_IMAGE, has_s3_client=True),
         Engine(name="sglang", launch=sglang.launch, default_image="lmsysorg/sglang:v0.5.23"),
+        Engine(name="transformers", launch=transformers.launch, default_image=_VLLM_IMAGE, has_s3_client=True),
         Engine(name="python", launch=python.launch, default_image=None),
     )
 }

@@ -24,6 +24,9 @@ class Place:
     """File with the pool's key; None lets everybody score."""
     claim_dir: str | None = None
     """Folder where the claim of a `pvc://` source is mounted."""
+    modules_dir: str | None = "/tmp/rewardpool-modules"  # noqa: S108 - inside a pod, which nobody else writes to
+    """Folder for the copies of a checkpoint's own code that are run; None leaves it to the engine. A pod has one of its
+    own: in a cache that pods share, one could run what another is writing."""
     download_dir: str | None = None
     """Folder that has a downloaded model's files before the engine starts; None leaves a hub's model to the engine."""
     sleeps: bool = False
@@ -64,12 +67,19 @@ def revision_flags(spec: RewardPoolSpec, place: Place) -> tuple[str, ...]:
     return ("--revision", spec.model.revision) if from_hub else ()
 
 
+def trust_flags(spec: RewardPoolSpec) -> tuple[str, ...]:
+    """What allows an engine to run the checkpoint's own code."""
+    return ("--trust-remote-code",) if spec.model.trust_remote_code else ()
+
+
 def environment(spec: RewardPoolSpec, place: Place, **engine_variables: str) -> dict[str, str]:
     """The variables every worker gets: the user's, the engine's, and RewardPool's own, later ones winning."""
     variables = {**spec.engine.env, **engine_variables}
     if place.download_dir is not None or parse_source(spec.model.source).scheme in ("file", "pvc"):
         # The files are all there; looking for newer ones on a hub costs seconds, or minutes without a network.
         variables.setdefault("HF_HUB_OFFLINE", "1")
+    if spec.model.trust_remote_code and place.modules_dir is not None:
+        variables.setdefault("HF_MODULES_CACHE", place.modules_dir)
     variables |= {
         names.ENV_ENGINE: spec.engine.name,
         names.ENV_MODEL_TYPE: spec.model.type,

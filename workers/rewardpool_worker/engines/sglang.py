@@ -14,6 +14,7 @@ from rewardpool_worker.engines.launch import (
     model_path,
     python_path,
     revision_flags,
+    trust_flags,
 )
 
 LAUNCHER = "sglang_launcher.py"
@@ -33,6 +34,7 @@ def launch(spec: RewardPoolSpec, place: Place) -> Launch:
     argv += ["--dtype", engine.dtype, "--tp-size", str(engine.tensor_parallel_size)]
     if spec.model.type == "Discriminative":
         argv += ["--is-embedding"]
+    argv += trust_flags(spec)
     if engine.max_model_len is not None:
         argv += ["--context-length", str(engine.max_model_len)]
     # SGLang warms up by asking itself without a key, is refused, and gives up. The readiness probe warms it up instead.

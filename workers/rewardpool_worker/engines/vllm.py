@@ -13,6 +13,7 @@ from rewardpool_worker.engines.launch import (
     model_path,
     python_path,
     revision_flags,
+    trust_flags,
 )
 
 SERVER_MODULE = "vllm.entrypoints.launchers.api_server.entry"
@@ -36,6 +37,7 @@ def launch(spec: RewardPoolSpec, place: Place) -> Launch:
     argv += ["--dtype", engine.dtype, "--tensor-parallel-size", str(engine.tensor_parallel_size)]
     if spec.model.type == "Discriminative":
         argv += ["--runner", "pooling"]
+    argv += trust_flags(spec)
     if engine.max_model_len is not None:
         argv += ["--max-model-len", str(engine.max_model_len)]
     # Without it SIGTERM kills the engine at once and leaves every request in flight hanging, silently.

@@ -1,0 +1,36 @@
+"""transformers: RewardPool's own small server for reward models that only their own code can score.
+
+`transformers_server.py` and what it needs are mounted files, as the score middleware is, so that any image with torch,
+transformers and uvicorn serves. The stock one is vLLM's: it has these three and the clients of hub and S3, it is on the
+nodes of whoever serves with vLLM already, and its transformers is the release that the tests run.
+"""
+
+from rewardpool_api import RewardPoolSpec
+from rewardpool_worker.engines.launch import (
+    Launch,
+    Place,
+    environment,
+    model_path,
+    python_path,
+    revision_flags,
+    trust_flags,
+)
+
+SERVER = "transformers_server.py"
+
+
+def launch(spec: RewardPoolSpec, place: Place) -> Launch:
+    """Build the command line of one worker; a pure function.
+
+    Raises:
+        ValueError: see `model_path`.
+    """
+    engine = spec.engine
+    argv = [*place.python, f"{place.files_dir}/{SERVER}"]
+    argv += ["--model", model_path(spec, place), *revision_flags(spec, place), *trust_flags(spec)]
+    argv += ["--served-model-name", place.served_name]
+    argv += ["--host", place.host, "--port", str(place.port)]
+    argv += ["--dtype", engine.dtype, "--drain-seconds", str(spec.worker.drain_seconds)]
+    if engine.max_model_len is not None:
+        argv += ["--max-model-len", str(engine.max_model_len)]
+    return Launch(argv=(*argv, *engine.args), env=environment(spec, place, PYTHONPATH=python_path(spec, place)))
