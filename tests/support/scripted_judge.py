@@ -1,5 +1,6 @@
 """ScriptedJudge: stands in for a Generative pool where a test is about what is made of a judge's answers."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,9 +14,19 @@ class ScriptedJudge(Pool):
     def __init__(self, answer: Callable[[str, Mapping[str, Any]], str]) -> None:
         super().__init__(RewardConfig(url="http://127.0.0.1:9"))
         self._answer = answer
+        self.probabilities: Callable[[str], Mapping[str, float]] = lambda _: {}
+        """Of its first token, by the question."""
         self.asked: list[tuple[Sequence[Mapping[str, Any]], dict[str, Any]]] = []
 
     async def judge(self, messages: Sequence[Mapping[str, Any]], *, label: str | None = None, **sampling: Any) -> str:
         """The answer to the last message, which is the question."""
         self.asked.append((messages, sampling))
         return self._answer(str(messages[-1]["content"]), sampling)
+
+    async def first_token(
+        self, messages: Sequence[Mapping[str, Any]], *, label: str | None = None, **sampling: Any
+    ) -> list[tuple[str, float]]:
+        """The likeliest beginnings of the answer to the last message."""
+        self.asked.append((messages, sampling))
+        shares = self.probabilities(str(messages[-1]["content"]))
+        return [(token, math.log(share)) for token, share in shares.items()]

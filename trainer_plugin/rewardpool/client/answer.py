@@ -54,18 +54,44 @@ def read_judgement(status: int, body: bytes, sample: str) -> str:
         SampleError: This request cannot be answered, whoever tries.
         Setback: Another attempt may do.
     """
+    choice = _first_choice(status, body, sample)
+    message = choice.get("message")
+    text = message.get("content") if isinstance(message, dict) else None
+    if not isinstance(text, str):
+        raise Setback("nonsense", f"the answer has no choices[0].message.content: {_excerpt(body)}")
+    return text
+
+
+def read_first_token(status: int, body: bytes, sample: str) -> list[tuple[str, float]]:
+    """The alternatives of a chat completion's first token, and the logarithms of their probabilities, none above 0.
+
+    Raises:
+        SampleError: This request cannot be answered, whoever tries.
+        Setback: Another attempt may do.
+    """
+    choice = _first_choice(status, body, sample)
+    try:
+        alternatives = choice["logprobs"]["content"][0]["top_logprobs"]
+        found = [(str(each["token"]), float(each["logprob"])) for each in alternatives]
+    except (KeyError, IndexError, TypeError, ValueError):
+        found = []
+    # Not a number is not below anything; rounding may bring a certain token a little above 0.
+    if not found or not all(logarithm <= 1e-3 for _, logarithm in found):
+        raise Setback("nonsense", f"the answer has no probabilities in choices[0].logprobs: {_excerpt(body)}")
+    return found
+
+
+def _first_choice(status: int, body: bytes, sample: str) -> dict[str, Any]:
     _check_status(status, body, sample)
     answer = _json_object(body)
     error = answer.get("error")
     if isinstance(error, dict):
         raise _told_error(error, body, sample)
-    try:
-        text = answer["choices"][0]["message"]["content"]
-    except (KeyError, IndexError, TypeError):
-        text = None
-    if not isinstance(text, str):
-        raise Setback("nonsense", f"the answer has no choices[0].message.content: {_excerpt(body)}")
-    return text
+    choices = answer.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    if not isinstance(choice, dict):
+        raise Setback("nonsense", f"the answer has no choices[0]: {_excerpt(body)}")
+    return choice
 
 
 def read_object(status: int, body: bytes, sample: str) -> dict[str, Any]:

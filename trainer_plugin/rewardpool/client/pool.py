@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from rewardpool.client.answer import read_judgement, read_object, read_score
+from rewardpool.client.answer import read_first_token, read_judgement, read_object, read_score
 from rewardpool.client.asking import Body, OnEnd, Read
 from rewardpool.client.batching import Batcher
 from rewardpool.client.caller import Caller, UnderWay, end_of
@@ -206,6 +206,27 @@ class Pool:
             SampleError: No text came back.
             PoolError: The pool cannot be used.
         """
+        return await self._chat(messages, read_judgement, label=label, sampling=sampling)
+
+    async def first_token(
+        self, messages: Sequence[Mapping[str, Any]], *, label: str | None = None, **sampling: Any
+    ) -> list[tuple[str, float]]:
+        """With what a Generative pool may begin: the likeliest tokens, and the logarithms of their probabilities.
+
+        Args:
+            messages: As for `judge`.
+            label: Names the request in messages.
+            sampling: Further fields of a chat completion request; `logprobs` and `top_logprobs` among them.
+
+        Raises:
+            SampleError: No probabilities came back.
+            PoolError: The pool cannot be used.
+        """
+        return await self._chat(messages, read_first_token, label=label, sampling=sampling)
+
+    async def _chat(
+        self, messages: Sequence[Mapping[str, Any]], read: Read[T], *, label: str | None, sampling: Mapping[str, Any]
+    ) -> T:
         label = label or f"judge-{next(self._unnamed)}"
 
         def body(endpoint: Endpoint) -> dict[str, Any]:
@@ -213,7 +234,7 @@ class Pool:
                 raise InvalidSampleError(label, f"{endpoint.pool} is {endpoint.model_type}, which cannot judge")
             return {**sampling, "model": endpoint.served_name, "messages": list(messages)}
 
-        return await self._ask(label, CHAT_PATH, body, read_judgement)
+        return await self._ask(label, CHAT_PATH, body, read)
 
     async def post(self, path: str, content: Mapping[str, Any], *, label: str | None = None) -> dict[str, Any]:
         """The JSON object that answers a request of any kind; for code that writes its requests itself.

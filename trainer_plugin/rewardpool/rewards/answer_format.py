@@ -5,26 +5,35 @@ lets through: vLLM's `structured_outputs` (choice, regex, grammar) is dropped th
 SGLang's `regex`. So a choice is asked for as an `enum`, and a regex as the `pattern` of a JSON string.
 """
 
+import itertools
 import json
+import math
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Generic, Literal, TypeVar
 
 from rewardpool.rewards.scale import Scale, Unreadable
 
-Form = Literal["json", "choice", "regex", "text"]
+T = TypeVar("T")
+Form = Literal["json", "choice", "regex", "text", "probabilities"]
+
+ALTERNATIVES = 20
+"""Tokens whose probabilities an engine tells, at most: the most that vLLM gives without a flag."""
+LEAST_SHARE = 0.5
+"""Of the probability, that must fall on answers: less, and the judge was about to write something else."""
 
 MAX_OBJECTS = 200
 """Braces, from the end, at which a JSON object is looked for."""
 _NAMED_GROUP = re.compile(r"\(\?P<\w+>")
 
 
-class AnswerFormat:
+class AnswerFormat(Generic[T]):
     """One way to answer.
 
     Args:
         form: `json`: an object with reasoning and answer. `choice`: nothing but one of the answers. `regex`: a text
-            that `pattern` matches. `text`: free, with the answer in its last line.
+            that `pattern` matches. `text`: free, with the answer in its last line. `probabilities`: nothing is written;
+            the probabilities of the answers as the first token count.
         scale: The answers that there are.
         key: What the answer is called, such as `score`.
         reasoning: Whether a JSON object begins with the reasons.
@@ -32,13 +41,14 @@ class AnswerFormat:
         pattern: For `regex`; its group named as `key`, else its first group, else all of it is the answer.
 
     Raises:
-        ValueError: The scale has too many answers for `choice`, or `pattern` is missing or no regular expression.
+        ValueError: The scale has too many answers for `choice` or `probabilities`, one of them begins another where
+            tokens decide, or `pattern` is missing or no regular expression.
     """
 
     def __init__(
         self,
         form: Form,
-        scale: Scale,
+        scale: Scale[T],
         *,
         key: str,
         reasoning: bool = True,
@@ -51,6 +61,8 @@ class AnswerFormat:
             self._pattern = re.compile(pattern or "")
         except re.error as error:
             raise ValueError(f"pattern is no regular expression: {error}") from None
+        if form == "probabilities":
+            _check_tokens(scale.labels())
         self._form = form
         self._scale = scale
         self._key = key
@@ -59,8 +71,15 @@ class AnswerFormat:
         self._schema = self._make_schema()
 
     @property
+    def by_probabilities(self) -> bool:
+        """Whether nothing is written, and `expected` reads the answer instead of `read`."""
+        return self._form == "probabilities"
+
+    @property
     def request(self) -> dict[str, Any]:
         """The fields of a chat completion request that hold the engine to it."""
+        if self.by_probabilities:
+            return {"max_tokens": 1, "temperature": 0.0, "logprobs": True, "top_logprobs": ALTERNATIVES}
         if self._schema is None:
             return {}
         wanted = {"name": self._key, "schema": self._schema, "strict": True}
@@ -76,12 +95,43 @@ class AnswerFormat:
                 return f'Answer with a JSON object and nothing else: {{{reasons}"{self._key}": {words}}}.'
             case "choice":
                 return f"Answer with {words}, in double quotes, and nothing else."
+            case "probabilities":
+                bare = words.replace('"', "")
+                return f"Answer with {bare} and nothing else."
             case "regex":
                 return f"Answer with a JSON string that matches {self._pattern.pattern} and nothing else."
             case _:
                 return f"Give your reasons. Then end with a line `{self._key.capitalize()}: X`, where X is {words}."
 
-    def read(self, text: str) -> float:
+    def expected(self, alternatives: Sequence[tuple[str, float]]) -> tuple[float, dict[str, float]]:
+        """The mean of the answers by their probabilities, and those by the token.
+
+        Args:
+            alternatives: The most probable first tokens, and the logarithms of their probabilities.
+
+        Raises:
+            Unreadable: Most of the probability is on tokens that are no answers.
+        """
+        shares: dict[str, float] = {}
+        total = 0.0
+        for token, logarithm in alternatives:
+            try:
+                score = self._scale.read(token)
+            except Unreadable:
+                continue
+            if not isinstance(score, float | int):
+                raise TypeError("probabilities are of answers that are one number each")
+            shares[token] = math.exp(logarithm)
+            total += shares[token] * score
+        known = sum(shares.values())
+        if not known >= LEAST_SHARE:
+            likely = ", ".join(repr(token) for token, _ in sorted(alternatives, key=lambda each: -each[1])[:3])
+            raise Unreadable(
+                f"answers have {known:.0%} of the probability of its first token; likely ones are {likely}"
+            )
+        return total / known, shares
+
+    def read(self, text: str) -> T:
         """The score that the judge gives.
 
         Raises:
@@ -119,7 +169,7 @@ class AnswerFormat:
             case _:
                 return None
 
-    def _read_json(self, text: str) -> float:
+    def _read_json(self, text: str) -> T:
         answers = [found[self._key] for found in _objects(text) if self._key in found]
         if answers:
             return self._scale.read(answers[-1])
@@ -128,13 +178,23 @@ class AnswerFormat:
             raise Unreadable(f"it has no complete JSON object with {self._key!r}")
         return self._scale.find(text)
 
-    def _read_pattern(self, text: str) -> float:
+    def _read_pattern(self, text: str) -> T:
         found = self._pattern.fullmatch(text.strip())
         if found is None:
             raise Unreadable(f"it does not match {self._pattern.pattern}")
         groups = found.groupdict()
         value = groups.get(self._key) if self._key in groups else found[1] if found.re.groups else found[0]
         return self._scale.read(value)
+
+
+def _check_tokens(labels: Sequence[str]) -> None:
+    """Refuse answers that their first tokens may not tell apart. Raises ValueError."""
+    if len(labels) > ALTERNATIVES:
+        raise ValueError(f"output probabilities takes at most {ALTERNATIVES} answers, not {len(labels)}")
+    folded = sorted(label.casefold() for label in labels)
+    for label, following in itertools.pairwise(folded):
+        if following.startswith(label):
+            raise ValueError(f"output probabilities goes by the first token, and {label!r} begins {following!r}")
 
 
 def _without_thoughts(text: str) -> str:

@@ -1,19 +1,22 @@
 """Episodes rated by a Generative pool: asked, read, asked again where the answer cannot be read, and voted on."""
 
 import itertools
+import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from rewardpool.client.pool import Pool
 from rewardpool.errors import ScoreError
+from rewardpool.rewards.answer_format import AnswerFormat
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.judge_prompt import JudgePrompt, reference_of, response_of
 from rewardpool.rewards.parts import JudgeConfig
 from rewardpool.rewards.scale import Unreadable
 from rewardpool.rewards.scorer import PartScore, gathered
 
+T = TypeVar("T")
 RETRY_TEMPERATURE = 0.7
 """At least, when an answer is asked for again: at 0 every seed gives the same."""
 MAX_WORDS = 2_000
@@ -22,10 +25,10 @@ EXCERPT = 160
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(Generic[T]):
     """One readable answer."""
 
-    value: float
+    value: T
     words: str
     requests: int
     """Answers that were asked for until it could be read."""
@@ -37,39 +40,56 @@ class Judge:
     def __init__(self, pool: Pool, config: JudgeConfig) -> None:
         self._pool = pool
         self._config = config
-        self._format = config.answer_format()
 
-    async def ask(self, messages: Sequence[Mapping[str, Any]], *, label: str) -> list[Verdict]:
+    async def ask(
+        self, messages: Sequence[Mapping[str, Any]], answer: AnswerFormat[float], *, label: str
+    ) -> list[Verdict[float]]:
         """As many independent answers as there are votes, each asked for again while it cannot be read.
 
         Raises:
             SampleError: One of them could not be had.
             PoolError: The pool cannot be used.
         """
-        return await gathered([self._vote(messages, vote, label=label) for vote in range(self._config.votes)])
+        if answer.by_probabilities:
+            return [await self._expected(messages, answer, label=label)]
+        return await gathered([self.vote(messages, answer, vote, label=label) for vote in range(self._config.votes)])
 
-    def decide(self, verdicts: Sequence[Verdict]) -> float:
+    def decide(self, verdicts: Sequence[Verdict[float]]) -> float:
         """What the votes come to."""
         return decide([verdict.value for verdict in verdicts], self._config.vote)
 
-    async def _vote(self, messages: Sequence[Mapping[str, Any]], vote: int, *, label: str) -> Verdict:
+    async def vote(
+        self, messages: Sequence[Mapping[str, Any]], answer: AnswerFormat[T], vote: int, *, label: str
+    ) -> Verdict[T]:
+        """One answer, the `vote`th; raises what `ask` does."""
         config = self._config
         problem = ""
         for attempt in range(config.retries + 1):
             temperature = config.temperature_of_votes
             sampling = {
                 **config.sampling,
-                **self._format.request,
+                **answer.request,
                 "max_tokens": config.max_tokens,
                 "temperature": temperature if attempt == 0 else max(temperature, RETRY_TEMPERATURE),
                 "seed": config.seed + vote + attempt * config.votes,
             }
             words = await self._pool.judge(messages, label=label, **sampling)
             try:
-                return Verdict(self._format.read(words), words[-MAX_WORDS:], attempt + 1)
+                return Verdict(answer.read(words), words[-MAX_WORDS:], attempt + 1)
             except Unreadable as error:
                 problem = f"{error}: {' '.join(words[-EXCERPT:].split())!r}"
         raise ScoreError(label, f"the judge's answer cannot be read, {config.retries + 1} times; last: {problem}")
+
+    async def _expected(
+        self, messages: Sequence[Mapping[str, Any]], answer: AnswerFormat[float], *, label: str
+    ) -> Verdict[float]:
+        sampling = {**self._config.sampling, **answer.request, "seed": self._config.seed}
+        alternatives = await self._pool.first_token(messages, label=label, **sampling)
+        try:
+            value, shares = answer.expected(alternatives)
+        except Unreadable as error:  # to ask again would give the same
+            raise ScoreError(label, f"the judge's probabilities say nothing: {error}") from error
+        return Verdict(value, json.dumps({token: round(share, 6) for token, share in shares.items()}), 1)
 
 
 def decide(votes: Sequence[float], how: str) -> float:
@@ -92,11 +112,13 @@ class PointwiseScorer:
     def __init__(self, pool: Pool, config: JudgeConfig) -> None:
         self._judge = Judge(pool, config)
         self._prompt = JudgePrompt(config)
+        self._answer = config.answer_format()
 
     async def score(self, episode: Episode) -> PartScore:
         """The judge's score, as it wrote it, or what several come to."""
-        messages = self._prompt.messages(episode, {"response": response_of(episode)})
-        verdicts = await self._judge.ask(messages, label=episode.label)
+        responses = {"response": response_of(episode)}
+        messages = self._prompt.messages(episode, responses, how=self._answer.instruction)
+        verdicts = await self._judge.ask(messages, self._answer, label=episode.label)
         return PartScore(self._judge.decide(verdicts), info_of(verdicts))
 
 
@@ -106,6 +128,7 @@ class PairJudge:
     def __init__(self, pool: Pool, config: JudgeConfig) -> None:
         self._judge = Judge(pool, config)
         self._prompt = JudgePrompt(config)
+        self._answer = config.answer_format()
 
     async def wins(self, episode: Episode, first: str, second: str) -> PartScore:
         """How much of the comparison `first` wins, from 0 to 1.
@@ -115,12 +138,9 @@ class PairJudge:
             PoolError: The pool cannot be used.
         """
         orders = ((first, second), (second, first))
-        there, back = await gathered(
-            [
-                self._judge.ask(self._prompt.messages(episode, {"response_a": a, "response_b": b}), label=episode.label)
-                for a, b in orders
-            ]
-        )
+        how = self._answer.instruction
+        asked = [self._prompt.messages(episode, {"response_a": a, "response_b": b}, how=how) for a, b in orders]
+        there, back = await gathered([self._judge.ask(one, self._answer, label=episode.label) for one in asked])
         value = (self._judge.decide(there) + 1.0 - self._judge.decide(back)) / 2
         return PartScore(value, info_of([*there, *back]))
 
@@ -136,7 +156,7 @@ class ReferenceScorer:
         return await self._pairs.wins(episode, response_of(episode), reference_of(episode))
 
 
-def info_of(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+def info_of(verdicts: Sequence[Verdict[Any]]) -> dict[str, Any]:
     """What is kept of answers."""
     return {
         "votes": [verdict.value for verdict in verdicts],

@@ -43,25 +43,56 @@ their length nor their manner counts by itself. If neither is better, it is a ti
 {answer_format}"""
 
 
+RUBRIC = """\
+Rate the response to the last message of the conversation.
+
+[Conversation]
+{conversation}
+
+[Response]
+{response}
+
+Judge it by each of these criteria, and by nothing else:
+
+{rubric}
+
+{answer_format}"""
+
+LISTWISE = """\
+Rate each of the responses to the last message of the conversation.
+
+[Conversation]
+{conversation}
+
+{responses}
+
+Judge whether they do what was asked, whether what they say is right, and whether they are clear. Neither their order,
+their length nor their manner counts by itself.
+
+{answer_format}"""
+
+
 class JudgePrompt:
     """Makes the messages for a judge."""
 
     def __init__(self, config: JudgeConfig) -> None:
-        default = POINTWISE if config.mode == "pointwise" else PAIRWISE
+        plain = RUBRIC if config.rubric else POINTWISE
+        default = {"pointwise": plain, "pairwise": PAIRWISE, "listwise": LISTWISE}[config.mode]
         self._template = config.template(default if config.prompt is None else config.prompt)
         self._system = config.system
         self._fixed = {
-            "answer_format": config.answer_format().instruction,
             "low": f"{config.range[0]:g}",
             "high": f"{config.range[1]:g}",
+            "rubric": "\n".join(f"- {line.name}: {line.says}" for line in config.rubric),
         }
 
-    def messages(self, episode: Episode, responses: Mapping[str, str]) -> list[dict[str, Any]]:
+    def messages(self, episode: Episode, responses: Mapping[str, str], *, how: str) -> list[dict[str, Any]]:
         """The question about an episode.
 
         Args:
             episode: Its prompt and what is known about it.
             responses: Values of the fields that hold responses.
+            how: To answer, in words.
 
         Raises:
             InvalidSampleError: The episode lacks what a field of the prompt stands for.
@@ -69,6 +100,8 @@ class JudgePrompt:
         """
 
         def value_of(field: str) -> str:
+            if field == "answer_format":
+                return how
             if field in self._fixed:
                 return self._fixed[field]
             return responses[field] if field in responses else _value(episode, field)

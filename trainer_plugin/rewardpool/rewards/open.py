@@ -12,6 +12,7 @@ from rewardpool.errors import ConfigError
 from rewardpool.rewards.discriminative import ChatScorer, PoolFunctionScorer, chat_tokenizer
 from rewardpool.rewards.functions import FunctionScorer, OverlongScorer, started_runner
 from rewardpool.rewards.judge import PointwiseScorer, ReferenceScorer
+from rewardpool.rewards.listwise import ListComparer
 from rewardpool.rewards.mixed import MixedReward, OpenPart, PostProcess
 from rewardpool.rewards.pairwise import GroupComparer
 from rewardpool.rewards.parts import FunctionPart, OverlongPart, Part, PoolPart
@@ -131,6 +132,8 @@ async def _closed(runner: Runner, name: str) -> None:
 def _judge(part: PoolPart, pool: Pool) -> Scorer | Comparer:
     if part.judge.mode == "pointwise":
         return PointwiseScorer(pool, part.judge)
+    if part.judge.mode == "listwise":
+        return ListComparer(pool, part.judge)
     if part.judge.against == "reference":
         return ReferenceScorer(pool, part.judge)
     return GroupComparer(pool, part.judge)

@@ -3,16 +3,17 @@
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from rewardpool.config import FailurePolicy, PositiveSeconds, RewardConfig
 from rewardpool.rewards.answer_format import AnswerFormat, Form
-from rewardpool.rewards.scale import Labels, Range, Scale
+from rewardpool.rewards.scale import Labels, Range, Rubric, Scale, Several
 from rewardpool.rewards.template import Template
 from rewardpool_api.pool import ModelType
 
+T = TypeVar("T")
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=4096)]
 REFERENCE_PATTERN = r"[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*"
@@ -95,16 +96,30 @@ class Part(_Model):
         return self
 
 
+class Criterion(_Model):
+    """One line of a rubric."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", max_length=60)]
+    """What its answer is called."""
+    says: Annotated[str, Field(min_length=1)]
+    """What is asked."""
+    weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    """How much it counts beside the others."""
+
+
 class JudgeConfig(_Model):
     """How a Generative pool is asked."""
 
-    mode: Literal["pointwise", "pairwise"] = "pointwise"
+    mode: Literal["pointwise", "pairwise", "listwise"] = "pointwise"
     """`pointwise`: what a response is worth. `pairwise`: which of two is better, asked in both orders; the score is the
-    share of comparisons won, a tie counting half."""
+    share of comparisons won, a tie counting half. `listwise`: what each of several responses is worth, asked in
+    one prompt."""
     against: Literal["group", "reference"] = "group"
     """For pairwise: the other responses to the same prompt, or the ground truth."""
     opponents: Annotated[int, Field(ge=2, le=1024)] = 8
     """For pairwise in a group: with how many others each response is compared, at most; an odd number is one fewer."""
+    together: Annotated[int, Field(ge=2, le=64)] = 8
+    """For listwise: most responses in one prompt."""
     system: str | None = None
     """The system prompt; no fields in it."""
     prompt: str | None = None
@@ -115,8 +130,11 @@ class JudgeConfig(_Model):
     """For pointwise: whether scores are whole numbers."""
     labels: Annotated[dict[str, Finite], Field(min_length=2, max_length=100)] | None = None
     """For pointwise, instead of a range: the answers and their scores, such as `{correct: 1, wrong: 0}`."""
+    rubric: Annotated[tuple[Criterion, ...], Field(max_length=32)] = ()
+    """For pointwise: criteria, each of which is answered; the score is their mean by the weights."""
     output: Form = "json"
-    """What the judge writes: `json` with reasoning, only a `choice`, what a `regex` matches, or free `text`."""
+    """What the judge writes: `json` with reasoning, only a `choice`, what a `regex` matches, or free `text`. With
+    `probabilities` it writes nothing: the score is the mean of the answers by their probabilities as first token."""
     reasoning: bool = True
     """Whether JSON begins with the judge's reasons."""
     reasoning_characters: Annotated[int, Field(ge=1, le=100_000)] | None = None
@@ -144,13 +162,26 @@ class JudgeConfig(_Model):
             raise ValueError("range must have whole bounds, unless whole is false")
         if self.mode == "pairwise" and (self.labels is not None or {"range", "whole"} & self.model_fields_set):
             raise ValueError("range, whole and labels are for mode pointwise; pairwise asks for A, B or tie")
-        if self.mode == "pointwise" and {"against", "opponents"} & self.model_fields_set:
+        if self.mode == "listwise" and (self.labels is not None or self.output not in ("json", "text")):
+            raise ValueError("listwise takes a range, and output json or text")
+        if self.mode != "pairwise" and {"against", "opponents"} & self.model_fields_set:
             raise ValueError("against and opponents are for mode pairwise")
+        if self.mode != "listwise" and "together" in self.model_fields_set:
+            raise ValueError("together is for mode listwise")
+        if self.rubric and (self.mode != "pointwise" or self.output != "json"):
+            raise ValueError("rubric is for mode pointwise and output json")
+        if len({criterion.name for criterion in self.rubric}) < len(self.rubric):
+            raise ValueError("rubric has two criteria of one name")
+        if self.output == "probabilities" and {"votes", "temperature", "max_tokens", "retries"} & self.model_fields_set:
+            raise ValueError("output probabilities asks once: leave out votes, temperature, max_tokens and retries")
         if taken := sorted(
             {"messages", "model", "response_format", "seed", "temperature", "max_tokens"} & set(self.sampling)
         ):
             raise ValueError(f"sampling must not have {taken[0]}, which is set elsewhere")
-        self.answer_format()
+        if self.mode == "listwise":
+            self.list_format(self.together)
+        else:
+            self.answer_format()
         if self.prompt is not None:
             try:
                 self.template(self.prompt)
@@ -161,20 +192,28 @@ class JudgeConfig(_Model):
     @property
     def key(self) -> str:
         """What the answer is called."""
-        return "score" if self.mode == "pointwise" else "winner"
+        return {"pointwise": "score", "pairwise": "winner", "listwise": "scores"}[self.mode]
 
     @property
-    def scale(self) -> Scale:
+    def scale(self) -> Scale[float]:
         """The answers that there are. For a pair: 1 where A wins."""
         if self.mode == "pairwise":
             return Labels({"A": 1.0, "B": 0.0, "tie": 0.5})
-        return Range(*self.range, whole=self.whole) if self.labels is None else Labels(self.labels)
+        each = Range(*self.range, whole=self.whole) if self.labels is None else Labels(self.labels)
+        return Rubric(each, {line.name: line.weight for line in self.rubric}) if self.rubric else each
 
-    def answer_format(self) -> AnswerFormat:
-        """How it answers. Raises ValueError."""
+    def answer_format(self) -> AnswerFormat[float]:
+        """How it answers about one response or a pair. Raises ValueError."""
+        return self._format(self.scale)
+
+    def list_format(self, count: int) -> AnswerFormat[tuple[float, ...]]:
+        """How it answers about so many responses. Raises ValueError."""
+        return self._format(Several(Range(*self.range, whole=self.whole), count))
+
+    def _format(self, scale: Scale[T]) -> AnswerFormat[T]:
         return AnswerFormat(
             self.output,
-            self.scale,
+            scale,
             key=self.key,
             reasoning=self.reasoning,
             reasoning_characters=self.reasoning_characters,
@@ -183,8 +222,9 @@ class JudgeConfig(_Model):
 
     def template(self, prompt: str) -> Template:
         """The prompt, checked. Raises ValueError."""
-        responses = ("response",) if self.mode == "pointwise" else PAIR_FIELDS
-        return Template(prompt, fields=(*COMMON_FIELDS, *responses), required=responses)
+        responses = {"pointwise": ("response",), "pairwise": PAIR_FIELDS, "listwise": ("responses",)}[self.mode]
+        rubric = ("rubric",) if self.rubric else ()
+        return Template(prompt, fields=(*COMMON_FIELDS, *responses, *rubric), required=(*responses, *rubric))
 
     @property
     def temperature_of_votes(self) -> float:

@@ -9,7 +9,9 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+T_co = TypeVar("T_co", covariant=True)
 
 _NUMBER = r"[-+]?\d+(?:\.\d+)?"
 # Not the beginning of another number, of a percentage or of a span such as "7-8" and "1 to 10".
@@ -18,8 +20,8 @@ _OF = rf"(?:\s*(?:/|out of)\s*(?P<of>{_NUMBER}){_ENDS}(?!\s*/\s*\d))?"
 # Bounded, or a judge that goes on with blanks would be read in quadratic time.
 _DECORATION = r"""[\s"'`*_]{0,16}"""
 _NAMED_NUMBER = re.compile(
-    rf"(?:(?<![A-Za-z0-9])(?:score|rating|grade)(?![A-Za-z0-9]){_DECORATION}(?:\b(?:is|was|of)\b|[:=]|->)?{_DECORATION}|\[\[\s*)"
-    rf"(?P<value>{_NUMBER}){_ENDS}{_OF}",
+    rf"(?:(?<![A-Za-z0-9])(?:score|rating|grade)(?![A-Za-z0-9]){_DECORATION}(?:\b(?:is|was|of)\b|[:=]|->)?{_DECORATION}"
+    rf"|\[\[\s*|<answer>\s*|\\boxed\{{\s*)(?P<value>{_NUMBER}){_ENDS}{_OF}",
     re.IGNORECASE,
 )
 _SHARE = re.compile(
@@ -35,8 +37,8 @@ class Unreadable(Exception):  # noqa: N818 - an answer that has to be asked for 
     """A judge's answer that is none; the text says in what way."""
 
 
-class Scale(Protocol):
-    """The answers that there are."""
+class Scale(Protocol[T_co]):
+    """The answers that there are, each of which comes to a `T_co`."""
 
     def schema(self) -> dict[str, Any]:
         """The JSON schema of an answer."""
@@ -47,10 +49,10 @@ class Scale(Protocol):
     def words(self) -> str:
         """The answers, for a prompt."""
 
-    def read(self, value: Any) -> float:
+    def read(self, value: Any) -> T_co:
         """The score of a JSON value. Raises Unreadable."""
 
-    def find(self, text: str) -> float:
+    def find(self, text: str) -> T_co:
         """The score that a text without form gives. Raises Unreadable."""
 
 
@@ -154,8 +156,90 @@ class Labels:
             labels = "|".join(re.escape(label) for label in sorted(self.scores, key=len, reverse=True))
             named = rf"(?i:\b{_VERDICT_WORDS}\b{_DECORATION}(?:\bis\b|[:=]|->)?{_DECORATION}{_CANDIDATE_WORDS})"
             end = r"""(?=[\s"'`*_.,;:!)\]]*(?:$|\n|[.,;:!)]))"""
-            pattern = rf"\[\[\s*(?P<bracketed>{labels})\s*\]\]|{named}(?P<named>{labels}){end}"
+            brackets = rf"(?:\[\[\s*|<answer>\s*)(?P<bracketed>{labels})\s*(?:\]\]|</answer>)"
+            pattern = rf"{brackets}|{named}(?P<named>{labels}){end}"
             matches = list(re.finditer(pattern, text))
             if not matches:
                 raise Unreadable(f"there is no verdict in it, {self.words()}") from None
             return self.scores[matches[-1]["bracketed"] or matches[-1]["named"]]
+
+
+_NUMBERS = re.compile(rf"(?:\\boxed\{{|\[)\s*(?P<numbers>{_NUMBER}(?:\s*,\s*{_NUMBER}){{0,63}})\s*[\]}}]")
+
+
+@dataclass(frozen=True)
+class Several:
+    """A number for each of `count` responses, in their order."""
+
+    each: Range
+    count: int
+
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of an answer."""
+        return {"type": "array", "items": self.each.schema(), "minItems": self.count, "maxItems": self.count}
+
+    def labels(self) -> list[str]:
+        """Raises ValueError."""
+        raise ValueError("takes one number, and there is one for each response")
+
+    def words(self) -> str:
+        """The answers, for a prompt."""
+        return (
+            f"a list in square brackets of {self.count} scores in the order of the responses, each {self.each.words()}"
+        )
+
+    def read(self, value: Any) -> tuple[float, ...]:
+        """The scores of a JSON list. Raises Unreadable."""
+        if not isinstance(value, list) or len(value) != self.count:
+            raise Unreadable(f"{value!r:.60} is no list of {self.count} scores")
+        return tuple(self.each.read(item) for item in value)
+
+    def find(self, text: str) -> tuple[float, ...]:
+        """The last list of numbers, in square brackets or in a box."""
+        lists = list(_NUMBERS.finditer(text))
+        if not lists:
+            raise Unreadable("there is no list of scores in it")
+        return self.read([number.strip() for number in lists[-1]["numbers"].split(",")])
+
+
+@dataclass(frozen=True)
+class Rubric:
+    """An answer to each of several criteria; the score is their mean by the weights.
+
+    Attributes:
+        each: How a criterion is answered.
+        weights: By the name of the criterion, greater than 0.
+    """
+
+    each: Range | Labels
+    weights: Mapping[str, float]
+
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of an answer."""
+        properties = {name: self.each.schema() for name in self.weights}
+        return {
+            "type": "object",
+            "properties": properties,
+            "required": list(properties),
+            "additionalProperties": False,
+        }
+
+    def labels(self) -> list[str]:
+        """Raises ValueError."""
+        raise ValueError("takes one answer, and a rubric has several")
+
+    def words(self) -> str:
+        """The answers, for a prompt."""
+        names = ", ".join(json.dumps(name, ensure_ascii=False) for name in self.weights)
+        return f"an object with {names}, each of them {self.each.words()}"
+
+    def read(self, value: Any) -> float:
+        """The mean of a JSON object's answers; one to every criterion, and to no other. Raises Unreadable."""
+        if not isinstance(value, dict) or value.keys() != self.weights.keys():
+            raise Unreadable(f"{value!r:.60} does not answer each criterion")
+        total = sum(weight * self.each.read(value[name]) for name, weight in self.weights.items())
+        return total / sum(self.weights.values())
+
+    def find(self, text: str) -> float:
+        """Raises Unreadable: only an object says which answer is to which criterion."""
+        raise Unreadable("it has no object with an answer to each criterion")

@@ -1,0 +1,60 @@
+"""Several responses to one prompt rated in one question, as judges do that were trained for it.
+
+A judge that sees a response's rivals has a measure for it. It also likes some places, so each vote shows the responses
+in another order: with as many votes as responses each has been in every place once.
+"""
+
+import itertools
+from collections.abc import Sequence
+
+from rewardpool.client.pool import Pool
+from rewardpool.errors import SampleError
+from rewardpool.rewards.episode import Episode
+from rewardpool.rewards.judge import Judge, Verdict, decide, info_of
+from rewardpool.rewards.judge_prompt import JudgePrompt, response_of
+from rewardpool.rewards.parts import JudgeConfig
+from rewardpool.rewards.scorer import PartScore, gathered
+
+
+def tables_of(members: int, together: int) -> list[range]:
+    """Who is rated in one question: all members, in tables of at most `together`, as even as can be."""
+    tables = -(-members // together)
+    bounds = [members * table // tables for table in range(tables + 1)]
+    return [range(start, end) for start, end in itertools.pairwise(bounds)]
+
+
+class ListComparer:
+    """Rates the responses of a group together."""
+
+    def __init__(self, pool: Pool, config: JudgeConfig) -> None:
+        self._judge = Judge(pool, config)
+        self._prompt = JudgePrompt(config)
+        self._config = config
+
+    async def compare(self, episodes: Sequence[Episode]) -> list[PartScore | SampleError]:
+        """What the votes come to for each; a question without a readable answer leaves all that it rates unscored."""
+        tables = [[episodes[index] for index in table] for table in tables_of(len(episodes), self._config.together)]
+        return list(itertools.chain.from_iterable(await gathered([self._rated(table) for table in tables])))
+
+    async def _rated(self, table: Sequence[Episode]) -> list[PartScore | SampleError]:
+        try:
+            verdicts = await gathered([self._vote(table, vote) for vote in range(self._config.votes)])
+        except SampleError as error:
+            return [error] * len(table)
+        info = {key: value for key, value in info_of(verdicts).items() if key != "votes"}
+        scores = []
+        for place in range(len(table)):
+            votes = [verdict.value[place] for verdict in verdicts]
+            scores.append(PartScore(decide(votes, self._config.vote), {"votes": votes, **info}))
+        return list(scores)
+
+    async def _vote(self, table: Sequence[Episode], vote: int) -> Verdict[tuple[float, ...]]:
+        """One answer, its scores in the order of the table."""
+        count = len(table)
+        shown = [(place + vote) % count for place in range(count)]
+        texts = [f"[Response {number}]\n{response_of(table[place])}" for number, place in enumerate(shown, start=1)]
+        answer = self._config.list_format(count)
+        messages = self._prompt.messages(table[0], {"responses": "\n\n".join(texts)}, how=answer.instruction)
+        verdict = await self._judge.vote(messages, answer, vote, label=table[0].label)
+        by_place = dict(zip(shown, verdict.value, strict=True))
+        return Verdict(tuple(by_place[place] for place in range(count)), verdict.words, verdict.requests)
