@@ -85,8 +85,9 @@ CRD_FILES := crds/$(CRD) charts/rewardpool/files/$(CRD)
 crds: setup-dev ## Generate the CRD's YAML from the models
 	@for file in $(CRD_FILES); do $(DEV)/bin/python -m rewardpool_api.crd $$file; done
 
-reference: setup-dev ## Make the page of conditions, events and metrics from the code
+reference: setup-dev ## Make the pages of conditions, events and metrics, and of reward models, from the code
 	@$(DEV)/bin/python -m rewardpool_operator.reference docs/reference-status.md
+	@$(DEV)/bin/python -m rewardpool_operator.catalogue.page docs/reward-models.md
 
 lint: setup-dev ## Check format, style, types, import directions and that the CRD is fresh
 	@$(DEV)/bin/ruff format --check .

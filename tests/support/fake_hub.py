@@ -60,6 +60,9 @@ class FakeHub:
             def do_GET(self) -> None:
                 hub._answer(self)
 
+            def do_HEAD(self) -> None:
+                hub._answer(self)
+
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as the base class has it
                 pass
 
@@ -108,7 +111,15 @@ class FakeHub:
         return _send(request, 200, json.dumps({"id": name, "sha": commit, "siblings": siblings}).encode())
 
     def _file(self, request: Any, name: str, commit: str, path: str) -> None:
-        content = self.repos[name].commits[commit][path]
+        repo = self.repos.get(name)
+        if repo is None:
+            return _send(request, 401, b"", {"X-Error-Code": "RepoNotFound"})
+        commit = repo.main if commit == "main" else commit
+        if commit not in repo.commits:
+            return _send(request, 404, b"", {"X-Error-Code": "RevisionNotFound"})
+        if path not in repo.commits[commit]:
+            return _send(request, 404, b"", {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": commit})
+        content = repo.commits[commit][path]
         wanted = request.headers.get("Range", "")
         with self._lock:
             self.asked.append((request.path, wanted))
@@ -123,6 +134,7 @@ class FakeHub:
         if corrupted:
             body = bytes([body[0] ^ 1]) + body[1:]
         headers = {"Content-Range": f"bytes {offset}-{len(content) - 1}/{len(content)}"} if wanted else {}
+        headers |= {"X-Repo-Commit": commit, "ETag": f'"{hashlib.sha1(content).hexdigest()}"'}
         hold = self.hold_after if self.hold_after is not None and self.hold_after < len(body) else None
         return _send(request, 206 if wanted else 200, body, headers, hold_after=hold, release=self.release)
 
@@ -147,6 +159,8 @@ def _send(
     for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
         request.send_header(name, value)
     request.end_headers()
+    if request.command == "HEAD":
+        return
     with contextlib.suppress(ConnectionError):  # the test ended the one who asked
         if hold_after is not None and release is not None:
             request.wfile.write(body[:hold_after])

@@ -5,6 +5,7 @@
     restart, rollback                 a pool of a cluster                 rollouts
     rotate-key                        a pool of a cluster                 rotation
     score                             any pool, as a trainer              the trainer's own client
+    models, init                      no pool: manifests for models       catalogue
     gateway                           any pool, for who can only POST     rewardpool.gateway
     simulate                          no pool: policies on paper          simulation
     trace record, show                any pool; what simulate takes       simulation.recording
@@ -26,6 +27,7 @@ from rewardpool_operator.cli import (
     explaining,
     gateway,
     logs,
+    models,
     rollouts,
     rotation,
     running,
@@ -60,6 +62,8 @@ for command in (
     rotation.rotate_key,
     score.score,
     gateway.gateway,
+    models.models,
+    models.init,
     simulate.simulate,
     running.crd,
 ):

@@ -1,0 +1,61 @@
+"""What the catalogue says of one reward model."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from rewardpool_api import RewardPool, names
+
+
+class Entry(BaseModel):
+    """One reward model, or several sizes of one that are served alike."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(pattern=names.POOL_NAME_PATTERN)
+    """Of the entry, and of the pool in its manifest."""
+    repository: str = Field(pattern=r"^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$")
+    """`ORG/NAME` on the hub."""
+    also: tuple[str, ...] = ()
+    """Other repositories of the same class and head; another size may take another number of GPUs."""
+    architecture: str
+    """What `architectures` in config.json says."""
+    kind: str
+    """Where the score comes from: a head of one label, words that a judge writes …"""
+    spec: dict[str, Any] | None
+    """`spec` of the manifest that serves it, without the source; None where no engine can."""
+    run: str | None
+    """What was run of it: a tiny model of the same class on a CPU. None for nothing; never the real one."""
+    notes: str = ""
+    """What does not work, and why."""
+
+    @property
+    def manifest(self) -> dict[str, Any] | None:
+        """The manifest that serves it; None where no engine can."""
+        return None if self.spec is None else self.manifest_for(f"hf://{self.repository}", self.name)
+
+    def manifest_for(self, source: str, name: str) -> dict[str, Any]:
+        """The same for a copy of it elsewhere, or for another of its sizes.
+
+        Raises:
+            ValueError: no engine can serve it.
+        """
+        if self.spec is None:
+            raise ValueError(self.notes)
+        model = {"source": source, **self.spec.get("model", {})}
+        return {
+            "apiVersion": names.API_VERSION,
+            "kind": names.KIND,
+            "metadata": {"name": name},
+            "spec": {**self.spec, "model": model},
+        }
+
+    @property
+    def pool(self) -> RewardPool | None:
+        """The manifest as a checked object; None where no engine can serve it."""
+        return None if self.manifest is None else RewardPool.model_validate(self.manifest)
+
+    @property
+    def repositories(self) -> tuple[str, ...]:
+        """All repositories that the entry is for."""
+        return (self.repository, *self.also)

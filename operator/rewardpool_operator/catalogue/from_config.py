@@ -1,0 +1,156 @@
+"""From a model's config.json to the manifest that serves it, or to why no engine can: pure.
+
+What decides is the class that `architectures` names, how many labels its head has, and whether `auto_map` brings code
+of the model's own: an engine's class of the same name would load such weights and compute something else.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rewardpool_api import names, parse_source
+
+ONE_LABEL: Final = tuple(
+    f"{family}ForSequenceClassification"
+    for family in ("Llama", "Qwen2", "Qwen3", "Qwen2Moe", "Qwen3Moe", "Mistral", "Mixtral", "Gemma", "Gemma2", "Phi3")
+)
+"""Classes with a linear head over the last token that vLLM serves, by its class for language models of that family."""
+LONGEST: Final = 16_384
+"""Tokens: longer contexts are not asked for, since an engine refuses to start where one does not fit beside the
+weights."""
+_LABELS_IF_UNSAID: Final = 2
+"""transformers writes neither `num_labels` nor `id2label` where there are two."""
+_MODEL_MAPS: Final = ("AutoModel", "AutoModelForSequenceClassification", "AutoModelForCausalLM")
+_DTYPES: Final = ("bfloat16", "float16", "float32")
+_KNOWN_REFUSALS: Final = {
+    "InternLM2ForRewardModel": "its score is read at a reward token that its own code appends to each text",
+    "Qwen2ForProcessRewardModel": "it scores every step of an answer, and which of them is the answer's score has to be"
+    " declared",
+}
+
+
+class CannotServeError(ValueError):
+    """No engine can serve the model; the text has the cause and what to do."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A manifest, and what its reader should know."""
+
+    manifest: dict[str, Any]
+    notes: tuple[str, ...] = ()
+    """A sentence each."""
+
+
+def draft(config: Mapping[str, Any], *, source: str, revision: str = "main", name: str | None = None) -> Draft:
+    """Write the manifest of a model.
+
+    Args:
+        config: Its config.json.
+        source: `spec.model.source`.
+        revision: Of an `hf://` model.
+        name: Of the pool; by default made from the source.
+
+    Raises:
+        CannotServeError: no engine can serve it, or config.json does not say enough.
+    """
+    architecture = _architecture(config)
+    if own := _own_code(config):
+        raise CannotServeError(
+            f"config.json: auto_map has the model computed by its own code ({own}), which vLLM and SGLang do not run:"
+            f" their {architecture} would load the weights and score otherwise. Take a model whose class is one of"
+            f" {', '.join(ONE_LABEL)}, or score it in a function (spec.model.type: Function)"
+        )
+    if architecture in _KNOWN_REFUSALS:
+        raise CannotServeError(f"config.json: architectures is {architecture}: {_KNOWN_REFUSALS[architecture]}")
+    notes = _notes(config)
+    if architecture in ONE_LABEL:
+        _one_label(config)
+        return Draft(_manifest(config, source, revision, name, "Discriminative"), notes)
+    if re.search(r"For(CausalLM|ConditionalGeneration)$", architecture):
+        judge = (
+            f"{architecture} is a language model: this pool is a judge that writes. Where the model's score is a logit"
+            " of its vocabulary instead, this manifest is not for it: see docs/reward-models.md"
+        )
+        return Draft(_manifest(config, source, revision, name, "Generative"), (judge, *notes))
+    raise CannotServeError(
+        f"config.json: architectures is {architecture}, which no engine here is known to serve as a reward model."
+        f" Known are {', '.join(ONE_LABEL)}, and language models as judges"
+    )
+
+
+def pool_name(source: str) -> str:
+    """A pool's name made from the last part of a model's source."""
+    last = re.split(r"[/:]", parse_source(source).location)[-1].lower()
+    name = re.sub(r"[^a-z0-9-]+", "-", last)[: names.MAX_POOL_NAME].strip("-")
+    return name if re.fullmatch(names.POOL_NAME_PATTERN, name) else f"rm-{name}"[: names.MAX_POOL_NAME].strip("-")
+
+
+def _architecture(config: Mapping[str, Any]) -> str:
+    given = config.get("architectures")
+    if not isinstance(given, list) or len(given) != 1 or not isinstance(given[0], str):
+        raise CannotServeError(
+            f"config.json: architectures must name one class, not {given!r}: a checkpoint of reward-model weights has"
+            " it; an adapter or a part of a model does not"
+        )
+    return given[0]
+
+
+def _own_code(config: Mapping[str, Any]) -> str | None:
+    given = config.get("auto_map")
+    maps = given if isinstance(given, Mapping) else {}
+    return next((str(maps[key]) for key in _MODEL_MAPS if key in maps), None)
+
+
+def _one_label(config: Mapping[str, Any]) -> None:
+    names_of = config.get("id2label")
+    labels = config.get("num_labels", len(names_of) if isinstance(names_of, Mapping) else _LABELS_IF_UNSAID)
+    if labels != 1:
+        listed = f" ({', '.join(map(str, names_of.values()))})" if isinstance(names_of, Mapping) else ""
+        raise CannotServeError(
+            f"config.json: the head has {labels} labels{listed}, and nothing says which of them is the score: a pool"
+            " serves heads of one label (num_labels 1)"
+        )
+
+
+def _manifest(config: Mapping[str, Any], source: str, revision: str, name: str | None, kind: str) -> dict[str, Any]:
+    model = {"source": source, "type": kind}
+    if parse_source(source).scheme == "hf" and revision != "main":
+        model["revision"] = revision
+    engine: dict[str, Any] = {"name": "vllm"}
+    if dtype := _dtype(config):
+        engine["dtype"] = dtype
+    if longest := _longest(config):
+        engine["maxModelLen"] = min(longest, LONGEST)
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": {"name": name or pool_name(source)},
+        "spec": {"model": model, "engine": engine, "worker": {"gpus": 1}},
+    }
+
+
+def _dtype(config: Mapping[str, Any]) -> str | None:
+    # `torch_dtype` up to transformers 4, `dtype` since.
+    given = str(config.get("dtype", config.get("torch_dtype"))).removeprefix("torch.")
+    return given if given in _DTYPES else None
+
+
+def _longest(config: Mapping[str, Any]) -> int | None:
+    given = config.get("max_position_embeddings")
+    return given if isinstance(given, int) and not isinstance(given, bool) and given > 0 else None
+
+
+def _notes(config: Mapping[str, Any]) -> tuple[str, ...]:
+    found = []
+    longest = _longest(config)
+    if longest is not None and longest > LONGEST:
+        found.append(
+            f"The model takes {longest} tokens; raise spec.engine.maxModelLen where samples are longer than {LONGEST}"
+        )
+    if _dtype(config) is None:
+        found.append("config.json does not say what its weights are stored in, so the engine chooses")
+    if config.get("quantization_config"):
+        found.append("The weights are quantised; compare its scores with the full ones before you train on them")
+    return tuple(found)
