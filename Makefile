@@ -10,6 +10,7 @@ VENVS   := $(WORK)/venvs
 UV      := $(VENVS)/uv/bin/uv
 DEV     := $(VENVS)/dev
 SERVER  := $(VENVS)/server
+SGLANG  := $(VENVS)/sglang
 TRAINER := $(VENVS)/trainer
 FRAMEWORKS := $(VENVS)/frameworks
 UV_VERSION := 0.13.8
@@ -22,8 +23,9 @@ unexport PYTHONDONTWRITEBYTECODE
 # Programs the targets start look here for the engines' and the trainer's interpreters.
 export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
+export REWARDPOOL_SGLANG_PYTHON  := $(CURDIR)/$(SGLANG)/bin/python
 
-.PHONY: bench-autoscaler bench-client bench-learning bench-operator bench-step client-faults help packages models setup setup-dev setup-server setup-trainer setup-frameworks demo smollm2 soak test e2e e2e-faults e2e-autoscaling test-operator test-fleet test-hostile test-actor test-frameworks lint reference format crds binaries clean
+.PHONY: bench-autoscaler bench-client bench-learning bench-operator bench-step client-faults help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 soak test e2e e2e-faults e2e-autoscaling test-operator test-fleet test-hostile test-actor test-frameworks lint reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -32,6 +34,7 @@ setup: setup-dev setup-server setup-trainer ## Create the three virtual environm
 
 setup-dev: $(DEV)/.ready ## Virtual environment of the operator, the command line and the tests
 setup-server: $(SERVER)/.ready ## Virtual environment of the model servers and the routers (6 GB)
+setup-sglang: $(SGLANG)/.ready ## Virtual environment of SGLang on a CPU, for its tests (6 GB)
 setup-trainer: $(TRAINER)/.ready ## Virtual environment of the training job
 setup-frameworks: $(FRAMEWORKS)/.ready ## Virtual environment with the training frameworks, for their tests (5 GB)
 
@@ -53,6 +56,15 @@ $(SERVER)/.ready: constraints/server.txt constraints/server-overrides.txt | $(UV
 	@echo "==> $(SERVER): vLLM for CPU, sglang-router and smg (about 6 GB, once)"
 	@$(UV) venv --quiet --allow-existing --python $(PYTHON) $(SERVER)
 	@$(UV) pip install --python $(SERVER)/bin/python --override constraints/server-overrides.txt --requirement constraints/server.txt
+	@touch $@
+
+$(SGLANG)/.ready: constraints/sglang.txt $(wildcard workers/sgl_kernel_on_cpu/*.toml workers/sgl_kernel_on_cpu/*/*.py) | $(UV)
+	@$(PACKAGES) engine
+	@echo "==> $(SGLANG): SGLang for CPU, with our stand-in for its kernels (about 6 GB, once)"
+	@$(UV) venv --quiet --allow-existing --python $(PYTHON) $(SGLANG)
+	@# Without its dependencies: they are CUDA's.
+	@$(UV) pip install --python $(SGLANG)/bin/python --no-deps --requirement constraints/sglang.txt
+	@$(UV) pip install --python $(SGLANG)/bin/python --no-deps --reinstall ./workers/sgl_kernel_on_cpu
 	@touch $@
 
 $(TRAINER)/.ready: pyproject.toml constraints/trainer.txt | $(UV)
