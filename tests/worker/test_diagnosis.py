@@ -1,4 +1,4 @@
-"""What dead engines printed, and what is said about it. The excerpts are vLLM 0.32's own words, shortened."""
+"""What dead engines printed, and what is said about it: vLLM 0.32's own words, shortened, and SGLang 0.5.23's."""
 
 import pytest
 
@@ -59,6 +59,41 @@ can inspect the repository content at https://hf.co//models/rm .
 Please pass the argument `trust_remote_code=True` to allow custom code to be run. [type=value_error, input_value=]
 """
 NO_HEAD = "ERROR model refused: /models/rm lacks score.weight: its scores would come from random numbers\n"
+SGLANG_REFUSED = """\
+[2026-11-22 14:19:40] Scheduler hit an exception: Traceback (most recent call last):
+    raise ModelRefusedError(refusal)
+__mp_main__.ModelRefusedError: SGLang has no class for MistralForSequenceClassification and would serve \
+TransformersForSequenceClassification, which has no reward head: serve this model with spec.engine.name vllm
+
+[2026-11-22 14:19:40] Received sigquit from a child process. It usually means the child failed.
+[2026-11-22 14:19:40] kill_process_tree called: parent_pid=1, include_parent=True, pid=1
+"""
+SGLANG_OTHER_HEAD = (
+    "AssertionError: Attempted to load weight (torch.Size([3, 64])) into parameter (torch.Size([1, 64]))\n"
+)
+SGLANG_NO_ROOM = """\
+RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. Current value: mem_fraction_static=0.001
+[2026-11-22 14:19:40] Received sigquit from a child process. It usually means the child failed.
+"""
+SGLANG_KILLED = """\
+RuntimeError: Rank 0 scheduler died during initialization (exit code: -9). If exit code is -9 (SIGKILL), a common \
+cause is the OS OOM killer. Run `dmesg -T | grep -i oom` to check.
+"""
+SGLANG_KILLED_LATER = """\
+[2026-11-22 14:19:40] Subprocess scheduler_0 (pid=7) crashed with exit code -9. Triggering SIGQUIT for cleanup...
+[2026-11-22 14:19:40] SIGQUIT received. signum=None, frame=None. It usually means one child failed.
+"""
+SGLANG_TOO_LONG_FOR_MODEL = """\
+ValueError: Warning: User-specified context_length (4096) is greater than the derived context_length (1024). This may \
+lead to incorrect model outputs or CUDA errors.
+"""
+SGLANG_PORT_IN_USE = """\
+[2026-11-22 14:19:40] ERROR:    [Errno 98] error while attempting to bind on address ('127.0.0.1', 31125): \
+[errno 98] address already in use
+"""
+SECOND_SERVER = """\
+error: argument --grpc-port: not supported, it starts a server that takes requests without a key
+"""
 NO_KEY = "ValueError: REWARDPOOL_KEY_FILE cannot be read: [Errno 2] No such file or directory: '/key'\n"
 
 
@@ -77,6 +112,14 @@ NO_KEY = "ValueError: REWARDPOOL_KEY_FILE cannot be read: [Errno 2] No such file
         (TOO_LONG_FOR_MODEL, 1, "BadArguments", "max_model_len (4096)"),
         (OWN_CODE, 1, "ModelRefused", "trust_remote_code=True"),
         (NO_HEAD, 1, "ModelRefused", "lacks score.weight"),
+        (SGLANG_REFUSED, 137, "ModelRefused", "serve this model with spec.engine.name vllm"),
+        (SGLANG_OTHER_HEAD, 1, "ModelRefused", "(torch.Size([3, 64]))"),
+        (SGLANG_NO_ROOM, 137, "OutOfMemory", "--mem-fraction-static"),
+        (SGLANG_KILLED, 1, "OutOfMemory", "exit code: -9"),
+        (SGLANG_KILLED_LATER, -9, "OutOfMemory", "exit code -9"),
+        (SGLANG_TOO_LONG_FOR_MODEL, 1, "BadArguments", "context_length (4096)"),
+        (SGLANG_PORT_IN_USE, 1, "PortInUse", "31125"),
+        (SECOND_SERVER, 2, "BadArguments", "--grpc-port"),
         (NO_KEY, 1, "BadArguments", "REWARDPOOL_KEY_FILE"),
         ("Segmentation fault\n", 139, "EngineExited", "SIGSEGV"),
         ("", 1, "EngineExited", "exit code 1"),

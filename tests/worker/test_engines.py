@@ -91,6 +91,12 @@ def test_sglang_serves_a_reward_model_as_an_embedding_and_skips_the_warm_up_that
     assert {"--is-embedding", "--skip-server-warmup"} <= set(launch(name="sglang").argv)
 
 
+def test_a_busy_sglang_is_healthy_and_a_broken_one_ends_at_once() -> None:
+    variables = launch(name="sglang").env
+    assert variables["SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION"] == "0"
+    assert variables["SGLANG_CUDA_COREDUMP_BEFORE_CRASH_WAIT_SECS"] == "0"
+
+
 ENGINES = ["vllm", "sglang", "transformers"]
 
 

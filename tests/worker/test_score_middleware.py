@@ -6,6 +6,7 @@ What vLLM itself answers is tested on the real one, in test_real_vllm.py.
 import asyncio
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -117,6 +118,58 @@ def test_all_four_input_forms_are_lists_of_samples(given: Any, samples: Any) -> 
 def test_any_other_input_is_an_invalid_sample(given: Any) -> None:
     with pytest.raises(InvalidSampleError, match="`input` must be"):
         parse_request(json.dumps({"model": "rm", "input": given}).encode())
+
+
+def application(engine: str, size: int) -> Any:
+    """What a scope's `app` is in each engine, as far as the middleware looks at it."""
+    if engine == "sglang":
+        return SimpleNamespace(state=SimpleNamespace(vocabulary_size=size))
+    model_config = SimpleNamespace(get_vocab_size=lambda: size)
+    return SimpleNamespace(state=SimpleNamespace(vllm_config=SimpleNamespace(model_config=model_config)))
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize("given", [[100], [[1, 99], [3, 100]], [10**30], [7] * 1_000_000 + [100]], ids=range(4))
+async def test_a_token_id_beyond_the_vocabulary_never_reaches_the_engine(engine: str, given: Any) -> None:
+    fake = FakeEngine()
+    guarded = worker(fake, engine=engine)
+
+    async def in_application(scope: Any, receive: Any, send: Any) -> None:
+        await guarded({**scope, "app": application(engine, 100)}, receive, send)
+
+    reply = await ask(in_application, "POST", "/v1/embeddings", {"model": "rm", "input": given})
+    error = parse_answer(reply.body, count=1)
+    assert isinstance(error, CallerError)
+    assert (reply.status, error.code, fake.asked) == (200, "invalid_sample", [])
+    assert (
+        f"has the token id {max(max(s) for s in given) if isinstance(given[0], list) else max(given)}" in error.message
+    )
+
+
+@pytest.mark.parametrize(
+    ("model_type", "path", "request_body"),
+    [
+        ("Discriminative", "/v1/embeddings", {"input": "hello"}),
+        ("Generative", "/v1/chat/completions", {"messages": [{"role": "user", "content": "hello"}]}),
+    ],
+)
+async def test_sglang_which_takes_any_model_name_serves_none_that_it_does_not_list(
+    model_type: str, path: str, request_body: dict[str, Any]
+) -> None:
+    fake = FakeEngine(v1__embeddings=(200, {}), v1__chat__completions=(200, {}))
+    guarded = worker(fake, engine="sglang", model_type=model_type)
+    reply = await ask(guarded, "POST", path, {"model": "another", **request_body})
+    assert reply.json()["error"]["message"] == "the model 'another' does not exist, this worker serves 'rm'"
+    assert fake.count(path) == 0
+
+
+@pytest.mark.parametrize("name", ["rm", "adapter", "rm:adapter"])
+async def test_sglang_serves_its_model_and_the_adapters_it_lists(name: str) -> None:
+    scored = {"data": [{"index": 0, "embedding": [0.5]}]}
+    models = {"data": [{"id": "rm"}, {"id": "adapter"}]}
+    fake = FakeEngine(v1__models=(200, models), v1__embeddings=(200, scored))
+    reply = await ask(worker(fake, engine="sglang"), "POST", "/v1/embeddings", {"model": name, "input": "hello"})
+    assert parse_answer(reply.body, count=1) == [0.5]
 
 
 async def test_scores_come_back_in_the_order_of_the_samples() -> None:

@@ -1,7 +1,6 @@
-"""SGLang's side of the contract, as far as it can be checked where SGLang cannot run.
+"""SGLang's side of the contract, on FakeSglang: its names and the shapes of its answers, and a start of a second.
 
-The launcher and the middleware are the real ones, in a real process started by the real command line. SGLang itself is
-FakeSglang: its names and the shapes of its answers, recorded from its source.
+The launcher and the middleware are the real ones, in a real process started by the real command line.
 """
 
 import json
@@ -77,7 +76,18 @@ def test_sglangs_own_routes_need_the_key(url: str) -> None:
 def test_servers_that_would_ask_for_no_key_are_refused(tmp_path: Path) -> None:
     with process(tmp_path, "--tokenizer-worker-num", "4")[0] as server:
         assert server.exit_code(seconds=20) == 2
-        assert "is not supported" in server.tail()
+        diagnosis = diagnose(exit_code=2, log=server.log.read_text())
+        assert (diagnosis.reason, "--tokenizer-worker-num" in diagnosis.message) == ("BadArguments", True)
+
+
+@pytest.mark.parametrize("given", [[10**9], [[1], [2, -1]], [1.5]])
+def test_what_is_no_token_id_is_an_invalid_sample(url: str, given: Any) -> None:
+    assert score(url, given)[2]["error"]["code"] == "invalid_sample"
+
+
+def test_a_model_that_sglang_does_not_serve_is_an_invalid_sample(url: str) -> None:
+    _, _, answer = http("POST", url + "/v1/embeddings", {"model": "another", "input": "abc"}, key=KEY)
+    assert answer["error"]["code"] == "invalid_sample"
 
 
 def test_a_wrong_flag_is_diagnosed(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Why a worker or a router ended: from its exit status and the end of its log to a reason and a sentence.
 
 The reasons are what conditions and commands show; the sentence names the field to change, and quotes the line of the
-log that tells. The words looked for are those vLLM 0.32, sglang-router 0.3.2 and the function server really print.
+log that tells. The words looked for are those vLLM 0.32, SGLang 0.5.23, sglang-router 0.3.2 and the function server
+really print.
 """
 
 import re
@@ -54,7 +55,7 @@ def _symptom(reason: Reason, words: str, advice: str) -> _Symptom:
 _SYMPTOMS = (
     _symptom(
         "PortInUse",
-        r"Address already in use|address already in use",
+        r"Address already in use|address already in use|Port is already in use",
         "the port is taken by another process; stop it or let another port be chosen",
     ),
     _symptom(
@@ -89,6 +90,12 @@ _SYMPTOMS = (
         "the model has no such revision; check spec.model.revision",
     ),
     _symptom(
+        "ModelRefused",
+        r"ModelRefusedError: |Model architectures .* are not supported|has no SGLang implementation and"
+        r"|Cannot find model module|Attempted to load weight \(",
+        "the engine cannot serve this model so that its scores are right; docs/engines.md has what each engine takes",
+    ),
+    _symptom(
         "ModelNotFound",
         r"HFValidationError: |Invalid repository ID or local directory specified|LocalEntryNotFoundError: "
         r"|We couldn't connect to|RepositoryNotFoundError|is not a local folder and is not a valid model identifier"
@@ -99,14 +106,15 @@ _SYMPTOMS = (
         "OutOfMemory",
         r"OutOfMemoryError|out of memory|No available memory for the cache blocks|MemoryError|std::bad_alloc"
         r"|is less than desired [CG]PU memory utilization|is less than requested memory for kv"
-        r"|larger than the available KV cache memory|Cannot allocate memory",
+        r"|larger than the available KV cache memory|Cannot allocate memory|Not enough memory\. Please try"
+        r"|(scheduler died during initialization|crashed with exit code) .*-9\b|exit code: -9\)",
         "the worker does not fit into memory; give it more, or lower spec.engine.maxModelLen or its memory flags in "
-        "spec.engine.args (VLLM_CPU_KVCACHE_SPACE, in GiB, on a CPU)",
+        "spec.engine.args (VLLM_CPU_KVCACHE_SPACE, in GiB, on a CPU; SGLang's --mem-fraction-static)",
     ),
     _symptom(
         "BadArguments",
         r"error: unrecognized arguments|error: argument |error: unexpected argument|Value error, |No such option"
-        r"|Invalid value for |REWARDPOOL_[A-Z_]+ ",
+        r"|Invalid value for |REWARDPOOL_[A-Z_]+ |is greater than the derived context_length",
         "the engine refuses how it was started; check spec.engine",
     ),
 )
@@ -125,7 +133,7 @@ def diagnose(*, exit_code: int | None, log: str, oom_killed: bool = False) -> Di
     if oom_killed:
         return Diagnosis("OutOfMemory", "killed for using more memory than its limit; raise the memory limit", kept)
     ended, by_hand = _ending(exit_code)
-    if by_hand:
+    if by_hand and not _KILLS_ITSELF.search(log):
         # What it printed while it was alive is not what ended it.
         return Diagnosis("EngineExited", ended, kept)
     for symptom in _SYMPTOMS:
@@ -134,6 +142,10 @@ def diagnose(*, exit_code: int | None, log: str, oom_killed: bool = False) -> Di
         if telling is not None:
             return Diagnosis(symptom.reason, f"{symptom.advice} ({ended}: {telling.strip()})", kept)
     return Diagnosis("EngineExited", ended if not kept else f"{ended}: {_last_error(lines)}", kept)
+
+
+_KILLS_ITSELF = re.compile(r"It usually means (the|one) child failed")
+"""What SGLang prints before it kills all of its processes, itself among them, because one of them failed."""
 
 
 def _ending(exit_code: int | None) -> tuple[str, bool]:

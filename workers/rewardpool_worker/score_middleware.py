@@ -229,6 +229,30 @@ def parse_request(body: bytes) -> tuple[str, list[Sample]]:
     raise InvalidSampleError("`input` must be a text, a list of texts, a list of token ids, or a list of such lists")
 
 
+def vocabulary_size(scope: Scope) -> int | None:
+    """How many tokens the engine's model has, from the state of its application; None where it is not there.
+
+    vLLM keeps its whole configuration there, and our launcher of SGLang the number alone.
+    """
+    state = getattr(scope.get("app"), "state", None)
+    vllm = getattr(state, "vllm_config", None)
+    size = vllm.model_config.get_vocab_size() if vllm is not None else getattr(state, "vocabulary_size", None)
+    return size or None
+
+
+def refuse_beyond_vocabulary(samples: list[Sample], size: int | None) -> None:
+    """Keep token ids that the model lacks from the engine: SGLang's process dies of one.
+
+    vLLM bounds them by the tokenizer as well, and dies of one that the tokenizer has and the model lacks.
+
+    Raises:
+        InvalidSampleError: the text names the token id and its sample.
+    """
+    for index, sample in enumerate(samples):
+        if size is not None and isinstance(sample, list) and (largest := max(sample)) >= size:
+            raise InvalidSampleError(f"input {index} has the token id {largest}, the model has 0 to {size - 1}")
+
+
 def _all_texts(values: list[Any]) -> bool:
     return all(isinstance(value, str) for value in values)
 
@@ -337,6 +361,13 @@ def _countable_chat(body: bytes) -> list[Countable]:
         return []
 
 
+def _model_of(body: bytes) -> object:
+    try:
+        return json.loads(body)["model"]
+    except (ValueError, KeyError, TypeError):
+        return None  # the engine says what is wrong with it
+
+
 def error_answer(code: str, message: str, **lengths: int | None) -> dict[str, Any]:
     """The contract's answer to a request that is at fault; goes out with status 200."""
     known = {name: tokens for name, tokens in lengths.items() if tokens is not None}
@@ -398,6 +429,8 @@ class ScoreMiddleware:
     async def _serve_scores(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
         try:
             model, samples = parse_request(body)
+            refuse_beyond_vocabulary(samples, vocabulary_size(scope))
+            await self._refuse_other_model(scope, model)
             answer = await self._ask_for_scores(scope, receive, model, samples)
             complaint = caller_complaint(answer)
             if complaint is not None:
@@ -418,6 +451,14 @@ class ScoreMiddleware:
 
     async def _serve_chat(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
         """Pass a request on as it is, and a streamed answer as it comes; only a complaint is held and reworded."""
+        try:
+            await self._refuse_other_model(scope, _model_of(body))
+        except InvalidSampleError as error:
+            await _send_json(send, 200, error_answer("invalid_sample", str(error)))
+            return
+        except EngineFaultError as error:
+            await _send(send, _fault(500, str(error)))
+            return
         complaint_held = _Held()
         status = 0
 
@@ -447,6 +488,20 @@ class ScoreMiddleware:
         # Without use_activation=false the scores are sigmoids, and good samples all look alike.
         request = {"model": model, "input": samples, "use_activation": False}
         return await self._ask(scope, "/classify", request, receive)
+
+    async def _refuse_other_model(self, scope: Scope, model: object) -> None:
+        """Have SGLang serve the models it lists and no other name, as vLLM does by itself.
+
+        Raises:
+            InvalidSampleError: the text has both names.
+        """
+        served = self._settings.served_name
+        if self._settings.engine != "sglang" or not served or model == served or not isinstance(model, str):
+            return
+        listed = await self._list_models(scope)
+        # An adapter's name may stand behind its base model's.
+        if model not in listed and not (model.startswith(f"{served}:") and model.partition(":")[2] in listed):
+            raise InvalidSampleError(f"the model {model!r} does not exist, this worker serves {served!r}")
 
     def _read_scores(self, answer: Answer, model: str, count: int) -> dict[str, Any]:
         field = "probs" if self._settings.engine == "vllm" else "embedding"
@@ -516,14 +571,21 @@ class ScoreMiddleware:
         return self._model
 
     async def _describe_model(self, scope: Scope) -> dict[str, Any]:
+        cards = await self._list_models(scope)
+        first = next(iter(cards))
+        name = self._settings.served_name or first
+        return {"model": name, "max_model_len": cards.get(name, cards[first]).get("max_model_len")}
+
+    async def _list_models(self, scope: Scope) -> dict[str, dict[str, Any]]:
+        """What the engine says about its models, at least one, by their names in its order."""
         answer = _only_200(await self._ask(scope, "/v1/models"))
         try:
-            cards = json.loads(answer.body)["data"]
-            name = self._settings.served_name or cards[0]["id"]
-            card = next((card for card in cards if card["id"] == name), cards[0])
-        except (ValueError, KeyError, IndexError, TypeError) as error:
+            cards = {card["id"]: card for card in json.loads(answer.body)["data"]}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise EngineFaultError(f"/v1/models is not a list of models: {type(error).__name__}: {error}") from None
-        return {"model": name, "max_model_len": card.get("max_model_len")}
+        if not cards:
+            raise EngineFaultError("/v1/models lists no model")
+        return cards
 
 
 class Readiness:

@@ -2,26 +2,71 @@
 
 SGLang has no flag for a middleware, and takes a key on its command line and into its log. So this one file (nothing of
 the project but the two middlewares beside it) is mounted into the stock image, puts the middleware around SGLang's
-application, and starts the server with the flags it was given, unchanged.
+application, and starts the server with the flags it was given, unchanged. Measured with SGLang 0.5.23, it also sees to
+what would make a score wrong or let somebody score without the key:
+
+- **No second door.** What starts another server next to the one with the middleware is refused.
+- **The checkpoint's model, all of it.** An architecture that SGLang lacks would be served without its reward head, and
+  a head's bias that the checkpoint lacks would be a random constant of each replica. The first is refused, the second
+  set to zero, as transformers has it; any other weight that is not in the checkpoint, or is NaN there, ends the start.
+- **Token ids of the vocabulary.** One beyond it, in a request or out of a tokenizer that does not belong to the model,
+  would end the engine's process, and then the next worker's that the router tries.
+- **The longest sample.** SGLang takes one token less than the context length it reports.
 """
 
+import logging
 import os
 import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
 
-SEVERAL_SERVERS = "--tokenizer-worker-num"
+log = logging.getLogger("rewardpool.worker")
+
 ENV_SLEEP_MAX_ABS_DIFF = "REWARDPOOL_SLEEP_MAX_ABS_DIFF"
 """Set where the engine can be put to sleep."""
+ENV_MODEL_TYPE = "REWARDPOOL_MODEL_TYPE"
+ENV_KEY_FILE = "REWARDPOOL_KEY_FILE"
+
+FREEZE_SECONDS = 30.0
+"""For SGLang to listen, and to freeze its garbage collectors."""
+
+SECOND_SERVERS: Mapping[str, Any] = {
+    "tokenizer_worker_num": 1,  # each would import the application anew, without the middleware
+    "grpc_port": None,
+    "grpc_mode": False,
+    "smg_grpc_mode": False,
+    "sidecar": None,
+    "enable_http2": False,  # another server program than the one that was tested
+    "use_ray": False,
+    "encoder_only": False,
+    "disaggregation_mode": "null",
+    "remote_instance_weight_loader_start_seed_via_transfer_engine": False,
+}
+"""Arguments of SGLang that start a server without the middleware, and the one value of each that does not."""
+SECOND_SERVER_VARIABLES = ("SGLANG_GRPC_PORT", "SGLANG_RUST_SERVER", "SMG_SGLANG_ZMQ_HANDSHAKE")
+
+
+class ModelRefusedError(RuntimeError):
+    """A model whose answers would not be its scores; the text says why, and what to do."""
 
 
 def main(argv: list[str]) -> int:
     """Run the server until it is told to stop; returns the exit code."""
-    if any(flag.split("=")[0] == SEVERAL_SERVERS for flag in argv):
-        # Each of them would import the application anew, without the middleware: a worker that asks for no key.
-        print(f"{SEVERAL_SERVERS} is not supported: its servers would take requests without a key", file=sys.stderr)
-        return 2
     from score_middleware import ScoreMiddleware
-    from sglang.srt.entrypoints import http_server
     from sglang.srt.server_args import prepare_server_args
+
+    arguments = prepare_server_args(argv)
+    if way := way_past_the_key(vars(arguments), os.environ):
+        print(f"error: argument {way}: not supported, it starts a server that takes requests without a key", flush=True)
+        return 2
+    if wrong := wrong_scores(vars(arguments)):
+        print(f"error: argument {wrong}", flush=True)
+        return 2
+
+    from sglang.srt.entrypoints import http_server
     from sglang.srt.utils import kill_process_tree
 
     if ENV_SLEEP_MAX_ABS_DIFF in os.environ:
@@ -30,12 +75,188 @@ def main(argv: list[str]) -> int:
         # First, so that the other one is around it and asks for the key.
         http_server.app.add_middleware(SleepMiddleware)
     http_server.app.add_middleware(ScoreMiddleware)
+    # SGLang asks itself to, without the pool's key, and would be refused.
+    http_server._freeze_gc_after_server_warmup = freeze_collectors
     try:
-        http_server.launch_server(prepare_server_args(argv))
+        http_server.launch_server(
+            arguments, init_tokenizer_manager_func=make_tokenizer_manager, run_scheduler_process_func=run_scheduler
+        )
     finally:
         # The scheduler and the detokeniser are processes of their own and outlive a server that fails.
         kill_process_tree(os.getpid(), include_parent=False)
     return 0
+
+
+def way_past_the_key(arguments: Mapping[str, Any], environ: Mapping[str, str]) -> str | None:
+    """The argument or variable that would start a second server, as it is written; None when there is none."""
+    for name, value in SECOND_SERVERS.items():
+        if arguments.get(name, value) not in (value, None):
+            return f"--{name.replace('_', '-')}"
+    switched_on = (name for name in SECOND_SERVER_VARIABLES if environ.get(name, "0").lower() not in ("", "0", "false"))
+    return next(switched_on, None)
+
+
+def wrong_scores(arguments: Mapping[str, Any]) -> str | None:
+    """The argument that would have the model score something else than the sample, and why; None without one."""
+    if arguments.get("allow_auto_truncate"):
+        return "--allow-auto-truncate: a sample that is too long would be scored without its end"
+    if arguments.get("load_format") == "dummy":
+        return "--load-format dummy: the weights would be random"
+    return None
+
+
+def freeze_collectors(arguments: Any) -> None:
+    """Have SGLang freeze its garbage collectors, which spares it long pauses; it works without that as well.
+
+    It is called while the server is about to listen, in a thread of its own.
+    """
+    key_file = os.environ.get(ENV_KEY_FILE)
+    headers = {"Authorization": f"Bearer {Path(key_file).read_text().strip()}"} if key_file else {}
+    request = urllib.request.Request(arguments.url() + "/freeze_gc", headers=headers, method="POST")  # noqa: S310
+    deadline = time.monotonic() + FREEZE_SECONDS
+    while True:
+        try:
+            with urllib.request.urlopen(request, timeout=FREEZE_SECONDS):  # noqa: S310 - this server's own address
+                return
+        except OSError as error:
+            refused = isinstance(getattr(error, "reason", None), ConnectionRefusedError)
+            if not refused or time.monotonic() > deadline:
+                log.warning("the garbage collectors are not frozen: %s", error)
+                return
+        time.sleep(0.2)
+
+
+def make_tokenizer_manager(*args: Any, **kwargs: Any) -> Any:
+    """Make SGLang's tokenizer manager, through which every request goes, with our two bounds on requests."""
+    from sglang.srt.entrypoints import http_server
+    from sglang.srt.entrypoints.engine import init_tokenizer_manager
+
+    manager, templates = init_tokenizer_manager(*args, **kwargs)
+    # Where the middleware finds it.
+    http_server.app.state.vocabulary_size = manager.model_config.vocab_size
+    bound_requests(manager)
+    return manager, templates
+
+
+def bound_requests(manager: Any) -> None:
+    """Have a tokenizer manager refuse token ids beyond the vocabulary, and take samples as long as the context.
+
+    Here token ids of a request and those of its tokenised text are the same. A ValueError becomes a 400.
+    """
+    size = manager.model_config.vocab_size
+    validate = manager._validate_one_request
+
+    def validate_and_bound(request: Any, token_ids: list[int] | None) -> None:
+        validate(request, token_ids)
+        beyond = next((token for token in token_ids or () if not 0 <= token < size), None)
+        if beyond is not None:
+            raise ValueError(f"Token id {beyond} is out of vocabulary: the model has {size} tokens")
+
+    manager._validate_one_request = validate_and_bound
+    if not manager.is_generation:
+        # SGLang keeps one position for a token to write, and a score writes none.
+        manager.num_reserved_tokens -= 1
+
+
+def run_scheduler(*args: Any, **kwargs: Any) -> None:
+    """SGLang's scheduler, the process that has the model, with that model checked while it is loaded."""
+    from sglang.srt.managers.scheduler import run_scheduler_process
+    from sglang.srt.model_loader import loader
+
+    if os.environ.get(ENV_MODEL_TYPE, "Discriminative") == "Discriminative":
+        loader._initialize_model = checked(loader._initialize_model)
+    run_scheduler_process(*args, **kwargs)
+
+
+def checked(initialize: Callable[..., Any]) -> Callable[..., Any]:
+    """SGLang's function that makes a model, for reward models: what it makes is the checkpoint's, and is loaded whole.
+
+    Raises:
+        ModelRefusedError: SGLang made another model than the checkpoint's, or one without a reward head.
+    """
+
+    def initialize_checked(model_config: Any, load_config: Any, quant_config: Any = None) -> Any:
+        model = initialize(model_config, load_config, quant_config)
+        if refusal := headless(type(model).__name__, model_config.hf_config.architectures or []):
+            raise ModelRefusedError(refusal)
+        load = model.load_weights
+
+        def load_weights(weights: Iterable[tuple[str, Any]]) -> Any:
+            # The first time alone: what is loaded later may be some of the weights.
+            del model.load_weights
+            return load_whole(model, load, weights, quantised=quant_config is not None)
+
+        model.load_weights = load_weights
+        return model
+
+    return initialize_checked
+
+
+def headless(served: str, architectures: list[str]) -> str | None:
+    """Why a model's answers would be hidden states instead of scores; None when it has its reward head.
+
+    Args:
+        served: the class that SGLang made.
+        architectures: what the checkpoint's config.json says.
+    """
+    named = ", ".join(architectures) or "no architecture"
+    if served not in architectures:
+        return (
+            f"SGLang has no class for {named} and would serve {served}, which has no reward head: "
+            "serve this model with spec.engine.name vllm"
+        )
+    if "SequenceClassification" not in served and "RewardModel" not in served:
+        return (
+            f"{served} has no reward head: take a checkpoint of a sequence classification model, "
+            "or spec.model.type Generative for a judge"
+        )
+    return None
+
+
+def load_whole(
+    model: Any, load: Callable[[Iterable[tuple[str, Any]]], Any], weights: Iterable[tuple[str, Any]], *, quantised: bool
+) -> Any:
+    """Load a checkpoint's weights into a new model, and see that each of the model's own has got its values.
+
+    A bias of a head that the checkpoint lacks becomes zero: SGLang's Qwen heads have one where transformers' have none.
+
+    Raises:
+        ModelRefusedError: a weight is not in the checkpoint, or NaN there.
+    """
+    import torch
+
+    present: set[str] = set()
+
+    def noted() -> Iterable[tuple[str, Any]]:
+        for name, values in weights:
+            present.add(name)
+            yield name, values
+
+    expected = {
+        f"{path}.{name}".removeprefix("."): (module, parameter)
+        for path, module in model.named_modules()
+        # Quantised layers have parameters of their own making. Those of torch start with random values.
+        if not quantised or type(module).__module__.startswith("torch.nn.")
+        for name, parameter in module.named_parameters(recurse=False)
+        if parameter.dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+    }
+    with torch.no_grad():
+        for _, parameter in expected.values():
+            parameter.fill_(torch.nan)
+        loaded = load(noted())
+        without = {name: made for name, made in expected.items() if made[1].isnan().any()}
+        for name, (module, parameter) in list(without.items()):
+            if isinstance(module, torch.nn.Linear) and name.endswith("bias") and name not in present:
+                parameter.zero_()
+                log.warning("the checkpoint has no %s: it is zero", name)
+                del without[name]
+    if without:
+        some = ", ".join(sorted(without)[:5])
+        raise ModelRefusedError(
+            f"the checkpoint lacks {len(without)} of the model's weights, or has NaN in them ({some}): "
+            "a score would be of random weights; check the files of spec.model.source"
+        )
+    return loaded
 
 
 # SGLang starts its processes by importing this file again.

@@ -45,9 +45,9 @@ WORK_PATHS = frozenset(
 )
 """What the engine's GPU is needed for."""
 READ_PATHS = frozenset(
-    {"/v1/models", "/tokenize", "/detokenize", "/metrics", "/version", "/get_model_info", "/model_info"}
+    {"/v1/models", "/tokenize", "/detokenize", "/metrics", "/version", "/get_model_info", "/model_info", "/freeze_gc"}
 )
-"""Answered from memory, asleep as well."""
+"""Answered from memory, asleep as well. SGLang's launcher asks for the last of them once, after the start."""
 PASSED_PATHS = HEALTH_PATHS | WORK_PATHS | READ_PATHS
 
 PROBE_TEXT = "The quick brown fox jumps over the lazy dog."

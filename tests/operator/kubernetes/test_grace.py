@@ -12,7 +12,8 @@ from support.kube_builders import FUNCTION, a_pool
 
 from rewardpool_api.pool import EngineName
 from rewardpool_operator.kubernetes import render
-from rewardpool_operator.kubernetes.render.common import GRACE_MARGIN_SECONDS, PRE_STOP_SECONDS
+from rewardpool_operator.kubernetes.render.common import PRE_STOP_SECONDS
+from rewardpool_worker.engines import engine_for
 
 ENGINES = {
     "vllm": {},
@@ -41,7 +42,12 @@ def test_kubernetes_kills_a_worker_only_after_its_drain(engine: str, drain_secon
     (container,) = pod["containers"]
     pre_stop = container["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert pre_stop == PRE_STOP_SECONDS
-    assert pod["terminationGracePeriodSeconds"] == pre_stop + drain_seconds + GRACE_MARGIN_SECONDS
+    assert pod["terminationGracePeriodSeconds"] == pre_stop + drain_seconds + engine_for(engine).end_seconds
+
+
+def test_sglang_has_the_time_it_takes_to_end() -> None:
+    """Measured: about 20 s after the last answer of a flood."""
+    assert pod_of("sglang", 0)["terminationGracePeriodSeconds"] >= PRE_STOP_SECONDS + 2 * 20
 
 
 @pytest.mark.parametrize("engine", [engine for engine, flag in DRAIN_FLAGS.items() if flag])

@@ -18,6 +18,8 @@ class Engine:
     """From spec and place to command line; pure."""
     default_image: str | None
     """Stock image for `spec.engine.image`; None: RewardPool's own image."""
+    end_seconds: int = 15
+    """How long it may take to end after its last answer; in a cluster it is killed then."""
     has_s3_client: bool = False
     """Whether the stock image brings boto3; every one brings the hub's client."""
 
@@ -28,7 +30,8 @@ _ENGINES = {
     engine.name: engine
     for engine in (
         Engine(name="vllm", launch=vllm.launch, default_image=_VLLM_IMAGE, has_s3_client=True),
-        Engine(name="sglang", launch=sglang.launch, default_image="lmsysorg/sglang:v0.5.23"),
+        # It ends its processes one after the other: 16 s when idle, about 20 s after a flood.
+        Engine(name="sglang", launch=sglang.launch, default_image="lmsysorg/sglang:v0.5.23", end_seconds=40),
         Engine(name="transformers", launch=transformers.launch, default_image=_VLLM_IMAGE, has_s3_client=True),
         Engine(name="python", launch=python.launch, default_image=None),
     )

@@ -1,8 +1,8 @@
 """SGLang: its HTTP server, started by `sglang_launcher` with the score middleware in front.
 
-A reward model started with `--is-embedding` answers `/v1/embeddings` with the raw score as the last number, so the
-middleware passes scores on and only guards them. SGLang has no CPU build: what is said here about the engine itself is
-checked by contract tests against recorded requests and answers, not by running it.
+Measured with SGLang 0.5.23. A reward model started with `--is-embedding` answers `/v1/embeddings` with the raw score as
+the last number, so the middleware passes scores on and only guards them; what SGLang itself gets wrong about a model,
+the launcher sees to.
 """
 
 from rewardpool_api import RewardPoolSpec, names
@@ -39,10 +39,18 @@ def launch(spec: RewardPoolSpec, place: Place) -> Launch:
         argv += ["--context-length", str(engine.max_model_len)]
     # SGLang warms up by asking itself without a key, is refused, and gives up. The readiness probe warms it up instead.
     argv += ["--skip-server-warmup", "--enable-metrics"]
+    # One line per sample is more log than anybody reads.
+    argv += ["--log-level-http", "warning"]
     if can_sleep(spec, place):
         # Without the backup a woken reward model has random weights: it was made for trainers that send new ones.
         argv += ["--enable-memory-saver", "--enable-weights-cpu-backup"]
-    variables = {"PYTHONPATH": python_path(spec, place)}
+    variables = {
+        "PYTHONPATH": python_path(spec, place),
+        # Its /health generates a token, which takes a second and more under load: routers would drop a busy worker.
+        "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "0",
+        # It waits a minute for a GPU's memory dump before a broken worker ends, and answers nothing meanwhile.
+        "SGLANG_CUDA_COREDUMP_BEFORE_CRASH_WAIT_SECS": "0",
+    }
     if can_sleep(spec, place):
         # Its being there has the launcher put the sleep middleware in.
         variables[names.ENV_SLEEP_MAX_ABS_DIFF] = str(engine.sleep.max_abs_diff)

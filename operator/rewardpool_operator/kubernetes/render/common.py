@@ -14,7 +14,7 @@ PRE_STOP_SECONDS: Final = 5
 """Between the order to stop and SIGTERM. A worker that is deleted by somebody else leaves the routers in this time; a
 router, which closes its port at SIGTERM, leaves the Service's endpoints."""
 GRACE_MARGIN_SECONDS: Final = 15
-"""An engine that has answered everything still needs some seconds to end."""
+"""A router that has answered everything still needs some seconds to end."""
 
 NON_ROOT_GROUP: Final = 65532
 """Group of mounted keys in pods on RewardPool's own image, or on one built from it, which do not run as root."""

@@ -17,7 +17,6 @@ from rewardpool_operator.kubernetes.compare import short_hash
 from rewardpool_operator.kubernetes.merge import merged
 from rewardpool_operator.kubernetes.render.common import (
     CONTAINER_WORKER,
-    GRACE_MARGIN_SECONDS,
     OWN_IMAGE,
     PORT_HTTP,
     PRE_STOP_SECONDS,
@@ -140,7 +139,7 @@ def worker_template(pool: RewardPool, *, image: str, ipv6: bool = False) -> Obje
     }
     if spec.worker.gpus:
         container["resources"] = {"limits": {spec.worker.gpu_resource: str(spec.worker.gpus)}}
-    grace = PRE_STOP_SECONDS + spec.worker.drain_seconds + GRACE_MARGIN_SECONDS
+    grace = PRE_STOP_SECONDS + spec.worker.drain_seconds + engine.end_seconds
     stock = engine.default_image is not None
     template = pod_template(container, volumes, grace_seconds=grace, security={} if stock else OWN_IMAGE)
     if is_downloaded(pool):

@@ -61,6 +61,7 @@ async def embeddings(request: Request) -> Any:
     return {"object": "list", "data": data, "model": app.state.arguments.model_path, "usage": usage}
 
 
-def launch_server(arguments: Namespace) -> None:
+def launch_server(arguments: Namespace, **_: object) -> None:
     app.state.arguments = arguments
+    app.state.vocabulary_size = 1000  # as the launcher has it from the real one's tokenizer manager
     uvicorn.run(app, host=arguments.host, port=arguments.port, log_level="warning")
