@@ -117,7 +117,7 @@ def streamed(pool: Pool) -> Way:
 
 
 def _score(answer: Any) -> float:
-    return float(answer["data"][0]["embedding"][-1])
+    return float(answer["data"][0]["embedding"][0])
 
 
 def _check(text: str, score: float) -> None:

@@ -3,9 +3,11 @@
     POST /v1/embeddings {"model": NAME, "input": text | [text] | [token id] | [[token id]]}
     -> {"data": [{"index": i, "embedding": [score]}, ...]}
 
-The score of item i is the last number of its `embedding`: the raw logit of a one-label model, no sigmoid or softmax. It
-is the format SGLang speaks by itself (its reward models put the raw score last) and the only scoring route that
-sglang-router forwards for every engine. `/v1/classify` is never used: it applies a softmax, and one label becomes 1.0.
+The `embedding` of item i is exactly one finite number, its score: the raw logit of a one-label model, no sigmoid or
+softmax, or what `spec.model.head` makes of several. Another length is an error, never a score: it is what an engine
+answers that serves no reward model (a hidden state), or one whose head nobody declared. `/v1/embeddings` is the only
+scoring route that sglang-router forwards for every engine. `/v1/classify` is never used: it applies a softmax, and one
+label becomes 1.0.
 
 A request that is the caller's fault is answered with status **200** and an `error` object instead of data. The router
 counts every non-2xx against the worker's circuit breaker, so twenty samples that are too long would otherwise take the
@@ -63,16 +65,19 @@ def parse_answer(body: bytes | str, *, count: int) -> list[float] | CallerError:
         `count` finite floats in the order of the input, or the error object of the answer.
 
     Raises:
-        NonsenseAnswerError: not JSON, another shape, another number of items, or a score that is not a finite number.
+        NonsenseAnswerError: not JSON, another shape, another number of items, or an item that is not one finite number.
     """
     try:
         answer = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise NonsenseAnswerError(f"the answer is not JSON: {error}") from None
+    except (ValueError, RecursionError) as broken:
+        raise NonsenseAnswerError(f"the answer is not JSON: {broken}") from None
     if not isinstance(answer, dict):
         raise NonsenseAnswerError(f"the answer is a JSON {type(answer).__name__}, not an object")
-    if isinstance(answer.get("error"), dict):
-        return _caller_error(answer["error"])
+    error = answer.get("error")
+    if isinstance(error, dict):
+        return _caller_error(error)
+    if error is not None:
+        raise NonsenseAnswerError(f"the answer's error is {error!r:.300}, not an object")
     data = answer.get("data")
     if not isinstance(data, list) or len(data) != count:
         found = len(data) if isinstance(data, list) else "no list"
@@ -80,7 +85,7 @@ def parse_answer(body: bytes | str, *, count: int) -> list[float] | CallerError:
     scores: dict[int, float] = {}
     for position, item in enumerate(data):
         index = item.get("index", position) if isinstance(item, dict) else position
-        if not isinstance(index, int) or not 0 <= index < count:
+        if type(index) is not int or not 0 <= index < count:
             raise NonsenseAnswerError(f"data[{position}].index is {index!r}, not one of 0 to {count - 1}")
         scores[index] = _score(item, position)
     if len(scores) != count:
@@ -90,9 +95,14 @@ def parse_answer(body: bytes | str, *, count: int) -> list[float] | CallerError:
 
 def _score(item: object, position: int) -> float:
     embedding = item.get("embedding") if isinstance(item, dict) else None
-    if not isinstance(embedding, list) or not embedding:
-        raise NonsenseAnswerError(f"data[{position}].embedding is not a list of numbers")
-    value = embedding[-1]
+    if not isinstance(embedding, list):
+        raise NonsenseAnswerError(f"data[{position}].embedding is not a list with one number")
+    if len(embedding) != 1:
+        raise NonsenseAnswerError(
+            f"data[{position}].embedding has {len(embedding)} numbers, a score is exactly one: the engine serves no "
+            "reward model with one label (declare spec.model.head), or no worker of RewardPool answered"
+        )
+    value = embedding[0]
     # bool is an int in Python; JSON's NaN and Infinity arrive as floats, and an int may be too large for one.
     if not isinstance(value, bool) and isinstance(value, int | float):
         try:
@@ -101,7 +111,7 @@ def _score(item: object, position: int) -> float:
             score = math.inf
         if math.isfinite(score):
             return score
-    raise NonsenseAnswerError(f"data[{position}].embedding ends in {value!r:.40}, not in a finite number")
+    raise NonsenseAnswerError(f"data[{position}].embedding is [{value!r:.40}], not one finite number")
 
 
 def _caller_error(error: dict[str, Any]) -> CallerError:

@@ -98,6 +98,10 @@ ENV_MODEL_TYPE: Final = "REWARDPOOL_MODEL_TYPE"
 ENV_SERVED_NAME: Final = "REWARDPOOL_SERVED_NAME"
 ENV_ENGINE: Final = "REWARDPOOL_ENGINE"
 """Tells the score middleware whose answers it reads."""
+ENV_MODEL_PATH: Final = "REWARDPOOL_MODEL_PATH"
+"""Tells the score middleware where the checkpoint is, as the engine takes it: a folder, or a hub's repository."""
+ENV_HEAD: Final = "REWARDPOOL_HEAD"
+"""Tells the worker where the score is: `spec.model.head` as JSON; absent without one."""
 ENV_MAX_BODY_BYTES: Final = "REWARDPOOL_MAX_BODY_BYTES"
 
 # What the operator's own pod is told of its place.

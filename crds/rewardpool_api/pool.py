@@ -11,6 +11,7 @@ from pydantic import Field
 
 from rewardpool_api import names
 from rewardpool_api.autoscaling import AutoscalingSpec
+from rewardpool_api.head import HeadSpec
 from rewardpool_api.quantities import EntryName, ObjectName, Seconds, ShortText
 from rewardpool_api.rules import ApiModel, Rule
 from rewardpool_api.source import SOURCE_MESSAGE, SOURCE_PATTERN, is_source
@@ -57,7 +58,9 @@ class ModelSpec(ApiModel):
     revision: ShortText = "main"
     """Branch, tag or commit of an `hf://` model."""
     type: ModelType = "Discriminative"
-    """Discriminative: a one-label classifier whose raw logit is the score. Generative: a judge that writes. Function: a user's Python function."""
+    """Discriminative: a model that scores without writing, as `head` says. Generative: a judge that writes. Function: a user's Python function."""
+    head: HeadSpec | None = None
+    """Where a Discriminative model's score is. Default: in its one label, whose raw logit it is; a checkpoint with several is not served without it."""
     trust_remote_code: bool = False
     """Run the Python code that comes with the checkpoint (`auto_map` in its config.json), in the worker and with the worker's rights. False: a checkpoint that needs its own code is refused. Set it only for code that you have read, and pin spec.model.revision to the commit that you read."""
     token_secret_ref: TokenSecretRef | None = None
@@ -82,6 +85,11 @@ class ModelSpec(ApiModel):
             cel="!has(self.trustRemoteCode) || !self.trustRemoteCode || !has(self.type) || self.type != 'Function'",
             message="spec.model.trustRemoteCode must be false when spec.model.type is Function: a function has no checkpoint",
             holds=lambda model: not model.trust_remote_code or model.type != "Function",
+        ),
+        Rule(
+            cel="!has(self.head) || self.type == 'Discriminative'",
+            message="spec.model.head must not be set unless spec.model.type is Discriminative: judges write, and functions return their score",
+            holds=lambda model: model.head is None or model.type == "Discriminative",
         ),
     )
 
@@ -301,6 +309,25 @@ class RewardPoolSpec(ApiModel):
             cel="self.model.type != 'Generative' || !has(self.rollout.parity)",
             message="spec.rollout.parity must not be set when spec.model.type is Generative: a judge writes text, which has no score to compare",
             holds=lambda spec: spec.model.type != "Generative" or spec.rollout.parity is None,
+        ),
+        Rule(
+            cel="!has(self.model.head) || self.model.head.type == 'Classifier' || self.engine.name != 'sglang'",
+            message="spec.model.head.type must be Classifier when spec.engine.name is sglang: LMHead and TokenLevel are for vllm",
+            holds=lambda spec: (
+                spec.model.head is None or spec.model.head.type == "Classifier" or spec.engine.name != "sglang"
+            ),
+        ),
+        Rule(
+            cel="!has(self.model.head) || self.engine.name != 'transformers'",
+            message="spec.model.head must not be set when spec.engine.name is transformers: the checkpoint's one label or its own code gives the score",
+            holds=lambda spec: spec.model.head is None or spec.engine.name != "transformers",
+        ),
+        Rule(
+            cel="!self.engine.sleep.enabled || !has(self.model.head) || self.model.head.type != 'TokenLevel'",
+            message="spec.engine.sleep.enabled must be false when spec.model.head.type is TokenLevel: a wake could not be proved",
+            holds=lambda spec: (
+                not spec.engine.sleep.enabled or spec.model.head is None or spec.model.head.type != "TokenLevel"
+            ),
         ),
     )
 

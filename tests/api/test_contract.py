@@ -13,8 +13,14 @@ def answer(*embeddings):
     return json.dumps({"data": [{"index": i, "embedding": e} for i, e in enumerate(embeddings)]})
 
 
-def test_the_score_is_the_last_number_of_the_embedding():
-    assert parse_answer(answer([0.1, -2.5], [3]), count=2) == [-2.5, 3.0]
+def test_the_score_is_the_one_number_of_the_embedding():
+    assert parse_answer(answer([-2.5], [3]), count=2) == [-2.5, 3.0]
+
+
+@pytest.mark.parametrize("length", [0, 2, 3, 64])
+def test_an_embedding_of_another_length_is_no_score_and_says_how_long_it_is(length):
+    with pytest.raises(NonsenseAnswerError, match=rf"has {length} numbers, a score is exactly one.*spec\.model\.head"):
+        parse_answer(answer([0.25] * length), count=1)
 
 
 def test_scores_are_in_the_order_of_the_input_whatever_the_order_of_the_answer():
@@ -40,7 +46,9 @@ def test_scores_are_in_the_order_of_the_input_whatever_the_order_of_the_answer()
         answer([float("inf")]),
         '{"data": [7]}',
         '{"data": [{"index": 4, "embedding": [1.0]}]}',
+        '{"data": [{"index": false, "embedding": [1.0]}]}',
         '{"error": {"code": "who knows", "message": "x"}}',
+        '{"error": "out of memory", "data": [{"index": 0, "embedding": [1.0]}]}',
     ],
 )
 def test_nonsense_is_an_error_and_never_a_number(body):

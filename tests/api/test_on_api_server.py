@@ -54,6 +54,9 @@ def scaled(**autoscaling: Any) -> dict[str, Any]:
     return {"spec.autoscaling": {"maxReplicas": 2, **autoscaling}}
 
 
+CLASSIFIER = {"type": "Classifier", "weights": [0.5, -1]}
+STEPS = {"type": "TokenLevel", "stepToken": "<s>", "aggregate": "min"}
+
 VIOLATIONS: dict[str, dict[str, Any]] = {
     "bad source": {"spec.model.source": "ftp://somewhere/model"},
     "source that leaves its folder": {"spec.model.source": "file:///models/../etc"},
@@ -101,6 +104,28 @@ VIOLATIONS: dict[str, dict[str, Any]] = {
         "spec.engine.sleep": {"enabled": True},
         "spec.engine.args": ["--api-server-count=2"],
     },
+    "a head of a judge": {"spec.model.type": "Generative", "spec.model.head": CLASSIFIER},
+    "a head of a function": {
+        "spec.model": {"source": "python://rewards:score", "type": "Function", "head": CLASSIFIER},
+        "spec.engine.name": "python",
+    },
+    "a classifier without weights": {"spec.model.head": {"type": "Classifier"}},
+    "weights of no classifier": {"spec.model.head": {"type": "LMHead", "token": "!", "weights": [1.0]}},
+    "a label without a weight": {"spec.model.head": {**CLASSIFIER, "labels": ["helpful"]}},
+    "labels of no classifier": {"spec.model.head": {"type": "LMHead", "token": "!", "labels": ["helpful"]}},
+    "a language model's head without a token": {"spec.model.head": {"type": "LMHead"}},
+    "a yes without a no": {"spec.model.head": {"type": "LMHead", "yesToken": "yes"}},
+    "a token beside yes and no": {"spec.model.head": {"type": "LMHead", "token": "!", "yesToken": "a", "noToken": "b"}},
+    "yes that is no": {"spec.model.head": {"type": "LMHead", "yesToken": "yes", "noToken": "yes"}},
+    "a token of a classifier": {"spec.model.head": {**CLASSIFIER, "token": "!"}},
+    "steps that nothing aggregates": {"spec.model.head": {"type": "TokenLevel", "stepToken": "<s>"}},
+    "an aggregate of no steps": {"spec.model.head": {**CLASSIFIER, "aggregate": "min"}},
+    "a step of a classifier": {"spec.model.head": {**CLASSIFIER, "stepToken": "<s>"}},
+    "an aggregate without steps": {"spec.model.head": {"type": "TokenLevel", "aggregate": "mean"}},
+    "steps on sglang": {"spec.model.head": STEPS, "spec.engine.name": "sglang"},
+    "a token's logit on sglang": {"spec.model.head": {"type": "LMHead", "token": "!"}, "spec.engine.name": "sglang"},
+    "a head beside a checkpoint's own code": {"spec.model.head": CLASSIFIER, "spec.engine.name": "transformers"},
+    "steps that sleep": {"spec.model.head": STEPS, "spec.engine.sleep": {"enabled": True}},
     "the pool's key for a certificate": {"spec.router.tls": {"secretName": "pool-key"}},
 }
 """Every rule of the models is broken by one of these."""
@@ -129,6 +154,12 @@ MISTAKES: dict[str, dict[str, Any]] = {
     "empty text": {"spec.engine.image": ""},
     "text too long": {"spec.engine.image": "i" * 254},
     "list too long": {"spec.engine.args": ["-v"] * 65},
+    "a weight that is no number": {"spec.model.head": {"type": "Classifier", "weights": ["1"]}},
+    "a head that we do not know": {"spec.model.head": {"type": "Regression"}},
+    "an aggregate that we do not know": {"spec.model.head": {**STEPS, "aggregate": "max"}},
+    "a token that YAML reads as a truth value": {
+        "spec.model.head": {"type": "LMHead", "yesToken": "a", "noToken": False}
+    },
     "required field left out": {"spec.model.source": MISSING},
     "required part left out": {"spec.model": MISSING},
 }

@@ -33,7 +33,7 @@ async def score(session: aiohttp.ClientSession, machine: LocalMachine, *, second
     """One score from the router, by a caller who never tries twice."""
     url = f"{machine.pool().status.url}/v1/embeddings"
     async with session.post(url, **request(machine.folder, seconds=seconds)) as answer:
-        return float((await answer.json())["data"][0]["embedding"][-1])
+        return float((await answer.json())["data"][0]["embedding"][0])
 
 
 async def test_up_gives_a_pool_that_scores_and_down_leaves_nothing(machine: LocalMachine) -> None:

@@ -35,6 +35,23 @@ _MODELS: Final = (
     ("pvc://claim/path", "Generative", "vllm"),
     ("file:///models/rm", "Generative", "sglang"),
 )
+_CLASSIFIERS: Final = (
+    {"type": "Classifier", "weights": [0.5, -1.0]},
+    {"type": "Classifier", "weights": [1.0], "labels": ["é"]},
+)
+_HEADS: Final[dict[str, tuple[dict[str, Any] | None, ...]]] = {
+    "vllm": (
+        *_CLASSIFIERS,
+        {"type": "LMHead", "token": "!"},
+        {"type": "LMHead", "yesToken": "yes", "noToken": "no"},
+        {"type": "TokenLevel", "aggregate": "last"},
+        {"type": "TokenLevel", "stepToken": "<s>", "aggregate": "product"},
+    ),
+    "sglang": _CLASSIFIERS,
+    "transformers": (None,),
+    "Generative": (None,),
+    "Function": (None,),
+}
 _SETTINGS: Final = {"QueueDepth": "queueDepth", "DrainTime": "drainTime", "Demand": "demand"}
 
 _containers: Final[Drawn] = st.lists(
@@ -97,6 +114,10 @@ def specs(draw: st.DrawFn) -> Spec:
         model.pop("trustRemoteCode", None)
     spec["engine"] = {**spec.get("engine", {}), "name": engine}
     spec["engine"].pop("sleep", None)
+    if "head" in spec["model"]:
+        spec["model"]["head"] = draw(st.sampled_from(_HEADS[engine if kind == "Discriminative" else kind]))
+        if spec["model"]["head"] is None:
+            del spec["model"]["head"]
     spec["engine"].pop("tensorParallelSize", None)
     for part in ("worker", "router"):
         if "podTemplate" in spec.get(part, {}):

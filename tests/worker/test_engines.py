@@ -1,5 +1,6 @@
 """Command lines: what each engine is started with, as tables."""
 
+import json
 from typing import Any
 
 import pytest
@@ -189,3 +190,30 @@ def test_a_function_is_served_by_our_own_server() -> None:
 def test_an_unknown_engine_lists_the_known_ones() -> None:
     with pytest.raises(ValueError, match="vllm, sglang, transformers, python"):
         engine_for("tgi")
+
+
+HEADS = (
+    {"type": "Classifier", "weights": [0.5, -1.0], "labels": ["helpful", "é"]},
+    {"type": "LMHead", "yesToken": "Yes", "noToken": "No"},
+    {"type": "TokenLevel", "stepToken": "<extra_0>", "aggregate": "min"},
+)
+
+
+@pytest.mark.parametrize("head", HEADS, ids=lambda head: head["type"])
+def test_vllm_with_a_head_is_started_by_the_launcher_that_looks_its_tokens_up(head: dict[str, Any]) -> None:
+    started = launch({"head": head})
+    assert started.argv[:3] == ("python3", "/files/vllm_launcher.py", "-m")
+    assert started.argv[3:] == launch().argv[2:]
+    assert json.loads(started.env["REWARDPOOL_HEAD"]) == head
+    assert started.env["REWARDPOOL_MODEL_PATH"] == "org/model"
+
+
+def test_a_pool_without_a_head_is_started_without_the_launcher() -> None:
+    assert "/files/vllm_launcher.py" not in launch().argv
+    assert "REWARDPOOL_HEAD" not in launch().env
+
+
+def test_sglang_gets_a_classifiers_weights_in_the_environment() -> None:
+    started = launch({"head": HEADS[0]}, name="sglang")
+    assert started.argv == launch(name="sglang").argv
+    assert json.loads(started.env["REWARDPOOL_HEAD"]) == HEADS[0]

@@ -58,6 +58,8 @@ def test_the_middleware_speaks_the_paths_of_the_api() -> None:
         names.ENV_MODEL_TYPE,
         names.ENV_SERVED_NAME,
         names.ENV_ENGINE,
+        names.ENV_MODEL_PATH,
+        names.ENV_HEAD,
         names.ENV_MAX_BODY_BYTES,
     ],
 )
@@ -68,6 +70,11 @@ def test_the_middleware_reads_the_variables_of_the_api(variable: str) -> None:
 @pytest.mark.parametrize("variable", [names.ENV_KEY_FILE, names.ENV_ADMIN_KEY_FILE])
 def test_the_router_launcher_reads_the_variables_of_the_api(variable: str) -> None:
     assert f'"{variable}"' in mounted_files()["router_launcher.py"]
+
+
+@pytest.mark.parametrize("variable", [names.ENV_MODEL_PATH, names.ENV_HEAD])
+def test_the_vllm_launcher_reads_the_variables_of_the_api(variable: str) -> None:
+    assert f'"{variable}"' in mounted_files()["vllm_launcher.py"]
 
 
 def test_the_error_object_is_the_contracts() -> None:

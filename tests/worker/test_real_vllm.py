@@ -67,7 +67,7 @@ def logits(server: VllmServer, given: Any) -> list[float]:
 def test_all_four_input_forms_score_the_raw_logit(router: str, vllm_server: VllmServer, given: Any) -> None:
     expected = logits(vllm_server, given)
     answer = score(router, vllm_server, given)
-    assert [item["embedding"][-1] for item in answer["data"]] == pytest.approx(expected, abs=1e-5)
+    assert [item["embedding"][0] for item in answer["data"]] == pytest.approx(expected, abs=1e-5)
     assert any(abs(value) > 1e-4 for value in expected)
 
 

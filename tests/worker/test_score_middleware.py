@@ -16,6 +16,7 @@ from rewardpool_api import names
 from rewardpool_api.contract import CallerError, parse_answer
 from rewardpool_worker.score_middleware import (
     KEY_NAMES,
+    Checkpoint,
     InvalidSampleError,
     KeyFile,
     ScoreMiddleware,
@@ -178,7 +179,7 @@ async def test_scores_come_back_in_the_order_of_the_samples() -> None:
     assert [item["embedding"] for item in reply.json()["data"]] == [[1.0], [2.0]]
 
 
-async def test_sglang_is_asked_on_its_own_route_and_its_last_number_is_the_score() -> None:
+async def test_sglang_is_asked_on_its_own_route_and_its_one_number_is_the_score() -> None:
     native = {"object": "list", "data": [{"object": "embedding", "index": 0, "embedding": [0.25]}], "usage": {}}
     engine = FakeEngine(v1__embeddings=(200, native))
     reply = await score(engine, engine="sglang")
@@ -187,6 +188,38 @@ async def test_sglang_is_asked_on_its_own_route_and_its_last_number_is_the_score
 
 
 # The engine's faults
+
+
+@pytest.mark.parametrize("length", [0, 2, 64])
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+async def test_several_numbers_a_sample_are_no_score(engine: str, length: int) -> None:
+    said = {"data": [{"index": 0, "probs": [0.5] * length, "embedding": [0.5] * length}]}
+    reply = await score(FakeEngine(classify=(200, said), v1__embeddings=(200, said)), engine=engine)
+    assert reply.status == 500
+    assert f"{length} numbers, and a score is exactly one" in reply.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        [{"index": 0, "probs": [1.0]}, {"index": 0, "probs": [2.0]}],
+        [{"index": False, "probs": [1.0]}],
+        [{"index": None, "probs": [1.0]}],
+        [{"index": [], "probs": [1.0]}],
+        [{"index": 0, "probs": {"score": 1.0}}],
+        [{"index": 0, "probs": "1"}],
+        [],
+    ],
+)
+async def test_an_answer_about_other_samples_than_the_one_sent_is_the_engines_fault(data: list[Any]) -> None:
+    assert (await score(FakeEngine(classify=(200, {"data": data})))).status == 500
+
+
+async def test_a_200_with_an_error_is_the_engines_fault_in_its_own_words() -> None:
+    said = {"error": {"message": "CUDA out of memory"}, "data": [{"index": 0, "probs": [1.0]}]}
+    reply = await score(FakeEngine(classify=(200, said)))
+    assert reply.status == 500
+    assert "CUDA out of memory" in reply.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), None, "0.5", True])
@@ -471,6 +504,62 @@ async def test_a_prober_that_gives_up_leaves_the_probe_to_the_others() -> None:
     impatient.cancel()
     engine.gate.set()
     assert (await patient).status == 200
+
+
+CONFIG = {
+    "architectures": ["Qwen2ForSequenceClassification"],
+    "id2label": {"10": "k", "2": "c", "0": "helpful", "1": "true"} | {str(i): f"l{i}" for i in range(3, 10)},
+    "hidden_size": 64,
+}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "config", "words"),
+    [
+        (
+            11,
+            CONFIG,
+            ("11 numbers", "Qwen2ForSequenceClassification", "helpful, true, c", "spec.model.head {type: Class"),
+        ),
+        (64, CONFIG, ("64 numbers", "Qwen2ForSequenceClassification has hidden units", "without a reward head")),
+        (3, CONFIG, ("3 numbers", "declare in spec.model.head")),
+        (3, None, ("3 numbers", "declare in spec.model.head")),
+    ],
+)
+async def test_a_worker_with_several_numbers_a_sample_is_not_ready_and_says_what_to_declare(
+    tmp_path: Path, numbers: int, config: Any, words: tuple[str, ...]
+) -> None:
+    if config:
+        (tmp_path / "config.json").write_text(json.dumps(config))
+    said = {"data": [{"index": 0, "embedding": [0.125] * numbers}]}
+    app = worker(FakeEngine(v1__embeddings=(200, said)), engine="sglang", model_path=str(tmp_path))
+    reply = await ready(app)
+    assert reply.status == 503
+    assert all(part in reply.json()["reason"] for part in words), reply.json()["reason"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [(404, {"detail": "Not Found"}), (501, {"error": {"message": "The model does not support Classification API"}})],
+)
+async def test_a_checkpoint_without_a_classification_head_is_named(tmp_path: Path, answer: tuple[int, Any]) -> None:
+    (tmp_path / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
+    reply = await ready(worker(FakeEngine(classify=answer), model_path=str(tmp_path)))
+    assert reply.status == 503
+    assert "serves LlamaForCausalLM without a classification head" in reply.json()["reason"]
+
+
+async def test_broken_weights_are_told_from_a_bad_sample() -> None:
+    nan = complaint("Out of range float values are not JSON compliant: nan")
+    reply = await ready(worker(FakeEngine(classify=(400, nan))))
+    assert reply.status == 503
+    assert "look for broken weights" in reply.json()["reason"]
+
+
+@pytest.mark.parametrize("config", ["", "[]", "{}", '{"architectures": 3, "id2label": {"a": "b"}}', '{"id2label": []}'])
+def test_a_config_that_cannot_be_read_leaves_the_checkpoint_unnamed(tmp_path: Path, config: str) -> None:
+    (tmp_path / "config.json").write_text(config)
+    assert Checkpoint.at(str(tmp_path)) == Checkpoint()
 
 
 async def test_a_flooded_worker_is_ready_without_another_probe() -> None:

@@ -14,11 +14,13 @@ SLEEP_MIDDLEWARE = "sleep_middleware.py"
 SGLANG_LAUNCHER = "sglang_launcher.py"
 TRANSFORMERS_MODEL = "transformers_model.py"
 TRANSFORMERS_SERVER = "transformers_server.py"
+VLLM_LAUNCHER = "vllm_launcher.py"
 ROUTER_LAUNCHER = "router_launcher.py"
 MOUNTED_FILES = (
     SCORE_MIDDLEWARE,
     SLEEP_MIDDLEWARE,
     SGLANG_LAUNCHER,
+    VLLM_LAUNCHER,
     TRANSFORMERS_MODEL,
     TRANSFORMERS_SERVER,
     ROUTER_LAUNCHER,

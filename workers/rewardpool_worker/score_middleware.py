@@ -5,8 +5,9 @@ it by `--middleware score_middleware.ScoreMiddleware` with its folder on PYTHONP
 `sglang_launcher.py`. It is plain ASGI, wraps the engine's whole application, and does five things:
 
 - **A key.** Every path but the open ones needs `Authorization: Bearer KEY`. The key comes from a file, never from argv.
-- **Scores.** `POST /v1/embeddings` becomes vLLM's `/classify` without its activation function, and the raw logits come
+- **Scores.** `POST /v1/embeddings` becomes vLLM's `/classify` without its activation function, and the raw logit comes
   back as `embedding`. It is the only scoring route sglang-router forwards for every engine; SGLang speaks it by itself.
+  A score is one number a sample. What has more has no score until somebody declares how they make one.
 - **Faults told apart.** What the caller did wrong (a sample that is too long) is a 200 with an `error` object, because
   the router opens its circuit breaker on any other status; what the engine did wrong stays an error status, and a
   score that is not a finite number is such a fault, never a number.
@@ -26,7 +27,7 @@ import os
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -75,6 +76,10 @@ class Settings:
     """REWARDPOOL_SERVED_NAME: the `model` of the probe. Empty: what the engine lists first."""
     engine: str = "vllm"
     """REWARDPOOL_ENGINE: vllm (scores by /classify), sglang or transformers (which speak the contract)."""
+    model_path: str = ""
+    """REWARDPOOL_MODEL_PATH: folder of the checkpoint, or its repository on a hub."""
+    head: "Head" = field(default_factory=lambda: Head())
+    """REWARDPOOL_HEAD: `spec.model.head` as JSON. Absent: the model has one label."""
     max_body_bytes: int = 16 * 1024 * 1024
     """REWARDPOOL_MAX_BODY_BYTES: longest request body that is kept in memory."""
     probe_seconds: float = 30.0
@@ -103,6 +108,8 @@ class Settings:
             model_type=environ.get("REWARDPOOL_MODEL_TYPE", cls.model_type),
             served_name=environ.get("REWARDPOOL_SERVED_NAME", cls.served_name),
             engine=environ.get("REWARDPOOL_ENGINE", cls.engine),
+            model_path=environ.get("REWARDPOOL_MODEL_PATH", cls.model_path),
+            head=Head.from_json(environ.get("REWARDPOOL_HEAD")),
             max_body_bytes=_number(environ, "REWARDPOOL_MAX_BODY_BYTES", int, cls.max_body_bytes),
             probe_seconds=_number(environ, "REWARDPOOL_PROBE_SECONDS", float, cls.probe_seconds),
         )
@@ -262,28 +269,185 @@ def _is_token_ids(value: Any) -> TypeGuard[list[int]]:
     return isinstance(value, list) and bool(value) and all(type(item) is int and item >= 0 for item in value)
 
 
-def to_embeddings(answer: Answer, *, field: str, model: str, count: int) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Head:
+    """How the numbers that an engine gives a sample become its score: `spec.model.head`, or one label without it.
+
+    | head | numbers of the engine | score |
+    |---|---|---|
+    | none, LMHead | one raw logit | that logit |
+    | Classifier | a raw logit per label | sum of weight times logit |
+    | TokenLevel | per step a raw logit, or two | last, min, mean or product of the steps' values |
+
+    The value of a step is its one raw logit, or the probability of the second of two labels: softmax, as the authors
+    of process reward models compute it.
+    """
+
+    type: str = "OneLabel"
+    weights: tuple[float, ...] = ()
+    labels: tuple[str, ...] = ()
+    aggregate: str = ""
+    step_token: str | None = None
+    step_token_id: int | None = None
+    """Known once `vllm_launcher` has looked it up."""
+
+    @classmethod
+    def from_json(cls, text: str | None) -> "Head":
+        """Read REWARDPOOL_HEAD; None is a model with one label."""
+        if text is None:
+            return cls()
+        said = json.loads(text)
+        return cls(
+            type=said["type"],
+            weights=tuple(said.get("weights", ())),
+            labels=tuple(said.get("labels", ())),
+            aggregate=said.get("aggregate", ""),
+            step_token=said.get("stepToken"),
+            step_token_id=said.get("stepTokenId"),
+        )
+
+    @property
+    def probe(self) -> Sample:
+        """A sample that every model with this head has a score for."""
+        return PROBE_TEXT if self.step_token_id is None else [self.step_token_id]
+
+    def read(self, raw: Any, index: int) -> dict[str, Any]:
+        """The score of one sample as the contract's `embedding`, with the values of its steps where it has any.
+
+        Raises:
+            EngineFaultError: what is there are not finite numbers.
+            NotOneNumberError: there are more, or fewer, than the head has.
+            InvalidSampleError: the sample has no step.
+        """
+        if not isinstance(raw, list):
+            raise EngineFaultError(f"the engine scored {raw!r:.100}, which is not a list of numbers")
+        if self.type != "TokenLevel":
+            return {"embedding": [self._of_sample(raw)]}
+        if not raw:
+            raise InvalidSampleError(f"input {index} has no step: none of its tokens is {self.step_token!r}")
+        counted = raw if self.step_token is not None else raw[-1:]
+        steps = [self._of_step(numbers) for numbers in counted]
+        return {"embedding": [_finite(_AGGREGATES[self.aggregate](steps))], "steps": steps}
+
+    def _of_sample(self, raw: list[Any]) -> float:
+        weights = self.weights or (1.0,)
+        if len(raw) != len(weights):
+            raise NotOneNumberError(len(raw), len(weights))
+        return _finite(sum(weight * _finite(logit) for weight, logit in zip(weights, raw, strict=True)))
+
+    def _of_step(self, raw: Any) -> float:
+        logits = [_finite(logit) for logit in raw] if isinstance(raw, list) else [_finite(raw)]
+        if len(logits) == 2:
+            # softmax(logits)[1], in the form that neither overflows nor rounds a small probability to 0.
+            largest = max(logits)
+            no, yes = (math.exp(logit - largest) for logit in logits)
+            return yes / (no + yes)
+        if len(logits) != 1:
+            raise NotOneNumberError(len(logits), 2)
+        if self.aggregate == "product":
+            raise EngineFaultError(
+                "spec.model.head.aggregate product takes probabilities, and a step of this model is one raw logit: use "
+                "last, min or mean"
+            )
+        return logits[0]
+
+
+_AGGREGATES: dict[str, Callable[[list[float]], float]] = {
+    "last": lambda steps: steps[-1],
+    "min": min,
+    "mean": lambda steps: math.fsum(steps) / len(steps),
+    "product": math.prod,
+}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint's config.json says of its head; the defaults stand for one that cannot be read."""
+
+    architecture: str = "the model"
+    labels: tuple[str, ...] = ()
+    hidden_size: int | None = None
+
+    @classmethod
+    def at(cls, path: str) -> "Checkpoint":
+        """Read it in a folder, or in the hub's cache where the engine has put it."""
+        try:
+            config = json.loads(_config_file(path).read_bytes())
+            labels = config.get("id2label") or {}
+            return cls(
+                architecture=str((config.get("architectures") or [cls.architecture])[0]),
+                labels=tuple(str(labels[index]) for index in sorted(labels, key=int)),
+                hidden_size=config.get("hidden_size"),
+            )
+        except (OSError, ValueError, AttributeError, TypeError) as error:
+            log.warning("the checkpoint's config.json cannot be read: %s: %s", type(error).__name__, error)
+            return cls()
+
+
+def _config_file(path: str) -> Path:
+    if (folder := Path(path)).is_dir():
+        return folder / "config.json"
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(path, "config.json")
+    if not isinstance(found, str):
+        raise FileNotFoundError(f"{path} is neither a folder nor in the hub's cache")
+    return Path(found)
+
+
+class NotOneNumberError(EngineFaultError):
+    """The engine gives each sample another count of numbers than one, or than the declared head has."""
+
+    def __init__(self, numbers: int, declared: int) -> None:
+        needs = "a score is exactly one" if declared == 1 else f"spec.model.head is for {declared}"
+        super().__init__(f"the engine gives a sample {numbers} numbers, and {needs}")
+        self.numbers = numbers
+
+    def explain(self, checkpoint: Checkpoint) -> str:
+        """What it is that has so many numbers, and what to declare."""
+        architecture, labels = checkpoint.architecture, checkpoint.labels
+        if self.numbers == len(labels):
+            names = ", ".join(labels[:8]) + ("…" if len(labels) > 8 else "")
+            return (
+                f"{self}: {architecture} has the labels {names}. Declare how they make one score: "
+                f"spec.model.head {{type: Classifier, weights: [{self.numbers} numbers]}}"
+            )
+        if self.numbers == checkpoint.hidden_size:
+            return (
+                f"{self}: as many as {architecture} has hidden units, so they are no labels. This engine serves it "
+                "without a reward head; serve it on another engine, or declare in spec.model.head where its score is"
+            )
+        return f"{self}: declare in spec.model.head how those of {architecture} make one score"
+
+
+def to_embeddings(answer: Answer, *, field: str, head: Head, model: str, count: int) -> dict[str, Any]:
     """Turn an engine's 200 into the contract's answer.
 
     Args:
         answer: the engine's.
-        field: where it keeps a sample's raw logits: `probs` in vLLM's /classify, `embedding` in SGLang's answer.
+        field: where it keeps a sample's raw logits: `probs` in vLLM's /classify, `data` in its /pooling, `embedding` in
+            SGLang's answer.
+        head: how those become a score.
         model: the name to answer with.
         count: how many samples were sent.
 
     Raises:
-        EngineFaultError: not JSON, another number of items, or a logit that is not a finite number.
+        EngineFaultError: not JSON, an error, another number of items, or a logit that is not a finite number.
+        NotOneNumberError: an item with more numbers than the head has, or with fewer.
+        InvalidSampleError: a sample without a step, where steps are scored.
     """
     try:
         scored = json.loads(answer.body)
-        items = {item["index"]: [_finite(logit) for logit in item[field]] for item in scored["data"]}
-        usage = scored.get("usage", {})
+        if scored.get("error") is not None:
+            raise EngineFaultError(f"the engine answered 200 with an error: {scored['error']!r:.500}")
+        data, usage = scored["data"], scored.get("usage", {})
+        items = {item["index"]: item[field] for item in data}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise EngineFaultError(f"the engine's answer holds no scores: {type(error).__name__}: {error}") from None
-    if sorted(items) != list(range(count)) or not all(items.values()):
-        raise EngineFaultError(f"the engine answered the samples {sorted(items)}, {count} were sent")
-    data = [{"object": "embedding", "index": index, "embedding": items[index]} for index in range(count)]
-    return {"object": "list", "model": model, "data": data, "usage": usage}
+    if len(data) != count or any(type(index) is not int for index in items) or items.keys() != set(range(count)):
+        raise EngineFaultError(f"the engine answered the samples {[*items]}, {count} were sent")
+    embeddings = [{"object": "embedding", "index": i, **head.read(items[i], i)} for i in range(count)]
+    return {"object": "list", "model": model, "data": embeddings, "usage": usage}
 
 
 def _finite(value: Any) -> float:
@@ -486,7 +650,9 @@ class ScoreMiddleware:
         if self._settings.engine != "vllm":
             return await self._ask(scope, SCORE_PATH, {"model": model, "input": samples}, receive)
         # Without use_activation=false the scores are sigmoids, and good samples all look alike.
-        request = {"model": model, "input": samples, "use_activation": False}
+        request: dict[str, Any] = {"model": model, "input": samples, "use_activation": False}
+        if self._settings.head.type == "TokenLevel":
+            return await self._ask(scope, "/pooling", {**request, "task": "token_classify"}, receive)
         return await self._ask(scope, "/classify", request, receive)
 
     async def _refuse_other_model(self, scope: Scope, model: object) -> None:
@@ -504,8 +670,10 @@ class ScoreMiddleware:
             raise InvalidSampleError(f"the model {model!r} does not exist, this worker serves {served!r}")
 
     def _read_scores(self, answer: Answer, model: str, count: int) -> dict[str, Any]:
-        field = "probs" if self._settings.engine == "vllm" else "embedding"
-        return to_embeddings(answer, field=field, model=model, count=count)
+        head = self._settings.head
+        of_vllm = "data" if head.type == "TokenLevel" else "probs"
+        field = of_vllm if self._settings.engine == "vllm" else "embedding"
+        return to_embeddings(answer, field=field, head=head, model=model, count=count)
 
     async def _blame_sample(self, scope: Scope, complaint: str, samples: list[Countable]) -> dict[str, Any]:
         too_long = parse_too_long(complaint)
@@ -562,13 +730,33 @@ class ScoreMiddleware:
             self._model = await self._describe_model(scope)
         name = self._model["model"]
         if self._settings.model_type == "Discriminative":
-            answer = await self._ask_for_scores(scope, _never, name, [PROBE_TEXT])
-            self._read_scores(_only_200(answer), name, 1)
+            await self._probe_score(scope, name)
         else:
             messages = [{"role": "user", "content": PROBE_TEXT}]
             request = {"model": name, "messages": messages, "max_tokens": 1}
             _only_200(await self._ask(scope, CHAT_PATH, request))
         return self._model
+
+    async def _probe_score(self, scope: Scope, name: str) -> None:
+        head = self._settings.head
+        if head.labels and (found := Checkpoint.at(self._settings.model_path)).labels != head.labels:
+            raise EngineFaultError(
+                f"spec.model.head.labels are {', '.join(head.labels)}, and those of {found.architecture} are "
+                f"{', '.join(found.labels) or 'not named in its config.json'}"
+            )
+        answer = await self._ask_for_scores(scope, _never, name, [head.probe])
+        if answer.status == 501 or (answer.status == 404 and caller_complaint(answer) is None):
+            architecture = Checkpoint.at(self._settings.model_path).architecture
+            raise EngineFaultError(
+                f"the engine serves {architecture} without a classification head: declare in spec.model.head where its "
+                "score is, or serve a checkpoint with one label"
+            )
+        if _NOT_FINITE in answer.body.decode(errors="replace"):
+            raise EngineFaultError("the engine's score is NaN or infinite: look for broken weights in the checkpoint")
+        try:
+            self._read_scores(_only_200(answer), name, 1)
+        except NotOneNumberError as error:
+            raise EngineFaultError(error.explain(Checkpoint.at(self._settings.model_path))) from None
 
     async def _describe_model(self, scope: Scope) -> dict[str, Any]:
         cards = await self._list_models(scope)

@@ -125,7 +125,7 @@ class SleepMiddleware:
         self._settings = settings or SleepSettings.from_environment()
         self._asleep = False
         self._in_flight = 0
-        self._before: float | None = None
+        self._before: list[float] | None = None
         self._turn = asyncio.Lock()
 
     @property
@@ -204,15 +204,15 @@ class SleepMiddleware:
             if isinstance(said, dict) and said.get("status", "awake") != "awake":
                 raise EngineRefusedError(f"POST {call.path}: the engine says that it is {said['status']}")
         after, before = await self._probe(scope), self._before
-        if before is None or abs(after - before) > self._settings.max_abs_diff:
+        if before is None or _largest_difference(after, before) > self._settings.max_abs_diff:
             raise WeightsLostError(
-                f"the woken engine scores its probe {after:g}, before it slept it was {before:g}: it came back without"
+                f"the woken engine scores its probe {after}, before it slept it was {before}: it came back without"
                 " its weights, so nothing is scored until it is started again"
             )
         self._asleep = False
 
-    async def _probe(self, scope: Scope) -> float:
-        """A number that stands for the weights: a score, or the log-probability of a judge's first token."""
+    async def _probe(self, scope: Scope) -> list[float]:
+        """Numbers that stand for the weights: all of a sample, or the log-probability of a judge's first token."""
         model, engine = self._settings.served_name, self._settings.engine
         if self._settings.model_type == "Generative":
             messages = [{"role": "user", "content": PROBE_TEXT}]
@@ -221,20 +221,20 @@ class SleepMiddleware:
             where: tuple[str | int, ...] = ("choices", 0, "logprobs", "content", 0, "logprob")
         elif engine == "sglang":
             said = await self._ask(scope, Call("/v1/embeddings", {"model": model, "input": [PROBE_TEXT]}))
-            where = ("data", 0, "embedding", -1)
+            where = ("data", 0, "embedding")
         else:
             request = {"model": model, "input": [PROBE_TEXT], "use_activation": False}
             said = await self._ask(scope, Call("/classify", request))
-            where = ("data", 0, "probs", -1)
+            where = ("data", 0, "probs")
         try:
             for step in where:
                 said = said[step]
-            score = float(said)
+            numbers = [float(number) for number in (said if isinstance(said, list) else [said])]
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise EngineRefusedError(f"the probe's answer holds no number: {type(error).__name__}: {error}") from None
-        if not math.isfinite(score):
-            raise EngineRefusedError(f"the probe's score is {score}, which is not a finite number")
-        return score
+        if not numbers or not all(map(math.isfinite, numbers)):
+            raise EngineRefusedError(f"the probe's answer is {numbers}, which is not one or more finite numbers")
+        return numbers
 
     async def _ask(self, scope: Scope, call: Call) -> Any:
         """Call the engine's own application, and return the JSON of its answer; None where it is empty.
@@ -300,3 +300,8 @@ async def _answer(send: Send, status: int, content: dict[str, Any]) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+def _largest_difference(some: list[float], others: list[float]) -> float:
+    """Infinite between lists of two lengths."""
+    return max(abs(a - b) for a, b in zip(some, others, strict=True)) if len(some) == len(others) else math.inf

@@ -143,7 +143,7 @@ async def test_a_worker_scores_every_text_with_the_pools_key() -> None:
     ("behaviour", "words"),
     [
         (refuses(CallerError(code="sample_too_long", message="9 tokens")), "sample_too_long: 9 tokens"),
-        (says('{"data": [{"index": 0, "embedding": [NaN]}]}'), "not in a finite number"),
+        (says('{"data": [{"index": 0, "embedding": [NaN]}]}'), "not one finite number"),
     ],
 )
 async def test_a_text_that_the_model_refuses_has_no_score(behaviour: Any, words: str) -> None:

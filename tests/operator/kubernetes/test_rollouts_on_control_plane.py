@@ -117,7 +117,7 @@ class Rolling:
             while not done.is_set():
                 request = {"model": POOL, "input": sample("four")}
                 status, _, answer = http("POST", f"{url}/v1/embeddings", request, key=key)
-                outcomes.append((status, answer["data"][0]["embedding"][-1] if status == 200 else None))
+                outcomes.append((status, answer["data"][0]["embedding"][0] if status == 200 else None))
                 done.wait(0.05)
 
         asking = threading.Thread(target=ask)

@@ -47,7 +47,7 @@ async def score_directly(fleet: Fleet, samples: list[Sample]) -> list[float]:
         async def score(sample: Sample) -> float:
             body = {"model": "m", "input": sample.to_input("s")}
             async with session.post(fleet.workers[0].url + "/v1/embeddings", json=body) as answer:
-                return float((await answer.json())["data"][0]["embedding"][-1])
+                return float((await answer.json())["data"][0]["embedding"][0])
 
         return await asyncio.gather(*(score(sample) for sample in samples))
 

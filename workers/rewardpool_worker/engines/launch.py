@@ -1,5 +1,6 @@
 """What goes into starting an engine (`Place`), what comes out (`Launch`), and what all engines share."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -84,7 +85,11 @@ def environment(spec: RewardPoolSpec, place: Place, **engine_variables: str) -> 
         names.ENV_ENGINE: spec.engine.name,
         names.ENV_MODEL_TYPE: spec.model.type,
         names.ENV_SERVED_NAME: place.served_name,
+        names.ENV_MODEL_PATH: model_path(spec, place),
     }
+    if spec.model.head is not None:
+        head = spec.model.head.model_dump(by_alias=True, exclude_none=True)
+        variables[names.ENV_HEAD] = json.dumps(head, ensure_ascii=False)
     if place.key_file is not None:
         variables[names.ENV_KEY_FILE] = place.key_file
     return variables

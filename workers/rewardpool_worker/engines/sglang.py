@@ -1,7 +1,7 @@
 """SGLang: its HTTP server, started by `sglang_launcher` with the score middleware in front.
 
-Measured with SGLang 0.5.23. A reward model started with `--is-embedding` answers `/v1/embeddings` with the raw score as
-the last number, so the middleware passes scores on and only guards them; what SGLang itself gets wrong about a model,
+Measured with SGLang 0.5.23. A reward model started with `--is-embedding` answers `/v1/embeddings` with its raw logits,
+so the middleware passes the one number of a sample on, or weighs several; what SGLang itself gets wrong about a model,
 the launcher sees to.
 """
 

@@ -1,7 +1,7 @@
 """vLLM: the OpenAI-compatible server with the score middleware in front.
 
 Measured with vLLM 0.32. A reward model is started with `--runner pooling`; its raw logit comes from `/classify`, which
-the middleware maps the contract to.
+the middleware maps the contract to. Where a head is declared, `vllm_launcher` stands in front: it looks its tokens up.
 """
 
 from rewardpool_api import RewardPoolSpec, names
@@ -19,6 +19,7 @@ from rewardpool_worker.engines.launch import (
 SERVER_MODULE = "vllm.entrypoints.launchers.api_server.entry"
 """What `vllm serve` runs. The program `vllm` itself, and `vllm.entrypoints.cli.main`, end at once where the wheel is
 called something else than `vllm`, as the one for CPUs is: they look up the version of a package of that name."""
+LAUNCHER = "vllm_launcher.py"
 MIDDLEWARE = "score_middleware.ScoreMiddleware"
 SLEEP_MIDDLEWARE = "sleep_middleware.SleepMiddleware"
 
@@ -30,7 +31,8 @@ def launch(spec: RewardPoolSpec, place: Place) -> Launch:
         ValueError: see `model_path`.
     """
     engine = spec.engine
-    argv = [*place.python, "-m", SERVER_MODULE]
+    launcher = [f"{place.files_dir}/{LAUNCHER}"] if spec.model.head is not None else []
+    argv = [*place.python, *launcher, "-m", SERVER_MODULE]
     argv += ["--model", model_path(spec, place), *revision_flags(spec, place)]
     argv += ["--served-model-name", place.served_name]
     argv += ["--host", place.host, "--port", str(place.port)]
