@@ -88,7 +88,7 @@ def test_a_manifest_of_the_list_is_printed_with_what_to_mind() -> None:
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("armorm", "is not served by any engine here"), ("no-such-model", "there is no model no-such-model in the list")],
+    [("pairrm", "is not served by any engine here"), ("no-such-model", "there is no model no-such-model in the list")],
 )
 def test_what_has_no_manifest_is_refused_in_words(name: str, words: str) -> None:
     assert words in error_of(ask("models", name))
@@ -140,10 +140,11 @@ def test_a_language_model_is_a_judge_and_says_what_it_may_be_instead(architectur
         ({"id2label": {"0": "helpful", "1": "safe", "2": "brief"}}, r"the head has 3 labels (helpful, safe, brief)"),
         ({"num_labels": 5}, "the head has 5 labels"),
         ({"num_labels": "1"}, "the head has 1 labels"),
-        ({"auto_map": {"AutoModelForSequenceClassification": "modeling.Gate"}}, "by its own code (modeling.Gate)"),
+        ({"auto_map": {"AutoModelForSequenceClassification": "modeling.Gate"}}, "the score computed by modeling.Gate"),
+        ({"auto_map": {"AutoModel": "modeling.Gate"}}, "give --trust-remote-code, with the commit that you read"),
         ({"architectures": ["LlamaForRewardModelWithGating"]}, "which no engine here is known to serve"),
-        ({"architectures": ["DebertaV2ForSequenceClassification"]}, "which no engine here is known to serve"),
-        ({"architectures": ["InternLM2ForRewardModel"]}, "reward token that its own code appends"),
+        ({"architectures": ["DebertaV2ForSequenceClassification"], "id2label": None}, "the head has 2 labels"),
+        ({"architectures": ["InternLM2ForRewardModel"]}, "at a token that its own code appends"),
         ({"architectures": ["Qwen2ForProcessRewardModel"]}, "it scores every step"),
     ],
 )
@@ -152,6 +153,23 @@ def test_what_no_engine_scores_rightly_is_refused_with_the_field(config: Mapping
         draft({**ONE_LABEL, **config}, source="hf://org/name")
     assert words in str(refused.value)
     assert str(refused.value).startswith("config.json: ")
+
+
+def test_code_that_was_read_is_run_by_the_engine_for_it() -> None:
+    config = {"architectures": ["LlamaForRewardModelWithGating"], "auto_map": {"AutoModel": "modeling.Gate"}}
+    written = draft(config, source="hf://org/name", revision="c0ffee", trust_remote_code=True)
+    spec = RewardPool.model_validate(written.manifest).spec
+    assert (spec.engine.name, spec.model.trust_remote_code, spec.model.revision) == ("transformers", True, "c0ffee")
+    assert "modeling.Gate" in written.notes[0]
+
+
+def test_no_code_is_trusted_where_there_is_none() -> None:
+    written = draft(ONE_LABEL, source="hf://org/name", trust_remote_code=True)
+    assert "trustRemoteCode" not in written.manifest["spec"]["model"]
+
+
+def test_a_class_that_only_transformers_has_is_served_by_it() -> None:
+    assert spec_of(architectures=["DebertaV2ForSequenceClassification"])["engine"]["name"] == "transformers"
 
 
 def test_code_for_the_config_alone_computes_no_score() -> None:
@@ -238,11 +256,17 @@ def test_a_config_that_is_none_is_refused(tmp_path: Path, text: str, words: str)
         ("s3://bucket/rm", "--model must be hf://ORG/NAME or file:///PATH"),
         ("Skywork/Skywork-Reward", "--model must be hf://ORG/NAME or file:///ABSOLUTE/PATH"),
         ("file:///no/such/folder", "No such file or directory; a model's folder has its config.json"),
-        ("hf://RLHFlow/ArmoRM-Llama3-8B-v0.1", "cannot be served: Its gate is code of its own"),
+        ("hf://llm-blender/PairRM", "cannot be served: It scores pairs"),
+        ("hf://RLHFlow/ArmoRM-Llama3-8B-v0.1", "its score is computed by its own code"),
     ],
 )
 def test_a_source_that_leads_to_no_manifest_is_refused(source: str, words: str) -> None:
     assert words in error_of(ask("init", "--model", source))
+
+
+def test_a_listed_model_whose_code_was_read_gets_its_manifest() -> None:
+    result = ask("init", "--model", "hf://RLHFlow/ArmoRM-Llama3-8B-v0.1", "--trust-remote-code")
+    assert load_manifest(result.stdout).spec.engine.name == "transformers"
 
 
 def test_a_listed_model_gets_the_lists_manifest_without_the_hub() -> None:

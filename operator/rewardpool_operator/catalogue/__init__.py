@@ -6,6 +6,6 @@ for `rewardpool init`, from what `config_file` gets from the hub or a folder.
 
 from rewardpool_operator.catalogue.entries import ENTRIES
 from rewardpool_operator.catalogue.entry import Entry
-from rewardpool_operator.catalogue.from_config import CannotServeError, Draft, draft, pool_name
+from rewardpool_operator.catalogue.from_config import READ_IT, CannotServeError, Draft, draft, pool_name
 
-__all__ = ["ENTRIES", "CannotServeError", "Draft", "Entry", "draft", "pool_name"]
+__all__ = ["ENTRIES", "READ_IT", "CannotServeError", "Draft", "Entry", "draft", "pool_name"]

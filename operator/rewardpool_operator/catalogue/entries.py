@@ -9,7 +9,12 @@ from typing import Any, Final
 from rewardpool_operator.catalogue.entry import Entry
 
 _TINY_QWEN3: Final = "vLLM: a tiny one of the class equals transformers. SGLang: the same class, with a random constant"
-_TOKENS: Final = "vLLM scores its tokens, and no text. SGLang has the class; the model's files bring code of their own."
+_TOKENS: Final = (
+    "vLLM scores its tokens, and no text. The engine transformers runs its own code, on one GPU, which 72B parameters do"
+    " not fit. SGLang has the class; that was not tried."
+)
+_GATED: Final = "transformers: a tiny checkpoint with a gated head of its own code"
+_READ: Final = "Read its code before you trust it, and pin spec.model.revision to the commit that you read."
 _JUDGES: Final = "vLLM and SGLang: a chat judge with structured output, by other models"
 
 
@@ -21,6 +26,12 @@ def _served(
     if gpus > 1:
         engine["tensorParallelSize"] = gpus
     return {"model": {"type": kind}, "engine": engine, "worker": {"gpus": gpus}}
+
+
+def _by_its_own_code(*, max_model_len: int = 4096) -> dict[str, Any]:
+    """A spec for the engine transformers, which runs the checkpoint's own code."""
+    engine = {"name": "transformers", "dtype": "bfloat16", "maxModelLen": max_model_len}
+    return {"model": {"type": "Discriminative", "trustRemoteCode": True}, "engine": engine, "worker": {"gpus": 1}}
 
 
 ENTRIES: Final = (
@@ -203,18 +214,18 @@ ENTRIES: Final = (
         also=("internlm/internlm2-1_8b-reward", "internlm/internlm2-20b-reward"),
         architecture="InternLM2ForRewardModel",
         kind="a score at a reward token",
-        spec=None,
-        run=None,
-        notes="Its own code appends the reward token to each text, and is its tokenizer.",
+        spec=_by_its_own_code(max_model_len=8192),
+        run="transformers: a tiny checkpoint with a get_score of its own",
+        notes=f"Its own code appends the reward token, one sample at a time. {_READ}",
     ),
     Entry(
         name="armorm",
         repository="RLHFlow/ArmoRM-Llama3-8B-v0.1",
         architecture="LlamaForRewardModelWithGating",
         kind="19 objectives, weighed by a gate",
-        spec=None,
-        run=None,
-        notes="Its gate is code of its own; an engine that takes the model for a plain Llama answers something else.",
+        spec=_by_its_own_code(),
+        run=_GATED,
+        notes=f"vLLM and SGLang would answer something else. {_READ}",
     ),
     Entry(
         name="qrm",
@@ -222,9 +233,9 @@ ENTRIES: Final = (
         also=("nicolinho/QRM-Gemma-2-27B",),
         architecture="LlamaForRewardModelWithGating",
         kind="quantiles of a distribution, weighed by a gate",
-        spec=None,
-        run=None,
-        notes="Its head is code of its own.",
+        spec=_by_its_own_code(),
+        run=_GATED,
+        notes=_READ,
     ),
     Entry(
         name="urm",
@@ -232,9 +243,9 @@ ENTRIES: Final = (
         also=("LxzGordon/URM-LLaMa-3-8B",),
         architecture="its own",
         kind="means and variances of attributes",
-        spec=None,
+        spec=_by_its_own_code(),
         run=None,
-        notes="Its head is code of its own.",
+        notes=_READ,
     ),
     Entry(
         name="inf-orm",
@@ -251,9 +262,9 @@ ENTRIES: Final = (
         also=("Ray2333/GRM-llama3-8B-distill",),
         architecture="its own",
         kind="a head of two layers beside the language model's",
-        spec=None,
+        spec=_by_its_own_code(),
         run=None,
-        notes="Its head is code of its own.",
+        notes=_READ,
     ),
     Entry(
         name="starling-rm",
@@ -278,9 +289,9 @@ ENTRIES: Final = (
         repository="openbmb/Eurus-RM-7b",
         architecture="EurusRewardModel",
         kind="one value at the last token",
-        spec=None,
+        spec=_by_its_own_code(max_model_len=2048),
         run=None,
-        notes="Its head is code of its own.",
+        notes=_READ,
     ),
     Entry(
         name="pairrm",

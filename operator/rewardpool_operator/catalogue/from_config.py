@@ -21,13 +21,20 @@ LONGEST: Final = 16_384
 weights."""
 _LABELS_IF_UNSAID: Final = 2
 """transformers writes neither `num_labels` nor `id2label` where there are two."""
-_MODEL_MAPS: Final = ("AutoModel", "AutoModelForSequenceClassification", "AutoModelForCausalLM")
+_SCORING_MAPS: Final = ("AutoModelForSequenceClassification", "AutoModel")
+"""Entries of `auto_map` whose code computes the score."""
 _DTYPES: Final = ("bfloat16", "float16", "float32")
 _KNOWN_REFUSALS: Final = {
-    "InternLM2ForRewardModel": "its score is read at a reward token that its own code appends to each text",
+    "InternLM2ForRewardModel": "its score is read at a token that its own code appends, and auto_map does not name it",
     "Qwen2ForProcessRewardModel": "it scores every step of an answer, and which of them is the answer's score has to be"
     " declared",
 }
+
+READ_IT: Final = (
+    "vLLM and SGLang do not run that code, and score otherwise without it; the engine transformers does. Read it, and"
+    " give --trust-remote-code, with the commit that you read as --revision"
+)
+_SLOWER: Final = "The engine transformers is slower than vLLM, and a replica is one GPU"
 
 
 class CannotServeError(ValueError):
@@ -43,7 +50,14 @@ class Draft:
     """A sentence each."""
 
 
-def draft(config: Mapping[str, Any], *, source: str, revision: str = "main", name: str | None = None) -> Draft:
+def draft(
+    config: Mapping[str, Any],
+    *,
+    source: str,
+    revision: str = "main",
+    name: str | None = None,
+    trust_remote_code: bool = False,
+) -> Draft:
     """Write the manifest of a model.
 
     Args:
@@ -51,32 +65,37 @@ def draft(config: Mapping[str, Any], *, source: str, revision: str = "main", nam
         source: `spec.model.source`.
         revision: Of an `hf://` model.
         name: Of the pool; by default made from the source.
+        trust_remote_code: The checkpoint's own code was read, and may run.
 
     Raises:
         CannotServeError: no engine can serve it, or config.json does not say enough.
     """
-    architecture = _architecture(config)
-    if own := _own_code(config):
-        raise CannotServeError(
-            f"config.json: auto_map has the model computed by its own code ({own}), which vLLM and SGLang do not run:"
-            f" their {architecture} would load the weights and score otherwise. Take a model whose class is one of"
-            f" {', '.join(ONE_LABEL)}, or score it in a function (spec.model.type: Function)"
+    architecture, own, notes = _architecture(config), _own_code(config), _notes(config)
+    if own is not None:
+        if not trust_remote_code:
+            raise CannotServeError(f"config.json: auto_map has the score computed by {own}. {READ_IT}")
+        model = {"type": "Discriminative", "trustRemoteCode": True}
+        code = (
+            f"The score is what the checkpoint's own code computes ({own}); pin spec.model.revision to the commit read"
         )
+        return Draft(_manifest(config, source, revision, name, "transformers", model), (code, _SLOWER, *notes))
     if architecture in _KNOWN_REFUSALS:
         raise CannotServeError(f"config.json: architectures is {architecture}: {_KNOWN_REFUSALS[architecture]}")
-    notes = _notes(config)
-    if architecture in ONE_LABEL:
+    if architecture.endswith("ForSequenceClassification"):
         _one_label(config)
-        return Draft(_manifest(config, source, revision, name, "Discriminative"), notes)
+        engine = "vllm" if architecture in ONE_LABEL else "transformers"
+        slower = () if engine == "vllm" else (f"vLLM is not known to serve {architecture}. {_SLOWER}",)
+        return Draft(_manifest(config, source, revision, name, engine, {"type": "Discriminative"}), (*slower, *notes))
     if re.search(r"For(CausalLM|ConditionalGeneration)$", architecture):
         judge = (
             f"{architecture} is a language model: this pool is a judge that writes. Where the model's score is a logit"
             " of its vocabulary instead, this manifest is not for it: see docs/reward-models.md"
         )
-        return Draft(_manifest(config, source, revision, name, "Generative"), (judge, *notes))
+        return Draft(_manifest(config, source, revision, name, "vllm", {"type": "Generative"}), (judge, *notes))
     raise CannotServeError(
         f"config.json: architectures is {architecture}, which no engine here is known to serve as a reward model."
-        f" Known are {', '.join(ONE_LABEL)}, and language models as judges"
+        " Known are …ForSequenceClassification with one label, checkpoints whose code auto_map names, and language"
+        " models as judges"
     )
 
 
@@ -100,7 +119,7 @@ def _architecture(config: Mapping[str, Any]) -> str:
 def _own_code(config: Mapping[str, Any]) -> str | None:
     given = config.get("auto_map")
     maps = given if isinstance(given, Mapping) else {}
-    return next((str(maps[key]) for key in _MODEL_MAPS if key in maps), None)
+    return next((str(maps[key]) for key in _SCORING_MAPS if key in maps), None)
 
 
 def _one_label(config: Mapping[str, Any]) -> None:
@@ -114,11 +133,11 @@ def _one_label(config: Mapping[str, Any]) -> None:
         )
 
 
-def _manifest(config: Mapping[str, Any], source: str, revision: str, name: str | None, kind: str) -> dict[str, Any]:
-    model = {"source": source, "type": kind}
-    if parse_source(source).scheme == "hf" and revision != "main":
-        model["revision"] = revision
-    engine: dict[str, Any] = {"name": "vllm"}
+def _manifest(
+    config: Mapping[str, Any], source: str, revision: str, name: str | None, engine_name: str, model: dict[str, Any]
+) -> dict[str, Any]:
+    pinned = {"revision": revision} if parse_source(source).scheme == "hf" and revision != "main" else {}
+    engine: dict[str, Any] = {"name": engine_name}
     if dtype := _dtype(config):
         engine["dtype"] = dtype
     if longest := _longest(config):
@@ -127,7 +146,7 @@ def _manifest(config: Mapping[str, Any], source: str, revision: str, name: str |
         "apiVersion": names.API_VERSION,
         "kind": names.KIND,
         "metadata": {"name": name or pool_name(source)},
-        "spec": {"model": model, "engine": engine, "worker": {"gpus": 1}},
+        "spec": {"model": {"source": source, **pinned, **model}, "engine": engine, "worker": {"gpus": 1}},
     }
 
 

@@ -40,8 +40,9 @@ _REFUSED = """
 | in config.json | manifest |
 |---|---|
 | a class `…ForSequenceClassification` that vLLM has, one label | Discriminative, on vLLM, in the weights' own format |
+| the same, a class that only transformers has | Discriminative, on the engine transformers |
 | the same, several labels, or nothing said of them, which means two | refused: nothing says which one is the score |
-| `auto_map` with a model's class | refused: the score is computed by code that vLLM and SGLang do not run |
+| `auto_map` with a class that scores | the engine transformers, with `--trust-remote-code`; refused without |
 | `…ForCausalLM`, `…ForConditionalGeneration` | Generative: a judge that writes |
 | any other class | refused, by its name |
 

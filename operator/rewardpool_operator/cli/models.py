@@ -10,7 +10,7 @@ from rich.table import Table
 
 from rewardpool_api import load_manifest, parse_source
 from rewardpool_api.source import is_source
-from rewardpool_operator.catalogue import ENTRIES, CannotServeError, Draft, Entry, draft, pool_name
+from rewardpool_operator.catalogue import ENTRIES, READ_IT, CannotServeError, Draft, Entry, draft, pool_name
 from rewardpool_operator.catalogue.config_file import ConfigUnavailableError, read_config
 from rewardpool_operator.catalogue.page import as_yaml
 from rewardpool_operator.cli import screens
@@ -50,6 +50,9 @@ def init(
     model: Annotated[str, typer.Option(metavar="SOURCE", help="hf://ORG/NAME or file:///ABSOLUTE/PATH.")],
     name: Annotated[str | None, typer.Option(help="Of the pool. Default: made from the model's.")] = None,
     revision: Annotated[str, typer.Option(help="Branch, tag or commit of an hf:// model.")] = "main",
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="You have read the code that comes with the model; it may run.")
+    ] = False,
     file: Annotated[
         Path | None, typer.Option("--file", "-f", help="Write it there instead of to standard output.")
     ] = None,
@@ -63,7 +66,8 @@ def init(
     if not is_source(model):
         raise RefusedError(f"--model must be hf://ORG/NAME or file:///ABSOLUTE/PATH, not {model}")
     try:
-        text = _text(_listed(model, revision, name) or _read(model, revision, name))
+        listed = _listed(model, revision, name, trusted=trust_remote_code)
+        text = _text(listed or _read(model, revision, name, trusted=trust_remote_code))
     except CannotServeError as error:
         raise RefusedError(f"{model} cannot be served: {error}") from None
     except ConfigUnavailableError as error:
@@ -76,7 +80,7 @@ def init(
         screens.err.print(f"{file} is written; run it with `rewardpool up -f {file}` or `kubectl apply -f {file}`")
 
 
-def _listed(source: str, revision: str, name: str | None) -> Draft | None:
+def _listed(source: str, revision: str, name: str | None, *, trusted: bool) -> Draft | None:
     """The manifest by the catalogue; None for a model that is not in it."""
     repository = parse_source(source).location
     entry = next((entry for entry in ENTRIES if repository in entry.repositories), None)
@@ -84,6 +88,8 @@ def _listed(source: str, revision: str, name: str | None) -> Draft | None:
         return None
     if entry.spec is None:
         raise CannotServeError(entry.notes)
+    if entry.spec["model"].get("trustRemoteCode") and not trusted:
+        raise CannotServeError(f"its score is computed by its own code. {READ_IT}")
     manifest = entry.manifest_for(source, name or pool_name(source))
     if revision != "main":
         manifest["spec"]["model"]["revision"] = revision
@@ -91,8 +97,9 @@ def _listed(source: str, revision: str, name: str | None) -> Draft | None:
     return Draft(manifest, (*_notes(entry), *size))
 
 
-def _read(source: str, revision: str, name: str | None) -> Draft:
-    return draft(read_config(source, revision=revision), source=source, revision=revision, name=name)
+def _read(source: str, revision: str, name: str | None, *, trusted: bool) -> Draft:
+    config = read_config(source, revision=revision)
+    return draft(config, source=source, revision=revision, name=name, trust_remote_code=trusted)
 
 
 def _text(written: Draft) -> str:
