@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from rewardpool_operator.catalogue.entry import Entry
 
-_TINY_QWEN3: Final = "vLLM: a tiny one of the class equals transformers. SGLang: the same class, with a random constant"
+_TINY_QWEN3: Final = "vLLM and SGLang: a tiny one of the class equals transformers"
 _TOKENS: Final = (
-    "vLLM scores its tokens, and no text. The engine transformers runs its own code, on one GPU, which 72B parameters do"
-    " not fit. SGLang has the class; that was not tried."
+    "vLLM scores its tokens, and no text. The engine transformers runs its own code, on one GPU, which 72B parameters"
+    " do not fit. SGLang has the class; that was not tried."
 )
 _GATED: Final = "transformers: a tiny checkpoint with a gated head of its own code"
 _READ: Final = "Read its code before you trust it, and pin spec.model.revision to the commit that you read."
@@ -47,7 +47,7 @@ ENTRIES: Final = (
         kind="one label",
         spec=_served(max_model_len=16_384),
         run=_TINY_QWEN3,
-        notes="Not on SGLang 0.5.23 as it is: its head has a bias that the checkpoint lacks, random in each replica.",
+        notes="Also on SGLang, where RewardPool's launcher zeroes a bias that its head has and the checkpoint lacks.",
     ),
     Entry(
         name="skywork-reward-v2-llama",
@@ -130,8 +130,8 @@ ENTRIES: Final = (
         architecture="MistralForSequenceClassification",
         kind="one label",
         spec=_served(),
-        run="SGLang: a tiny one of the class gave a hidden state in place of the score. vLLM: not run",
-        notes="Not on SGLang 0.5.23, which lacks the class and loads it without its head.",
+        run="SGLang: a tiny one of the class is refused by name. vLLM: not run",
+        notes="Not on SGLang 0.5.23, which lacks the class; a pool there is refused.",
     ),
     Entry(
         name="rm-gemma",
@@ -141,7 +141,7 @@ ENTRIES: Final = (
         kind="one label",
         spec=_served(),
         run=None,
-        notes="Not on SGLang 0.5.23, which lacks the class.",
+        notes="Not on SGLang 0.5.23, which lacks the class; a pool there is refused.",
     ),
     Entry(
         name="rm-r1-qwen",
@@ -176,7 +176,7 @@ ENTRIES: Final = (
         architecture="LlamaForCausalLM",
         kind="logit of a token in the language model's head",
         spec=None,
-        run="vLLM: a tiny one of the class gave that logit, by --hf-overrides. SGLang: a hidden state in its place",
+        run="vLLM: a tiny one of the class gave that logit, by --hf-overrides. SGLang refuses it by name",
         notes="A reward in the language model's head has to be declared, which a manifest cannot do yet.",
     ),
     Entry(
@@ -225,7 +225,7 @@ ENTRIES: Final = (
         kind="19 objectives, weighed by a gate",
         spec=_by_its_own_code(),
         run=_GATED,
-        notes=f"vLLM and SGLang would answer something else. {_READ}",
+        notes=f"vLLM and SGLang have no such head. {_READ}",
     ),
     Entry(
         name="qrm",
