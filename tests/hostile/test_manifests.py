@@ -5,18 +5,17 @@ Accepted means served: the pool reaches a condition about this very spec within 
 
 import asyncio
 import json
-import logging
 import re
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Final
 
-import aiohttp
 import pytest
 from hypothesis import strategies as st
 from support.drawing import draw_all
+from support.hostile_operator import operator_of
 from support.hostile_pool import FailedPasses
 from support.odd_manifests import Spec, mutated, pool_annotations, pool_names, specs
 from support.patience import PATIENCE
@@ -25,7 +24,7 @@ from support.tried import EXAMPLES, TRIED
 from cluster.control_plane import ControlPlane
 from rewardpool_api import names
 from rewardpool_operator.kubernetes import client
-from rewardpool_operator.kubernetes.client import Kube, KubeError, Object, load_configuration
+from rewardpool_operator.kubernetes.client import Kube, KubeError, Object
 from rewardpool_operator.kubernetes.operator import Operator
 
 pytestmark = pytest.mark.real
@@ -92,26 +91,6 @@ def brief(manifest: Object) -> str:
     return re.sub(r"(.)\1{60,}", r"\1…\1", json.dumps(manifest, ensure_ascii=False))
 
 
-@asynccontextmanager
-async def judging(control_plane: ControlPlane) -> AsyncIterator[Judge]:
-    """The operator in this process, serving one namespace."""
-    failed, logger = FailedPasses(), logging.getLogger("rewardpool_operator")
-    configuration = await load_configuration({"KUBECONFIG": str(control_plane.kubeconfig)})
-    async with Kube(configuration) as kube, aiohttp.ClientSession() as session:
-        operator = Operator(kube, session, image="rewardpool:test", namespaces=[NAMESPACE])
-        running = asyncio.create_task(operator.run())
-        logger.addHandler(failed)
-        logger.propagate = False
-        try:
-            yield Judge(kube, operator, failed)
-        finally:
-            logger.removeHandler(failed)
-            logger.propagate = True
-            running.cancel()
-            with suppress(asyncio.CancelledError):
-                await running
-
-
 async def judge_all(judge: Judge, pools: Sequence[tuple[str, Spec, dict[str, str]]]) -> None:
     room = asyncio.Semaphore(AT_A_TIME)
 
@@ -141,7 +120,8 @@ async def test_every_manifest_that_is_accepted_reaches_a_condition_and_no_pass_r
 ) -> None:
     found = draw_all(drawn, max(1, EXAMPLES // 2))
     pools = [(name or f"p{number}", spec, annotations) for number, (spec, name, annotations) in enumerate(found)]
-    async with judging(control_plane) as judge:
+    async with operator_of(control_plane, namespace) as running:
+        judge = Judge(running.kube, running.operator, running.failed)
         await judge_all(judge, pools)
 
     TRIED["manifests"] += len(pools)

@@ -1,0 +1,43 @@
+"""The operator in the tests' own process against a real API server, and what its log says of passes that failed."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+import aiohttp
+from support.hostile_pool import FailedPasses
+
+from cluster.control_plane import ControlPlane
+from rewardpool_operator.kubernetes.client import Kube, load_configuration
+from rewardpool_operator.kubernetes.operator import Operator
+
+
+@dataclass(frozen=True)
+class Running:
+    """It serves one namespace; tests tell it of pools, in the place of kopf's watch."""
+
+    kube: Kube
+    operator: Operator
+    failed: FailedPasses
+
+
+@asynccontextmanager
+async def operator_of(control_plane: ControlPlane, namespace: str) -> AsyncIterator[Running]:
+    """The operator, with an administrator's rights, until the end of the block."""
+    failed, logger = FailedPasses(), logging.getLogger("rewardpool_operator")
+    configuration = await load_configuration({"KUBECONFIG": str(control_plane.kubeconfig)})
+    async with Kube(configuration) as kube, aiohttp.ClientSession() as session:
+        operator = Operator(kube, session, image="rewardpool:test", namespaces=[namespace])
+        running = asyncio.create_task(operator.run())
+        logger.addHandler(failed)
+        logger.propagate = False
+        try:
+            yield Running(kube, operator, failed)
+        finally:
+            logger.removeHandler(failed)
+            logger.propagate = True
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
