@@ -79,6 +79,7 @@ SGLANG_KILLED = """\
 RuntimeError: Rank 0 scheduler died during initialization (exit code: -9). If exit code is -9 (SIGKILL), a common \
 cause is the OS OOM killer. Run `dmesg -T | grep -i oom` to check.
 """
+SGLANG_DIED = SGLANG_KILLED.replace("code: -9", "code: 1")
 SGLANG_KILLED_LATER = """\
 [2026-11-22 14:19:40] Subprocess scheduler_0 (pid=7) crashed with exit code -9. Triggering SIGQUIT for cleanup...
 [2026-11-22 14:19:40] SIGQUIT received. signum=None, frame=None. It usually means one child failed.
@@ -116,6 +117,7 @@ NO_KEY = "ValueError: REWARDPOOL_KEY_FILE cannot be read: [Errno 2] No such file
         (SGLANG_OTHER_HEAD, 1, "ModelRefused", "(torch.Size([3, 64]))"),
         (SGLANG_NO_ROOM, 137, "OutOfMemory", "--mem-fraction-static"),
         (SGLANG_KILLED, 1, "OutOfMemory", "exit code: -9"),
+        (SGLANG_DIED, 1, "EngineExited", "exit code: 1"),
         (SGLANG_KILLED_LATER, -9, "OutOfMemory", "exit code -9"),
         (SGLANG_TOO_LONG_FOR_MODEL, 1, "BadArguments", "context_length (4096)"),
         (SGLANG_PORT_IN_USE, 1, "PortInUse", "31125"),

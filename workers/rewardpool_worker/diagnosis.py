@@ -107,7 +107,7 @@ _SYMPTOMS = (
         r"OutOfMemoryError|out of memory|No available memory for the cache blocks|MemoryError|std::bad_alloc"
         r"|is less than desired [CG]PU memory utilization|is less than requested memory for kv"
         r"|larger than the available KV cache memory|Cannot allocate memory|Not enough memory\. Please try"
-        r"|(scheduler died during initialization|crashed with exit code) .*-9\b|exit code: -9\)",
+        r"|scheduler died during initialization \(exit code: -9\)|crashed with exit code -9\b",
         "the worker does not fit into memory; give it more, or lower spec.engine.maxModelLen or its memory flags in "
         "spec.engine.args (VLLM_CPU_KVCACHE_SPACE, in GiB, on a CPU; SGLang's --mem-fraction-static)",
     ),
