@@ -72,11 +72,12 @@ class GoldenScores:
         return json.dumps(entry | ({"refusal": self.refusal} if self.refusal else {}), separators=(",", ":"))
 
 
-def parse_golden_set(content: str) -> GoldenSet:
+def parse_golden_set(content: str, *, most: int = MAX_TEXTS) -> GoldenSet:
     """Read a golden set.
 
     Args:
         content: the lines; empty ones are skipped.
+        most: texts it may have.
 
     Raises:
         GoldenSetError: no lines, too many, or one that is not what it should be.
@@ -84,8 +85,8 @@ def parse_golden_set(content: str) -> GoldenSet:
     lines = [(number, line) for number, line in enumerate(content.splitlines(), start=1) if line.strip()]
     if not lines:
         raise GoldenSetError('it has no lines; write one JSON object per line: {"text": "..."}')
-    if len(lines) > MAX_TEXTS:
-        raise GoldenSetError(f"it has {len(lines)} texts; at most {MAX_TEXTS} are compared")
+    if len(lines) > most:
+        raise GoldenSetError(f"it has {len(lines)} texts; at most {most} are compared")
     return GoldenSet(texts=tuple(_parse_line(number, line) for number, line in lines))
 
 

@@ -15,6 +15,8 @@ SGLANG_LAUNCHER = "sglang_launcher.py"
 TRANSFORMERS_MODEL = "transformers_model.py"
 TRANSFORMERS_SERVER = "transformers_server.py"
 VLLM_LAUNCHER = "vllm_launcher.py"
+TRANSFORMERS_REFERENCE = "transformers_reference.py"
+"""Not mounted: run on the machine of whoever verifies a pool."""
 ROUTER_LAUNCHER = "router_launcher.py"
 MOUNTED_FILES = (
     SCORE_MIDDLEWARE,
@@ -68,6 +70,14 @@ def write_mounted_files(folder: Path) -> None:
         path = folder / paths.get(name, name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+
+
+def write_reference(folder: Path) -> Path:
+    """Put what scores texts by transformers into a folder that is there; returns the program."""
+    package = resources.files("rewardpool_worker")
+    for name in (TRANSFORMERS_MODEL, TRANSFORMERS_REFERENCE):
+        (folder / name).write_text((package / name).read_text())
+    return folder / TRANSFORMERS_REFERENCE
 
 
 def _download_modules() -> list[str]:

@@ -202,8 +202,17 @@ class RewardModel:
         """
         self.calibrate()
         if self._padding is None:
-            return [score for ids in batch for score in self._score([ids], None)]
+            return [self.score_alone(ids) for ids in batch]
         return self._score(batch, self._padding)
+
+    def score_alone(self, ids: Sequence[int]) -> float:
+        """The score of one sample, in no batch and without padding; may be NaN.
+
+        Raises:
+            AmbiguousOutputError: the model did not return one number.
+        """
+        (score,) = self._score([ids], None)
+        return score
 
     def calibrate(self) -> None:
         """Find out how samples can be scored together, once.
@@ -214,7 +223,7 @@ class RewardModel:
         if self._is_calibrated:
             return
         probes = [self.encode(text)[: self.max_model_len] for text in PROBES]
-        alone = [score for ids in probes for score in self._score([ids], None)]
+        alone = [self.score_alone(ids) for ids in probes]
         for padding in ("right", "left"):
             try:
                 together = self._score(probes, padding)

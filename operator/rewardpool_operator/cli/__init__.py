@@ -6,6 +6,7 @@
     rotate-key                        a pool of a cluster                 rotation
     score                             any pool, as a trainer              the trainer's own client
     models, init                      no pool: manifests for models       catalogue
+    verify                            any pool, against known scores      verify; rewardpool_operator.verify
     gateway                           any pool, for who can only POST     rewardpool.gateway
     simulate                          no pool: policies on paper          simulation
     trace record, show                any pool; what simulate takes       simulation.recording
@@ -39,6 +40,7 @@ from rewardpool_operator.cli import (
     top,
     traces,
     up,
+    verify,
 )
 from rewardpool_operator.cli.errors import FAILED, REFUSED, CommandError
 from rewardpool_operator.cli.places import program
@@ -61,6 +63,7 @@ for command in (
     rollouts.rollback,
     rotation.rotate_key,
     score.score,
+    verify.verify,
     gateway.gateway,
     models.models,
     models.init,
