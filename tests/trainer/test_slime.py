@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rewardpool.errors import ConfigError, FunctionFailedError
+from rewardpool.errors import ConfigError, FunctionFailedError, InvalidSampleError
 from rewardpool.policy_text import PolicyText
 from rewardpool.rewards import Rating
 from rewardpool.slime import custom_rm, episode_of
@@ -32,6 +32,8 @@ class StandInSample:
     response_length: int = 1
     status: Status = Status.COMPLETED
     metadata: dict[str, Any] = field(default_factory=dict)
+    loss_mask: list[int] | None = None
+    multimodal_inputs: dict[str, Any] | None = None
 
 
 def right(data_source: str, solution_str: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
@@ -90,3 +92,21 @@ def test_what_slime_knows_of_a_sample_is_handed_on() -> None:
 def test_slime_awaits_it_with_its_arguments_a_sample_and_keywords() -> None:
     assert inspect.iscoroutinefunction(custom_rm)
     inspect.signature(custom_rm).bind(object(), object(), evaluation=True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"loss_mask": [1, 1, 0, 0, 1]}, "sample 0: its response has tokens that the policy did not write"),
+        ({"multimodal_inputs": {"images": [1]}}, "sample 0: it has multimodal_inputs"),
+    ],
+)
+def test_what_a_model_would_take_for_the_policys_words_or_not_see_is_refused(fields: Any, problem: str) -> None:
+    sample = StandInSample("4", **fields)
+    with pytest.raises(InvalidSampleError, match=problem):
+        episode_of(sample, PolicyText(), strict=True)
+    assert episode_of(sample, PolicyText(), strict=False).response == "4"
+
+
+def test_an_earlier_policys_tokens_are_the_policys_words() -> None:
+    assert episode_of(StandInSample("4", loss_mask=[0, 0, 1]), PolicyText(), strict=True).response == "4"

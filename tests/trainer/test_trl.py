@@ -9,7 +9,7 @@ import pytest
 
 import rewardpool.trl
 from rewardpool.errors import ConfigError, FunctionFailedError, InvalidSampleError
-from rewardpool.rewards import Rating
+from rewardpool.rewards import Episode, Rating
 from rewardpool.trl import groups_of, split, text_of
 
 
@@ -127,11 +127,17 @@ LAST = {"role": "assistant", "content": [{"type": "text", "text": "it is "}, {"t
         (CHAT, [{"role": "assistant", "content": "yo"}], (CHAT, "yo")),
         ("hi", [{"role": "assistant", "content": "yo"}], (CHAT, "yo")),
         (CHAT, [CALL, TOOL, LAST], ([*CHAT, CALL, TOOL], "it is 12")),
-        (CHAT, [CALL, TOOL], ([*CHAT, CALL, TOOL], "")),
     ],
 )
 def test_the_response_is_what_the_assistant_said_last(prompt: Any, completion: Any, expected: tuple[Any, str]) -> None:
     assert split(prompt, completion) == {"prompt": expected[0], "response": expected[1]}
+
+
+def test_a_completion_without_a_last_word_has_none_made_up() -> None:
+    assert Episode(**split(CHAT, [CALL, TOOL])).messages() == [*CHAT, {**CALL, "content": ""}, TOOL]
+    called = {**CALL, "content": "Let me see."}
+    episode = Episode(**split("hi", [called]))
+    assert (episode.response, episode.messages()) == ("Let me see.", [*CHAT, called])
 
 
 def test_what_is_no_text_is_refused() -> None:

@@ -6,6 +6,7 @@ names; without one, the pool of $REWARDPOOL_POOL. Nothing of slime is imported.
 """
 
 import asyncio
+import itertools
 import json
 import threading
 import time
@@ -13,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from rewardpool.deadline import waited
+from rewardpool.errors import InvalidSampleError
 from rewardpool.gateway.wire import reads_prompts, scored, slime_answer
 from rewardpool.policy_text import PolicyText
 from rewardpool.rewards.announced import Announcement
@@ -62,7 +64,14 @@ async def custom_rm(args: Any, sample: SlimeSample | Sequence[SlimeSample], **_:
 
 
 def episode_of(sample: SlimeSample, text: PolicyText, *, strict: bool) -> Episode:
-    """A sample as an episode. Raises InvalidSampleError, as `PolicyText.prompt` does."""
+    """A sample as an episode.
+
+    Raises:
+        InvalidSampleError: As `PolicyText.prompt` does; or a model would read words of tools as the policy's own, or
+            words without the pictures that belong to them.
+    """
+    if strict and (problem := _unreadable(sample)) is not None:
+        raise InvalidSampleError("(unnamed)" if sample.index is None else f"sample {sample.index}", problem)
     metadata = sample.metadata if isinstance(sample.metadata, Mapping) else {}
     return Episode(
         prompt=text.prompt(sample.prompt, strict=strict),
@@ -75,6 +84,18 @@ def episode_of(sample: SlimeSample, text: PolicyText, *, strict: bool) -> Episod
         truncated=getattr(sample.status, "value", None) == "truncated",
         id=None if sample.index is None else f"sample {sample.index}",
     )
+
+
+def _unreadable(sample: SlimeSample) -> str | None:
+    """Why a model cannot be shown a sample; None where it can."""
+    # Tokens that are masked from the first one on are the policy's too: an earlier one's, in a partial rollout.
+    if any(own and not after for own, after in itertools.pairwise(getattr(sample, "loss_mask", None) or ())):
+        return (
+            "its response has tokens that the policy did not write (loss_mask), and one text does not tell them apart"
+        )
+    if getattr(sample, "multimodal_inputs", None):
+        return "it has multimodal_inputs, and models are sent text alone; score such samples by functions"
+    return None
 
 
 def announcement_of(args: Any) -> Announcement:

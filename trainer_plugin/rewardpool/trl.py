@@ -249,7 +249,8 @@ def split(prompt: Any, completion: Any) -> dict[str, Any]:
     """`prompt` and `response` of an episode, from a row of either of TRL's formats.
 
     Of a completion with several turns (tools were called), the last assistant's turn is the response, and what was said
-    before it belongs to the prompt.
+    before it belongs to the prompt. One that ends in a tool's answer, or in the call of a tool, has `turns`: there is
+    no last word of the assistant's, and none is made up.
 
     Raises:
         InvalidSampleError: A completion has no turns, or a turn has parts that are no text.
@@ -260,8 +261,10 @@ def split(prompt: Any, completion: Any) -> dict[str, Any]:
         raise InvalidSampleError("(unnamed)", "the completion has no messages")
     turns: list[Message] = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
     *before, last = completion
-    if last.get("role") != "assistant":  # it ended in the answer of a tool
-        return {"prompt": [*turns, *completion], "response": ""}
+    if last.get("role") != "assistant":
+        return {"prompt": turns, "response": "", "turns": list(completion)}
+    if last.get("tool_calls"):
+        return {"prompt": turns, "response": text_of(last.get("content")), "turns": list(completion)}
     return {"prompt": [*turns, *before], "response": text_of(last.get("content"))}
 
 

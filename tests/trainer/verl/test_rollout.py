@@ -7,6 +7,7 @@ import pytest
 
 from rewardpool.errors import ConfigError
 from rewardpool.rewards import Episode, Rating
+from rewardpool.verl.reward import check_readable
 from rewardpool.verl.rollout import episode, medium, response_ids
 from rewardpool.verl.scorer import Scorer
 
@@ -103,3 +104,9 @@ def test_a_row_without_the_prompts_messages_names_the_key_that_keeps_them() -> N
     without = {name: value for name, value in row().items() if name != "raw_prompt"}
     with pytest.raises(ConfigError, match=r"data\.return_raw_chat"):
         episode(without, "4", [4], max_tokens=None, eos=None)
+
+
+def test_a_reward_function_that_has_a_model_read_several_turns_as_one_names_the_manager_that_does_not() -> None:
+    check_readable({"question": "2 + 2?", "num_turns": 2}, "question")
+    with pytest.raises(ConfigError, match=r"^reward\.reward_manager\.name: must be rewardpool where responses"):
+        check_readable({"question": "2 + 2?", "num_turns": 4}, "question")

@@ -15,7 +15,7 @@ from rewardpool.errors import ConfigError
 from rewardpool.rewards import Episode, Reward
 from rewardpool.verl.announced import shared_reward
 from rewardpool.verl.result import score_and_extra_info
-from rewardpool.verl.rollout import plain
+from rewardpool.verl.rollout import SINGLE_TURN, plain
 from rewardpool.verl.settings import pool_spec
 
 PATH = "reward.custom_reward_function.reward_kwargs"
@@ -50,7 +50,8 @@ async def compute_score(
     Raises:
         SampleError: It has no score, and the failure policy is `raise`.
         PoolError: A pool cannot be used.
-        ConfigError: The settings are wrong, or the question is not where `prompt_key` says.
+        ConfigError: The settings are wrong, the question is not where `prompt_key` says, or a model would read a
+            response that has several turns.
     """
     spec = pool_spec(
         reward_pool, _mapping(rewardpool), pool_path=f"{PATH}.reward_pool", mapping_path=f"{PATH}.rewardpool"
@@ -59,10 +60,8 @@ async def compute_score(
     reward = await shared_reward(spec, path=f"{PATH}.rewardpool")
     opening_seconds = time.monotonic() - began
     extra = {str(name): plain(value) for name, value in (extra_info or {}).items()}
-    if prompt_key not in extra and _needs_prompt(reward):
-        raise ConfigError(
-            f"{PATH}.prompt_key", f"names {prompt_key!r}, which extra_info lacks: it has {', '.join(sorted(extra))}"
-        )
+    if _needs_prompt(reward):
+        check_readable(extra, prompt_key)
     episode = Episode(
         prompt=extra.get(prompt_key, ""),
         response=solution_str,
@@ -74,6 +73,20 @@ async def compute_score(
         rating = await reward.rate(episode)
     _, result = score_and_extra_info(rating, label=episode.label)
     return result
+
+
+def check_readable(extra: Mapping[str, Any], prompt_key: str) -> None:
+    """See to it that a model can be shown who said what. Raises ConfigError."""
+    if prompt_key not in extra:
+        raise ConfigError(
+            f"{PATH}.prompt_key", f"names {prompt_key!r}, which extra_info lacks: it has {', '.join(sorted(extra))}"
+        )
+    if int(extra.get("num_turns") or 0) > SINGLE_TURN:
+        raise ConfigError(
+            "reward.reward_manager.name",
+            "must be rewardpool where responses have several turns: verl gives a function all of them as one text, and"
+            " a model would read what tools say as the policy's own words",
+        )
 
 
 def _needs_prompt(reward: Reward) -> bool:

@@ -6,6 +6,8 @@ from typing import Any
 from rewardpool.errors import ConfigError
 from rewardpool.rewards.episode import Episode, Message, medium_of
 
+SINGLE_TURN = 2
+"""verl's number of turns where the policy was asked, and has answered once."""
 _KNOWN_ELSEWHERE = "raw_prompt"
 """Of `tool_extra_fields`: verl's agent loop puts the whole prompt there as well."""
 

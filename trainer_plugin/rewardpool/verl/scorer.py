@@ -9,10 +9,7 @@ from rewardpool.policy_turns import PolicyTurns
 from rewardpool.rewards import Reward
 from rewardpool.rewards.episode import Message
 from rewardpool.verl.result import score_and_extra_info
-from rewardpool.verl.rollout import episode, medium
-
-SINGLE_TURN = 2
-"""verl's number of turns where the policy was asked, and has answered once."""
+from rewardpool.verl.rollout import SINGLE_TURN, episode, medium
 
 
 class Scorer:
