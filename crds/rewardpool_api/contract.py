@@ -5,9 +5,9 @@
 
 The `embedding` of item i is exactly one finite number, its score: the raw logit of a one-label model, no sigmoid or
 softmax, or what `spec.model.head` makes of several. Another length is an error, never a score: it is what an engine
-answers that serves no reward model (a hidden state), or one whose head nobody declared. `/v1/embeddings` is the only
-scoring route that sglang-router forwards for every engine. `/v1/classify` is never used: it applies a softmax, and one
-label becomes 1.0.
+answers that serves no reward model (a hidden state), or one whose head nobody declared. An item of a process reward
+model has the values of its steps as `steps`, a list of finite numbers. `/v1/embeddings` is the only scoring route that
+sglang-router forwards for every engine. `/v1/classify` is never used: it applies a softmax, and one label becomes 1.0.
 
 A request that is the caller's fault is answered with status **200** and an `error` object instead of data. The router
 counts every non-2xx against the worker's circuit breaker, so twenty samples that are too long would otherwise take the
@@ -33,6 +33,20 @@ the trainers who wait; at a known pace, so that the operator can count them."""
 
 CallerErrorCode = Literal["sample_too_long", "invalid_sample", "function_failed"]
 CALLER_ERROR_CODES: tuple[CallerErrorCode, ...] = ("sample_too_long", "invalid_sample", "function_failed")
+
+
+class StepScore(float):
+    """A score that was aggregated from steps; a number like any other where they do not matter."""
+
+    __slots__ = ("steps",)
+
+    def __new__(cls, value: float, steps: tuple[float, ...]) -> "StepScore":
+        """Take the score, and the finite values of the steps in the order of the text."""
+        score = super().__new__(cls, value)
+        score.steps = steps
+        return score
+
+    steps: tuple[float, ...]
 
 
 class NonsenseAnswerError(ValueError):
@@ -62,7 +76,8 @@ def parse_answer(body: bytes | str, *, count: int) -> list[float] | CallerError:
         count: how many samples were sent.
 
     Returns:
-        `count` finite floats in the order of the input, or the error object of the answer.
+        `count` finite floats in the order of the input, those with steps as `StepScore`; or the error object of the
+        answer.
 
     Raises:
         NonsenseAnswerError: not JSON, another shape, another number of items, or an item that is not one finite number.
@@ -95,23 +110,37 @@ def parse_answer(body: bytes | str, *, count: int) -> list[float] | CallerError:
 
 def _score(item: object, position: int) -> float:
     embedding = item.get("embedding") if isinstance(item, dict) else None
-    if not isinstance(embedding, list):
+    if not isinstance(item, dict) or not isinstance(embedding, list):
         raise NonsenseAnswerError(f"data[{position}].embedding is not a list with one number")
     if len(embedding) != 1:
         raise NonsenseAnswerError(
             f"data[{position}].embedding has {len(embedding)} numbers, a score is exactly one: the engine serves no "
             "reward model with one label (declare spec.model.head), or no worker of RewardPool answered"
         )
-    value = embedding[0]
+    score = _finite(embedding[0])
+    if score is None:
+        raise NonsenseAnswerError(f"data[{position}].embedding is [{embedding[0]!r:.40}], not one finite number")
+    steps = item.get("steps")
+    return score if steps is None else StepScore(score, _steps(steps, position))
+
+
+def _steps(values: object, position: int) -> tuple[float, ...]:
+    steps = [_finite(value) for value in values] if isinstance(values, list) else []
+    known = tuple(value for value in steps if value is not None)
+    if not known or len(known) != len(steps):
+        raise NonsenseAnswerError(f"data[{position}].steps is {values!r:.80}, not a list of finite numbers")
+    return known
+
+
+def _finite(value: object) -> float | None:
     # bool is an int in Python; JSON's NaN and Infinity arrive as floats, and an int may be too large for one.
-    if not isinstance(value, bool) and isinstance(value, int | float):
-        try:
-            score = float(value)
-        except OverflowError:
-            score = math.inf
-        if math.isfinite(score):
-            return score
-    raise NonsenseAnswerError(f"data[{position}].embedding is [{value!r:.40}], not one finite number")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _caller_error(error: dict[str, Any]) -> CallerError:

@@ -107,12 +107,15 @@ class Scored:
         attempts: Requests that were sent for it.
         seconds: From the first request to the answer.
         constant: True when scoring failed and `value` is the constant that the failure policy asked for.
+        steps: Of a pool whose `spec.model.head.type` is TokenLevel: the values of the text's steps, in their order, of
+            which `value` is the aggregate. None for every other pool.
     """
 
     value: float
     attempts: int
     seconds: float
     constant: bool = False
+    steps: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

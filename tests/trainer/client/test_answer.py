@@ -65,7 +65,7 @@ json_values = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["data", "embedding", "index", "error", "code", "message"]), inner, max_size=3
+            st.sampled_from(["data", "embedding", "steps", "index", "error", "code", "message"]), inner, max_size=3
         )
     ),
     max_leaves=12,

@@ -9,6 +9,7 @@ from rewardpool.client.request import score_request
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.errors import SampleError
 from rewardpool.sample import Outcome, Sample, Scored, Unscored
+from rewardpool_api.contract import StepScore
 
 
 class Scoring:
@@ -39,7 +40,8 @@ class Scoring:
         effort = self.effort
         if score is not None:
             self._ledger.score(effort.seconds)
-            self._on_end(Scored(value=score, attempts=effort.attempts, seconds=effort.seconds), None)
+            steps = score.steps if isinstance(score, StepScore) else None
+            self._on_end(Scored(value=score, attempts=effort.attempts, seconds=effort.seconds, steps=steps), None)
         elif isinstance(error, SampleError):
             self._on_end(Unscored(error=error, attempts=effort.attempts, seconds=effort.seconds), None)
         else:

@@ -14,6 +14,7 @@ from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.parts import PoolPart
 from rewardpool.rewards.scorer import PartScore, refuse_media
 from rewardpool.sample import FunctionSample, Sample
+from rewardpool_api.contract import StepScore
 from rewardpool_api.source import parse_source
 
 
@@ -25,13 +26,14 @@ class ChatScorer:
         self._tokenizer = tokenizer
 
     async def score(self, episode: Episode) -> PartScore:
-        """The reward model's raw logit."""
+        """The reward model's score; `info` has the values of its steps, where it scores steps."""
         refuse_media(episode)
         try:
             token_ids = await self._tokenizer.token_ids(episode.messages())
         except ValueError as error:
             raise InvalidSampleError(episode.label, str(error)) from error
-        return PartScore(await self._pool.score(Sample(token_ids=token_ids, id=episode.id)))
+        score = await self._pool.score(Sample(token_ids=token_ids, id=episode.id))
+        return PartScore(score, {"steps": list(score.steps)} if isinstance(score, StepScore) else {})
 
 
 class PoolFunctionScorer:
