@@ -25,7 +25,7 @@ export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 export REWARDPOOL_SGLANG_PYTHON  := $(CURDIR)/$(SGLANG)/bin/python
 
-.PHONY: bench-autoscaler bench-client bench-learning bench-operator bench-step client-faults help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 soak test e2e e2e-faults e2e-autoscaling test-operator test-fleet test-hostile test-actor test-frameworks lint reference format crds binaries clean
+.PHONY: golden bench-autoscaler bench-client bench-learning bench-operator bench-step client-faults help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 soak test e2e e2e-faults e2e-autoscaling test-operator test-fleet test-hostile test-actor test-frameworks lint reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -150,6 +150,9 @@ binaries: setup-dev ## Build the programs of Kubernetes that the tests start, fr
 
 models: setup-trainer ## Build the quick start's two small models, which tests serve (half a minute, once)
 	@$(TRAINER)/bin/python examples/quickstart/models.py >/dev/null
+
+golden: setup-server ## Make a tiny model of each class, with the manifest that serves it and its golden file for `rewardpool verify`
+	@PYTHONPATH=tests HF_HUB_OFFLINE=1 $(SERVER)/bin/python tests/support/golden_models.py $(WORK)/golden
 
 bench-client: setup-server setup-frameworks ## Measure the client beside a bare session, verl's own call, and inside verl on Ray (BENCH_ARGS="--only http"; 12 minutes)
 	@PYTHONPATH=bench:e2e:tests $(FRAMEWORKS)/bin/python -m client_cost $(BENCH_ARGS)
