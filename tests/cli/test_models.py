@@ -1,6 +1,7 @@
 """The catalogue of reward models, and manifests made from a config.json: by tables, FakeHub, and vLLM's own parser."""
 
 import json
+import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,6 +35,18 @@ for line in sys.stdin:
 """
 
 
+PARSE_SGLANG = """
+import argparse, json, sys
+from sglang.srt.server_args import ServerArgs
+
+parser = argparse.ArgumentParser()
+ServerArgs.add_cli_args(parser)
+for line in sys.stdin:
+    args = parser.parse_args(json.loads(line))
+    print(args.model_path, args.served_model_name)
+"""
+
+
 def ask(*arguments: str) -> Result:
     return CliRunner().invoke(app, list(arguments))
 
@@ -60,6 +73,28 @@ def test_each_command_line_of_the_list_is_one_that_vllm_takes() -> None:
     )
     assert parsed.returncode == 0, parsed.stderr[-2000:]
     assert parsed.stdout.splitlines()[-len(lines) :] == ["/model rm"] * len(lines)
+
+
+def test_each_command_line_for_sglang_is_one_that_sglang_takes() -> None:
+    python = os.environ.get("REWARDPOOL_SGLANG_PYTHON") or str(ROOT / ".rewardpool/venvs/sglang/bin/python")
+    if not Path(python).exists():
+        pytest.skip(f"only `make setup-sglang` makes SGLang's environment (no {python})")
+    place = Place(served_name="rm", host="127.0.0.1", port=8000, download_dir="/model")
+    pools = [RewardPool.model_validate(entry.on("sglang")) for entry in SERVED if "sglang" in entry.also_on]
+    lines = [engine_for("sglang").launch(pool.spec, place).argv for pool in pools]
+    given = "".join(json.dumps(line[line.index("--model-path") :]) + "\n" for line in lines)
+    environ = {**os.environ, "SGLANG_USE_CPU_ENGINE": "1"}
+    parsed = subprocess.run(
+        [python, "-c", PARSE_SGLANG], input=given, capture_output=True, text=True, timeout=600, env=environ, check=False
+    )
+    assert parsed.returncode == 0, parsed.stderr[-2000:]
+    assert parsed.stdout.splitlines()[-len(lines) :] == ["/model rm"] * len(lines)
+
+
+def test_a_manifest_is_printed_for_each_engine_that_serves_the_model() -> None:
+    printed = ask("models", "skywork-reward-llama", "--engine", "sglang").stdout
+    assert load_manifest(printed).spec.engine.name == "sglang"
+    assert "is served on vllm, and not on sglang" in error_of(ask("models", "rm-mistral", "--engine", "sglang"))
 
 
 def test_a_model_is_listed_once_and_says_why_where_it_is_not_served() -> None:
@@ -136,7 +171,7 @@ def test_a_language_model_is_a_judge_and_says_what_it_may_be_instead(architectur
         ({"architectures": []}, "architectures must name one class"),
         ({"architectures": "LlamaForSequenceClassification"}, "architectures must name one class"),
         ({"architectures": ["A", "B"]}, "architectures must name one class"),
-        ({"id2label": None}, "the head has 2 labels"),
+        ({"id2label": None}, "the head has 2 labels, and nothing says how they make one score. Give --weights"),
         ({"id2label": {"0": "helpful", "1": "safe", "2": "brief"}}, r"the head has 3 labels (helpful, safe, brief)"),
         ({"num_labels": 5}, "the head has 5 labels"),
         ({"num_labels": "1"}, "the head has 1 labels"),
@@ -145,7 +180,6 @@ def test_a_language_model_is_a_judge_and_says_what_it_may_be_instead(architectur
         ({"architectures": ["LlamaForRewardModelWithGating"]}, "which no engine here is known to serve"),
         ({"architectures": ["DebertaV2ForSequenceClassification"], "id2label": None}, "the head has 2 labels"),
         ({"architectures": ["InternLM2ForRewardModel"]}, "at a token that its own code appends"),
-        ({"architectures": ["Qwen2ForProcessRewardModel"]}, "it scores every step"),
     ],
 )
 def test_what_no_engine_scores_rightly_is_refused_with_the_field(config: Mapping[str, Any], words: str) -> None:
@@ -153,6 +187,27 @@ def test_what_no_engine_scores_rightly_is_refused_with_the_field(config: Mapping
         draft({**ONE_LABEL, **config}, source="hf://org/name")
     assert words in str(refused.value)
     assert str(refused.value).startswith("config.json: ")
+
+
+def test_several_labels_are_served_as_their_weights_say() -> None:
+    config = {**ONE_LABEL, "id2label": {"0": "helpful", "1": "safe"}}
+    written = draft(config, source="hf://org/name", weights=[1.0, -0.5])
+    head = RewardPool.model_validate(written.manifest).spec.model.head
+    assert head is not None
+    assert (head.type, head.weights, head.labels) == ("Classifier", [1.0, -0.5], ["helpful", "safe"])
+    with pytest.raises(CannotServeError, match="the head has 2 labels"):
+        draft(config, source="hf://org/name", weights=[1.0])
+    with pytest.raises(CannotServeError, match="the head has 1 labels"):
+        draft(ONE_LABEL, source="hf://org/name", weights=[1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("architecture", "aggregate"), [("Qwen2ForRewardModel", "last"), ("Qwen2ForProcessRewardModel", "min")]
+)
+def test_a_value_for_each_token_needs_no_code_of_the_checkpoints_own(architecture: str, aggregate: str) -> None:
+    spec = spec_of(architectures=[architecture], auto_map={"AutoModel": f"modeling_qwen2_rm.{architecture}"})
+    assert (spec["engine"]["name"], spec["model"]["head"]["aggregate"]) == ("vllm", aggregate)
+    assert "trustRemoteCode" not in spec["model"]
 
 
 def test_code_that_was_read_is_run_by_the_engine_for_it() -> None:

@@ -9,9 +9,8 @@ from typing import Any, Final
 from rewardpool_operator.catalogue.entry import Entry
 
 _TINY_QWEN3: Final = "vLLM and SGLang: a tiny one of the class equals transformers"
-_TOKENS: Final = (
-    "vLLM scores its tokens, and no text. The engine transformers runs its own code, on one GPU, which 72B parameters"
-    " do not fit. SGLang has the class; that was not tried."
+_LAST: Final = (
+    "The value of the last token. Its files bring code of their own, which vLLM does not need: it has the class."
 )
 _GATED: Final = "transformers: a tiny checkpoint with a gated head of its own code"
 _READ: Final = "Read its code before you trust it, and pin spec.model.revision to the commit that you read."
@@ -19,13 +18,14 @@ _JUDGES: Final = "vLLM and SGLang: a chat judge with structured output, by other
 
 
 def _served(
-    *, gpus: int = 1, max_model_len: int = 8192, dtype: str = "bfloat16", kind: str = "Discriminative"
+    *, gpus: int = 1, max_model_len: int = 8192, kind: str = "Discriminative", head: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """A spec without the source: weights in two bytes, on GPUs of 80 GB."""
-    engine = {"name": "vllm", "dtype": dtype, "maxModelLen": max_model_len}
+    engine: dict[str, Any] = {"name": "vllm", "dtype": "bfloat16", "maxModelLen": max_model_len}
     if gpus > 1:
         engine["tensorParallelSize"] = gpus
-    return {"model": {"type": kind}, "engine": engine, "worker": {"gpus": gpus}}
+    model = {"type": kind} | ({"head": head} if head is not None else {})
+    return {"model": model, "engine": engine, "worker": {"gpus": gpus}}
 
 
 def _by_its_own_code(*, max_model_len: int = 4096) -> dict[str, Any]:
@@ -46,8 +46,9 @@ ENTRIES: Final = (
         architecture="Qwen3ForSequenceClassification",
         kind="one label",
         spec=_served(max_model_len=16_384),
+        also_on=("sglang",),
         run=_TINY_QWEN3,
-        notes="Also on SGLang, where RewardPool's launcher zeroes a bias that its head has and the checkpoint lacks.",
+        notes="On SGLang RewardPool's launcher zeroes a bias that its head has and the checkpoint lacks.",
     ),
     Entry(
         name="skywork-reward-v2-llama",
@@ -60,6 +61,7 @@ ENTRIES: Final = (
         architecture="LlamaForSequenceClassification",
         kind="one label",
         spec=_served(max_model_len=16_384),
+        also_on=("sglang",),
         run=None,
     ),
     Entry(
@@ -69,6 +71,7 @@ ENTRIES: Final = (
         architecture="LlamaForSequenceClassification",
         kind="one label",
         spec=_served(),
+        also_on=("sglang",),
         run=None,
     ),
     Entry(
@@ -78,6 +81,7 @@ ENTRIES: Final = (
         architecture="Gemma2ForSequenceClassification",
         kind="one label",
         spec=_served(max_model_len=4096),
+        also_on=("sglang",),
         run=None,
         notes="54 GB of weights. Float16 overflows in this family.",
     ),
@@ -87,6 +91,7 @@ ENTRIES: Final = (
         architecture="LlamaForSequenceClassification",
         kind="one label",
         spec=_served(),
+        also_on=("sglang",),
         run=None,
     ),
     Entry(
@@ -95,6 +100,7 @@ ENTRIES: Final = (
         architecture="LlamaForSequenceClassification",
         kind="one label",
         spec=_served(),
+        also_on=("sglang",),
         run=None,
     ),
     Entry(
@@ -104,6 +110,7 @@ ENTRIES: Final = (
         architecture="LlamaForSequenceClassification",
         kind="one label",
         spec=_served(max_model_len=4096),
+        also_on=("sglang",),
         run=None,
     ),
     Entry(
@@ -113,6 +120,7 @@ ENTRIES: Final = (
         architecture="LlamaForSequenceClassification",
         kind="one label",
         spec=_served(),
+        also_on=("sglang",),
         run=None,
         notes="Only those called rewardmodel-ft: sftreg and distill have a head of their own (grm-sftreg).",
     ),
@@ -122,6 +130,7 @@ ENTRIES: Final = (
         architecture="Gemma2ForSequenceClassification",
         kind="one label",
         spec=_served(max_model_len=4096),
+        also_on=("sglang",),
         run=None,
     ),
     Entry(
@@ -150,6 +159,7 @@ ENTRIES: Final = (
         architecture="Qwen2ForCausalLM",
         kind="judge",
         spec=_served(kind="Generative", max_model_len=32_768),
+        also_on=("sglang",),
         run=_JUDGES,
         notes="It reasons before its verdict: give the judge's prompt and a pattern in the reward's config.",
     ),
@@ -159,6 +169,7 @@ ENTRIES: Final = (
         architecture="Gemma2ForCausalLM",
         kind="judge",
         spec=_served(kind="Generative"),
+        also_on=("sglang",),
         run=_JUDGES,
         notes="Check that the reward's config reads its points, and takes votes, as its authors do.",
     ),
@@ -168,6 +179,7 @@ ENTRIES: Final = (
         architecture="MistralForCausalLM",
         kind="judge",
         spec=_served(kind="Generative", max_model_len=16_384),
+        also_on=("sglang",),
         run=_JUDGES,
     ),
     Entry(
@@ -175,28 +187,28 @@ ENTRIES: Final = (
         repository="nvidia/Llama-3.1-Nemotron-70B-Reward-HF",
         architecture="LlamaForCausalLM",
         kind="logit of a token in the language model's head",
-        spec=None,
-        run="vLLM: a tiny one of the class gave that logit, by --hf-overrides. SGLang refuses it by name",
-        notes="A reward in the language model's head has to be declared, which a manifest cannot do yet.",
+        spec=_served(gpus=4, max_model_len=4096, head={"type": "LMHead", "token": "!"}),
+        run="vLLM: a tiny one of the class equals transformers. SGLang refuses it by name",
+        notes="The logit of id 0, which Llama 3.1 spells `!`, after the conversation in its chat template.",
     ),
     Entry(
         name="qwen2-5-math-prm",
         repository="Qwen/Qwen2.5-Math-PRM-7B",
-        also=("Qwen/Qwen2.5-Math-PRM-72B",),
+        also=("Qwen/Qwen2.5-Math-PRM-72B", "Qwen/Qwen2.5-Math-7B-PRM800K"),
         architecture="Qwen2ForProcessRewardModel",
         kind="a score for every step",
-        spec=None,
-        run="vLLM: a tiny one of the class gave every step's logits by /pooling; SGLang has no such class",
-        notes="Which of the steps' scores is the answer's has to be declared, which a manifest cannot do yet.",
+        spec=_served(max_model_len=4096, head={"type": "TokenLevel", "stepToken": "<extra_0>", "aggregate": "min"}),
+        run="vLLM: a tiny one of the class equals transformers, step by step. SGLang has no such class",
+        notes="Put <extra_0> after each step of the answer. `min` is one choice of four: an answer is its worst step.",
     ),
     Entry(
         name="qwen2-5-math-rm",
         repository="Qwen/Qwen2.5-Math-RM-72B",
         architecture="Qwen2ForRewardModel",
         kind="a score for every token, the last one counts",
-        spec=None,
+        spec=_served(gpus=4, max_model_len=4096, head={"type": "TokenLevel", "aggregate": "last"}),
         run=None,
-        notes=_TOKENS,
+        notes=_LAST,
     ),
     Entry(
         name="worldpm",
@@ -204,9 +216,9 @@ ENTRIES: Final = (
         also=("Qwen/WorldPM-72B-HelpSteer2", "Qwen/WorldPM-72B-UltraFeedback", "Qwen/WorldPM-72B-RLHFLow"),
         architecture="Qwen2ForRewardModel",
         kind="a score for every token, the last one counts",
-        spec=None,
+        spec=_served(gpus=4, max_model_len=16_384, head={"type": "TokenLevel", "aggregate": "last"}),
         run=None,
-        notes=_TOKENS,
+        notes=_LAST,
     ),
     Entry(
         name="internlm2-reward",

@@ -5,6 +5,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from rewardpool_api import RewardPool, names
+from rewardpool_api.pool import EngineName
 
 
 class Entry(BaseModel):
@@ -24,6 +25,8 @@ class Entry(BaseModel):
     """Where the score comes from: a head of one label, words that a judge writes …"""
     spec: dict[str, Any] | None
     """`spec` of the manifest that serves it, without the source; None where no engine can."""
+    also_on: tuple[EngineName, ...] = ()
+    """Other engines that serve it by the same manifest."""
     run: str | None
     """What was run of it: a tiny model of the same class on a CPU. None for nothing; never the real one."""
     notes: str = ""
@@ -50,10 +53,26 @@ class Entry(BaseModel):
             "spec": {**self.spec, "model": model},
         }
 
+    def on(self, engine: EngineName) -> dict[str, Any]:
+        """The manifest with one of the engines in `also_on`.
+
+        Raises:
+            ValueError: it is not among them, nor the manifest's own.
+        """
+        if self.manifest is None or engine not in (self.manifest["spec"]["engine"]["name"], *self.also_on):
+            raise ValueError(f"{self.repository} is not served on {engine}. {self.notes}")
+        spec = self.manifest["spec"]
+        return {**self.manifest, "spec": {**spec, "engine": {**spec["engine"], "name": engine}}}
+
     @property
     def pool(self) -> RewardPool | None:
         """The manifest as a checked object; None where no engine can serve it."""
         return None if self.manifest is None else RewardPool.model_validate(self.manifest)
+
+    @property
+    def engines(self) -> str:
+        """The engines that serve it, the manifest's first."""
+        return "none" if self.pool is None else ", ".join((self.pool.spec.engine.name, *self.also_on))
 
     @property
     def repositories(self) -> tuple[str, ...]:

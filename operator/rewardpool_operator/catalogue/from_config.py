@@ -5,7 +5,7 @@ of the model's own: an engine's class of the same name would load such weights a
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,10 +24,20 @@ _LABELS_IF_UNSAID: Final = 2
 _SCORING_MAPS: Final = ("AutoModelForSequenceClassification", "AutoModel")
 """Entries of `auto_map` whose code computes the score."""
 _DTYPES: Final = ("bfloat16", "float16", "float32")
+_TOKEN_LEVEL: Final = {
+    "Qwen2ForRewardModel": (
+        {"type": "TokenLevel", "aggregate": "last"},
+        "The value of the last token is the score",
+    ),
+    "Qwen2ForProcessRewardModel": (
+        {"type": "TokenLevel", "stepToken": "<extra_0>", "aggregate": "min"},
+        "Put <extra_0> after each step of an answer; its worst step is its score, and last, mean and product are the"
+        " other choices of spec.model.head.aggregate",
+    ),
+}
+"""Classes with a value for each token that vLLM has itself, so that the code beside such checkpoints is not needed."""
 _KNOWN_REFUSALS: Final = {
     "InternLM2ForRewardModel": "its score is read at a token that its own code appends, and auto_map does not name it",
-    "Qwen2ForProcessRewardModel": "it scores every step of an answer, and which of them is the answer's score has to be"
-    " declared",
 }
 
 READ_IT: Final = (
@@ -57,6 +67,7 @@ def draft(
     revision: str = "main",
     name: str | None = None,
     trust_remote_code: bool = False,
+    weights: Sequence[float] = (),
 ) -> Draft:
     """Write the manifest of a model.
 
@@ -66,11 +77,16 @@ def draft(
         revision: Of an `hf://` model.
         name: Of the pool; by default made from the source.
         trust_remote_code: The checkpoint's own code was read, and may run.
+        weights: Of several labels, in their order; the score is the sum of weight times logit.
 
     Raises:
         CannotServeError: no engine can serve it, or config.json does not say enough.
     """
     architecture, own, notes = _architecture(config), _own_code(config), _notes(config)
+    if architecture in _TOKEN_LEVEL:
+        head, said = _TOKEN_LEVEL[architecture]
+        model: dict[str, Any] = {"type": "Discriminative", "head": head}
+        return Draft(_manifest(config, source, revision, name, "vllm", model), (said, *notes))
     if own is not None:
         if not trust_remote_code:
             raise CannotServeError(f"config.json: auto_map has the score computed by {own}. {READ_IT}")
@@ -82,14 +98,19 @@ def draft(
     if architecture in _KNOWN_REFUSALS:
         raise CannotServeError(f"config.json: architectures is {architecture}: {_KNOWN_REFUSALS[architecture]}")
     if architecture.endswith("ForSequenceClassification"):
-        _one_label(config)
+        head = _labels(config, weights)
         engine = "vllm" if architecture in ONE_LABEL else "transformers"
         slower = () if engine == "vllm" else (f"vLLM is not known to serve {architecture}. {_SLOWER}",)
-        return Draft(_manifest(config, source, revision, name, engine, {"type": "Discriminative"}), (*slower, *notes))
+        if head and engine != "vllm":
+            raise CannotServeError(
+                f"config.json: {architecture} has several labels, which the engine for it does not take"
+            )
+        model = {"type": "Discriminative", **head}
+        return Draft(_manifest(config, source, revision, name, engine, model), (*slower, *notes))
     if re.search(r"For(CausalLM|ConditionalGeneration)$", architecture):
         judge = (
             f"{architecture} is a language model: this pool is a judge that writes. Where the model's score is a logit"
-            " of its vocabulary instead, this manifest is not for it: see docs/reward-models.md"
+            " of its vocabulary instead, set spec.model.type: Discriminative and spec.model.head (docs/engines.md)"
         )
         return Draft(_manifest(config, source, revision, name, "vllm", {"type": "Generative"}), (judge, *notes))
     raise CannotServeError(
@@ -122,15 +143,22 @@ def _own_code(config: Mapping[str, Any]) -> str | None:
     return next((str(maps[key]) for key in _SCORING_MAPS if key in maps), None)
 
 
-def _one_label(config: Mapping[str, Any]) -> None:
-    names_of = config.get("id2label")
-    labels = config.get("num_labels", len(names_of) if isinstance(names_of, Mapping) else _LABELS_IF_UNSAID)
-    if labels != 1:
-        listed = f" ({', '.join(map(str, names_of.values()))})" if isinstance(names_of, Mapping) else ""
+def _labels(config: Mapping[str, Any], weights: Sequence[float]) -> dict[str, Any]:
+    """What `spec.model` says of the labels: nothing of one, and the head of several."""
+    named = config.get("id2label")
+    labels = list(map(str, named.values())) if isinstance(named, Mapping) else []
+    count = config.get("num_labels", len(labels) if labels else _LABELS_IF_UNSAID)
+    if count == 1 and not weights:
+        return {}
+    listed = f" ({', '.join(labels)})" if labels else ""
+    if len(weights) != count:
         raise CannotServeError(
-            f"config.json: the head has {labels} labels{listed}, and nothing says which of them is the score: a pool"
-            " serves heads of one label (num_labels 1)"
+            f"config.json: the head has {count} labels{listed}, and nothing says how they make one score. Give"
+            " --weights, a number for each label in this order, such as 1,0,-0.5"
         )
+    said = len(labels) == count and not any(label.startswith("LABEL_") for label in labels)
+    head = {"type": "Classifier", "weights": list(weights), **({"labels": labels} if said else {})}
+    return {"head": head}
 
 
 def _manifest(

@@ -23,8 +23,8 @@ rewardpool init --model hf://ORG/NAME         # the manifest of any model, from 
 ```
 
 **None of these models was run here**: what was run is a tiny one of the same class, on a CPU, with random weights.
-Every manifest is checked against the CRD, and its command line against vLLM's own parser. The classes are those that
-the models' pages name; `rewardpool init` reads config.json itself. GPUs are counted for cards of 80 GB.
+Every manifest is checked against the CRD, and its command line against the parsers of vLLM and SGLang. The classes are
+those that the models' pages name; `rewardpool init` reads config.json itself. GPUs are counted for cards of 80 GB.
 """
 _SERVED = "\n## Served\n\nCompare the first scores with those on the model's page before you train on them.\n"
 _MANIFESTS = "\n## Manifests\n"
@@ -41,7 +41,8 @@ _REFUSED = """
 |---|---|
 | a class `…ForSequenceClassification` that vLLM has, one label | Discriminative, on vLLM, in the weights' own format |
 | the same, a class that only transformers has | Discriminative, on the engine transformers |
-| the same, several labels, or nothing said of them, which means two | refused: nothing says which one is the score |
+| the same, several labels, or nothing said of them, which means two | a head by `--weights`; refused without |
+| `Qwen2ForRewardModel`, `Qwen2ForProcessRewardModel` | on vLLM, with a head for values per token |
 | `auto_map` with a class that scores | the engine transformers, with `--trust-remote-code`; refused without |
 | `…ForCausalLM`, `…ForConditionalGeneration` | Generative: a judge that writes |
 | any other class | refused, by its name |
@@ -64,8 +65,11 @@ def page() -> str:
         _HEADER,
         _SERVED,
         *_table(
-            ("models", "class", "score", "`rewardpool models`", "run", "mind"),
-            ((*_described(one), f"[{one.name}](#{one.name})", one.run or "not run", one.notes) for one in served),
+            ("models", "class", "score", "`rewardpool models`", "engines", "run", "mind"),
+            (
+                (*_described(one), f"[{one.name}](#{one.name})", one.engines, one.run or "not run", one.notes)
+                for one in served
+            ),
         ),
         _NOT_SERVED,
         *_table(

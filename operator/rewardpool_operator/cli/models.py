@@ -3,12 +3,13 @@
 import json
 import textwrap
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from rich.table import Table
 
 from rewardpool_api import load_manifest, parse_source
+from rewardpool_api.pool import EngineName
 from rewardpool_api.source import is_source
 from rewardpool_operator.catalogue import ENTRIES, READ_IT, CannotServeError, Draft, Entry, draft, pool_name
 from rewardpool_operator.catalogue.config_file import ConfigUnavailableError, read_config
@@ -20,6 +21,9 @@ from rewardpool_operator.cli.options import AsJson
 
 def models(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Of one model: its manifest.")] = None,
+    engine: Annotated[
+        str | None, typer.Option(metavar="ENGINE", help="Of the manifest. Default: the first that serves it.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the popular reward models and how each is served, or print the manifest of one.
@@ -43,7 +47,10 @@ def models(
         return
     if entry.manifest is None:
         raise RefusedError(f"{entry.repository} is not served by any engine here: {entry.notes}")
-    typer.echo(_text(Draft(entry.manifest, _notes(entry))), nl=False)
+    if engine is not None and engine not in entry.engines.split(", "):
+        raise RefusedError(f"{entry.repository} is served on {entry.engines}, and not on {engine}. {entry.notes}")
+    manifest = entry.manifest if engine is None else entry.on(cast(EngineName, engine))
+    typer.echo(_text(Draft(manifest, _notes(entry))), nl=False)
 
 
 def init(
@@ -53,6 +60,9 @@ def init(
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="You have read the code that comes with the model; it may run.")
     ] = False,
+    weights: Annotated[
+        str | None, typer.Option(help="Of several labels, in their order: how they make one score. Such as 1,0,-0.5.")
+    ] = None,
     file: Annotated[
         Path | None, typer.Option("--file", "-f", help="Write it there instead of to standard output.")
     ] = None,
@@ -67,7 +77,7 @@ def init(
         raise RefusedError(f"--model must be hf://ORG/NAME or file:///ABSOLUTE/PATH, not {model}")
     try:
         listed = _listed(model, revision, name, trusted=trust_remote_code)
-        text = _text(listed or _read(model, revision, name, trusted=trust_remote_code))
+        text = _text(listed or _read(model, revision, name, trusted=trust_remote_code, weights=_numbers(weights)))
     except CannotServeError as error:
         raise RefusedError(f"{model} cannot be served: {error}") from None
     except ConfigUnavailableError as error:
@@ -97,9 +107,16 @@ def _listed(source: str, revision: str, name: str | None, *, trusted: bool) -> D
     return Draft(manifest, (*_notes(entry), *size))
 
 
-def _read(source: str, revision: str, name: str | None, *, trusted: bool) -> Draft:
+def _read(source: str, revision: str, name: str | None, *, trusted: bool, weights: list[float]) -> Draft:
     config = read_config(source, revision=revision)
-    return draft(config, source=source, revision=revision, name=name, trust_remote_code=trusted)
+    return draft(config, source=source, revision=revision, name=name, trust_remote_code=trusted, weights=weights)
+
+
+def _numbers(given: str | None) -> list[float]:
+    try:
+        return [float(part) for part in given.split(",")] if given else []
+    except ValueError:
+        raise RefusedError(f"--weights must be numbers with commas between them, not {given}") from None
 
 
 def _text(written: Draft) -> str:
@@ -119,9 +136,8 @@ def _record(entry: Entry) -> dict[str, Any]:
 
 def _table() -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("name", "model", "score", "engine", "run, as a tiny model of the class"):
+    for title in ("name", "model", "score", "engines", "run, as a tiny model of the class"):
         table.add_column(title, overflow="fold")
     for entry in ENTRIES:
-        engine = "none" if entry.pool is None else entry.pool.spec.engine.name
-        table.add_row(entry.name, entry.repository, entry.kind, engine, entry.run or "not run")
+        table.add_row(entry.name, entry.repository, entry.kind, entry.engines, entry.run or "not run")
     return table
