@@ -59,6 +59,7 @@ can inspect the repository content at https://hf.co//models/rm .
 Please pass the argument `trust_remote_code=True` to allow custom code to be run. [type=value_error, input_value=]
 """
 NO_HEAD = "ERROR model refused: /models/rm lacks score.weight: its scores would come from random numbers\n"
+OTHER_TOKEN = "model refused: spec.model.head.token 'maybe' is 5 tokens to this checkpoint's tokenizer, not one\n"
 SGLANG_REFUSED = """\
 [2026-11-22 14:19:40] Scheduler hit an exception: Traceback (most recent call last):
     raise ModelRefusedError(refusal)
@@ -113,6 +114,7 @@ NO_KEY = "ValueError: REWARDPOOL_KEY_FILE cannot be read: [Errno 2] No such file
         (TOO_LONG_FOR_MODEL, 1, "BadArguments", "max_model_len (4096)"),
         (OWN_CODE, 1, "ModelRefused", "trust_remote_code=True"),
         (NO_HEAD, 1, "ModelRefused", "lacks score.weight"),
+        (OTHER_TOKEN, 2, "ModelRefused", "spec.model.head.token 'maybe'"),
         (SGLANG_REFUSED, 137, "ModelRefused", "serve this model with spec.engine.name vllm"),
         (SGLANG_OTHER_HEAD, 1, "ModelRefused", "(torch.Size([3, 64]))"),
         (SGLANG_NO_ROOM, 137, "OutOfMemory", "--mem-fraction-static"),

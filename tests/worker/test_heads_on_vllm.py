@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from support.fleet import ROOT, server_python
 from support.processes import http
-from support.vllm_server import VllmServer, quickstart_pool, running_vllm
+from support.vllm_server import QUICKSTART, VllmServer, running_vllm
+
+from rewardpool_api import load_manifest
 
 pytestmark = pytest.mark.real
 CLOSE = 1e-3
@@ -32,7 +34,7 @@ def scored(server: VllmServer, given: Any) -> list[dict[str, Any]]:
 
 
 def start(models: Path, name: str, head: dict[str, Any], folder: Path) -> Any:
-    spec = quickstart_pool().spec
+    spec = load_manifest(QUICKSTART / "pool.yaml").spec
     model = spec.model.model_validate({"source": f"file://{models / name}", "head": head})
     return running_vllm(spec.model_copy(update={"model": model}), name, folder)
 

@@ -118,7 +118,8 @@ def main(argv: list[str]) -> int:
         head = json.loads(os.environ[ENV_HEAD])
         flags, head = head_flags(head, architecture, lookup, tokenizer.convert_ids_to_tokens, argv)
     except HeadError as error:
-        print(f"vllm_launcher: {error}", file=sys.stderr)
+        # In the words that the diagnosis of a worker that ended looks for.
+        print(f"model refused: {error}", file=sys.stderr)
         return 2
     os.environ[ENV_HEAD] = json.dumps(head)
     sys.stderr.flush()
