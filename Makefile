@@ -25,7 +25,7 @@ export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 export REWARDPOOL_SGLANG_PYTHON  := $(CURDIR)/$(SGLANG)/bin/python
 
-.PHONY: golden bench-autoscaler bench-client bench-learning bench-operator bench-step client-faults help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 soak test e2e e2e-faults e2e-autoscaling test-operator test-fleet test-hostile test-actor test-frameworks lint reference format crds binaries clean
+.PHONY: golden bench-autoscaler bench-client bench-learning bench-operator bench-step client-faults help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 soak test e2e e2e-faults e2e-autoscaling test-operator test-fleet test-client test-tools test-hostile test-actor test-frameworks lint reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -108,15 +108,27 @@ lint: setup-dev ## Check format, style, types, import directions and that the CR
 	@$(DEV)/bin/lint-imports
 	@for file in $(CRD_FILES); do $(DEV)/bin/python -m rewardpool_api.crd --check $$file; done
 
-# Much of a test is waiting for a server to start, so two suites at a time take little longer than one.
-test: packages setup setup-frameworks binaries models ## Run all tests (real vLLM, sglang-router, kube-apiserver, verl and TRL)
-	@$(MAKE) --no-print-directory --keep-going --jobs=2 test-operator test-fleet test-actor test-frameworks
+# Much of a test is waiting for a server to start, so two suites at a time take little longer than one. The longest come
+# first, and none is so long that it ends alone; three at a time may pay where cores are idle meanwhile.
+TEST_JOBS ?= 2
+SUITES := test-operator test-actor test-frameworks test-tools test-fleet test-client
+TOOLS  := api bench chart ci cli e2e e2e_cluster hostile
+
+test: packages setup setup-frameworks binaries models ## Run all tests (real vLLM, sglang-router, kube-apiserver, verl and TRL; TEST_JOBS=3 suites at a time)
+	@$(MAKE) --no-print-directory --keep-going --jobs=$(TEST_JOBS) $(SUITES)
 
 test-operator:
 	@$(DEV)/bin/pytest tests/operator
 
+# All that no other suite has.
 test-fleet:
-	@$(DEV)/bin/pytest tests --ignore=tests/operator --ignore=tests/trainer_torch --ignore=tests/frameworks
+	@$(DEV)/bin/pytest tests $(patsubst %,--ignore=tests/%,operator trainer trainer_torch frameworks $(TOOLS))
+
+test-client:
+	@$(DEV)/bin/pytest tests/trainer
+
+test-tools:
+	@$(DEV)/bin/pytest $(addprefix tests/,$(TOOLS))
 
 test-hostile: setup-dev binaries ## Only the tests of hostile input (HOSTILE_EXAMPLES=5000 for a long run, HOSTILE_SEED=1 for other input)
 	@$(DEV)/bin/pytest tests/hostile

@@ -13,6 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import combinations
@@ -75,8 +76,9 @@ class NodeCluster(Cluster):
     def load_image(self, archive: Path) -> None:
         """Give the nodes the image of a docker-archive, such as `cluster.images.build` writes."""
         began = time.monotonic()
-        for node in self._parts()[1]:
-            _import(node.machine, archive)
+        nodes = self._parts()[1]
+        with ThreadPoolExecutor(len(nodes)) as threads:
+            list(threads.map(lambda node: _import(node.machine, archive), nodes))  # raises what one of them raises
         self._say(f"the nodes have the image of {archive.name} ({time.monotonic() - began:.1f} s)")
 
     def fake_gpus(self, count: int) -> None:

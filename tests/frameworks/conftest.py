@@ -2,12 +2,16 @@
 
 import asyncio
 import importlib.util
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.fleet import ROOT
 from support.local_machine import POOL, LocalMachine, local_machine
+
+# As for the actor's tests: models this small gain nothing from a second thread, and wait for it beside another suite.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 MISSING = [name for name in ("verl", "trl", "openrlhf", "skyrl_gym", "ray") if importlib.util.find_spec(name) is None]
 collect_ignore_glob = ["test_*.py"] if MISSING else []

@@ -1,10 +1,15 @@
 """Tests that need torch; `make test` runs them with the trainer's interpreter, which has it."""
 
 import importlib.util
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+# Before torch is imported, and for every process that tests start. Layers this small gain nothing from a second thread,
+# and where another suite has the other core each operation waits for it.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 collect_ignore_glob = [] if HAS_TORCH else ["test_*.py"]
