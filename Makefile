@@ -25,7 +25,7 @@ export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 export REWARDPOOL_SGLANG_PYTHON  := $(CURDIR)/$(SGLANG)/bin/python
 
-.PHONY: golden bench-autoscaler bench-client bench-learning bench-operator bench-step client-faults help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 soak test e2e e2e-faults e2e-autoscaling test-operator test-fleet test-client test-tools test-hostile test-actor test-frameworks lint reference format crds binaries clean
+.PHONY: golden bench-autoscaler bench-client bench-learning bench-operator bench-step client-faults help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 soak test e2e e2e-faults e2e-autoscaling test-operator test-fleet test-client test-tools test-hostile test-actor test-frameworks test-engines lint reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -122,7 +122,7 @@ test-operator:
 
 # All that no other suite has.
 test-fleet:
-	@$(DEV)/bin/pytest tests $(patsubst %,--ignore=tests/%,operator trainer trainer_torch frameworks $(TOOLS))
+	@$(DEV)/bin/pytest tests $(patsubst %,--ignore=tests/%,operator trainer trainer_torch frameworks engines $(TOOLS))
 
 test-client:
 	@$(DEV)/bin/pytest tests/trainer
@@ -132,6 +132,9 @@ test-tools:
 
 test-hostile: setup-dev binaries ## Only the tests of hostile input (HOSTILE_EXAMPLES=5000 for a long run, HOSTILE_SEED=1 for other input)
 	@$(DEV)/bin/pytest tests/hostile
+
+test-engines: setup-dev setup-server setup-sglang ## Compare vLLM's and SGLang's scores with transformers', a class of models at a time (an hour; TESTS="-k Qwen3")
+	@$(DEV)/bin/pytest tests/engines $(TESTS)
 
 test-actor:
 	@$(TRAINER)/bin/python -m pytest tests/trainer_torch

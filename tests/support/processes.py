@@ -41,6 +41,10 @@ class RealProcess:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 

@@ -1,0 +1,93 @@
+"""The real SGLang on a CPU: two replicas behind a real router, of each class whose head it gives a bias of its own.
+
+`test_parity.py` compares more classes and more samples.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from support.parity import Sample, compare, run, samples, transformers_scores
+from support.processes import http
+from support.replicas import Replicas, engine_python, replicas, spec_of
+from support.worker_place import KEY
+
+from rewardpool_api.contract import CallerError, parse_answer
+
+pytestmark = pytest.mark.real
+CLOSE, REPLICAS_CLOSE = 1e-5, 1e-6
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Replicas of one class, with what transformers computes."""
+
+    replicas: Replicas
+    samples: list[Sample]
+    expected: list[float]
+
+
+@pytest.fixture(scope="module", params=["Qwen3", "Qwen2"])
+def pool(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    engine_python("sglang")
+    folder = tmp_path_factory.mktemp("sglang")
+    run("make", request.param, str(folder / "model"))
+    given = samples(60)
+    expected = transformers_scores(folder / "model", given, folder)
+    with replicas(spec_of("sglang", folder / "model"), folder) as started:
+        yield Pool(started, given, expected)
+
+
+def error(answer: Any) -> CallerError:
+    found = parse_answer(json.dumps(answer), count=1)
+    assert isinstance(found, CallerError)
+    return found
+
+
+def test_two_replicas_score_as_transformers_does_and_as_each_other(pool: Pool) -> None:
+    found = compare(pool.replicas, pool.samples, pool.expected)
+    assert found["max_abs_diff"] <= CLOSE
+    assert found["replica_diff"] <= REPLICAS_CLOSE
+
+
+def test_a_flood_of_token_ids_beyond_the_vocabulary_costs_no_worker(pool: Pool) -> None:
+    for bad in [[260], [10**9], [[1], [10**30]], [-1], [1.5], [True], [7] * 2000 + [260]] * 4:
+        assert error(pool.replicas.ask(bad)).code == "invalid_sample"
+    for url in pool.replicas.urls:
+        native = {"input_ids": [4_000_000], "sampling_params": {"max_new_tokens": 1}}
+        assert http("POST", url + "/generate", native, key=KEY)[0] == 400
+        assert pool.replicas.scores(["still here"], url=url)
+
+
+def test_a_sample_may_have_exactly_as_many_tokens_as_ready_says(pool: Pool) -> None:
+    _, _, report = http("GET", pool.replicas.urls[0] + "/rewardpool/ready")
+    limit = report["max_model_len"]
+    assert len(pool.replicas.scores([[5] * limit, [6] * (limit - 1)])) == 2
+    refused = error(pool.replicas.ask([5] * (limit + 1)))
+    assert (refused.code, refused.length_tokens, refused.limit_tokens) == ("sample_too_long", limit + 1, limit)
+
+
+@pytest.mark.parametrize("given", ["", " \n", "\ud800"], ids=["empty", "blank", "half a surrogate pair"])
+def test_what_sglang_refuses_is_an_invalid_sample(pool: Pool, given: str) -> None:
+    assert error(pool.replicas.ask(given, url=pool.replicas.urls[0])).code == "invalid_sample"
+
+
+def test_a_model_that_it_does_not_serve_is_an_invalid_sample(pool: Pool) -> None:
+    assert error(pool.replicas.ask("hello", url=pool.replicas.urls[0], model="another")).code == "invalid_sample"
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/freeze_gc", "/get_model_info", "/release_memory_occupation"])
+def test_sglangs_own_routes_need_the_key(pool: Pool, path: str) -> None:
+    assert http("GET", pool.replicas.urls[0] + path)[0] == 401
+    assert http("GET", pool.replicas.urls[0] + path, key="wrong")[0] == 401
+
+
+def test_its_collectors_are_frozen_with_the_key_and_its_log_has_no_line_per_sample(pool: Pool) -> None:
+    for log in (path.read_text() for path in pool.replicas.logs):
+        assert "score.bias: it is zero" in log
+        assert "freeze_gc failed" not in log
+        assert "not frozen" not in log
+        assert "POST /v1/embeddings" not in log
+        assert KEY not in log

@@ -1,0 +1,147 @@
+"""Replicas of a real engine on this machine, all started at once, behind a real router.
+
+An engine's start is a minute of imports, so the replicas of a pool start side by side, and a test module shares them.
+"""
+
+import dataclasses
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.fleet import ROOT, free_port, server_python
+from support.patience import PATIENCE
+from support.processes import RealProcess, http
+from support.worker_place import KEY, place_in
+
+from rewardpool_api import RewardPoolSpec, names
+from rewardpool_worker import router_launcher
+from rewardpool_worker.diagnosis import diagnose
+from rewardpool_worker.engines import engine_for
+from rewardpool_worker.router_flags import router_flags
+
+START_SECONDS = 400.0
+"""A start of SGLang took 60 s alone, and 240 s beside other suites; a second one beside it doubles that."""
+ADMIN_KEY = "the-routers-own-key"
+SERVED_NAME = "rm"
+ON_CPU: dict[str, dict[str, Any]] = {
+    "vllm": {
+        "args": ["--enforce-eager", "--distributed-executor-backend", "uni"],
+        "env": {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_CPU_KVCACHE_SPACE": "1"},
+    },
+    "sglang": {
+        "args": ["--device", "cpu", "--mem-fraction-static", "0.3", "--max-total-tokens", "16384"],
+        "env": {"SGLANG_USE_CPU_ENGINE": "1"},
+    },
+}
+"""What each engine is given on a CPU, as docs/engines.md says."""
+
+
+@dataclass(frozen=True)
+class Replicas:
+    """Workers that score, and the router in front of them."""
+
+    urls: tuple[str, ...]
+    router: str
+    logs: tuple[Path, ...]
+
+    def ask(self, given: Any, *, url: str | None = None, model: str = SERVED_NAME) -> Any:
+        """Score by the router, or by one worker; returns the answer's JSON."""
+        request = {"model": model, "input": given}
+        status, _, answer = http("POST", (url or self.router) + "/v1/embeddings", request, key=KEY, seconds=300)
+        assert status == 200, answer
+        return answer
+
+    def scores(self, given: Any, *, url: str | None = None) -> list[float]:
+        """The scores of a list of samples; fails when one of them is refused."""
+        answer = self.ask(given, url=url)
+        assert "error" not in answer, answer
+        found: list[float] = []
+        for item in answer["data"]:
+            (score,) = item["embedding"]
+            found.append(score)
+        return found
+
+
+class RefusedError(Exception):
+    """The engine does not serve this model; the text says why, as a pool's condition would."""
+
+
+def engine_python(name: str) -> str:
+    """The interpreter that has an engine; skips the test, saying so, where there is none."""
+    if name != "sglang":
+        return server_python()
+    python = os.environ.get("REWARDPOOL_SGLANG_PYTHON") or str(ROOT / ".rewardpool/venvs/sglang/bin/python")
+    if not Path(python).exists():
+        pytest.skip(f"needs SGLang: run `make setup-sglang` (no {python})")
+    return python
+
+
+def spec_of(engine: str, folder: Path) -> RewardPoolSpec:
+    """A pool's spec for a reward model in a folder, on a CPU in fp32."""
+    on_cpu = {"name": engine, "dtype": "float32", "maxModelLen": 1024, **ON_CPU[engine]}
+    return RewardPoolSpec.model_validate({"model": {"source": f"file://{folder}"}, "engine": on_cpu})
+
+
+@contextmanager
+def replicas(spec: RewardPoolSpec, folder: Path, *, count: int = 2) -> Iterator[Replicas]:
+    """Start a pool's workers and its router.
+
+    Raises:
+        RefusedError: a worker ended before it was ready.
+    """
+    with ExitStack() as stack:
+        workers = [_start(spec, folder / f"worker-{index}", stack) for index in range(count)]
+        for process, url in workers:
+            _until_ready(process, url)
+        urls = tuple(url for _, url in workers)
+        yield Replicas(urls, _router(urls, folder, stack), tuple(process.log for process, _ in workers))
+
+
+def _start(spec: RewardPoolSpec, folder: Path, stack: ExitStack) -> tuple[RealProcess, str]:
+    folder.mkdir(parents=True)
+    place = place_in(folder, served_name=SERVED_NAME)
+    place = dataclasses.replace(place, python=(engine_python(spec.engine.name),))
+    launch = engine_for(spec.engine.name).launch(spec, place)
+    process = RealProcess(launch.argv, env=launch.env, log=folder / "engine.log", cwd=folder)
+    return stack.enter_context(process), f"http://{place.host}:{place.port}"
+
+
+def _until_ready(process: RealProcess, url: str) -> None:
+    deadline = time.monotonic() + START_SECONDS * PATIENCE
+    while http("GET", url + names.READY_PATH, seconds=60)[0] != 200:
+        if process.ended:
+            code = process.exit_code(seconds=1)
+            raise RefusedError(diagnose(exit_code=code, log=process.log.read_text(errors="replace")).message)
+        if time.monotonic() > deadline:
+            pytest.fail(f"not ready:\n{process.tail()}")
+        time.sleep(0.5)
+
+
+def _router(urls: Sequence[str], folder: Path, stack: ExitStack) -> str:
+    (folder / "key").write_text(KEY)
+    (folder / "admin").write_text(ADMIN_KEY)
+    flags = router_flags(
+        flavor="sglang-router",
+        host="127.0.0.1",
+        port=(port := free_port()),
+        metrics_host="127.0.0.1",
+        metrics_port=free_port(),
+        request_timeout_seconds=300,
+        shutdown_grace_seconds=5,
+    )
+    env = {names.ENV_KEY_FILE: str(folder / "key"), names.ENV_ADMIN_KEY_FILE: str(folder / "admin")}
+    argv = [server_python(), router_launcher.__file__, *flags]
+    process = stack.enter_context(RealProcess(argv, env=env, log=folder / "router.log", cwd=folder))
+    router = f"http://127.0.0.1:{port}"
+    process.until(lambda: http("GET", router + "/health")[0] == 200, seconds=20, what="the router answers")
+    for url in urls:
+        assert http("POST", router + "/workers", {"url": url}, key=ADMIN_KEY)[0] == 202
+    joined = lambda: (http("GET", router + "/workers", key=ADMIN_KEY)[2] or {}).get("total") == len(urls)  # noqa: E731
+    process.until(joined, seconds=20, what="the workers have joined")
+    process.until(lambda: http("GET", router + "/readiness")[0] == 200, seconds=20, what="a worker is ready")
+    return router
