@@ -89,9 +89,10 @@ def _ended(job: str, how: str) -> Event:
 
 
 def _in_words(demand: DemandStatus) -> str:
+    # Without the moment of the next burst, which every renewal moves: an event that is said again, because the status
+    # could not be written beside it, has to be the same one.
     samples = "samples" if demand.samples is None else f"{demand.samples} samples"
-    burst = f", the next burst at {demand.next_burst}" if demand.next_burst else ""
-    return f"{demand.phase}, {samples} in a burst{burst}"
+    return f"{demand.phase}, {samples} in a burst"
 
 
 def _rollout_events(old: RewardPoolStatus, status: RewardPoolStatus, rollout: Rollout) -> list[Event]:

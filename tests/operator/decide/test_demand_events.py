@@ -42,7 +42,13 @@ def test_each_step_of_a_demand_is_told_once(old: list[DemandStatus], new: list[D
 def test_jobs_are_told_apart() -> None:
     other = LIVE.model_copy(update={"job": "ppo"})
     (event,) = demand_events([LIVE], [LIVE, other])
-    assert event.message == "job ppo: Update, 4096 samples in a burst, the next burst at 2026-01-01T12:00:40Z"
+    assert event.message == "job ppo: Update, 4096 samples in a burst"
+
+
+def test_a_beginning_that_is_told_again_after_a_renewal_is_the_same_news() -> None:
+    renewed = LIVE.model_copy(update={"next_burst": "2026-01-01T12:00:41Z"})
+    assert renewed.next_burst != LIVE.next_burst
+    assert demand_events([], [renewed]) == demand_events([], [LIVE])
 
 
 def test_one_that_comes_back_is_said_to() -> None:
