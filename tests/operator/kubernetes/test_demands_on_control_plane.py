@@ -145,7 +145,6 @@ def test_a_demand_for_a_pool_that_does_not_exist_is_told_on_its_lease(cluster: C
 def test_an_operator_that_cannot_hear_the_job_does_not_take_it_for_dead(cluster: Cluster) -> None:
     with stand_in_job(cluster, "steady") as renewals:
         cluster.eventually(lambda: demand(cluster, "steady").get("state") == "Live", seconds=10, what="it is heard")
-        lapsed = len(events(cluster, POOL, "DemandLapsed"))
         cluster.cable.cut()
         try:
             enough = renewals() + 3 * LEASE_SECONDS
@@ -155,7 +154,8 @@ def test_an_operator_that_cannot_hear_the_job_does_not_take_it_for_dead(cluster:
         announce(cluster, "newcomer")
         cluster.eventually(lambda: demand(cluster, "newcomer"), seconds=30, what="the operator hears again")
         assert demand(cluster, "steady")["state"] == "Live"
-        assert len(events(cluster, POOL, "DemandLapsed")) == lapsed
+        # The newcomer, which is announced once, may lapse meanwhile on a slow machine.
+        assert not [event for event in events(cluster, POOL, "DemandLapsed") if "job steady" in event["note"]]
 
 
 def test_the_next_operator_tells_nothing_again(cluster: Cluster) -> None:
