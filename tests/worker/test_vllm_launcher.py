@@ -21,7 +21,7 @@ def spell(one: int) -> str:
 
 
 def flags(head: dict[str, Any], *given: str, architecture: str = "LlamaForCausalLM") -> dict[str, Any]:
-    """The flags with their JSON, and what the middleware is told."""
+    """The flags with their JSON, and what the middleware gets."""
     found, told = head_flags(head, architecture, lookup, spell, given)
     return {**{name: json.loads(text) for name, text in zip(found[::2], found[1::2], strict=True)}, "head": told}
 

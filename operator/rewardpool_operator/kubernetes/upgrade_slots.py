@@ -20,7 +20,7 @@ class UpgradeSlots:
 
     Args:
         limit: pools that may change at a time, at least 1.
-        wake: is told a pool for which there may be a slot now.
+        wake: called with a pool for which there may be a slot now.
         clock: monotonic seconds.
     """
 
