@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+from support.command_lines import manifests
 
 from cluster.control_plane import ControlPlane
 from cluster.processes import ClusterError
@@ -202,6 +203,12 @@ def test_defaults_are_those_of_the_models(control_plane: ControlPlane) -> None:
     text = yaml.safe_dump(a_manifest(changes))
     answer = control_plane.kubectl("apply", "--dry-run=server", "-o", "json", "-f", "-", input=text)
     assert json.loads(answer)["spec"] == dump_manifest(load_manifest(text))["spec"]
+
+
+def test_every_manifest_of_the_examples_and_of_the_catalogue_is_taken(control_plane: ControlPlane) -> None:
+    given = manifests()
+    taken = control_plane.kubectl("apply", "--dry-run=server", "-f", "-", input=yaml.safe_dump_all(given))
+    assert len(taken.splitlines()) == len(given) > 30
 
 
 def test_the_longest_good_manifest_is_taken(control_plane: ControlPlane) -> None:

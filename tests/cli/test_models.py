@@ -1,50 +1,27 @@
 """The catalogue of reward models, and manifests made from a config.json: by tables, FakeHub, and vLLM's own parser."""
 
 import json
-import os
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
+from support.command_lines import command_lines, expected, parsed
 from support.fake_hub import FakeHub
-from support.fleet import ROOT, server_python
+from support.fleet import ROOT
 from typer.testing import CliRunner, Result
 
 from rewardpool_api import RewardPool, load_manifest, names
 from rewardpool_operator.catalogue import ENTRIES, CannotServeError, Entry, draft, pool_name
 from rewardpool_operator.catalogue.page import as_yaml, page
 from rewardpool_operator.cli import app
-from rewardpool_worker.engines import Place, engine_for
+from rewardpool_worker import function_server
+from rewardpool_worker.transformers_server import options
 
 SERVED = [entry for entry in ENTRIES if entry.spec is not None]
 ONE_LABEL = {"architectures": ["Qwen3ForSequenceClassification"], "id2label": {"0": "LABEL_0"}, "dtype": "bfloat16"}
-
-PARSE = """
-import json, sys
-from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
-from vllm.utils.argparse_utils import FlexibleArgumentParser
-
-parser = make_arg_parser(FlexibleArgumentParser())
-for line in sys.stdin:
-    args = parser.parse_args(json.loads(line))
-    validate_parsed_serve_args(args)
-    print(args.model, args.served_model_name[0])
-"""
-
-
-PARSE_SGLANG = """
-import argparse, json, sys
-from sglang.srt.server_args import ServerArgs
-
-parser = argparse.ArgumentParser()
-ServerArgs.add_cli_args(parser)
-for line in sys.stdin:
-    args = parser.parse_args(json.loads(line))
-    print(args.model_path, args.served_model_name)
-"""
 
 
 def ask(*arguments: str) -> Result:
@@ -63,32 +40,17 @@ def test_each_manifest_of_the_list_is_one_that_the_api_takes(entry: Entry) -> No
     assert (pool.metadata.name, pool.spec.model.source) == (entry.name, f"hf://{entry.repository}")
 
 
-def test_each_command_line_of_the_list_is_one_that_vllm_takes() -> None:
-    place = Place(served_name="rm", host="127.0.0.1", port=8000, download_dir="/model")
-    pools = [entry.pool for entry in SERVED if entry.pool is not None and entry.pool.spec.engine.name == "vllm"]
-    lines = [engine_for("vllm").launch(pool.spec, place).argv for pool in pools]
-    given = "".join(json.dumps(line[line.index("--model") :]) + "\n" for line in lines)
-    parsed = subprocess.run(
-        [server_python(), "-c", PARSE], input=given, capture_output=True, text=True, timeout=600, check=False
-    )
-    assert parsed.returncode == 0, parsed.stderr[-2000:]
-    assert parsed.stdout.splitlines()[-len(lines) :] == ["/model rm"] * len(lines)
+def test_each_command_line_of_the_list_and_of_the_examples_is_one_that_vllm_takes() -> None:
+    assert parsed("vllm", command_lines("vllm")) == expected("vllm")
 
 
-def test_each_command_line_for_sglang_is_one_that_sglang_takes() -> None:
-    python = os.environ.get("REWARDPOOL_SGLANG_PYTHON") or str(ROOT / ".rewardpool/venvs/sglang/bin/python")
-    if not Path(python).exists():
-        pytest.skip(f"only `make setup-sglang` makes SGLang's environment (no {python})")
-    place = Place(served_name="rm", host="127.0.0.1", port=8000, download_dir="/model")
-    pools = [RewardPool.model_validate(entry.on("sglang")) for entry in SERVED if "sglang" in entry.also_on]
-    lines = [engine_for("sglang").launch(pool.spec, place).argv for pool in pools]
-    given = "".join(json.dumps(line[line.index("--model-path") :]) + "\n" for line in lines)
-    environ = {**os.environ, "SGLANG_USE_CPU_ENGINE": "1"}
-    parsed = subprocess.run(
-        [python, "-c", PARSE_SGLANG], input=given, capture_output=True, text=True, timeout=600, env=environ, check=False
-    )
-    assert parsed.returncode == 0, parsed.stderr[-2000:]
-    assert parsed.stdout.splitlines()[-len(lines) :] == ["/model rm"] * len(lines)
+def test_each_command_line_of_the_list_and_of_the_examples_is_one_that_our_own_servers_take() -> None:
+    assert [options(line).served_model_name for line in command_lines("transformers")] == ["rm"] * 6
+    program = typer.Typer()
+    program.command()(function_server.main)
+    [line] = command_lines("python")
+    context = typer.main.get_command(program).make_context("function_server", line)
+    assert context.params["function"] == "arithmetic:compute_score"
 
 
 def test_a_manifest_is_printed_for_each_engine_that_serves_the_model() -> None:

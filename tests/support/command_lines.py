@@ -1,0 +1,104 @@
+"""Every manifest that is given out, and what the engines' own parsers say of its command line.
+
+They are those of examples/, and those of the catalogue on each engine that serves the model.
+"""
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+from support.fleet import ROOT
+from support.replicas import engine_python
+
+from rewardpool_api import RewardPool, names
+from rewardpool_operator.catalogue import ENTRIES
+from rewardpool_worker.engines import Place, engine_for
+from rewardpool_worker.engines.launch import model_path
+from rewardpool_worker.vllm_launcher import head_flags
+
+PARSERS = {
+    "vllm": """
+import json, sys
+from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+parser = make_arg_parser(FlexibleArgumentParser())
+for line in sys.stdin:
+    args = parser.parse_args(json.loads(line))
+    validate_parsed_serve_args(args)
+    print(args.model, args.served_model_name[0])
+""",
+    "sglang": """
+import argparse, json, sys
+from sglang.srt.server_args import ServerArgs
+
+parser = argparse.ArgumentParser(allow_abbrev=False)
+ServerArgs.add_cli_args(parser)
+for line in sys.stdin:
+    args = parser.parse_args(json.loads(line))
+    print(args.model_path, args.served_model_name)
+""",
+}
+PLACE = Place(served_name="rm", host="127.0.0.1", port=8000, download_dir="/model")
+
+
+def manifests() -> list[dict[str, Any]]:
+    """All of them, as their readers get them."""
+    examples = [yaml.safe_load(path.read_text()) for path in sorted((ROOT / "examples").rglob("*.yaml"))]
+    found = [each for each in examples if each.get("kind") == names.KIND]
+    for entry in ENTRIES:
+        if entry.manifest is not None:
+            found += [entry.manifest, *(entry.on(engine) for engine in entry.also_on)]
+    return found
+
+
+def pools_on(engine: str) -> list[RewardPool]:
+    """Those for one engine."""
+    pools = map(RewardPool.model_validate, manifests())
+    return [pool for pool in pools if pool.spec.engine.name == engine]
+
+
+def command_lines(engine: str) -> list[list[str]]:
+    """The arguments with which the engine is started, for each of its pools."""
+    found = []
+    for pool in pools_on(engine):
+        argv = list(engine_for(engine).launch(pool.spec, PLACE).argv)
+        start = next(at for at, word in enumerate(argv) if word in ("--model", "--model-path", "--function"))
+        found.append([*argv[start:], *flags_of_head(pool, argv)])
+    return found
+
+
+def flags_of_head(pool: RewardPool, argv: list[str]) -> list[str]:
+    """What the launcher adds for a head once it knows the tokenizer, here one that knows every token."""
+    if pool.spec.model.head is None:
+        return []
+    head = pool.spec.model.head.model_dump(by_alias=True, exclude_none=True)
+    architecture = "LlamaForCausalLM" if head["type"] == "LMHead" else "Qwen2ForRewardModel"
+    flags, _ = head_flags(head, architecture, lambda token: [sum(token.encode())], str, argv)
+    return flags
+
+
+def parsed(engine: str, lines: Sequence[list[str]]) -> list[str]:
+    """The model and its served name as the engine's parser reads them, for each command line.
+
+    Fails with the parser's words where it refuses one.
+    """
+    done = subprocess.run(
+        [engine_python(engine), "-c", PARSERS[engine]],
+        input="".join(json.dumps(line) + "\n" for line in lines),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env={**os.environ, "SGLANG_USE_CPU_ENGINE": "1"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.splitlines()[-len(lines) :]
+
+
+def expected(engine: str) -> list[str]:
+    """What `parsed` returns for `command_lines`."""
+    return [f"{model_path(pool.spec, PLACE)} {PLACE.served_name}" for pool in pools_on(engine)]
