@@ -58,6 +58,12 @@ can inspect the repository content at https://hf.co//models/rm .
  You can inspect the repository content at https://hf.co//models/rm.
 Please pass the argument `trust_remote_code=True` to allow custom code to be run. [type=value_error, input_value=]
 """
+SEED_ON_A_CPU = """\
+(EngineCore pid=7) ERROR 11-22 18:07:24 [core.py:1512]     gen.set_offset(gen.get_offset() - 4)
+(EngineCore pid=7) ERROR 11-22 18:07:24 [core.py:1512] RuntimeError: CPU Generator does not use offset
+(APIServer pid=6) ERROR 11-22 18:07:24 [async_llm.py:906] vllm.v1.engine.exceptions.EngineDeadError: EngineCore \
+encountered an issue. See stack trace (above) for the root cause.
+"""
 NO_HEAD = "ERROR model refused: /models/rm lacks score.weight: its scores would come from random numbers\n"
 OTHER_TOKEN = "model refused: spec.model.head.token 'maybe' is 5 tokens to this checkpoint's tokenizer, not one\n"
 SGLANG_REFUSED = """\
@@ -112,6 +118,7 @@ NO_KEY = "ValueError: REWARDPOOL_KEY_FILE cannot be read: [Errno 2] No such file
         (UNKNOWN_FLAG, 2, "BadArguments", "--no-such-flag"),
         (WRONG_VALUE, 2, "BadArguments", "float99"),
         (TOO_LONG_FOR_MODEL, 1, "BadArguments", "max_model_len (4096)"),
+        (SEED_ON_A_CPU, 0, "BadArguments", "--no-enable-chunked-prefill"),
         (OWN_CODE, 1, "ModelRefused", "trust_remote_code=True"),
         (NO_HEAD, 1, "ModelRefused", "lacks score.weight"),
         (OTHER_TOKEN, 2, "ModelRefused", "spec.model.head.token 'maybe'"),

@@ -113,6 +113,12 @@ _SYMPTOMS = (
     ),
     _symptom(
         "BadArguments",
+        r"CPU Generator does not use offset",
+        "vLLM on a CPU ends when it computes the prompt of a request with a seed in parts, and a judge's requests have "
+        "one; add --no-enable-chunked-prefill to spec.engine.args",
+    ),
+    _symptom(
+        "BadArguments",
         r"error: unrecognized arguments|error: argument |error: unexpected argument|Value error, |No such option"
         r"|Invalid value for |REWARDPOOL_[A-Z_]+ |is greater than the derived context_length",
         "the engine refuses how it was started; check spec.engine",
