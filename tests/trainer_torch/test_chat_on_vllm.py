@@ -11,6 +11,7 @@ from support.byte_tokenizer import BOS, TEMPLATE_WITH_BOS, byte_tokenizer
 from support.processes import http
 from support.vllm_server import VllmServer, quickstart_pool, running_vllm
 
+from rewardpool.errors import ConfigError
 from rewardpool.rewards import Episode, open_reward
 from rewardpool_api import RewardPoolSpec
 
@@ -59,22 +60,29 @@ def score_of(server: VllmServer, given: Any) -> tuple[float, int]:
     return float(answer["data"][0]["probs"][-1]), int(answer["usage"]["prompt_tokens"])
 
 
+def spec_of(server: VllmServer, folder: Path, **fields: Any) -> dict[str, Any]:
+    """A config of a reward by it."""
+    key_file = folder / "key"
+    key_file.write_text(server.key)
+    found = {"url": server.url, "key_file": str(key_file), "served_name": server.served_name}
+    return {**found, "type": "Discriminative", **fields}
+
+
 async def test_a_conversation_has_one_bos_where_its_text_would_have_two(
     server: VllmServer, model: Path, tmp_path: Path
 ) -> None:
     text = transformers.AutoTokenizer.from_pretrained(model).apply_chat_template(EPISODE.messages(), tokenize=False)
     (twice, tokens_twice), (once, tokens_once) = score_of(server, text), score_of(server, text.removeprefix(BOS))
-    key_file = tmp_path / "key"
-    key_file.write_text(server.key)
-    spec = {
-        "url": server.url,
-        "key_file": str(key_file),
-        "served_name": server.served_name,
-        "type": "Discriminative",
-        "tokenizer": str(model),
-    }
-    async with open_reward(spec) as reward:
+    async with open_reward(spec_of(server, tmp_path, tokenizer=str(model))) as reward:
         rating = await reward.rate(EPISODE)
     assert tokens_twice == tokens_once + 1
     assert rating.total == pytest.approx(once, abs=1e-5)
     assert abs(once - twice) > 1e-4
+
+
+async def test_a_tokenizer_from_elsewhere_gives_no_score(server: VllmServer, tmp_path: Path) -> None:
+    other = byte_tokenizer(template=TEMPLATE_WITH_BOS, adds_bos=True)
+    other.add_tokens(["the", "return"])
+    async with open_reward(spec_of(server, tmp_path, on_failure="skip"), tokenizer=other) as reward:
+        with pytest.raises(ConfigError, match=r"reward\.tokenizer: .* it is another model's"):
+            await reward.rate(EPISODE)

@@ -14,6 +14,7 @@ from support.local_pool import POOL, on_this_machine, write_local_pool
 
 from rewardpool.errors import ConfigError, PoolNotFoundError
 from rewardpool.rewards import BlockingReward, Episode, open_reward
+from rewardpool.rewards.discriminative import PROBES
 
 EPISODE = Episode(prompt="What is 2 + 2?", response="4", ground_truth="4", id="e1")
 
@@ -53,6 +54,44 @@ async def test_a_discriminative_pool_is_sent_the_conversation_as_token_ids(worke
     assert worker.requests[0]["input"] == [ord(character) for character in "What is 2 + 2?4"]
     assert (rating.total, rating.components) == (15.0, {"pool": 15.0})
     assert (reward.names, reward.needs_group) == (("pool",), False)
+
+
+def counting(tokens: int | None, asked: list[Any]) -> Behaviour:
+    """Scores everything 1, and says how many tokens a list of texts has."""
+
+    async def behaviour(request: web.Request) -> web.Response:
+        given = (await request.json())["input"]
+        asked.append(given)
+        rows = given if isinstance(given[0], str) else [given]
+        data = [{"index": index, "embedding": [1.0]} for index in range(len(rows))]
+        return web.json_response({"data": data, "usage": {} if tokens is None else {"prompt_tokens": tokens}})
+
+    return behaviour
+
+
+OURS = sum(map(len, PROBES))
+"""Tokens of the probes, a character each."""
+
+
+@pytest.mark.parametrize("tokens", [OURS, None])
+async def test_a_tokenizer_that_counts_as_the_pools_model_does_is_asked_about_once(tokens: int | None) -> None:
+    asked: list[Any] = []
+    async with FakeWorker(*[counting(tokens, asked)] * 6) as worker:
+        spec = {"url": worker.url, "type": "Discriminative"}
+        async with open_reward(spec, tokenizer=WordTokenizer()) as reward:
+            ratings = await asyncio.gather(*(reward.rate(EPISODE) for _ in range(5)))
+    assert [rating.total for rating in ratings] == [1.0] * 5
+    assert asked.count(list(PROBES)) == 1
+    assert len(asked) == 6
+
+
+async def test_a_tokenizer_of_another_model_gives_no_score_under_any_policy() -> None:
+    async with FakeWorker(*[counting(OURS - 1, [])] * 3) as worker:
+        spec = {"url": worker.url, "type": "Discriminative", "on_failure": {"constant": 0}}
+        async with open_reward(spec, tokenizer=WordTokenizer()) as reward:
+            for _ in range(2):
+                with pytest.raises(ConfigError, match=r"reward\.tokenizer: .* it is another model's"):
+                    await reward.rate(EPISODE)
 
 
 PICTURE = Episode(

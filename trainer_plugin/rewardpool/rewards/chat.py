@@ -101,6 +101,15 @@ class ChatTokenizer:
         """
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._token_ids, messages)
 
+    async def counts(self, texts: Sequence[str]) -> tuple[int, int]:
+        """Tokens of some texts together: without special tokens, and with those that the tokenizer adds to each."""
+
+        def counted(special: bool) -> int:
+            return sum(len(self._tokenizer(text, add_special_tokens=special)["input_ids"]) for text in texts)
+
+        run = asyncio.get_running_loop().run_in_executor
+        return await run(self._thread, counted, False), await run(self._thread, counted, True)
+
     def close(self) -> None:
         """End the thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)

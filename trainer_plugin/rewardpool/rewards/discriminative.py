@@ -4,26 +4,92 @@ Where the tokenizer comes from, first hit counts: the one that `open_reward` was
 model that the pool's object names.
 """
 
+import asyncio
+import logging
 from typing import Any
 
 from rewardpool.client.pool import Pool
 from rewardpool.discovery.endpoint import Endpoint
-from rewardpool.errors import ConfigError, InvalidSampleError
+from rewardpool.errors import ConfigError, InvalidSampleError, SampleError
 from rewardpool.rewards.chat import ChatTokenizer, load_tokenizer, read_template
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.parts import PoolPart
 from rewardpool.rewards.scorer import PartScore, refuse_media
 from rewardpool.sample import FunctionSample, Sample
-from rewardpool_api.contract import StepScore
+from rewardpool_api.contract import SCORE_PATH, StepScore
 from rewardpool_api.source import parse_source
+
+log = logging.getLogger(__name__)
+
+
+PROBES = (
+    "The quick brown fox jumps over the lazy dog.",
+    "def area(radius):\n    return 3.14159 * radius ** 2\n",
+    "Gr\u00f6\u00dfe: 12345,67 \u20ac \u2013 \u65e5\u672c\u8a9e \U0001f642",
+    "  internationalization\t\tUNBELIEVABLE  x=y!=z",
+)
+"""Of which tokenizers of different models hardly ever make the same number of tokens."""
+
+
+class TokenizerCheck:
+    """Finds a tokenizer that is another model's, whose token ids the pool's model takes for other words.
+
+    Only the pool knows its model's tokenizer. It is sent texts, and the number of tokens that it counts must be ours.
+    An engine that does not count proves nothing.
+    """
+
+    def __init__(self, pool: Pool, tokenizer: ChatTokenizer, *, field: str) -> None:
+        self._pool = pool
+        self._tokenizer = tokenizer
+        self._field = field
+        self._lock = asyncio.Lock()
+        self._problem: str | None = None
+        self._done = False
+
+    async def passed(self) -> None:
+        """Ask once, for all samples.
+
+        Raises:
+            ConfigError: The pool's model has another tokenizer.
+            PoolError: The pool cannot be used.
+        """
+        async with self._lock:
+            if not self._done:
+                self._problem, self._done = await self._found(), True
+        if self._problem is not None:
+            raise ConfigError(self._field, self._problem)
+
+    async def _found(self) -> str | None:
+        try:
+            answer = await self._pool.post(SCORE_PATH, {"input": list(PROBES)}, label="the check of the tokenizer")
+        except SampleError as error:
+            log.warning("whether the tokenizer is that of the pool's model stays unknown: %s", error)
+            return None
+        usage = answer.get("usage")
+        theirs = usage.get("prompt_tokens") if isinstance(usage, dict) else None
+        bare, ours = await self._tokenizer.counts(PROBES)
+        # Engines that have the model's own code read conversations add no special tokens to texts.
+        if not isinstance(theirs, int) or theirs in (bare, ours):
+            return None
+        return (
+            f"this tokenizer makes {ours} tokens of texts of which the model of {self._pool.endpoint.pool} makes"
+            f" {theirs}, so it is another model's, and scores would be of other words; give the reward model's own"
+        )
 
 
 class ChatScorer:
-    """Scores conversations by a Discriminative pool; too long ones are refused before they are sent."""
+    """Scores conversations by a Discriminative pool; too long ones are refused before they are sent.
 
-    def __init__(self, pool: Pool, tokenizer: ChatTokenizer) -> None:
+    Args:
+        pool: That scores.
+        tokenizer: Of its model.
+        check: Whether it is, where that is not sure; asked beside the first score.
+    """
+
+    def __init__(self, pool: Pool, tokenizer: ChatTokenizer, *, check: TokenizerCheck | None = None) -> None:
         self._pool = pool
         self._tokenizer = tokenizer
+        self._check = check
 
     async def score(self, episode: Episode) -> PartScore:
         """The reward model's score; `info` has the values of its steps, where it scores steps."""
@@ -33,6 +99,8 @@ class ChatScorer:
         except ValueError as error:
             raise InvalidSampleError(episode.label, str(error)) from error
         score = await self._pool.score(Sample(token_ids=token_ids, id=episode.id))
+        if self._check is not None:
+            await self._check.passed()
         return PartScore(score, {"steps": list(score.steps)} if isinstance(score, StepScore) else {})
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from rewardpool.client.pool import Pool
 from rewardpool.deadline import waited
 from rewardpool.errors import ConfigError
-from rewardpool.rewards.discriminative import ChatScorer, PoolFunctionScorer, chat_tokenizer
+from rewardpool.rewards.discriminative import ChatScorer, PoolFunctionScorer, TokenizerCheck, chat_tokenizer
 from rewardpool.rewards.functions import FunctionScorer, OverlongScorer, started_runner
 from rewardpool.rewards.judge import PointwiseScorer, ReferenceScorer
 from rewardpool.rewards.listwise import ListComparer
@@ -112,7 +112,9 @@ class _Opening:
             case "Discriminative":
                 chat = await chat_tokenizer(part, pool.endpoint, given=self._tokenizer, path=path)
                 self._stack.callback(chat.close)
-                return ChatScorer(pool, chat)
+                named = self._tokenizer is not None or part.tokenizer is not None
+                check = TokenizerCheck(pool, chat, field=f"{path}.tokenizer") if named else None
+                return ChatScorer(pool, chat, check=check)
             case "Function":
                 return PoolFunctionScorer(pool)
             case "Generative":
