@@ -25,7 +25,7 @@ export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 export REWARDPOOL_SGLANG_PYTHON  := $(CURDIR)/$(SGLANG)/bin/python
 
-.PHONY: golden bench-autoscaler bench-client bench-learning bench-operator bench-step client-faults help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 soak test e2e e2e-faults e2e-autoscaling test-operator test-fleet test-client test-tools test-hostile test-actor test-frameworks test-engines lint reference format crds binaries clean
+.PHONY: golden bench-autoscaler bench-client bench-engine bench-learning bench-operator bench-step client-faults help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 soak test e2e e2e-faults e2e-autoscaling test-operator test-fleet test-client test-tools test-hostile test-actor test-frameworks test-engines lint reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -171,6 +171,9 @@ golden: setup-server ## Make a tiny model of each class, with the manifest that 
 
 bench-client: setup-server setup-frameworks ## Measure the client beside a bare session, verl's own call, and inside verl on Ray (BENCH_ARGS="--only http"; 12 minutes)
 	@PYTHONPATH=bench:e2e:tests $(FRAMEWORKS)/bin/python -m client_cost $(BENCH_ARGS)
+
+bench-engine: setup-dev setup-server setup-sglang ## Measure real engines, directly and through router and client, and functions beside uvicorn (20 minutes; BENCH_ARGS="--only vllm")
+	@PYTHONPATH=bench:tests $(DEV)/bin/python -m engine $(BENCH_ARGS)
 
 bench-operator: setup-dev ## Measure 1,000 pools made at once on kwok, beside the same Deployments alone (Linux, Go)
 	@PYTHONPATH=bench:e2e:tests $(DEV)/bin/python -m operator_scale $(BENCH_ARGS)

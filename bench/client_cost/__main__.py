@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
+from ways import Way
 
 from client_cost import http_ways, kill, verl_ways
 from client_cost.aims import aims
@@ -55,7 +56,7 @@ async def take_turns(
     return measured
 
 
-def timed_http(way: http_ways.Way, texts: Sequence[str]) -> Timed:
+def timed_http(way: Way, texts: Sequence[str]) -> Timed:
     """One of the HTTP ways."""
 
     async def run(count: int) -> list[float]:

@@ -6,7 +6,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from client_cost.http_ways import Way, callers, stock_call, streamed, texts
+from ways import Way, callers, streamed
+
+from client_cost.http_ways import check, stock_call, texts
 from client_cost.stage import Stage, open_stage
 from rewardpool import Pool
 
@@ -25,13 +27,13 @@ VICTIMS: Final = {"the first": 0, "the last": -1}
 async def play_client(folder: Path, victim: str) -> dict[str, Any]:
     """The project's client, through sglang-router."""
     async with open_stage(folder, naive=False) as stage, Pool(stage.config(concurrency=CONCURRENCY)) as pool:
-        return await _play(stage, streamed(pool), victim)
+        return await _play(stage, streamed(pool, check), victim)
 
 
 async def play_stock(folder: Path, victim: str) -> dict[str, Any]:
     """The call of verl itself, through its NaiveRouter."""
     async with open_stage(folder) as stage:
-        return await _play(stage, callers(stock_call(stage.naive_router), CONCURRENCY), victim)
+        return await _play(stage, callers(stock_call(stage.naive_router), CONCURRENCY, check), victim)
 
 
 async def _play(stage: Stage, way: Way, victim: str) -> dict[str, Any]:

@@ -12,7 +12,6 @@ import aiohttp
 from support.fleet import SERVED_NAME, Fleet, Program, server_python
 
 from rewardpool import RewardConfig
-from rewardpool_api.contract import SCORE_PATH
 
 WORKERS: Final = 4
 STAND_IN: Final = Path(__file__).with_name("stand_in_worker.py")
@@ -89,8 +88,3 @@ async def open_stage(folder: Path, *, naive: bool = True) -> AsyncIterator[Stage
         if naive:
             await naive_router.start(seconds=IMPORT_SECONDS)
         yield Stage(workers, fleet.router.url, naive_router.url.removeprefix("http://"), fleet.key_file)
-
-
-def score_address(url: str) -> str:
-    """Where to POST a sample."""
-    return f"{url}{SCORE_PATH}"

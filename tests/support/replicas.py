@@ -48,6 +48,8 @@ class Replicas:
     urls: tuple[str, ...]
     router: str
     logs: tuple[Path, ...]
+    start_seconds: float
+    """From the start of the processes until each of them had given a score."""
 
     def ask(self, given: Any, *, url: str | None = None, model: str = SERVED_NAME) -> Any:
         """Score by the router, or by one worker; returns the answer's JSON."""
@@ -95,11 +97,13 @@ def replicas(spec: RewardPoolSpec, folder: Path, *, count: int = 2) -> Iterator[
         RefusedError: a worker ended before it was ready.
     """
     with ExitStack() as stack:
+        began = time.monotonic()
         workers = [_start(spec, folder / f"worker-{index}", stack) for index in range(count)]
         for process, url in workers:
             _until_ready(process, url)
+        seconds = time.monotonic() - began
         urls = tuple(url for _, url in workers)
-        yield Replicas(urls, _router(urls, folder, stack), tuple(process.log for process, _ in workers))
+        yield Replicas(urls, _router(urls, folder, stack), tuple(process.log for process, _ in workers), seconds)
 
 
 def _start(spec: RewardPoolSpec, folder: Path, stack: ExitStack) -> tuple[RealProcess, str]:

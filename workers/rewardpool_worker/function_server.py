@@ -137,7 +137,10 @@ class FunctionServer:
                 return _caller_error("invalid_sample", f"the request has more than {bound} bytes")
             except InvalidSampleError as error:
                 return _caller_error("invalid_sample", str(error))
-            outcomes = await asyncio.gather(*(self._runner.run(sample) for sample in samples))
+            # One sample, as nearly every request has, needs no task of its own, which costs 20 µs.
+            alone = len(samples) == 1
+            calls = [self._runner.run(sample) for sample in samples]
+            outcomes = [await calls[0]] if alone else await asyncio.gather(*calls)
         data = []
         for index, outcome in enumerate(outcomes):
             if isinstance(outcome, Failed):
