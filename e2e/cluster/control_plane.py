@@ -17,6 +17,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -167,6 +168,23 @@ class ControlPlane:
         Raises `ClusterError` with kubectl's own words when it fails.
         """
         return kubectl(self._programs["kubectl"], self.kubeconfig, *args, data=input, deadline_seconds=deadline_seconds)
+
+    def read(self, path: str) -> dict[str, Any] | None:
+        """What the API server answers to GET `path`, or None if it is not there; a hundredth of a kubectl's work.
+
+        Raises `ClusterError` with the API server's words when it refuses, and when it does not answer.
+        """
+        request = urllib.request.Request(self.url + path, headers={"Authorization": f"Bearer {self.admin_token}"})
+        try:
+            with self._opener().open(request, timeout=30) as response:
+                found: dict[str, Any] = json.load(response)
+        except urllib.error.HTTPError as error:
+            if error.code == HTTPStatus.NOT_FOUND:
+                return None
+            raise ClusterError(f"GET {path}: {error.code}: {error.read().decode(errors='replace')}") from error
+        except (urllib.error.URLError, ConnectionError, TimeoutError) as error:
+            raise ClusterError(f"GET {path}: no answer: {error}") from error
+        return found
 
     def component_kubeconfig(self, component: str) -> Path:
         """A kubeconfig with the rights that Kubernetes gives to `component`, such as kube-proxy."""

@@ -14,11 +14,13 @@ have no endpoints, because Kubernetes takes no loopback address for one.
 import asyncio
 import base64
 import contextlib
+import logging
 import os
 import random
 import signal
 import ssl
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -33,11 +35,14 @@ NODE = "loopback"
 POLL_SECONDS = 0.1
 LEASE_SECONDS = 3.0
 RESTART_SECONDS = 0.5
+SILENCE_SECONDS = 60.0
+"""How long the API server may be away; longer ends the node's stand-in, and its log says so."""
 RENEW_SECONDS = (0.5, 3.0)
 """Between two looks at a mounted Secret, at random; a kubelet's are a minute or so apart."""
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 TERMINATION_LOG = "/dev/termination-log"
+LOG = logging.getLogger(__name__)
 
 
 @dataclass
@@ -114,10 +119,13 @@ class LoopbackKubelet:
                     for pod in (await self._call("GET", "/api/v1/pods"))["items"]:
                         uid = pod["metadata"]["uid"]
                         if uid not in tasks:
-                            tasks[uid] = asyncio.create_task(self._live(pod))
+                            tasks[uid] = asyncio.create_task(self._live_on(pod))
                         elif uid in self._pods:
                             await self._look_at(pod, self._pods[uid])
                     await asyncio.sleep(POLL_SECONDS)
+            except Exception:
+                LOG.exception("the node's stand-in has stopped")
+                raise
             finally:
                 for task in [heartbeat, *tasks.values()]:
                     task.cancel()
@@ -138,18 +146,28 @@ class LoopbackKubelet:
             await self._call("PATCH", path, {"spec": {"renewTime": _now(micro=True)}}, content_type=MERGE_PATCH)
             await asyncio.sleep(LEASE_SECONDS)
 
+    async def _live_on(self, pod: dict[str, Any]) -> None:
+        """From binding to removal, and from the beginning after a failure, which is logged."""
+        while True:
+            try:
+                return await self._live(pod)
+            except Exception:
+                LOG.exception("pod %s", pod["metadata"]["name"])
+                await asyncio.sleep(RESTART_SECONDS)
+
     async def _live(self, pod: dict[str, Any]) -> None:
-        """From binding to removal."""
         metadata = pod["metadata"]
         path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
         folder = self._directory / metadata["name"]
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         running = self._pods[metadata["uid"]] = RunningPod(
             address=self._address(), folder=folder, labels=metadata["labels"]
         )
         if not pod["spec"].get("nodeName"):
             binding = {"metadata": {"name": metadata["name"]}, "target": {"kind": "Node", "name": NODE}}
-            await self._call("POST", f"{path}/binding", binding)
+            # Gone meanwhile, or bound in an attempt before.
+            with contextlib.suppress(aiohttp.ClientResponseError):
+                await self._call("POST", f"{path}/binding", binding)
         container = pod["spec"]["containers"][0]
         try:
             await self._containers(pod, container, running, path)
@@ -181,7 +199,7 @@ class LoopbackKubelet:
         """Run the container again and again until the pod is deleted, after what has to come before it."""
         for first in pod["spec"].get("initContainers", []):
             await self._initialise(pod, first, running, path)
-        mounts = await self._mounted(pod, container, running)
+        mounts = await self._mounted_unless_deleted(pod, container, running)
         renewing = asyncio.create_task(self._renew(pod, running))
         try:
             await self._restarting(pod, container, mounts, running, path)
@@ -210,7 +228,7 @@ class LoopbackKubelet:
     async def _initialise(self, pod: Any, container: Any, running: RunningPod, path: str) -> None:
         """Run an init container until it ends well, or the pod is deleted."""
         report = running.folder / f"{container['name']}.report"
-        mounts = {**await self._mounted(pod, container, running), TERMINATION_LOG: str(report)}
+        mounts = {**await self._mounted_unless_deleted(pod, container, running), TERMINATION_LOG: str(report)}
         last: dict[str, Any] = {}
         while not running.deleting.is_set():
             report.unlink(missing_ok=True)
@@ -272,6 +290,17 @@ class LoopbackKubelet:
                 stderr=log,
                 start_new_session=True,
             )
+
+    async def _mounted_unless_deleted(self, pod: Any, container: Any, running: RunningPod) -> dict[str, str]:
+        """As `_mounted`; nothing for a pod that is deleted first: what it mounts may be gone for good."""
+        mounted = asyncio.create_task(self._mounted(pod, container, running))
+        deleting = asyncio.create_task(running.deleting.wait())
+        await asyncio.wait([mounted, deleting], return_when=asyncio.FIRST_COMPLETED)
+        deleting.cancel()
+        if mounted.done():
+            return mounted.result()
+        mounted.cancel()
+        return {}
 
     async def _mounted(self, pod: Any, container: Any, running: RunningPod) -> dict[str, str]:
         """Mount path -> folder of this machine."""
@@ -394,6 +423,18 @@ class LoopbackKubelet:
     async def _call(
         self, method: str, path: str, body: Any = None, *, content_type: str = "application/json"
     ) -> dict[str, Any]:
+        """Ask the API server, again while it does not answer. Raises aiohttp.ClientResponseError when it refuses."""
+        deadline = time.monotonic() + SILENCE_SECONDS
+        while True:
+            try:
+                return await self._ask(method, path, body, content_type)
+            except (aiohttp.ClientError, TimeoutError) as error:
+                refused = isinstance(error, aiohttp.ClientResponseError) and error.status < 500 and error.status != 429
+                if refused or time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(random.uniform(0.1, 0.5))
+
+    async def _ask(self, method: str, path: str, body: Any, content_type: str) -> dict[str, Any]:
         headers = {"Content-Type": content_type}
         async with self._session.request(method, path, json=body, headers=headers, raise_for_status=True) as response:
             answer: dict[str, Any] = await response.json()

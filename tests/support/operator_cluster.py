@@ -1,6 +1,5 @@
 """A pool's whole surroundings: API server, a node's stand-in, and the operator as a process."""
 
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -8,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from signal import SIGTERM
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import yaml
@@ -19,11 +19,23 @@ from support.operator_process import operator_process, restricted_kubeconfig
 from support.processes import RealProcess
 
 from cluster.control_plane import ControlPlane
-from cluster.processes import ClusterError
 from rewardpool_api import names
 from rewardpool_operator.main import RUNNING
 
 NAMESPACE = "pools"
+PATHS = {
+    kind: f"{group}/namespaces/{{}}/{plural or kind + 's'}"
+    for group, kinds in {
+        "/api/v1": {"configmap": "", "pod": "", "secret": "", "service": ""},
+        "/apis/apps/v1": {"deployment": "", "replicaset": ""},
+        "/apis/autoscaling/v2": {"hpa": "horizontalpodautoscalers"},
+        "/apis/coordination.k8s.io/v1": {"lease": ""},
+        "/apis/policy/v1": {"pdb": "poddisruptionbudgets"},
+        f"/apis/{names.API_VERSION}": {"rewardpool": ""},
+    }.items()
+    for kind, plural in kinds.items()
+}
+"""Where the API server has the objects of a kind, but for the namespace."""
 FUNCTIONS = Path(__file__).resolve().parent
 
 
@@ -88,13 +100,14 @@ class Cluster:
         self.kubectl("apply", "-f", "-", data=yaml.safe_dump(manifest))
 
     def get(self, kind: str, name: str) -> dict[str, Any] | None:
-        try:
-            found: dict[str, Any] = json.loads(self.kubectl("get", kind, name, "-o", "json"))
-        except ClusterError as error:
-            if "NotFound" in str(error):
-                return None
-            raise
-        return found
+        """An object by its kind as `PATHS` has it, or None if it is not there."""
+        return self.plane.read(f"{PATHS[kind].format(NAMESPACE)}/{name}")
+
+    def all(self, kind: str, selector: str = "") -> list[dict[str, Any]]:
+        """All objects of a kind that a label selector selects."""
+        found = self.plane.read(f"{PATHS[kind].format(NAMESPACE)}?labelSelector={quote(selector)}") or {"items": []}
+        items: list[dict[str, Any]] = found["items"]
+        return items
 
     def status(self, pool: str) -> dict[str, Any]:
         return (self.get("rewardpool", pool) or {}).get("status") or {}
@@ -103,9 +116,7 @@ class Cluster:
         return next((item for item in self.status(pool).get("conditions", []) if item["type"] == kind), {})
 
     def pods(self, pool: str, component: str) -> list[dict[str, Any]]:
-        selector = f"{names.LABEL_POOL}={pool},{names.LABEL_COMPONENT}={component}"
-        found: list[dict[str, Any]] = json.loads(self.kubectl("get", "pods", "-l", selector, "-o", "json"))["items"]
-        return found
+        return self.all("pod", f"{names.LABEL_POOL}={pool},{names.LABEL_COMPONENT}={component}")
 
     def is_ready(self, pool: str, *, replicas: int) -> bool:
         """Whether that many workers serve, and the condition says so of this very spec."""

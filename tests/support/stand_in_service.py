@@ -68,10 +68,10 @@ class StandInService:
 
 def ready_routers(pods: Sequence[dict[str, Any]]) -> Endpoints:
     """The router pods that would be endpoints: ready, and not on their way out."""
-    return [(pod["status"]["podIP"], names.ROUTER_PORT) for pod in pods if _takes_connections(pod)]
+    return [(pod["status"]["podIP"], names.ROUTER_PORT) for pod in pods if takes_connections(pod)]
 
 
-def _takes_connections(pod: dict[str, Any]) -> bool:
+def takes_connections(pod: dict[str, Any]) -> bool:
     ready = next((item["status"] for item in pod["status"].get("conditions", []) if item["type"] == "Ready"), "False")
     return ready == "True" and "deletionTimestamp" not in pod["metadata"]
 

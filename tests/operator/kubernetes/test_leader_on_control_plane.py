@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
-from typing import Any
 
 import pytest
 from support.fleet import free_port
-from support.operator_cluster import seconds_until
+from support.operator_cluster import PATHS, seconds_until
 from support.operator_process import operator_process, restricted_kubeconfig
 from support.processes import RealProcess
 
@@ -54,9 +53,7 @@ class Operators:
             return None
 
     def holder(self) -> str:
-        lease: dict[str, Any] = json.loads(
-            self.plane.kubectl("get", "lease", "rewardpool", f"--namespace={NAMESPACE}", "-o", "json")
-        )
+        lease = self.plane.read(f"{PATHS['lease'].format(NAMESPACE)}/rewardpool") or {}
         return str(lease["spec"]["holderIdentity"])
 
     def until_acting(self, port: int, *, seconds: float) -> None:

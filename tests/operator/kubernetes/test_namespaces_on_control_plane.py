@@ -9,6 +9,7 @@ import pytest
 import yaml
 from support.fleet import free_port
 from support.kube_builders import FUNCTION
+from support.operator_cluster import PATHS
 from support.operator_process import ACCOUNT, operator_process, restricted_kubeconfig
 
 from cluster.control_plane import ControlPlane
@@ -48,7 +49,7 @@ def grant(plane: ControlPlane, namespace: str, rules: tuple[dict[str, Any], ...]
 
 
 def degraded(plane: ControlPlane, namespace: str) -> dict[str, Any]:
-    pool = json.loads(plane.kubectl("get", "rewardpool", "rm", f"--namespace={namespace}", "-o", "json"))
+    pool = plane.read(f"{PATHS['rewardpool'].format(namespace)}/rm") or {}
     conditions = pool.get("status", {}).get("conditions", [])
     return next((one for one in conditions if one["type"] == "Degraded"), {})
 

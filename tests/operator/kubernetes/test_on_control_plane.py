@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from support.operator_cluster import FUNCTIONS, Cluster, seconds_until
+from support.patience import PATIENCE
 from support.processes import http
 from support.reward_functions import expected_score
 
@@ -365,7 +366,11 @@ def test_a_deleted_pool_leaves_nothing(cluster: Cluster) -> None:
         cluster.eventually(lambda name=name: cluster.is_ready(name, replicas=1), seconds=30, what=f"{name} serves")
     for name, cascade in doomed.items():
         cluster.kubectl("delete", "rewardpool", name, f"--cascade={cascade}", "--wait=false")
-    kinds = ",".join(("rewardpool", "pod", "replicaset", *OWNED))
-    cluster.eventually(
-        lambda: "/gone-" not in cluster.kubectl("get", kinds, "-o", "name"), seconds=40, what="nothing is left"
-    )
+    kinds = ("rewardpool", "pod", "replicaset", *OWNED)
+
+    def left() -> list[tuple[str, dict[str, Any]]]:
+        found = [(kind, item["metadata"]) for kind in kinds for item in cluster.all(kind)]
+        return [(kind, metadata) for kind, metadata in found if metadata["name"].startswith("gone-")]
+
+    seconds_until(lambda: not left(), limit=40 * PATIENCE)
+    assert left() == []

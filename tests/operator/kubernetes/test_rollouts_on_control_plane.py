@@ -18,6 +18,7 @@ import pytest
 from support.operator_cluster import FUNCTIONS, Cluster, seconds_until
 from support.processes import http
 from support.reward_functions import expected_score
+from support.stand_in_service import takes_connections
 
 from rewardpool_api import names
 
@@ -71,7 +72,7 @@ class Rolling:
     def deployments(self) -> dict[str, dict[str, Any]]:
         """Worker Deployments by revision."""
         selector = f"{names.LABEL_POOL}={POOL},{names.LABEL_REVISION}"
-        found = json.loads(self.cluster.kubectl("get", "deployments", "-l", selector, "-o", "json"))["items"]
+        found = self.cluster.all("deployment", selector)
         return {item["metadata"]["labels"][names.LABEL_REVISION]: item for item in found}
 
     def sizes(self) -> dict[str, int]:
@@ -262,7 +263,7 @@ class WorkerPod:
         rolling.apply(replicas=2, mark=13)
         rolling.eventually(lambda: rolling.serves(replicas=2), "two workers serve")
         self._rolling = rolling
-        self.pod = rolling.cluster.pods(POOL, "worker")[0]
+        self.pod = next(pod for pod in rolling.cluster.pods(POOL, "worker") if takes_connections(pod))
         self.url = f"http://{self.pod['status']['podIP']}:{names.WORKER_PORT}"
 
     def say(self, **condition: str) -> None:

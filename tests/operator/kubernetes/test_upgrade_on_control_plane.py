@@ -4,7 +4,6 @@ The other version is the same operator with changed files of `rewardpool_worker`
 and with another image of its own, which is the default image of Function workers and of routers.
 """
 
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +23,7 @@ CHANGE_SECONDS = 90
 
 def worker_deployment(cluster: Cluster, pool: str) -> dict[str, Any]:
     selector = f"{names.LABEL_POOL}={pool},{names.LABEL_REVISION}"
-    found = json.loads(cluster.kubectl("get", "deployments", "-l", selector, "-o", "json"))["items"]
+    found = cluster.all("deployment", selector)
     return next(item for item in found if item["spec"]["replicas"])
 
 
@@ -38,7 +37,7 @@ def router_images(cluster: Cluster, pool: str) -> set[str]:
 
 
 def files(cluster: Cluster, pool: str) -> set[str]:
-    found = json.loads(cluster.kubectl("get", "configmaps", "-l", f"{names.LABEL_POOL}={pool}", "-o", "json"))["items"]
+    found = cluster.all("configmap", f"{names.LABEL_POOL}={pool}")
     return {name for name in names_of(found) if name.startswith(names.files_config_map(pool))}
 
 
