@@ -25,7 +25,7 @@ export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 export REWARDPOOL_SGLANG_PYTHON  := $(CURDIR)/$(SGLANG)/bin/python
 
-.PHONY: golden bench-autoscaler bench-client bench-engine bench-learning bench-operator bench-step client-faults help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 soak test e2e e2e-faults e2e-autoscaling test-operator test-fleet test-client test-tools test-hostile test-actor test-frameworks test-engines lint reference format crds binaries clean
+.PHONY: golden bench-autoscaler bench-client bench-engine bench-learning bench-operator bench-step client-faults help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 soak test e2e e2e-faults e2e-autoscaling e2e-engines test-operator test-fleet test-client test-tools test-hostile test-actor test-frameworks test-engines lint reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -114,7 +114,9 @@ TEST_JOBS ?= 2
 SUITES := test-operator test-actor test-frameworks test-tools test-fleet test-client
 TOOLS  := api bench chart ci cli e2e e2e_cluster hostile
 
-test: packages setup setup-frameworks binaries models ## Run all tests (real vLLM, sglang-router, kube-apiserver, verl and TRL; TEST_JOBS=3 suites at a time)
+test: packages setup-dev ## Run all tests (real vLLM, sglang-router, kube-apiserver, verl and TRL; TEST_JOBS=3 suites at a time)
+	@# Programs of Kubernetes are compiled while the environments are downloaded.
+	@$(MAKE) --no-print-directory --jobs=2 binaries setup setup-frameworks models
 	@$(MAKE) --no-print-directory --keep-going --jobs=$(TEST_JOBS) $(SUITES)
 
 test-operator:
@@ -150,6 +152,9 @@ e2e-faults: setup-dev ## Only the faults under load of `make e2e` (FAULTS="--onl
 
 e2e-autoscaling: setup ## Only the pools that scale from zero and back of `make e2e` (SCALING="--only model"; needs the same)
 	@PYTHONPATH=e2e $(DEV)/bin/python -m autoscaling $(SCALING)
+
+e2e-engines: setup setup-sglang ## A rollout from vLLM to SGLang under load on a real cluster, and what may then happen (half an hour; needs the same)
+	@PYTHONPATH=e2e $(DEV)/bin/python -m two_engines
 
 SOAK_MINUTES ?= 10
 SOAK_SEED ?=

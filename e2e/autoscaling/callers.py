@@ -4,7 +4,8 @@ So many requests are with the pool at any time, however quick it is (closed loop
 otherwise by SIGTERM, after the answers to what was asked. The client is the trainer's own with its defaults, but for a
 deadline that is longer than a start. Runs as a pod on RewardPool's own image.
 
-FOLDER holds `texts.json`, as `autoscaling.reference` writes it. It gets `samples.jsonl`, as of `faults.traffic`, where
+FOLDER holds `texts.json`, as `autoscaling.reference` writes it; `token_ids` may stand for a text, and null for a score
+where the sample must be refused. It gets `samples.jsonl`, as of `faults.traffic`, where
 `seconds` count from the asking, and at the end `asked.json`, {"asked": number of samples}.
 """
 
@@ -70,9 +71,13 @@ async def run(pool_name: str, folder: Path, *, callers: int, samples: int | None
 
 
 def read_questions(path: Path) -> Sequence[Question]:
-    """The texts with their scores."""
+    """The samples with their scores."""
     return [
-        Question(sample=Sample(text=known["text"]), score=known["score"], tolerance=TOLERANCE)
+        Question(
+            sample=Sample(text=known.get("text"), token_ids=known.get("token_ids")),
+            score=known["score"],
+            tolerance=TOLERANCE,
+        )
         for known in json.loads(path.read_text())
     ]
 

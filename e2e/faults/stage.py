@@ -80,13 +80,13 @@ class Stage(Scene):
         return self.until(self.is_settled, what="the pool is whole", deadline_seconds=deadline_seconds)
 
 
-def is_settled(objects: list[Object]) -> bool:
+def is_settled(objects: list[Object], name: str = POOL) -> bool:
     """Whether a pool, among its namespace's pods and Deployments, is as its spec says and nothing is under way."""
-    found = [item for item in objects if item["kind"] == names.KIND and item["metadata"]["name"] == POOL]
+    found = [item for item in objects if item["kind"] == names.KIND and item["metadata"]["name"] == name]
     if not found or found[0].get("status", {}).get("observedGeneration") != found[0]["metadata"]["generation"]:
         return False
     pool = found[0]
-    workers, routers = of_component(objects, POOL, "worker"), of_component(objects, POOL, "router")
+    workers, routers = of_component(objects, name, "worker"), of_component(objects, name, "router")
     said = {kind: condition(pool, kind).get("status") for kind in ("Ready", "RouterReady", "Progressing")}
     deployments = [item for item in objects if item["kind"] == "Deployment"]
     return (

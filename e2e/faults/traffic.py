@@ -25,7 +25,7 @@ from typing import TextIO
 
 from faults.reward import expected_score
 from rewardpool import FunctionSample, Pool, RewardConfig, Sample, Unscored
-from rewardpool.errors import RewardPoolError
+from rewardpool.errors import InvalidSampleError, RewardPoolError
 
 BEGAN = "began.json"
 SAMPLES = "samples.jsonl"
@@ -56,10 +56,10 @@ async def run(pool_name: str, folder: Path, *, rate: float) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A sample with the score that it must get."""
+    """A sample with the score that it must get, or None where it must be refused as one that nobody can score."""
 
     sample: Sample
-    score: float
+    score: float | None
     tolerance: float = 1e-6
 
 
@@ -76,7 +76,8 @@ async def score(pool: Pool, question: Question, *, index: int, due: float, out: 
         outcome = await pool.outcome(question.sample)
         attempts = outcome.attempts
         if isinstance(outcome, Unscored):
-            problem: str | None = f"failed: {outcome.error}"
+            refused = question.score is None and isinstance(outcome.error, InvalidSampleError)
+            problem = None if refused else f"failed: {outcome.error}"
         else:
             value, problem = outcome.value, wrong(question, outcome.value)
     except RewardPoolError as error:
@@ -87,7 +88,9 @@ async def score(pool: Pool, question: Question, *, index: int, due: float, out: 
 
 
 def wrong(question: Question, value: float) -> str | None:
-    """What is wrong with a score; None when it is the text's."""
+    """What is wrong with a score; None when it is the sample's."""
+    if question.score is None:
+        return f"wrong: {value}, where none can be given"
     right = math.isclose(value, question.score, rel_tol=0.0, abs_tol=question.tolerance)
     return None if right else f"wrong: {value} instead of {question.score}"
 
