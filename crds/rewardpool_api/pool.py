@@ -311,10 +311,10 @@ class RewardPoolSpec(ApiModel):
             holds=lambda spec: spec.model.type != "Generative" or spec.rollout.parity is None,
         ),
         Rule(
-            cel="!has(self.model.head) || self.model.head.type == 'Classifier' || self.engine.name != 'sglang'",
-            message="spec.model.head.type must be Classifier when spec.engine.name is sglang: LMHead and TokenLevel are for vllm",
+            cel="!has(self.model.head) || !has(self.model.head.stepToken) || self.engine.name != 'sglang'",
+            message="spec.model.head.stepToken must not be set when spec.engine.name is sglang, which has the value of the last token alone: steps are for vllm",
             holds=lambda spec: (
-                spec.model.head is None or spec.model.head.type == "Classifier" or spec.engine.name != "sglang"
+                spec.model.head is None or spec.model.head.step_token is None or spec.engine.name != "sglang"
             ),
         ),
         Rule(

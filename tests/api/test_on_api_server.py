@@ -124,7 +124,6 @@ VIOLATIONS: dict[str, dict[str, Any]] = {
     "a step of a classifier": {"spec.model.head": {**CLASSIFIER, "stepToken": "<s>"}},
     "an aggregate without steps": {"spec.model.head": {"type": "TokenLevel", "aggregate": "mean"}},
     "steps on sglang": {"spec.model.head": STEPS, "spec.engine.name": "sglang"},
-    "a token's logit on sglang": {"spec.model.head": {"type": "LMHead", "token": "!"}, "spec.engine.name": "sglang"},
     "a head beside a checkpoint's own code": {"spec.model.head": CLASSIFIER, "spec.engine.name": "transformers"},
     "steps that sleep": {"spec.model.head": STEPS, "spec.engine.sleep": {"enabled": True}},
     "the pool's key for a certificate": {"spec.router.tls": {"secretName": "pool-key"}},

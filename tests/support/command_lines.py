@@ -15,9 +15,10 @@ from support.replicas import engine_python
 
 from rewardpool_api import RewardPool, names
 from rewardpool_operator.catalogue import ENTRIES
+from rewardpool_worker import sglang_launcher, vllm_launcher
 from rewardpool_worker.engines import Place, engine_for
 from rewardpool_worker.engines.launch import model_path
-from rewardpool_worker.vllm_launcher import head_flags
+from rewardpool_worker.head_tokens import Checkpoint, resolve
 
 PARSERS = {
     "vllm": """
@@ -77,8 +78,10 @@ def flags_of_head(pool: RewardPool, argv: list[str]) -> list[str]:
         return []
     head = pool.spec.model.head.model_dump(by_alias=True, exclude_none=True)
     architecture = "LlamaForCausalLM" if head["type"] == "LMHead" else "Qwen2ForRewardModel"
-    flags, _ = head_flags(head, architecture, lambda token: [sum(token.encode())], str, argv)
-    return flags
+    checkpoint = Checkpoint({"architectures": [architecture]}, lambda token: [sum(token.encode())], str)
+    if pool.spec.engine.name == "sglang":
+        return sglang_launcher.head_flags(resolve(head, checkpoint), checkpoint.as_classifier, argv)
+    return vllm_launcher.head_flags(resolve(head, checkpoint), checkpoint.as_classifier, checkpoint.spell, argv)
 
 
 def parsed(engine: str, lines: Sequence[list[str]]) -> list[str]:

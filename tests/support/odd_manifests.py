@@ -35,19 +35,16 @@ _MODELS: Final = (
     ("pvc://claim/path", "Generative", "vllm"),
     ("file:///models/rm", "Generative", "sglang"),
 )
-_CLASSIFIERS: Final = (
+_WITHOUT_STEPS: Final = (
     {"type": "Classifier", "weights": [0.5, -1.0]},
     {"type": "Classifier", "weights": [1.0], "labels": ["é"]},
+    {"type": "LMHead", "token": "!"},
+    {"type": "LMHead", "yesToken": "yes", "noToken": "no"},
+    {"type": "TokenLevel", "aggregate": "last"},
 )
 _HEADS: Final[dict[str, tuple[dict[str, Any] | None, ...]]] = {
-    "vllm": (
-        *_CLASSIFIERS,
-        {"type": "LMHead", "token": "!"},
-        {"type": "LMHead", "yesToken": "yes", "noToken": "no"},
-        {"type": "TokenLevel", "aggregate": "last"},
-        {"type": "TokenLevel", "stepToken": "<s>", "aggregate": "product"},
-    ),
-    "sglang": _CLASSIFIERS,
+    "vllm": (*_WITHOUT_STEPS, {"type": "TokenLevel", "stepToken": "<s>", "aggregate": "product"}),
+    "sglang": _WITHOUT_STEPS,
     "transformers": (None,),
     "Generative": (None,),
     "Function": (None,),

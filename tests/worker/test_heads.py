@@ -21,6 +21,7 @@ from rewardpool_worker.score_middleware import (
 )
 
 CLASSIFIER = Head(type="Classifier", weights=(0.5, -2.0, 1.0))
+YES_NO = Head(type="LMHead", weights=(1.0, -1.0))
 finite = st.floats(min_value=-700, max_value=700)
 
 
@@ -33,6 +34,9 @@ def steps(aggregate: str) -> Head:
     [
         (Head(), [-1.5], -1.5),
         (Head(type="LMHead"), [10.25], 10.25),
+        (YES_NO, [3.0, 1.25], 1.75),
+        (Head(type="LMHead", softcap=2.0), [1.0], 2 * math.tanh(0.5)),
+        (Head(type="LMHead", weights=(1.0, -1.0), softcap=2.0), [900.0, 1.0], 2.0 - 2 * math.tanh(0.5)),
         (CLASSIFIER, [2.0, 0.5, -3.0], -3.0),
         (Head(type="Classifier", weights=(2.0,)), [0.5], 1.0),
         (steps("last"), [[0.0, 0.0], [math.log(3), 0.0]], 0.25),
@@ -54,6 +58,7 @@ def test_a_head_makes_one_score(head: Head, raw: list[Any], score: float) -> Non
         (Head(), []),
         (Head(), [1.0, 2.0]),
         (Head(type="LMHead"), [1.0, 2.0]),
+        (YES_NO, [1.0]),
         (CLASSIFIER, [1.0]),
         (CLASSIFIER, [1.0] * 4),
         (steps("last"), [[1.0, 2.0, 3.0]]),
@@ -152,6 +157,14 @@ async def test_a_sample_without_a_step_is_the_callers_fault() -> None:
     assert error.code == "invalid_sample"
 
 
+@pytest.mark.parametrize(("raw", "score"), [([0.75], 0.75), ([0.0, 0.0], 0.5)])
+async def test_sglangs_numbers_are_the_last_tokens_and_not_a_number_per_token(raw: list[float], score: float) -> None:
+    engine = FakeEngine({"data": [{"index": 0, "embedding": raw}]})
+    app = worker(engine, Head(type="TokenLevel", aggregate="last"), engine="sglang")
+    reply = await ask(app, "POST", "/v1/embeddings", {"model": "rm", "input": "a"})
+    assert reply.json()["data"] == [{"object": "embedding", "index": 0, "embedding": [score], "steps": [score]}]
+
+
 async def test_the_probe_of_a_process_reward_model_is_a_step() -> None:
     engine = FakeEngine({"data": [{"index": 0, "data": [[0.0, 0.0]]}]})
     assert (await ask(worker(engine, steps("last")), "GET", "/rewardpool/ready")).status == 200
@@ -187,7 +200,14 @@ async def test_weights_for_another_count_of_labels_are_not_served() -> None:
     assert "gives a sample 1 numbers, and spec.model.head is for 3" in reply.json()["reason"]
 
 
-def test_a_head_of_the_api_is_read_from_the_environment() -> None:
-    text = '{"type": "TokenLevel", "stepToken": "<s>", "aggregate": "min", "stepTokenId": 5}'
-    assert Settings.from_environment({"REWARDPOOL_HEAD": text}).head == steps("min")
+@pytest.mark.parametrize(
+    ("text", "head"),
+    [
+        ('{"type": "TokenLevel", "stepToken": "<s>", "aggregate": "min", "stepTokenId": 5}', steps("min")),
+        ('{"type": "LMHead", "yesToken": "y", "noToken": "n", "tokenIds": [7, 8]}', YES_NO),
+        ('{"type": "LMHead", "token": "y", "tokenIds": [7], "softcap": 2.0}', Head(type="LMHead", softcap=2.0)),
+    ],
+)
+def test_a_head_of_the_api_is_read_from_the_environment(text: str, head: Head) -> None:
+    assert Settings.from_environment({"REWARDPOOL_HEAD": text}).head == head
     assert Settings.from_environment({}).head == Head()

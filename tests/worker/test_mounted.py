@@ -16,7 +16,7 @@ from rewardpool_worker.mounted import (
     write_mounted_files,
 )
 
-BESIDE = {"score_middleware", "sleep_middleware", "transformers_model"}
+BESIDE = {"head_tokens", "score_middleware", "sleep_middleware", "transformers_model"}
 IN_THE_IMAGE = {
     "sglang",
     "sglang_router",
@@ -73,8 +73,13 @@ def test_the_router_launcher_reads_the_variables_of_the_api(variable: str) -> No
 
 
 @pytest.mark.parametrize("variable", [names.ENV_MODEL_PATH, names.ENV_HEAD])
-def test_the_vllm_launcher_reads_the_variables_of_the_api(variable: str) -> None:
-    assert f'"{variable}"' in mounted_files()["vllm_launcher.py"]
+def test_a_head_is_looked_up_by_the_variables_of_the_api(variable: str) -> None:
+    assert f'"{variable}"' in mounted_files()["head_tokens.py"]
+
+
+@pytest.mark.parametrize("launcher", ["vllm_launcher.py", "sglang_launcher.py"])
+def test_the_launchers_pass_a_head_on_by_the_variable_of_the_api(launcher: str) -> None:
+    assert f'"{names.ENV_HEAD}"' in mounted_files()[launcher]
 
 
 def test_the_error_object_is_the_contracts() -> None:

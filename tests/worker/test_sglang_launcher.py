@@ -1,11 +1,19 @@
 """What our launcher of SGLang decides, as tables. What SGLang itself does with it is tested on the real one."""
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from rewardpool_worker.sglang_launcher import bound_requests, headless, way_past_the_key, wrong_scores
+from rewardpool_worker.sglang_launcher import (
+    bound_requests,
+    head_flags,
+    headless,
+    way_past_the_key,
+    with_rows_as_head,
+    wrong_scores,
+)
 
 ONE_SERVER = {"tokenizer_worker_num": 1, "grpc_port": None, "enable_http2": False, "disaggregation_mode": "null"}
 
@@ -73,6 +81,31 @@ def test_a_model_without_its_reward_head_is_refused_by_name(served: str, archite
 )
 def test_a_reward_model_that_sglang_has_is_served(name: str) -> None:
     assert headless(name, [name]) is None
+
+
+def test_a_language_models_head_becomes_a_label_for_each_token() -> None:
+    given = ["--json-model-override-args", '{"rope_theta": 5, "num_labels": 9}']
+    flag, text = head_flags({"type": "LMHead", "tokenIds": [7, 8]}, "LlamaForSequenceClassification", given)
+    assert flag == "--json-model-override-args"
+    expected = {"rope_theta": 5, "architectures": ["LlamaForSequenceClassification"], "num_labels": 2}
+    assert json.loads(text) == expected
+    assert head_flags({"type": "Classifier", "weights": [1.0]}, "", given) == []
+
+
+class FakeTensor(list[int]):
+    """Rows that are taken by a list of their indices, as torch takes them."""
+
+    def __getitem__(self, rows: Any) -> Any:
+        return [list.__getitem__(self, row) for row in rows]
+
+
+@pytest.mark.parametrize(("head", "rows"), [("lm_head", [13, 10]), ("model.embed_tokens", [23, 20])])
+def test_the_rows_of_the_tokens_become_the_classifiers(head: str, rows: list[int]) -> None:
+    weights = [("model.embed_tokens.weight", FakeTensor([20, 21, 22, 23])), ("model.norm.weight", FakeTensor([1]))]
+    weights += [("lm_head.weight", FakeTensor([10, 11, 12, 13]))]
+    found = dict(with_rows_as_head(weights, [3, 0], head))
+    assert found.pop("score.weight") == rows
+    assert set(found) == {"model.embed_tokens.weight", "model.norm.weight"}
 
 
 class FakeManager:

@@ -15,6 +15,7 @@ SGLANG_LAUNCHER = "sglang_launcher.py"
 TRANSFORMERS_MODEL = "transformers_model.py"
 TRANSFORMERS_SERVER = "transformers_server.py"
 VLLM_LAUNCHER = "vllm_launcher.py"
+HEAD_TOKENS = "head_tokens.py"
 TRANSFORMERS_REFERENCE = "transformers_reference.py"
 """Not mounted: run on the machine of whoever verifies a pool."""
 ROUTER_LAUNCHER = "router_launcher.py"
@@ -23,6 +24,7 @@ MOUNTED_FILES = (
     SLEEP_MIDDLEWARE,
     SGLANG_LAUNCHER,
     VLLM_LAUNCHER,
+    HEAD_TOKENS,
     TRANSFORMERS_MODEL,
     TRANSFORMERS_SERVER,
     ROUTER_LAUNCHER,

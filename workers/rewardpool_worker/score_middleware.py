@@ -275,8 +275,9 @@ class Head:
 
     | head | numbers of the engine | score |
     |---|---|---|
-    | none, LMHead | one raw logit | that logit |
+    | none | one raw logit | that logit |
     | Classifier | a raw logit per label | sum of weight times logit |
+    | LMHead | the raw logit of a token, or those of yes and of no | that logit, or yes less no |
     | TokenLevel | per step a raw logit, or two | last, min, mean or product of the steps' values |
 
     The value of a step is its one raw logit, or the probability of the second of two labels: softmax, as the authors
@@ -289,7 +290,9 @@ class Head:
     aggregate: str = ""
     step_token: str | None = None
     step_token_id: int | None = None
-    """Known once `vllm_launcher` has looked it up."""
+    """Known once the engine's launcher has looked it up."""
+    softcap: float | None = None
+    """Where the model bounds its logits, after what the engine computes: softcap · tanh(logit / softcap)."""
 
     @classmethod
     def from_json(cls, text: str | None) -> "Head":
@@ -299,11 +302,12 @@ class Head:
         said = json.loads(text)
         return cls(
             type=said["type"],
-            weights=tuple(said.get("weights", ())),
+            weights=tuple(said.get("weights", (1.0, -1.0) if "yesToken" in said else ())),
             labels=tuple(said.get("labels", ())),
             aggregate=said.get("aggregate", ""),
             step_token=said.get("stepToken"),
             step_token_id=said.get("stepTokenId"),
+            softcap=said.get("softcap"),
         )
 
     @property
@@ -333,7 +337,11 @@ class Head:
         weights = self.weights or (1.0,)
         if len(raw) != len(weights):
             raise NotOneNumberError(len(raw), len(weights))
-        return _finite(sum(weight * _finite(logit) for weight, logit in zip(weights, raw, strict=True)))
+        return _finite(sum(weight * self._bounded(logit) for weight, logit in zip(weights, raw, strict=True)))
+
+    def _bounded(self, logit: Any) -> float:
+        found = _finite(logit)
+        return found if self.softcap is None else self.softcap * math.tanh(found / self.softcap)
 
     def _of_step(self, raw: Any) -> float:
         logits = [_finite(logit) for logit in raw] if isinstance(raw, list) else [_finite(raw)]
@@ -441,7 +449,9 @@ def to_embeddings(answer: Answer, *, field: str, head: Head, model: str, count: 
         if scored.get("error") is not None:
             raise EngineFaultError(f"the engine answered 200 with an error: {scored['error']!r:.500}")
         data, usage = scored["data"], scored.get("usage", {})
-        items = {item["index"]: item[field] for item in data}
+        # An engine that speaks the contract has the values of a text's last token, vLLM those of each token.
+        of_last = head.type == "TokenLevel" and field == "embedding"
+        items = {item["index"]: [item[field]] if of_last else item[field] for item in data}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise EngineFaultError(f"the engine's answer holds no scores: {type(error).__name__}: {error}") from None
     if len(data) != count or any(type(index) is not int for index in items) or items.keys() != set(range(count)):
@@ -749,7 +759,7 @@ class ScoreMiddleware:
             architecture = Checkpoint.at(self._settings.model_path).architecture
             raise EngineFaultError(
                 f"the engine serves {architecture} without a classification head: declare in spec.model.head where its "
-                "score is, or serve a checkpoint with one label"
+                "score is, serve a checkpoint with one label, or set spec.model.type Generative for a judge"
             )
         if _NOT_FINITE in answer.body.decode(errors="replace"):
             raise EngineFaultError("the engine's score is NaN or infinite: look for broken weights in the checkpoint")

@@ -9,17 +9,21 @@ what would make a score wrong or let somebody score without the key:
 - **The checkpoint's model, all of it.** An architecture that SGLang lacks would be served without its reward head, and
   a head's bias that the checkpoint lacks would be a random constant of each replica. The first is refused, the second
   set to zero, as transformers has it; any other weight that is not in the checkpoint, or is NaN there, ends the start.
+- **A language model's reward.** SGLang scores by classifiers alone. Where `spec.model.head` is an LMHead, the model is
+  made as a classifier whose head is the rows of the declared tokens in the language-model head.
 - **Token ids of the vocabulary.** One beyond it, in a request or out of a tokenizer that does not belong to the model,
   would end the engine's process, and then the next worker's that the router tries.
 - **The longest sample.** SGLang takes one token less than the context length it reports.
 """
 
+import argparse
+import json
 import logging
 import os
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +33,7 @@ ENV_SLEEP_MAX_ABS_DIFF = "REWARDPOOL_SLEEP_MAX_ABS_DIFF"
 """Set where the engine can be put to sleep."""
 ENV_MODEL_TYPE = "REWARDPOOL_MODEL_TYPE"
 ENV_KEY_FILE = "REWARDPOOL_KEY_FILE"
+ENV_HEAD = "REWARDPOOL_HEAD"
 
 FREEZE_SECONDS = 30.0
 """For SGLang to listen, and to freeze its garbage collectors."""
@@ -55,9 +60,21 @@ class ModelRefusedError(RuntimeError):
 
 def main(argv: list[str]) -> int:
     """Run the server until it is told to stop; returns the exit code."""
+    from head_tokens import HeadError, read_checkpoint, resolve
     from score_middleware import ScoreMiddleware
     from sglang.srt.server_args import prepare_server_args
 
+    if ENV_HEAD in os.environ:
+        checkpoint = read_checkpoint(argv, tokenizer_flag="--tokenizer-path")
+        try:
+            head = resolve(json.loads(os.environ[ENV_HEAD]), checkpoint)
+        except HeadError as error:
+            # In the words that the diagnosis of a worker that ended looks for.
+            print(f"model refused: {error}", file=sys.stderr)
+            return 2
+        argv = [*argv, *head_flags(head, checkpoint.as_classifier, argv)]
+        # For the middleware, and for the scheduler, which is a process of its own.
+        os.environ[ENV_HEAD] = json.dumps(head)
     arguments = prepare_server_args(argv)
     if way := way_past_the_key(vars(arguments), os.environ):
         print(f"error: argument {way}: not supported, it starts a server that takes requests without a key", flush=True)
@@ -85,6 +102,23 @@ def main(argv: list[str]) -> int:
         # The scheduler and the detokeniser are processes of their own and outlive a server that fails.
         kill_process_tree(os.getpid(), include_parent=False)
     return 0
+
+
+def head_flags(head: Mapping[str, Any], as_classifier: str, given: Sequence[str]) -> list[str]:
+    """The flags of SGLang for a head; pure.
+
+    Args:
+        head: as `head_tokens.resolve` returns it.
+        as_classifier: what a language model's architecture is called as a classifier.
+        given: SGLang's flags so far, of which --json-model-override-args are kept where the head says nothing.
+    """
+    if head["type"] != "LMHead":
+        return []
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--json-model-override-args", type=json.loads, default={})
+    own, _ = parser.parse_known_args(list(given))
+    overrides = {"architectures": [as_classifier], "num_labels": len(head["tokenIds"])}
+    return ["--json-model-override-args", json.dumps({**own.json_model_override_args, **overrides})]
 
 
 def way_past_the_key(arguments: Mapping[str, Any], environ: Mapping[str, str]) -> str | None:
@@ -184,6 +218,9 @@ def checked(initialize: Callable[..., Any]) -> Callable[..., Any]:
         def load_weights(weights: Iterable[tuple[str, Any]]) -> Any:
             # The first time alone: what is loaded later may be some of the weights.
             del model.load_weights
+            if token_ids := json.loads(os.environ.get(ENV_HEAD, "{}")).get("tokenIds"):
+                tied = model_config.hf_config.tie_word_embeddings
+                weights = with_rows_as_head(weights, token_ids, "model.embed_tokens" if tied else "lm_head")
             return load_whole(model, load, weights, quantised=quant_config is not None)
 
         model.load_weights = load_weights
@@ -207,10 +244,27 @@ def headless(served: str, architectures: list[str]) -> str | None:
         )
     if "SequenceClassification" not in served and "RewardModel" not in served:
         return (
-            f"{served} has no reward head: take a checkpoint of a sequence classification model, "
-            "or spec.model.type Generative for a judge"
+            f"{served} has no reward head: declare in spec.model.head where its score is, serve a checkpoint of a "
+            "sequence classification model, or set spec.model.type Generative for a judge"
         )
     return None
+
+
+def with_rows_as_head(
+    weights: Iterable[tuple[str, Any]], token_ids: Sequence[int], head: str
+) -> Iterable[tuple[str, Any]]:
+    """A language model's weights as those of a classifier, a label per token.
+
+    Args:
+        weights: names and tensors; those of the language-model head are (tokens, hidden size).
+        token_ids: the rows that become the classifier's, in this order.
+        head: where the language-model head is: its own, or the embeddings that are tied to it.
+    """
+    for name, values in weights:
+        if name == f"{head}.weight":
+            yield "score.weight", values[list(token_ids)]
+        if not name.startswith("lm_head."):
+            yield name, values
 
 
 def load_whole(

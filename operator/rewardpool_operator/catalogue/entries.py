@@ -10,7 +10,7 @@ from rewardpool_operator.catalogue.entry import Entry
 
 _TINY_QWEN3: Final = "vLLM and SGLang: a tiny one of the class equals transformers"
 _LAST: Final = (
-    "The value of the last token. Its files bring code of their own, which vLLM does not need: it has the class."
+    "The value of the last token. Its files bring code of their own, which neither engine needs: both have the class."
 )
 _GATED: Final = "transformers: a tiny checkpoint with a gated head of its own code"
 _READ: Final = "Read its code before you trust it, and pin spec.model.revision to the commit that you read."
@@ -188,7 +188,8 @@ ENTRIES: Final = (
         architecture="LlamaForCausalLM",
         kind="logit of a token in the language model's head",
         spec=_served(gpus=4, max_model_len=4096, head={"type": "LMHead", "token": "!"}),
-        run="vLLM: a tiny one of the class equals transformers. SGLang refuses it by name",
+        also_on=("sglang",),
+        run="vLLM and SGLang: a tiny one of the class equals transformers",
         notes="The logit of id 0, which Llama 3.1 spells `!`, after the conversation in its chat template.",
     ),
     Entry(
@@ -207,7 +208,8 @@ ENTRIES: Final = (
         architecture="Qwen2ForRewardModel",
         kind="a score for every token, the last one counts",
         spec=_served(gpus=4, max_model_len=4096, head={"type": "TokenLevel", "aggregate": "last"}),
-        run=None,
+        also_on=("sglang",),
+        run="vLLM and SGLang: a tiny one of the class equals transformers",
         notes=_LAST,
     ),
     Entry(
@@ -217,7 +219,8 @@ ENTRIES: Final = (
         architecture="Qwen2ForRewardModel",
         kind="a score for every token, the last one counts",
         spec=_served(gpus=4, max_model_len=16_384, head={"type": "TokenLevel", "aggregate": "last"}),
-        run=None,
+        also_on=("sglang",),
+        run="vLLM and SGLang: a tiny one of the class equals transformers",
         notes=_LAST,
     ),
     Entry(

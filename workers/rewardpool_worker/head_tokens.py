@@ -1,0 +1,121 @@
+"""What a declared head is in a checkpoint, for the launchers of vLLM and of SGLang: `spec.model.head` with token ids.
+
+A head is declared in the tokenizer's own words (`yesToken: "yes"`), and engines want ids. This file looks every token
+up in the checkpoint's tokenizer and the architecture up in its config.json, and refuses with the field's path what
+would score something else. It is mounted into stock images next to the launchers, and needs nothing but the standard
+library and the transformers that both engines bring.
+"""
+
+import argparse
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+ENV_HEAD = "REWARDPOOL_HEAD"
+ENV_MODEL_PATH = "REWARDPOOL_MODEL_PATH"
+LANGUAGE_MODEL, CLASSIFIER = "ForCausalLM", "ForSequenceClassification"
+SOFTCAP = "final_logit_softcapping"
+SCALES = ("logit_scale", "logits_scaling", "lm_head_multiplier", "output_multiplier_scale", "dim_model_base")
+"""Fields of config.json by which models change logits after their language-model head, or what goes into it."""
+
+
+class HeadError(ValueError):
+    """The checkpoint has no such head; the text has the field's path and says what to do."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a head is resolved against."""
+
+    config: dict[str, Any]
+    """Its config.json."""
+    lookup: Callable[[str], list[int]]
+    """From a token as somebody wrote it to its ids: one where it is a token."""
+    spell: Callable[[int], str]
+    """From a token's id to its spelling in the vocabulary."""
+
+    @property
+    def architecture(self) -> str:
+        """The first that config.json names."""
+        return str((self.config.get("architectures") or ["checkpoint without an architecture"])[0])
+
+    @property
+    def as_classifier(self) -> str:
+        """What its architecture is called with a classification head."""
+        return self.architecture.removesuffix(LANGUAGE_MODEL) + CLASSIFIER
+
+
+def read_checkpoint(argv: Sequence[str], *, tokenizer_flag: str) -> Checkpoint:
+    """Read the checkpoint that an engine's command line is for, in a folder or on a hub."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--revision")
+    parser.add_argument(tokenizer_flag, dest="tokenizer")
+    parser.add_argument("--trust-remote-code", action="store_true")
+    known, _ = parser.parse_known_args(list(argv))
+    from transformers import AutoTokenizer, PreTrainedConfig
+
+    path = os.environ[ENV_MODEL_PATH]
+    config, _ = PreTrainedConfig.get_config_dict(path, revision=known.revision)
+    tokenizer = AutoTokenizer.from_pretrained(
+        known.tokenizer or path, revision=known.revision, trust_remote_code=known.trust_remote_code
+    )
+    vocabulary = tokenizer.get_vocab()
+
+    def lookup(token: str) -> list[int]:
+        if token in vocabulary:
+            return [vocabulary[token]]
+        return list(tokenizer.encode(token, add_special_tokens=False))
+
+    return Checkpoint(config, lookup, tokenizer.convert_ids_to_tokens)
+
+
+def resolve(head: dict[str, Any], checkpoint: Checkpoint) -> dict[str, Any]:
+    """Find a head in a checkpoint; pure.
+
+    Returns:
+        `spec.model.head` with `tokenIds` of an LMHead (that of yes before that of no) and `softcap` where the model
+        bounds its logits, or `stepTokenId` of a TokenLevel head.
+
+    Raises:
+        HeadError: the checkpoint has no such head, or the tokenizer no such token.
+    """
+    architecture = checkpoint.architecture
+    if head["type"] == "LMHead":
+        if not architecture.endswith(LANGUAGE_MODEL):
+            raise HeadError(
+                f"spec.model.head.type LMHead takes the logits of tokens, and the checkpoint is a {architecture}: it "
+                f"needs an architecture that ends in {LANGUAGE_MODEL}"
+            )
+        if scale := next((name for name in SCALES if checkpoint.config.get(name) not in (None, 1)), None):
+            raise HeadError(
+                f"spec.model.head.type LMHead: {scale} of the checkpoint's config.json changes the logits of "
+                f"{architecture} outside of its head, and the score would be without it: not supported"
+            )
+        fields = ("token",) if "token" in head else ("yesToken", "noToken")
+        ids = [_one_id(head[field], field, checkpoint) for field in fields]
+        if len(set(ids)) != len(ids):
+            raise HeadError("spec.model.head.yesToken and noToken are one token to this tokenizer")
+        softcap = checkpoint.config.get(SOFTCAP)
+        return {**head, "tokenIds": ids, **({"softcap": softcap} if softcap else {})}
+    if head["type"] != "TokenLevel":
+        return head
+    if architecture.endswith(LANGUAGE_MODEL):
+        raise HeadError(
+            f"spec.model.head.type TokenLevel needs a head with a value per token, and a {architecture} has none"
+        )
+    if "stepToken" in head:
+        return {**head, "stepTokenId": _one_id(head["stepToken"], "stepToken", checkpoint)}
+    if "Process" in architecture:
+        raise HeadError(f"spec.model.head.stepToken must be set: {architecture} scores steps, not texts")
+    return head
+
+
+def _one_id(token: str, field: str, checkpoint: Checkpoint) -> int:
+    ids = checkpoint.lookup(token)
+    if len(ids) != 1:
+        raise HeadError(
+            f"spec.model.head.{field} {token!r} is {len(ids)} tokens to this checkpoint's tokenizer, not one: write it "
+            "as its vocabulary spells it"
+        )
+    return ids[0]
