@@ -7,7 +7,6 @@ client   `rewardpool.Pool.stream` through the router
 
 import asyncio
 import random
-import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -16,8 +15,8 @@ import aiohttp
 from client_cost.figures import Ratios
 from rich.progress import Progress
 from support import parity
-from support.fleet import ROOT, server_python
 from support.replicas import SERVED_NAME, Replicas, replicas, spec_of
+from support.tiny_models import CLASSES, STEP
 from support.worker_place import KEY
 from ways import bare_call, callers, streamed
 
@@ -29,11 +28,9 @@ from rewardpool_api import RewardPoolSpec
 ONE_LABEL: Final = "one label"
 TOKEN_LEVEL: Final = "token level"
 MODELS: Final[Mapping[str, tuple[str, ...]]] = {"vllm": (ONE_LABEL, TOKEN_LEVEL), "sglang": (ONE_LABEL,)}
-"""By engine; the manifest refuses a token-level head on SGLang."""
+"""By engine; SGLang has no scores of steps."""
 REPLICAS: Final = (1, 2)
 CONCURRENCY: Final = 32
-STEP: Final = "<extra_0>"
-"""The step token of the token-level model."""
 TEXT_CHARACTERS: Final = (100, 300)
 """Least and most; a character is a token of the tiny models."""
 NO_PREFIX_CACHE: Final = {"vllm": "--no-enable-prefix-caching", "sglang": "--disable-radix-cache"}
@@ -61,16 +58,10 @@ def texts(count: int, *, steps: bool) -> list[str]:
 
 def pool_spec(engine: str, model: str, folder: Path) -> RewardPoolSpec:
     """Make the tiny model of that kind; returns the spec of a pool that serves it."""
-    if model == ONE_LABEL:
-        parity.run("make", "Qwen3", str(folder / "qwen3"))
-        spec, head = spec_of(engine, folder / "qwen3"), None
-    else:
-        script = ROOT / "tests" / "support" / "head_models.py"
-        subprocess.run([server_python(), str(script), str(folder)], check=True, capture_output=True)
-        spec, head = spec_of(engine, folder / "prm"), {"type": "TokenLevel", "stepToken": STEP, "aggregate": "mean"}
-    given = spec.model_dump(by_alias=True, exclude_none=True)
+    name = "Qwen3" if model == ONE_LABEL else "process-reward"
+    parity.run("make", name, str(folder / name))
+    given = spec_of(engine, folder / name, CLASSES[name].head).model_dump(by_alias=True, exclude_none=True)
     given["engine"]["args"] += [NO_PREFIX_CACHE[engine]]
-    given["model"] |= {"head": head} if head else {}
     return RewardPoolSpec.model_validate(given)
 
 

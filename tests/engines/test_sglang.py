@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from support.parity import Sample, compare, run, samples, transformers_scores
+from support.parity import Numbers, Sample, compare, run, samples, transformers_scores
 from support.processes import http
 from support.replicas import Replicas, engine_python, replicas, spec_of
 from support.worker_place import KEY
@@ -26,7 +26,7 @@ class Pool:
 
     replicas: Replicas
     samples: list[Sample]
-    expected: list[float]
+    expected: list[Numbers]
 
 
 @pytest.fixture(scope="module", params=["Qwen3", "Qwen2"])
@@ -35,7 +35,7 @@ def pool(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     folder = tmp_path_factory.mktemp("sglang")
     run("make", request.param, str(folder / "model"))
     given = samples(60)
-    expected = transformers_scores(folder / "model", given, folder)
+    expected = transformers_scores(request.param, folder / "model", given, folder)
     with replicas(spec_of("sglang", folder / "model"), folder) as started:
         yield Pool(started, given, expected)
 
@@ -53,7 +53,7 @@ def test_two_replicas_score_as_transformers_does_and_as_each_other(pool: Pool) -
 
 
 def test_a_flood_of_token_ids_beyond_the_vocabulary_costs_no_worker(pool: Pool) -> None:
-    for bad in [[260], [10**9], [[1], [10**30]], [-1], [1.5], [True], [7] * 2000 + [260]] * 4:
+    for bad in [[263], [10**9], [[1], [10**30]], [-1], [1.5], [True], [7] * 2000 + [263]] * 4:
         assert error(pool.replicas.ask(bad)).code == "invalid_sample"
     for url in pool.replicas.urls:
         native = {"input_ids": [4_000_000], "sampling_params": {"max_new_tokens": 1}}

@@ -5,19 +5,21 @@ import random
 import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from support.fleet import server_python
-from support.replicas import RefusedError, Replicas, replicas, spec_of
+from support.replicas import RefusedError, Replicas, numbers, replicas, spec_of
+from support.tiny_models import CLASSES, MAX_POSITIONS, STEP
 
-CLASSES = ("Qwen2", "Qwen3", "Llama", "Mistral", "Gemma2")
-"""transformers' names of the classes, each with a head of one label."""
 ENGINES = ("vllm", "sglang")
 TINY_MODELS = Path(__file__).parent / "tiny_models.py"
 MAKE_SECONDS = 900
 
 Sample = str | list[int]
+Numbers = list[float]
+"""What is said of a sample: its score, and the values of its steps where it has steps."""
 WORDS = (
     "the",
     "answer",
@@ -31,27 +33,31 @@ WORDS = (
     "<|user|>",
     "<|end|>",
     "<|endoftext|>",
+    "yes",
+    "no",
     "\u0301",
     " ",
+    STEP,
 )
-VOCABULARY = 256
+SMALLEST_VOCABULARY = 256
 """Token ids below it are single bytes."""
-LONGEST = 1024
-"""Tokens."""
+STEP_ID = 262
 
 
 def samples(count: int, *, seed: int = 1) -> list[Sample]:
-    """Random samples: texts of all kinds, one in twenty as long as the model takes, one in ten as token ids."""
+    """Random samples, each with a step: texts of all kinds and, one in ten, token ids; one in twenty is very long."""
     rng = random.Random(seed)
 
     def sample() -> Sample:
-        length = LONGEST if rng.random() < 0.05 else rng.randint(1, 200)
+        length = MAX_POSITIONS if rng.random() < 0.05 else rng.randint(1, 200)
         if rng.random() < 0.1:
-            return [rng.randrange(VOCABULARY) for _ in range(length)]
+            ids = [rng.randrange(SMALLEST_VOCABULARY) for _ in range(length)]
+            ids[rng.randrange(length)] = STEP_ID
+            return ids
         text = rng.choice("abcdefg")
         while len(text.encode()) < length - 32:
             text += " " + rng.choice(WORDS)
-        return text
+        return text if STEP in text else text + rng.choice((STEP, f"{STEP}."))
 
     return [sample() for _ in range(count)]
 
@@ -64,17 +70,16 @@ def run(*arguments: str) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-def transformers_scores(model: Path, given: list[Sample], folder: Path) -> list[float]:
-    """What transformers computes in fp32."""
+def transformers_scores(name: str, model: Path, given: list[Sample], folder: Path) -> list[Numbers]:
+    """What transformers computes in fp32 with a model of a class."""
     (folder / "samples.json").write_text(json.dumps(given))
-    run("score", str(model), str(folder / "samples.json"), str(folder / "scores.json"))
-    found: list[float] = json.loads((folder / "scores.json").read_text())
-    return found
+    run("score", name, str(model), str(folder / "samples.json"), str(folder / "scores.json"))
+    return [numbers(item) for item in json.loads((folder / "scores.json").read_text())]
 
 
-def by_kind(given: list[Sample], size: int, score: Callable[[list[Sample]], list[float]]) -> list[float]:
+def by_kind(given: list[Sample], size: int, score: Callable[[list[Sample]], list[Numbers]]) -> list[Numbers]:
     """Score in lists of `size`, texts and token ids apart, as the contract has it; eight requests at a time."""
-    found: dict[int, float] = {}
+    found: dict[int, Numbers] = {}
     with ThreadPoolExecutor(8) as pool:
         for kind in (str, list):
             places = [index for index, sample in enumerate(given) if isinstance(sample, kind)]
@@ -84,12 +89,12 @@ def by_kind(given: list[Sample], size: int, score: Callable[[list[Sample]], list
     return [found[index] for index in range(len(given))]
 
 
-def largest(one: list[float], other: list[float]) -> float:
-    """The largest difference between two lists of scores."""
-    return max(abs(a - b) for a, b in zip(one, other, strict=True))
+def largest(one: list[Numbers], other: list[Numbers]) -> float:
+    """The largest difference between what two say of the same samples."""
+    return max(abs(x - y) for a, b in zip(one, other, strict=True) for x, y in zip(a, b, strict=True))
 
 
-def compare(pool: Replicas, given: list[Sample], expected: list[float]) -> dict[str, Any]:
+def compare(pool: Replicas, given: list[Sample], expected: list[Numbers]) -> dict[str, Any]:
     """Send the samples single, in lists of 8 and of 64 by the router, and every fifth to each replica."""
     single = by_kind(given, 1, lambda some: pool.scores(some[0]))
     eight = by_kind(given, 8, pool.scores)
@@ -103,15 +108,29 @@ def compare(pool: Replicas, given: list[Sample], expected: list[float]) -> dict[
     }
 
 
-def measure(engine: str, kind: str, folder: Path, *, count: int) -> dict[str, Any]:
-    """Make a model, serve it by two replicas, and compare; or the words by which the engine refuses it."""
-    model = folder / "model"
-    run("make", kind, str(model))
-    given = samples(count)
-    expected = transformers_scores(model, given, folder)
-    assert max(expected) - min(expected) > 0.1
+@dataclass(frozen=True)
+class Known:
+    """A tiny model of a class, with what transformers computes with it."""
+
+    name: str
+    model: Path
+    samples: list[Sample]
+    expected: list[Numbers]
+
+
+def known(name: str, folder: Path, *, count: int) -> Known:
+    """Make a model of a class, and score as many samples with it."""
+    model, given = folder / "model", samples(count)
+    run("make", name, str(model))
+    expected = transformers_scores(name, model, given, folder)
+    assert max(expected)[0] - min(expected)[0] > 0.1
+    return Known(name, model, given, expected)
+
+
+def measure(engine: str, known: Known, folder: Path) -> dict[str, Any]:
+    """Serve a model by two replicas, and compare; or the words by which the engine refuses it."""
     try:
-        with replicas(spec_of(engine, model), folder) as pool:
-            return compare(pool, given, expected)
+        with replicas(spec_of(engine, known.model, CLASSES[known.name].head), folder) as pool:
+            return compare(pool, known.samples, known.expected)
     except RefusedError as refused:
         return {"refused": str(refused)}

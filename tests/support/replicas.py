@@ -6,7 +6,7 @@ An engine's start is a minute of imports, so the replicas of a pool start side b
 import dataclasses
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,8 @@ from rewardpool_worker.router_flags import router_flags
 
 START_SECONDS = 400.0
 """A start of SGLang took 60 s alone, and 240 s beside other suites; a second one beside it doubles that."""
+REFUSED_SECONDS = 5.0
+"""A worker that gives an engine's fault as its reason for so long, a probe a second, does not become ready."""
 ADMIN_KEY = "the-routers-own-key"
 SERVED_NAME = "rm"
 ON_CPU: dict[str, dict[str, Any]] = {
@@ -58,15 +60,17 @@ class Replicas:
         assert status == 200, answer
         return answer
 
-    def scores(self, given: Any, *, url: str | None = None) -> list[float]:
-        """The scores of a list of samples; fails when one of them is refused."""
+    def scores(self, given: Any, *, url: str | None = None) -> list[list[float]]:
+        """The score of each sample of a list, and the values of its steps; fails when a sample is refused."""
         answer = self.ask(given, url=url)
         assert "error" not in answer, answer
-        found: list[float] = []
-        for item in answer["data"]:
-            (score,) = item["embedding"]
-            found.append(score)
-        return found
+        return [numbers(item) for item in answer["data"]]
+
+
+def numbers(item: Mapping[str, Any]) -> list[float]:
+    """What a pool says of a sample: its score, and the values of its steps where it has steps."""
+    (score,) = item["embedding"]
+    return [score, *item.get("steps", ())]
 
 
 class RefusedError(Exception):
@@ -83,10 +87,18 @@ def engine_python(name: str) -> str:
     return python
 
 
-def spec_of(engine: str, folder: Path) -> RewardPoolSpec:
-    """A pool's spec for a reward model in a folder, on a CPU in fp32."""
+def spec_of(engine: str, folder: Path, head: dict[str, Any] | None = None) -> RewardPoolSpec:
+    """A pool's spec for a reward model in a folder, on a CPU in fp32.
+
+    Raises:
+        RefusedError: the API refuses such a pool.
+    """
     on_cpu = {"name": engine, "dtype": "float32", "maxModelLen": 1024, **ON_CPU[engine]}
-    return RewardPoolSpec.model_validate({"model": {"source": f"file://{folder}"}, "engine": on_cpu})
+    model = {"source": f"file://{folder}", **({"head": head} if head else {})}
+    try:
+        return RewardPoolSpec.model_validate({"model": model, "engine": on_cpu})
+    except ValueError as error:
+        raise RefusedError(str(error)) from None
 
 
 @contextmanager
@@ -94,7 +106,7 @@ def replicas(spec: RewardPoolSpec, folder: Path, *, count: int = 2) -> Iterator[
     """Start a pool's workers and its router.
 
     Raises:
-        RefusedError: a worker ended before it was ready.
+        RefusedError: a worker ended before it was ready, or says for good why it is not.
     """
     with ExitStack() as stack:
         began = time.monotonic()
@@ -117,10 +129,17 @@ def _start(spec: RewardPoolSpec, folder: Path, stack: ExitStack) -> tuple[RealPr
 
 def _until_ready(process: RealProcess, url: str) -> None:
     deadline = time.monotonic() + START_SECONDS * PATIENCE
-    while http("GET", url + names.READY_PATH, seconds=60)[0] != 200:
+    refused_since = None
+    while (answer := http("GET", url + names.READY_PATH, seconds=60))[0] != 200:
         if process.ended:
             code = process.exit_code(seconds=1)
             raise RefusedError(diagnose(exit_code=code, log=process.log.read_text(errors="replace")).message)
+        reason = (answer[2] or {}).get("reason", "")
+        # An engine that has answered says the same of the next probe.
+        if not reason.startswith("EngineFaultError"):
+            refused_since = None
+        elif time.monotonic() - (refused_since := refused_since or time.monotonic()) > REFUSED_SECONDS:
+            raise RefusedError(reason)
         if time.monotonic() > deadline:
             pytest.fail(f"not ready:\n{process.tail()}")
         time.sleep(0.5)

@@ -1,28 +1,98 @@
-"""Makes a tiny model of a class, and scores samples with it as transformers does; run with the servers' Python.
+"""Tiny models of every class of reward model, and what transformers computes with them in fp32.
 
     python tiny_models.py make CLASS FOLDER
-    python tiny_models.py score FOLDER SAMPLES SCORES
+    python tiny_models.py score CLASS FOLDER SAMPLES SCORES
 
-A sample is a text or a list of token ids; SAMPLES and SCORES are JSON lists. All is computed in fp32.
+Run with the servers' Python, which has torch; the table of classes is for both sides. A sample is a text or a list of
+token ids; SAMPLES and SCORES are JSON lists, and a score is written as a pool answers it: `embedding`, and `steps` of a
+process reward model. All weights are random, and large enough that scores differ.
 """
 
 import json
+import math
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-import transformers
-
-sys.path.append(str(Path(__file__).resolve().parents[2] / "examples" / "quickstart"))
-
+STEP = "<extra_0>"
 MAX_POSITIONS = 1024
 HEAD_DIM = 32
+CAPPED_AT = 2.0
+"""Of Gemma2's logits: so low that a score without the cap is another one."""
+SIZES: dict[str, dict[str, Any]] = {
+    "Qwen3": {"head_dim": HEAD_DIM},
+    "Mistral": {"head_dim": HEAD_DIM},
+    # Published checkpoints have both names of the activation; SGLang reads the older one.
+    "Gemma2": {"head_dim": HEAD_DIM, "query_pre_attn_scalar": HEAD_DIM, "hidden_act": "gelu_pytorch_tanh"},
+}
+"""What a family's configuration needs beyond `shape`."""
 
 
-def shape(words: Any) -> dict[str, Any]:
+@dataclass(frozen=True)
+class RewardClass:
+    """A class of reward model."""
+
+    architecture: str
+    """As config.json names it."""
+    head: dict[str, Any] | None = None
+    """`spec.model.head`."""
+    config: dict[str, Any] | None = None
+    """What its configuration has beyond the family's."""
+
+    @property
+    def family(self) -> str:
+        """What transformers calls the model without its head."""
+        return self.architecture.partition("For")[0]
+
+
+YES_NO = {"type": "LMHead", "yesToken": "yes", "noToken": "no"}
+CLASSES = {
+    **{
+        family: RewardClass(f"{family}ForSequenceClassification")
+        for family in ("Qwen2", "Qwen3", "Llama", "Mistral", "Gemma2")
+    },
+    "three-labels": RewardClass(
+        "Qwen3ForSequenceClassification", {"type": "Classifier", "weights": [0.5, -1.0, 2.0]}, {"num_labels": 3}
+    ),
+    "process-reward": RewardClass(
+        "Qwen2ForProcessRewardModel", {"type": "TokenLevel", "stepToken": STEP, "aggregate": "mean"}, {"num_labels": 2}
+    ),
+    "last-token": RewardClass("Qwen2ForRewardModel", {"type": "TokenLevel", "aggregate": "last"}),
+    "lm-head": RewardClass("LlamaForCausalLM", {"type": "LMHead", "token": "!"}),
+    "yes-no": RewardClass("Qwen3ForCausalLM", YES_NO, {"tie_word_embeddings": True}),
+    "yes-no-capped": RewardClass(
+        "Gemma2ForCausalLM", YES_NO, {"tie_word_embeddings": True, "final_logit_softcapping": CAPPED_AT}
+    ),
+    "generative": RewardClass("LlamaForCausalLM"),
+}
+"""One label for the families; then each declared head, and a language model without one."""
+
+
+def make_tokenizer() -> Any:
+    """One token per byte, yes and no, and special ones for a chat and for a step."""
+    import tokenizers
+    import transformers
+
+    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    backend = tokenizers.Tokenizer(tokenizers.models.BPE(vocab={byte: i for i, byte in enumerate(alphabet)}, merges=[]))
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    backend.decoder = tokenizers.decoders.ByteLevel()
+    backend.add_tokens(["yes", "no"])
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="<|endoftext|>",
+        eos_token="<|end|>",
+        additional_special_tokens=["<|user|>", "<|assistant|>", STEP],
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def configuration(of: RewardClass, words: Any) -> Any:
     """Two layers of 64 units."""
-    return {
+    import transformers
+
+    shape = {
         "vocab_size": len(words),
         "hidden_size": 64,
         "intermediate_size": 128,
@@ -36,51 +106,98 @@ def shape(words: Any) -> dict[str, Any]:
         "bos_token_id": None,
         "num_labels": 1,
     }
+    return getattr(transformers, f"{of.family}Config")(**shape | SIZES.get(of.family, {}) | (of.config or {}))
 
 
-def extra(kind: str) -> dict[str, Any]:
-    """What a class's configuration needs beyond the shape."""
-    if kind == "Gemma2":
-        # Published checkpoints have both names of the activation; SGLang reads the older one.
-        return {"head_dim": HEAD_DIM, "query_pre_attn_scalar": HEAD_DIM, "hidden_act": "gelu_pytorch_tanh"}
-    return {"head_dim": HEAD_DIM} if kind in ("Qwen3", "Mistral") else {}
+def make_model(of: RewardClass, config: Any) -> Any:
+    """The model: transformers' own class, or a body and two layers per token where that has none."""
+    import torch
+    import transformers
+
+    if found := getattr(transformers, of.architecture, None):
+        return found(config)
+    model = torch.nn.Module()
+    model.model = getattr(transformers, f"{of.family}Model")(config)
+    size = config.hidden_size
+    model.score = torch.nn.Sequential(
+        torch.nn.Linear(size, size), torch.nn.ReLU(), torch.nn.Linear(size, config.num_labels)
+    )
+    return model
 
 
-def make(kind: str, folder: Path) -> None:
-    """Save a random reward model with one label, its weights large enough that scores differ."""
-    from models import make_tokenizer
+def make(name: str, folder: Path) -> None:
+    """Save a random model of a class, with its tokenizer."""
+    import torch
+    from safetensors.torch import save_file
 
     torch.manual_seed(7)
     words = make_tokenizer()
-    config = getattr(transformers, f"{kind}Config")(**shape(words), **extra(kind))
-    model = getattr(transformers, f"{kind}ForSequenceClassification")(config)
+    of = CLASSES[name]
+    config = configuration(of, words)
+    model = make_model(of, config)
     for parameter in model.parameters():
         if parameter.dim() > 1:
             torch.nn.init.normal_(parameter, std=0.08)
-    model.save_pretrained(folder)
+    config.architectures = [of.architecture]
+    config.save_pretrained(folder)
     words.save_pretrained(folder)
+    tied = {"lm_head.weight"} if config.tie_word_embeddings else set()
+    weights = {key: values.contiguous() for key, values in model.state_dict().items() if key not in tied}
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
 
 
-@torch.no_grad()
-def scores(folder: Path, samples: list[str | list[int]]) -> list[float]:
-    """The raw logit of each sample, scored alone."""
+def score(name: str, folder: Path, samples: list[str | list[int]]) -> list[dict[str, Any]]:
+    """What a pool should answer for each sample, scored alone."""
+    import torch
+    import transformers
+    from safetensors.torch import load_file
+
     torch.set_num_threads(1)
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float32).eval()
-    # An engine scores after the last token of a text; transformers would pass over padding tokens at its end.
-    model.config.pad_token_id = None
+    of = CLASSES[name]
     words = transformers.AutoTokenizer.from_pretrained(folder)
-    ids = [sample if isinstance(sample, list) else words(sample).input_ids for sample in samples]
-    return [float(model(torch.tensor([one])).logits[0, 0]) for one in ids]
+    config = transformers.AutoConfig.from_pretrained(folder)
+    # An engine scores after the last token of a text; transformers would pass over padding tokens at its end.
+    config.pad_token_id = None
+    model = make_model(of, config).eval()
+    model.load_state_dict(load_file(folder / "model.safetensors"), strict=not config.tie_word_embeddings)
+    found = []
+    with torch.no_grad():
+        for sample in samples:
+            ids = torch.tensor([sample if isinstance(sample, list) else words(sample).input_ids])
+            if hasattr(transformers, of.architecture):
+                logits = model(ids).logits[0]
+            else:
+                logits = model.score(model.model(ids).last_hidden_state[0])
+            found.append(answer(of.head or {}, logits, ids[0], words))
+    return found
 
 
-def main(command: str, *given: str) -> None:
+def answer(head: dict[str, Any], logits: Any, ids: Any, words: Any) -> dict[str, Any]:
+    """The score of a sample: of its logits, which are per token where the head or the model has them so."""
+    if head.get("type") == "Classifier":
+        return {"embedding": [math.fsum(w * x for w, x in zip(head["weights"], logits.tolist(), strict=True))]}
+    if "token" in head:
+        return {"embedding": [logits[-1, words.convert_tokens_to_ids(head["token"])].item()]}
+    if "yesToken" in head:
+        yes, no = logits[-1, words.convert_tokens_to_ids([head["yesToken"], head["noToken"]])].tolist()
+        return {"embedding": [yes - no]}
+    if head.get("type") != "TokenLevel":
+        return {"embedding": [logits.reshape(-1)[-1].item()]}
+    if "stepToken" not in head:
+        steps = logits[-1].tolist()
+    else:
+        steps = logits[ids == words.convert_tokens_to_ids(head["stepToken"])].softmax(-1)[:, 1].tolist()
+    aggregate = {"mean": math.fsum(steps) / len(steps), "last": steps[-1], "product": math.prod(steps)}
+    return {"embedding": [aggregate[head["aggregate"]]], "steps": steps}
+
+
+def main(command: str, name: str, folder: str, *files: str) -> None:
     """Do what the command line says."""
     if command == "make":
-        kind, folder = given
-        make(kind, Path(folder))
+        make(name, Path(folder))
         return
-    folder, samples, out = given
-    Path(out).write_text(json.dumps(scores(Path(folder), json.loads(Path(samples).read_text()))))
+    samples, out = files
+    Path(out).write_text(json.dumps(score(name, Path(folder), json.loads(Path(samples).read_text()))))
 
 
 if __name__ == "__main__":

@@ -5,13 +5,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from support import tiny_models
 from support.fleet import ROOT, server_python
 from support.patience import PATIENCE
 
 from rewardpool_api import load_manifest
 from rewardpool_operator.golden_set import parse_golden_set
 
-CLASSES = {"qwen2", "qwen3", "llama", "mistral", "gemma2", "three-labels", "process-reward", "yes-no", "own-code"}
+CLASSES = {name.lower() for name in tiny_models.CLASSES} - {"generative"} | {"own-code"}
 
 
 @pytest.mark.real

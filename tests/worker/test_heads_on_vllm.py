@@ -1,29 +1,26 @@
 """Declared heads on the real vLLM: a process reward model, and yes against no, scored as transformers does in fp32."""
 
-import json
-import math
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.fleet import ROOT, server_python
+from support.parity import run, transformers_scores
 from support.processes import http
+from support.replicas import numbers
+from support.tiny_models import CLASSES, STEP
 from support.vllm_server import QUICKSTART, VllmServer, running_vllm
 
 from rewardpool_api import load_manifest
 
 pytestmark = pytest.mark.real
 CLOSE = 1e-3
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with both models, and what transformers computes with them."""
-    folder = tmp_path_factory.mktemp("heads")
-    script = ROOT / "tests" / "support" / "head_models.py"
-    subprocess.run([server_python(), str(script), str(folder)], check=True, capture_output=True, timeout=900)
-    return folder
+TEXTS = [
+    f"2 + 2{STEP} = 4{STEP}",
+    f"one step{STEP}",
+    STEP,
+    f"Größe → ≈ 日本{STEP}{STEP}",
+    f"{'step by step ' * 20}{STEP}and so on{STEP}",
+]
 
 
 def scored(server: VllmServer, given: Any) -> list[dict[str, Any]]:
@@ -33,35 +30,18 @@ def scored(server: VllmServer, given: Any) -> list[dict[str, Any]]:
     return answer.get("data") or [answer["error"]]
 
 
-def start(models: Path, name: str, head: dict[str, Any], folder: Path) -> Any:
+@pytest.mark.parametrize("name", ["process-reward", "yes-no-capped"])
+def test_a_declared_head_is_scored_as_transformers_does(name: str, tmp_path: Path) -> None:
+    run("make", name, str(tmp_path / "model"))
+    expected = transformers_scores(name, tmp_path / "model", TEXTS, tmp_path)
     spec = load_manifest(QUICKSTART / "pool.yaml").spec
-    model = spec.model.model_validate({"source": f"file://{models / name}", "head": head})
-    return running_vllm(spec.model_copy(update={"model": model}), name, folder)
-
-
-def test_every_step_of_a_process_reward_model_is_scored_as_transformers_does(models: Path, tmp_path: Path) -> None:
-    expected = json.loads((models / "expected.json").read_text())
-    head = {"type": "TokenLevel", "stepToken": "<extra_0>", "aggregate": "product"}
-    with start(models, "prm", head, tmp_path) as server:
-        together = scored(server, expected["texts"])
-        single = [scored(server, text)[0] for text in expected["texts"]]
+    model = spec.model.model_validate({"source": f"file://{tmp_path / 'model'}", "head": CLASSES[name].head})
+    with running_vllm(spec.model_copy(update={"model": model}), name, tmp_path) as server:
+        together = [numbers(item) for item in scored(server, TEXTS)]
+        single = [numbers(scored(server, text)[0]) for text in TEXTS]
         (lost,) = scored(server, "no step at all")
-    values = [[1 / (1 + math.exp(no - yes)) for no, yes in steps] for steps in expected["prm"]]
-    assert len({round(value, 2) for steps in values for value in steps}) > 4
-    for answers in (together, single):
-        for answer, steps in zip(answers, values, strict=True):
-            assert answer["steps"] == pytest.approx(steps, abs=CLOSE)
-            assert answer["embedding"] == [pytest.approx(math.prod(steps), abs=CLOSE)]
-    assert (lost["code"], "'<extra_0>'" in lost["message"]) == ("invalid_sample", True)
-
-
-def test_yes_against_no_is_scored_without_writing_a_word_as_transformers_does(models: Path, tmp_path: Path) -> None:
-    expected = json.loads((models / "expected.json").read_text())
-    head = {"type": "LMHead", "yesToken": "yes", "noToken": "no"}
-    with start(models, "lm", head, tmp_path) as server:
-        together = scored(server, expected["texts"])
-        single = [scored(server, text)[0] for text in expected["texts"]]
-    odds = [yes - no for no, yes in expected["lm"]]
-    assert max(odds) - min(odds) > 0.1
-    for answers in (together, single):
-        assert [answer["embedding"] for answer in answers] == [[pytest.approx(one, abs=CLOSE)] for one in odds]
+    assert len({round(score, 2) for score, *_ in expected}) > 3
+    for found in (together, single):
+        assert found == [[pytest.approx(one, abs=CLOSE) for one in item] for item in expected]
+    if name == "process-reward":
+        assert (lost["code"], f"'{STEP}'" in lost["message"]) == ("invalid_sample", True)
