@@ -112,4 +112,6 @@ async def _rounds(
             streamed(client, scores.check),
         )
         named = dict(zip(WAYS, ways, strict=True))
-        return await take_turns(named, given, rounds=rounds, ratios=RATIOS, scores=scores, done=done)
+        found = await take_turns(named, given, rounds=rounds, ratios=RATIOS, scores=scores, done=done)
+        report = client.report()
+        return {**found, "hedges": report.hedges, "retried": report.retried, "attempts": report.attempts}

@@ -22,10 +22,11 @@ MARKS: Final[Mapping[str, Marks]] = {
     ),
     "sglang": (
         ("imports", "server_args="),
-        ("imports of its processes", "Load weight begin"),
+        ("imports of its processes", "Init parallel begin"),
+        ("model's class looked up", "Load weight begin"),
         ("weights loaded", "Load weight end"),
         ("engine ready", "max_total_num_tokens="),
-        ("HTTP server up", "Application startup complete"),
+        ("HTTP server up", "The server is fired up"),
     ),
 }
 FIRST_SCORE: Final = "first score"
