@@ -20,6 +20,8 @@ OUT = ROOT / ".rewardpool" / "engines" / "parity.json"
 TEXTS = int(os.environ.get("PARITY_TEXTS", "1000"))
 CLOSE = 1e-3
 ONE_LABEL_CLOSE = 1e-5
+COARSER = {("vllm", "Gemma2")}
+"""vLLM's attention on a CPU bounds Gemma-2's attention logits inexactly: off by 1e-4, and by 1e-6 without the bound."""
 REPLICAS_CLOSE = 1e-6
 REFUSED = {
     ("sglang", "Mistral"): "SGLang has no class for MistralForSequenceClassification",
@@ -48,6 +50,7 @@ def test_an_engine_scores_as_transformers_does_or_says_that_it_cannot(
     if (engine, name) in REFUSED:
         assert REFUSED[engine, name] in found["refused"]
     else:
+        exact = CLASSES[name].head is None and (engine, name) not in COARSER
         assert found.get("refused") is None
-        assert found["max_abs_diff"] <= (CLOSE if CLASSES[name].head else ONE_LABEL_CLOSE)
+        assert found["max_abs_diff"] <= (ONE_LABEL_CLOSE if exact else CLOSE)
         assert found["replica_diff"] <= REPLICAS_CLOSE
