@@ -150,6 +150,12 @@ def test_a_kill_is_told_as_one_in_both_notations(exit_code: int) -> None:
     assert (diagnosis.reason, "SIGKILL" in diagnosis.message) == ("EngineExited", True)
 
 
+def test_an_sglang_that_ends_its_own_processes_was_not_killed_by_somebody_else() -> None:
+    message = diagnose(exit_code=137, log=SGLANG_REFUSED).message
+    assert "SIGKILL" not in message
+    assert "one of its processes failed" in message
+
+
 def test_a_kill_for_memory_is_out_of_memory() -> None:
     assert diagnose(exit_code=137, oom_killed=True, log="").reason == "OutOfMemory"
 

@@ -139,7 +139,9 @@ def diagnose(*, exit_code: int | None, log: str, oom_killed: bool = False) -> Di
     if oom_killed:
         return Diagnosis("OutOfMemory", "killed for using more memory than its limit; raise the memory limit", kept)
     ended, by_hand = _ending(exit_code)
-    if by_hand and not _KILLS_ITSELF.search(log):
+    if by_hand and _KILLS_ITSELF.search(log):
+        ended = "one of its processes failed, and it ended them all"
+    elif by_hand:
         # What it printed while it was alive is not what ended it.
         return Diagnosis("EngineExited", ended, kept)
     for symptom in _SYMPTOMS:
