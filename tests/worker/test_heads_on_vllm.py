@@ -1,5 +1,6 @@
 """Declared heads on the real vLLM: a process reward model, and yes against no, scored as transformers does in fp32."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from rewardpool_api import load_manifest
 
 pytestmark = pytest.mark.real
 CLOSE = 1e-3
+BEYOND = "<|beyond|>"
 TEXTS = [
     f"2 + 2{STEP} = 4{STEP}",
     f"one step{STEP}",
@@ -21,6 +23,16 @@ TEXTS = [
     f"Größe → ≈ 日本{STEP}{STEP}",
     f"{'step by step ' * 20}{STEP}and so on{STEP}",
 ]
+
+
+def give_tokenizer_one_token_more(folder: Path) -> None:
+    """A token behind the model's last one, as of a checkpoint whose author added [PAD] and did not resize the model."""
+    path = folder / "tokenizer.json"
+    tokenizer = json.loads(path.read_text())
+    token = json.loads((folder / "config.json").read_text())["vocab_size"]
+    plain = dict.fromkeys(("lstrip", "normalized", "rstrip", "single_word"), False)
+    tokenizer["added_tokens"].append({"id": token, "content": BEYOND, "special": True, **plain})
+    path.write_text(json.dumps(tokenizer))
 
 
 def scored(server: VllmServer, given: Any) -> list[dict[str, Any]]:
@@ -33,6 +45,7 @@ def scored(server: VllmServer, given: Any) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("name", ["process-reward", "yes-no-capped"])
 def test_a_declared_head_is_scored_as_transformers_does(name: str, tmp_path: Path) -> None:
     run("make", name, str(tmp_path / "model"))
+    give_tokenizer_one_token_more(tmp_path / "model")
     expected = transformers_scores(name, tmp_path / "model", TEXTS, tmp_path)
     spec = load_manifest(QUICKSTART / "pool.yaml").spec
     model = spec.model.model_validate({"source": f"file://{tmp_path / 'model'}", "head": CLASSES[name].head})
@@ -40,8 +53,11 @@ def test_a_declared_head_is_scored_as_transformers_does(name: str, tmp_path: Pat
         together = [numbers(item) for item in scored(server, TEXTS)]
         single = [numbers(scored(server, text)[0]) for text in TEXTS]
         (lost,) = scored(server, "no step at all")
+        (beyond,) = scored(server, f"one step{BEYOND}{STEP}")
+        assert scored(server, TEXTS[:1])[0]["embedding"]  # a model that was asked for it would be gone
     assert len({round(score, 2) for score, *_ in expected}) > 3
     for found in (together, single):
         assert found == [[pytest.approx(one, abs=CLOSE) for one in item] for item in expected]
+    assert (beyond["code"], "token id" in beyond["message"]) == ("invalid_sample", True)
     if name == "process-reward":
         assert (lost["code"], f"'{STEP}'" in lost["message"]) == ("invalid_sample", True)

@@ -147,6 +147,36 @@ async def test_a_token_id_beyond_the_vocabulary_never_reaches_the_engine(engine:
     )
 
 
+class LettersTokenizer:
+    """A stand-in for a tokenizer: the token id of a letter is its code."""
+
+    max_token_id = 200
+
+    def encode(self, text: str) -> list[int]:
+        return [code for letter in text for code in letter.encode()]
+
+
+async def test_a_token_that_vllms_tokenizer_has_and_the_model_lacks_gets_no_score() -> None:
+    fake = FakeEngine(classify=(200, {"data": [{"index": 0, "probs": [0.5]}]}))
+    guarded = worker(fake, engine="vllm")
+    app = application("vllm", 100)
+    app.state.engine_client = SimpleNamespace(renderer=SimpleNamespace(tokenizer=LettersTokenizer()))
+
+    async def in_application(scope: Any, receive: Any, send: Any) -> None:
+        await guarded({**scope, "app": app}, receive, send)
+
+    async def answer(given: Any) -> Any:
+        reply = await ask(in_application, "POST", "/v1/embeddings", {"model": "rm", "input": given})
+        return parse_answer(reply.body, count=1)
+
+    refused = await answer(["ABC", "abd"])
+    assert isinstance(refused, CallerError)
+    assert (refused.code, fake.asked) == ("invalid_sample", [])
+    assert "input 1 has the token id 100" in refused.message
+    assert not isinstance(await answer("ABC"), CallerError)
+    assert fake.count("/classify") == 1
+
+
 @pytest.mark.parametrize(
     ("model_type", "path", "request_body"),
     [

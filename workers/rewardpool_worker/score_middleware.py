@@ -19,6 +19,7 @@ Settings come from the environment: see `Settings`.
 """
 
 import asyncio
+import copy
 import hmac
 import json
 import logging
@@ -26,7 +27,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -247,16 +248,47 @@ def vocabulary_size(scope: Scope) -> int | None:
     return size or None
 
 
-def refuse_beyond_vocabulary(samples: list[Sample], size: int | None) -> None:
-    """Keep token ids that the model lacks from the engine: SGLang's process dies of one.
+class WiderTokenizer:
+    """vLLM's tokenizer, where it has token ids that the model lacks.
 
-    vLLM bounds them by the tokenizer as well, and dies of one that the tokenizer has and the model lacks.
+    Authors add a token, such as [PAD], and do not always resize the model. vLLM bounds token ids by the larger of both:
+    such a token gets one of the rows that pad its weights, and the text a score that no model gave, or the engine ends.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        # The engine uses its own in a thread of its own, and a tokenizer is not for two at a time.
+        self._tokenizer = copy.deepcopy(tokenizer)
+        self._turn = asyncio.Lock()
+
+    @classmethod
+    def find(cls, scope: Scope, size: int) -> "WiderTokenizer | None":
+        """That of the engine of an application; None where the model has `size` tokens and the tokenizer no other."""
+        client = getattr(getattr(scope.get("app"), "state", None), "engine_client", None)
+        tokenizer = getattr(getattr(client, "renderer", None), "tokenizer", None)
+        return cls(tokenizer) if getattr(tokenizer, "max_token_id", -1) >= size else None
+
+    async def tokens(self, samples: Sequence[Sample]) -> list[list[int]]:
+        """The token ids of each sample; those of a text that it cannot read are [], for the engine to refuse."""
+        async with self._turn:
+            return await asyncio.to_thread(lambda: [self._of(sample) for sample in samples])
+
+    def _of(self, sample: Sample) -> list[int]:
+        if isinstance(sample, list):
+            return sample
+        try:
+            return list(self._tokenizer.encode(sample))
+        except (TypeError, ValueError):
+            return []
+
+
+def refuse_beyond_vocabulary(samples: Sequence[Sample], size: int) -> None:
+    """Keep token ids that the model lacks from the engine: SGLang's process dies of one.
 
     Raises:
         InvalidSampleError: the text names the token id and its sample.
     """
     for index, sample in enumerate(samples):
-        if size is not None and isinstance(sample, list) and (largest := max(sample)) >= size:
+        if isinstance(sample, list) and (largest := max(sample, default=0)) >= size:
             raise InvalidSampleError(f"input {index} has the token id {largest}, the model has 0 to {size - 1}")
 
 
@@ -560,6 +592,8 @@ class ScoreMiddleware:
         self._readiness = Readiness(deadline_seconds=self._settings.probe_seconds, clock=clock)
         self._model: dict[str, Any] | None = None
         self._in_flight = 0
+        self._wider: WiderTokenizer | None = None
+        self._looked_for_wider = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or hand it on."""
@@ -600,10 +634,20 @@ class ScoreMiddleware:
         else:
             await self._serve_chat(scope, receive, send, body)
 
+    async def _refuse_beyond_vocabulary(self, scope: Scope, samples: list[Sample]) -> None:
+        size = vocabulary_size(scope)
+        if size is None:
+            return
+        if not self._looked_for_wider:
+            self._wider, self._looked_for_wider = WiderTokenizer.find(scope, size), True
+        refuse_beyond_vocabulary(samples, size)
+        if self._wider is not None:
+            refuse_beyond_vocabulary(await self._wider.tokens(samples), size)
+
     async def _serve_scores(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
         try:
             model, samples = parse_request(body)
-            refuse_beyond_vocabulary(samples, vocabulary_size(scope))
+            await self._refuse_beyond_vocabulary(scope, samples)
             await self._refuse_other_model(scope, model)
             answer = await self._ask_for_scores(scope, receive, model, samples)
             complaint = caller_complaint(answer)
