@@ -119,12 +119,13 @@ class Cluster:
         return self.all("pod", f"{names.LABEL_POOL}={pool},{names.LABEL_COMPONENT}={component}")
 
     def is_ready(self, pool: str, *, replicas: int) -> bool:
-        """Whether that many workers serve, and the condition says so of this very spec."""
+        """Whether that many workers serve, nothing is under way, and the status says so of this very spec."""
         found = self.get("rewardpool", pool) or {}
         status = found.get("status") or {}
         current = status.get("observedGeneration") == found["metadata"]["generation"]
         counts = (status.get("readyReplicas"), status.get("replicas"), status.get("drainingReplicas"))
-        return current and counts == (replicas, replicas, 0)
+        settled = ("Progressing", "False") in {(item["type"], item["status"]) for item in status.get("conditions", [])}
+        return current and settled and counts == (replicas, replicas, 0)
 
     def eventually(self, holds: Callable[[], object], *, seconds: float, what: str) -> None:
         self.operator.until(lambda: bool(holds()), seconds=seconds, what=what)

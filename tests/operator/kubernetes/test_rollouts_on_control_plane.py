@@ -261,10 +261,16 @@ class WorkerPod:
 
     def __init__(self, rolling: Rolling) -> None:
         rolling.apply(replicas=2, mark=13)
-        rolling.eventually(lambda: rolling.serves(replicas=2), "two workers serve")
         self._rolling = rolling
-        self.pod = next(pod for pod in rolling.cluster.pods(POOL, "worker") if takes_connections(pod))
+        rolling.eventually(lambda: rolling.serves(replicas=2) and len(self._pods()) == 2, "two workers serve alone")
+        self.pod = self._pods()[0]
         self.url = f"http://{self.pod['status']['podIP']}:{names.WORKER_PORT}"
+
+    def _pods(self) -> list[dict[str, Any]]:
+        """All workers; none while one of them is not ready, or of the revision before."""
+        pods, revision = self._rolling.cluster.pods(POOL, "worker"), self._rolling.status["revision"]
+        alone = all(pod["metadata"]["labels"][names.LABEL_REVISION] == revision for pod in pods)
+        return pods if alone and all(map(takes_connections, pods)) else []
 
     def say(self, **condition: str) -> None:
         # A disruption of no time counts as a stale one, and is taken back by Kubernetes' own controller.
