@@ -79,7 +79,7 @@ def training_job(
     """A ServiceAccount, and a pod that trains under it once, by torchrun, with the given host folders mounted."""
     read_volumes, read_mounts = host_folders([*trainer.folders, *read])
     write_volumes, write_mounts = host_folders([write], read_only=False)
-    command = ["torchrun", "--standalone", f"--nproc-per-node={ranks}", "-m", "rewardpool.train", str(config)]
+    command = ["torchrun", "--standalone", f"--nproc-per-node={ranks}", "-m", "rewardpool_train", str(config)]
     container = {
         "name": "trainer",
         "image": image,

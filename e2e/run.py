@@ -17,8 +17,6 @@ Ctrl-C and failures clean up as well; a failure first shows pods, events and the
 import argparse
 import json
 import shutil
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -30,12 +28,12 @@ import yaml
 import autoscaling.play
 import faults.play
 import soak.play
-from cluster import binaries
 from cluster.choose import Cluster, open_cluster
 from cluster.contract import NotPossibleError
 from cluster.folders import REPOSITORY, STATE
 from cluster.processes import ClusterError, output_of
 from cluster.progress import Say, timed_lines
+from exit_status import exit_status
 from installation import IMAGE, Installation, evidence, refuse_used_cluster
 from machine import ENGINE_CONTAINER_FILE, ENGINE_IMAGE, MODELS, QUICKSTART, VENVS, environment, make_models, mounts
 from overlay import chart_values, quick_start_on_this_machine, training_config, training_job
@@ -306,28 +304,24 @@ def tell_story(cluster: Cluster, installation: Installation, *, folder: Path, sa
         story.clean_up()
 
 
-def main() -> int:
-    """Entry point; the exit status is 0 only when nothing was lost, nothing is left and every fault was survived."""
-    argparse.ArgumentParser(prog="e2e/run.py", description=__doc__.splitlines()[0] if __doc__ else None).parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `finally` runs, as it does at Ctrl-C
-    say = timed_lines()
-    STATE.mkdir(parents=True, exist_ok=True)
+def tell() -> int:
+    """Tell all stories, and print what was measured."""
     summary_file = STATE / "summary.json"
+    STATE.mkdir(parents=True, exist_ok=True)
     for earlier in (summary_file, STATE / FAILURE):
         earlier.unlink(missing_ok=True)
-    try:
-        summary = run(STATE, say)
-    except (StoryError, ClusterError, binaries.BuildError, TimeoutError, subprocess.SubprocessError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("interrupted; everything is cleaned up", file=sys.stderr)
-        return 130
+    summary = run(STATE, timed_lines())
     summary_file.write_text(json.dumps(summary, indent=2) + "\n")
     print(json.dumps(summary, indent=2))
     lost = summary["lost"] + summary["autoscaling"]["failed"] + summary["autoscaling"]["wrong"]
     broken = summary["left_after_delete"] or summary["faults_not_survived"] or summary["soak"]["shortcomings"]
     return 1 if lost or broken else 0
+
+
+def main() -> int:
+    """Entry point; the exit status is 0 only when nothing was lost, nothing is left and every fault was survived."""
+    argparse.ArgumentParser(prog="e2e/run.py", description=__doc__.splitlines()[0] if __doc__ else None).parse_args()
+    return exit_status(tell)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,11 @@ from importlib.util import find_spec
 from support.api_server import control_plane
 from support.skips import pytest_make_collect_report, pytest_runtest_makereport
 from support.tried import pytest_terminal_summary
-from support.vllm_server import vllm_server
+from support.vllm_server import judge_server, vllm_server
 
 __all__ = [
     "control_plane",
+    "judge_server",
     "pytest_make_collect_report",
     "pytest_runtest_makereport",
     "pytest_terminal_summary",

@@ -13,8 +13,9 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "examples").rglob("*.md")),
 ]
+FOLDERS = sorted(path.name for path in ROOT.iterdir() if path.is_dir() and path.name[0] != ".")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-FILE = re.compile(r"`((?:bench|crds|e2e|examples|operator|tests|trainer_plugin|workers)/[\w./-]+)(?:::(\w+))?`")
+FILE = re.compile(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]+)(?:::(\w+))?`")
 TARGET = re.compile(r"(?<![\w-])make ([a-z0-9]+(?:-[a-z0-9]+)*)(?=[`\s])")
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

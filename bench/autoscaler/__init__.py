@@ -1,1 +1,1 @@
-"""`make bench-autoscaler`: how soon the right size is asked for, on paper beside peers, on a node beside the HPA."""
+"""`make bench-autoscaler`: how soon the right size is asked for, simulated with peers and on a node with the HPA."""

@@ -39,9 +39,9 @@ def show(result: dict[str, Any]) -> None:
 
 
 def paper_table(result: dict[str, Any]) -> Table:
-    """The step on paper."""
+    """The step, simulated."""
     columns = ("autoscaler", "asked for 8 after", "least", "most", "most asked for")
-    table = Table(*columns, title="Eight times the load, on paper", title_justify="left")
+    table = Table(*columns, title="Eight times the load, simulated", title_justify="left")
     for name, step in result.get("steps", {}).items():
         times = (in_seconds(step[f"{which}_seconds"]) for which in ("median", "least", "most"))
         table.add_row(name, *times, str(step["most_wanted"]))
@@ -62,7 +62,7 @@ def node_table(result: dict[str, Any]) -> Table:
 def traces_table(result: dict[str, Any]) -> Table:
     """The traces."""
     columns = ("trace", "policy", "stall", "GPU-seconds", "changes")
-    table = Table(*columns, title="Training, on paper", title_justify="left")
+    table = Table(*columns, title="Training, simulated", title_justify="left")
     for trace, policies in (result["traces"] or {}).items():
         for name, figures in policies.items():
             cells = (f"{figures['stall_seconds']:.0f} s", f"{figures['gpu_seconds']:.0f}", str(figures["changes"]))

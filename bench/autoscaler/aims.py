@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from autoscaler.manifests import OURS, STEP
-from rewardpool_operator.simulation.policies import ALWAYS_ON
+from rewardpool_simulator.policies import ALWAYS_ON
 
 STEP_SECONDS: Final = 2.0
 STALL_SHARE: Final = 0.05

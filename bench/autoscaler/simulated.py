@@ -1,4 +1,4 @@
-"""The half on paper: the node's step for every policy of the simulator, and every trace that comes with it."""
+"""The simulated half: the node's step for every policy of the simulator, and every trace that comes with it."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from autoscaler.manifests import LARGEST, STEP, TARGET
 from cluster.progress import Say, timed_lines
-from rewardpool_operator.simulation import builtin
-from rewardpool_operator.simulation.compare import Tell, compare
-from rewardpool_operator.simulation.policies import makers, makers_for
-from rewardpool_operator.simulation.run import PolicyMaker
-from rewardpool_operator.simulation.step import NothingElse, StepResponse, step_response
-from rewardpool_operator.simulation.trace import PolicyFigures
+from rewardpool_simulator import builtin
+from rewardpool_simulator.compare import Tell, compare
+from rewardpool_simulator.policies import makers, makers_for
+from rewardpool_simulator.run import PolicyMaker
+from rewardpool_simulator.step import NothingElse, StepResponse, step_response
+from rewardpool_simulator.trace import PolicyFigures
 
 POLICIES: Final[Mapping[str, str]] = {
     "ours": "queue-depth",
@@ -38,7 +38,7 @@ def measure(*, say: Say) -> dict[str, Any]:
     with ProcessPoolExecutor() as processes:
         traces = {name: processes.submit(of_trace, name) for name in builtin.NAMES}
         for done in as_completed(traces.values()):
-            say(f"on paper: {sum(trace.done() for trace in traces.values())} of {len(traces)} traces")
+            say(f"simulated: {sum(trace.done() for trace in traces.values())} of {len(traces)} traces")
             done.result()
     return {
         "step_response_seconds": {name: step["median_seconds"] for name, step in steps.items()},

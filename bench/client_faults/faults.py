@@ -13,7 +13,7 @@ ROUTER_AWAY_SECONDS = 2.0
 NETWORK_CUT_SECONDS = 5.0
 
 Play = Callable[[Stage], Awaitable[str]]
-"""Breaks something and mends it, where it does; returns notes on what else was measured."""
+"""Breaks something and repairs it, where it does; returns notes on what else was measured."""
 
 
 @dataclass(frozen=True, kw_only=True)

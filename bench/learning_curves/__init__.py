@@ -1,7 +1,7 @@
 """Whether a schedule learns as well as `sync`: the real actor, a pool whose answers come in another order than asked.
 
     judge     the reward function: the share of vowels, after a delay of the text's own
-    jobs      one training job: a config, `python -m rewardpool.train`, its metrics
+    jobs      one training job: a config, `python -m rewardpool_train`, its metrics
     verdict   final rewards of several seeds, beside those of `sync`
     picture   the curves
 

@@ -1,6 +1,6 @@
 """Trains under every schedule with several seeds, and compares where they end.
 
-python -m learning_curves --only sync both --seeds 2 --steps 30
+python -m learning_curves --only sync one_step_off_minibatch --seeds 2 --steps 30
 """
 
 import argparse
@@ -19,7 +19,7 @@ from rich.table import Table
 from learning_curves.jobs import Job, run
 from learning_curves.picture import draw
 from learning_curves.verdict import Curve, verdicts
-from rewardpool.pipeline.schedule import SCHEDULES, ScheduleName
+from rewardpool_train.pipeline.schedule import SCHEDULES, ScheduleName
 
 ROOT: Final = Path(__file__).parents[2]
 RESULT: Final = ROOT / ".rewardpool" / "bench" / "learning.json"
@@ -85,7 +85,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="learning_curves",
         description="Compare what the schedules learn.",
-        epilog='example: make bench-learning BENCH_ARGS="--only sync both --seeds 2 --steps 30"',
+        epilog='example: make bench-learning BENCH_ARGS="--only sync one_step_off_minibatch --seeds 2 --steps 30"',
     )
     parser.add_argument("--only", nargs="+", choices=SCHEDULES, default=list(SCHEDULES), metavar="SCHEDULE")
     parser.add_argument("--seeds", type=int, default=3)

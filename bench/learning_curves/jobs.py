@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import yaml
 
-from rewardpool.pipeline.schedule import ScheduleName
+from rewardpool_train.pipeline.schedule import ScheduleName
 
 JOB_SECONDS: Final = 600.0
 """After which a job is given up."""
@@ -60,7 +60,7 @@ def run(job: Job, *, python: Path, folder: Path) -> list[float]:
     config.write_text(yaml.safe_dump(job.config(folder / "out")))
     with (folder / "job.log").open("wb") as log:
         subprocess.run(
-            [python, "-m", "rewardpool.train", config],
+            [python, "-m", "rewardpool_train", config],
             check=True,
             timeout=JOB_SECONDS,
             stdin=subprocess.DEVNULL,

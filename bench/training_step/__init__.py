@@ -7,5 +7,5 @@
     aims        what the figures shall be
     report      the tables
 
-Real are the client, the router, the workers' processes, and the schedules (`rewardpool.pipeline`).
+Real are the client, the router, the workers' processes, and the schedules (`rewardpool_train.pipeline`).
 """

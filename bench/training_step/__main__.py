@@ -1,6 +1,6 @@
 """Runs every schedule against both pools, one after the other, and writes the figures to one file.
 
-python -m training_step --only both sync --factor 60 --steps 2
+python -m training_step --only one_step_off_minibatch sync --factor 60 --steps 2
 """
 
 import argparse
@@ -15,7 +15,7 @@ from local_pool import local_pool
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from rewardpool.pipeline.schedule import SCHEDULES, ScheduleName
+from rewardpool_train.pipeline.schedule import SCHEDULES, ScheduleName
 from training_step import course, pools
 from training_step.aims import vs
 from training_step.protocol import PROMPTS, Protocol
@@ -61,7 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="training_step",
         description="Measure how long a training step takes while rewards are slow.",
-        epilog='example: make bench-step BENCH_ARGS="--only both sync --steps 1"',
+        epilog='example: make bench-step BENCH_ARGS="--only one_step_off_minibatch sync --steps 1"',
     )
     parser.add_argument("--only", nargs="+", choices=SCHEDULES, default=list(SCHEDULES), metavar="SCHEDULE")
     parser.add_argument("--pools", nargs="+", choices=pools.POOLS, default=list(pools.POOLS))

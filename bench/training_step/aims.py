@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rewardpool.pipeline.schedule import SCHEDULES
+from rewardpool_train.pipeline.schedule import SCHEDULES
 from training_step.pools import ELASTIC, FIXED
 
 BOTH_FIXED: Final = -0.32
@@ -34,7 +34,7 @@ def vs(seconds: float, baseline: float) -> float:
 
 def aims(result: Mapping[str, Any]) -> Iterator[Aim]:
     """All aims of a result that have figures."""
-    both = result.get("both", {})
+    both = result.get("one_step_off_minibatch", {})
     for pool, aim in ((FIXED, BOTH_FIXED), (ELASTIC, BOTH_ELASTIC)):
         if (share := both.get(pool, {}).get("vs_sync")) is not None:
             yield Aim(what=f"both, {pool}: beside sync with {FIXED}", measured=share, aim=aim)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from rewardpool import BlockingPool, FunctionSample, RewardConfig, Sample, Scored
-from rewardpool.pipeline.engine import Pipeline
-from rewardpool.pipeline.overlap import Overlap
-from rewardpool.pipeline.parts import GroupTask, MiniBatch, OnEnd, Score
-from rewardpool.pipeline.schedule import SCHEDULES, Plan, ScheduleName
+from rewardpool_train.pipeline.engine import Pipeline
+from rewardpool_train.pipeline.overlap import Overlap
+from rewardpool_train.pipeline.parts import GroupTask, MiniBatch, OnEnd, Score
+from rewardpool_train.pipeline.schedule import SCHEDULES, Plan, ScheduleName
 from training_step.gpu import StandInGpu, gpus
 from training_step.protocol import ANSWERS, Protocol
 
@@ -106,7 +106,7 @@ def scoring(pool: BlockingPool, protocol: Protocol) -> Score[int, Answer]:
 
 def config(pool: str, *, callers: int, protocol: Protocol) -> RewardConfig:
     """The client's settings: all as they are for everybody, but how many requests may be in flight."""
-    return RewardConfig(reward_pool=pool, concurrency=callers, deadline_seconds=3_600.0 / protocol.factor + 60.0)
+    return RewardConfig(reward_pool=pool, concurrency=callers, timeout=3_600.0 / protocol.factor + 60.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +163,7 @@ async def run(
                 overlap=Overlap(
                     schedule=schedule, max_staleness=MAX_STALENESS, groups_per_rollout=protocol.minibatch_prompts
                 ),
-                deadline_seconds=settings.deadline_seconds,
+                deadline_seconds=settings.timeout,
             )
             await pipeline.run()
     if len(learner.trained) != plan.groups:

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from rewardpool.pipeline.schedule import SCHEDULES
+from rewardpool_train.pipeline.schedule import SCHEDULES
 from training_step.aims import aims
 from training_step.pools import POOLS
 

@@ -80,7 +80,7 @@ class PolicySpec(ApiModel):
 
 
 class ServiceRateSpec(ApiModel):
-    """What one replica does, for the policies that reckon with it."""
+    """What one replica does, for the policies that use it."""
 
     initial_per_replica: Rate | None = None
     """Requests that one replica answers in a second, until that was measured. Default: the first burst shows it; until then DrainTime adds one replica at a time and Demand starts all it may."""
@@ -117,7 +117,7 @@ class ScaleUpSpec(ApiModel):
 class ScaleDownSpec(ApiModel):
     """How carefully the pool shrinks."""
 
-    stabilization_seconds: Seconds = 120
+    stabilization_window_seconds: Seconds = 120
     """The pool shrinks to the largest size that was needed within this window. Between two bursts, where every running job has announced when its next one comes, the window has nothing to guard against and is passed over."""
     step: StepSpec | None = None
     """Limits shrinking. Default: at once to that size."""
@@ -131,14 +131,14 @@ class BudgetSpec(ApiModel):
     max_replicas: Replicas
     """Most replicas of all its pools together. Where pools disagree, the smallest number holds, and a condition says so."""
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
-    """Who gets the replicas when there are not enough for all: pools for which a trainer stands still first, then the higher priority; among equals everybody keeps what it has."""
+    """Who gets the replicas when there are not enough for all: pools for which a trainer waits first, then the higher priority; among equals everybody keeps what it has."""
 
 
 class AutoscalingSpec(ApiModel):
     """Bounds and policies of the number of replicas."""
 
     min_replicas: Annotated[int, Field(ge=0, le=10_000)] = 1
-    """Fewest replicas while there is, or lately was, work. 0 lets the pool go to zero after idleSeconds."""
+    """Fewest replicas while there is, or lately was, work. 0 lets the pool go to zero after cooldownSeconds."""
     max_replicas: Replicas
     """Most replicas."""
     policy: PolicySpec | None = None
@@ -147,13 +147,13 @@ class AutoscalingSpec(ApiModel):
     """How the number is chosen, by the largest number of several policies; each type once."""
     service_rate: ServiceRateSpec = ServiceRateSpec()
     """What one replica does, for DrainTime and Demand."""
-    dead_band_percent: Annotated[int, Field(ge=0, le=90)] = 10
+    tolerance_percent: Annotated[int, Field(ge=0, le=90)] = 10
     """The size is kept while what is wanted differs from it by no more than this."""
     scale_up: ScaleUpSpec = ScaleUpSpec()
     """How quickly the pool grows."""
     scale_down: ScaleDownSpec = ScaleDownSpec()
     """How carefully the pool shrinks."""
-    idle_seconds: Seconds = 600
+    cooldown_seconds: Seconds = 600
     """Without a request for this long, a pool with minReplicas 0 goes to zero."""
     budget: BudgetSpec | None = None
     """Share replicas with other pools of the namespace. On Kubernetes; one machine warns."""

@@ -13,6 +13,10 @@ A request that is the caller's fault is answered with status **200** and an `err
 counts every non-2xx against the worker's circuit breaker, so twenty samples that are too long would otherwise take the
 whole pool out of service.
 
+One of a pool's LoRA adapters is chosen by `"user": "adapter:NAME"`, and the answer's `model` is then NAME. The `model`
+of a request cannot choose it behind every router: smg refuses a name that is not the pool's, and passes an alias on as
+the pool's own, so that the base would score without a word.
+
 The sample of a Function model travels as one JSON string in `input`, because the router drops fields it does not know.
 """
 
@@ -22,6 +26,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 SCORE_PATH = "/v1/embeddings"
+ADAPTER_USER = "adapter:"
+"""In front of an adapter's name in the `user` of a request."""
 CHAT_PATH = "/v1/chat/completions"
 
 NO_WORKER_CODES = ("model_not_found", "no_available_workers")
@@ -68,19 +74,21 @@ class CallerError:
         return {"object": "list", "data": [], "error": error}
 
 
-def parse_answer(body: bytes | str, *, count: int) -> list[float] | CallerError:
+def parse_answer(body: bytes | str, *, count: int, adapter: str | None = None) -> list[float] | CallerError:
     """Read the scores out of an answer.
 
     Args:
         body: the response body of a 200.
         count: how many samples were sent.
+        adapter: the adapter that was asked for; the answer has to name it, or something else scored.
 
     Returns:
         `count` finite floats in the order of the input, those with steps as `StepScore`; or the error object of the
         answer.
 
     Raises:
-        NonsenseAnswerError: not JSON, another shape, another number of items, or an item that is not one finite number.
+        NonsenseAnswerError: not JSON, another shape, another number of items, an item that is not one finite number, or
+            scores of another model than the adapter.
     """
     try:
         answer = json.loads(body)
@@ -93,6 +101,8 @@ def parse_answer(body: bytes | str, *, count: int) -> list[float] | CallerError:
         return _caller_error(error)
     if error is not None:
         raise NonsenseAnswerError(f"the answer's error is {error!r:.300}, not an object")
+    if adapter is not None and answer.get("model") != adapter:
+        raise NonsenseAnswerError(f"the adapter {adapter} was asked for, and {answer.get('model')!r:.100} scored")
     data = answer.get("data")
     if not isinstance(data, list) or len(data) != count:
         found = len(data) if isinstance(data, list) else "no list"

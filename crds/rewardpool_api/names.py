@@ -102,6 +102,8 @@ ENV_MODEL_PATH: Final = "REWARDPOOL_MODEL_PATH"
 """Tells the score middleware where the checkpoint is, as the engine takes it: a folder, or a hub's repository."""
 ENV_HEAD: Final = "REWARDPOOL_HEAD"
 """Tells the worker where the score is: `spec.model.head` as JSON; absent without one."""
+ENV_ADAPTERS: Final = "REWARDPOOL_ADAPTERS"
+"""Tells the worker its LoRA adapters: a JSON list of `{"name", "path", "revision"}`; absent without any."""
 ENV_MAX_BODY_BYTES: Final = "REWARDPOOL_MAX_BODY_BYTES"
 
 # What the operator's own pod is told of its place.

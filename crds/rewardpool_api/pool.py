@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from rewardpool_api import names
+from rewardpool_api.adapters import MAX_ADAPTERS, AdapterSpec, are_distinct
 from rewardpool_api.autoscaling import AutoscalingSpec
 from rewardpool_api.head import HeadSpec
 from rewardpool_api.quantities import EntryName, ObjectName, Seconds, ShortText
@@ -61,6 +62,14 @@ class ModelSpec(ApiModel):
     """Discriminative: a model that scores without writing, as `head` says. Generative: a judge that writes. Function: a user's Python function."""
     head: HeadSpec | None = None
     """Where a Discriminative model's score is. Default: in its one label, whose raw logit it is; a checkpoint with several is not served without it."""
+    adapters: Annotated[
+        list[AdapterSpec],
+        Field(
+            max_length=MAX_ADAPTERS,
+            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+        ),
+    ] = []
+    """LoRA adapters over this reward model, on vLLM. Each is a reward model of its own, which a trainer chooses by its name; the same replicas score by all of them and by the base, and share the base's weights."""
     trust_remote_code: bool = False
     """Run the Python code that comes with the checkpoint (`auto_map` in its config.json), in the worker and with the worker's rights. False: a checkpoint that needs its own code is refused. Set it only for code that you have read, and pin spec.model.revision to the commit that you read."""
     token_secret_ref: TokenSecretRef | None = None
@@ -90,6 +99,19 @@ class ModelSpec(ApiModel):
             cel="!has(self.head) || self.type == 'Discriminative'",
             message="spec.model.head must not be set unless spec.model.type is Discriminative: judges write, and functions return their score",
             holds=lambda model: model.head is None or model.type == "Discriminative",
+        ),
+        Rule(
+            cel="!has(self.adapters) || size(self.adapters) == 0 || (self.type == 'Discriminative' && !has(self.head) && (!has(self.trustRemoteCode) || !self.trustRemoteCode))",
+            message="spec.model.adapters must not be set unless spec.model.type is Discriminative, without spec.model.head and trustRemoteCode: adapters are for reward models with one label of a class that vLLM has",
+            holds=lambda model: (
+                not model.adapters
+                or (model.type == "Discriminative" and model.head is None and not model.trust_remote_code)
+            ),
+        ),
+        Rule(
+            cel="!has(self.adapters) || self.adapters.all(one, self.adapters.exists_one(other, other.name == one.name))",
+            message="spec.model.adapters[].name must not be that of another adapter: a trainer chooses by the name",
+            holds=lambda model: are_distinct(model.adapters),
         ),
     )
 
@@ -323,6 +345,13 @@ class RewardPoolSpec(ApiModel):
             holds=lambda spec: spec.model.head is None or spec.engine.name != "transformers",
         ),
         Rule(
+            cel="!has(self.model.adapters) || size(self.model.adapters) == 0 || (self.engine.name == 'vllm' && !self.engine.sleep.enabled)",
+            message="spec.model.adapters must not be set unless spec.engine.name is vllm and spec.engine.sleep.enabled false: SGLang and transformers would score without an adapter's own head, and a wake would be proved for the base alone",
+            holds=lambda spec: (
+                not spec.model.adapters or (spec.engine.name == "vllm" and not spec.engine.sleep.enabled)
+            ),
+        ),
+        Rule(
             cel="!self.engine.sleep.enabled || !has(self.model.head) || self.model.head.type != 'TokenLevel'",
             message="spec.engine.sleep.enabled must be false when spec.model.head.type is TokenLevel: a wake could not be proved",
             holds=lambda spec: (
@@ -391,7 +420,17 @@ class RewardPool(ApiModel):
                 not in (names.key_secret(pool.metadata.name), names.admin_secret(pool.metadata.name))
             ),
         ),
+        Rule(
+            cel="!has(self.spec.model.adapters) || !self.spec.model.adapters.exists(adapter, adapter.name == self.metadata.name)",
+            message="spec.model.adapters[].name must not be the pool's own name, which is the base's: give the adapter another",
+            holds=lambda pool: pool.metadata.name not in (adapter.name for adapter in pool.spec.model.adapters),
+        ),
     )
+
+    @property
+    def adapter_names(self) -> tuple[str, ...]:
+        """The names of the model's adapters, sorted."""
+        return tuple(sorted(adapter.name for adapter in self.spec.model.adapters))
 
     @property
     def key(self) -> str:

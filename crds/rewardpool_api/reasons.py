@@ -52,7 +52,10 @@ class ConditionReason(_Reason):
         "BudgetDisagrees",
         "Pools of one budget state different maxReplicas of it; the smallest holds, and the number is decided by it.",
     )
-    FIGURES_MISSING = "FiguresMissing", "A router did not say what it holds, so the number may grow and not shrink."
+    METRICS_UNAVAILABLE = (
+        "MetricsUnavailable",
+        "A router did not say what it holds, so the number may grow and not shrink.",
+    )
 
     # Progressing
     STABLE = "Stable", "Nothing is changing."
@@ -158,7 +161,7 @@ class ConditionReason(_Reason):
     )
     INVALID_OBJECT = (
         "InvalidObject",
-        "The stored pool is not valid, since an older schema let it through; its size is held, its routers kept.",
+        "The stored pool is not valid, since an older schema let it through; its size and its routers stay.",
     )
     SECRETS_UNREADABLE = (
         "SecretsUnreadable",
@@ -206,7 +209,7 @@ class EventReason(_Reason):
         "Degraded",
         "Something is wrong that waiting does not heal; the message begins with the reason.",
     )
-    NOT_DEGRADED = "NotDegraded", "What was wrong is mended."
+    NOT_DEGRADED = "NotDegraded", "The problem is gone."
     PROGRESSING = "Progressing", "A rollout goes on in another way: for lack of room, one by one."
     NOT_PROGRESSING = "NotProgressing", "A rollout or start stopped: its deadline passed, or it is paused or held."
     SCALED = "Scaled", "The wanted number of replicas changed; the message says why."

@@ -28,6 +28,8 @@ _KEPT = {
     "minimum",
     "pattern",
     "type",
+    "x-kubernetes-list-map-keys",
+    "x-kubernetes-list-type",
     "x-kubernetes-preserve-unknown-fields",
 }
 _MAX_MAP_PROPERTIES = 64

@@ -65,7 +65,7 @@ class DownloadStatus(ApiModel):
     workers: int = 1
     """Workers that download, or wait for one that does."""
     time: str
-    """RFC 3339 time of these figures; they are told every few seconds."""
+    """RFC 3339 time of these figures, which are written every few seconds."""
 
 
 class ModelStatus(ApiModel):
@@ -75,6 +75,8 @@ class ModelStatus(ApiModel):
     """How it scores."""
     served_name: str
     """The `model` of a request."""
+    adapters: list[str] | None = None
+    """Names of the LoRA adapters that every worker scores by, beside the model itself; a new one is here when its rollout is done."""
     max_model_len: int | None = None
     """Longest sample in tokens, as the engine says; absent for functions and until a worker answered."""
     commit: str | None = None
@@ -123,10 +125,10 @@ Limit = Literal[
     "MaxReplicas",
     "Budget",
     "Step",
-    "DeadBand",
+    "Tolerance",
     "Window",
-    "IdleSeconds",
-    "FiguresMissing",
+    "CooldownSeconds",
+    "MetricsUnavailable",
     "Unschedulable",
 ]
 """What keeps the number from being what the policies ask for; each is told in docs/autoscaling.md."""
@@ -283,7 +285,7 @@ class RolloutStatus(ApiModel):
     """The present revision's comparison, when spec.rollout.parity asks for one."""
     silent_since: str | None = None
     """RFC 3339 time since which no worker of the present revision answers though there are some; the deadline runs from here."""
-    no_room: Annotated[str, Field(max_length=MAX_MESSAGE)] | None = None
+    replace_reason: Annotated[str, Field(max_length=MAX_MESSAGE)] | None = None
     """The scheduler's words, when strategy Auto replaces one by one for lack of room; kept until the rollout ends."""
 
 

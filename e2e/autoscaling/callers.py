@@ -51,7 +51,7 @@ async def run(pool_name: str, folder: Path, *, callers: int, samples: int | None
     config = RewardConfig(
         reward_pool=pool_name,
         concurrency=callers,
-        deadline_seconds=DEADLINE_SECONDS,
+        timeout=DEADLINE_SECONDS,
         on_failure="skip",
         wait_seconds=60,
         announce=False,

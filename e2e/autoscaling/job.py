@@ -1,6 +1,6 @@
 """A training job, as far as a pool can see it: `python -m autoscaling.job POOL FOLDER --bursts N`.
 
-A burst of samples over some seconds, then a gap in which weights would be updated, and so on. As `rewardpool.train`
+A burst of samples over some seconds, then a gap in which weights would be updated, and so on. As `rewardpool_train`
 does, it tells its pool how many samples a burst has, when a rollout begins and when an update does; when the next burst
 comes the announcer learns. After the last burst it goes on rolling out, without end and without samples: it is there to
 be killed.
@@ -36,7 +36,7 @@ async def run(
         reward_pool=pool_name,
         job=JOB,
         concurrency=CONCURRENCY,
-        deadline_seconds=DEADLINE_SECONDS,
+        timeout=DEADLINE_SECONDS,
         on_failure="skip",
         wait_seconds=60,
     )

@@ -40,7 +40,7 @@ SPREAD_SECONDS: Final = 2.0
 it, take 320 / (16 x 7) = 2.9 replicas."""
 NEEDED: Final = 3
 SAMPLES_PER_REPLICA: Final = 110
-"""What policy QueueDepth reckons with, which comes to the same; it stands in for the rate until that is known."""
+"""What policy QueueDepth uses, which comes to the same; it stands in for the rate until that is known."""
 
 
 def namespace() -> list[Manifest]:
@@ -104,9 +104,9 @@ def _autoscaled(pool: Manifest, *, target: int, most: int = LARGEST) -> Manifest
         "minReplicas": 0,
         "maxReplicas": most,
         "policies": list(policies),
-        "idleSeconds": IDLE_SECONDS,
-        # A job that dies is believed for up to 15 s. Then this begins, and it is over before idleSeconds.
-        "scaleDown": {"stabilizationSeconds": 10},
+        "cooldownSeconds": IDLE_SECONDS,
+        # A job that dies is believed for up to 15 s. Then this begins, and it is over before cooldownSeconds.
+        "scaleDown": {"stabilizationWindowSeconds": 10},
     }
     return pool
 

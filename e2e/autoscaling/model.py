@@ -102,7 +102,7 @@ def end(scene: Scene, asking: Asking) -> int:
 
 
 def nobody_asks(course: Course) -> dict[str, Any]:
-    """Without requests the fleet is gone after idleSeconds, and not before."""
+    """Without requests the fleet is gone after cooldownSeconds, and not before."""
     seconds = course.until(
         lambda size: size.wanted == 0, what="no replica is wanted", deadline_seconds=IDLE_SECONDS + 10
     )

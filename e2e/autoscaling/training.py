@@ -111,7 +111,7 @@ def check(gap: Gap, number: int, *, needed: int, slowest_seconds: float) -> None
 
 
 def kill(scene: Scene, course: Course, job: Asking, *, needed: int) -> dict[str, Any]:
-    """`kill -9` of the job, which said that samples are coming: within idleSeconds no replica is wanted any more."""
+    """`kill -9` of the job, which said that samples are coming: within cooldownSeconds no replica is wanted."""
     time.sleep(QUIET_SECONDS)
     if course.look().wanted != needed:
         raise StoryError(f"the job rolls out, and the pool wants {course.sizes[-1].wanted} replicas")

@@ -22,6 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import urllib3
+
 from cluster import binaries
 from cluster.certificates import Authority, make_key
 from cluster.kubectl import kubectl, write_kubeconfig
@@ -174,16 +176,15 @@ class ControlPlane:
 
         Raises `ClusterError` with the API server's words when it refuses, and when it does not answer.
         """
-        request = urllib.request.Request(self.url + path, headers={"Authorization": f"Bearer {self.admin_token}"})
         try:
-            with self._opener().open(request, timeout=30) as response:
-                found: dict[str, Any] = json.load(response)
-        except urllib.error.HTTPError as error:
-            if error.code == HTTPStatus.NOT_FOUND:
-                return None
-            raise ClusterError(f"GET {path}: {error.code}: {error.read().decode(errors='replace')}") from error
-        except (urllib.error.URLError, ConnectionError, TimeoutError) as error:
+            answer = self._get(path, timeout_seconds=30)
+        except urllib3.exceptions.HTTPError as error:
             raise ClusterError(f"GET {path}: no answer: {error}") from error
+        if answer.status == HTTPStatus.NOT_FOUND:
+            return None
+        if answer.status != HTTPStatus.OK:
+            raise ClusterError(f"GET {path}: {answer.status}: {answer.data.decode(errors='replace')}")
+        found: dict[str, Any] = answer.json()
         return found
 
     def component_kubeconfig(self, component: str) -> Path:
@@ -199,6 +200,8 @@ class ControlPlane:
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._port = free_port(self.address)
         self._authority = Authority(self.directory)
+        # Kept open: tests look twenty times a second, and a new connection costs ten times what the answer does.
+        self._connections = urllib3.PoolManager(maxsize=4, ca_certs=str(self.authority.certificate))
         self._server_files = self._authority.issue("server", common_name="kube-apiserver", hosts=self._host_names())
         self._client_files = self._authority.issue(
             "client", common_name="kube-apiserver", organization="system:masters"
@@ -324,28 +327,35 @@ class ControlPlane:
         return [f"--kubeconfig={self.component_kubeconfig(component)}", "--leader-elect=false"]
 
     def _answers(self) -> bool:
-        request = urllib.request.Request(f"{self.url}/readyz", headers={"Authorization": f"Bearer {self.admin_token}"})
         try:
-            with self._opener().open(request, timeout=5) as response:
-                return bool(response.status == 200)
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            return self._get("/readyz", timeout_seconds=5).status == HTTPStatus.OK
+        except urllib3.exceptions.HTTPError:
             return False
+
+    def _get(self, path: str, *, timeout_seconds: float) -> urllib3.BaseHTTPResponse:
+        """Ask the API server as the administrator; raises `urllib3.exceptions.HTTPError` without an answer."""
+        return self._connections.request(
+            "GET",
+            self.url + path,
+            headers={"Authorization": f"Bearer {self.admin_token}"},
+            timeout=timeout_seconds,
+            redirect=False,
+            retries=False,
+        )
 
     def _etcd(self, path: str, content: Mapping[str, Any]) -> dict[str, Any]:
         """Call etcd's gateway from gRPC to JSON."""
         request = urllib.request.Request(f"https://127.0.0.1:{self._etcd_port}/v3/{path}", json.dumps(content).encode())
         try:
-            with self._opener(self._client_files).open(request, timeout=10) as response:
+            with self._etcd_opener().open(request, timeout=10) as response:
                 found: dict[str, Any] = json.load(response)
         except (urllib.error.URLError, ConnectionError, TimeoutError) as error:
             raise ClusterError(f"etcd did not answer {path}: {error}") from error
         return found
 
-    def _opener(self, client: tuple[Path, Path] | None = None) -> urllib.request.OpenerDirector:
-        """For calls to programs of ours; `client` is a certificate and its key."""
+    def _etcd_opener(self) -> urllib.request.OpenerDirector:
         trust = ssl.create_default_context(cafile=str(self.authority.certificate))
-        if client is not None:
-            trust.load_cert_chain(*client)
+        trust.load_cert_chain(*self._client_files)
         # No proxy of the environment may stand between a test and its own cluster.
         return urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trust))
 

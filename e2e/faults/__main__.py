@@ -1,19 +1,15 @@
 """The faults alone, on a cluster of their own: `make e2e-faults`, or `python -m faults [--only NAME]… [--list]`."""
 
 import argparse
-import signal
-import subprocess
 import sys
 from collections.abc import Sequence
 
-from cluster import binaries
 from cluster.choose import open_cluster
 from cluster.folders import STATE
-from cluster.processes import ClusterError
 from cluster.progress import Say, timed_lines
+from exit_status import exit_status
 from faults.play import FAILURE, FAULTS, RATE, REPORT, Fault, Result, play_all, promise, show
 from installation import Installation, refuse_used_cluster
-from scene import StoryError
 
 NODES = 2
 """One of them is drained."""
@@ -33,6 +29,14 @@ def run(faults: Sequence[Fault], *, rate: float, say: Say) -> list[Result]:
             installation.remove()
 
 
+def tell(chosen: Sequence[Fault], *, rate: float) -> int:
+    """Play the faults, and show what became of them."""
+    results = run(chosen, rate=rate, say=timed_lines())
+    show(results)
+    print(f"numbers: {STATE / REPORT}")
+    return 0 if all(result.passed for result in results) else 1
+
+
 def main() -> int:
     """Entry point; the exit status is 0 only when every promise was kept."""
     parser = argparse.ArgumentParser(prog="python -m faults", description=(__doc__ or "").splitlines()[0])
@@ -44,19 +48,8 @@ def main() -> int:
     if arguments.list:
         print("\n".join(f"{name:30} {promise(fault)}" for name, fault in by_name.items()))
         return 0
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `finally` runs, as it does at Ctrl-C
     chosen = [by_name[name] for name in arguments.only] if arguments.only else FAULTS
-    try:
-        results = run(chosen, rate=arguments.rate, say=timed_lines())
-    except (StoryError, ClusterError, binaries.BuildError, TimeoutError, subprocess.SubprocessError) as error:
-        print(f"error: {error}; see {STATE / FAILURE}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("interrupted; everything is cleaned up", file=sys.stderr)
-        return 130
-    show(results)
-    print(f"numbers: {STATE / REPORT}")
-    return 0 if all(result.passed for result in results) else 1
+    return exit_status(lambda: tell(chosen, rate=arguments.rate), evidence=STATE / FAILURE)
 
 
 if __name__ == "__main__":

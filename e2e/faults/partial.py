@@ -65,7 +65,7 @@ def at_zero() -> Object:
     made = manifests.pool(IDLE, in_namespace=NAMESPACE, workers=0, routers=2)
     del made["spec"]["replicas"]
     policy = {"type": "QueueDepth", "queueDepth": {"targetPerReplica": 16}}
-    made["spec"]["autoscaling"] = {"minReplicas": 0, "maxReplicas": 1, "policies": [policy], "idleSeconds": 60}
+    made["spec"]["autoscaling"] = {"minReplicas": 0, "maxReplicas": 1, "policies": [policy], "cooldownSeconds": 60}
     return made
 
 

@@ -3,20 +3,16 @@
 import argparse
 import json
 import secrets
-import signal
-import subprocess
 import sys
 from typing import Any
 
-from cluster import binaries
 from cluster.choose import open_cluster
 from cluster.contract import NotPossibleError
 from cluster.folders import STATE
-from cluster.processes import ClusterError
 from cluster.progress import Say, timed_lines
+from exit_status import exit_status
 from installation import Installation, refuse_used_cluster
 from machine import ENGINE_CONTAINER_FILE, ENGINE_IMAGE, make_models, mounts
-from scene import StoryError
 from soak.plan import LARGEST_SEED
 from soak.play import FAILURE, PICTURE, REPORT, play
 from soak.report import shortcomings
@@ -40,6 +36,20 @@ def run(*, minutes: float, seed: int, say: Say) -> dict[str, Any]:
             installation.remove()
 
 
+def tell(*, minutes: float, seed: int) -> int:
+    """Soak, and show what became of it."""
+    try:
+        made = run(minutes=minutes, seed=seed, say=timed_lines())
+    except NotPossibleError as error:
+        print(f"error: {error}; unset KUBECONFIG to have a cluster built here", file=sys.stderr)
+        return 1
+    print(json.dumps(made, indent=2))
+    print(f"figures: {REPORT}, picture: {PICTURE}; the same plan again: SOAK_SEED={seed}")
+    for shortcoming in (short := shortcomings(made)):
+        print(f"error: {shortcoming}", file=sys.stderr)
+    return 1 if short else 0
+
+
 def main() -> int:
     """Entry point; the exit status is 0 only when no sample was lost, wrong, duplicated or invented."""
     parser = argparse.ArgumentParser(prog="python -m soak", description=(__doc__ or "").splitlines()[0])
@@ -48,23 +58,7 @@ def main() -> int:
     given = parser.parse_args()
     seed = secrets.randbelow(LARGEST_SEED) if given.seed is None else given.seed
     print(f"seed {seed}", file=sys.stderr, flush=True)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `finally` runs, as it does at Ctrl-C
-    try:
-        made = run(minutes=given.minutes, seed=seed, say=timed_lines())
-    except NotPossibleError as error:
-        print(f"error: {error}; unset KUBECONFIG to have a cluster built here", file=sys.stderr)
-        return 1
-    except (StoryError, ClusterError, binaries.BuildError, TimeoutError, subprocess.SubprocessError) as error:
-        print(f"error: {error}; see {FAILURE}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("interrupted; everything is cleaned up", file=sys.stderr)
-        return 130
-    print(json.dumps(made, indent=2))
-    print(f"figures: {REPORT}, picture: {PICTURE}; the same plan again: SOAK_SEED={seed}")
-    for shortcoming in (short := shortcomings(made)):
-        print(f"error: {shortcoming}", file=sys.stderr)
-    return 1 if short else 0
+    return exit_status(lambda: tell(minutes=given.minutes, seed=seed), evidence=FAILURE)
 
 
 if __name__ == "__main__":

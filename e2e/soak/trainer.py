@@ -1,4 +1,4 @@
-"""`rewardpool.train` with a witness: `python -m soak.trainer CONFIG FOLDER`, by torchrun.
+"""`rewardpool_train` with a witness: `python -m soak.trainer CONFIG FOLDER`, by torchrun.
 
 Every process writes FOLDER/LIFE.jsonl, whose lines are
     {"at": seconds since 1970, "asked": the sample's name, "text": its response}
@@ -16,13 +16,13 @@ from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from typing import Any
 
-from rewardpool import train
 from rewardpool.client.pool import Pool
 from rewardpool.errors import RewardPoolError
 from rewardpool.rewards.blocking import BlockingReward
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.rating import Rating
 from rewardpool.sample import Outcome, Sample
+from rewardpool_train import job as train
 
 
 class Witness:
@@ -72,7 +72,7 @@ class Witness:
 
 
 def main() -> int:
-    """Train; returns the exit status of `rewardpool.train`."""
+    """Train; returns the exit status of `rewardpool_train`."""
     config, folder = sys.argv[1:]
     witness = Witness(Path(folder))
     witness.watch()

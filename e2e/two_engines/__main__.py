@@ -1,20 +1,17 @@
 """The story on a cluster of its own: `make e2e-engines`."""
 
 import json
-import signal
-import subprocess
 import sys
 from typing import Any
 
 from autoscaling.manifests import MODEL, NAMESPACE, chart_values, namespace
-from cluster import binaries
 from cluster.choose import open_cluster
 from cluster.folders import STATE
-from cluster.processes import ClusterError
 from cluster.progress import Say, timed_lines
+from exit_status import exit_status
 from installation import Installation, evidence, refuse_used_cluster
 from machine import ENGINE_CONTAINER_FILE, ENGINE_IMAGE, environment, make_models, mounts
-from scene import Scene, StoryError
+from scene import Scene
 from two_engines import story
 
 GPUS = 3
@@ -52,17 +49,9 @@ def run(say: Say) -> dict[str, Any]:
             installation.remove()
 
 
-def main() -> int:
-    """Entry point; the exit status is 0 only when all came true and no sample failed or was wrong."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `finally` runs, as it does at Ctrl-C
-    try:
-        report = run(say=timed_lines())
-    except (StoryError, ClusterError, binaries.BuildError, TimeoutError, subprocess.SubprocessError) as error:
-        print(f"error: {error}; see {STATE / FAILURE}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("interrupted; everything is cleaned up", file=sys.stderr)
-        return 130
+def tell() -> int:
+    """Tell the story; the exit status is 0 only when all came true and no sample failed or was wrong."""
+    report = run(say=timed_lines())
     (STATE / REPORT).write_text(json.dumps(report, indent=2) + "\n")
     print(json.dumps(report, indent=2))
     print(f"numbers: {STATE / REPORT}")
@@ -70,4 +59,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status(tell, evidence=STATE / FAILURE))

@@ -34,7 +34,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 
 from rewardpool_api import RewardPool, names
-from rewardpool_api.state_files import is_supervised, pool_dir
+from rewardpool_runtime.state_files import is_supervised, pool_dir
 
 HERE = Path(__file__).resolve().parent
 NAMESPACE, NAME = "default", "quickstart"
@@ -175,7 +175,7 @@ def train(programs: Programs, *, env: Mapping[str, str], out: Path, steps: int) 
     (output / "metrics.jsonl").unlink(missing_ok=True)
     (output / "metrics.json").unlink(missing_ok=True)
     torchrun = [programs.trainer_python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
-    job = [*torchrun, "-m", "rewardpool.train", HERE / "train.yaml", "--output", output]
+    job = [*torchrun, "-m", "rewardpool_train", HERE / "train.yaml", "--output", output]
     kills: list[Kill] = []
     deadline = time.monotonic() + TRAINING_SECONDS
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()

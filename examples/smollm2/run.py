@@ -41,7 +41,7 @@ def pool(name: str, program: Path) -> Iterator[None]:
 
 def train(out: Path) -> None:
     """Run the training job. Raises CalledProcessError."""
-    command = [sys.executable, "-m", "rewardpool.train", HERE / "train.yaml", "--output", out]
+    command = [sys.executable, "-m", "rewardpool_train", HERE / "train.yaml", "--output", out]
     subprocess.run(command, check=True, timeout=TRAINING_SECONDS, stdin=subprocess.DEVNULL)
 
 

@@ -1,6 +1,6 @@
-"""The operator: turns RewardPool objects into running fleets, as pods on Kubernetes or as processes on one machine.
+"""The controller: turns RewardPool objects into running fleets of pods.
 
-Both ways share one loop. `snapshot` is everything observed, `decide` is a pure function from a snapshot to a `Plan`,
-and what carries a plan out differs: `kubernetes/` writes objects, `local/` starts and stops processes. `router_admin`
+`snapshot` is everything observed, `decide` is a pure function from a snapshot to a `Plan`, and `kubernetes/` carries a
+plan out by writing objects. `rewardpool_local` carries the same plans out with processes of one machine; `routers/`
 talks to the routers' worker lists for both.
 """

@@ -32,8 +32,8 @@ from rewardpool_operator.kubernetes.client import (
 )
 from rewardpool_operator.kubernetes.images import own_image
 from rewardpool_operator.kubernetes.leader import Acting, Leadership
-from rewardpool_operator.kubernetes.operator import Operator
-from rewardpool_operator.kubernetes.place import OperatorPlace
+from rewardpool_operator.kubernetes.manager import Manager
+from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
 from rewardpool_operator.logs import LogFormat
 from rewardpool_operator.metrics import METRICS
 
@@ -45,7 +45,7 @@ RUNNING: Final = "the operator runs"
 """First line of the log once the cluster answered."""
 
 
-def wiring(operator: Operator, running: "asyncio.Task[None]") -> kopf.OperatorRegistry:
+def wiring(operator: Manager, running: "asyncio.Task[None]") -> kopf.OperatorRegistry:
     """The handlers, each of which only tells the operator what to look at."""
     registry = kopf.OperatorRegistry()
 
@@ -151,7 +151,7 @@ async def serve(settings: Settings) -> None:
             )
         acting = await _elected(kube, settings, stack)
         namespaces = settings.namespaces
-        operator = Operator(
+        operator = Manager(
             kube,
             session,
             image=own_image(),
@@ -195,7 +195,7 @@ async def _elected(kube: Kube, settings: Settings, stack: AsyncExitStack) -> Cal
     return leadership.acting
 
 
-async def _serve_http(operator: Operator, settings: Settings, stack: AsyncExitStack) -> None:
+async def _serve_http(operator: Manager, settings: Settings, stack: AsyncExitStack) -> None:
     async def healthz(_: web.Request) -> web.Response:
         health = operator.health()
         return web.json_response(health, status=200 if health["ok"] else 503)
@@ -211,9 +211,9 @@ async def _serve_http(operator: Operator, settings: Settings, stack: AsyncExitSt
             await web.TCPSite(runner, port=port).start()
 
 
-def _place() -> OperatorPlace | None:
+def _place() -> OperatorIdentity | None:
     try:
-        return OperatorPlace.from_environment(os.environ)
+        return OperatorIdentity.from_environment(os.environ)
     except ValueError as error:
         raise SystemExit(f"the operator's environment is wrong: {error}") from None
 

@@ -115,7 +115,7 @@ class Turned:
     busy: bool = False
     """It works on something, and is awake."""
     weights_lost: bool = False
-    """It woke and scores differently than before: nothing but a new start mends that."""
+    """It woke and scores differently than before: nothing but a new start repairs that."""
     error: str = ""
     """Why not, in the worker's words."""
 

@@ -62,7 +62,7 @@ class Worker:
     asleep: bool = False
     """Its engine sleeps: `answering` tells of the time before, and of the next wake."""
     silent: bool = False
-    """Its node does not report: the two above are what was heard last. See `decide/silence.py`."""
+    """Its node does not report: the two above are what was heard last. See `decide/node_loss.py`."""
     draining_since: datetime | None = None
     """When it was told to leave; None while it is wanted."""
     deleting: bool = False

@@ -44,6 +44,7 @@ def test_scores_are_in_the_order_of_the_input_whatever_the_order_of_the_answer()
         answer([True]),
         answer([float("nan")]),
         answer([float("inf")]),
+        answer([10**400]),
         '{"data": [7]}',
         '{"data": [{"index": 4, "embedding": [1.0]}]}',
         '{"data": [{"index": false, "embedding": [1.0]}]}',
@@ -54,6 +55,14 @@ def test_scores_are_in_the_order_of_the_input_whatever_the_order_of_the_answer()
 def test_nonsense_is_an_error_and_never_a_number(body):
     with pytest.raises(NonsenseAnswerError):
         parse_answer(body, count=1)
+
+
+def test_a_score_of_something_else_than_the_adapter_is_no_score():
+    body = json.dumps({"model": "rm", **json.loads(answer([1.0]))})
+    assert parse_answer(body, count=1) == [1.0]
+    assert parse_answer(body, count=1, adapter="rm") == [1.0]
+    with pytest.raises(NonsenseAnswerError, match="the adapter safe was asked for, and 'rm' scored"):
+        parse_answer(body, count=1, adapter="safe")
 
 
 def test_a_caller_error_survives_the_wire():

@@ -88,6 +88,71 @@ BAD = {
         {"source": "python://rewards:score", "type": "Function", "trustRemoteCode": True},
         "spec.model.trustRemoteCode must be false when spec.model.type is Function",
     ),
+    "two adapters of one name": (
+        "spec.model.adapters",
+        [{"name": "safe", "source": "file:///a"}, {"name": "safe", "source": "file:///b"}],
+        "spec.model.adapters[].name must not be that of another adapter",
+    ),
+    "an adapter with the pool's own name": (
+        "spec.model.adapters",
+        [{"name": "quickstart", "source": "file:///a"}],
+        "spec.model.adapters[].name must not be the pool's own name",
+    ),
+    "an adapter with a name that nothing may serve": (
+        "spec.model.adapters",
+        [{"name": "Not/Safe", "source": "file:///a"}],
+        "spec.model.adapters[0].name in body should match '^[a-z0-9]",
+    ),
+    "an adapter of a branch": (
+        "spec.model.adapters",
+        [{"name": "safe", "source": "hf://org/safe", "revision": "main"}],
+        "spec.model.adapters[0].revision in body should match '^[0-9a-f]{40}$'",
+    ),
+    "an adapter of no commit": (
+        "spec.model.adapters",
+        [{"name": "safe", "source": "hf://org/safe"}],
+        "spec.model.adapters[].revision must be the commit of an hf:// source",
+    ),
+    "an adapter on S3": (
+        "spec.model.adapters",
+        [{"name": "safe", "source": "s3://bucket/safe"}],
+        "spec.model.adapters[].source must be hf://ORG/NAME, pvc://CLAIM/PATH or file:///ABSOLUTE/PATH",
+    ),
+    "more adapters than a replica takes": (
+        "spec.model.adapters",
+        [{"name": f"a{n}", "source": f"file:///{n}"} for n in range(17)],
+        "spec.model.adapters: Too many: 17: must have at most 16 items",
+    ),
+    "adapters of a judge": (
+        "spec.model",
+        {"source": "hf://a/b", "type": "Generative", "adapters": [{"name": "a", "source": "file:///a"}]},
+        "spec.model.adapters must not be set unless spec.model.type is Discriminative",
+    ),
+    "adapters under a declared head": (
+        "spec.model",
+        {
+            "source": "hf://a/b",
+            "head": {"type": "Classifier", "weights": [1, 2]},
+            "adapters": [{"name": "a", "source": "file:///a"}],
+        },
+        "spec.model.adapters must not be set unless spec.model.type is Discriminative, without spec.model.head",
+    ),
+    "adapters on sglang": (
+        "spec",
+        {
+            "model": {"source": "hf://a/b", "adapters": [{"name": "a", "source": "file:///a"}]},
+            "engine": {"name": "sglang"},
+        },
+        "spec.model.adapters must not be set unless spec.engine.name is vllm",
+    ),
+    "adapters of an engine that sleeps": (
+        "spec",
+        {
+            "model": {"source": "hf://a/b", "adapters": [{"name": "a", "source": "file:///a"}]},
+            "engine": {"sleep": {"enabled": True}},
+        },
+        "spec.model.adapters must not be set unless spec.engine.name is vllm and spec.engine.sleep.enabled false",
+    ),
     "more shards than GPUs": (
         "spec.engine.tensorParallelSize",
         0,

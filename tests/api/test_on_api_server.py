@@ -58,6 +58,8 @@ def scaled(**autoscaling: Any) -> dict[str, Any]:
 CLASSIFIER = {"type": "Classifier", "weights": [0.5, -1]}
 STEPS = {"type": "TokenLevel", "stepToken": "<s>", "aggregate": "min"}
 
+SAFE = {"name": "safe", "source": "file:///adapters/safe"}
+
 VIOLATIONS: dict[str, dict[str, Any]] = {
     "bad source": {"spec.model.source": "ftp://somewhere/model"},
     "source that leaves its folder": {"spec.model.source": "file:///models/../etc"},
@@ -127,6 +129,12 @@ VIOLATIONS: dict[str, dict[str, Any]] = {
     "a head beside a checkpoint's own code": {"spec.model.head": CLASSIFIER, "spec.engine.name": "transformers"},
     "steps that sleep": {"spec.model.head": STEPS, "spec.engine.sleep": {"enabled": True}},
     "the pool's key for a certificate": {"spec.router.tls": {"secretName": "pool-key"}},
+    "two adapters of one name": {"spec.model.adapters": [SAFE, {**SAFE, "source": "file:///other"}]},
+    "an adapter with the pool's own name": {"spec.model.adapters": [{**SAFE, "name": "pool"}]},
+    "an adapter on S3": {"spec.model.adapters": [{**SAFE, "source": "s3://bucket/safe"}]},
+    "an adapter without its commit": {"spec.model.adapters": [{**SAFE, "source": "hf://org/safe"}]},
+    "adapters of a judge": {"spec.model.type": "Generative", "spec.model.adapters": [SAFE]},
+    "adapters on sglang": {"spec.engine.name": "sglang", "spec.model.adapters": [SAFE]},
 }
 """Every rule of the models is broken by one of these."""
 
@@ -160,6 +168,11 @@ MISTAKES: dict[str, dict[str, Any]] = {
     "a token that YAML reads as a truth value": {
         "spec.model.head": {"type": "LMHead", "yesToken": "a", "noToken": False}
     },
+    "too many adapters": {"spec.model.adapters": [{**SAFE, "name": f"a{n}"} for n in range(17)]},
+    "an adapter of a branch": {
+        "spec.model.adapters": [{"name": "safe", "source": "hf://org/safe", "revision": "main"}]
+    },
+    "an adapter with a name that nothing may serve": {"spec.model.adapters": [{**SAFE, "name": "Not/Safe"}]},
     "required field left out": {"spec.model.source": MISSING},
     "required part left out": {"spec.model": MISSING},
 }

@@ -11,7 +11,7 @@ from rewardpool_api import names
 from rewardpool_api.crd import crd_yaml
 from rewardpool_api.demand import former_lease_name, lease_name
 from rewardpool_operator.kubernetes import permissions
-from rewardpool_operator.kubernetes.place import OperatorPlace
+from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
 from rewardpool_operator.kubernetes.render import PORT_METRICS
 
 from .conftest import CHART, NAMESPACE, Helm, HelmError, Objects, Render
@@ -145,7 +145,7 @@ def test_the_operator_knows_what_network_policies_have_to_let_through(render: Re
     objects = render(metrics={"namespaces": ["monitoring"]})
     environment = {item["name"]: item.get("value") for item in operator_container(objects)["env"]}
     environment[names.ENV_POD_NAMESPACE] = NAMESPACE
-    place = OperatorPlace.from_environment(environment)
+    place = OperatorIdentity.from_environment(environment)
     assert place is not None
     assert place.labels.items() <= one(objects, "Deployment")["spec"]["template"]["metadata"]["labels"].items()
     assert place.monitoring == ("monitoring",)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from rewardpool_operator.cli.cluster import in_words, operations
-from rewardpool_operator.cli.errors import RefusedError
-from rewardpool_operator.cli.logs import seconds_of
-from rewardpool_operator.cli.throughput import requests_in
+from rewardpool_cli.cluster import in_words, operations
+from rewardpool_cli.errors import RefusedError
+from rewardpool_cli.logs import seconds_of
+from rewardpool_cli.throughput import requests_in
 from rewardpool_operator.kubernetes.client import KubeError
 
 FORBIDDEN = (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from rewardpool_operator.cli import app
+from rewardpool_cli import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]

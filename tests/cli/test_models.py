@@ -14,9 +14,9 @@ from support.fleet import ROOT
 from typer.testing import CliRunner, Result
 
 from rewardpool_api import RewardPool, load_manifest, names
-from rewardpool_operator.catalogue import ENTRIES, CannotServeError, Entry, draft, pool_name
-from rewardpool_operator.catalogue.page import as_yaml, page
-from rewardpool_operator.cli import app
+from rewardpool_cli import app
+from rewardpool_cli.catalogue import ENTRIES, CannotServeError, Entry, draft, pool_name
+from rewardpool_cli.catalogue.page import as_yaml, page
 from rewardpool_worker import function_server
 from rewardpool_worker.transformers_server import options
 

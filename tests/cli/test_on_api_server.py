@@ -339,12 +339,12 @@ def test_explain_says_what_a_quota_forbids(machine: Machine) -> None:
     [
         ("suspended", {"suspend": True, "desired": 0}, "Suspended"),
         ("idle", {"autoscaling": QUEUE, "desired": 0}, "AtZero"),
-        ("blind", {"autoscaling": QUEUE, "figures": "missing"}, "FiguresMissing"),
+        ("blind", {"autoscaling": QUEUE, "figures": "missing"}, "MetricsUnavailable"),
     ],
 )
 def test_explain_says_why_a_pool_has_its_size(machine: Machine, name: str, state: dict[str, Any], cause: str) -> None:
     missing = state.pop("figures", None)
-    conditions = [SERVING, condition("ScalingActive", "False", "FiguresMissing", "held")] if missing else []
+    conditions = [SERVING, condition("ScalingActive", "False", "MetricsUnavailable", "held")] if missing else []
     machine.pool(name, *conditions, **state)
     assert cause in {item["cause"] for item in explained(machine, name)}
 

@@ -9,10 +9,10 @@ from support.kube_builders import a_pod
 
 from rewardpool_api import RewardPoolStatus, names
 from rewardpool_api.status import DemandStatus, ScalingDecision
-from rewardpool_operator.cli import tables, top
-from rewardpool_operator.cli.logs import Component, sources_of
-from rewardpool_operator.cli.pods import processes_of_pods
-from rewardpool_operator.explain import Evidence
+from rewardpool_cli import tables, top
+from rewardpool_cli.explain import Evidence
+from rewardpool_cli.logs import Component, sources_of
+from rewardpool_cli.pods import processes_of_pods
 
 TIME = "2026-01-01T12:00:00Z"
 

@@ -5,10 +5,10 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from rewardpool_operator.cli import app
-from rewardpool_operator.cli.errors import RefusedError
-from rewardpool_operator.simulation import builtin
-from rewardpool_operator.simulation.trace import parse_trace
+from rewardpool_cli import app
+from rewardpool_cli.errors import RefusedError
+from rewardpool_simulator import builtin
+from rewardpool_simulator.trace import parse_trace
 
 TRACE = """
 seconds: 600

@@ -4,7 +4,7 @@ from typing import Any
 
 from support.decide_builders import a_pool
 
-from rewardpool_operator.cli.throughput import Throughput
+from rewardpool_cli.throughput import Throughput
 from rewardpool_operator.kubernetes.client import KubeError
 
 POOL = a_pool()

@@ -12,13 +12,17 @@ from support.local_machine import POOL, LocalMachine, finish, local_machine
 from typer.testing import CliRunner
 
 from rewardpool_api import names
-from rewardpool_operator.cli import app
-from rewardpool_operator.cli.verify import screen
-from rewardpool_operator.verify import Tolerance, compare
+from rewardpool_cli import app
+from rewardpool_cli.verification import Tolerance, compare
+from rewardpool_cli.verify import screen
 
 TEXTS = ["a", "hello world", "ümläut 日本", "two\nlines"]
 HEAD = {"type": "LMHead", "token": "yes"}
 SECONDS = 500
+ADAPTED = {
+    "model": {"source": "hf://org/rm", "adapters": [{"name": "safe", "source": "file:///safe"}]},
+    "engine": {"dtype": "float32"},
+}
 
 
 def manifest(folder: Path, **spec: Any) -> Path:
@@ -60,8 +64,18 @@ def golden(folder: Path, *, shift: float = 0.0, score: bool = True) -> Path:
             ["--transformers"],
             "for spec.model.head give",
         ),
+        (ADAPTED, ["--golden", "GOLDEN", "--adapter", "saef"], "--adapter saef is not among spec.model.adapters: safe"),
+        (ADAPTED, ["--transformers", "--adapter", "safe"], "for --adapter give --golden"),
     ],
-    ids=["nothing to compare with", "texts alone", "a judge", "no number format", "a declared head"],
+    ids=[
+        "nothing to compare with",
+        "texts alone",
+        "a judge",
+        "no number format",
+        "a declared head",
+        "an adapter that is not there",
+        "an adapter by transformers",
+    ],
 )
 def test_what_cannot_be_compared_is_refused_and_nothing_is_asked(
     tmp_path: Path, spec: dict[str, Any], options: list[str], words: str

@@ -23,6 +23,8 @@ ONE_LABEL_CLOSE = 1e-5
 COARSER = {("vllm", "Gemma2")}
 """vLLM's attention on a CPU bounds Gemma-2's attention logits inexactly: off by 1e-4, and by 1e-6 without the bound."""
 REPLICAS_CLOSE = 1e-6
+"""Of what an engine answers, before weights of several labels multiply it: two replicas have other prefixes in their
+caches, so the last bit of a logit may differ."""
 REFUSED = {
     ("sglang", "Mistral"): "SGLang has no class for MistralForSequenceClassification",
     ("sglang", "process-reward"): "spec.model.head.stepToken",
@@ -53,4 +55,5 @@ def test_an_engine_scores_as_transformers_does_or_says_that_it_cannot(
         exact = CLASSES[name].head is None and (engine, name) not in COARSER
         assert found.get("refused") is None
         assert found["max_abs_diff"] <= (ONE_LABEL_CLOSE if exact else CLOSE)
-        assert found["replica_diff"] <= REPLICAS_CLOSE
+        weights = (CLASSES[name].head or {}).get("weights", [1.0])
+        assert found["replica_diff"] <= REPLICAS_CLOSE * sum(map(abs, weights))

@@ -1,6 +1,6 @@
 """The real SGLang on a CPU: two replicas behind a real router, of each class whose head it gives a bias of its own.
 
-`test_parity.py` compares more classes and more samples.
+`test_parity.py` compares more classes and more samples, and `test_bad_input.py` has more of what is refused.
 """
 
 import json
@@ -67,11 +67,6 @@ def test_a_sample_may_have_exactly_as_many_tokens_as_ready_says(pool: Pool) -> N
     assert len(pool.replicas.scores([[5] * limit, [6] * (limit - 1)])) == 2
     refused = error(pool.replicas.ask([5] * (limit + 1)))
     assert (refused.code, refused.length_tokens, refused.limit_tokens) == ("sample_too_long", limit + 1, limit)
-
-
-@pytest.mark.parametrize("given", ["", " \n", "\ud800"], ids=["empty", "blank", "half a surrogate pair"])
-def test_what_sglang_refuses_is_an_invalid_sample(pool: Pool, given: str) -> None:
-    assert error(pool.replicas.ask(given, url=pool.replicas.urls[0])).code == "invalid_sample"
 
 
 def test_a_model_that_it_does_not_serve_is_an_invalid_sample(pool: Pool) -> None:

@@ -1,9 +1,8 @@
 """Real reward models behind the adapters: a DisRM and a judge on vLLM, behind a router each, and a mixture of both."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,17 +14,15 @@ import trl
 from support import tiny_policy
 from support.fleet import Fleet
 from support.processes import http
-from support.vllm_server import VllmServer, quickstart_pool, running_vllm
+from support.vllm_server import VllmServer, quickstart_pool
 from transformers import AutoTokenizer
 
 import rewardpool.trl
 from rewardpool import slime
 from rewardpool.openrlhf import reward_function
-from rewardpool_api import RewardPoolSpec
 
 pytestmark = pytest.mark.real
 
-HELD = '{"backend": "xgrammar", "disable_any_whitespace": true}'
 ANSWERS = ["4", "44", "1234567", "9"]
 
 
@@ -47,25 +44,10 @@ class Models:
         return float(answer["data"][0]["probs"][-1])
 
 
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Models]:
-    """Both engines, started at the same time."""
-    spec = quickstart_pool().spec.model_dump(by_alias=True, exclude_unset=True)
-    reward_model = Path(spec["model"]["source"].removeprefix("file://"))
-    judge = {
-        **spec,
-        "model": {"source": f"file://{reward_model.with_name('policy')}", "type": "Generative"},
-        "engine": {**spec["engine"], "args": [*spec["engine"]["args"], "--structured-outputs-config", HELD]},
-    }
-
-    with ExitStack() as stack, ThreadPoolExecutor(2) as starting:
-
-        def start(name: str, of: dict[str, Any]) -> VllmServer:
-            serving = running_vllm(RewardPoolSpec.model_validate(of), name, tmp_path_factory.mktemp(name))
-            return stack.enter_context(serving)
-
-        dis, gen = starting.submit(start, "disrm", spec), starting.submit(start, "judge", judge)
-        yield Models(dis.result(), gen.result(), str(reward_model))
+@pytest.fixture
+def models(vllm_server: VllmServer, judge_server: VllmServer) -> Models:
+    source = quickstart_pool().spec.model.source
+    return Models(vllm_server, judge_server, source.removeprefix("file://"))
 
 
 @asynccontextmanager

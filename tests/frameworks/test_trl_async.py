@@ -20,7 +20,7 @@ from trl.experimental.async_grpo import async_rollout_worker
 
 import rewardpool.trl
 from rewardpool_api import names
-from rewardpool_api.state_files import DEMANDS_DIR
+from rewardpool_runtime.state_files import DEMANDS_DIR
 
 __all__ = ["machine"]
 

@@ -100,7 +100,7 @@ async def test_what_was_written_is_scored_in_the_workers_own_process(
 async def test_the_reward_and_all_beside_it_are_those_of_the_reward_manager(
     make_worker: MakeWorker, function_pool: str, policy: Path
 ) -> None:
-    parts = f"+reward.rewardpool.rewards=[{{pool:{function_pool}}},{{overlong:{{max_tokens:8,buffer_tokens:8}}}}]"
+    parts = f"+reward.rewardpool.rewards=[{{pool:{function_pool}}},{{length_penalty:{{max_tokens:8,buffer_tokens:8}}}}]"
     written = await make_worker(parts).generate_sequences(asked("123"))
     manager = RewardLoopWorker(verl_config(policy, MANAGER, QUIETLY, parts))
     [by_manager] = await manager.compute_score_batch(batch_of(["123"]))

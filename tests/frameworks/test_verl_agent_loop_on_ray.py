@@ -16,7 +16,7 @@ from verl.experimental.agent_loop import AgentLoopManager
 from verl.trainer.ppo.v1 import AgentLoopManagerTQ
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
-from rewardpool_operator.local.process import ENV_PROCESS
+from rewardpool_local.process import ENV_PROCESS
 
 pytestmark = pytest.mark.real
 SAMPLES = 200

@@ -15,8 +15,8 @@ from support.verl_job import batch_of, verl_config
 from verl.experimental.reward_loop import RewardLoopManager
 
 from rewardpool_api import names
-from rewardpool_api.state_files import DEMANDS_DIR
-from rewardpool_operator.local.process import ENV_PROCESS
+from rewardpool_local.process import ENV_PROCESS
+from rewardpool_runtime.state_files import DEMANDS_DIR
 
 pytestmark = pytest.mark.real
 NAME = POOL.partition("/")[2]

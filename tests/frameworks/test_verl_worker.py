@@ -1,7 +1,7 @@
 """verl's own RewardLoopWorker, in this process: every kind of pool through it scores as the pool does directly."""
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +11,18 @@ from support.local_machine import POOL, LocalMachine
 from support.processes import http
 from support.reward_functions import expected_score
 from support.verl_job import batch_of, verl_config
-from support.vllm_server import VllmServer, quickstart_pool, running_vllm
+from support.vllm_server import VllmServer, quickstart_pool
 from verl.experimental.reward_loop import RewardLoopWorker
 
 from rewardpool.client.shared import shared
 from rewardpool.errors import FunctionFailedError, InvalidSampleError, PoolNotFoundError
-from rewardpool_api import RewardPoolSpec, names
+from rewardpool_api import names
 
 pytestmark = pytest.mark.real
 
 MakeWorker = Callable[..., RewardLoopWorker]
 QUIETLY = "+reward.rewardpool.announce=false"
 MANAGER = "reward.reward_manager.name=rewardpool"
-# The quick start's policy writes random words: held to a grammar it answers, and without blanks it comes to an end.
-HELD = '{"backend": "xgrammar", "disable_any_whitespace": true}'
 JUDGE_FUNCTION = """
 import aiohttp
 
@@ -56,17 +54,6 @@ async def make_worker(
     await shared().close()
 
 
-@pytest.fixture(scope="module")
-def judge_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServer]:
-    """A real vLLM that writes."""
-    spec = quickstart_pool().spec.model_dump(by_alias=True, exclude_unset=True)
-    folder = Path(spec["model"]["source"].removeprefix("file://")).with_name("policy")
-    spec["model"] = {"source": f"file://{folder}", "type": "Generative"}
-    spec["engine"]["args"] += ["--structured-outputs-config", HELD]
-    with running_vllm(RewardPoolSpec.model_validate(spec), "judge", tmp_path_factory.mktemp("judge")) as server:
-        yield server
-
-
 def at_server(server: VllmServer, folder: Path, model: Path | None, *, kind: str | None) -> list[str]:
     """Overrides for a pool that is known by its URL."""
     key_file = folder / "key"
@@ -91,13 +78,13 @@ async def test_a_custom_reward_function_of_verl_can_be_the_pool(make_worker: Mak
 
 
 async def test_a_mixture_has_every_component_beside_the_total(make_worker: MakeWorker, function_pool: str) -> None:
-    parts = f"[{{pool:{function_pool},weight:2}},{{overlong:{{max_tokens:8,buffer_tokens:8}}}}]"
+    parts = f"[{{pool:{function_pool},weight:2}},{{length_penalty:{{max_tokens:8,buffer_tokens:8}}}}]"
     worker = make_worker(MANAGER, f"+reward.rewardpool.rewards={parts}", QUIETLY)
     [one] = await worker.compute_score_batch(batch_of(["123"]))  # 4 tokens with the one that ends it
     name = POOL.partition("/")[2]
     assert one["reward_score"] == pytest.approx(2 * expected_score("123") - 0.5)
     assert one["reward_extra_info"][f"component/{name}"] == expected_score("123")
-    assert one["reward_extra_info"]["component/overlong"] == -0.5
+    assert one["reward_extra_info"]["component/length_penalty"] == -0.5
 
 
 async def test_a_reward_model_scores_as_it_does_directly(

@@ -25,7 +25,7 @@ from cluster.control_plane import ControlPlane
 from rewardpool_api import names
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.client import Kube, KubeError, Object
-from rewardpool_operator.kubernetes.operator import Operator
+from rewardpool_operator.kubernetes.manager import Manager
 
 pytestmark = pytest.mark.real
 
@@ -45,7 +45,7 @@ class Judge:
     """Makes pools, and says what became of them."""
 
     kube: Kube
-    operator: Operator
+    operator: Manager
     failed: FailedPasses
     troubles: list[str] = field(default_factory=list)
     accepted: int = 0

@@ -102,8 +102,8 @@ async def rated(url: str, key_file: Path, config: dict[str, Any], count: int) ->
     spec = {"url": url, "key_file": str(key_file), "served_name": SERVED_NAME, "type": "Generative"}
     rest = {
         "judge": settings,
-        "deadline_seconds": 900,
-        "attempt_seconds": 600,
+        "timeout": 900,
+        "attempt_timeout": 600,
         "concurrency": 128,
         "on_failure": "skip",
     }
@@ -178,7 +178,7 @@ async def decoded(judge: Judge, folder: Path, flavor: RouterFlavor) -> list[dict
     sampling = JudgeConfig(output="probabilities", labels={YES: 1, NO: 0}).answer_format().request
     async with fleet_of(judge, folder, flavor) as fleet:
         settings = {"url": fleet.router.url, "key_file": str(fleet.key_file), "served_name": SERVED_NAME}
-        async with Pool(RewardConfig.model_validate({**settings, "deadline_seconds": 300})) as pool:
+        async with Pool(RewardConfig.model_validate({**settings, "timeout": 300})) as pool:
             return [dict(await pool.first_token(messages, **sampling)) for messages in questions()]
 
 

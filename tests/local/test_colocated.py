@@ -16,12 +16,12 @@ from support.fleet import ROOT, eventually
 from support.local_machine import POOL, LocalMachine
 
 from rewardpool import BlockingPool, Pool, RewardConfig, Sample
-from rewardpool.colocated import Costs, SharedGpu
 from rewardpool_api.status import SleepStatus
+from rewardpool_train.colocated import Costs, SharedGpu
 
 pytestmark = pytest.mark.real
 STAND_IN = ROOT / "tests" / "worker" / "stand_in_vllm"
-CONFIG = RewardConfig(reward_pool=POOL, wait_seconds=90, deadline_seconds=20)
+CONFIG = RewardConfig(reward_pool=POOL, wait_seconds=90, timeout=20)
 
 HOLDER = """
 import sys, time

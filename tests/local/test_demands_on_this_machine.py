@@ -15,10 +15,10 @@ pytestmark = pytest.mark.real
 SCALING = {
     "minReplicas": 0,
     "maxReplicas": 2,
-    "idleSeconds": 2,
+    "cooldownSeconds": 2,
     "policy": {"type": "Demand", "demand": {"drainSeconds": 5, "learn": False}},
     "serviceRate": {"initialPerReplica": 10},
-    "scaleDown": {"stabilizationSeconds": 1},
+    "scaleDown": {"stabilizationWindowSeconds": 1},
 }
 LEASE_SECONDS = 3
 

@@ -7,8 +7,8 @@ import pytest
 from support.decide_builders import a_pool
 
 from rewardpool_api import Condition, RewardPool, RewardPoolStatus
-from rewardpool_api.state_files import is_supervised
-from rewardpool_operator.local.folder import AlreadyRunningError, PoolFolder, SupervisorRecord, stopped
+from rewardpool_local.folder import AlreadyRunningError, PoolFolder, SupervisorRecord, stopped
+from rewardpool_runtime.state_files import is_supervised
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import fcntl
 from pathlib import Path
 
-from rewardpool_operator.local.gpu_claim import GpuClaim
+from rewardpool_local.gpu_claim import GpuClaim
 
 
 def test_engines_may_have_the_gpus_unless_a_rank_computes(tmp_path: Path) -> None:

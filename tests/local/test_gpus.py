@@ -9,8 +9,8 @@ from support.decide_builders import a_pool
 from support.stand_in_nvidia_smi import stand_in_nvidia_smi
 
 from rewardpool_api import names
-from rewardpool_operator.local.gpu_shares import GpuShares
-from rewardpool_operator.local.gpus import (
+from rewardpool_local.gpu_shares import GpuShares
+from rewardpool_local.gpus import (
     Gpu,
     GpusUnreadableError,
     choose_visible,
@@ -20,7 +20,7 @@ from rewardpool_operator.local.gpus import (
     refusal,
     variables,
 )
-from rewardpool_operator.local.machine import unheeded
+from rewardpool_local.machine import unheeded
 
 FOUR = tuple(Gpu(name=str(index), uuid=f"GPU-{letter}{index}") for index, letter in enumerate("abcd"))
 

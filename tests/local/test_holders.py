@@ -3,7 +3,7 @@
 import fcntl
 from pathlib import Path
 
-from rewardpool_operator.local import holders
+from rewardpool_local import holders
 
 
 def test_a_file_that_is_locked_holds_and_one_that_is_not_is_removed(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ async def test_a_running_pool_can_be_looked_at(machine: LocalMachine) -> None:
     (row,) = json.loads(top)["pools"]
     assert (row["ready"], row["desired"], row["state"]) == (1, 1, "Serving")
     _, explained = await machine.run("explain", POOL)
-    assert f"{POOL} is as it should be" in explained
+    assert f"{POOL} is healthy" in explained
     _, logs = await machine.run("logs", POOL, "--component", "worker", "--tail", "1")
     assert logs.startswith("worker-1 ")
     await machine.run("down", POOL)

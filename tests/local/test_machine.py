@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from support.decide_builders import a_pool
 
-from rewardpool_operator.local.machine import lacks_name, unheeded
+from rewardpool_local.machine import NotStartableError, check, lacks_name, unheeded
 
 
 def test_a_golden_set_is_said_not_to_be_compared_here():
@@ -22,6 +22,20 @@ def test_a_budget_is_said_to_be_shared_with_nobody_here():
 
 def test_a_manifest_for_one_machine_means_all_it_says():
     assert unheeded(a_pool()) == ()
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("pvc://claim/safe", "pvc:// needs Kubernetes"),
+        ("file:///nowhere/safe", "there is no folder /nowhere/safe on this machine"),
+    ],
+)
+def test_an_adapter_that_is_not_here_is_refused_before_anything_starts(source, words):
+    adapters = [{"name": "safe", "source": source}]
+    pool = a_pool(model={"source": "hf://org/model", "adapters": adapters})
+    with pytest.raises(NotStartableError, match=rf"spec\.model\.adapters\[safe\]\.source: {words}"):
+        check(pool, port=None, environ={})
 
 
 @pytest.mark.parametrize(

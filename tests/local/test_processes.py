@@ -9,9 +9,9 @@ import psutil
 import pytest
 from support.fleet import eventually
 
-from rewardpool_operator.local import process as process_module
-from rewardpool_operator.local.kept import LONGEST_PAUSE_SECONDS, Command, Kept, Run, pause_seconds
-from rewardpool_operator.local.process import Process, marked, tail
+from rewardpool_local import process as process_module
+from rewardpool_local.process import Process, marked, tail
+from rewardpool_local.supervised_process import LONGEST_PAUSE_SECONDS, Command, Run, SupervisedProcess, pause_seconds
 
 SPAWNS_A_CHILD_OUTSIDE_ITS_GROUP = """
 import subprocess, time
@@ -71,7 +71,7 @@ async def test_a_log_is_kept_short_and_the_one_before_beside_it(
 async def test_a_command_that_ends_is_started_again_with_the_cause_on_record(tmp_path: Path) -> None:
     run = Run(id=f"kept-{os.getpid()}", pool="rl/rm", logs=tmp_path, changed=lambda: None)
     argv = (sys.executable, "-c", "raise RuntimeError('no luck')")
-    kept = Kept("worker-1", run=run, command=lambda: Command(argv=argv, env={}, url="http://here"))
+    kept = SupervisedProcess("worker-1", run=run, command=lambda: Command(argv=argv, env={}, url="http://here"))
 
     async def started_twice() -> bool:
         await kept.start_if_due()
@@ -100,7 +100,9 @@ async def test_what_the_user_set_for_a_trainer_is_no_setting_of_a_worker(
     monkeypatch.setenv("REWARDPOOL_KEY_FILE", "/the/users/key")
     run = Run(id=f"env-{os.getpid()}", pool="rl/rm", logs=tmp_path, changed=lambda: None)
     code = "import os; print(os.environ['REWARDPOOL_POOL'], os.environ.get('REWARDPOOL_KEY_FILE'))"
-    kept = Kept("shows", run=run, command=lambda: Command(argv=(sys.executable, "-c", code), env={}, url="http://here"))
+    kept = SupervisedProcess(
+        "shows", run=run, command=lambda: Command(argv=(sys.executable, "-c", code), env={}, url="http://here")
+    )
     await kept.start_if_due()
 
     async def shown() -> bool:

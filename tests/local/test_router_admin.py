@@ -25,8 +25,8 @@ from support.fleet import (
 from rewardpool import FunctionSample, Pool, RewardConfig, Sample
 from rewardpool_api import names
 from rewardpool_api.pool import RouterFlavor
-from rewardpool_operator.kubernetes.cadence import BUSY_SECONDS
-from rewardpool_operator.router_admin import RouterAdmin, RouterError, RouterUnreachableError
+from rewardpool_operator.kubernetes.requeue import BUSY_SECONDS
+from rewardpool_operator.routers.admin import RouterAdmin, RouterError, RouterUnreachableError
 from rewardpool_operator.throughput import Throughputs
 
 pytestmark = pytest.mark.real

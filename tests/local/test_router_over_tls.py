@@ -26,7 +26,7 @@ from rewardpool.errors import DeadlineError, PoolAccessError
 from rewardpool_api import names
 from rewardpool_api.pool import RouterFlavor
 from rewardpool_operator.kubernetes.credentials.tls import trust
-from rewardpool_operator.router_admin import RouterAdmin, RouterCertificateError
+from rewardpool_operator.routers.admin import RouterAdmin, RouterCertificateError
 from rewardpool_worker.router_flags import TlsFiles
 
 pytestmark = pytest.mark.real
@@ -111,10 +111,10 @@ async def test_a_trainer_scores_over_https_and_refuses_another_authority(
 ) -> None:
     await router.admin(router.authority.certificate).add(worker.url)
     (tmp_path / "other").mkdir()
-    settings = {"url": router.url, "served_name": SERVED_NAME, "deadline_seconds": 20.0}
+    settings = {"url": router.url, "served_name": SERVED_NAME, "timeout": 20.0}
     async with Pool(RewardConfig(**settings, ca_file=router.authority.certificate)) as pool:  # type: ignore[arg-type]
         assert await pool.score(SAMPLE) == expected_score("x")
-    settings["deadline_seconds"] = 2.0
+    settings["timeout"] = 2.0
     stranger = RewardConfig(**settings, ca_file=Authority(tmp_path / "other").certificate)  # type: ignore[arg-type]
     async with Pool(stranger) as pool:
         with pytest.raises(DeadlineError, match="certificate verify failed"):

@@ -4,7 +4,7 @@ import pytest
 from support.fleet import loopback_flags
 
 from rewardpool_api.contract import WAITING_PAUSE_SECONDS
-from rewardpool_operator.router_waiting import (
+from rewardpool_operator.routers.backlog import (
     REFUSAL_WINDOW_SECONDS,
     RETRY_WINDOW_SECONDS,
     Figures,

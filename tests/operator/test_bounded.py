@@ -7,10 +7,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from rewardpool_operator import probe, router_admin
+from rewardpool_operator import probe
 from rewardpool_operator.bounded import AnswerTooLargeError, read_excerpt, read_text
 from rewardpool_operator.probe import probe_score, read_in_flight, takes_key
-from rewardpool_operator.router_admin import RouterAdmin, RouterError
+from rewardpool_operator.routers import admin as router_admin
+from rewardpool_operator.routers.admin import RouterAdmin, RouterError
 
 
 class Liar:

@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from rewardpool_operator.router_admin import RouterAdmin, RouterDeniedError
+from rewardpool_operator.routers.admin import RouterAdmin, RouterDeniedError
 
 
 class OneKey:

@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from rewardpool_operator.router_admin import RouterAdmin
+from rewardpool_operator.routers.admin import RouterAdmin
 from rewardpool_operator.snapshot import RegisteredWorker, Router
 
 FIGURES = 'smg_worker_cb_outcomes_total{worker="http://a:8000",outcome="success"} 42\nsmg_http_connections_active 3\n'

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.decide_builders import a_router, a_worker
 
 from rewardpool_operator.autoscaler.signals import Throughput
-from rewardpool_operator.kubernetes.cadence import BUSY_SECONDS
+from rewardpool_operator.kubernetes.requeue import BUSY_SECONDS
 from rewardpool_operator.snapshot import RegisteredWorker, Router, Worker
 from rewardpool_operator.throughput import (
     APART_SECONDS,

@@ -35,7 +35,7 @@ def test_a_text_that_can_be_written_stays_as_it_is() -> None:
 
 
 @given(value=ANYTHING)
-def test_a_time_is_one_that_can_be_reckoned_with_or_none(value: object) -> None:
+def test_a_time_is_one_that_can_be_used_or_none(value: object) -> None:
     moment = time_of(value)
     assert moment is None or moment - timedelta(days=400) < moment + timedelta(days=400)
 

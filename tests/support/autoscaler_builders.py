@@ -18,7 +18,7 @@ DEMAND: dict[str, Any] = {"type": "Demand", "demand": {}}
 
 def a_scaling(*policies: dict[str, Any], **fields: Any) -> AutoscalingSpec:
     """1 to 8 replicas, exactly by the policies (QueueDepth by default); `fields` in the manifest's camelCase."""
-    defaults = {"minReplicas": 1, "maxReplicas": 8, "deadBandPercent": 0, "idleSeconds": 100}
+    defaults = {"minReplicas": 1, "maxReplicas": 8, "tolerancePercent": 0, "cooldownSeconds": 100}
     chosen = {"policies": list(policies)} if policies else {"policy": QUEUE_DEPTH}
     return AutoscalingSpec.model_validate({**defaults, **chosen, **fields})
 

@@ -25,7 +25,7 @@ class Cable:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self.mend()
+        self.repair()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -41,7 +41,7 @@ class Cable:
         """Refuse new connections and break those there are."""
         self._do(self._cut())
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Forward again, on the same port."""
         self._do(self._mend())
 

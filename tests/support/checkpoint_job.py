@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from support.update_job import make_actor, share_of
 
-from rewardpool.actor import checkpoint
-from rewardpool.actor.fsdp import FsdpActor, RatedRollout
-from rewardpool.actor.ranks import Ranks, joined
+from rewardpool_train.actor import checkpoint
+from rewardpool_train.actor.fsdp import FsdpActor, RatedRollout
+from rewardpool_train.actor.ranks import Ranks, joined
 
 STEPS, STOP = 4, 2
 

@@ -1,4 +1,4 @@
-"""`python -m rewardpool.train`, which writes down when each rank computes.
+"""`python -m rewardpool_train`, which writes down when each rank computes.
 
 PYTHONPATH=tests torchrun --nproc-per-node N -m support.colocated_job FOLDER CONFIG.yaml
 """
@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rewardpool.actor.learner import ActorLearner, EngineRollouts
-from rewardpool.train import main
+from rewardpool_train.actor.learner import ActorLearner, EngineRollouts
+from rewardpool_train.job import main
 
 
 def note_each(kind: type, name: str, file: Path) -> None:

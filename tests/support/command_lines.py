@@ -14,8 +14,8 @@ from support.fleet import ROOT
 from support.replicas import engine_python
 
 from rewardpool_api import RewardPool, names
-from rewardpool_operator.catalogue import ENTRIES
-from rewardpool_worker import sglang_launcher, vllm_launcher
+from rewardpool_cli.catalogue import ENTRIES
+from rewardpool_worker import lora_adapters, sglang_launcher, vllm_launcher
 from rewardpool_worker.engines import Place, engine_for
 from rewardpool_worker.engines.launch import model_path
 from rewardpool_worker.head_tokens import Checkpoint, resolve
@@ -43,7 +43,7 @@ for line in sys.stdin:
     print(args.model_path, args.served_model_name)
 """,
 }
-PLACE = Place(served_name="rm", host="127.0.0.1", port=8000, download_dir="/model")
+PLACE = Place(served_name="rm", host="127.0.0.1", port=8000, download_dir="/model", adapters_dir="/adapters")
 
 
 def manifests() -> list[dict[str, Any]]:
@@ -68,8 +68,16 @@ def command_lines(engine: str) -> list[list[str]]:
     for pool in pools_on(engine):
         argv = list(engine_for(engine).launch(pool.spec, PLACE).argv)
         start = next(at for at, word in enumerate(argv) if word in ("--model", "--model-path", "--function"))
-        found.append([*argv[start:], *flags_of_head(pool, argv)])
+        found.append([*argv[start:], *flags_of_head(pool, argv), *flags_of_adapters(pool)])
     return found
+
+
+def flags_of_adapters(pool: RewardPool) -> list[str]:
+    """What the launcher adds for adapters once it has their files, here of rank 4."""
+    given = pool.spec.model.adapters
+    shapes = {f"{lora_adapters.PREFIX}layer.lora_A.weight": (4, 8)}
+    found = [lora_adapters.Adapter(one.name, f"/adapters/{one.name}", {}, shapes) for one in given]
+    return lora_adapters.flags(found) if found else []
 
 
 def flags_of_head(pool: RewardPool, argv: list[str]) -> list[str]:

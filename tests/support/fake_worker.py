@@ -5,6 +5,7 @@ A behaviour takes the request and returns the answer. Requests are answered by t
 """
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Self
 
@@ -28,6 +29,11 @@ async def right(request: web.Request) -> web.Response:
     inputs = given if isinstance(given, list) and isinstance(given[0], str) else [given]
     data = [{"index": index, "embedding": [score_of(one)]} for index, one in enumerate(inputs)]
     return web.json_response({"data": data})
+
+
+def of_steps(*values: float) -> Behaviour:
+    """The least of these values, and the values as those of the sample's steps."""
+    return says(json.dumps({"data": [{"index": 0, "embedding": [min(values)], "steps": values}]}))
 
 
 def says(body: str, *, status: int = 200) -> Behaviour:

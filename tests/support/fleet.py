@@ -23,7 +23,7 @@ from support.patience import PATIENCE
 
 from rewardpool_api.names import ENV_ADMIN_KEY_FILE, ENV_KEY_FILE, ENV_ROUTER_FLAVOR, ENV_SERVER_PYTHON, STATE_FILE
 from rewardpool_api.pool import RouterFlavor
-from rewardpool_operator.router_admin import RouterAdmin
+from rewardpool_operator.routers.admin import RouterAdmin
 from rewardpool_worker.router_flags import TlsFiles, router_flags
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -18,14 +18,14 @@ from support import tiny_policy
 from support.update_job import make_actor, share_of
 from torch.distributed.tensor import DTensor
 
-from rewardpool.actor import checkpoint, fsdp
-from rewardpool.actor.fsdp import FsdpActor, RatedRollout
-from rewardpool.actor.loading import load_to_shard
-from rewardpool.actor.ranks import Ranks, joined
-from rewardpool.actor.rollout import VllmEngine
-from rewardpool.actor.rollout.vllm_client import SocketAddress
 from rewardpool.rewards import RunningMoments
-from rewardpool.train_config import VllmConfig
+from rewardpool_train.actor import checkpoint, fsdp
+from rewardpool_train.actor.fsdp import FsdpActor, RatedRollout
+from rewardpool_train.actor.loading import load_to_shard
+from rewardpool_train.actor.ranks import Ranks, joined
+from rewardpool_train.actor.rollout import VllmEngine
+from rewardpool_train.actor.rollout.vllm_client import SocketAddress
+from rewardpool_train.config import VllmConfig
 
 LIMIT_BYTES = 4096
 """Of a file that a rank may write, less than the policy has: a write beyond it fails as one to a full disk does."""

@@ -11,7 +11,7 @@ from support.hostile_pool import FailedPasses
 
 from cluster.control_plane import ControlPlane
 from rewardpool_operator.kubernetes.client import Kube, load_configuration
-from rewardpool_operator.kubernetes.operator import Operator
+from rewardpool_operator.kubernetes.manager import Manager
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Running:
     """It serves one namespace; tests tell it of pools, in the place of kopf's watch."""
 
     kube: Kube
-    operator: Operator
+    operator: Manager
     failed: FailedPasses
 
 
@@ -29,7 +29,7 @@ async def operator_of(control_plane: ControlPlane, namespace: str) -> AsyncItera
     failed, logger = FailedPasses(), logging.getLogger("rewardpool_operator")
     configuration = await load_configuration({"KUBECONFIG": str(control_plane.kubeconfig)})
     async with Kube(configuration) as kube, aiohttp.ClientSession() as session:
-        operator = Operator(kube, session, image="rewardpool:test", namespaces=[namespace])
+        operator = Manager(kube, session, image="rewardpool:test", namespaces=[namespace])
         running = asyncio.create_task(operator.run())
         logger.addHandler(failed)
         logger.propagate = False

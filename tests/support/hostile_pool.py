@@ -1,6 +1,6 @@
 """A pool whose surroundings say whatever a test wants: a fake API server, and one server for all routers and workers.
 
-A pass over it is a real one: store, keeper, router administration, decision, writes.
+A pass over it is a real one: store, reconciler, router administration, decision, writes.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from support.pool_surroundings import KEY, FakeKube
 from rewardpool_api import RewardPoolStatus, names
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.budgets import Budgets
+from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.client import Object, Resource
-from rewardpool_operator.kubernetes.keeper import Keeper, Shared
 from rewardpool_operator.kubernetes.leader import Acting
+from rewardpool_operator.kubernetes.pool_reconciler import PoolReconciler, Shared
 from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
-from rewardpool_operator.kubernetes.watch.store import Store
 
 MAX_NOTE_BYTES = 1024
 """Of an event, as the API server checks it."""
@@ -137,12 +137,12 @@ class HostilePool:
         failed, logger = FailedPasses(), logging.getLogger("rewardpool_operator")
         logger.addHandler(failed)
         logger.propagate = False  # a thousand passes over nonsense have a lot to say
-        keeper = Keeper(shared, KEY, wake=lambda: None)
+        reconciler = PoolReconciler(shared, KEY, wake=lambda: None)
         try:
             for _ in range(count):
-                assert await keeper.look(Acting.FULL, pools=1) is not None
+                assert await reconciler.look(Acting.FULL, pools=1) is not None
         finally:
-            keeper.close()
+            reconciler.close()
             logger.removeHandler(failed)
             logger.propagate = True
         assert not failed.found, failed.found[0]

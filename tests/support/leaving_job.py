@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from rewardpool.actor.ranks import joined
+from rewardpool_train.actor.ranks import joined
 
 kept: list[dist.ProcessGroup] = []
 """The group, as modules sharded by FSDP keep it beyond the job."""

@@ -22,8 +22,8 @@ from support.patience import PATIENCE
 from support.stand_in_nvidia_smi import stand_in_nvidia_smi
 
 from rewardpool_api import RewardPool, names
-from rewardpool_operator.local.folder import PoolFolder, folder_of
-from rewardpool_operator.local.process import ENV_PROCESS
+from rewardpool_local.folder import PoolFolder, folder_of
+from rewardpool_local.process import ENV_PROCESS
 
 POOL = "rl/length"
 UP_SECONDS = 40 * PATIENCE

@@ -9,7 +9,7 @@ import pytest
 from rewardpool_api import names
 from rewardpool_api.demand import Demand
 from rewardpool_api.pool import ModelType
-from rewardpool_api.state_files import DEMANDS_DIR
+from rewardpool_runtime.state_files import DEMANDS_DIR
 
 POOL = "rl/skywork"
 JOB = "grpo-7"
@@ -21,6 +21,7 @@ def write_local_pool(
     url: str = "http://127.0.0.1:9",
     source: str = "hf://org/model",
     model_type: ModelType = "Discriminative",
+    head: dict[str, Any] | None = None,
 ) -> Path:
     """Make the folder of `POOL`, which serves that model and is ready to score at that URL, and return it."""
     folder = state_dir / POOL
@@ -29,7 +30,7 @@ def write_local_pool(
     ready = {"type": "Ready", "status": "True", "reason": "Ok", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     pool = {
         "metadata": {"name": name, "namespace": namespace},
-        "spec": {"model": {"source": source}},
+        "spec": {"model": {"source": source} | ({} if head is None else {"head": head})},
         "status": {
             "replicas": 1,
             "url": url,

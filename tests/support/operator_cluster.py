@@ -23,6 +23,8 @@ from rewardpool_api import names
 from rewardpool_operator.main import RUNNING
 
 NAMESPACE = "pools"
+LOOK_SECONDS = 0.15
+"""Between two looks at the API server while a test waits: a look costs some milliseconds of its CPU and of etcd's."""
 PATHS = {
     kind: f"{group}/namespaces/{{}}/{plural or kind + 's'}"
     for group, kinds in {
@@ -128,7 +130,7 @@ class Cluster:
         return current and settled and counts == (replicas, replicas, 0)
 
     def eventually(self, holds: Callable[[], object], *, seconds: float, what: str) -> None:
-        self.operator.until(lambda: bool(holds()), seconds=seconds, what=what)
+        self.operator.until(lambda: bool(holds()), seconds=seconds, what=what, every=LOOK_SECONDS)
 
 
 @pytest.fixture(scope="module")

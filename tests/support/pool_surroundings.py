@@ -15,14 +15,15 @@ from support.kube_builders import a_pod, a_pool
 from rewardpool_api import names
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.budgets import Budgets
+from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError, Object, Resource
-from rewardpool_operator.kubernetes.keeper import Keeper, Shared
 from rewardpool_operator.kubernetes.leader import Acting
-from rewardpool_operator.kubernetes.questions import asking, lengths
+from rewardpool_operator.kubernetes.polls import background_poll
+from rewardpool_operator.kubernetes.polls import max_model_len as lengths
+from rewardpool_operator.kubernetes.pool_reconciler import PoolReconciler, Shared
 from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
-from rewardpool_operator.kubernetes.watch.store import Store
 from rewardpool_operator.probe import ProbeResult
-from rewardpool_operator.router_admin import RouterAdmin
+from rewardpool_operator.routers.admin import RouterAdmin
 from rewardpool_operator.snapshot import RegisteredWorker, Router
 
 KEY = ("rl", "rm")
@@ -117,13 +118,13 @@ class Surroundings:
         self.image, self.upgrade_slots = "x:1", UpgradeSlots(1)
         pool = json.loads(a_pool(replicas=1).model_dump_json(by_alias=True, exclude_none=True))
         self.store.put(client.POOLS, self.kube.keep(client.POOLS, pool))
-        self.keeper = self.a_keeper()
+        self.reconciler = self.a_reconciler()
         monkeypatch.setattr(RouterAdmin, "observe", self._observed)
         monkeypatch.setattr(RouterAdmin, "add", self._added)
         monkeypatch.setattr(lengths, "probe_score", self._probed)
-        monkeypatch.setattr(asking, "FIRST_PATIENCE_SECONDS", 0.01)
+        monkeypatch.setattr(background_poll, "FIRST_PATIENCE_SECONDS", 0.01)
 
-    def a_keeper(self) -> Keeper:
+    def a_reconciler(self) -> PoolReconciler:
         aside = asyncio.Semaphore(8)
         shared = Shared(
             kube=self.kube,  # type: ignore[arg-type]
@@ -135,7 +136,7 @@ class Surroundings:
             budgets=Budgets(self.store),
             upgrade_slots=self.upgrade_slots,
         )
-        return Keeper(shared, KEY, wake=lambda: None)
+        return PoolReconciler(shared, KEY, wake=lambda: None)
 
     def declare(self, **spec: Any) -> Object:
         """Somebody changes these fields of the spec, and the watch tells of it."""
@@ -159,7 +160,7 @@ class Surroundings:
         """One pass; what it wrote."""
         before = len(self.kube.writes)
         await asyncio.sleep(0.001)  # what is asked aside goes on
-        await self.keeper.look(acting, pools=1)
+        await self.reconciler.look(acting, pools=1)
         return self.kube.writes[before:]
 
     async def until(self, holds: Callable[[], bool]) -> None:

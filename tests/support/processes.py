@@ -56,8 +56,11 @@ class RealProcess:
         except subprocess.TimeoutExpired:
             pytest.fail(f"{self._argv[0]} still runs after {limit:g} s:\n{self.tail()}")
 
-    def until(self, holds: Callable[[], bool], *, seconds: float, what: str) -> None:
-        """Wait until something holds; fails when that takes longer than PATIENCE allows, or the process ends before."""
+    def until(self, holds: Callable[[], bool], *, seconds: float, what: str, every: float = 0.05) -> None:
+        """Look every so many seconds whether something holds, until it does.
+
+        Fails when that takes longer than PATIENCE allows, or the process ends before.
+        """
         limit = seconds * PATIENCE
         deadline = time.monotonic() + limit
         while not holds():
@@ -65,7 +68,7 @@ class RealProcess:
                 pytest.fail(f"it ended with {self._process.returncode} before {what}:\n{self.tail()}")
             if time.monotonic() > deadline:
                 pytest.fail(f"not within {limit:g} s: {what}:\n{self.tail()}")
-            time.sleep(0.05)
+            time.sleep(every)
 
     def tail(self) -> str:
         """The last lines of its log."""

@@ -19,6 +19,8 @@ from support.processes import RealProcess, http
 from support.worker_place import KEY, place_in
 
 from rewardpool_api import RewardPoolSpec, names
+from rewardpool_api.pool import RouterFlavor
+from rewardpool_operator.routers.admin import FLAVORS
 from rewardpool_worker import router_launcher
 from rewardpool_worker.diagnosis import diagnose
 from rewardpool_worker.engines import engine_for
@@ -115,7 +117,7 @@ def replicas(spec: RewardPoolSpec, folder: Path, *, count: int = 2) -> Iterator[
             _until_ready(process, url)
         seconds = time.monotonic() - began
         urls = tuple(url for _, url in workers)
-        yield Replicas(urls, _router(urls, folder, stack), tuple(process.log for process, _ in workers), seconds)
+        yield Replicas(urls, start_router(urls, folder, stack), tuple(process.log for process, _ in workers), seconds)
 
 
 def _start(spec: RewardPoolSpec, folder: Path, stack: ExitStack) -> tuple[RealProcess, str]:
@@ -145,11 +147,13 @@ def _until_ready(process: RealProcess, url: str) -> None:
         time.sleep(0.5)
 
 
-def _router(urls: Sequence[str], folder: Path, stack: ExitStack) -> str:
+def start_router(urls: Sequence[str], folder: Path, stack: ExitStack, *, flavor: RouterFlavor = "sglang-router") -> str:
+    """A real router in front of workers that are ready; returns its URL."""
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "key").write_text(KEY)
     (folder / "admin").write_text(ADMIN_KEY)
     flags = router_flags(
-        flavor="sglang-router",
+        flavor=flavor,
         host="127.0.0.1",
         port=(port := free_port()),
         metrics_host="127.0.0.1",
@@ -157,13 +161,15 @@ def _router(urls: Sequence[str], folder: Path, stack: ExitStack) -> str:
         request_timeout_seconds=300,
         shutdown_grace_seconds=5,
     )
-    env = {names.ENV_KEY_FILE: str(folder / "key"), names.ENV_ADMIN_KEY_FILE: str(folder / "admin")}
+    env: dict[str, str] = {names.ENV_ROUTER_FLAVOR: flavor}
+    env |= {names.ENV_KEY_FILE: str(folder / "key"), names.ENV_ADMIN_KEY_FILE: str(folder / "admin")}
     argv = [server_python(), router_launcher.__file__, *flags]
     process = stack.enter_context(RealProcess(argv, env=env, log=folder / "router.log", cwd=folder))
     router = f"http://127.0.0.1:{port}"
     process.until(lambda: http("GET", router + "/health")[0] == 200, seconds=20, what="the router answers")
     for url in urls:
-        assert http("POST", router + "/workers", {"url": url}, key=ADMIN_KEY)[0] == 202
+        worker = {"url": url, **FLAVORS[flavor].worker(SERVED_NAME)}
+        assert http("POST", router + "/workers", worker, key=ADMIN_KEY)[0] == 202
     joined = lambda: (http("GET", router + "/workers", key=ADMIN_KEY)[2] or {}).get("total") == len(urls)  # noqa: E731
     process.until(joined, seconds=20, what="the workers have joined")
     process.until(lambda: http("GET", router + "/readiness")[0] == 200, seconds=20, what="a worker is ready")

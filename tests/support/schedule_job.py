@@ -13,14 +13,14 @@ from typing import Any
 import torch
 from support.update_job import FORWARD, make_actor
 
-from rewardpool.actor.data import Prompt, Rollout
-from rewardpool.actor.learner import ActorLearner, Batch, EngineRollouts
-from rewardpool.actor.ranks import Ranks, joined
-from rewardpool.pipeline.engine import Pipeline
-from rewardpool.pipeline.on_thread import on_thread
-from rewardpool.pipeline.overlap import Overlap
-from rewardpool.pipeline.parts import GroupTask, OnEnd
-from rewardpool.pipeline.schedule import SCHEDULES, Plan, ScheduleName
+from rewardpool_train.actor.data import Prompt, Rollout
+from rewardpool_train.actor.learner import ActorLearner, Batch, EngineRollouts
+from rewardpool_train.actor.ranks import Ranks, joined
+from rewardpool_train.pipeline.engine import Pipeline
+from rewardpool_train.pipeline.on_thread import on_thread
+from rewardpool_train.pipeline.overlap import Overlap
+from rewardpool_train.pipeline.parts import GroupTask, OnEnd
+from rewardpool_train.pipeline.schedule import SCHEDULES, Plan, ScheduleName
 
 STEPS, GROUPS, MINIBATCH, SIZE = 3, 4, 2, 3
 

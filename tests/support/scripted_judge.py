@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rewardpool.client.answer import Judgement
 from rewardpool.client.pool import Pool
 from rewardpool.config import RewardConfig
 
@@ -18,10 +19,13 @@ class ScriptedJudge(Pool):
         """Of its first token, by the question."""
         self.asked: list[tuple[Sequence[Mapping[str, Any]], dict[str, Any]]] = []
 
-    async def judge(self, messages: Sequence[Mapping[str, Any]], *, label: str | None = None, **sampling: Any) -> str:
+    async def judge(
+        self, messages: Sequence[Mapping[str, Any]], *, label: str | None = None, **sampling: Any
+    ) -> Judgement:
         """The answer to the last message, which is the question."""
         self.asked.append((messages, sampling))
-        return self._answer(str(messages[-1]["content"]), sampling)
+        answer = self._answer(str(messages[-1]["content"]), sampling)
+        return answer if isinstance(answer, Judgement) else Judgement(answer)
 
     async def first_token(
         self, messages: Sequence[Mapping[str, Any]], *, label: str | None = None, **sampling: Any

@@ -1,4 +1,4 @@
-"""SimulatedFleet: a cluster on paper, for properties of whole sequences of decisions.
+"""SimulatedFleet: a simulated cluster, for properties of whole sequences of decisions.
 
 It does what a plan says, and between two plans what Kubernetes would do by itself: replace deleted pods, start those
 that fit, let them answer when their revision is healthy, restart what crashed. Time passes by ticks of one second.

@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rewardpool.pipeline.dynamic_sampling import DynamicSampling
-from rewardpool.pipeline.engine import Pipeline
-from rewardpool.pipeline.overlap import Overlap
-from rewardpool.pipeline.parts import GroupTask, MiniBatch, OnEnd, RatedGroup
-from rewardpool.pipeline.schedule import SCHEDULES, Plan
-from rewardpool.pipeline.state import PipelineState
-from rewardpool.pipeline.times import StepTimes
+from rewardpool_train.pipeline.dynamic_sampling import DynamicSampling
+from rewardpool_train.pipeline.engine import Pipeline
+from rewardpool_train.pipeline.overlap import Overlap
+from rewardpool_train.pipeline.parts import GroupTask, MiniBatch, OnEnd, RatedGroup
+from rewardpool_train.pipeline.schedule import SCHEDULES, Plan
+from rewardpool_train.pipeline.state import PipelineState
+from rewardpool_train.pipeline.times import StepTimes
 
 Batch = MiniBatch[str, str]
 

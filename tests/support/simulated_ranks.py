@@ -7,7 +7,7 @@ from typing import Any
 
 from support.simulated_job import Batch, SimulatedJob
 
-from rewardpool.pipeline.parts import GroupTask, OnEnd
+from rewardpool_train.pipeline.parts import GroupTask, OnEnd
 
 
 class SimulatedCollectives:

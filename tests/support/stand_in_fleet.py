@@ -6,7 +6,7 @@ The load is what it is told to be, whatever the replicas do: what step responses
 from collections.abc import Callable
 from itertools import count
 
-from rewardpool_operator.simulation.policy import Policy, View
+from rewardpool_simulator.policy import Policy, View
 
 
 def a_view(*, now: float = 0.0, requests: int = 0, desired: int = 1, ready: int | None = None) -> View:

@@ -17,6 +17,9 @@ from rewardpool import Endpoint, FunctionSample, Pool, RewardConfig, Sample, Sco
 from rewardpool.client.report import Report
 from rewardpool.discovery.find import discover
 
+SAMPLE_SECONDS = 0.05
+"""As long as a sample takes, so many are in flight at every moment; with shorter ones they would only be more."""
+
 
 class SteadyTrainer:
     """Finds its pool on the API server, and reaches it by the Service's stand-in.
@@ -53,7 +56,7 @@ class SteadyTrainer:
     async def _until_done(self, pool: Pool, number: int) -> None:
         while not self.done.is_set():
             text = f"{number}-{self.outcomes.total()}"
-            arguments = {"data_source": "test", "ground_truth": None, "extra_info": {"seconds": 0.01}}
+            arguments = {"data_source": "test", "ground_truth": None, "extra_info": {"seconds": SAMPLE_SECONDS}}
             outcome = await pool.outcome(Sample(function=FunctionSample(solution_str=text, **arguments)))
             if isinstance(outcome, Scored):
                 self.outcomes["right" if outcome.value == expected_score(text) else "wrong"] += 1

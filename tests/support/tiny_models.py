@@ -2,6 +2,7 @@
 
     python tiny_models.py make CLASS FOLDER
     python tiny_models.py score CLASS FOLDER SAMPLES SCORES
+    python tiny_models.py break FAULT FOLDER COPY
 
 Run with the servers' Python, which has torch; the table of classes is for both sides. A sample is a text or a list of
 token ids; SAMPLES and SCORES are JSON lists, and a score is written as a pool answers it: `embedding`, and `steps` of a
@@ -10,12 +11,17 @@ process reward model. All weights are random, and large enough that scores diffe
 
 import json
 import math
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 STEP = "<extra_0>"
+CHAT_TEMPLATE = "{% for message in messages %}<|user|>{{ message.content }}<|end|>{% endfor %}<|assistant|>"
+"""Of a judge; for messages that are text alone."""
+ELSEWHERE = "elsewhere"
+"""A word that a tokenizer of another model has a token for, beyond the model's vocabulary."""
 MAX_POSITIONS = 1024
 HEAD_DIM = 32
 CAPPED_AT = 2.0
@@ -132,6 +138,8 @@ def make(name: str, folder: Path) -> None:
 
     torch.manual_seed(7)
     words = make_tokenizer()
+    if name == "generative":
+        words.chat_template = CHAT_TEMPLATE
     of = CLASSES[name]
     config = configuration(of, words)
     model = make_model(of, config)
@@ -144,6 +152,35 @@ def make(name: str, folder: Path) -> None:
     tied = {"lm_head.weight"} if config.tie_word_embeddings else set()
     weights = {key: values.contiguous() for key, values in model.state_dict().items() if key not in tied}
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+def break_copy(fault: str, folder: Path, copy: Path) -> None:
+    """Copy a model whose head is `score.weight`, and put one of FAULTS into the copy."""
+    import torch
+    import transformers
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(folder, copy)
+    weights = load_file(copy / "model.safetensors")
+    rows, width = weights["score.weight"].shape
+    match fault:
+        case "no head":
+            del weights["score.weight"]
+        case "a missing layer":
+            del weights["model.layers.1.mlp.down_proj.weight"]
+        case "a narrow head":
+            weights["score.weight"] = torch.ones(rows, width // 2)
+        case "more labels":
+            weights["score.weight"] = torch.ones(rows + 2, width)
+        case "NaN weights":
+            weights["score.weight"][0, 0] = torch.nan
+        case "another model's tokenizer":
+            words = transformers.AutoTokenizer.from_pretrained(copy)
+            words.add_tokens([ELSEWHERE])
+            words.save_pretrained(copy)
+        case _:
+            raise ValueError(fault)
+    save_file(weights, copy / "model.safetensors", {"format": "pt"})
 
 
 def score(name: str, folder: Path, samples: list[str | list[int]]) -> list[dict[str, Any]]:
@@ -195,6 +232,9 @@ def main(command: str, name: str, folder: str, *files: str) -> None:
     """Do what the command line says."""
     if command == "make":
         make(name, Path(folder))
+        return
+    if command == "break":
+        break_copy(name, Path(folder), Path(files[0]))
         return
     samples, out = files
     Path(out).write_text(json.dumps(score(name, Path(folder), json.loads(Path(samples).read_text()))))

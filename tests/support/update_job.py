@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from support import tiny_policy
 
-from rewardpool.actor.data import Rollout
-from rewardpool.actor.fsdp import FsdpActor, RatedRollout
-from rewardpool.actor.objective import Objective
-from rewardpool.actor.ranks import Ranks, joined
-from rewardpool.actor.tokens import Forward, log_probs_of
+from rewardpool_train.actor.data import Rollout
+from rewardpool_train.actor.fsdp import FsdpActor, RatedRollout
+from rewardpool_train.actor.objective import Objective
+from rewardpool_train.actor.ranks import Ranks, joined
+from rewardpool_train.actor.tokens import Forward, log_probs_of
 
 # Shares of 4 are unequal where it matters: two unscored rollouts in one of them, other lengths in each.
 ADVANTAGES = [1.0, None, -0.5, None, 2.0, -1.0, 0.3, -0.8]
@@ -27,8 +27,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "packed": {"forward": dataclasses.replace(FORWARD, pack_tokens=24)},
     "recomputed": {"activation_checkpointing": True},
     "bfloat16": {"dtype": torch.bfloat16},
-    "token": {"objective": dataclasses.replace(OBJECTIVE, aggregation="token")},
-    "fixed_length": {"objective": dataclasses.replace(OBJECTIVE, aggregation="fixed_length")},
+    "token": {"objective": dataclasses.replace(OBJECTIVE, loss_agg_mode="token-mean")},
+    "fixed_length": {"objective": dataclasses.replace(OBJECTIVE, loss_agg_mode="seq-mean-token-sum-norm")},
     "sequence": {"objective": dataclasses.replace(OBJECTIVE, ratio="sequence")},
 }
 """What `FsdpActor` is given in each, where it differs from the first."""

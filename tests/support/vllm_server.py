@@ -1,7 +1,7 @@
-"""One real vLLM worker for a whole test session: 45 s to start, so every test that needs one shares it.
+"""Two real vLLM workers for a whole test session: 45 s to start, so every test that needs one shares it.
 
-It serves the quick start's reward model exactly as a pool's worker does: command line from `engines`, mounted files,
-a key. Tests take the fixture `vllm_server`.
+They serve the quick start's two models exactly as a pool's worker does: command line from `engines`, mounted files,
+a key. Tests take the fixture `vllm_server` for the reward model, and `judge_server` for the one that writes.
 """
 
 import os
@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,9 @@ from rewardpool_worker.engines import engine_for
 START_SECONDS = 300.0
 """Four times what an idle machine with two cores needs; other tests may run beside."""
 QUICKSTART = ROOT / "examples" / "quickstart"
+# The quick start's policy writes random words. Held to a schema it has no choice but to answer; and it is told to leave
+# out blanks, because the grammar allows as many of them as a model likes, and this one likes many.
+HELD = '{"backend": "xgrammar", "disable_any_whitespace": true}'
 
 
 @dataclass(frozen=True)
@@ -37,8 +41,9 @@ class VllmServer:
     """What it prints."""
 
 
+@cache
 def quickstart_pool() -> RewardPool:
-    """The quick start's pool with its models built; that takes seconds, or half a minute the first time."""
+    """The quick start's pool with its models built: the first call of a session takes seconds, or half a minute."""
     python = os.environ.get("REWARDPOOL_TRAINER_PYTHON") or str(ROOT / ".rewardpool/venvs/trainer/bin/python")
     if not Path(python).exists():
         pytest.skip(f"needs torch to build a model: run `make setup-trainer` (no {python})")
@@ -64,4 +69,16 @@ def vllm_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServer
     server_python()
     pool = quickstart_pool()
     with running_vllm(pool.spec, pool.served_name, tmp_path_factory.mktemp("vllm")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def judge_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServer]:
+    """A real vLLM that writes: it serves the quick start's policy, to judge by."""
+    server_python()
+    spec = quickstart_pool().spec.model_dump(by_alias=True, exclude_unset=True)
+    folder = Path(spec["model"]["source"].removeprefix("file://")).with_name("policy")
+    spec["model"] = {"source": f"file://{folder}", "type": "Generative"}
+    spec["engine"]["args"] += ["--structured-outputs-config", HELD]
+    with running_vllm(RewardPoolSpec.model_validate(spec), "judge", tmp_path_factory.mktemp("judge")) as server:
         yield server

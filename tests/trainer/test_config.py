@@ -24,10 +24,10 @@ def test_a_constant_has_to_be_asked_for_in_so_many_words() -> None:
         ({"url": "router:8080"}, "reward.url", "must be http://"),
         ({"url": "http://me:secret@router"}, "reward.url", "must not contain credentials"),
         ({"url": "http://router/?a=1"}, "reward.url", "without query"),
-        ({"attempts": 0}, "reward.attempts", "greater than or equal to 1"),
+        ({"max_attempts": 0}, "reward.max_attempts", "greater than or equal to 1"),
         ({"concurrency": "many"}, "reward.concurrency", "valid integer"),
-        ({"deadline_seconds": 0}, "reward.deadline_seconds", "greater than 0"),
-        ({"attempt_seconds": 120}, "reward", "attempt_seconds must be shorter than deadline_seconds"),
+        ({"timeout": 0}, "reward.timeout", "greater than 0"),
+        ({"attempt_timeout": 120}, "reward", "attempt_timeout must be shorter than timeout"),
         ({"on_failure": "zero"}, "reward.on_failure", "'raise' or 'skip'"),
     ],
 )

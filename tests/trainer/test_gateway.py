@@ -163,13 +163,13 @@ async def test_health_and_metrics_need_no_key() -> None:
 
 async def test_a_reward_that_needs_groups_is_refused_at_the_start() -> None:
     with pytest.raises(ConfigError, match="needs whole groups"):
-        async with answering(open_reward({"function": right, "whiten": "group"})):
+        async with answering(open_reward({"function": right, "normalize": "group"})):
             pass
 
 
 async def test_a_reward_that_goes_by_the_steps_of_a_job_is_refused_at_the_start() -> None:
-    with pytest.raises(ConfigError, match="whiten running"):
-        async with answering(open_reward({"function": right, "whiten": "running"})):
+    with pytest.raises(ConfigError, match="normalize running"):
+        async with answering(open_reward({"function": right, "normalize": "running"})):
             pass
 
 

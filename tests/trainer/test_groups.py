@@ -4,7 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool.actor.groups import SMALLEST_SPREAD, ScoreDtype, coarsest, group_advantages, is_informative
+from rewardpool_train.actor.groups import (
+    SMALLEST_SPREAD,
+    AdvantageScale,
+    ScoreDtype,
+    TokenReward,
+    coarsest,
+    group_advantages,
+    is_informative,
+    process_advantages,
+)
 
 SCORES = st.lists(st.floats(-100, 100), min_size=2, max_size=16)
 GAPPY_SCORES = st.lists(st.none() | st.floats(-100, 100), min_size=2, max_size=16)
@@ -113,3 +122,66 @@ def test_a_response_without_scored_siblings_is_neither_good_nor_bad() -> None:
 
 def test_equal_scores_give_no_advantage_even_with_a_servers_rounding_noise() -> None:
     assert group_advantages([0.5, 0.5 + 1e-7]) == pytest.approx([0.0, 0.0], abs=1e-2)
+
+
+STEPS = st.lists(st.tuples(st.integers(0, 3), st.floats(-100, 100)), min_size=1, max_size=6)
+"""Of a response, by how many tokens each is longer than the step before, and its reward."""
+
+
+def placed(steps: list[tuple[int, float]]) -> list[TokenReward]:
+    """The rewards at the tokens in which the steps end."""
+    tokens = [sum(longer for longer, _ in steps[: number + 1]) for number in range(len(steps))]
+    return [(token, value) for token, (_, value) in zip(tokens, steps, strict=True)]
+
+
+def test_a_tokens_advantage_is_the_sum_of_the_normalised_rewards_of_its_step_and_of_those_after() -> None:
+    first, second = process_advantages([[(1, 1.0), (2, 3.0)], [(0, 2.0)]], [3, 1], scale="none")
+    assert first == [0.0, 0.0, 1.0]  # -1 for the first step, 1 for the second
+    assert second == [0.0]
+    spread = math.sqrt(2 / 3) + SMALLEST_SPREAD
+    first, _ = process_advantages([[(1, 1.0), (2, 3.0)], [(0, 2.0)]], [3, 1])
+    assert first == pytest.approx([0.0, 0.0, 1 / spread])
+
+
+def test_two_steps_that_end_in_one_token_both_count_there() -> None:
+    first, _ = process_advantages([[(0, 1.0), (0, 4.0), (1, 1.0)], [(0, 2.0)]], [2, 1], scale="none")
+    assert first == [0.0, -1.0]
+
+
+@given(st.lists(st.none() | st.floats(-100, 100), min_size=2, max_size=8), st.sampled_from(["group_std", "none"]))
+def test_where_each_response_has_one_step_all_its_tokens_have_the_outcomes_advantage(
+    scores: list[float | None], scale: AdvantageScale
+) -> None:
+    lengths = range(1, len(scores) + 1)
+    steps = [None if score is None else [(length - 1, score)] for score, length in zip(scores, lengths, strict=True)]
+    outcome = group_advantages(scores, scale=scale)
+    expected = [None if one is None else [one] * length for one, length in zip(outcome, lengths, strict=True)]
+    assert process_advantages(steps, lengths, scale=scale) == expected
+
+
+@given(st.lists(STEPS, min_size=2, max_size=6))
+def test_from_token_to_token_an_advantage_changes_by_the_normalised_rewards_of_the_steps_that_end(
+    given_steps: list[list[tuple[int, float]]],
+) -> None:
+    steps = [placed(one) for one in given_steps]
+    lengths = [one[-1][0] + 1 for one in steps]
+    found = process_advantages(steps, lengths)
+    normalised = iter(group_advantages([value for one in steps for _, value in one]))
+    for one, advantages in zip(steps, found, strict=True):
+        assert advantages is not None
+        drops = [here - after for here, after in zip(advantages, [*advantages[1:], 0.0], strict=True)]
+        expected = [0.0] * len(drops)
+        for token, _ in one:
+            expected[token] += next(normalised) or 0.0
+        assert drops == pytest.approx(expected, abs=1e-9)
+    assert sum(advantages[0] for advantages in found if advantages) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_a_response_without_a_score_has_no_advantage_and_its_lonely_sibling_is_compared_with_nothing() -> None:
+    assert process_advantages([None, [(0, 1.0), (1, 9.0)]], [3, 2]) == [None, [0.0, 0.0]]
+
+
+def test_steps_that_are_all_equal_are_left_out_where_that_is_asked_for() -> None:
+    equal = [[(0, 0.5), (1, 0.5)], [(0, 0.5)]]
+    assert process_advantages(equal, [2, 1], only_informative=True) == [None, None]
+    assert process_advantages([[(0, 0.2), (1, 0.5)], [(0, 0.5)]], [2, 1], only_informative=True)[1] is not None

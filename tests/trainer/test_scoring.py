@@ -3,11 +3,11 @@ from concurrent.futures import Future
 
 import pytest
 
-from rewardpool.actor.data import Prompt, Rollout
-from rewardpool.actor.scoring import RewardScore, Tally
 from rewardpool.errors import ScoreError
-from rewardpool.pipeline.parts import GroupTask
 from rewardpool.rewards import Episode, Rating
+from rewardpool_train.actor.data import Prompt, Rollout
+from rewardpool_train.actor.scoring import RewardScore, Tally
+from rewardpool_train.pipeline.parts import GroupTask
 
 TASK = GroupTask(index=3, prompt=Prompt(prompt="?"), size=2, version=0)
 ROLLOUT = Rollout(group=3, member=1, prompt_ids=[1], response_ids=[2], ended=True)

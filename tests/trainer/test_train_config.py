@@ -4,10 +4,10 @@ from typing import Any
 import pytest
 import yaml
 
-from rewardpool.actor.objective import PRESETS
 from rewardpool.errors import ConfigError
-from rewardpool.train_config import TrainConfig, load_train_config
-from rewardpool.update_config import UpdateConfig
+from rewardpool_train.actor.objective import PRESETS
+from rewardpool_train.config import TrainConfig, load_train_config
+from rewardpool_train.update_config import UpdateConfig
 
 QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart" / "train.yaml"
 
@@ -90,12 +90,16 @@ def test_the_quick_starts_config_is_right_and_finds_its_pool_by_name_only() -> N
 def test_an_algorithm_is_a_set_of_choices(tmp_path: Path) -> None:
     chosen = load_train_config(written(tmp_path, update={"algorithm": "dr_grpo"})).update
     objective = chosen.objective(fixed_length=48)
-    assert (objective.advantage_scale, objective.aggregation, objective.fixed_length) == ("none", "fixed_length", 48)
+    assert (objective.advantage_scale, objective.loss_agg_mode, objective.fixed_length) == (
+        "none",
+        "seq-mean-token-sum-norm",
+        48,
+    )
 
 
 def test_a_field_that_is_set_wins_over_the_algorithms(tmp_path: Path) -> None:
     chosen = load_train_config(written(tmp_path, update={"algorithm": "dapo", "clip_high": 0.3})).update
-    assert (chosen.aggregation, chosen.clip_low, chosen.clip_high) == ("token", 0.2, 0.3)
+    assert (chosen.loss_agg_mode, chosen.clip_low, chosen.clip_high) == ("token-mean", 0.2, 0.3)
 
 
 @pytest.mark.parametrize("algorithm", PRESETS)

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from rewardpool.actor.data import Prompt, PromptOrder, Rollout, read_prompts, to_episode
 from rewardpool.errors import ConfigError
 from rewardpool.rewards import Episode
+from rewardpool_train.actor.data import Prompt, PromptOrder, Rollout, read_prompts, to_episode
 
 PROMPTS = [Prompt(prompt=str(number)) for number in range(6)]
 

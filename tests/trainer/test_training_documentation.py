@@ -7,8 +7,8 @@ from typing import Any
 import yaml
 
 from rewardpool.rewards.spec import parse_reward
-from rewardpool.train_config import TrainConfig
 from rewardpool_api.pool import RewardPool
+from rewardpool_train.config import TrainConfig
 
 PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
 POOL, JOB, MIXTURE = (yaml.safe_load(config) for config in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
@@ -32,10 +32,10 @@ def test_the_documented_job_makes_as_many_updates_as_it_says_on_as_many_ranks() 
 
 def test_every_schedule_that_is_advised_can_be_set() -> None:
     advised = re.findall(r"`schedule: (\w+)`", PAGE)
-    assert [job(schedule=name).overlap().schedule for name in advised] == ["both", "fully_async"]
+    assert [job(schedule=name).overlap().schedule for name in advised] == ["one_step_off_minibatch", "fully_async"]
 
 
 def test_the_documented_mixture_is_one_that_rates_single_responses() -> None:
     spec = parse_reward(MIXTURE["reward"])
-    assert [part.whiten for part in spec.parts] == [None, None]
+    assert [part.normalize for part in spec.parts] == [None, None]
     assert spec.post_process is None

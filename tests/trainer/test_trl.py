@@ -102,6 +102,23 @@ async def test_parts_are_told_to_the_log() -> None:
     reward.close()
 
 
+def share_of_steps(data_source: str, solution_str: str, ground_truth: Any, extra_info: Any) -> dict[str, Any]:
+    return {"score": 0.5, "steps": [1.0, 0.5]}
+
+
+async def test_the_values_of_steps_are_a_column_of_the_log() -> None:
+    columns: dict[str, list[Any]] = {}
+    reward = rewardpool.trl.reward({"function": share_of_steps, "name": "prm"})
+    assert await reward(**ROWS, log_extra=columns.__setitem__) == [0.5, 0.5]
+    assert columns == {"prm/prm/steps": [[1.0, 0.5], [1.0, 0.5]]}
+    reward.close()
+
+
+def test_rewards_of_steps_are_refused_because_trl_would_drop_them() -> None:
+    with pytest.raises(ConfigError, match=r"^trl\.reward\.supervision: must be outcome"):
+        rewardpool.trl.reward({"reward_pool": "rl/prm", "supervision": "process"})
+
+
 async def test_rows_of_one_prompt_are_rated_as_a_group() -> None:
     reward = rewardpool.trl.reward(RULE | {"post_process": better_than_the_mean})
     rows = {"prompts": ["a", "b", "a", "b"], "completions": ["1", "1", "0", "1"]}

@@ -1,4 +1,4 @@
-"""`python -m rewardpool.train` by torchrun, against the folder of a local pool that FakeWorker serves."""
+"""`python -m rewardpool_train` by torchrun, against the folder of a local pool that FakeWorker serves."""
 
 import asyncio
 import json
@@ -48,7 +48,7 @@ async def test_a_job_of_two_ranks_is_announced_once_from_its_loading_to_its_end(
         folder = write_local_pool(tmp_path, url=worker.url, source=f"file://{policy_folder}")
         environ = {**os.environ, **environ_of(tmp_path), "OMP_NUM_THREADS": "1"}
         job = await asyncio.create_subprocess_exec(
-            *torchrun.command("rewardpool.train", tmp_path / "train.yaml", ranks=2), env=environ
+            *torchrun.command("rewardpool_train", tmp_path / "train.yaml", ranks=2), env=environ
         )
         try:
             async with asyncio.timeout(SECONDS):

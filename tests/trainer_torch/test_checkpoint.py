@@ -11,8 +11,8 @@ import transformers
 from support import checkpoint_job, update_job
 from support.torchrun import run_job
 
-from rewardpool.actor import checkpoint
-from rewardpool.actor.ranks import Ranks, joined
+from rewardpool_train.actor import checkpoint
+from rewardpool_train.actor.ranks import Ranks, joined
 
 
 def run(mode: str, checkpoints: Path, *, ranks: int) -> subprocess.CompletedProcess[str]:

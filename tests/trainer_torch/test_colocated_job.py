@@ -1,4 +1,4 @@
-"""`python -m rewardpool.train` on two ranks, with pools that sleep on its GPUs: real supervisors, routers and torchrun.
+"""`python -m rewardpool_train` on two ranks, with pools that sleep on its GPUs: real supervisors, routers and torchrun.
 
 The engines are StandInVllm, since real ones sleep on GPUs alone, and the ranks compute on the CPU.
 """
@@ -19,9 +19,9 @@ from support import torchrun
 from support.fleet import ROOT, eventually
 from support.local_machine import POOL, LocalMachine, local_machine, machine
 
-from rewardpool.colocated.peers import GpuLock
-from rewardpool.train import main
 from rewardpool_api.status import SleepStatus
+from rewardpool_train.colocated.rank_lock import GpuLock
+from rewardpool_train.job import main
 
 __all__ = ["machine"]
 
@@ -136,7 +136,9 @@ async def test_a_rank_that_is_killed_leaves_nothing_awake_and_nothing_locked(
             return ranks[0] if lock.others_compute() else None
         return int(status.holders[0].partition("-")[0]) if status and status.holders else None
 
-    async with job(machine, config_of(machine, policy_folder, schedule="both", steps=1000)) as process:
+    async with job(
+        machine, config_of(machine, policy_folder, schedule="one_step_off_minibatch", steps=1000)
+    ) as process:
         while (rank := rank_to_kill()) is None:
             assert process.returncode is None
             await asyncio.sleep(0.005)

@@ -7,11 +7,11 @@ import torch
 from support import tiny_policy, update_job
 from support.torchrun import run_job
 
-from rewardpool.actor.fsdp import recompute_activations
-from rewardpool.actor.grpo import token_losses
-from rewardpool.actor.objective import Objective
-from rewardpool.actor.tokens import log_probs_of
 from rewardpool.errors import ConfigError
+from rewardpool_train.actor.fsdp import recompute_activations
+from rewardpool_train.actor.grpo import token_losses
+from rewardpool_train.actor.objective import Objective
+from rewardpool_train.actor.tokens import log_probs_of
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +50,11 @@ def plain_gradients(objective: Objective) -> dict[str, torch.Tensor]:
             reference=reference_log_probs.unsqueeze(0),
         )
         divisor = {
-            "rollout": length * len(scored),
-            "token": tokens,
-            "fixed_length": objective.fixed_length * len(scored),
+            "seq-mean-token-mean": length * len(scored),
+            "token-mean": tokens,
+            "seq-mean-token-sum-norm": objective.fixed_length * len(scored),
         }
-        (each.losses.sum() / divisor[objective.aggregation]).backward()
+        (each.losses.sum() / divisor[objective.loss_agg_mode]).backward()
     return {name: weight.grad for name, weight in policy.named_parameters() if weight.grad is not None}
 
 

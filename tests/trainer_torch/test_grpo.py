@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from rewardpool.actor.grpo import TokenLosses, rollout_weights, token_losses
-from rewardpool.actor.objective import Objective
+from rewardpool_train.actor.grpo import TokenLosses, rollout_weights, token_losses
+from rewardpool_train.actor.objective import Objective
 
 GRPO = Objective()
 
@@ -92,7 +92,7 @@ def test_the_gradient_is_that_of_a_hand_computation() -> None:
 def test_what_stands_outside_the_responses_has_no_influence() -> None:
     each = losses_of([[0.1, 9.0]], [1.0], mask=[[True, False]], reference=[[0.1, -9.0]])
     assert each.losses.tolist() == [pytest.approx([-math.exp(0.1), 0.0])]
-    assert each.drift[0, 1].item() == 0.0
+    assert each.approx_kl[0, 1].item() == 0.0
     assert not each.clipped[0, 1]
 
 
@@ -168,32 +168,32 @@ def test_grpo_weighs_every_rollout_the_same() -> None:
 
 
 def test_dapo_weighs_every_token_the_same() -> None:
-    assert weights_of([2, 4], [True, True], aggregation="token") == pytest.approx([1 / 6, 1 / 6])
+    assert weights_of([2, 4], [True, True], loss_agg_mode="token-mean") == pytest.approx([1 / 6, 1 / 6])
 
 
 def test_dr_grpo_divides_by_a_constant() -> None:
-    weights = weights_of([2, 4], [True, True], aggregation="fixed_length", fixed_length=10)
+    weights = weights_of([2, 4], [True, True], loss_agg_mode="seq-mean-token-sum-norm", fixed_length=10)
     assert weights == pytest.approx([1 / 20, 1 / 20])
 
 
-@pytest.mark.parametrize("aggregation", ["rollout", "token", "fixed_length"])
-def test_a_rollout_without_a_score_weighs_nothing_and_is_not_counted(aggregation: Any) -> None:
-    without = weights_of([3, 9, 5], [True, False, True], aggregation=aggregation, fixed_length=9)
+@pytest.mark.parametrize("loss_agg_mode", ["seq-mean-token-mean", "token-mean", "seq-mean-token-sum-norm"])
+def test_a_rollout_without_a_score_weighs_nothing_and_is_not_counted(loss_agg_mode: Any) -> None:
+    without = weights_of([3, 9, 5], [True, False, True], loss_agg_mode=loss_agg_mode, fixed_length=9)
     assert without[1] == 0.0
-    assert [without[0], without[2]] == weights_of([3, 5], [True, True], aggregation=aggregation, fixed_length=9)
+    assert [without[0], without[2]] == weights_of([3, 5], [True, True], loss_agg_mode=loss_agg_mode, fixed_length=9)
 
 
 def test_all_aggregations_are_the_same_where_every_response_has_the_full_length() -> None:
     assert (
         weights_of([4, 4, 4], [True] * 3)
-        == weights_of([4, 4, 4], [True] * 3, aggregation="token")
-        == weights_of([4, 4, 4], [True] * 3, aggregation="fixed_length", fixed_length=4)
+        == weights_of([4, 4, 4], [True] * 3, loss_agg_mode="token-mean")
+        == weights_of([4, 4, 4], [True] * 3, loss_agg_mode="seq-mean-token-sum-norm", fixed_length=4)
     )
 
 
 def test_the_drift_is_zero_where_the_sampler_is_the_trained_policy() -> None:
-    assert losses_of([[0.0, 0.0]], [1.0]).drift.tolist() == [[0.0, 0.0]]
-    assert losses_of([[0.2]], [1.0]).drift.item() == pytest.approx(math.exp(0.2) - 0.2 - 1, rel=1e-5)
+    assert losses_of([[0.0, 0.0]], [1.0]).approx_kl.tolist() == [[0.0, 0.0]]
+    assert losses_of([[0.2]], [1.0]).approx_kl.item() == pytest.approx(math.exp(0.2) - 0.2 - 1, rel=1e-5)
 
 
 def expected(sampler: torch.Tensor, per_token: torch.Tensor) -> torch.Tensor:
@@ -242,7 +242,7 @@ def test_the_drift_is_the_divergence_of_the_sampler_from_the_trained_policy() ->
         objective=GRPO,
     )
     divergence = (behaviour.exp() * (behaviour - now)).sum()
-    assert expected(behaviour, each.drift).item() == pytest.approx(divergence.item(), rel=1e-5)
+    assert expected(behaviour, each.approx_kl).item() == pytest.approx(divergence.item(), rel=1e-5)
 
 
 def test_a_stale_tokens_penalty_weighs_no_more_than_the_cap() -> None:

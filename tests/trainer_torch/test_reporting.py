@@ -5,8 +5,8 @@ from typing import Any
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from rewardpool.actor.records import StepRecord
-from rewardpool.actor.reporting import reporting
+from rewardpool_train.actor.records import StepRecord
+from rewardpool_train.actor.reporting import reporting
 
 
 def record(step: int, **changes: Any) -> StepRecord:

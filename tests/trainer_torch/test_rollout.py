@@ -8,11 +8,11 @@ import pytest
 import torch
 from support import tiny_policy
 
-from rewardpool.actor.data import Prompt, Rollout
-from rewardpool.actor.rollout import TransformersEngine
-from rewardpool.actor.rollout.transformers_engine import EndWatcher
-from rewardpool.actor.tokens import Forward, log_probs_of
-from rewardpool.pipeline.parts import GroupTask
+from rewardpool_train.actor.data import Prompt, Rollout
+from rewardpool_train.actor.rollout import TransformersEngine
+from rewardpool_train.actor.rollout.transformers_engine import EndWatcher
+from rewardpool_train.actor.tokens import Forward, log_probs_of
+from rewardpool_train.pipeline.parts import GroupTask
 
 PROMPTS = [[1, 2, 3], [4], [5, 6]]
 MAX_NEW_TOKENS = 24

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from rewardpool.actor.rollout import vllm_client
-from rewardpool.actor.rollout.vllm_client import (
+from rewardpool.errors import RolloutError
+from rewardpool_train.actor.rollout import vllm_client
+from rewardpool_train.actor.rollout.vllm_client import (
     Response,
     Sampling,
     SocketAddress,
     VllmClient,
     read_response,
 )
-from rewardpool.actor.rollout.vllm_engine import rollout_of
-from rewardpool.errors import RolloutError
+from rewardpool_train.actor.rollout.vllm_engine import rollout_of
 
 SAMPLING = Sampling(served_name="policy", end_id=7, max_new_tokens=3, temperature=0.5)
 
@@ -68,7 +68,7 @@ class StandInVllm:
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rewardpool.actor.rollout.vllm_client.random.uniform", lambda low, high: 0.0)
+    monkeypatch.setattr("rewardpool_train.actor.rollout.vllm_client.random.uniform", lambda low, high: 0.0)
 
 
 def test_each_token_has_the_version_of_its_span() -> None:

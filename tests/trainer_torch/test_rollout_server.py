@@ -9,8 +9,8 @@ import psutil
 import pytest
 from support.processes import RealProcess
 
-from rewardpool.actor.rollout.vllm_server import running_vllm
 from rewardpool.errors import ConfigError, RolloutError
+from rewardpool_train.actor.rollout.vllm_server import running_vllm
 
 
 def start(python: str, folder: Path, *, deadline_seconds: float = 60.0) -> None:
@@ -48,7 +48,7 @@ def test_a_server_that_does_not_answer_in_time_is_ended(tmp_path: Path) -> None:
 def test_the_server_ends_when_the_job_is_killed(tmp_path: Path) -> None:
     job = textwrap.dedent(f"""
         from pathlib import Path
-        from rewardpool.actor.rollout.vllm_server import running_vllm
+        from rewardpool_train.actor.rollout.vllm_server import running_vllm
         folder = Path({str(tmp_path)!r})
         with running_vllm(folder, python={str(stand_in(tmp_path))!r}, arguments=[], log_file=folder / "vllm.log",
                           deadline_seconds=600):

@@ -14,14 +14,14 @@ from support import tiny_policy
 from support.fleet import eventually, server_python
 from support.torchrun import TESTS
 
-from rewardpool.actor.data import Prompt, Rollout
-from rewardpool.actor.ranks import Ranks, joined
-from rewardpool.actor.rollout import VllmEngine
-from rewardpool.actor.rollout.vllm_client import SocketAddress
-from rewardpool.actor.rollout.vllm_server import running_vllm
-from rewardpool.actor.tokens import Forward, log_probs_of
-from rewardpool.pipeline.parts import GroupTask
-from rewardpool.train_config import VllmConfig
+from rewardpool_train.actor.data import Prompt, Rollout
+from rewardpool_train.actor.ranks import Ranks, joined
+from rewardpool_train.actor.rollout import VllmEngine
+from rewardpool_train.actor.rollout.vllm_client import SocketAddress
+from rewardpool_train.actor.rollout.vllm_server import running_vllm
+from rewardpool_train.actor.tokens import Forward, log_probs_of
+from rewardpool_train.config import VllmConfig
+from rewardpool_train.pipeline.parts import GroupTask
 
 pytestmark = pytest.mark.real
 

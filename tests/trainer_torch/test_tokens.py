@@ -6,11 +6,11 @@ import pytest
 import torch
 from support import tiny_policy
 
-from rewardpool.actor.data import Prompt, Rollout
-from rewardpool.actor.packing import packed_log_probs, rows_of
-from rewardpool.actor.rollout import TransformersEngine
-from rewardpool.actor.tokens import Forward, log_probs_of
-from rewardpool.pipeline.parts import GroupTask
+from rewardpool_train.actor.data import Prompt, Rollout
+from rewardpool_train.actor.packing import packed_log_probs, rows_of
+from rewardpool_train.actor.rollout import TransformersEngine
+from rewardpool_train.actor.tokens import Forward, log_probs_of
+from rewardpool_train.pipeline.parts import GroupTask
 
 CPU = torch.device("cpu")
 PADDED = Forward(pad_id=tiny_policy.PAD, device=CPU, temperature=0.7)

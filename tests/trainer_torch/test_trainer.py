@@ -14,20 +14,20 @@ import torch
 import yaml
 from support import tiny_policy
 
-from rewardpool.actor.data import Rollout
-from rewardpool.actor.ranks import joined
-from rewardpool.actor.records import StepRecord
-from rewardpool.actor.resume import other_ranks_state
-from rewardpool.actor.scoring import Tally
-from rewardpool.actor.trainer import Trainer
 from rewardpool.demand.cadence import Cadence, Plan
 from rewardpool.demand.handle import JobDemand
 from rewardpool.errors import ConfigError, ScoreError
-from rewardpool.pipeline.schedule import SCHEDULES
-from rewardpool.pipeline.state import PipelineState
 from rewardpool.rewards import BlockingReward, Episode, Rating
-from rewardpool.train import _ended_by, main, score_dtype, summarise
-from rewardpool.train_config import TrainConfig, load_train_config
+from rewardpool_train.actor.data import Rollout
+from rewardpool_train.actor.ranks import joined
+from rewardpool_train.actor.records import StepRecord
+from rewardpool_train.actor.resume import other_ranks_state
+from rewardpool_train.actor.scoring import Tally
+from rewardpool_train.actor.trainer import Trainer
+from rewardpool_train.config import TrainConfig, load_train_config
+from rewardpool_train.job import _ended_by, main, score_dtype, summarise
+from rewardpool_train.pipeline.schedule import SCHEDULES
+from rewardpool_train.pipeline.state import PipelineState
 
 
 class FakeReward:
@@ -110,7 +110,7 @@ def test_after_the_last_round_groups_of_equal_scores_are_trained_on_and_counted(
 ) -> None:
     update = {"groups_per_minibatch": 2, "dynamic_sampling_rounds": 3}
     [record], tally = trained(config_of(tmp_path, policy_folder, steps=1, update=update), lambda text: 1.0)
-    assert (record.scored, record.uninformative_groups, record.sampling_rounds) == (32, 4, 3)
+    assert (record.scored, record.zero_variance_groups, record.sampling_rounds) == (32, 4, 3)
     assert (record.dropped_groups, record.dropped_samples) == (3 * 4, 3 * 32)
     assert tally.submitted == 4 * 32
 
@@ -153,12 +153,17 @@ def test_a_job_goes_on_from_the_middle_of_its_pipeline(tmp_path: Path, policy_fo
 def test_a_checkpoint_of_other_ranks_rolls_out_again_what_was_rolled_out_ahead(
     tmp_path: Path, policy_folder: Path
 ) -> None:
-    config = config_of(tmp_path, policy_folder, schedule="both")
+    config = config_of(tmp_path, policy_folder, schedule="one_step_off_minibatch")
     saved: PipelineState[Rollout] = PipelineState(
-        schedule="both", plan=config.plan(1), trained=2, begun=8, groups=[], again=dict.fromkeys([4, 5, 6, 7], 1)
+        schedule="one_step_off_minibatch",
+        plan=config.plan(1),
+        trained=2,
+        begun=8,
+        groups=[],
+        again=dict.fromkeys([4, 5, 6, 7], 1),
     )
     state = other_ranks_state([saved], config, 2)
-    state.check("both", config.plan(2))
+    state.check("one_step_off_minibatch", config.plan(2))
     assert (state.trained, state.begun, state.again) == (2, 2, {})
     with pytest.raises(ConfigError, match="can only be gone on from with as many ranks"):
         other_ranks_state([saved], config_of(tmp_path, policy_folder, schedule="fully_async"), 2)
@@ -167,17 +172,23 @@ def test_a_checkpoint_of_other_ranks_rolls_out_again_what_was_rolled_out_ahead(
 def test_a_checkpoint_of_other_ranks_goes_on_behind_the_last_prompt_that_any_of_them_dropped(
     tmp_path: Path, policy_folder: Path
 ) -> None:
-    config = config_of(tmp_path, policy_folder, schedule="both")
+    config = config_of(tmp_path, policy_folder, schedule="one_step_off_minibatch")
 
     def saved(dropped: int) -> PipelineState[Rollout]:
         """After one step; the next one has groups 2 and 3, and those in the place of dropped ones came after them."""
         begun, again = 4 + dropped, dict.fromkeys([2, 3], 1)
         return PipelineState(
-            schedule="both", plan=config.plan(2), trained=2, begun=begun, groups=[], again=again, dropped=dropped
+            schedule="one_step_off_minibatch",
+            plan=config.plan(2),
+            trained=2,
+            begun=begun,
+            groups=[],
+            again=again,
+            dropped=dropped,
         )
 
     state = other_ranks_state([saved(dropped=0), saved(dropped=3)], config, 1)
-    state.check("both", config.plan(1))
+    state.check("one_step_off_minibatch", config.plan(1))
     assert (state.trained, state.begun, state.dropped) == (2, 14, 10)
     assert other_ranks_state([saved(dropped=0), saved(dropped=0)], config, 1).begun == 4
 
@@ -198,12 +209,12 @@ def test_groups_whose_scores_differ_by_less_than_they_are_good_to_are_uninformat
         reward = FakeReward(lambda text: 20.0 + 0.1 * share_of_sevens(text))
         trainer = Trainer(config, ranks=ranks, reward=reward, score_dtype="bfloat16")
         [record] = trainer.run(lambda record: None)
-    assert record.uninformative_groups == 4
+    assert record.zero_variance_groups == 4
 
 
-def whitened_job(config: TrainConfig, *, stop_after: int | None = None) -> list[StepRecord]:
+def normalized_job(config: TrainConfig, *, stop_after: int | None = None) -> list[StepRecord]:
     """Train alone by a real reward that is scaled by the steps before."""
-    spec = {"function": share_of_sevens_in, "name": "sevens", "clip": [0, 0.5], "whiten": "running"}
+    spec = {"function": share_of_sevens_in, "name": "sevens", "clip": [0, 0.5], "normalize": "running"}
     with joined(deadline_seconds=60) as ranks, BlockingReward(spec) as reward:
         trainer = Trainer(config, ranks=ranks, reward=reward)
         told = iter(range(1, 100))
@@ -214,14 +225,14 @@ def share_of_sevens_in(data_source: str, solution_str: str, ground_truth: Any, e
     return share_of_sevens(solution_str)
 
 
-@pytest.mark.parametrize("schedule", ["minibatch", "both"])
+@pytest.mark.parametrize("schedule", ["minibatch", "one_step_off_minibatch"])
 def test_a_job_whose_scores_are_scaled_by_earlier_steps_goes_on_as_if_it_had_not_stopped(
     tmp_path: Path, policy_folder: Path, schedule: str
 ) -> None:
     both = {"schedule": schedule, "steps": 4, "checkpoint": {"every_steps": 2}}
-    straight = whitened_job(config_of(tmp_path, policy_folder, **both, output="straight"))
+    straight = normalized_job(config_of(tmp_path, policy_folder, **both, output="straight"))
     config = config_of(tmp_path, policy_folder, **both, output="stopped")
-    stopped = [*whitened_job(config, stop_after=2), *whitened_job(config)]
+    stopped = [*normalized_job(config, stop_after=2), *normalized_job(config)]
     figures = [(record.reward_mean, record.loss, record.components) for record in straight]
     assert figures == [(record.reward_mean, record.loss, record.components) for record in stopped]
     first, *later = straight
@@ -247,8 +258,8 @@ def test_the_command_names_a_wrong_field_and_fails(tmp_path: Path, capsys: pytes
 
 def test_the_first_and_last_means_are_over_five_steps_weighted_by_samples() -> None:
     def record(step: int) -> StepRecord:
-        names = "reward_std response_tokens_mean staleness_mean loss clipped capped drift grad_norm"
-        counts = "unscored uninformative_groups sampling_rounds dropped_groups dropped_samples dropped_tokens"
+        names = "reward_std response_tokens_mean staleness_mean loss clip_fraction is_cap_fraction approx_kl grad_norm"
+        counts = "unscored zero_variance_groups sampling_rounds dropped_groups dropped_samples dropped_tokens"
         counts += " skipped_updates"
         empty = dict.fromkeys(names.split(), 0.0) | dict.fromkeys(counts.split(), 0)
         seconds = dict.fromkeys(("rollout_seconds", "reward_exposed_seconds", "update_seconds"), 1.0)

@@ -51,6 +51,7 @@ def value_of(flag: str, argv: tuple[str, ...]) -> str:
                 "--tensor-parallel-size": "2",
                 "--max-model-len": "4096",
                 "--runner": "pooling",
+                "--worker-extension-cls": "whole_checkpoint.WholeCheckpoint",
                 "--shutdown-timeout": "45",
                 "--middleware": "score_middleware.ScoreMiddleware",
             },
@@ -217,3 +218,33 @@ def test_sglang_gets_a_classifiers_weights_in_the_environment() -> None:
     started = launch({"head": HEADS[0]}, name="sglang")
     assert started.argv == launch(name="sglang").argv
     assert json.loads(started.env["REWARDPOOL_HEAD"]) == HEADS[0]
+
+
+ADAPTERS = [
+    {"name": "safe", "source": "hf://org/safe", "revision": "a" * 40},
+    {"name": "local", "source": "file:///adapters/local"},
+]
+
+
+def test_adapters_are_told_to_vllm_by_its_launcher() -> None:
+    started = launch({"adapters": ADAPTERS})
+    assert started.argv[:3] == ("python3", "/files/vllm_launcher.py", "-m")
+    assert json.loads(started.env["REWARDPOOL_ADAPTERS"]) == [
+        {"name": "local", "path": "/adapters/local"},
+        {"name": "safe", "path": "org/safe", "revision": "a" * 40},
+    ]
+
+
+def test_the_order_of_adapters_in_the_manifest_makes_no_other_worker() -> None:
+    assert launch({"adapters": ADAPTERS}) == launch({"adapters": ADAPTERS[::-1]})
+
+
+def test_the_hub_is_asked_for_an_adapter_that_is_not_there() -> None:
+    local = {"source": "file:///model"}
+    assert launch({**local, "adapters": ADAPTERS[1:]}).env["HF_HUB_OFFLINE"] == "1"
+    assert "HF_HUB_OFFLINE" not in launch({**local, "adapters": ADAPTERS}).env
+
+
+def test_an_adapter_on_a_claim_needs_kubernetes() -> None:
+    with pytest.raises(ValueError, match="needs Kubernetes"):
+        launch({"adapters": [{"name": "a", "source": "pvc://claim/a"}]})

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool_api.function_runner import (
+from rewardpool_runtime.function_runner import (
     Failed,
     FunctionNotFoundError,
     FunctionSample,

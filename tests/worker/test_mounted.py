@@ -16,7 +16,7 @@ from rewardpool_worker.mounted import (
     write_mounted_files,
 )
 
-BESIDE = {"head_tokens", "score_middleware", "sleep_middleware", "transformers_model"}
+BESIDE = {"head_tokens", "lora_adapters", "score_middleware", "sleep_middleware", "transformers_model"}
 IN_THE_IMAGE = {
     "sglang",
     "sglang_router",
@@ -26,6 +26,7 @@ IN_THE_IMAGE = {
     "torch",
     "transformers",
     "uvicorn",
+    "vllm",
 } | BESIDE
 """What the images bring, and the files that are mounted beside."""
 

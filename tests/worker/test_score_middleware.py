@@ -21,6 +21,7 @@ from rewardpool_worker.score_middleware import (
     KeyFile,
     ScoreMiddleware,
     Settings,
+    chat_of,
     parse_request,
     parse_too_long,
 )
@@ -119,6 +120,55 @@ def test_all_four_input_forms_are_lists_of_samples(given: Any, samples: Any) -> 
 def test_any_other_input_is_an_invalid_sample(given: Any) -> None:
     with pytest.raises(InvalidSampleError, match="`input` must be"):
         parse_request(json.dumps({"model": "rm", "input": given}).encode())
+
+
+ADAPTERS = ("helpful", "safe")
+
+
+@pytest.mark.parametrize("said", [{"model": "rm", "user": "adapter:safe"}, {"model": "safe"}])
+async def test_an_adapter_is_chosen_by_user_or_by_model(said: dict[str, str]) -> None:
+    engine = FakeEngine(classify=(200, classification(-1.5)))
+    reply = await ask(worker(engine, adapters=ADAPTERS), "POST", "/v1/embeddings", {"input": "hello", **said})
+    assert (reply.status, reply.json()["model"]) == (200, "safe")
+    assert engine.asked == [("/classify", {"model": "safe", "input": ["hello"], "use_activation": False})]
+
+
+@pytest.mark.parametrize("said", [{}, {"user": "somebody"}])
+async def test_without_an_adapter_the_base_scores(said: dict[str, str]) -> None:
+    engine = FakeEngine(classify=(200, classification(-1.5)))
+    reply = await ask(
+        worker(engine, adapters=ADAPTERS), "POST", "/v1/embeddings", {"model": "rm", "input": "a", **said}
+    )
+    assert (reply.json()["model"], engine.asked[0][1]["model"]) == ("rm", "rm")
+
+
+@pytest.mark.parametrize("adapters", [(), ADAPTERS])
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "transformers"])
+async def test_an_adapter_that_is_not_there_is_an_invalid_sample_on_every_engine(
+    engine: str, adapters: tuple[str, ...]
+) -> None:
+    fake = FakeEngine(classify=(200, classification(-1.5)))
+    request = {"model": "rm", "input": "a", "user": "adapter:rm"}
+    reply = await ask(worker(fake, engine=engine, adapters=adapters), "POST", "/v1/embeddings", request)
+    error = parse_answer(reply.body, count=1)
+    assert isinstance(error, CallerError)
+    assert error.code == "invalid_sample"
+    assert all(name in error.message for name in (*adapters, "'rm'"))
+    assert fake.asked == []
+
+
+async def test_a_worker_is_ready_when_each_adapter_has_scored_once() -> None:
+    engine = FakeEngine(classify=(200, classification(-1.5)))
+    worker_ = worker(engine, adapters=ADAPTERS)
+    reply = await ask(worker_, "GET", names.READY_PATH)
+    assert (reply.status, reply.json()["adapters"]) == (200, list(ADAPTERS))
+    assert [asked["model"] for path, asked in engine.asked if path == "/classify"] == [*ADAPTERS, "rm"]
+
+
+async def test_a_worker_whose_adapter_does_not_score_says_which() -> None:
+    reply = await ask(worker(FakeEngine(classify=(500, {})), adapters=ADAPTERS), "GET", names.READY_PATH)
+    assert reply.status == 503
+    assert "the adapter helpful does not score: status 500" in reply.json()["reason"]
 
 
 def application(engine: str, size: int) -> Any:
@@ -252,7 +302,9 @@ async def test_a_200_with_an_error_is_the_engines_fault_in_its_own_words() -> No
     assert "CUDA out of memory" in reply.json()["error"]["message"]
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), None, "0.5", True])
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), 10**400, None, "0.5", True], ids=lambda value: repr(value)[:8]
+)
 async def test_a_score_that_is_no_finite_number_is_the_engines_fault(value: Any) -> None:
     reply = await score(FakeEngine(classify=(200, classification(value))))
     assert reply.status == 500
@@ -319,11 +371,22 @@ async def test_sglangs_complaint_has_its_message_on_top() -> None:
     assert (error["code"], error["length_tokens"], error["limit_tokens"]) == ("sample_too_long", 600, 512)
 
 
-@pytest.mark.parametrize("body", [b"nope", b"[1]", b'{"input": "a"}', b"\xff"])
+@pytest.mark.parametrize(
+    "body", [b"nope", b"[1]", b'{"input": "a"}', b"\xff", b"[" * 100_000], ids=lambda body: repr(body[:20])
+)
 async def test_a_malformed_request_never_reaches_the_engine(body: bytes) -> None:
     engine = FakeEngine()
     reply = await ask(worker(engine), "POST", "/v1/embeddings", body)
     assert (reply.status, reply.json()["error"]["code"]) == (200, "invalid_sample")
+    assert engine.asked == []
+
+
+@pytest.mark.parametrize("given", ["\ud800", ["fine", "a\udc00b"]])
+async def test_a_text_with_half_a_character_never_reaches_the_engine(given: Any) -> None:
+    engine = FakeEngine()
+    error = (await score(engine, given)).json()["error"]
+    assert error["code"] == "invalid_sample"
+    assert f"input {len(given) - 1} has half of a surrogate pair at character {len(given) - 1}" in error["message"]
     assert engine.asked == []
 
 
@@ -344,6 +407,36 @@ async def test_a_judges_complaint_is_reworded_too() -> None:
     error = reply.json()["error"]
     assert (reply.status, error["length_tokens"], error["limit_tokens"]) == (200, 705, 512)
     assert engine.asked[-1] == ("/tokenize", {"model": "rm", "messages": ["a long one"]})
+
+
+PICTURE = {"type": "image_url", "image_url": {"url": "https://pictures.example/cat.png"}}
+
+
+@pytest.mark.parametrize(("shows_media", "is_refused"), [(False, True), (True, False), (None, False)])
+async def test_a_picture_that_the_engine_would_leave_out_is_refused_by_its_place(
+    shows_media: bool | None, is_refused: bool
+) -> None:
+    engine = FakeEngine(v1__chat__completions=(200, {"choices": []}))
+    judge = worker(engine, model_type="Generative", engine="sglang")
+    state = SimpleNamespace() if shows_media is None else SimpleNamespace(shows_media=shows_media)
+
+    async def in_application(scope: Any, receive: Any, send: Any) -> None:
+        await judge({**scope, "app": SimpleNamespace(state=state)}, receive, send)
+
+    content = [{"type": "text", "text": "What is it?"}, PICTURE]
+    messages = [{"role": "system", "content": "Look."}, {"role": "user", "content": content}]
+    reply = await ask(in_application, "POST", "/v1/chat/completions", {"model": "rm", "messages": messages})
+    assert (engine.count("/v1/chat/completions") == 0) is is_refused
+    if is_refused:
+        assert reply.json()["error"] == {
+            "code": "invalid_sample",
+            "message": "messages[1].content[1] is image_url, and this model takes text alone",
+        }
+
+
+@pytest.mark.parametrize("body", [b"[", b"[" * 100_000, b"[1]"])
+def test_a_question_without_form_is_left_to_the_engine(body: bytes) -> None:
+    assert chat_of(body) == {}
 
 
 async def test_a_judges_answer_passes_unchanged() -> None:

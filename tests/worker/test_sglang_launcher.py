@@ -10,6 +10,7 @@ from rewardpool_worker.sglang_launcher import (
     bound_requests,
     head_flags,
     headless,
+    shows_media,
     way_past_the_key,
     with_rows_as_head,
     wrong_scores,
@@ -145,3 +146,20 @@ def test_a_sample_may_be_as_long_as_the_context_and_a_prompt_leaves_a_token(
     is_generation: bool, length: int, taken: bool
 ) -> None:
     assert takes([1] * length, is_generation=is_generation) == taken
+
+
+@pytest.mark.parametrize(
+    ("is_multimodal", "by_name", "content", "shown"),
+    [
+        (True, None, "openai", True),
+        (True, None, "string", False),  # a template that reads text alone
+        (True, "llava", "string", True),
+        (False, None, "openai", False),
+        (False, "llava", "openai", False),
+    ],
+)
+def test_pictures_reach_a_model_that_takes_them_by_a_template_that_writes_them(
+    is_multimodal: bool, by_name: str | None, content: str, shown: bool
+) -> None:
+    templates = SimpleNamespace(chat_template_name=by_name, jinja_template_content_format=content)
+    assert shows_media(is_multimodal, templates) is shown

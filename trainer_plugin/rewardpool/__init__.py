@@ -14,28 +14,17 @@ from rewardpool.config import Constant, RewardConfig
 from rewardpool.demand.handle import JobDemand
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.discovery.find import discover
-from rewardpool.pipeline.dynamic_sampling import DynamicSampling
-from rewardpool.pipeline.engine import Pipeline
-from rewardpool.pipeline.overlap import Overlap
-from rewardpool.pipeline.parts import GroupTask, MiniBatch
-from rewardpool.pipeline.schedule import Plan
 from rewardpool.sample import FunctionSample, Outcome, Sample, Scored, Unscored
 
 __all__ = [
     "BlockingPool",
     "Constant",
     "DemandReport",
-    "DynamicSampling",
     "Endpoint",
     "FunctionSample",
-    "GroupTask",
     "JobDemand",
     "Latency",
-    "MiniBatch",
     "Outcome",
-    "Overlap",
-    "Pipeline",
-    "Plan",
     "Pool",
     "Report",
     "RewardConfig",

@@ -12,6 +12,7 @@ from rewardpool.errors import ConfigError
 from rewardpool_api.demand import JOB_PATTERN, MAX_JOB_NAME
 
 POOL_PATTERN = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?/[a-z0-9]([a-z0-9.-]*[a-z0-9])?"
+ADAPTER_PATTERN = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
 PositiveSeconds = Annotated[float, Field(gt=0, le=86_400)]
 
 
@@ -54,7 +55,7 @@ def check_job(job: str) -> str:
 
 
 class Constant(BaseModel):
-    """The failure policy that puts a number in place of a score. Only for those who ask for it in so many words."""
+    """The failure policy that puts a number in place of a score. Only for those who ask for it explicitly."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -83,12 +84,14 @@ class RewardConfig(BaseModel):
     else those that this machine trusts."""
     served_name: str | None = None
     """The `model` of requests, for use with `url`; discovery knows it. Default: the name of the pool."""
-    deadline_seconds: PositiveSeconds = 120.0
+    adapter: Annotated[str, Field(pattern=ADAPTER_PATTERN)] | None = None
+    """Name of one of the pool's LoRA adapters, by which it is to score. Default: none, the model itself."""
+    timeout: PositiveSeconds = 120.0
     """For one sample, from when it came: over all its attempts, the opening of its pool, and the time in which it waits
     for a slot while the pool answers nobody. Waiting behind samples that are answered does not count."""
-    attempt_seconds: PositiveSeconds | None = None
+    attempt_timeout: PositiveSeconds | None = None
     """For one attempt, so that a silent worker is given up for another. Default: a quarter of the deadline."""
-    attempts: Annotated[int, Field(ge=1, le=100)] = 6
+    max_attempts: Annotated[int, Field(ge=1, le=100)] = 6
     """Attempts that may fail at a worker (HTTP 500, silence, a broken connection) before the sample fails; twice as
     many where a worker answers nonsense, since the router takes that one for a good one.
     Attempts that reach no worker at all are repeated, ever slower, until the deadline, and do not count."""
@@ -115,10 +118,8 @@ class RewardConfig(BaseModel):
 
     @model_validator(mode="after")
     def _attempt_fits_deadline(self) -> Self:
-        if self.attempt_seconds is not None and self.attempt_seconds >= self.deadline_seconds:
-            raise ValueError(
-                "attempt_seconds must be shorter than deadline_seconds, or a silent worker costs the sample"
-            )
+        if self.attempt_timeout is not None and self.attempt_timeout >= self.timeout:
+            raise ValueError("attempt_timeout must be shorter than timeout, or a silent worker costs the sample")
         return self
 
     @property
@@ -128,8 +129,8 @@ class RewardConfig(BaseModel):
 
     @property
     def seconds_per_attempt(self) -> float:
-        """`attempt_seconds`, or its default."""
-        return self.deadline_seconds / 4 if self.attempt_seconds is None else self.attempt_seconds
+        """`attempt_timeout`, or its default."""
+        return self.timeout / 4 if self.attempt_timeout is None else self.attempt_timeout
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any], *, path: str = "reward") -> Self:

@@ -170,6 +170,11 @@ class TrlReward:
         if (log_extra := further.get("log_extra")) and len(self._lazy.names) > 1:
             for part in self._lazy.names:
                 log_extra(f"{self.__name__}/{part}", [rating.components[part] for rating in ratings])
+        if log_extra:
+            for part in self._lazy.names:
+                steps = [rating.info.get(part, {}).get("steps") for rating in ratings]
+                if any(steps):
+                    log_extra(f"{self.__name__}/{part}/steps", steps)
         return [rating.total for rating in ratings]
 
     def _metrics(self, ratings: Sequence[Rating], seconds: float) -> Iterator[tuple[str, float]]:

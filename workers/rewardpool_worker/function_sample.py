@@ -2,7 +2,7 @@
 
 import json
 
-from rewardpool_api.function_runner import FunctionSample
+from rewardpool_runtime.function_runner import FunctionSample
 from rewardpool_worker.score_middleware import InvalidSampleError
 
 

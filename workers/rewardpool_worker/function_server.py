@@ -23,7 +23,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from rewardpool_api import names
 from rewardpool_api.contract import SCORE_PATH, CallerError
-from rewardpool_api.function_runner import (
+from rewardpool_runtime.function_runner import (
     Failed,
     FunctionNotFoundError,
     FunctionSample,

@@ -8,6 +8,7 @@ library and the transformers that both engines bring.
 
 import argparse
 import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -109,6 +110,19 @@ def resolve(head: dict[str, Any], checkpoint: Checkpoint) -> dict[str, Any]:
     if "Process" in architecture:
         raise HeadError(f"spec.model.head.stepToken must be set: {architecture} scores steps, not texts")
     return head
+
+
+def resolve_or_refuse(
+    head: dict[str, Any], argv: Sequence[str], *, tokenizer_flag: str
+) -> tuple[dict[str, Any], Checkpoint] | None:
+    """Find a head in the checkpoint of an engine's command line; None where it has none, which is printed."""
+    checkpoint = read_checkpoint(argv, tokenizer_flag=tokenizer_flag)
+    try:
+        return resolve(head, checkpoint), checkpoint
+    except HeadError as error:
+        # In the words that the diagnosis of a worker that ended looks for.
+        print(f"model refused: {error}", file=sys.stderr)
+        return None
 
 
 def _one_id(token: str, field: str, checkpoint: Checkpoint) -> int:

@@ -16,6 +16,8 @@ TRANSFORMERS_MODEL = "transformers_model.py"
 TRANSFORMERS_SERVER = "transformers_server.py"
 VLLM_LAUNCHER = "vllm_launcher.py"
 HEAD_TOKENS = "head_tokens.py"
+LORA_ADAPTERS = "lora_adapters.py"
+WHOLE_CHECKPOINT = "whole_checkpoint.py"
 TRANSFORMERS_REFERENCE = "transformers_reference.py"
 """Not mounted: run on the machine of whoever verifies a pool."""
 ROUTER_LAUNCHER = "router_launcher.py"
@@ -25,6 +27,8 @@ MOUNTED_FILES = (
     SGLANG_LAUNCHER,
     VLLM_LAUNCHER,
     HEAD_TOKENS,
+    LORA_ADAPTERS,
+    WHOLE_CHECKPOINT,
     TRANSFORMERS_MODEL,
     TRANSFORMERS_SERVER,
     ROUTER_LAUNCHER,

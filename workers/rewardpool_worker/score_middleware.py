@@ -79,6 +79,8 @@ class Settings:
     """REWARDPOOL_ENGINE: vllm (scores by /classify), sglang or transformers (which speak the contract)."""
     model_path: str = ""
     """REWARDPOOL_MODEL_PATH: folder of the checkpoint, or its repository on a hub."""
+    adapters: tuple[str, ...] = ()
+    """REWARDPOOL_ADAPTERS, of which the names: LoRA adapters that score beside the model itself."""
     head: "Head" = field(default_factory=lambda: Head())
     """REWARDPOOL_HEAD: `spec.model.head` as JSON. Absent: the model has one label."""
     max_body_bytes: int = 16 * 1024 * 1024
@@ -110,6 +112,7 @@ class Settings:
             served_name=environ.get("REWARDPOOL_SERVED_NAME", cls.served_name),
             engine=environ.get("REWARDPOOL_ENGINE", cls.engine),
             model_path=environ.get("REWARDPOOL_MODEL_PATH", cls.model_path),
+            adapters=tuple(one["name"] for one in json.loads(environ.get("REWARDPOOL_ADAPTERS", "[]"))),
             head=Head.from_json(environ.get("REWARDPOOL_HEAD")),
             max_body_bytes=_number(environ, "REWARDPOOL_MAX_BODY_BYTES", int, cls.max_body_bytes),
             probe_seconds=_number(environ, "REWARDPOOL_PROBE_SECONDS", float, cls.probe_seconds),
@@ -210,31 +213,78 @@ class Answer:
     body: bytes
 
 
+ADAPTER_USER = "adapter:"
+"""In front of an adapter's name in a request's `user`, which both routers forward as it is. `model` chooses one as
+well, where the caller reaches the worker with it: smg refuses every name but the pool's, and turns an alias into that.
+"""
+
+
+def chosen_model(said: str, *, served: str, adapters: Sequence[str]) -> str:
+    """The model that is to score, as the engine calls it; pure.
+
+    Args:
+        said: what `parse_request` returns.
+        served: the served name; empty where only the engine knows it.
+        adapters: names of the LoRA adapters.
+
+    Raises:
+        InvalidSampleError: there is no such adapter, nor a base of that name; the text has those there are.
+    """
+    name = said.removeprefix(ADAPTER_USER)
+    if name in adapters or (name == said and (name == served or not served or not adapters)):
+        return name
+    there = f"this worker has {', '.join(adapters)}" if adapters else "this worker has no adapter"
+    raise InvalidSampleError(
+        f"there is no adapter {name!r}: {there}" + (f", and {served} without one" if served else "")
+    )
+
+
 def parse_request(body: bytes) -> tuple[str, list[Sample]]:
     """Read a scoring request.
 
     Returns:
-        The model's name, and the samples: all texts, or all token ids.
+        The model's name, or `adapter:` and the name of the adapter that `user` chooses; and the samples: all texts, or
+        all token ids.
 
     Raises:
         InvalidSampleError: not the contract's request.
     """
     try:
         request = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidSampleError(f"the request is not JSON: {error}") from None
     if not isinstance(request, dict):
         raise InvalidSampleError("the request is not a JSON object")
     model, given = request.get("model"), request.get("input")
     if not isinstance(model, str):
         raise InvalidSampleError("`model` must be a text")
+    user = request.get("user")
+    return user if isinstance(user, str) and user.startswith(ADAPTER_USER) else model, parse_samples(given)
+
+
+def parse_samples(given: object) -> list[Sample]:
+    """The samples of a request's `input`; raises what `parse_request` does."""
     if isinstance(given, str):
-        return model, [given]
+        return _whole_texts([given])
     if _is_token_ids(given):
-        return model, [given]
-    if isinstance(given, list) and given and (_all_texts(given) or all(_is_token_ids(item) for item in given)):
-        return model, given
+        return [given]
+    if isinstance(given, list) and given and _all_texts(given):
+        return _whole_texts(given)
+    if isinstance(given, list) and given and all(_is_token_ids(item) for item in given):
+        return given
     raise InvalidSampleError("`input` must be a text, a list of texts, a list of token ids, or a list of such lists")
+
+
+def _whole_texts(texts: list[str]) -> list[Sample]:
+    """The texts, none of which has half of a character in it: JSON can write one, and no tokenizer can read it."""
+    for index, text in enumerate(texts):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidSampleError(
+                f"input {index} has half of a surrogate pair at character {error.start}, which is no text"
+            ) from None
+    return [*texts]
 
 
 def vocabulary_size(scope: Scope) -> int | None:
@@ -493,9 +543,13 @@ def to_embeddings(answer: Answer, *, field: str, head: Head, model: str, count: 
 
 
 def _finite(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise EngineFaultError(f"the engine scored {value!r}, which is not a finite number")
-    return float(value)
+    try:
+        found = math.nan if isinstance(value, bool) or not isinstance(value, (int, float)) else float(value)
+    except OverflowError:  # an int may be too large for a float
+        found = math.inf
+    if not math.isfinite(found):
+        raise EngineFaultError(f"the engine scored {value!r:.60}, which is not a finite number")
+    return found
 
 
 COMPLAINTS = frozenset({400, 404, 413, 422})
@@ -563,15 +617,37 @@ def _countable_chat(body: bytes) -> list[Countable]:
     try:
         request = json.loads(body)
         return [{"model": request["model"], "messages": request["messages"]}]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return []
 
 
-def _model_of(body: bytes) -> object:
+def chat_of(body: bytes) -> dict[str, Any]:
+    """A chat completion request; empty where it is none."""
     try:
-        return json.loads(body)["model"]
-    except (ValueError, KeyError, TypeError):
-        return None  # the engine says what is wrong with it
+        request = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}  # the engine says what is wrong with it
+    return request if isinstance(request, dict) else {}
+
+
+def refuse_media(scope: Scope, messages: Any) -> None:
+    """Keep pictures and the like from an engine that would leave them out, and answer as if it had seen them.
+
+    SGLang does so where the model, or its chat template, takes text alone; our launcher of it notes that. vLLM refuses.
+
+    Raises:
+        InvalidSampleError: the text names the part.
+    """
+    if getattr(getattr(scope.get("app"), "state", None), "shows_media", True) or not isinstance(messages, list):
+        return
+    for place, message in enumerate(messages):
+        content = message.get("content") if isinstance(message, dict) else None
+        for index, part in enumerate(content if isinstance(content, list) else ()):
+            kind = part.get("type") if isinstance(part, dict) else None
+            if kind not in ("text", "input_text"):
+                raise InvalidSampleError(
+                    f"messages[{place}].content[{index}] is {kind}, and this model takes text alone"
+                )
 
 
 def error_answer(code: str, message: str, **lengths: int | None) -> dict[str, Any]:
@@ -646,7 +722,8 @@ class ScoreMiddleware:
 
     async def _serve_scores(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
         try:
-            model, samples = parse_request(body)
+            said, samples = parse_request(body)
+            model = chosen_model(said, served=self._settings.served_name, adapters=self._settings.adapters)
             await self._refuse_beyond_vocabulary(scope, samples)
             await self._refuse_other_model(scope, model)
             answer = await self._ask_for_scores(scope, receive, model, samples)
@@ -670,7 +747,9 @@ class ScoreMiddleware:
     async def _serve_chat(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
         """Pass a request on as it is, and a streamed answer as it comes; only a complaint is held and reworded."""
         try:
-            await self._refuse_other_model(scope, _model_of(body))
+            request = chat_of(body)
+            refuse_media(scope, request.get("messages"))
+            await self._refuse_other_model(scope, request.get("model"))
         except InvalidSampleError as error:
             await _send_json(send, 200, error_answer("invalid_sample", str(error)))
             return
@@ -780,16 +859,25 @@ class ScoreMiddleware:
         Raises:
             EngineFaultError: no finite score came back.
         """
-        if self._model is None:
-            self._model = await self._describe_model(scope)
-        name = self._model["model"]
+        described = self._model or await self._describe_model(scope)
+        name = described["model"]
         if self._settings.model_type == "Discriminative":
+            # Each adapter once: vLLM has read its files then. From then on the base stands for all.
+            for adapter in self._settings.adapters if self._model is None else ():
+                await self._probe_adapter(scope, adapter)
             await self._probe_score(scope, name)
         else:
             messages = [{"role": "user", "content": PROBE_TEXT}]
             request = {"model": name, "messages": messages, "max_tokens": 1}
             _only_200(await self._ask(scope, CHAT_PATH, request))
-        return self._model
+        self._model = described
+        return described
+
+    async def _probe_adapter(self, scope: Scope, name: str) -> None:
+        try:
+            await self._probe_score(scope, name)
+        except EngineFaultError as error:
+            raise EngineFaultError(f"the adapter {name} does not score: {error}") from None
 
     async def _probe_score(self, scope: Scope, name: str) -> None:
         head = self._settings.head
@@ -816,7 +904,8 @@ class ScoreMiddleware:
         cards = await self._list_models(scope)
         first = next(iter(cards))
         name = self._settings.served_name or first
-        return {"model": name, "max_model_len": cards.get(name, cards[first]).get("max_model_len")}
+        described = {"model": name, "max_model_len": cards.get(name, cards[first]).get("max_model_len")}
+        return described | ({"adapters": list(self._settings.adapters)} if self._settings.adapters else {})
 
     async def _list_models(self, scope: Scope) -> dict[str, dict[str, Any]]:
         """What the engine says about its models, at least one, by their names in its order."""

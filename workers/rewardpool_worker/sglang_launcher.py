@@ -60,18 +60,15 @@ class ModelRefusedError(RuntimeError):
 
 def main(argv: list[str]) -> int:
     """Run the server until it is told to stop; returns the exit code."""
-    from head_tokens import HeadError, read_checkpoint, resolve
+    from head_tokens import resolve_or_refuse
     from score_middleware import ScoreMiddleware
     from sglang.srt.server_args import prepare_server_args
 
     if ENV_HEAD in os.environ:
-        checkpoint = read_checkpoint(argv, tokenizer_flag="--tokenizer-path")
-        try:
-            head = resolve(json.loads(os.environ[ENV_HEAD]), checkpoint)
-        except HeadError as error:
-            # In the words that the diagnosis of a worker that ended looks for.
-            print(f"model refused: {error}", file=sys.stderr)
+        found = resolve_or_refuse(json.loads(os.environ[ENV_HEAD]), argv, tokenizer_flag="--tokenizer-path")
+        if found is None:
             return 2
+        head, checkpoint = found
         argv = [*argv, *head_flags(head, checkpoint.as_classifier, argv)]
         # For the middleware, and for the scheduler, which is a process of its own.
         os.environ[ENV_HEAD] = json.dumps(head)
@@ -168,8 +165,15 @@ def make_tokenizer_manager(*args: Any, **kwargs: Any) -> Any:
     manager, templates = init_tokenizer_manager(*args, **kwargs)
     # Where the middleware finds it.
     http_server.app.state.vocabulary_size = manager.model_config.vocab_size
+    http_server.app.state.shows_media = shows_media(manager.model_config.is_multimodal, templates)
     bound_requests(manager)
     return manager, templates
+
+
+def shows_media(is_multimodal: bool, templates: Any) -> bool:
+    """Whether pictures in a conversation reach the model; where they do not, SGLang leaves them out without a word."""
+    by_name = getattr(templates, "chat_template_name", None) is not None
+    return is_multimodal and (by_name or templates.jinja_template_content_format == "openai")
 
 
 def bound_requests(manager: Any) -> None:

@@ -1,8 +1,8 @@
-"""Starts vLLM for a pool with `spec.model.head`: `python vllm_launcher.py -m MODULE VLLM-FLAGS…`.
+"""Starts vLLM for a pool with `spec.model.head` or `adapters`: `python vllm_launcher.py -m MODULE VLLM-FLAGS…`.
 
 vLLM takes an unknown token of a head for the row of some other token, without a word. So `head_tokens` looks them up
-first; then this process becomes vLLM with the flags it was given and those of the head. The middleware in that process
-finds what was looked up in REWARDPOOL_HEAD.
+first; likewise `lora_adapters` looks at the adapters' files. Then this process becomes vLLM with the flags it was given
+and those of head and adapters. The middleware in that process finds what was looked up in REWARDPOOL_HEAD.
 """
 
 import argparse
@@ -51,19 +51,28 @@ def head_flags(
 
 def main(argv: list[str]) -> int:
     """Become vLLM; returns only when it cannot be started, with the exit code."""
-    from head_tokens import HeadError, read_checkpoint, resolve
+    from lora_adapters import adapters_or_refuse
 
-    checkpoint = read_checkpoint(argv, tokenizer_flag="--tokenizer")
-    try:
-        head = resolve(json.loads(os.environ[ENV_HEAD]), checkpoint)
-    except HeadError as error:
-        # In the words that the diagnosis of a worker that ended looks for.
-        print(f"model refused: {error}", file=sys.stderr)
+    of_head, of_adapters = _flags_of_head(argv), adapters_or_refuse(argv)
+    if of_head is None or of_adapters is None:
         return 2
-    flags = head_flags(head, checkpoint.as_classifier, checkpoint.spell, argv)
-    os.environ[ENV_HEAD] = json.dumps(head)
+    flags = [*of_head, *of_adapters]
     sys.stderr.flush()
     return os.execv(sys.executable, [sys.executable, *argv, *flags])  # noqa: S606 - argv as the operator made it
+
+
+def _flags_of_head(argv: list[str]) -> list[str] | None:
+    """Those of the head, none without one; None where it is refused."""
+    from head_tokens import resolve_or_refuse
+
+    if ENV_HEAD not in os.environ:
+        return []
+    found = resolve_or_refuse(json.loads(os.environ[ENV_HEAD]), argv, tokenizer_flag="--tokenizer")
+    if found is None:
+        return None
+    head, checkpoint = found
+    os.environ[ENV_HEAD] = json.dumps(head)
+    return head_flags(head, checkpoint.as_classifier, checkpoint.spell, argv)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ signals.py       what is seen: load, workers' figures, announcements, the claims
 service_rate.py  memory: what one replica does          starts.py   memory: how long a start takes
 bursts.py        memory: the beat of the load
 queue_depth.py, drain_time.py, demand.py                one policy each: what is seen -> an `Ask`
-limits.py        dead band, window, steps and bounds: the ask -> what may be had now
+limits.py        tolerance, window, steps and bounds: the ask -> what may be had now
 budget.py        what several pools share
 recommend.py     all of it in order: the one way in, for the operator and for the simulator
 """

@@ -10,7 +10,7 @@ class Ask:
     """A number of replicas with its reason."""
 
     exact: float
-    """Replicas, before rounding up; the dead band goes by this."""
+    """Replicas, before rounding up; the tolerance goes by this."""
     reason: str
     """In words."""
 

@@ -3,7 +3,7 @@
 Every pool of a budget deals all of it out, from the claims of all its pools, and takes what falls to itself:
 
     1  everybody's minimum
-    2  what is wanted beyond that, by rank: pools for which a trainer stands still, then the higher priority
+    2  what is wanted beyond that, by rank: pools for which a trainer waits, then the higher priority
        among equals: what each of them has already, then the rest by name
 
 A pool that has more than its share shrinks to it. One that has less grows into what nobody holds, and no further:

@@ -42,7 +42,7 @@ NOT_ASKED: Final = "no policy of the pool is Demand, so nothing is done for it"
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """What the policy reckons with."""
+    """What the policy uses."""
 
     now: datetime
     held: int

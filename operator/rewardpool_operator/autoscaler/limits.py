@@ -1,6 +1,6 @@
-"""From what is asked for to what may be had now: dead band, window, steps, bounds.
+"""From what is asked for to what may be had now: tolerance, window, steps, bounds.
 
-The dead band keeps the size while the ask differs little. The window lets the pool shrink only to the largest ask of
+The tolerance keeps the size while the ask differs little. The window lets the pool shrink only to the largest ask of
 the last while, as the Kubernetes HPA does it. Steps bound what is added or taken away within a period. Bounds come last
 and always hold.
 """
@@ -24,7 +24,7 @@ def clamp(replicas: int, scaling: AutoscalingSpec) -> int:
     return max(scaling.min_replicas, min(scaling.max_replicas, replicas))
 
 
-def within_dead_band(ask: Ask, *, held: int, percent: int) -> bool:
+def within_tolerance(ask: Ask, *, held: int, percent: int) -> bool:
     """Whether the ask is so near to the size that it is not worth a change; to and from zero always is."""
     if held == 0 or ask.exact <= 0:
         return False

@@ -2,8 +2,8 @@
 
     1  remember        service rate, starts and bursts, as far as they were seen
     2  ask             every policy; the largest ask counts, and one replica where there is any request
-    3  dead band       too small a difference changes nothing
-    4  idle            to zero only after idleSeconds without a request
+    3  tolerance       too small a difference changes nothing
+    4  idle            to zero only after cooldownSeconds without a request
     5  window          down to the largest ask of the last while
     6  steps, bounds   no more at a time, and no more at all, than the manifest says
     7  budget          no more than other pools leave
@@ -182,11 +182,11 @@ def _without_figures(
 ) -> _Sized:
     """Nothing is taken away; what the known requests are worth, and what a job announced, may be added."""
     known = for_requests or Ask.whole(0, MISSING)
-    is_near = limits.within_dead_band(known, held=held, percent=scaling.dead_band_percent)
+    is_near = limits.within_tolerance(known, held=held, percent=scaling.tolerance_percent)
     ask = plans.ask if is_near else _largest([known, plans.ask])
     idle_since = None if known.exact > 0 else memory.idle_since
     if ask.replicas <= held:
-        limit: Limit | None = "FiguresMissing" if ask.replicas < held else None
+        limit: Limit | None = "MetricsUnavailable" if ask.replicas < held else None
         return _Sized(
             replicas=held,
             asked=ask.replicas,
@@ -195,7 +195,7 @@ def _without_figures(
             idle_since=idle_since,
             window=memory.window,
         )
-    seconds = scaling.scale_down.stabilization_seconds
+    seconds = scaling.scale_down.stabilization_window_seconds
     return _Sized(
         replicas=ask.replicas,
         asked=ask.replicas,
@@ -210,20 +210,20 @@ def _with_figures(
 ) -> _Sized:
     """Steps 3 to 5."""
     # The band is for requests, which come and go. What is announced for later is known, and had in full.
-    is_near = limits.within_dead_band(for_requests, held=held, percent=scaling.dead_band_percent)
+    is_near = limits.within_tolerance(for_requests, held=held, percent=scaling.tolerance_percent)
     is_held = is_near and plans.ask.replicas <= held
     ask = plans.ask if is_near and not is_held else _largest([for_requests, plans.ask])
     sized = _Sized(replicas=ask.replicas, asked=ask.replicas, reason=ask.reason, window=[])
     if is_held:
-        sized = sized.held_back(held, "DeadBand", f"{held} are near enough")
+        sized = sized.held_back(held, "Tolerance", f"{held} are near enough")
     if for_requests.exact == 0:
         was_idle = None if signals.answered else memory.idle_since
         sized = replace(sized, idle_since=was_idle or rfc3339(signals.now))
         if sized.replicas == 0 and scaling.min_replicas == 0 and not plans.is_gap:
-            if _idle_seconds(sized, signals) >= scaling.idle_seconds:
-                return replace(sized, reason=f"no request for {scaling.idle_seconds} s")
-            why = f"none since {sized.idle_since}, and to zero after {scaling.idle_seconds} s"
-            sized = sized.held_back(min(1, held), "IdleSeconds", why)
+            if _idle_seconds(sized, signals) >= scaling.cooldown_seconds:
+                return replace(sized, reason=f"no request for {scaling.cooldown_seconds} s")
+            why = f"none since {sized.idle_since}, and to zero after {scaling.cooldown_seconds} s"
+            sized = sized.held_back(min(1, held), "CooldownSeconds", why)
     # A gap in which there are requests is none.
     is_gap = plans.is_gap and for_requests.exact == 0
     return _through_window(scaling, signals, memory, sized, heeded=not is_gap)
@@ -239,7 +239,7 @@ def _through_window(
     scaling: AutoscalingSpec, signals: Signals, memory: ScalingStatus, sized: _Sized, *, heeded: bool
 ) -> _Sized:
     """Step 5. A window that is passed over is kept up nevertheless: the next pass may need it."""
-    seconds = scaling.scale_down.stabilization_seconds
+    seconds = scaling.scale_down.stabilization_window_seconds
     window = limits.window(memory.window, sized.replicas, now=signals.now, seconds=seconds)
     sized = replace(sized, window=window)
     most = max(entry.replicas for entry in window)

@@ -76,7 +76,7 @@ def _enough(known: ServiceRateStatus | None, seen: Sequence[Throughput]) -> int 
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceRate:
-    """What the policies reckon with."""
+    """What the policies use."""
 
     per_replica: float
     """Requests that one replica answers in a second."""
@@ -87,7 +87,7 @@ class ServiceRate:
     def within(self, seconds: float) -> float:
         """Requests that one replica answers in so many seconds.
 
-        No number of replicas answers faster than one request takes. Reckoning with less would ask for more replicas for
+        No number of replicas answers faster than one request takes. Assuming less would ask for more replicas for
         every replica there is, without end.
         """
         return self.per_replica * max(seconds, self.latency_seconds)

@@ -1,15 +1,16 @@
 """The decision: what to do about one pool, as a pure function of what was observed.
 
-    0. who is there silence.py     workers of nodes that do not report -> there or not
-    1. how many     load.py        what the routers hold, or the least that they do
-                    replicas.py    spec, suspend or autoscaler -> wanted replicas
-    2. which        verdict.py     the present revision, or the last good one; parity.py compares their scores
-    3. how many of  rollout.py     wanted replicas -> a size for every revision
-    4. who leaves   leaving.py     sizes -> workers to drain, to keep after all, to stop
-                    sleeping.py    who holds the pool awake -> engines to put to sleep, to wake
-    5. who serves   membership.py  workers -> changes to every router's list; exposure.py -> who may be asked;
-                    disruption.py  who serves -> how many a node's drain may not take
-    6. what to say  status.py      all of it -> status; conditions.py -> its conditions; events.py -> what is news
+    0. who is there node_loss.py         workers of nodes that do not report -> there or not
+    1. how many     load.py              what the routers hold, or the least that they do
+                    replicas.py          spec, suspend or autoscaler -> wanted replicas
+    2. which        revisions.py         the present revision, or the last good one; parity.py compares their scores
+    3. how many of  rollout.py           wanted replicas -> a size for every revision
+    4. who leaves   drain.py             sizes -> workers to drain, to keep after all, to stop
+                    sleeping.py          who holds the pool awake -> engines to put to sleep, to wake
+    5. who serves   worker_lists.py      workers -> changes to every router's list
+                    router_readiness.py  which routers may be asked
+                    disruption.py        how many a node's drain may not take
+    6. what to say  status.py            all of it -> status; conditions.py -> its conditions; events.py -> what is news
 
 Each step is a function of the snapshot and of the steps before it; none has a clock or a client. The memory from one
 pass to the next is the object's status and the draining marks on the workers, so a restarted operator goes on where it
@@ -17,16 +18,16 @@ was, and losing an event or a pass costs a delay and never a wrong state.
 """
 
 from rewardpool_operator.decide.disruption import protected_routers, protected_workers
-from rewardpool_operator.decide.exposure import expose_and_conceal
-from rewardpool_operator.decide.leaving import leave
+from rewardpool_operator.decide.drain import leave
 from rewardpool_operator.decide.load import observed_load
-from rewardpool_operator.decide.membership import reconcile_routers
+from rewardpool_operator.decide.node_loss import as_reached
 from rewardpool_operator.decide.replicas import first_replicas, wanted_replicas
+from rewardpool_operator.decide.revisions import as_admitted, judge
 from rewardpool_operator.decide.rollout import allocate
-from rewardpool_operator.decide.silence import as_reached
+from rewardpool_operator.decide.router_readiness import expose_and_conceal
 from rewardpool_operator.decide.sleeping import rest
 from rewardpool_operator.decide.status import status_and_events
-from rewardpool_operator.decide.verdict import as_admitted, judge
+from rewardpool_operator.decide.worker_lists import reconcile_routers
 from rewardpool_operator.plan import Plan
 from rewardpool_operator.snapshot import Snapshot
 
@@ -39,12 +40,12 @@ def decide(snapshot: Snapshot) -> Plan:
     load = observed_load(snapshot)
     recommendation = wanted_replicas(snapshot)
     scaling = recommendation.scaling
-    verdict = judge(snapshot, scaling.desired)
-    snapshot = as_admitted(snapshot, verdict)
-    rollout = allocate(snapshot, scaling.desired, verdict)
-    leaving = leave(snapshot, rollout.sizes, verdict.kept)
+    choice = judge(snapshot, scaling.desired)
+    snapshot = as_admitted(snapshot, choice)
+    rollout = allocate(snapshot, scaling.desired, choice)
+    leaving = leave(snapshot, rollout.sizes, choice.kept)
     sleeping = rest(snapshot, leaving)
-    membership = reconcile_routers(snapshot, leaving, barred=verdict.barred | sleeping.barred)
+    membership = reconcile_routers(snapshot, leaving, barred=choice.barred | sleeping.barred)
     exposure = expose_and_conceal(snapshot, membership)
     status, events = status_and_events(
         snapshot,
@@ -67,7 +68,7 @@ def decide(snapshot: Snapshot) -> Plan:
         joins=membership.joins,
         expose=exposure.expose,
         conceal=exposure.conceal,
-        measure=verdict.parity.measure,
+        measure=choice.parity.measure,
         protected_workers=protected_workers(snapshot),
         protected_routers=protected_routers(snapshot),
         first_replicas=first_replicas(snapshot),

@@ -13,13 +13,13 @@ from rewardpool_api.autoscaling import PolicyType
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import MAX_MESSAGE, ConditionType, ModelStatus, ScalingStatus
 from rewardpool_operator.autoscaler import budget
-from rewardpool_operator.decide.exposure import PATIENCE_SECONDS
 from rewardpool_operator.decide.load import missing_figures
-from rewardpool_operator.decide.loading import in_words, model_status
-from rewardpool_operator.decide.membership import Membership
+from rewardpool_operator.decide.model_status import in_words, model_status
+from rewardpool_operator.decide.revisions import overdue_message
 from rewardpool_operator.decide.rollout import Rollout
+from rewardpool_operator.decide.router_readiness import PATIENCE_SECONDS
 from rewardpool_operator.decide.sleeping import Sleeping
-from rewardpool_operator.decide.verdict import overdue_message
+from rewardpool_operator.decide.worker_lists import WorkerListChanges
 from rewardpool_operator.snapshot import Failure, Snapshot, Worker
 from rewardpool_operator.times import rfc3339
 from rewardpool_operator.untrusted import printable
@@ -47,7 +47,7 @@ def conditions_of(
     scaling: ScalingStatus,
     model: ModelStatus,
     rollout: Rollout,
-    membership: Membership,
+    membership: WorkerListChanges,
     sleeping: Sleeping,
     staying: list[Worker],
 ) -> list[Condition]:
@@ -65,7 +65,7 @@ def conditions_of(
 
 
 def held_conditions(
-    snapshot: Snapshot, cause: Failure, *, membership: Membership | None, staying: list[Worker]
+    snapshot: Snapshot, cause: Failure, *, membership: WorkerListChanges | None, staying: list[Worker]
 ) -> list[Condition]:
     """All conditions of a pool of which nothing but its routers' lists is kept, for this cause.
 
@@ -77,7 +77,7 @@ def held_conditions(
     """
     memory = snapshot.pool.status.scaling
     scaling = memory or ScalingStatus(desired=len(staying), reason=cause.message)
-    held = Finding(holds=False, reason=cause.reason, message=f"the size is held: {cause.message}")
+    held = Finding(holds=False, reason=cause.reason, message=f"the size stays as it is: {cause.message}")
     findings: dict[ConditionType, Finding | None] = dict.fromkeys(("Ready", "WorkersReady", "RouterReady"))
     if membership is not None:
         ready = len(membership.serving)
@@ -166,7 +166,7 @@ def _workers_ready(scaling: ScalingStatus, staying: list[Worker], ready: int) ->
     )
 
 
-def _router_ready(snapshot: Snapshot, membership: Membership) -> Finding:
+def _router_ready(snapshot: Snapshot, membership: WorkerListChanges) -> Finding:
     if snapshot.tls_problem is not None:
         return Finding(holds=False, reason=ConditionReason.TLS_UNUSABLE, message=snapshot.tls_problem)
     routers = [router for router in snapshot.routers if not router.deleting]
@@ -194,7 +194,7 @@ def _scaling_active(snapshot: Snapshot, scaling: ScalingStatus) -> Finding:
     missing = missing_figures(snapshot) if not spec.autoscaling.is_external else None
     if missing is not None:
         message = f"{missing}, so the size may grow and not shrink"
-        return Finding(holds=False, reason=ConditionReason.FIGURES_MISSING, message=message)
+        return Finding(holds=False, reason=ConditionReason.METRICS_UNAVAILABLE, message=message)
     if spec.autoscaling.budget is not None:
         disagreement = budget.disagreement(spec.autoscaling.budget, snapshot.pool.metadata.name, snapshot.claims)
         if disagreement is not None:
@@ -217,7 +217,7 @@ def _progressing(
     stopped = _stopped(snapshot, rollout)
     if stopped is not None:
         return stopped
-    if rollout.unschedulable is not None and rollout.no_room is None:
+    if rollout.unschedulable is not None and rollout.replace_reason is None:
         message = f"a worker of revision {rollout.verdict.target} fits nowhere: {rollout.unschedulable}"
         return Finding(holds=True, reason=ConditionReason.UNSCHEDULABLE, message=message)
     parity = rollout.memory.parity
@@ -225,8 +225,8 @@ def _progressing(
         return Finding(holds=True, reason=ConditionReason.CHECKING_PARITY, message=parity.message)
     if rollout.reason is not None:
         message = f"rolling to revision {rollout.verdict.target} from {', '.join(rollout.others)}"
-        if rollout.no_room is not None:
-            message += f"; replacing one by one, since there was no room: {rollout.no_room}"
+        if rollout.replace_reason is not None:
+            message += f"; replacing one by one, since there was no room: {rollout.replace_reason}"
         if model.download is not None:
             message += f"; {in_words(model.download)}"
         return Finding(holds=True, reason=rollout.reason, message=message)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rewardpool_api import Condition, RewardPoolStatus
 from rewardpool_api.reasons import ConditionReason, EventReason
 from rewardpool_api.status import DemandStatus
-from rewardpool_operator.decide.leaving import Leaving
+from rewardpool_operator.decide.drain import Drain
 from rewardpool_operator.decide.rollout import Rollout
 from rewardpool_operator.plan import Event
 
@@ -25,7 +25,7 @@ _TOLD_BY_THEMSELVES = frozenset({ConditionReason.ROLLED_BACK, ConditionReason.PA
 """Reasons that have an event of their own name, so that the condition's would be the same news twice."""
 
 
-def events_of(old: RewardPoolStatus, status: RewardPoolStatus, leaving: Leaving, rollout: Rollout) -> tuple[Event, ...]:
+def events_of(old: RewardPoolStatus, status: RewardPoolStatus, leaving: Drain, rollout: Rollout) -> tuple[Event, ...]:
     """The events that tell the way from the old status to the new one."""
     return (
         *_scaling_events(old, status),

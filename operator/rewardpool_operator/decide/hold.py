@@ -9,16 +9,16 @@ from dataclasses import replace
 from rewardpool_api import RewardPoolStatus
 from rewardpool_api.status import MAX_MESSAGE
 from rewardpool_operator.decide.conditions import held_conditions
+from rewardpool_operator.decide.drain import Drain
 from rewardpool_operator.decide.events import condition_events
-from rewardpool_operator.decide.exposure import Exposure, expose_and_conceal
-from rewardpool_operator.decide.leaving import Leaving
-from rewardpool_operator.decide.membership import Membership, reconcile_routers
-from rewardpool_operator.decide.silence import as_reached
+from rewardpool_operator.decide.node_loss import as_reached
+from rewardpool_operator.decide.router_readiness import RouterReadiness, expose_and_conceal
+from rewardpool_operator.decide.worker_lists import WorkerListChanges, reconcile_routers
 from rewardpool_operator.plan import Plan
 from rewardpool_operator.snapshot import Failure, Snapshot
 
 
-def kept_lists(snapshot: Snapshot, *, barred: frozenset[str] = frozenset()) -> Membership:
+def kept_lists(snapshot: Snapshot, *, barred: frozenset[str] = frozenset()) -> WorkerListChanges:
     """The routers' lists by what the workers are, and by what was decided before.
 
     Args:
@@ -27,7 +27,7 @@ def kept_lists(snapshot: Snapshot, *, barred: frozenset[str] = frozenset()) -> M
     """
     snapshot = as_reached(snapshot)
     leaving = {worker.name for worker in snapshot.workers if worker.name in barred}
-    return reconcile_routers(snapshot, Leaving(), barred=leaving | _unproven(snapshot))
+    return reconcile_routers(snapshot, Drain(), barred=leaving | _unproven(snapshot))
 
 
 def hold(snapshot: Snapshot, cause: Failure, *, routers_asked: bool = True) -> Plan:
@@ -41,8 +41,8 @@ def hold(snapshot: Snapshot, cause: Failure, *, routers_asked: bool = True) -> P
     cause = replace(cause, message=cause.message[:MAX_MESSAGE])
     reached = as_reached(snapshot)
     membership = kept_lists(snapshot) if routers_asked else None
-    exposure = expose_and_conceal(reached, membership) if membership else Exposure()
-    staying = [worker for worker in reached.workers if Leaving().stays(worker)]
+    exposure = expose_and_conceal(reached, membership) if membership else RouterReadiness()
+    staying = [worker for worker in reached.workers if Drain().stays(worker)]
     old = reached.pool.status
     status: RewardPoolStatus = old.model_copy(
         update={

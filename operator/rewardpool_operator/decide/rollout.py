@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import MAX_MESSAGE, RolloutStatus
+from rewardpool_operator.decide.revisions import RevisionChoice
 from rewardpool_operator.decide.room import lacks_room, missing_for
-from rewardpool_operator.decide.verdict import Verdict
 from rewardpool_operator.snapshot import Snapshot
 
 
@@ -28,12 +28,12 @@ class Rollout:
 
     sizes: dict[str, int]
     """Wanted active workers of every revision that has any, shall have some, or is kept; the present one is there."""
-    verdict: Verdict
+    verdict: RevisionChoice
     others: tuple[str, ...] = ()
     """Revisions that are on their way out and still have workers."""
     reason: ConditionReason | None = None
     """Why the sizes are what they are while a rollout is under way; None when none is."""
-    no_room: str | None = None
+    replace_reason: str | None = None
     """Words of scheduler, quota or queue, for as long as the rollout replaces one by one because of them."""
     unschedulable: str | None = None
     """Their words about a worker of the target that no node takes."""
@@ -41,10 +41,10 @@ class Rollout:
     @property
     def memory(self) -> RolloutStatus:
         """What the status keeps of verdict and rollout."""
-        return self.verdict.memory.model_copy(update={"no_room": self.no_room})
+        return self.verdict.memory.model_copy(update={"replace_reason": self.replace_reason})
 
 
-def allocate(snapshot: Snapshot, wanted: int, verdict: Verdict) -> Rollout:
+def allocate(snapshot: Snapshot, wanted: int, verdict: RevisionChoice) -> Rollout:
     """Divide the wanted number among the revisions."""
     target = verdict.target
     sizes = dict.fromkeys([snapshot.revision, *verdict.kept], 0)
@@ -53,7 +53,7 @@ def allocate(snapshot: Snapshot, wanted: int, verdict: Verdict) -> Rollout:
     rollout = Rollout(sizes=sizes | {target: wanted}, verdict=verdict, others=others, unschedulable=unschedulable)
     if not others:
         return rollout
-    reason, no_room = _strategy(snapshot, target, unschedulable)
+    reason, replace_reason = _strategy(snapshot, target, unschedulable)
     if reason == ConditionReason.SURGING:
         size = wanted
         keep = wanted - snapshot.serving_of(target)
@@ -62,7 +62,7 @@ def allocate(snapshot: Snapshot, wanted: int, verdict: Verdict) -> Rollout:
     failed = verdict.memory.failed
     able = [revision for revision in others if failed is None or revision != failed.revision]
     sizes |= dict.fromkeys(others, 0) | _divide(snapshot, able, max(0, keep)) | {target: size}
-    return replace(rollout, sizes=sizes, reason=reason, no_room=no_room)
+    return replace(rollout, sizes=sizes, reason=reason, replace_reason=replace_reason)
 
 
 def _others(snapshot: Snapshot, target: str) -> tuple[str, ...]:
@@ -81,10 +81,10 @@ def _strategy(snapshot: Snapshot, target: str, unschedulable: str | None) -> tup
             # Once there was no room, it stays Replace for this rollout: the worker that fitted nowhere is gone by the
             # next pass, and with it the evidence.
             before = snapshot.pool.status.rollout
-            no_room = before.no_room if before is not None and before.target == target else None
+            replace_reason = before.replace_reason if before is not None and before.target == target else None
             if unschedulable is not None and lacks_room(unschedulable):
-                no_room = unschedulable[:MAX_MESSAGE]
-            return (ConditionReason.NO_ROOM, no_room) if no_room else (ConditionReason.SURGING, None)
+                replace_reason = unschedulable[:MAX_MESSAGE]
+            return (ConditionReason.NO_ROOM, replace_reason) if replace_reason else (ConditionReason.SURGING, None)
 
 
 def _replace(snapshot: Snapshot, wanted: int, target: str) -> tuple[int, int]:

@@ -9,7 +9,7 @@ so a pool is started before the trainer is.
 from dataclasses import dataclass
 
 from rewardpool_api.status import SleepStatus
-from rewardpool_operator.decide.leaving import Leaving
+from rewardpool_operator.decide.drain import Drain
 from rewardpool_operator.snapshot import Snapshot, Worker
 
 
@@ -29,7 +29,7 @@ class Sleeping:
     """What the status says of it."""
 
 
-def rest(snapshot: Snapshot, leaving: Leaving) -> Sleeping:
+def rest(snapshot: Snapshot, leaving: Drain) -> Sleeping:
     """Decide who sleeps. Where nobody can put engines to sleep, none does."""
     if snapshot.holders is None or not snapshot.pool.spec.engine.sleep.enabled:
         return Sleeping()

@@ -4,12 +4,12 @@ from rewardpool_api import RewardPoolStatus, names
 from rewardpool_api.status import AuthStatus, LoadStatus
 from rewardpool_operator.autoscaler.recommend import Recommendation
 from rewardpool_operator.decide.conditions import conditions_of
+from rewardpool_operator.decide.drain import Drain
 from rewardpool_operator.decide.events import events_of
-from rewardpool_operator.decide.leaving import Leaving
-from rewardpool_operator.decide.loading import model_status
-from rewardpool_operator.decide.membership import Membership
+from rewardpool_operator.decide.model_status import model_status
 from rewardpool_operator.decide.rollout import Rollout
 from rewardpool_operator.decide.sleeping import Sleeping
+from rewardpool_operator.decide.worker_lists import WorkerListChanges
 from rewardpool_operator.plan import Event
 from rewardpool_operator.snapshot import Snapshot
 
@@ -20,8 +20,8 @@ def status_and_events(
     load: LoadStatus | None,
     recommendation: Recommendation,
     rollout: Rollout,
-    leaving: Leaving,
-    membership: Membership,
+    leaving: Drain,
+    membership: WorkerListChanges,
     sleeping: Sleeping,
 ) -> tuple[RewardPoolStatus, tuple[Event, ...]]:
     """The new status, and events for what differs from the old one."""

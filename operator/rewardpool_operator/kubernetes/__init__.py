@@ -2,27 +2,29 @@
 
 What there is, and whose turn it is:
 
-    client.py       the API server, as plain JSON objects
-    watch/          every kind of object that pools own, listed once, watched, and kept in memory
-    queue.py        which pool is looked at when; so many passes at a time
-    cadence.py      how soon a pool is looked at again when nothing happens (pure)
-    leader.py       which of several operators acts
-    operator.py     all of these together
+    client.py           the API server, as plain JSON objects
+    cache/              every kind of object that pools own, listed once, watched, and kept in memory
+    workqueue.py        which pool is looked at when; so many passes at a time
+    requeue.py          how soon a pool is looked at again when nothing happens (pure)
+    leader.py           which of several operators acts
+    manager.py          all of these together
 
 One pass over one pool:
 
-    keeper.py       what is remembered of a pool, and the pass
-    credentials/    its keys and certificate: where they lie and how they change
-    observe.py      store, routers and workers -> Snapshot
-    demands.py      what training jobs announce; what they leave is removed
-    questions/      what a pass asks and does not wait for
-    pods.py         a pod object -> what a snapshot says of a worker or a router (pure)
-    render/         a pool -> the manifests that it should own (pure)
-    wanted.py       all of them together; compare.py: a manifest and the live object -> whether they differ (pure)
-    apply.py        Plan -> API server and routers, in the plan's order; upkeep.py: writing only what differs
-    telling.py      the status and events, with what Kubernetes refused (pure); events.py: each event once
+    pool_reconciler.py  what is remembered of a pool, and the pass
+    credentials/        its keys and certificate: where they lie and how they change
+    observe.py          store, routers and workers -> Snapshot
+    demands.py          what training jobs announce; what they leave is removed
+    polls/              what a pass asks and does not wait for
+    pods.py             a pod object -> what a snapshot says of a worker or a router (pure)
+    render/             a pool -> the manifests that it should own (pure)
+    desired.py          all of them together
+    diff.py             a manifest and the live object -> whether they differ (pure)
+    apply.py            Plan -> API server and routers, in the plan's order; ensure.py: writing only what differs
+    recorder.py         the status and events, with what Kubernetes refused (pure)
+    event_correlator.py each event once
 
-    permissions.py  the verbs all of that takes
+    permissions.py      the verbs all of that takes
 
 `rewardpool_operator.main` is the process around it.
 """

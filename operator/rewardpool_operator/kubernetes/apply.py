@@ -16,24 +16,24 @@ from typing import Final, Literal
 from rewardpool_api import RewardPool, RewardPoolStatus, names
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_operator.decide.room import lacks_room
-from rewardpool_operator.kubernetes import client, render, victims
-from rewardpool_operator.kubernetes.cadence import FIGURES_SECONDS
+from rewardpool_operator.kubernetes import client, render, scale_down_order
+from rewardpool_operator.kubernetes.cache.objects import Objects
+from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.client import Kube, KubeError, Object, Resource
+from rewardpool_operator.kubernetes.credentials.secret_deletion import with_witness
 from rewardpool_operator.kubernetes.credentials.secret_reader import secret_names
-from rewardpool_operator.kubernetes.credentials.witness import with_witness
-from rewardpool_operator.kubernetes.events import EventMemory, RepairTally, Repeat
-from rewardpool_operator.kubernetes.figures import without_figures
+from rewardpool_operator.kubernetes.desired import Rendered, Settled
+from rewardpool_operator.kubernetes.ensure import Ensure, Known, NotOursError, is_ours
+from rewardpool_operator.kubernetes.event_correlator import EventCorrelator, RepairTally, Repeat
 from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST, is_deleting, refusal_of
-from rewardpool_operator.kubernetes.repairs import ListMemory
+from rewardpool_operator.kubernetes.recorder import event_object, with_failures
+from rewardpool_operator.kubernetes.requeue import FIGURES_SECONDS
 from rewardpool_operator.kubernetes.revisions import files_of
-from rewardpool_operator.kubernetes.telling import event_object, with_failures
-from rewardpool_operator.kubernetes.upkeep import Known, NotOursError, Upkeep, is_ours
-from rewardpool_operator.kubernetes.wanted import Rendered, Settled
-from rewardpool_operator.kubernetes.watch.objects import Objects
-from rewardpool_operator.kubernetes.watch.store import Store
+from rewardpool_operator.kubernetes.volatile_status import without_figures
+from rewardpool_operator.kubernetes.worker_list_drift import WorkerListDrift
 from rewardpool_operator.metrics import METRICS, Change
 from rewardpool_operator.plan import Event, Join, Leave, Plan
-from rewardpool_operator.router_admin import RouterAdmin, RouterError
+from rewardpool_operator.routers.admin import RouterAdmin, RouterError
 from rewardpool_operator.snapshot import Failure, WorkerSet
 from rewardpool_operator.times import rfc3339
 
@@ -49,12 +49,12 @@ class Written:
     """What was written, kept from pass to pass."""
 
     manifests: Known = field(default_factory=dict)
-    """What `upkeep.py` knows of the owned objects."""
-    lists: ListMemory = field(default_factory=ListMemory)
+    """What `ensure.py` knows of the owned objects."""
+    lists: WorkerListDrift = field(default_factory=WorkerListDrift)
     """What the routers' lists were."""
     repairs: RepairTally = field(default_factory=RepairTally)
     """Repairs of them that are not told yet."""
-    events: EventMemory = field(default_factory=EventMemory)
+    events: EventCorrelator = field(default_factory=EventCorrelator)
     """What was told."""
     settled: Settled | None = None
     """What was found to be as rendered; None when something had to be written."""
@@ -103,7 +103,7 @@ class Apply:
         self._figures_seconds = figures_seconds
         self._unseen = unseen
         self._namespace = pool.metadata.namespace
-        self._upkeep = Upkeep(kube, store, pool, known=written.manifests)
+        self._upkeep = Ensure(kube, store, pool, known=written.manifests)
         self.failures: list[str] = []
         """What the API server refused of the pool's objects in this pass."""
         self.put_off = False
@@ -345,12 +345,12 @@ class Apply:
         since = rfc3339(datetime.now(UTC))
         marks: dict[str, dict[str, str | None]] = {}
         for name in plan.drain:
-            cost = str(victims.COST_DRAINING)
+            cost = str(scale_down_order.COST_DRAINING)
             marks[name] = {names.ANNOTATION_DRAINING_SINCE: since, ANNOTATION_DELETION_COST: cost}
         for name in plan.keep:
             marks[name] = {names.ANNOTATION_DRAINING_SINCE: None, ANNOTATION_DELETION_COST: None}
         for name in plan.retire:
-            marks[name] = {ANNOTATION_DELETION_COST: str(victims.COST_RETIRED)}
+            marks[name] = {ANNOTATION_DELETION_COST: str(scale_down_order.COST_RETIRED)}
         for pod in self._objects.pods:
             wanted = marks.get(pod["metadata"]["name"], {})
             found = pod["metadata"].get("annotations") or {}
@@ -369,7 +369,7 @@ class Apply:
         self.changed = True
 
     async def _set_gate(self, router: str, status: Literal["True", "False"], reason: str) -> None:
-        """Open or close the readiness gate of a router's pod; see `decide/exposure.py`."""
+        """Open or close the readiness gate of a router's pod; see `decide/router_readiness.py`."""
         condition = {
             "type": names.CONDITION_HOLDS_WORKERS,
             "status": status,
@@ -417,7 +417,7 @@ class Apply:
             for pod in self._objects.pods_of(names.COMPONENT_WORKER)
             if pod["metadata"]["labels"][names.LABEL_REVISION] == revision and not is_deleting(pod)
         ]
-        for name in victims.passed_over(pods, retire):
+        for name in scale_down_order.passed_over(pods, retire):
             await self._delete(client.PODS, name)
 
     async def _delete(self, resource: Resource, name: str) -> None:

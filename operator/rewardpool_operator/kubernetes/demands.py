@@ -21,9 +21,9 @@ from rewardpool_api.reasons import EventReason
 from rewardpool_operator.announcements import MOST, Renewals, Word, announcements, is_over
 from rewardpool_operator.autoscaler.signals import Announcement
 from rewardpool_operator.kubernetes import client
+from rewardpool_operator.kubernetes.cache.store import Key, Store
 from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object
-from rewardpool_operator.kubernetes.telling import lease_event_object
-from rewardpool_operator.kubernetes.watch.store import Key, Store
+from rewardpool_operator.kubernetes.recorder import lease_event_object
 from rewardpool_operator.left_out import readable
 from rewardpool_operator.plan import Event
 from rewardpool_operator.untrusted import printable, time_of

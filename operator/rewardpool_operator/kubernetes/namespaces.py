@@ -18,9 +18,9 @@ from rewardpool_api import RewardPoolStatus
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import MAX_MESSAGE, Condition
 from rewardpool_operator.kubernetes import client
+from rewardpool_operator.kubernetes.cache.reflector import Reflector
+from rewardpool_operator.kubernetes.cache.store import Key, Store
 from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object
-from rewardpool_operator.kubernetes.watch.reflector import Reflector
-from rewardpool_operator.kubernetes.watch.store import Key, Store
 from rewardpool_operator.metrics import METRICS
 from rewardpool_operator.times import rfc3339
 from rewardpool_operator.untrusted import printable
@@ -98,7 +98,7 @@ class Namespaces:
                 await self.tell()
             except Exception:
                 # What somebody wrote into a status must not end the care for the others.
-                log.exception("what is wrong with namespaces could not be told")
+                log.exception("the conditions about namespaces could not be written")
             await asyncio.sleep(LOOK_SECONDS)
 
     async def tell(self) -> None:
@@ -127,7 +127,7 @@ class Namespaces:
         try:
             written = await self._kube.merge(client.POOLS, *key, patch, subresource="status")
         except (KubeError, KubeUnreachableError) as error:
-            log.debug("%s/%s cannot be told: %s", *key, error)
+            log.debug("no condition for %s/%s: %s", *key, error)
         else:
             self._store.put(client.POOLS, written)
 

@@ -17,16 +17,16 @@ import aiohttp
 from rewardpool_api import RewardPool, names
 from rewardpool_operator.golden_set import GoldenScores, scores_of_annotation
 from rewardpool_operator.kubernetes import pods, render
+from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.tls import Tls, ca_bundle, trust
-from rewardpool_operator.kubernetes.questions.asking import Asked
-from rewardpool_operator.kubernetes.questions.downloads import Downloads
-from rewardpool_operator.kubernetes.questions.lengths import Lengths
-from rewardpool_operator.kubernetes.watch.objects import Objects
+from rewardpool_operator.kubernetes.polls.background_poll import BackgroundPoll
+from rewardpool_operator.kubernetes.polls.downloads import Downloads
+from rewardpool_operator.kubernetes.polls.max_model_len import MaxModelLens
 from rewardpool_operator.left_out import readable
 from rewardpool_operator.probe import read_in_flight
-from rewardpool_operator.router_admin import RouterAdmin
+from rewardpool_operator.routers.admin import RouterAdmin
 from rewardpool_operator.snapshot import Router, Snapshot, Worker, WorkerSet
 from rewardpool_operator.start_times import StartTimes
 from rewardpool_operator.throughput import Throughputs
@@ -59,8 +59,8 @@ class Observer:
         self._news = news
         self._clock = clock
         self._routers: dict[str, _AskedRouter] = {}
-        self._in_flight: dict[tuple[str, str, str | None], Asked[int | None]] = {}
-        self._lengths = Lengths(session, news=news, aside=aside)
+        self._in_flight: dict[tuple[str, str, str | None], BackgroundPoll[int | None]] = {}
+        self._lengths = MaxModelLens(session, news=news, aside=aside)
         self._downloads = Downloads(session, news=news)
         self._start_times = StartTimes()
         self._throughputs = Throughputs()
@@ -156,7 +156,7 @@ class Observer:
         place = (worker.name, pods.container_id(pod), worker.url)
         asked = self._in_flight.get(place)
         if asked is None:
-            asked = self._in_flight[place] = Asked(self._news, is_answer=_is_count)
+            asked = self._in_flight[place] = BackgroundPoll(self._news, is_answer=_is_count)
         # An old count is none: it may be from before the last request came.
         in_flight = await asked.ask(partial(read_in_flight, self._session, worker.url, key=key))
         return replace(worker, in_flight=in_flight)
@@ -205,7 +205,7 @@ class _AskedRouter:
         self.place = place
         """Uid of the pod, id of the container, addresses."""
         self.admin = admin
-        self.list: Asked[Router] = Asked(news, is_answer=_has_answered, clock=clock)
+        self.list: BackgroundPoll[Router] = BackgroundPoll(news, is_answer=_has_answered, clock=clock)
 
 
 def _sensible(found: tuple[Object, ...], read: Callable[[Object], object]) -> tuple[Object, ...]:

@@ -17,11 +17,11 @@ from rewardpool_api.status import MAX_MESSAGE
 from rewardpool_operator.decide.room import GATED
 from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.render import (
-    CONTAINER_DOWNLOAD,
     CONTAINER_ROUTER,
     CONTAINER_WORKER,
     PORT_HTTP,
     PORT_METRICS,
+    is_download,
 )
 from rewardpool_operator.snapshot import Failure, Router, Worker
 from rewardpool_operator.times import from_rfc3339
@@ -185,7 +185,7 @@ def failure_of(status: Mapping[str, Any], *, trouble: str | None = None) -> Fail
     if reason in _IMAGE_REASONS:
         return _failure(ConditionReason.IMAGE_PULL, f"the image cannot be had: {message or reason}")
     if terminated is not None and not status.get("started"):
-        return _ended(terminated, is_download=status.get("name") == CONTAINER_DOWNLOAD)
+        return _ended(terminated, of_download=is_download(str(status.get("name"))))
     if trouble is not None:
         return _failure(ConditionReason.POD_NOT_STARTING, trouble)
     if reason == "CrashLoopBackOff":
@@ -208,12 +208,12 @@ def report_of(terminated: Mapping[str, Any]) -> dict[str, Any]:
     return told if isinstance(told, dict) else {}
 
 
-def _ended(terminated: Mapping[str, Any], *, is_download: bool) -> Failure:
+def _ended(terminated: Mapping[str, Any], *, of_download: bool) -> Failure:
     """The kubelet keeps the log's last lines in the message, see `terminationMessagePolicy` in render/common.py.
 
     A download says in JSON why it failed. No other container is believed that: users' code runs in workers.
     """
-    told = report_of(terminated) if is_download else {}
+    told = report_of(terminated) if of_download else {}
     reason = next((known for known in DOWNLOAD_REASONS if known == told.get("reason")), None)
     if reason is not None:
         return _failure(reason, printable(told.get("message"), most=MAX_MESSAGE, keep="tail"))

@@ -17,10 +17,10 @@ from typing import Any
 
 from rewardpool_api import RewardPool, names
 from rewardpool_api.pool import WorkerSpec
+from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.client import Object
-from rewardpool_operator.kubernetes.compare import short_hash
+from rewardpool_operator.kubernetes.diff import short_hash
 from rewardpool_operator.kubernetes.render import CONTAINER_WORKER, Revision, uses_key
-from rewardpool_operator.kubernetes.watch.objects import Objects
 
 
 @dataclass(frozen=True, kw_only=True)

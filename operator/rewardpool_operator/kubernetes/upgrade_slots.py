@@ -9,7 +9,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
-from rewardpool_operator.kubernetes.watch.store import Key
+from rewardpool_operator.kubernetes.cache.store import Key
 
 SLOT_SECONDS: Final = 300.0
 """After which a slot no longer counts, whether it was released or not."""

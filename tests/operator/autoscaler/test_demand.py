@@ -112,14 +112,14 @@ def test_more_requests_than_were_announced_are_answered_in_time_too():
 
 
 def test_the_fleet_is_let_go_at_once_when_the_next_burst_is_known_to_be_far():
-    scaling = a_demand_scaling(scaleDown={"stabilizationSeconds": 600}, idleSeconds=600)
+    scaling = a_demand_scaling(scaleDown={"stabilizationWindowSeconds": 600}, cooldownSeconds=600)
     burst = signals(50, announcements=(a_job(samples=50),))
     gap = signals(0, at=60, announcements=(a_job("Update", samples=50, starts_in_seconds=500, renewed=later(60)),))
     assert [one.desired for one in run(burst, gap, scaling=scaling)] == [5, 0]
 
 
 def test_the_window_holds_while_one_job_does_not_know_its_beat():
-    scaling = a_demand_scaling(scaleDown={"stabilizationSeconds": 600}, idleSeconds=600)
+    scaling = a_demand_scaling(scaleDown={"stabilizationWindowSeconds": 600}, cooldownSeconds=600)
     jobs = (
         a_job("Update", samples=50, starts_in_seconds=500, renewed=later(60), job="a"),
         a_job("Update", samples=0, renewed=later(60), job="b"),
@@ -133,7 +133,7 @@ def test_the_window_holds_while_one_job_does_not_know_its_beat():
 
 
 def test_the_fleet_of_a_killed_job_goes_to_zero_after_the_idle_time():
-    scaling = a_demand_scaling(scaleDown={"stabilizationSeconds": 0}, idleSeconds=60)
+    scaling = a_demand_scaling(scaleDown={"stabilizationWindowSeconds": 0}, cooldownSeconds=60)
     job = a_job(samples=50)
     decisions = run(
         *(signals(50 if at == 0 else 0, at=at, announcements=(job,)) for at in (0, 1, 10, 20, 59, 62)), scaling=scaling
@@ -165,7 +165,7 @@ def test_the_largest_of_several_policies_counts():
 
 
 def test_a_regular_beat_is_learned_where_nobody_announces_anything():
-    scaling = a_demand_scaling(QUEUE_DEPTH, scaleDown={"stabilizationSeconds": 0}, idleSeconds=5)
+    scaling = a_demand_scaling(QUEUE_DEPTH, scaleDown={"stabilizationWindowSeconds": 0}, cooldownSeconds=5)
     beat = [signals(40 if at % 300 < 20 else 0, at=at, starts=()) for at in range(0, 1000, 5)]
     decisions = {seen.now: one.desired for seen, one in zip(beat, run(*beat, scaling=scaling), strict=True)}
     assert decisions[later(800)] == 0
@@ -173,7 +173,7 @@ def test_a_regular_beat_is_learned_where_nobody_announces_anything():
 
 
 def test_the_beat_of_a_killed_job_is_not_expected_to_go_on():
-    scaling = a_demand_scaling(QUEUE_DEPTH, scaleDown={"stabilizationSeconds": 0}, idleSeconds=5)
+    scaling = a_demand_scaling(QUEUE_DEPTH, scaleDown={"stabilizationWindowSeconds": 0}, cooldownSeconds=5)
 
     def jobs(at):
         phase = {"phase": "Rollout"} if at % 300 < 15 else {"phase": "Update", "starts_in_seconds": 300 - at % 300}
@@ -194,7 +194,7 @@ def later(seconds):
 
 
 def test_what_jobs_took_together_is_asked_for_when_they_come_together_again():
-    scaling = a_demand_scaling(scaleDown={"stabilizationSeconds": 0}, serviceRate={"initialPerReplica": 1.0})
+    scaling = a_demand_scaling(scaleDown={"stabilizationWindowSeconds": 0}, serviceRate={"initialPerReplica": 1.0})
     both = (a_job(job="a", samples=1), a_job(job="b", samples=1))
     alone = (a_job(job="a", samples=1),)
     seen = [

@@ -26,10 +26,10 @@ SCALINGS = st.builds(
         *policies,
         minReplicas=minimum,
         maxReplicas=minimum + more,
-        deadBandPercent=band,
-        idleSeconds=idle,
+        tolerancePercent=band,
+        cooldownSeconds=idle,
         scaleUp={"step": up},
-        scaleDown={"stabilizationSeconds": window, "step": down},
+        scaleDown={"stabilizationWindowSeconds": window, "step": down},
         serviceRate={"initialPerReplica": rate},
     ),
     st.lists(st.sampled_from([QUEUE_DEPTH, DRAIN_TIME, DEMAND]), min_size=1, max_size=3, unique_by=str),
@@ -169,7 +169,9 @@ def test_more_announced_samples_never_want_fewer_replicas(scaling, seen, demand,
 
 
 def test_one_announced_sample_does_not_take_away_what_requests_held():
-    scaling = a_scaling(DRAIN_TIME, DEMAND, maxReplicas=2, deadBandPercent=50, scaleDown={"stabilizationSeconds": 0})
+    scaling = a_scaling(
+        DRAIN_TIME, DEMAND, maxReplicas=2, tolerancePercent=50, scaleDown={"stabilizationWindowSeconds": 0}
+    )
     held = recommend(scaling=scaling, signals=signals(None, replicas=2), previous=None).scaling
 
     def size(samples):
@@ -183,7 +185,7 @@ def test_one_announced_sample_does_not_take_away_what_requests_held():
 def test_the_size_is_the_largest_ask_of_the_window(loads):
     """Against the plain definition, computed over the whole history."""
     window = 7
-    scaling = a_scaling(scaleDown={"stabilizationSeconds": window})
+    scaling = a_scaling(scaleDown={"stabilizationWindowSeconds": window})
     sizes = [one.desired for one in decisions(scaling, [signals(load, at=at) for at, load in enumerate(loads)])]
     wanted = [None if load is None else max(1, min(8, -(-load // 10))) for load in loads]
     for now, size in enumerate(sizes):

@@ -12,19 +12,19 @@ def test_the_size_holds_the_requests_at_the_target(requests, wanted):
 
 
 def test_the_pool_grows_at_once_and_shrinks_after_the_window():
-    scaling = a_scaling(scaleDown={"stabilizationSeconds": 3})
+    scaling = a_scaling(scaleDown={"stabilizationWindowSeconds": 3})
     assert sizes(5, 80, 5, 5, 5, 5, scaling=scaling) == [1, 8, 8, 8, 8, 1]
 
 
 def test_it_shrinks_step_by_step_to_the_largest_size_of_the_window():
-    scaling = a_scaling(scaleDown={"stabilizationSeconds": 3})
+    scaling = a_scaling(scaleDown={"stabilizationWindowSeconds": 3})
     assert sizes(80, 40, 20, 5, 5, 5, 5, scaling=scaling) == [8, 8, 8, 8, 4, 2, 1]
 
 
 def test_missing_figures_hold_the_size():
     decisions = run(signals(80), signals(None, at=1), signals(None, at=2))
     assert [decision.desired for decision in decisions] == [8, 8, 8]
-    assert decisions[-1].limit == "FiguresMissing"
+    assert decisions[-1].limit == "MetricsUnavailable"
 
 
 def test_what_some_routers_have_grows_the_pool_while_another_one_is_silent():
@@ -34,7 +34,7 @@ def test_what_some_routers_have_grows_the_pool_while_another_one_is_silent():
 
 
 def test_no_request_at_some_routers_is_no_reason_to_go_to_zero():
-    scaling = a_scaling(minReplicas=0, idleSeconds=0, scaleDown={"stabilizationSeconds": 0})
+    scaling = a_scaling(minReplicas=0, cooldownSeconds=0, scaleDown={"stabilizationWindowSeconds": 0})
     decisions = run(signals(5), *(signals(0, at=at, partial=True) for at in (1, 1000)), scaling=scaling)
     assert [decision.desired for decision in decisions] == [1, 1, 1]
 
@@ -56,34 +56,34 @@ def test_a_new_pool_without_figures_holds_what_there_is():
 
 
 def test_an_idle_pool_goes_to_zero_after_its_time_and_wakes_for_the_first_request():
-    scaling = a_scaling(minReplicas=0, idleSeconds=3, scaleDown={"stabilizationSeconds": 0})
+    scaling = a_scaling(minReplicas=0, cooldownSeconds=3, scaleDown={"stabilizationWindowSeconds": 0})
     assert sizes(5, 0, 0, 0, 0, 1, scaling=scaling) == [1, 1, 1, 1, 0, 1]
 
 
 def test_requests_too_short_to_be_seen_in_flight_keep_the_pool_awake():
-    scaling = a_scaling(minReplicas=0, idleSeconds=3)
+    scaling = a_scaling(minReplicas=0, cooldownSeconds=3)
     seen = [signals(5), *(signals(0, at=at, answered=at % 2) for at in range(1, 20))]
     assert {decision.desired for decision in run(*seen, scaling=scaling)} == {1}
 
 
 def test_one_replica_is_kept_until_the_pool_was_idle_for_long_enough():
     decision = run(signals(5), signals(0, at=1), scaling=a_scaling(minReplicas=0))[-1]
-    assert (decision.desired, decision.asked, decision.limit) == (1, 0, "IdleSeconds")
+    assert (decision.desired, decision.asked, decision.limit) == (1, 0, "CooldownSeconds")
 
 
 def test_a_small_difference_changes_nothing():
-    assert sizes(40, 44, 45, 37, 36, scaling=a_scaling(deadBandPercent=10)) == [4, 4, 5, 5, 5]
+    assert sizes(40, 44, 45, 37, 36, scaling=a_scaling(tolerancePercent=10)) == [4, 4, 5, 5, 5]
 
 
 @pytest.mark.parametrize(("announced", "size"), [(0, 4), (36, 4), (40, 4), (41, 5), (44, 5)])
 def test_a_small_difference_counts_only_where_it_is_announced(announced, size):
     # 44 requests at 10 a replica are 4.4 replicas.
     look = signals(44, replicas=4, announcements=(a_job(samples=announced),))
-    assert run(look, scaling=a_scaling(QUEUE_DEPTH, DEMAND, deadBandPercent=10))[-1].desired == size
+    assert run(look, scaling=a_scaling(QUEUE_DEPTH, DEMAND, tolerancePercent=10))[-1].desired == size
 
 
-def test_the_first_request_is_never_within_the_dead_band():
-    assert sizes(0, 1, scaling=a_scaling(minReplicas=0, deadBandPercent=90), replicas=0) == [0, 1]
+def test_the_first_request_is_never_within_the_tolerance():
+    assert sizes(0, 1, scaling=a_scaling(minReplicas=0, tolerancePercent=90), replicas=0) == [0, 1]
 
 
 def test_growth_takes_no_more_than_a_step_in_a_period():
@@ -97,7 +97,7 @@ def test_a_step_by_share_doubles_the_pool():
 
 
 def test_shrinking_takes_no_more_than_a_step_in_a_period():
-    scaling = a_scaling(scaleDown={"stabilizationSeconds": 0, "step": {"replicas": 3, "periodSeconds": 10}})
+    scaling = a_scaling(scaleDown={"stabilizationWindowSeconds": 0, "step": {"replicas": 3, "periodSeconds": 10}})
     assert sizes(80, 0, 0, 0, 0, every=5, scaling=scaling) == [8, 5, 5, 2, 2]
 
 
@@ -111,7 +111,7 @@ def test_a_step_lets_a_pool_leave_zero():
     [
         (signals(5000), {}, "MaxReplicas"),
         (signals(0), {}, "MinReplicas"),
-        (signals(44, replicas=4), {"deadBandPercent": 10}, "DeadBand"),
+        (signals(44, replicas=4), {"tolerancePercent": 10}, "Tolerance"),
         (signals(80, unschedulable="no GPU"), {}, "Unschedulable"),
         (signals(80, serving=8, unschedulable="no GPU"), {}, None),
         (signals(80), {}, None),
@@ -140,7 +140,7 @@ def test_every_change_is_in_the_history_with_its_reason_and_limit():
 
 
 def test_the_history_keeps_ten_changes():
-    scaling = a_scaling(scaleDown={"stabilizationSeconds": 0})
+    scaling = a_scaling(scaleDown={"stabilizationWindowSeconds": 0})
     decisions = run(*(signals(10 + 10 * (at % 2), at=at) for at in range(30)), scaling=scaling)
     assert len(decisions[-1].history) == 10
 

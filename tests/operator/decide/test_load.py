@@ -15,8 +15,8 @@ QUEUE = {
     "minReplicas": 0,
     "maxReplicas": 8,
     "policy": {"type": "QueueDepth", "queueDepth": {"targetPerReplica": 10}},
-    "scaleDown": {"stabilizationSeconds": 0},
-    "idleSeconds": 0,
+    "scaleDown": {"stabilizationWindowSeconds": 0},
+    "cooldownSeconds": 0,
 }
 
 
@@ -112,7 +112,7 @@ def test_missing_figures_hold_the_size_and_the_condition_says_which(broken: Rout
     assert plan.status.scaling is not None
     assert plan.status.scaling.desired == 4
     assert condition is not None
-    assert (condition.status, condition.reason) == ("False", "FiguresMissing")
+    assert (condition.status, condition.reason) == ("False", "MetricsUnavailable")
     assert condition.message.startswith(message)
 
 

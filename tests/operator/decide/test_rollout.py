@@ -123,7 +123,7 @@ def test_a_broken_revision_goes_before_a_good_one_so_it_never_blocks_the_fix():
 
 
 class SimulatedFleet:
-    """Carries out plans on paper: what is started answers two passes later, what is stopped is gone at the next."""
+    """Carries out plans: what is started answers two passes later, what is stopped is gone at the next."""
 
     def __init__(self, strategy, replicas):
         self.pool = a_pool(replicas=replicas, rollout={"strategy": strategy})

@@ -7,19 +7,19 @@ import pytest
 from support.kube_builders import a_pod, a_pool
 
 from rewardpool_api import Condition, RewardPool, RewardPoolStatus, names
-from rewardpool_operator.kubernetes import client, compare, render
+from rewardpool_operator.kubernetes import client, diff, render
 from rewardpool_operator.kubernetes.apply import Apply, Written
+from rewardpool_operator.kubernetes.cache.owned import RESOURCES
+from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.client import KubeError, Object, Resource
 from rewardpool_operator.kubernetes.credentials.keys import Keys
-from rewardpool_operator.kubernetes.credentials.witness import with_witness
-from rewardpool_operator.kubernetes.events import COUNT_SECONDS
+from rewardpool_operator.kubernetes.credentials.secret_deletion import with_witness
+from rewardpool_operator.kubernetes.desired import rendered
+from rewardpool_operator.kubernetes.event_correlator import COUNT_SECONDS
 from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST
-from rewardpool_operator.kubernetes.telling import event_object, with_failures
-from rewardpool_operator.kubernetes.wanted import rendered
-from rewardpool_operator.kubernetes.watch.owned import RESOURCES
-from rewardpool_operator.kubernetes.watch.store import Store
+from rewardpool_operator.kubernetes.recorder import event_object, with_failures
 from rewardpool_operator.plan import Event, Join, Leave, Plan
-from rewardpool_operator.router_admin import RouterUnreachableError
+from rewardpool_operator.routers.admin import RouterUnreachableError
 from rewardpool_operator.snapshot import Failure, WorkerSet
 
 POOL = a_pool()
@@ -100,7 +100,7 @@ def a_store(
     """All shared objects as applied, and the present revision's Deployment in some size."""
     store = Store()
     store.put(client.POOLS, live({"metadata": {"name": "rm", "namespace": "rl"}, "spec": {}, "status": status or {}}))
-    secrets = [live(compare.stamped(manifest)) for manifest in RENDERED.shared if manifest["kind"] == "Secret"]
+    secrets = [live(diff.stamped(manifest)) for manifest in RENDERED.shared if manifest["kind"] == "Secret"]
     manifests = [
         with_witness(manifest, secrets) if manifest["metadata"]["name"] == "rm-pins" else manifest
         for manifest in RENDERED.shared
@@ -108,7 +108,7 @@ def a_store(
     manifests.append(render.worker_deployment(POOL, RENDERED.revision, replicas=replicas))
     for manifest in manifests:
         if manifest["kind"] != without:
-            store.put(RESOURCES[manifest["kind"]], live(compare.stamped(manifest)))
+            store.put(RESOURCES[manifest["kind"]], live(diff.stamped(manifest)))
     for pod in pods:
         store.put(client.PODS, live(pod))
     for deployment in others:

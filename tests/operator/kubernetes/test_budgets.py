@@ -9,8 +9,8 @@ from support.kube_builders import a_pod
 from rewardpool_api import RewardPoolStatus, names
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.budgets import Budgets
+from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.client import Object
-from rewardpool_operator.kubernetes.watch.store import Store
 
 MINE, OTHER = ("rl", "mine"), ("rl", "other")
 QUEUE_DEPTH = {"type": "QueueDepth", "queueDepth": {"targetPerReplica": 4}}

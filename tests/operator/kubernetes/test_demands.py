@@ -12,10 +12,10 @@ from rewardpool_api.demand import MAX_BYTES, Demand, former_lease_name, lease_ma
 from rewardpool_operator.announcements import KEPT, Renewals
 from rewardpool_operator.autoscaler.signals import Announcement
 from rewardpool_operator.kubernetes import client
+from rewardpool_operator.kubernetes.cache.owned import selector_of, trimmed
+from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError, Object, Resource
 from rewardpool_operator.kubernetes.demands import PATIENCE, Demands, Strays, announcements_of
-from rewardpool_operator.kubernetes.watch.owned import selector_of, trimmed
-from rewardpool_operator.kubernetes.watch.store import Store
 from rewardpool_operator.times import rfc3339
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

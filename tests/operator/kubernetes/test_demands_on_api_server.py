@@ -9,10 +9,10 @@ from cluster.control_plane import ControlPlane
 from rewardpool_api.demand import Demand, lease_manifest
 from rewardpool_operator.announcements import KEPT
 from rewardpool_operator.kubernetes import client
+from rewardpool_operator.kubernetes.cache.owned import selector_of, trimmed
+from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.client import Kube, Object, load_configuration
 from rewardpool_operator.kubernetes.demands import Demands
-from rewardpool_operator.kubernetes.watch.owned import selector_of, trimmed
-from rewardpool_operator.kubernetes.watch.store import Store
 from rewardpool_operator.times import from_rfc3339
 
 pytestmark = pytest.mark.real

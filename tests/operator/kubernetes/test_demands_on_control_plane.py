@@ -25,10 +25,10 @@ TRAINER = f"system:serviceaccount:{NAMESPACE}:trainer"
 SCALING = {
     "minReplicas": 0,
     "maxReplicas": 2,
-    "idleSeconds": 3,
+    "cooldownSeconds": 3,
     "policy": {"type": "Demand", "demand": {"drainSeconds": 5, "learn": False}},
     "serviceRate": {"initialPerReplica": 10},
-    "scaleDown": {"stabilizationSeconds": 1},
+    "scaleDown": {"stabilizationWindowSeconds": 1},
 }
 
 
@@ -150,7 +150,7 @@ def test_an_operator_that_cannot_hear_the_job_does_not_take_it_for_dead(cluster:
             enough = renewals() + 3 * LEASE_SECONDS
             cluster.eventually(lambda: renewals() >= enough, seconds=60, what="the operator is cut off for long")
         finally:
-            cluster.cable.mend()
+            cluster.cable.repair()
         announce(cluster, "newcomer")
         cluster.eventually(lambda: demand(cluster, "newcomer"), seconds=30, what="the operator hears again")
         assert demand(cluster, "steady")["state"] == "Live"

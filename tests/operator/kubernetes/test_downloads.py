@@ -12,9 +12,9 @@ from support.kube_builders import a_pod, a_pool
 from rewardpool_api import RewardPoolStatus, names
 from rewardpool_api.status import ModelStatus
 from rewardpool_operator.kubernetes import pods
+from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.client import Object
-from rewardpool_operator.kubernetes.questions.downloads import Downloads, download_of, pins_of, with_download
-from rewardpool_operator.kubernetes.watch.objects import Objects
+from rewardpool_operator.kubernetes.polls.downloads import Downloads, download_of, pins_of, with_download
 from rewardpool_operator.snapshot import Download, Worker
 
 BEGUN = "2026-01-01T12:00:05Z"
@@ -51,6 +51,27 @@ def test_a_download_that_runs_is_known_by_when_it_began() -> None:
     worker = seen(a_loading_pod(state={"running": {"startedAt": BEGUN}}))
     assert worker.download == Download(phase="Resolving", begun=datetime(2026, 1, 1, 12, 0, 5, tzinfo=UTC))
     assert (worker.failure, worker.is_downloading) == (None, True)
+
+
+def a_pod_with_an_adapter(model: dict[str, Any], adapter: dict[str, Any]) -> Object:
+    pod = a_loading_pod(state=model)
+    adapters = {"name": "download-adapter-0", "state": adapter, "lastState": {}}
+    pod["status"]["initContainerStatuses"].append(adapters)
+    return pod
+
+
+def test_an_adapters_download_is_waited_for_after_the_models() -> None:
+    pod = a_pod_with_an_adapter(ended({"commit": "abc"}), {"running": {"startedAt": BEGUN}})
+    assert seen(pod).is_downloading
+    done = seen(a_pod_with_an_adapter(ended({"commit": "abc"}), ended({"commit": "of the adapter"})))
+    assert done.download == Download(phase="Done", commit="abc")
+
+
+def test_why_an_adapter_cannot_be_had_is_said_in_the_downloads_words() -> None:
+    why = ended({"reason": "ModelNotFound", "message": "the hub shows no model org/safe"}, code=1)
+    failure = seen(a_pod_with_an_adapter(ended({"commit": "abc"}), why)).failure
+    assert failure is not None
+    assert (failure.reason, failure.message) == ("ModelNotFound", "the hub shows no model org/safe")
 
 
 def test_a_download_that_is_done_has_its_commit() -> None:

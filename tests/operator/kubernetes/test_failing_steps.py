@@ -9,9 +9,9 @@ import pytest
 from support.pool_surroundings import URL, Surroundings
 
 from rewardpool_api import names
-from rewardpool_operator.kubernetes import client, keeper, steps
+from rewardpool_operator.kubernetes import client, pool_reconciler, steps
 from rewardpool_operator.kubernetes.client import Resource
-from rewardpool_operator.kubernetes.questions import asking
+from rewardpool_operator.kubernetes.polls import background_poll
 
 REFUSALS = (403, 404, 409, 429, 500)
 
@@ -22,8 +22,8 @@ async def around(monkeypatch: pytest.MonkeyPatch) -> Surroundings:
     around = Surroundings(monkeypatch)
     await around.bring_up()
     monkeypatch.setattr(steps, "SHORTEST_PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(keeper, "BUSY_SECONDS", 0.02)
-    monkeypatch.setattr(asking, "PATIENCE_SECONDS", 0.02)
+    monkeypatch.setattr(pool_reconciler, "BUSY_SECONDS", 0.02)
+    monkeypatch.setattr(background_poll, "PATIENCE_SECONDS", 0.02)
     return around
 
 
@@ -67,7 +67,7 @@ async def test_a_pool_whose_secrets_are_refused_keeps_its_routers_lists_and_its_
     around.kube.refused.clear()
     await looks(around)
     assert degraded(around) == ("False", "AsExpected")
-    assert around.keeper.failing == ()
+    assert around.reconciler.failing == ()
 
 
 async def test_secrets_that_are_slow_to_be_read_hold_up_no_router(around: Surroundings) -> None:
@@ -76,7 +76,7 @@ async def test_secrets_that_are_slow_to_be_read_hold_up_no_router(around: Surrou
     around.listed.clear()
     await around.look()
     assert around.listed == [URL]
-    around.keeper.close()
+    around.reconciler.close()
 
 
 async def test_a_spec_is_rolled_out_while_secrets_are_refused(around: Surroundings) -> None:
@@ -103,7 +103,7 @@ async def test_an_operator_that_starts_while_secrets_are_refused_says_that_it_ha
 ) -> None:
     before = secrets_of(around)
     around.kube.refused[client.SECRETS] = 403
-    around.keeper = around.a_keeper()
+    around.reconciler = around.a_reconciler()
     writes = await looks(around)
     assert set(writes) <= {"apply RewardPool", "create Event"}
     assert secrets_of(around) == before
@@ -122,7 +122,7 @@ async def test_an_operator_that_starts_and_can_read_the_routers_key_alone_keeps_
 ) -> None:
     before = secrets_of(around)
     around.kube.refused["rm-key"] = 403
-    around.keeper = around.a_keeper()
+    around.reconciler = around.a_reconciler()
     around.listed.clear()
     writes = await looks(around)
     assert around.listed == [URL]
@@ -163,12 +163,12 @@ async def test_a_status_that_cannot_be_written_is_told_elsewhere(around: Surroun
     around.kube.refused[client.POOLS] = 403
     around.declare(replicas=3)
     await looks(around)
-    (failing,) = around.keeper.failing
+    (failing,) = around.reconciler.failing
     assert (failing.step, failing.reason) == (steps.Step.STATUS, "StatusNotWritten")
     assert "not today" in failing.message
     around.kube.refused.clear()
     await looks(around)
-    assert around.keeper.failing == ()
+    assert around.reconciler.failing == ()
     assert around.pool["status"]["scaling"]["desired"] == 3
 
 
@@ -180,7 +180,7 @@ async def test_a_decision_that_fails_keeps_the_routers_lists_and_is_told(
         raise ZeroDivisionError("words of somebody's pod")
 
     with monkeypatch.context() as patch:
-        patch.setattr(keeper, broken_part, broken)
+        patch.setattr(pool_reconciler, broken_part, broken)
         around.declare(replicas=5)
         around.listed.clear()
         await looks(around)
@@ -214,7 +214,7 @@ async def test_an_invalid_stored_pool_keeps_its_routers_lists_and_its_size_and_n
 ) -> None:
     owned = {place: item for place, item in around.kube.objects.items() if place[0] != client.POOLS}
     around.declare(**spec)
-    around.keeper = around.a_keeper() if restarted else around.keeper
+    around.reconciler = around.a_reconciler() if restarted else around.reconciler
     around.listed.clear()
     await looks(around, 6)
     assert around.listed == [URL]
@@ -223,7 +223,7 @@ async def test_an_invalid_stored_pool_keeps_its_routers_lists_and_its_size_and_n
     assert field in around.condition("Degraded")["message"]
     assert around.condition("Ready")["status"] == "True"
     assert around.pool["status"]["observedGeneration"] == 1
-    assert around.keeper.failing == ()
+    assert around.reconciler.failing == ()
 
 
 async def test_a_status_that_is_not_understood_is_written_anew(around: Surroundings) -> None:

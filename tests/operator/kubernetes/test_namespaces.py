@@ -9,12 +9,12 @@ import aiohttp
 import pytest
 from support.scripted_kube import ScriptedKube, an_object
 
-from rewardpool_operator.kubernetes import client, keeper, namespaces, operator
+from rewardpool_operator.kubernetes import client, manager, namespaces, pool_reconciler
+from rewardpool_operator.kubernetes.cache import reflector
 from rewardpool_operator.kubernetes.client import KubeError, Object, Page, Resource
 from rewardpool_operator.kubernetes.leader import Acting
+from rewardpool_operator.kubernetes.manager import Manager
 from rewardpool_operator.kubernetes.namespaces import with_condition
-from rewardpool_operator.kubernetes.operator import Operator
-from rewardpool_operator.kubernetes.watch import reflector
 
 GOOD, BAD = "good", "bad"
 
@@ -50,7 +50,7 @@ class Running:
     def __init__(self, kube: RefusingKube, session: aiohttp.ClientSession) -> None:
         self.kube = kube
         self.looks: list[str] = []
-        self.operator = Operator(kube, session, image="own:1", namespaces=[BAD, GOOD])  # type: ignore[arg-type]
+        self.operator = Manager(kube, session, image="own:1", namespaces=[BAD, GOOD])  # type: ignore[arg-type]
         self.task = asyncio.create_task(self.operator.run())
 
     async def until(self, holds: Callable[[], bool]) -> None:
@@ -65,7 +65,7 @@ class Running:
 
 @pytest.fixture
 async def running(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
-    for module, name in ((operator, "ACTING_SECONDS"), (namespaces, "LOOK_SECONDS")):
+    for module, name in ((manager, "ACTING_SECONDS"), (namespaces, "LOOK_SECONDS")):
         monkeypatch.setattr(module, name, 0.02)
     monkeypatch.setattr(reflector, "SHORTEST_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(reflector, "LONGEST_PAUSE_SECONDS", 0.02)
@@ -74,11 +74,11 @@ async def running(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
     async with aiohttp.ClientSession() as session:
         running = Running(kube, session)
 
-        async def look(self: keeper.Keeper, acting: Acting, *, pools: int) -> float | None:
+        async def look(self: pool_reconciler.PoolReconciler, acting: Acting, *, pools: int) -> float | None:
             running.looks.append(self.key[0])
             return 60.0
 
-        monkeypatch.setattr(keeper.Keeper, "look", look)
+        monkeypatch.setattr(pool_reconciler.PoolReconciler, "look", look)
         yield running
         running.task.cancel()
 

@@ -9,13 +9,14 @@ from support.kube_builders import a_pod, a_pool, an_exposed_router
 
 from rewardpool_operator.autoscaler.signals import STALE_SECONDS, Throughput
 from rewardpool_operator.decide.load import missing_figures
+from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.tls import PLAIN
 from rewardpool_operator.kubernetes.observe import Observer
-from rewardpool_operator.kubernetes.questions import asking, lengths
-from rewardpool_operator.kubernetes.watch.objects import Objects
+from rewardpool_operator.kubernetes.polls import background_poll
+from rewardpool_operator.kubernetes.polls import max_model_len as lengths
 from rewardpool_operator.probe import ProbeResult
-from rewardpool_operator.router_admin import RouterAdmin
+from rewardpool_operator.routers.admin import RouterAdmin
 from rewardpool_operator.snapshot import RegisteredWorker, Router, Snapshot
 
 URL = "http://10.0.0.7:8000"
@@ -34,7 +35,7 @@ class Watched:
         self._observer = Observer(session, news=lambda: None, aside=aside, clock=lambda: self.now)
         monkeypatch.setattr(RouterAdmin, "observe", lambda admin, name: self._observed(admin, name))
         monkeypatch.setattr(lengths, "probe_score", self._probed)
-        monkeypatch.setattr(asking, "PATIENCE_SECONDS", 0.01)
+        monkeypatch.setattr(background_poll, "PATIENCE_SECONDS", 0.01)
 
     async def look(self, *pods: dict[str, Any]) -> Snapshot:
         pool = a_pool()

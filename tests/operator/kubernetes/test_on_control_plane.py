@@ -250,7 +250,7 @@ def test_routers_are_kept_right_while_the_api_server_is_away(cluster: Cluster) -
         # No watch will ever tell of this.
         cluster.kubectl("delete", "service", names.router_name(POOL))
     finally:
-        cluster.cable.mend()
+        cluster.cable.repair()
     cluster.eventually(
         lambda: cluster.get("service", names.router_name(POOL)), seconds=REPAIR_SECONDS, what="the Service is back"
     )

@@ -30,9 +30,9 @@ TARGET = 4
 SCALING = {
     "minReplicas": 0,
     "maxReplicas": 3,
-    "idleSeconds": 2,
+    "cooldownSeconds": 2,
     "policy": {"type": "QueueDepth", "queueDepth": {"targetPerReplica": TARGET}},
-    "scaleDown": {"stabilizationSeconds": 1},
+    "scaleDown": {"stabilizationWindowSeconds": 1},
 }
 
 
@@ -121,7 +121,7 @@ def test_a_router_that_hangs_takes_nobody_away(cluster: Cluster) -> None:
         cluster.eventually(lambda: cluster.is_ready(POOL, replicas=2), seconds=30, what="two replicas serve")
         with frozen_router(cluster):
             cluster.eventually(
-                lambda: cluster.condition(POOL, "ScalingActive").get("reason") == "FiguresMissing",
+                lambda: cluster.condition(POOL, "ScalingActive").get("reason") == "MetricsUnavailable",
                 seconds=30,
                 what="its figures are missing",
             )

@@ -9,7 +9,7 @@ from support.kube_builders import FUNCTION, a_pool
 from cluster.control_plane import ControlPlane
 from cluster.processes import ClusterError
 from rewardpool_operator.kubernetes import render
-from rewardpool_operator.kubernetes.place import OperatorPlace
+from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
 
 pytestmark = pytest.mark.real
 
@@ -82,7 +82,7 @@ def test_a_file_of_the_node_is_refused_by_both(namespaces: ControlPlane) -> None
 
 
 def test_the_api_server_takes_policies_and_budgets_as_rendered(namespaces: ControlPlane) -> None:
-    place = OperatorPlace(namespace="system", labels={"app": "operator"}, monitoring=("monitoring",))
+    place = OperatorIdentity(namespace="system", labels={"app": "operator"}, monitoring=("monitoring",))
     pool = a_pool(network={"namespaces": ["train"]})
     for manifest in (*render.network_policies(pool, place), *render.disruption_budgets(pool)):
         metadata = {"name": manifest["metadata"]["name"], "namespace": "baseline"}

@@ -7,10 +7,10 @@ from pydantic import ValidationError
 from support.kube_builders import a_pool
 
 from rewardpool_api import names
-from rewardpool_operator.kubernetes.place import OperatorPlace
+from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
 from rewardpool_operator.kubernetes.render import policies
 
-PLACE = OperatorPlace(namespace="system", labels={"app": "operator"})
+PLACE = OperatorIdentity(namespace="system", labels={"app": "operator"})
 OPERATOR = {
     "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "system"}},
     "podSelector": {"matchLabels": {"app": "operator"}},
@@ -22,7 +22,7 @@ def a_namespace(name: str) -> dict[str, Any]:
     return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
 
 
-def sources(component: str, port: int, place: OperatorPlace = PLACE, **network: Any) -> Any:
+def sources(component: str, port: int, place: OperatorIdentity = PLACE, **network: Any) -> Any:
     """Who may connect to that port; None for everybody."""
     rendered = policies.network_policies(a_pool(network=network), place)
     (policy,) = (item for item in rendered if item["metadata"]["name"] == f"rm-{component}")
@@ -50,7 +50,7 @@ def test_figures_are_for_the_whole_cluster_until_somebody_says_who_monitors() ->
 
 
 def test_who_monitors_reaches_the_figures_of_routers_and_workers() -> None:
-    place = OperatorPlace(namespace="system", monitoring=("monitoring",))
+    place = OperatorIdentity(namespace="system", monitoring=("monitoring",))
     assert sources("router", 9090, place) == [a_namespace("system"), a_namespace("monitoring")]
     assert sources("worker", 8000, place)[-1] == a_namespace("monitoring")
 
@@ -92,17 +92,17 @@ def test_the_operators_place_is_read_from_its_environment() -> None:
         "REWARDPOOL_OPERATOR_SELECTOR": "app.kubernetes.io/name=rewardpool-operator, app=x",
         "REWARDPOOL_MONITORING_NAMESPACES": "monitoring,metrics",
     }
-    assert OperatorPlace.from_environment(variables) == OperatorPlace(
+    assert OperatorIdentity.from_environment(variables) == OperatorIdentity(
         namespace="system",
         labels={"app.kubernetes.io/name": "rewardpool-operator", "app": "x"},
         monitoring=("monitoring", "metrics"),
     )
-    assert OperatorPlace.from_environment({}) is None
+    assert OperatorIdentity.from_environment({}) is None
 
 
 @pytest.mark.parametrize(("host", "ipv6"), [("10.96.0.1", False), ("fd00::1", True), ("", False)])
 def test_the_addresses_of_pods_are_those_of_the_api_servers_service(host: str, ipv6: bool) -> None:
-    place = OperatorPlace.from_environment({"POD_NAMESPACE": "system", "KUBERNETES_SERVICE_HOST": host})
+    place = OperatorIdentity.from_environment({"POD_NAMESPACE": "system", "KUBERNETES_SERVICE_HOST": host})
     assert place is not None
     assert place.ipv6 is ipv6
 
@@ -113,4 +113,4 @@ def test_the_addresses_of_pods_are_those_of_the_api_servers_service(host: str, i
 )
 def test_a_wrong_variable_is_named(variable: str, value: str) -> None:
     with pytest.raises(ValueError, match=variable):
-        OperatorPlace.from_environment({"POD_NAMESPACE": "system", variable: value})
+        OperatorIdentity.from_environment({"POD_NAMESPACE": "system", variable: value})

@@ -7,10 +7,10 @@ import pytest
 from support.scripted_kube import NAMESPACE, ScriptedKube, an_object
 
 from rewardpool_operator.kubernetes import client
+from rewardpool_operator.kubernetes.cache import reflector
+from rewardpool_operator.kubernetes.cache.reflector import Reflector, pause_seconds
+from rewardpool_operator.kubernetes.cache.store import Key, Store
 from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError, WatchEvent, WatchSilentError
-from rewardpool_operator.kubernetes.watch import reflector
-from rewardpool_operator.kubernetes.watch.reflector import Reflector, pause_seconds
-from rewardpool_operator.kubernetes.watch.store import Key, Store
 
 KEY = (NAMESPACE, "rm")
 

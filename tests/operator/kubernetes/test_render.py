@@ -11,8 +11,8 @@ from support.kube_builders import FUNCTION, a_pool
 from rewardpool_api import RewardPool, names
 from rewardpool_operator.kubernetes import render
 from rewardpool_operator.kubernetes.credentials.keys import KEY_COPY, Keys
-from rewardpool_operator.kubernetes.place import OperatorPlace
-from rewardpool_operator.kubernetes.wanted import rendered
+from rewardpool_operator.kubernetes.desired import rendered
+from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
 
 KEYS = Keys(pool="pool-key", in_force="pool-key", admin="admin-key")
 IMAGE = "own:1"
@@ -257,7 +257,7 @@ def test_labels_that_find_our_pods_cannot_be_overridden() -> None:
 def test_where_pods_have_ipv6_addresses_all_programs_listen_on_them(engine: str) -> None:
     source = "python://rewards:score" if engine == "python" else "hf://org/model"
     model = {"source": source, "type": "Function" if engine == "python" else "Discriminative"}
-    place = OperatorPlace(namespace="system", ipv6=True)
+    place = OperatorIdentity(namespace="system", ipv6=True)
     made = rendered(a_pool(model=model, engine={"name": engine}), KEYS, image=IMAGE, place=place)
     (routers,) = (one for one in made.shared if one["kind"] == "Deployment")
     for template in (made.revision.template, routers["spec"]["template"]):

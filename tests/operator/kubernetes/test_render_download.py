@@ -1,5 +1,6 @@
 """The download in front of an engine, by behaviour: one fact about the rendered pod per test."""
 
+import json
 from typing import Any
 
 import pytest
@@ -136,3 +137,64 @@ def test_a_pod_template_changes_the_download_by_its_name() -> None:
     container = download(**HUB, worker={"podTemplate": {"spec": {"initContainers": [override]}}})
     assert (container["resources"], container["image"]) == ({"limits": {"memory": "2Gi"}}, "mine")
     assert names.ENV_REVISION in env(container)
+
+
+ADAPTERS = [
+    {"name": "safe", "source": "hf://org/safe", "revision": "a" * 40},
+    {"name": "brief", "source": "pvc://claim/team/brief"},
+    {"name": "local", "source": "file:///models/local"},
+]
+WITH_ADAPTERS = {"model": {"source": "file:///models/rm", "adapters": ADAPTERS}}
+
+
+def adapters_of(container: dict[str, Any]) -> dict[str, Any]:
+    """What the worker is told of each adapter, by name."""
+    return {each["name"]: each["path"] for each in json.loads(env(container)["REWARDPOOL_ADAPTERS"])}
+
+
+def test_an_adapter_of_the_hub_is_downloaded_at_its_commit_to_where_the_engine_looks() -> None:
+    spec = pod(**WITH_ADAPTERS)
+    (worker,), (load,) = spec["containers"], spec["initContainers"]
+    assert (load["name"], flag(load, "--source"), flag(load, "--revision")) == (
+        "download-adapter-0",
+        "hf://org/safe",
+        "a" * 40,
+    )
+    assert flag(load, "--link") == adapters_of(worker)["safe"]
+    folder = flag(load, "--link").rpartition("/")[0]
+    for container in (worker, load):
+        assert {folder, render.HUB_DIR} <= {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert "--pins" not in load["command"]
+
+
+@pytest.mark.parametrize(
+    ("name", "volume", "below"),
+    [
+        ("brief", {"persistentVolumeClaim": {"claimName": "claim", "readOnly": True}}, "/team/brief"),
+        ("local", {"hostPath": {"path": "/models/local", "type": "Directory"}}, ""),
+    ],
+)
+def test_an_adapter_that_is_there_is_mounted(name: str, volume: dict[str, Any], below: str) -> None:
+    spec = pod(**WITH_ADAPTERS)
+    (worker,) = spec["containers"]
+    (mounted,) = (each["name"] for each in spec["volumes"] if volume.items() <= each.items())
+    (mount,) = (each for each in worker["volumeMounts"] if each["name"] == mounted)
+    assert adapters_of(worker)[name] == mount["mountPath"] + below
+    assert mount["readOnly"]
+
+
+def test_each_download_is_a_container_of_its_own_the_models_first() -> None:
+    spec = pod(model={**HUB["model"], "adapters": [ADAPTERS[0], {**ADAPTERS[0], "name": "able"}]})
+    assert [each["name"] for each in spec["initContainers"]] == ["download", "download-adapter-0", "download-adapter-1"]
+    assert len({flag(each, "--link") for each in spec["initContainers"]}) == 3
+
+
+def test_the_order_of_adapters_makes_no_other_revision() -> None:
+    again = {"model": {**WITH_ADAPTERS["model"], "adapters": ADAPTERS[::-1]}}
+    assert pod(**again) == pod(**WITH_ADAPTERS)
+
+
+def test_another_commit_of_an_adapter_is_another_revision() -> None:
+    moved = {"model": {**WITH_ADAPTERS["model"], "adapters": [{**ADAPTERS[0], "revision": "b" * 40}, *ADAPTERS[1:]]}}
+    first, second = (render.worker_revision(a_pool(**spec), image="own:1").name for spec in (WITH_ADAPTERS, moved))
+    assert first != second

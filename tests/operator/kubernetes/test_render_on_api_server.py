@@ -9,7 +9,7 @@ from support.kube_builders import a_pool
 
 from cluster.control_plane import ControlPlane
 from rewardpool_operator.kubernetes import render
-from rewardpool_operator.kubernetes.compare import differs
+from rewardpool_operator.kubernetes.diff import differs
 
 pytestmark = pytest.mark.real
 
@@ -70,6 +70,17 @@ def taken(control_plane: ControlPlane, **spec: Any) -> dict[str, Any]:
 def test_what_the_api_server_fills_in_is_no_difference(control_plane: ControlPlane, source: str) -> None:
     manifest = deployment(model={"source": source})
     assert not differs(manifest, kept(control_plane, manifest))
+
+
+def test_what_the_api_server_fills_in_for_adapters_is_no_difference(control_plane: ControlPlane) -> None:
+    adapters = [
+        {"name": "safe", "source": "hf://org/safe", "revision": "a" * 40},
+        {"name": "brief", "source": "pvc://claim/brief"},
+        {"name": "local", "source": "file:///models/local"},
+    ]
+    for source in ("hf://org/rm", "pvc://claim/rm"):
+        manifest = deployment(model={"source": source, "adapters": adapters})
+        assert not differs(manifest, kept(control_plane, manifest))
 
 
 def test_a_large_model_gets_all_that_its_pod_template_says(control_plane: ControlPlane) -> None:

@@ -10,7 +10,7 @@ from rewardpool_api.pool import RouterFlavor
 from rewardpool_operator.kubernetes import pods, render
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.tls import Tls
-from rewardpool_operator.kubernetes.wanted import rendered
+from rewardpool_operator.kubernetes.desired import rendered
 
 KEYS = Keys(pool="pool-key", in_force="pool-key", admin="admin-key")
 TLS = {"tls": {"secretName": "rm-tls"}}

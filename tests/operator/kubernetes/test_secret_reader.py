@@ -6,10 +6,10 @@ import pytest
 
 from rewardpool_api import names
 from rewardpool_operator.kubernetes import client
+from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError, Object, Resource
 from rewardpool_operator.kubernetes.credentials.secret_reader import SHORTEST_SECONDS, SecretReader
-from rewardpool_operator.kubernetes.questions import asking
-from rewardpool_operator.kubernetes.watch.store import Store
+from rewardpool_operator.kubernetes.polls import background_poll
 
 
 class FakeKube:
@@ -110,7 +110,7 @@ async def test_of_two_secrets_the_one_that_can_be_read_is_known() -> None:
 
 
 async def test_a_reading_that_hangs_goes_on_aside(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "FIRST_PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(background_poll, "FIRST_PATIENCE_SECONDS", 0.01)
     kube = FakeKube("rm-key", "rm-router-admin")
     kube.answers.clear()
     reader, _ = a_reader(kube)

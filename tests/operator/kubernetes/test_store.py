@@ -8,8 +8,8 @@ from support.kube_builders import a_pod
 
 from rewardpool_api import names
 from rewardpool_operator.kubernetes import client
+from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.client import Object
-from rewardpool_operator.kubernetes.watch.store import Store
 
 KEY = ("rl", "rm")
 

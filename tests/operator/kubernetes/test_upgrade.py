@@ -26,7 +26,7 @@ def upgrade(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
     changed = {name: f"{text}# changed\n" for name, text in mounted.mounted_files().items()}
     monkeypatch.setattr(mounted, "_texts", lambda: changed)
     around.image = "x:2"
-    around.keeper = around.a_keeper()
+    around.reconciler = around.a_reconciler()
 
 
 def deployments(around: Surroundings) -> dict[str, Object]:

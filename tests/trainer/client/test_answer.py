@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rewardpool.client.answer import read_judgement, read_score
-from rewardpool.client.retry import Setback
+from rewardpool.client.retry import RetryableError
 from rewardpool.errors import FunctionFailedError, InvalidSampleError, SampleTooLongError, ScoreError
 from rewardpool_api.contract import CallerError
 
@@ -55,7 +55,7 @@ def test_the_score_is_the_one_number_of_the_embedding(answer: bytes, score: floa
     ],
 )
 def test_nonsense_is_a_setback_and_never_a_number(answer: bytes) -> None:
-    with pytest.raises(Setback) as caught:
+    with pytest.raises(RetryableError) as caught:
         read_score(200, answer, "s")
     assert caught.value.kind == "nonsense"
 
@@ -76,7 +76,7 @@ json_values = st.recursive(
 def test_whatever_a_worker_says_the_result_is_a_finite_number_or_a_named_error(answer: bytes) -> None:
     try:
         score = read_score(200, answer, "s")
-    except (Setback, InvalidSampleError, FunctionFailedError, SampleTooLongError):
+    except (RetryableError, InvalidSampleError, FunctionFailedError, SampleTooLongError):
         return
     assert isinstance(score, float)
     assert math.isfinite(score)
@@ -131,7 +131,7 @@ def test_a_status_that_no_retry_mends_ends_the_sample(status: int) -> None:
 
 
 def test_a_quoted_answer_is_cut() -> None:
-    with pytest.raises(Setback) as caught:
+    with pytest.raises(RetryableError) as caught:
         read_score(500, b"x" * 1_000_000, "s")
     assert len(caught.value.problem) < 400
 
@@ -143,7 +143,7 @@ def test_a_judgement_is_the_text_of_the_first_choice() -> None:
 
 @pytest.mark.parametrize("answer", [b"{}", b"no", b'{"choices": []}', b'{"choices": [{"message": {"content": null}}]}'])
 def test_a_judgement_without_text_is_a_setback(answer: bytes) -> None:
-    with pytest.raises(Setback):
+    with pytest.raises(RetryableError):
         read_judgement(200, answer, "s")
 
 
@@ -164,7 +164,7 @@ def refusal(code: object) -> bytes:
     ],
 )
 def test_a_router_without_a_worker_is_told_from_one_that_is_none(status: int, answer: bytes, kind: str) -> None:
-    with pytest.raises(Setback) as caught:
+    with pytest.raises(RetryableError) as caught:
         read_score(status, answer, "s")
     assert caught.value.kind == kind
 

@@ -147,7 +147,7 @@ BEHAVIOURS: dict[str, Behaviour] = {
 async def test_no_sample_is_lost_or_given_anothers_score(
     script: list[str], count: int, concurrency: int, batch: int
 ) -> None:
-    settings = {"on_failure": "skip", "concurrency": concurrency, "batch": batch, "attempts": 2}
+    settings = {"on_failure": "skip", "concurrency": concurrency, "batch": batch, "max_attempts": 2}
     async with FakeWorker(*(BEHAVIOURS[name] for name in script)) as worker, pool_on(worker, **settings) as pool:
         outcomes = [item async for item in pool.stream([Sample(text="x" * length) for length in range(count)])]
         report = pool.report()

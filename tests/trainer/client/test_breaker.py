@@ -37,7 +37,7 @@ async def test_a_wrong_address_gives_no_sample_a_constant(status: int) -> None:
 async def test_an_address_where_nobody_listens_becomes_no_constant_for_ever() -> None:
     async with FakeWorker() as gone:
         pass
-    async with pool_on(gone, deadline_seconds=0.2, breaker_threshold=4) as pool:
+    async with pool_on(gone, timeout=0.2, breaker_threshold=4) as pool:
         ends = await asyncio.gather(*(pool.outcome(Sample(text="x")) for _ in range(10)), return_exceptions=True)
     assert [type(end) for end in ends].count(PoolNotReadyError) == 7  # all but the first three
 

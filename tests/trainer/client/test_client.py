@@ -68,6 +68,17 @@ async def test_a_sample_gets_the_workers_number(sample: Sample, score: float) ->
         assert await pool.score(sample) == score
 
 
+@pytest.mark.parametrize("batch", [1, 8])
+async def test_a_score_that_the_adapter_did_not_give_is_never_taken(batch: int) -> None:
+    """As of a worker that knows no adapters, and scores by the model itself."""
+    async with (
+        FakeWorker() as worker,
+        pool_on(worker, adapter="safe", max_attempts=1, batch=batch, concurrency=1) as pool,
+    ):
+        scores = await asyncio.gather(*(pool.score(Sample(text=text)) for text in "abc"), return_exceptions=True)
+    assert [str(each) for each in scores if "the adapter safe was asked for" in str(each)] == [*map(str, scores)]
+
+
 @pytest.mark.parametrize(
     ("trouble", "kind"),
     [
@@ -98,31 +109,31 @@ async def test_a_retry_leaves_a_line_in_the_log(caplog: pytest.LogCaptureFixture
 
 
 async def test_a_failing_worker_ends_in_an_error_after_the_configured_attempts() -> None:
-    async with FakeWorker(*[says("trouble", status=500)] * 3) as worker, pool_on(worker, attempts=3) as pool:
+    async with FakeWorker(*[says("trouble", status=500)] * 3) as worker, pool_on(worker, max_attempts=3) as pool:
         with pytest.raises(ScoreError, match="sample s: no usable answer in 3 attempts; last: HTTP 500: trouble"):
             await pool.score(Sample(text="four", id="s"))
 
 
 async def test_nonsense_is_borne_twice_as_often_and_then_an_error() -> None:
-    async with FakeWorker(*[NONSENSE] * 6) as worker, pool_on(worker, attempts=3, hedge=False) as pool:
+    async with FakeWorker(*[NONSENSE] * 6) as worker, pool_on(worker, max_attempts=3, hedge=False) as pool:
         with pytest.raises(ScoreError, match="sample s: no usable answer in 6 attempts; last: the answer is not JSON"):
             await pool.score(Sample(text="four", id="s"))
 
 
 async def test_an_absent_pool_is_not_given_up_before_the_deadline() -> None:
-    async with FakeWorker(*[UNAVAILABLE] * 30) as worker, pool_on(worker, attempts=1) as pool:
+    async with FakeWorker(*[UNAVAILABLE] * 30) as worker, pool_on(worker, max_attempts=1) as pool:
         assert await pool.score(Sample(text="four")) == 4.0
 
 
 async def test_the_deadline_is_over_all_attempts_and_names_the_last_trouble() -> None:
-    patience = {"deadline_seconds": 0.6, "attempt_seconds": 0.35}
+    patience = {"timeout": 0.6, "attempt_timeout": 0.35}
     async with FakeWorker(UNAVAILABLE, hangs, hangs) as worker, pool_on(worker, **patience) as pool:
         with pytest.raises(DeadlineError, match=r"sample s: no score within 0\.6 s and 3 attempts; last: no answer"):
             await pool.score(Sample(text="four", id="s"))
 
 
 async def test_a_worker_that_hangs_is_given_up_and_the_sample_sent_again() -> None:
-    async with FakeWorker(hangs) as worker, pool_on(worker, attempt_seconds=0.1) as pool:
+    async with FakeWorker(hangs) as worker, pool_on(worker, attempt_timeout=0.1) as pool:
         assert await pool.score(Sample(text="four")) == 4.0
         assert worker.in_flight == 0
 
@@ -216,7 +227,7 @@ async def test_a_thousand_failing_samples_are_one_look_up() -> None:
 async def test_a_look_up_that_fails_does_not_end_the_sample() -> None:
     async with FakeWorker() as gone:
         pass
-    async with pool_by(Directory(endpoint(gone.url), PoolNotFoundError("deleted")), deadline_seconds=0.2) as pool:
+    async with pool_by(Directory(endpoint(gone.url), PoolNotFoundError("deleted")), timeout=0.2) as pool:
         with pytest.raises(DeadlineError, match=r"cannot be reached: .*; looking it up again: deleted"):
             await pool.score(Sample(text="four"))
 
@@ -421,7 +432,7 @@ async def test_a_pool_whose_end_is_cancelled_is_closed_all_the_same(monkeypatch:
 
 async def test_no_sample_outlives_its_deadline_however_many_wait_before_it_while_the_pool_answers_nobody() -> None:
     loop = asyncio.get_running_loop()
-    settings = {"concurrency": 1, "deadline_seconds": 0.4, "attempt_seconds": 0.3, "on_failure": "skip"}
+    settings = {"concurrency": 1, "timeout": 0.4, "attempt_timeout": 0.3, "on_failure": "skip"}
     async with FakeWorker(*[hangs] * 50) as worker, pool_on(worker, **settings) as pool:
         began = loop.time()
         outcomes = await asyncio.gather(*(pool.outcome(Sample(text="four")) for _ in range(8)))
@@ -436,14 +447,14 @@ async def test_a_sample_that_waits_behind_others_that_are_answered_does_not_use_
         await asyncio.sleep(0.1)
         return await right(request)
 
-    settings = {"concurrency": 1, "deadline_seconds": 0.5, "attempt_seconds": 0.4}
+    settings = {"concurrency": 1, "timeout": 0.5, "attempt_timeout": 0.4}
     async with FakeWorker(*[slow] * 10) as worker, pool_on(worker, **settings) as pool:
         assert await asyncio.gather(*(pool.score(Sample(text="four")) for _ in range(10))) == [4.0] * 10
 
 
 @pytest.mark.parametrize("batch", [1, 4])
 async def test_a_deadline_in_the_queue_ends_batches_too(batch: int) -> None:
-    settings = {"concurrency": 1, "deadline_seconds": 0.4, "attempt_seconds": 0.3, "on_failure": "skip", "batch": batch}
+    settings = {"concurrency": 1, "timeout": 0.4, "attempt_timeout": 0.3, "on_failure": "skip", "batch": batch}
     async with FakeWorker(*[hangs] * 50) as worker, pool_on(worker, **settings) as pool, asyncio.timeout(2):
         outcomes = await asyncio.gather(*(pool.outcome(Sample(text="four")) for _ in range(20)))
         report = pool.report()
@@ -459,14 +470,17 @@ async def test_kept_connections_that_the_server_closed_are_no_failures_of_the_sa
         return await right(request)
 
     script = [*[waits_for_the_others] * 8, *[breaks_off] * 8]
-    async with FakeWorker(*script) as worker, pool_on(worker, attempts=1, hedge=False) as pool:
+    async with FakeWorker(*script) as worker, pool_on(worker, max_attempts=1, hedge=False) as pool:
         await asyncio.gather(*(pool.score(Sample(text="four")) for _ in range(8)))  # eight connections are open now
         assert await asyncio.gather(*(pool.score(Sample(text="four")) for _ in range(8))) == [4.0] * 8
         assert pool.report().setbacks == {"stale": 8}
 
 
 async def test_a_connection_that_breaks_twice_counts_when_it_was_new() -> None:
-    async with FakeWorker(right, breaks_off, breaks_off) as worker, pool_on(worker, attempts=1, hedge=False) as pool:
+    async with (
+        FakeWorker(right, breaks_off, breaks_off) as worker,
+        pool_on(worker, max_attempts=1, hedge=False) as pool,
+    ):
         await pool.score(Sample(text="four"))
         with pytest.raises(ScoreError, match="the connection broke"):
             await pool.score(Sample(text="four"))

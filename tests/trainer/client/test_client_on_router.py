@@ -165,7 +165,7 @@ async def test_a_worker_that_falls_silent_costs_one_attempt_and_no_sample(tmp_pa
     async with (
         Fleet(tmp_path, workers=2, flavor=flavor) as fleet,
         during(silence(fleet)),
-        Pool(config(fleet, concurrency=16, attempt_seconds=2, hedge=False)) as pool,
+        Pool(config(fleet, concurrency=16, attempt_timeout=2, hedge=False)) as pool,
     ):
         outcomes = await collect(pool, samples(200, seconds=0.1))
         report = pool.report()

@@ -10,7 +10,7 @@ from support.fake_worker import Behaviour, FakeWorker, breaks_off, check_outcome
 
 from rewardpool import Pool, RewardConfig, Sample
 from rewardpool.client.hedging import MIN_KNOWN, MOST_HEDGES, Hedging
-from rewardpool.client.watch import LEAST_LEFT_OPEN
+from rewardpool.client.timers import LEAST_LEFT_OPEN
 from rewardpool_api.contract import CallerError
 
 
@@ -63,8 +63,8 @@ async def rollouts(count: int) -> AsyncIterator[Sample]:
 async def test_every_index_comes_exactly_once_with_its_own_score_or_with_none(
     script: list[str], count: int, concurrency: int, attempts: int, is_async: bool
 ) -> None:
-    config: dict[str, Any] = {"on_failure": "skip", "concurrency": concurrency, "attempts": attempts}
-    config["attempt_seconds"] = 0.1
+    config: dict[str, Any] = {"on_failure": "skip", "concurrency": concurrency, "max_attempts": attempts}
+    config["attempt_timeout"] = 0.1
     async with FakeWorker(*(BEHAVIOURS[name] for name in script)) as worker:
         samples = rollouts(count) if is_async else [Sample(text="x" * length) for length in range(count)]
         async with Pool(RewardConfig(url=worker.url, **config), sleep=no_pause, hedging=hasty) as pool:

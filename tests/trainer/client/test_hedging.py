@@ -7,7 +7,7 @@ import pytest
 from support.fake_worker import FakeWorker, hangs, refuses, right, says
 
 from rewardpool import Pool, RewardConfig, Sample, Scored
-from rewardpool.client import watch
+from rewardpool.client import timers
 from rewardpool.client.hedging import FLOOR_SECONDS, MIN_KNOWN, Hedging
 from rewardpool.errors import InvalidSampleError, ScoreError
 from rewardpool_api.contract import CallerError
@@ -113,7 +113,7 @@ async def test_what_lost_stays_open_so_that_the_router_goes_on_to_count_it_and_e
 
 
 async def test_what_lost_is_closed_after_some_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "LEFT_OPEN_SECONDS", 0.01)
+    monkeypatch.setattr(timers, "LEFT_OPEN_SECONDS", 0.01)
     async with FakeWorker(hangs) as worker, pool_on(worker) as pool:
         assert await pool.score(Sample(text="four")) == 4.0
         await asyncio.wait_for(worker.idle.wait(), 4)
@@ -193,7 +193,7 @@ async def test_a_failure_is_recovered_at_once_while_the_request_beside_it_sits_a
     async with (
         asyncio.timeout(10),
         FakeWorker(fails_after_the_second_came, shows_itself_and_hangs) as worker,
-        pool_on(worker, attempt_seconds=60) as pool,
+        pool_on(worker, attempt_timeout=60) as pool,
     ):
         assert await pool.score(Sample(text="four")) == 4.0
         report = pool.report()
@@ -216,7 +216,7 @@ async def test_with_the_last_attempt_failed_the_request_beside_it_still_has_its_
         await asyncio.sleep(0.02)
         return await right(request)
 
-    async with FakeWorker(fails, waits_for_the_failure) as worker, pool_on(worker, attempts=1) as pool:
+    async with FakeWorker(fails, waits_for_the_failure) as worker, pool_on(worker, max_attempts=1) as pool:
         assert await pool.score(Sample(text="four")) == 4.0
 
 
@@ -234,7 +234,7 @@ async def test_however_many_fail_the_attempts_are_a_bound_also_with_one_beside_t
     failing = [says("", status=500)] * 50
     async with (
         FakeWorker(fails_after_the_second_came, shows_itself_and_hangs, *failing) as worker,
-        pool_on(worker, attempts=3, attempt_seconds=0.4) as pool,
+        pool_on(worker, max_attempts=3, attempt_timeout=0.4) as pool,
     ):
         with pytest.raises(ScoreError, match="no usable answer"):
             await pool.score(Sample(text="four"))
@@ -263,7 +263,7 @@ async def test_a_judgement_is_hedged_too() -> None:
 
 
 async def test_a_fleet_that_hangs_whole_is_not_asked_for_everything_twice() -> None:
-    patience = {"attempt_seconds": 0.5, "deadline_seconds": 0.8, "on_failure": "skip"}
+    patience = {"attempt_timeout": 0.5, "timeout": 0.8, "on_failure": "skip"}
     async with FakeWorker(*[hangs] * 1_000) as worker, pool_on(worker, concurrency=100, **patience) as pool:
         outcomes = [outcome async for _, outcome in pool.stream([Sample(text="four")] * 100)]
         report = pool.report()
@@ -280,7 +280,7 @@ async def test_after_nonsense_two_requests_are_sent_at_a_time() -> None:
 
 
 async def test_hedging_can_be_switched_off() -> None:
-    async with FakeWorker(hangs) as worker, pool_on(worker, hedge=False, attempt_seconds=0.1) as pool:
+    async with FakeWorker(hangs) as worker, pool_on(worker, hedge=False, attempt_timeout=0.1) as pool:
         assert await pool.score(Sample(text="four")) == 4.0
         report = pool.report()
     assert (report.hedges, report.setbacks) == (0, {"worker": 1})

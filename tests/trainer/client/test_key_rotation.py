@@ -96,7 +96,7 @@ async def test_a_pool_that_goes_on_refusing_is_no_fault_of_the_sample() -> None:
     rotation = Rotation("")
     async with FakeWorker(*[taking(rotation.next_router)] * 100_000) as worker:
         rotation.url = worker.url
-        config = RewardConfig(reward_pool="rl/rm", on_failure="skip", deadline_seconds=0.2)
+        config = RewardConfig(reward_pool="rl/rm", on_failure="skip", timeout=0.2)
         async with Pool(config, find=rotation.find, sleep=no_pause) as pool:
             await pool.score(Sample(text="four"))
             rotation.routers = ["another"]

@@ -43,14 +43,14 @@ async def test_a_pool_opened_in_the_moment_in_which_its_workers_died_scores_when
 async def test_a_sample_whose_pool_did_not_come_back_says_what_the_pool_said() -> None:
     async with FakeWorker() as gone:
         pass
-    config = RewardConfig(reward_pool="rl/rm", deadline_seconds=0.2)
+    config = RewardConfig(reward_pool="rl/rm", timeout=0.2)
     async with Pool(config, find=finds(gone.url), sleep=no_pause) as pool:
         with pytest.raises(DeadlineError, match="EngineExited: worker-0 starts again"):
             await pool.score(Sample(text="four"))
 
 
 async def test_what_opening_took_is_part_of_the_samples_deadline() -> None:
-    async with FakeWorker(*[hangs] * 9) as worker, Pool(RewardConfig(url=worker.url, deadline_seconds=10)) as pool:
+    async with FakeWorker(*[hangs] * 9) as worker, Pool(RewardConfig(url=worker.url, timeout=10)) as pool:
         began = time.monotonic()
         with waited(9.8), pytest.raises(DeadlineError):
             await pool.score(Sample(text="four"))

@@ -128,6 +128,6 @@ async def test_a_shared_pool_that_is_left_leaves_the_others_theirs() -> None:
 
 async def test_pools_of_other_configs_share_nothing() -> None:
     async with FakeWorker() as worker:
-        one, other = (Pool.shared(RewardConfig(url=worker.url, attempts=attempts)) for attempts in (1, 2))
+        one, other = (Pool.shared(RewardConfig(url=worker.url, max_attempts=attempts)) for attempts in (1, 2))
         async with one, other:
             assert one.endpoint is not other.endpoint

@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 import pytest
 from support.simulated_time import run
 
-from rewardpool.colocated import Costs, SharedGpu
-from rewardpool.colocated.pipeline import share
-from rewardpool.pipeline.engine import Pipeline
-from rewardpool.pipeline.overlap import Overlap
-from rewardpool.pipeline.parts import GroupTask, MiniBatch, OnEnd
-from rewardpool.pipeline.schedule import Plan, ScheduleName
+from rewardpool_train.colocated import Costs, SharedGpu
+from rewardpool_train.colocated.pipeline import share
+from rewardpool_train.pipeline.engine import Pipeline
+from rewardpool_train.pipeline.overlap import Overlap
+from rewardpool_train.pipeline.parts import GroupTask, MiniBatch, OnEnd
+from rewardpool_train.pipeline.schedule import Plan, ScheduleName
 
 SIZE = 2
 PLAN = Plan(steps=3, groups_per_step=4, groups_per_minibatch=2, group_size=SIZE)
@@ -62,7 +62,9 @@ class SimulatedJob:
 
 
 # One step ahead, the samples of two steps are scored in one turn.
-@pytest.mark.parametrize(("schedule", "turns"), [("sync", 3), ("minibatch", 3), ("one_step_off", 2), ("both", 2)])
+@pytest.mark.parametrize(
+    ("schedule", "turns"), [("sync", 3), ("minibatch", 3), ("one_step_off", 2), ("one_step_off_minibatch", 2)]
+)
 def test_every_schedule_shares_the_gpu_and_trains_on_every_score(schedule: ScheduleName, turns: int) -> None:
     job = SimulatedJob()
 

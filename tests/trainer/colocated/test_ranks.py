@@ -10,12 +10,12 @@ from contextlib import asynccontextmanager
 from typing import Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.simulated_time import run
 
-from rewardpool.colocated import Costs, SharedGpu, TurnReport
 from rewardpool.errors import PoolNotReadyError
+from rewardpool_train.colocated import Costs, SharedGpu, TurnReport
 
 SUPERVISOR_SECONDS = 0.05
 COSTS = Costs(wake_seconds=2, sleep_seconds=1, samples_per_second=10, patience_seconds=0.1)
@@ -153,6 +153,8 @@ def played(
         supervisor = asyncio.create_task(machine.supervise())
         async with asyncio.timeout(within):
             reports = await asyncio.gather(*map(live, range(ranks)))
+            # A rank that gave up a pool while that woke does not wait for it to fall asleep again.
+            await machine.until(lambda: machine.engine == "asleep")
         supervisor.cancel()
         assert machine.engine == "asleep"
         assert not machine.computing
@@ -231,6 +233,7 @@ arrivals = st.lists(st.tuples(st.floats(0, 60), st.floats(0, 5)), max_size=8)
 
 
 @settings(deadline=None, max_examples=60)
+@example(job=[(1.0, False)], ranks=[(0.0, []), (3.0, [(0.0, 0.0)])], costs=COSTS)  # given up while it wakes
 @given(
     job=st.lists(operations, min_size=1, max_size=5),
     ranks=st.lists(st.tuples(st.floats(0, 3), arrivals), min_size=2, max_size=4),

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.simulated_time import run
 
-from rewardpool.colocated import Costs, SharedGpu
 from rewardpool.errors import ConfigError, PoolNotReadyError
+from rewardpool_train.colocated import Costs, SharedGpu
 
 COSTS = Costs(wake_seconds=2, sleep_seconds=1, samples_per_second=10, patience_seconds=0.1)
 

@@ -147,6 +147,44 @@ async def test_the_objects_status_is_the_endpoint() -> None:
     )
 
 
+def with_adapters(*served: str) -> dict[str, Any]:
+    """A pool with two adapters, of which every worker has those that are served."""
+    adapters = [{"name": name, "source": f"file:///{name}"} for name in ("helpful", "safe")]
+    model = {"type": "Discriminative", "servedName": "skywork", "adapters": list(served)}
+    source = {"source": "hf://org/model", "adapters": adapters}
+    return pool_object(spec={"model": source, "engine": {"name": "vllm"}}, status={"model": model})
+
+
+def by(adapter: str) -> RewardConfig:
+    return RewardConfig(reward_pool="rl/skywork", adapter=adapter)
+
+
+async def test_an_adapter_is_a_name_under_which_the_pool_scores() -> None:
+    found = await find(FakePlace(with_adapters("helpful", "safe")), config=by("safe"))
+    assert found.model_fields == {"model": "skywork", "user": "adapter:safe"}
+    assert (await find(FakePlace(with_adapters("helpful", "safe")))).model_fields == {"model": "skywork"}
+
+
+async def test_an_adapter_that_the_pool_lacks_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(
+        ConfigError, match=r"adapter.*saef is no adapter of .*which has helpful, safe; did you mean safe"
+    ):
+        await find(FakePlace(with_adapters("helpful", "safe")), config=by("saef"))
+    with pytest.raises(ConfigError, match=r"which has no spec\.model\.adapters"):
+        await find(FakePlace(pool_object()), config=by("safe"))
+
+
+async def test_an_adapter_is_waited_for_until_every_worker_has_it() -> None:
+    place = FakePlace(with_adapters("helpful"), with_adapters("helpful", "safe"))
+    assert (await find(place, config=by("safe"))).adapter == "safe"
+    assert place.asked == 2
+
+
+async def test_an_adapter_of_a_bare_url_is_asked_for_as_it_is() -> None:
+    config = RewardConfig(url="http://there:1", served_name="rm", adapter="safe")
+    assert (await find(FakePlace(), config=config)).model_fields == {"model": "rm", "user": "adapter:safe"}
+
+
 async def test_a_key_is_never_shown() -> None:
     assert "the-key" not in repr(await find(FakePlace(pool_object())))
 
@@ -293,7 +331,7 @@ async def test_that_wait_is_within_the_deadline_of_the_samples_that_wait_for_it(
     time = FakeTime()
     with waited(used), pytest.raises(PoolNotYetReadyError, match="no URL yet"):
         await find(FakePlace(not_ready("Starting", status={"url": None})), time=time)
-    assert time.now == CONFIG.deadline_seconds - used
+    assert time.now == CONFIG.timeout - used
 
 
 async def test_an_api_server_that_restarts_is_waited_for() -> None:

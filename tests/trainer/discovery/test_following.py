@@ -8,7 +8,7 @@ from typing import Any, Self
 from support.fake_worker import FakeWorker
 
 from rewardpool import Endpoint, Pool, RewardConfig, Sample
-from rewardpool.discovery.following import TURNOVER_SECONDS, Turnover
+from rewardpool.discovery.following import TURNOVER_SECONDS, ConnectionRecycler
 from rewardpool.errors import PoolAccessError
 
 
@@ -86,7 +86,7 @@ async def test_a_look_up_that_fails_disturbs_no_request() -> None:
 
 
 def test_all_connections_are_opened_anew_in_a_minute() -> None:
-    turnover = Turnover(connections=8, now=0.0)
+    turnover = ConnectionRecycler(connections=8, now=0.0)
     assert sum(turnover.is_due(tenth / 10) for tenth in range(round(TURNOVER_SECONDS * 10) + 1)) == 8
 
 

@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from rewardpool import Pipeline
-from rewardpool.pipeline.schedule import SCHEDULES, Plan
+from rewardpool_train import Pipeline
+from rewardpool_train.pipeline.schedule import SCHEDULES, Plan
 
 PAGE = (Path(__file__).parents[3] / "docs" / "pipelines.md").read_text()
 

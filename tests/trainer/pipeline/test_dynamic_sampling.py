@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from rewardpool.pipeline.dynamic_sampling import DynamicSampling, Found, another_round, look
-from rewardpool.pipeline.schedule import SCHEDULES, Order, Plan, ScheduleName
+from rewardpool_train.pipeline.dynamic_sampling import DynamicSampling, Found, another_round, look
+from rewardpool_train.pipeline.schedule import SCHEDULES, Order, Plan, ScheduleName
 
 PLAN = Plan(steps=1, groups_per_step=4, groups_per_minibatch=2, group_size=2)
 
@@ -39,7 +39,7 @@ def seen(words: str) -> list[Group]:
         ("minibatch", "arrival", "+1 ? ? +0", Found(chosen=[3, 0])),
         ("minibatch", "arrival", "+1 -2 ? +0", Found(chosen=[3, 0], useless=[1])),
         ("minibatch", "arrival", "-0 +1 -2 ?", None),
-        ("both", "arrival", "-0 +1 -2 -3", Found(chosen=[], useless=[0, 2, 3])),
+        ("one_step_off_minibatch", "arrival", "-0 +1 -2 -3", Found(chosen=[], useless=[0, 2, 3])),
         # by prompt, whatever comes behind the mini-batch has no say
         ("minibatch", "prompt", "? +1 +0 +2", None),
         ("minibatch", "prompt", "-1 +2 -0 +3 ? -4", Found(chosen=[1, 3], useless=[0, 2])),

@@ -13,9 +13,9 @@ from support import simulated_time
 from support.simulated_job import SimulatedJob, check_own, run_in_lives
 from support.simulated_ranks import SimulatedCollectives, SimulatedRank
 
-from rewardpool.pipeline.dynamic_sampling import DynamicSampling
-from rewardpool.pipeline.overlap import Overlap
-from rewardpool.pipeline.schedule import SCHEDULES, Order, Plan
+from rewardpool_train.pipeline.dynamic_sampling import DynamicSampling
+from rewardpool_train.pipeline.overlap import Overlap
+from rewardpool_train.pipeline.schedule import SCHEDULES, Order, Plan
 
 EVERY_SCHEDULE = pytest.mark.parametrize(
     "schedule", [name for name, schedule in SCHEDULES.items() if not schedule.apart]

@@ -10,12 +10,12 @@ import pytest
 from support import simulated_time
 from support.simulated_job import BrokenError, SimulatedJob
 
-from rewardpool.pipeline.dynamic_sampling import DynamicSampling
-from rewardpool.pipeline.on_thread import on_thread
-from rewardpool.pipeline.overlap import Overlap
-from rewardpool.pipeline.parts import GroupTask, MiniBatch, OnEnd
-from rewardpool.pipeline.schedule import SCHEDULES, Plan, ScheduleName
-from rewardpool.pipeline.state import PipelineState
+from rewardpool_train.pipeline.dynamic_sampling import DynamicSampling
+from rewardpool_train.pipeline.on_thread import on_thread
+from rewardpool_train.pipeline.overlap import Overlap
+from rewardpool_train.pipeline.parts import GroupTask, MiniBatch, OnEnd
+from rewardpool_train.pipeline.schedule import SCHEDULES, Plan, ScheduleName
+from rewardpool_train.pipeline.state import PipelineState
 
 PLAN = Plan(steps=4, groups_per_step=4, groups_per_minibatch=2, group_size=1)
 ROLLOUT_SECONDS, UPDATE_SECONDS, SCORE_SECONDS = 10.0, 5.0, 8.0
@@ -48,7 +48,7 @@ def job_of(schedule: ScheduleName, kind: type[SimulatedJob] = TimedJob, **settin
         ("sync", 10 + 16 + 5 + 5, 16),  # rollout, the slowest score, two updates
         ("minibatch", 10 + 8 + 5 + 3 + 5, 8 + 3),  # the first scores, and three seconds more for the slow one
         ("one_step_off", 10 + 5 + 5, 0),  # the slow score is there when the next step is rolled out and trained
-        ("both", 10 + 5 + 5, 0),
+        ("one_step_off_minibatch", 10 + 5 + 5, 0),
         ("fully_async", 5 + 5, 0),  # rollouts of 10 s, on other devices
     ],
 )
@@ -215,7 +215,7 @@ def announced(schedule: ScheduleName) -> list[str]:
 
 
 def test_what_the_job_does_is_announced() -> None:
-    told = announced("both")
+    told = announced("one_step_off_minibatch")
     assert told[:7] == ["rollout", "rollout", "waiting", "update", "waiting", "update", "rollout"]
 
 
@@ -224,7 +224,7 @@ def test_where_samples_never_stop_coming_no_update_is_announced() -> None:
 
 
 def test_a_job_that_is_told_to_end_ends_after_its_step_and_can_go_on() -> None:
-    job = job_of("both", SimulatedJob)
+    job = job_of("one_step_off_minibatch", SimulatedJob)
     pipeline = job.pipeline()
 
     async def end(_: Any) -> None:
@@ -259,7 +259,10 @@ def test_there_is_no_checkpoint_in_the_middle_of_an_update() -> None:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"schedule": "both"}, "was made with schedule both, and this job has sync"),
+        (
+            {"schedule": "one_step_off_minibatch"},
+            "was made with schedule one_step_off_minibatch, and this job has sync",
+        ),
         ({"plan": Plan(steps=4, groups_per_step=4, groups_per_minibatch=4, group_size=1)}, "groups_per_minibatch 4"),
         ({"dropped": 1}, "accounts for 5 groups of the 4 that were begun"),
         ({"begun": 5}, "accounts for 4 groups of the 5 that were begun"),

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from support import simulated_time
 from support.simulated_job import SimulatedJob, check_own, run_in_lives
 
-from rewardpool.pipeline.overlap import Overlap
-from rewardpool.pipeline.schedule import SCHEDULES, Plan
+from rewardpool_train.pipeline.overlap import Overlap
+from rewardpool_train.pipeline.schedule import SCHEDULES, Plan
 
 EVERY_SCHEDULE = pytest.mark.parametrize("schedule", SCHEDULES)
 

@@ -1,7 +1,7 @@
-from rewardpool.pipeline.ledger import Ledger
-from rewardpool.pipeline.parts import GroupTask
-from rewardpool.pipeline.schedule import Plan
-from rewardpool.pipeline.state import PipelineState
+from rewardpool_train.pipeline.ledger import Ledger
+from rewardpool_train.pipeline.parts import GroupTask
+from rewardpool_train.pipeline.schedule import Plan
+from rewardpool_train.pipeline.state import PipelineState
 
 PLAN = Plan(steps=3, groups_per_step=4, groups_per_minibatch=2, group_size=1)
 
@@ -51,8 +51,8 @@ def test_a_round_that_was_under_way_is_gone_on_with() -> None:
     rate(ledger, ledger.begin_step(0))
     rate(ledger, ledger.begin_step(1))
     rate(ledger, ledger.replace([1, 3], 0)[1][:1])
-    state = PipelineState.from_json(ledger.state("both").to_json(encode=str), decode=str)
-    state.check("both", PLAN)
+    state = PipelineState.from_json(ledger.state("one_step_off_minibatch").to_json(encode=str), decode=str)
+    state.check("one_step_off_minibatch", PLAN)
     assert (state.dropped, state.rounds, state.again) == (2, 1, {9: 0})
 
     resumed = ledger_of(state)

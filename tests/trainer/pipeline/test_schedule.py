@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from rewardpool.pipeline.schedule import (
+from rewardpool_train.pipeline.schedule import (
     SCHEDULES,
     Done,
     Plan,
@@ -44,7 +44,7 @@ def sequence(name: ScheduleName, *, start: Progress = BEGIN, publish_every: int 
         ("sync", "R0 t0.0 t0.1 P2 R1 t1.0 t1.1 P4 R2 t2.0 t2.1 P6"),
         ("minibatch", "R0 t0.0 t0.1 P2 R1 t1.0 t1.1 P4 R2 t2.0 t2.1 P6"),
         ("one_step_off", "R0 R1 t0.0 t0.1 P2 R2 t1.0 t1.1 P4 t2.0 t2.1 P6"),
-        ("both", "R0 R1 t0.0 t0.1 P2 R2 t1.0 t1.1 P4 t2.0 t2.1 P6"),
+        ("one_step_off_minibatch", "R0 R1 t0.0 t0.1 P2 R2 t1.0 t1.1 P4 t2.0 t2.1 P6"),
         ("fully_async", "t0.0 P1 t0.1 P2 t1.0 P3 t1.1 P4 t2.0 P5 t2.1 P6"),
     ],
 )
@@ -60,8 +60,8 @@ def test_the_last_weights_are_published_also_where_only_some_are() -> None:
     ("name", "start", "expected"),
     [
         ("minibatch", Progress(rolled_out=1, trained=1, published=-1), "P1 t0.1 P2 R1"),
-        ("both", Progress(rolled_out=2, trained=1, published=-1), "P1 t0.1 P2 R2"),
-        ("both", Progress(rolled_out=1, trained=0, published=-1), "P0 R1 t0.0 t0.1 P2 R2"),
+        ("one_step_off_minibatch", Progress(rolled_out=2, trained=1, published=-1), "P1 t0.1 P2 R2"),
+        ("one_step_off_minibatch", Progress(rolled_out=1, trained=0, published=-1), "P0 R1 t0.0 t0.1 P2 R2"),
         ("fully_async", Progress(trained=5, published=-1), "P5 t2.1 P6"),
     ],
 )
@@ -73,7 +73,13 @@ def test_a_resumed_job_gives_its_weights_first_and_goes_on_in_the_middle_of_a_st
 
 def test_which_scores_are_waited_for_is_what_tells_the_on_policy_schedules_apart() -> None:
     waiting = {name: schedule.by_minibatch for name, schedule in SCHEDULES.items()}
-    assert waiting == {"sync": False, "minibatch": True, "one_step_off": False, "both": True, "fully_async": True}
+    assert waiting == {
+        "sync": False,
+        "minibatch": True,
+        "one_step_off": False,
+        "one_step_off_minibatch": True,
+        "fully_async": True,
+    }
 
 
 def test_a_step_that_cannot_be_cut_into_mini_batches_is_refused() -> None:

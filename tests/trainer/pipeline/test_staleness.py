@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool.pipeline.schedule import Order, Plan
-from rewardpool.pipeline.staleness import choose, room
+from rewardpool_train.pipeline.schedule import Order, Plan
+from rewardpool_train.pipeline.staleness import choose, room
 
 
 @dataclass(frozen=True, kw_only=True)

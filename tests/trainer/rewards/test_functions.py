@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from rewardpool.errors import ConfigError, FunctionFailedError, InvalidSampleError
 from rewardpool.rewards import Episode, Rating, open_reward
-from rewardpool.rewards.functions import OverlongScorer, overlong_penalty
-from rewardpool.rewards.parts import Overlong
+from rewardpool.rewards.functions import LengthPenaltyScorer, length_penalty
+from rewardpool.rewards.parts import LengthPenalty
 
 
 def exact(data_source: str, solution_str: str, ground_truth: Any, extra_info: Any, bonus: float = 0.0) -> float:
@@ -101,26 +101,26 @@ async def test_a_thread_that_is_stuck_in_a_function_is_told_of_at_the_end(caplog
     assert "rule has a thread that is stuck" in caplog.text
 
 
-LIMITS = Overlong(max_tokens=100, buffer_tokens=20, penalty=0.5)
+LIMITS = LengthPenalty(max_tokens=100, buffer_tokens=20, penalty=0.5)
 
 
 @pytest.mark.parametrize(("tokens", "penalty"), [(0, 0), (80, 0), (81, -0.025), (90, -0.25), (100, -0.5), (5000, -0.5)])
 def test_the_penalty_grows_through_the_buffer(tokens: int, penalty: float) -> None:
-    assert overlong_penalty(tokens, LIMITS) == pytest.approx(penalty)
+    assert length_penalty(tokens, LIMITS) == pytest.approx(penalty)
 
 
 @given(st.integers(0, 200), st.integers(0, 200))
 def test_a_longer_response_is_never_punished_less(one: int, other: int) -> None:
     shorter, longer = sorted((one, other))
-    assert -0.5 <= overlong_penalty(longer, LIMITS) <= overlong_penalty(shorter, LIMITS) <= 0
+    assert -0.5 <= length_penalty(longer, LIMITS) <= length_penalty(shorter, LIMITS) <= 0
 
 
 @pytest.mark.parametrize("known", [{"response_tokens": 90}, {"response_ids": range(90)}])
 async def test_the_length_is_that_of_the_policys_tokens(known: dict[str, Any]) -> None:
-    score = await OverlongScorer(LIMITS).score(Episode(prompt="?", response="!", **known))
+    score = await LengthPenaltyScorer(LIMITS).score(Episode(prompt="?", response="!", **known))
     assert score.value == -0.25
 
 
 async def test_a_response_of_unknown_length_is_not_taken_for_a_short_one() -> None:
     with pytest.raises(InvalidSampleError, match="response_tokens"):
-        await OverlongScorer(LIMITS).score(Episode(prompt="?", response="!"))
+        await LengthPenaltyScorer(LIMITS).score(Episode(prompt="?", response="!"))

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from support.scripted_judge import ScriptedJudge
 
 from rewardpool.client.answer import read_first_token
-from rewardpool.client.retry import Setback
+from rewardpool.client.retry import RetryableError
 from rewardpool.errors import SampleError, ScoreError
 from rewardpool.rewards import Episode
 from rewardpool.rewards.judge import PointwiseScorer, ReferenceScorer
@@ -110,9 +110,9 @@ def test_the_probabilities_of_the_first_token_are_read() -> None:
 
 @pytest.mark.parametrize("alternatives", [[], None, [{"token": "yes"}], [{"token": "yes", "logprob": float("nan")}]])
 def test_an_answer_without_probabilities_is_nonsense(alternatives: Any) -> None:
-    with pytest.raises(Setback, match="no probabilities"):
+    with pytest.raises(RetryableError, match="no probabilities"):
         read_first_token(200, completion(alternatives), "s")
-    with pytest.raises(Setback):
+    with pytest.raises(RetryableError):
         read_first_token(200, b'{"choices": [{"logprobs": null}]}', "s")
 
 

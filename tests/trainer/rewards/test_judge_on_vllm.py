@@ -1,47 +1,31 @@
 """Judges on a real vLLM, through both real routers: what is asked of the engine arrives there, and holds it."""
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.fleet import FLAVORS, SERVED_NAME, Fleet, server_python
-from support.vllm_server import VllmServer, quickstart_pool, running_vllm
+from support.fleet import FLAVORS, Fleet
+from support.vllm_server import VllmServer
 
 from rewardpool.errors import SampleTooLongError
 from rewardpool.rewards import Episode, Rating, open_reward
-from rewardpool_api import RewardPoolSpec
 from rewardpool_api.pool import RouterFlavor
 
 pytestmark = pytest.mark.real
 
-# The quick start's policy writes random words. Held to a schema it has no choice but to answer; and it is told to leave
-# out blanks, because the grammar allows as many of them as a model likes, and this one likes many.
-HELD = '{"backend": "xgrammar", "disable_any_whitespace": true}'
 EPISODES = [Episode(prompt="Rate?", response=f"word {number}", id=f"e{number}") for number in range(8)]
-
-
-@pytest.fixture(scope="module")
-def judge_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServer]:
-    """A real vLLM that writes."""
-    server_python()
-    spec = quickstart_pool().spec.model_dump(by_alias=True, exclude_unset=True)
-    folder = Path(spec["model"]["source"].removeprefix("file://")).with_name("policy")
-    spec["model"] = {"source": f"file://{folder}", "type": "Generative"}
-    spec["engine"]["args"] += ["--structured-outputs-config", HELD]
-    with running_vllm(RewardPoolSpec.model_validate(spec), SERVED_NAME, tmp_path_factory.mktemp("judge")) as server:
-        yield server
 
 
 async def rate(
     server: VllmServer, folder: Path, judge: dict[str, Any], *, flavor: RouterFlavor, episodes: list[Episode] = EPISODES
 ) -> list[Rating]:
-    async with Fleet(folder, workers=0, others=[server.url], key=server.key, flavor=flavor) as fleet:
+    name = server.served_name
+    async with Fleet(folder, workers=0, others=[server.url], key=server.key, flavor=flavor, served_name=name) as fleet:
         spec = {
             "url": fleet.router.url,
             "key_file": str(fleet.key_file),
-            "served_name": server.served_name,
+            "served_name": name,
             "type": "Generative",
             "judge": {"prompt": "{response}", "temperature": 1.0, "retries": 0, **judge},
         }

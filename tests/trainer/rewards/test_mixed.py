@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rewardpool.errors import ConfigError, FunctionFailedError, SampleError, ScoreError
 from rewardpool.rewards import Episode, Rating
 from rewardpool.rewards.mixed import MixedReward, OpenPart, PostProcess
-from rewardpool.rewards.parts import OverlongPart
+from rewardpool.rewards.parts import LengthPenaltyPart
 from rewardpool.rewards.scorer import PartScore
 
 Script = Mapping[str, float | None]
@@ -42,8 +42,8 @@ class ScriptedComparer:
 
 
 def part(name: str, script: Script, **fields: Any) -> OpenPart:
-    overlong = {"max_tokens": 1, "buffer_tokens": 1}
-    config = OverlongPart.model_validate({"name": name, "overlong": overlong, **fields})
+    length_penalty = {"max_tokens": 1, "buffer_tokens": 1}
+    config = LengthPenaltyPart.model_validate({"name": name, "length_penalty": length_penalty, **fields})
     return OpenPart(config, f"reward.{name}", ScriptedScorer(script))
 
 
@@ -204,34 +204,34 @@ async def test_a_comparison_behind_a_gate_has_all_that_came_through_in_their_ord
     assert compared == ["a", "c"]
 
 
-async def test_a_group_is_whitened_among_those_that_have_a_score() -> None:
-    one = part("a", {"a": 1.0, "b": None, "c": 3.0}, whiten="group", on_failure="skip")
+async def test_a_group_is_normalized_among_those_that_have_a_score() -> None:
+    one = part("a", {"a": 1.0, "b": None, "c": 3.0}, normalize="group", on_failure="skip")
     ratings = await rate_group("abc", one, part("b", {"a": 0, "b": 0, "c": 0}))
     assert [rating.total for rating in ratings] == [-1.0, None, 1.0]
     assert [rating.components["a"] for rating in ratings] == [1.0, None, 3.0]
 
 
-async def test_a_group_of_one_is_whitened_to_zero_and_its_raw_score_kept() -> None:
-    [rating] = await rate_group("a", part("a", {"a": 5.0}, whiten="group"))
+async def test_a_group_of_one_is_normalized_to_zero_and_its_raw_score_kept() -> None:
+    [rating] = await rate_group("a", part("a", {"a": 5.0}, normalize="group"))
     assert (rating.total, rating.components) == (0.0, {"a": 5.0})
 
 
-async def test_whitening_by_fixed_moments_takes_the_mean_away_and_divides_by_the_deviation() -> None:
-    rating = await rate(part("a", {"x": 7.0}, whiten={"mean": 1.0, "std": 3.0}, weight=0.5))
+async def test_normalization_by_fixed_moments_takes_the_mean_away_and_divides_by_the_deviation() -> None:
+    rating = await rate(part("a", {"x": 7.0}, normalize={"mean": 1.0, "std": 3.0}, weight=0.5))
     assert (rating.total, rating.components) == (1.0, {"a": 7.0})
 
 
-async def test_running_whitening_without_a_version_is_refused_before_anything_is_asked() -> None:
-    running = part("a", {"x": 7.0}, whiten="running")
-    with pytest.raises(ConfigError, match=r"^reward\.a\.whiten: .*set \{mean: x, std: y\}"):
+async def test_running_normalization_without_a_version_is_refused_before_anything_is_asked() -> None:
+    running = part("a", {"x": 7.0}, normalize="running")
+    with pytest.raises(ConfigError, match=r"^reward\.a\.normalize: .*set \{mean: x, std: y\}"):
         await rate(running)
     assert asked(running) == []
 
 
-@pytest.mark.parametrize("field", ["whiten", "compare", "post_process"])
+@pytest.mark.parametrize("field", ["normalize", "compare", "post_process"])
 async def test_what_needs_a_group_says_so_and_refuses_single_episodes(field: str) -> None:
     parts = {
-        "whiten": part("a", {"x": 1.0}, whiten="group"),
+        "normalize": part("a", {"x": 1.0}, normalize="group"),
         "compare": OpenPart(part("a", {}).config, "reward.a", ScriptedComparer()),
         "post_process": part("a", {"x": 1.0}),
     }

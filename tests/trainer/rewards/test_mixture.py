@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool.rewards.mixture import clipped, combined, whitened
+from rewardpool.rewards.mixture import clipped, combined, normalized
 
 NUMBERS = st.floats(-1e6, 1e6).filter(lambda value: value == 0 or abs(value) > 1e-6)
 ANY = st.floats(allow_nan=False, allow_infinity=False)
@@ -47,8 +47,8 @@ def test_clipping_stays_within_the_bounds_and_changes_nothing_inside(value: floa
 
 
 @given(st.lists(st.floats(-1e3, 1e3).map(lambda value: round(value, 3)), min_size=2, max_size=30))
-def test_whitened_scores_have_mean_zero_and_deviation_one_and_keep_their_order(values: list[float]) -> None:
-    result = whitened(values)
+def test_normalized_scores_have_mean_zero_and_deviation_one_and_keep_their_order(values: list[float]) -> None:
+    result = normalized(values)
     if min(values) == max(values):
         assert result == [0.0] * len(values)
         return
@@ -59,10 +59,10 @@ def test_whitened_scores_have_mean_zero_and_deviation_one_and_keep_their_order(v
 
 
 @given(st.lists(ANY, max_size=10))
-def test_whitening_never_makes_what_is_no_number(values: list[float]) -> None:
-    assert all(math.isfinite(value) for value in whitened(values))
+def test_normalization_never_makes_what_is_no_number(values: list[float]) -> None:
+    assert all(math.isfinite(value) for value in normalized(values))
 
 
 @pytest.mark.parametrize("values", [[], [3.0], [3.0, 3.0, 3.0], [5e-324, 0.0]])
-def test_a_group_without_differences_is_whitened_to_zeros(values: list[float]) -> None:
-    assert whitened(values) == [0.0] * len(values)
+def test_a_group_without_differences_is_normalized_to_zeros(values: list[float]) -> None:
+    assert normalized(values) == [0.0] * len(values)

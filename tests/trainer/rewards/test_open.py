@@ -114,17 +114,6 @@ async def test_a_picture_is_refused_under_every_policy_where_a_model_would_see_n
     assert worker.requests == []
 
 
-async def test_a_judge_is_refused_a_picture_where_its_prompt_names_the_question() -> None:
-    async with FakeWorker(writes('{"score": 9}')) as worker:
-        pool = {"url": worker.url, "type": "Generative"}
-        async with open_reward(pool) as reward:
-            with pytest.raises(ConfigError, match="content of type image"):
-                await reward.rate(PICTURE)
-        prompt = "Is {response} right? The solution is {reference}. {answer_format}"
-        async with open_reward({**pool, "judge": {"prompt": prompt}}) as reward:
-            assert (await reward.rate(PICTURE)).total == 9.0
-
-
 async def test_a_function_scores_an_episode_with_a_picture(worker: FakeWorker) -> None:
     async with open_reward({"url": worker.url, "type": "Function"}) as reward:
         assert (await reward.rate(PICTURE)).total is not None
@@ -171,7 +160,7 @@ async def test_two_rewards_share_what_is_open_of_a_pool_and_count_for_themselves
 
 async def test_one_pool_with_two_kinds_of_settings_is_a_mistake(worker: FakeWorker) -> None:
     pool = {"url": worker.url, "type": "Function"}
-    spec = {"rewards": [{**pool, "name": "one"}, {**pool, "name": "other", "attempts": 2}]}
+    spec = {"rewards": [{**pool, "name": "one"}, {**pool, "name": "other", "max_attempts": 2}]}
     with pytest.raises(ConfigError) as caught:
         async with open_reward(spec):
             pass

@@ -43,7 +43,7 @@ async def test_every_episode_of_a_mixture_is_rated_right_while_a_worker_dies(fle
                 "weight": 2.0,
             },
             {"function": length, "clip": [0, 9]},
-            {"overlong": {"max_tokens": 200, "buffer_tokens": 100}},
+            {"length_penalty": {"max_tokens": 200, "buffer_tokens": 100}},
         ],
     }
 

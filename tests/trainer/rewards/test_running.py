@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool.actor.groups import group_advantages, is_informative
 from rewardpool.errors import ConfigError
 from rewardpool.rewards import Episode, LazyReward, RunningMoments
 from rewardpool.rewards.mixed import MixedReward, OpenPart
-from rewardpool.rewards.mixture import whitened
-from rewardpool.rewards.parts import OverlongPart
+from rewardpool.rewards.mixture import normalized
+from rewardpool.rewards.parts import LengthPenaltyPart
 from rewardpool.rewards.scorer import PartScore
+from rewardpool_train.actor.groups import group_advantages, is_informative
 
 SCORES = st.floats(allow_nan=False, allow_infinity=False)
 STEPS = st.lists(st.lists(SCORES, min_size=1, max_size=8), min_size=1, max_size=4)
@@ -31,8 +31,10 @@ class Written:
 
 
 def reward_of(**fields: Any) -> MixedReward:
-    overlong = {"max_tokens": 1, "buffer_tokens": 1}
-    part = OverlongPart.model_validate({"name": "a", "overlong": overlong, "whiten": "running", **fields})
+    length_penalty = {"max_tokens": 1, "buffer_tokens": 1}
+    part = LengthPenaltyPart.model_validate(
+        {"name": "a", "length_penalty": length_penalty, "normalize": "running", **fields}
+    )
     return MixedReward([OpenPart(part, "reward", Written())])
 
 
@@ -122,7 +124,7 @@ def test_the_moments_are_those_of_all_scores_so_far(values: list[float]) -> None
     [moments] = after([values])
     if len(set(values)) > 1:
         found = [moments.scale_of("a", 1).of(value) for value in values]
-        assert found == pytest.approx(whitened(values), abs=1e-9)
+        assert found == pytest.approx(normalized(values), abs=1e-9)
         assert moments.scale_of("a", 1).std == pytest.approx(statistics.pstdev(values))
 
 
@@ -142,8 +144,8 @@ def test_a_job_goes_on_from_its_checkpoint_with_the_same_moments(
 
 
 def test_frameworks_that_tell_of_no_steps_are_refused_with_the_fields_path_when_the_reward_is_made() -> None:
-    spec = {"rewards": [{"pool": "rl/a"}, {"pool": "rl/b", "whiten": "running"}]}
-    with pytest.raises(ConfigError, match=r"^reward\.rewards\[1\]\.whiten: .*set \{mean: x, std: y\}"):
+    spec = {"rewards": [{"pool": "rl/a"}, {"pool": "rl/b", "normalize": "running"}]}
+    with pytest.raises(ConfigError, match=r"^reward\.rewards\[1\]\.normalize: .*set \{mean: x, std: y\}"):
         LazyReward(spec)
 
 

@@ -6,13 +6,13 @@ import pytest
 
 from rewardpool.config import Constant
 from rewardpool.errors import ConfigError
-from rewardpool.rewards.parts import FunctionPart, OverlongPart, PoolPart
+from rewardpool.rewards.parts import FunctionPart, LengthPenaltyPart, PoolPart
 from rewardpool.rewards.spec import parse_reward
 
 POOL: dict[str, Any] = {"pool": "rl/skywork"}
 JUDGE: dict[str, Any] = {"pool": "rl/judge"}
 RULE: dict[str, Any] = {"function": "pkg.mod:rule"}
-OVERLONG: dict[str, Any] = {"overlong": {"max_tokens": 100, "buffer_tokens": 20}}
+LENGTH_PENALTY: dict[str, Any] = {"length_penalty": {"max_tokens": 100, "buffer_tokens": 20}}
 
 
 def mixture(*rewards: Any, **more: Any) -> dict[str, Any]:
@@ -27,19 +27,19 @@ def test_one_key_is_a_reward(spec: Any) -> None:
 
 
 def test_a_mixture_has_parts_of_every_kind_each_with_a_name() -> None:
-    spec = parse_reward(mixture({**POOL, "weight": 0.5}, {**JUDGE, "name": "style"}, RULE, OVERLONG))
-    assert [part.name for part in spec.parts] == ["skywork", "style", "rule", "overlong"]
-    assert [type(part) for part in spec.parts] == [PoolPart, PoolPart, FunctionPart, OverlongPart]
+    spec = parse_reward(mixture({**POOL, "weight": 0.5}, {**JUDGE, "name": "style"}, RULE, LENGTH_PENALTY))
+    assert [part.name for part in spec.parts] == ["skywork", "style", "rule", "length_penalty"]
+    assert [type(part) for part in spec.parts] == [PoolPart, PoolPart, FunctionPart, LengthPenaltyPart]
     assert [part.weight for part in spec.parts] == [0.5, 1.0, 1.0, 1.0]
     assert spec.paths[1] == "reward.rewards[1]"
 
 
 def test_settings_beside_the_parts_hold_for_each_that_says_nothing_else() -> None:
-    spec = parse_reward(mixture(POOL, {**JUDGE, "deadline_seconds": 300}, RULE, deadline_seconds=30, on_failure="skip"))
+    spec = parse_reward(mixture(POOL, {**JUDGE, "timeout": 300}, RULE, timeout=30, on_failure="skip"))
     one, other, rule = spec.parts
     assert isinstance(one, PoolPart)
     assert isinstance(other, PoolPart)
-    assert (one.client.deadline_seconds, other.client.deadline_seconds) == (30, 300)
+    assert (one.client.timeout, other.client.timeout) == (30, 300)
     assert [part.on_failure for part in (one, other, rule)] == ["skip"] * 3
 
 
@@ -64,7 +64,7 @@ def test_a_function_may_be_given_itself() -> None:
         ("skywork", "reward.reward_pool", "namespace/name"),
         (7, "reward", "mapping"),
         ({"reward_pool": "rl/a", "colour": 1}, "reward.colour", "not permitted"),
-        ({"reward_pool": "rl/a", "deadline_seconds": 0}, "reward.deadline_seconds", "greater than 0"),
+        ({"reward_pool": "rl/a", "timeout": 0}, "reward.timeout", "greater than 0"),
         ({"reward_pool": "rl/a", "tokenizer": 3}, "reward.tokenizer", "string"),
         ({"reward_pool": "rl/a", "function": "m:f"}, "reward", "several things"),
         (mixture(), "reward.rewards", "at least one"),
@@ -80,7 +80,7 @@ def test_a_function_may_be_given_itself() -> None:
         (mixture({**POOL, "name": "a b"}), "reward.rewards[0].name", "pattern"),
         (mixture({**POOL, "clip": [1, 1]}), "reward.rewards[0].clip", "below"),
         (mixture({**POOL, "clip": [1]}), "reward.rewards[0].clip.1", "required"),
-        (mixture({**POOL, "whiten": "all"}), "reward.rewards[0].whiten", "'group' or 'running'"),
+        (mixture({**POOL, "normalize": "all"}), "reward.rewards[0].normalize", "'group' or 'running'"),
         (mixture({**POOL, "on_failure": "zero"}), "reward.rewards[0].on_failure", "'raise' or 'skip'"),
         (mixture(POOL, on_failure="zero"), "reward.on_failure", "'raise' or 'skip'"),
         (mixture(POOL, combine="max"), "reward.combine", "'sum', 'product' or 'gate'"),
@@ -93,8 +93,12 @@ def test_a_function_may_be_given_itself() -> None:
         (mixture({**POOL, "gate": {"at_least": 1}, "weight": 2}), "reward.rewards[0]", "leave out weight"),
         (mixture({"function": "nothing"}), "reward.rewards[0].function", "module:function"),
         (mixture({"function": len, "run_in": "processes"}), "reward.rewards[0]", "module:function"),
-        (mixture({"overlong": {"max_tokens": 5}}), "reward.rewards[0].overlong.buffer_tokens", "required"),
-        (mixture({"overlong": {"max_tokens": 5, "buffer_tokens": 6}}), "reward.rewards[0].overlong", "not be more"),
+        (mixture({"length_penalty": {"max_tokens": 5}}), "reward.rewards[0].length_penalty.buffer_tokens", "required"),
+        (
+            mixture({"length_penalty": {"max_tokens": 5, "buffer_tokens": 6}}),
+            "reward.rewards[0].length_penalty",
+            "not be more",
+        ),
         (mixture(POOL, post_process="f"), "reward.post_process", "module:function"),
     ],
 )

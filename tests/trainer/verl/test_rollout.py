@@ -96,8 +96,8 @@ async def test_a_picture_is_refused_by_the_key_of_its_column_where_a_reward_mode
     pictures = row(raw_prompt=[IMAGE])
     with pytest.raises(ConfigError, match=r"^data\.image_key: .* rl/skywork is sent text alone"):
         await Scorer(Reading("Discriminative"), tokenizer, max_response_tokens=8).score(pictures, [4, END])
-    score, _ = await Scorer(Reading("Function"), tokenizer, max_response_tokens=8).score(pictures, [4, END])
-    assert score == 1.0
+    scored = await Scorer(Reading("Function"), tokenizer, max_response_tokens=8).score(pictures, [4, END])
+    assert (scored.score, scored.steps) == (1.0, None)
 
 
 def test_a_row_without_the_prompts_messages_names_the_key_that_keeps_them() -> None:
@@ -110,3 +110,28 @@ def test_a_reward_function_that_has_a_model_read_several_turns_as_one_names_the_
     check_readable({"question": "2 + 2?", "num_turns": 2}, "question")
     with pytest.raises(ConfigError, match=r"^reward\.reward_manager\.name: must be rewardpool where responses"):
         check_readable({"question": "2 + 2?", "num_turns": 4}, "question")
+
+
+@pytest.mark.parametrize(
+    ("changes", "refused"),
+    [
+        ({"raw_prompt": [IMAGE], "multi_modal_data": {"images": [1]}}, False),
+        ({"raw_prompt": np.array([IMAGE], dtype=object), "multi_modal_data": {"images": [1]}}, False),
+        ({"raw_prompt": [{"role": "user", "content": "<image>?"}], "multi_modal_data": {"images": [1]}}, True),
+        ({"raw_prompt": [IMAGE], "multi_modal_data": {"images": [1, 2]}}, True),  # one by a tool
+    ],
+)
+async def test_a_judge_is_sent_the_pictures_of_a_rows_prompt_and_no_row_with_others(
+    changes: Any, refused: bool
+) -> None:
+    given = row(**changes)
+    scorer = Scorer(
+        Reading("Generative"), SimpleNamespace(decode=lambda *_, **__: "4", eos_token_id=END), max_response_tokens=8
+    )
+    if refused:
+        with pytest.raises(ConfigError, match=r"^data\.image_key: .* rl/skywork would be sent a placeholder"):
+            await scorer.score(given, [4, END])
+    else:
+        assert (await scorer.score(given, [4, END])).score == 1.0
+        rated = episode(given, "4", [4], max_tokens=8, eos=END)
+        assert rated.prompt[0]["content"][0]["image"] is IMAGE["content"][0]["image"]

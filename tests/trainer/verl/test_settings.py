@@ -15,8 +15,8 @@ def test_without_a_pool_the_environment_is_left_to_name_one() -> None:
 
 
 def test_further_fields_stand_in_a_mapping_beside_the_pool() -> None:
-    reward = {"reward_pool": "rl/skywork", "rewardpool": {"deadline_seconds": 5}}
-    assert read_settings({"reward": reward}).spec == {"reward_pool": "rl/skywork", "deadline_seconds": 5}
+    reward = {"reward_pool": "rl/skywork", "rewardpool": {"timeout": 5}}
+    assert read_settings({"reward": reward}).spec == {"reward_pool": "rl/skywork", "timeout": 5}
 
 
 def test_the_burst_is_known_from_the_batch_and_the_group() -> None:
@@ -56,7 +56,7 @@ MIXTURE = [{"pool": "rl/skywork"}, {"function": "rules:short", "on_failure": "sk
         ({"reward_pool": "rl/skywork", "rewardpool": {"dead_line": 1}}, "reward.rewardpool.dead_line"),
         ({"reward_pool": "rl/skywork", "rewardpool": {"on_failure": "skip"}}, "reward.rewardpool.on_failure"),
         ({"rewardpool": {"rewards": MIXTURE}}, "reward.rewardpool.rewards[1].on_failure"),
-        ({"reward_pool": "rl/skywork", "rewardpool": {"whiten": "running"}}, "reward.rewardpool.whiten"),
+        ({"reward_pool": "rl/skywork", "rewardpool": {"normalize": "running"}}, "reward.rewardpool.normalize"),
         (
             {"reward_pool": "rl/skywork", "rewardpool": {"weight": 2}, "custom_reward_function": FUNCTION},
             "reward.rewardpool.weight",
@@ -107,3 +107,32 @@ def test_what_does_not_go_with_scoring_in_agent_loops_is_named(reward: dict[str,
 def test_an_agent_loop_that_nobody_would_run_is_refused() -> None:
     with pytest.raises(ConfigError, match="default_agent_loop=rewardpool, which is not set"):
         read_settings({"reward": {"reward_pool": "rl/skywork", "rewardpool": {"agent_loop": "tool_agent"}}})
+
+
+PROCESS = {"supervision": "process"}
+BY_STEPS = {"adv_estimator": "rewardpool_process_grpo", "use_kl_in_reward": False}
+
+
+@pytest.mark.parametrize("estimator", ["rewardpool_process_grpo", "gae", "reinforce_plus_plus", "my_own"])
+def test_steps_have_rewards_where_agent_loops_score_and_the_estimator_goes_by_tokens(estimator: str) -> None:
+    config = {**inline_config(rewardpool=PROCESS), "algorithm": {"adv_estimator": estimator}}
+    assert read_settings(config).rewards_steps
+    assert not read_settings(inline_config()).rewards_steps
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"algorithm": {"adv_estimator": "grpo"}}, "algorithm.adv_estimator"),
+        ({"algorithm": {"adv_estimator": "rloo"}}, "algorithm.adv_estimator"),
+        ({"algorithm": {**BY_STEPS, "use_kl_in_reward": True}}, "algorithm.use_kl_in_reward"),
+        ({"trainer": {"use_v1": False}}, "trainer.use_v1"),
+        ({"async_training": True}, "reward.rewardpool.supervision"),
+        ({"rollout": True}, "reward.rewardpool.supervision"),
+        ({"actor_rollout_ref": {}}, "reward.rewardpool.supervision"),
+    ],
+)
+def test_what_would_make_one_number_of_the_rewards_of_steps_is_named(changes: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_settings({**inline_config(rewardpool=PROCESS), "algorithm": BY_STEPS, **changes})
+    assert caught.value.field == field

@@ -1,4 +1,4 @@
-"""From a HTTP answer to a score, to the sample's error, or to a setback that another attempt may mend. Pure.
+"""From a HTTP answer to a score, to the sample's error, or to a setback that another attempt may repair. Pure.
 
 The contract answers a caller's mistake with status 200 and an `error` object. A raw 400 is understood too, because an
 SGLang worker says that way that a sample is too long.
@@ -8,7 +8,7 @@ import json
 import re
 from typing import Any, NoReturn
 
-from rewardpool.client.retry import Kind, Setback, kind_of_status
+from rewardpool.client.retry import Kind, RetryableError, kind_of_status
 from rewardpool.errors import FunctionFailedError, InvalidSampleError, SampleError, SampleTooLongError, ScoreError
 from rewardpool_api.contract import NO_WORKER_CODES, CallerError, NonsenseAnswerError, parse_answer
 
@@ -25,41 +25,55 @@ _TOO_LONG = (
 )
 
 
-def read_score(status: int, body: bytes, sample: str) -> float:
-    """The score in an answer to one sample.
+def read_score(status: int, body: bytes, sample: str, *, adapter: str | None = None) -> float:
+    """The score in an answer to one sample, by the adapter that was asked for if one was.
 
     Raises:
         SampleError: This sample cannot be scored, whoever tries.
-        Setback: Another attempt may do.
+        RetryableError: Another attempt may do.
     """
-    return read_scores(status, body, sample, count=1)[0]
+    return read_scores(status, body, sample, count=1, adapter=adapter)[0]
 
 
-def read_scores(status: int, body: bytes, samples: str, *, count: int) -> list[float]:
+def read_scores(status: int, body: bytes, samples: str, *, count: int, adapter: str | None = None) -> list[float]:
     """The scores in an answer to so many samples, in their order; raises what `read_score` does."""
     _check_status(status, body, samples)
     try:
-        answer = parse_answer(body, count=count)
+        answer = parse_answer(body, count=count, adapter=adapter)
     except NonsenseAnswerError as error:
-        raise Setback("nonsense", str(error)) from error
+        raise RetryableError("nonsense", str(error)) from error
     if isinstance(answer, CallerError):
         raise _sample_error(answer, samples)
     return answer
 
 
-def read_judgement(status: int, body: bytes, sample: str) -> str:
+class Judgement(str):
+    """What a judge wrote."""
+
+    __slots__ = ("is_cut_off",)
+
+    def __new__(cls, words: str, *, is_cut_off: bool = False) -> "Judgement":
+        """Take the words, and whether `max_tokens` ended them."""
+        judgement = super().__new__(cls, words)
+        judgement.is_cut_off = is_cut_off
+        return judgement
+
+    is_cut_off: bool
+
+
+def read_judgement(status: int, body: bytes, sample: str) -> Judgement:
     """The text of a chat completion's first choice.
 
     Raises:
         SampleError: This request cannot be answered, whoever tries.
-        Setback: Another attempt may do.
+        RetryableError: Another attempt may do.
     """
     choice = _first_choice(status, body, sample)
     message = choice.get("message")
     text = message.get("content") if isinstance(message, dict) else None
     if not isinstance(text, str):
-        raise Setback("nonsense", f"the answer has no choices[0].message.content: {_excerpt(body)}")
-    return text
+        raise RetryableError("nonsense", f"the answer has no choices[0].message.content: {_excerpt(body)}")
+    return Judgement(text, is_cut_off=choice.get("finish_reason") == "length")
 
 
 def read_first_token(status: int, body: bytes, sample: str) -> list[tuple[str, float]]:
@@ -67,7 +81,7 @@ def read_first_token(status: int, body: bytes, sample: str) -> list[tuple[str, f
 
     Raises:
         SampleError: This request cannot be answered, whoever tries.
-        Setback: Another attempt may do.
+        RetryableError: Another attempt may do.
     """
     choice = _first_choice(status, body, sample)
     try:
@@ -77,7 +91,7 @@ def read_first_token(status: int, body: bytes, sample: str) -> list[tuple[str, f
         found = []
     # Not a number is not below anything; rounding may bring a certain token a little above 0.
     if not found or not all(logarithm <= 1e-3 for _, logarithm in found):
-        raise Setback("nonsense", f"the answer has no probabilities in choices[0].logprobs: {_excerpt(body)}")
+        raise RetryableError("nonsense", f"the answer has no probabilities in choices[0].logprobs: {_excerpt(body)}")
     return found
 
 
@@ -90,7 +104,7 @@ def _first_choice(status: int, body: bytes, sample: str) -> dict[str, Any]:
     choices = answer.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(choice, dict):
-        raise Setback("nonsense", f"the answer has no choices[0]: {_excerpt(body)}")
+        raise RetryableError("nonsense", f"the answer has no choices[0]: {_excerpt(body)}")
     return choice
 
 
@@ -99,7 +113,7 @@ def read_object(status: int, body: bytes, sample: str) -> dict[str, Any]:
 
     Raises:
         SampleError: This request cannot be answered, whoever tries.
-        Setback: Another attempt may do.
+        RetryableError: Another attempt may do.
     """
     _check_status(status, body, sample)
     return _json_object(body)
@@ -110,11 +124,11 @@ def _check_status(status: int, body: bytes, sample: str) -> None:
         return
     kind: Kind | None = "waiting" if status in (404, 503) and _code(body) in NO_WORKER_CODES else kind_of_status(status)
     if kind is not None:
-        raise Setback(kind, f"HTTP {status}: {_excerpt(body)}", status=status)
+        raise RetryableError(kind, f"HTTP {status}: {_excerpt(body)}", status=status)
     if status in (400, 413, 422):
         _refused(status, body, sample)
     raise _with_status(
-        ScoreError(sample, f"the server answered HTTP {status}, which no retry mends: {_excerpt(body)}"), status
+        ScoreError(sample, f"the server answered HTTP {status}, which no retry repairs: {_excerpt(body)}"), status
     )
 
 
@@ -164,9 +178,9 @@ def _json_object(body: bytes) -> dict[str, Any]:
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise Setback("nonsense", f"the answer is not JSON: {_excerpt(body)}") from error
+        raise RetryableError("nonsense", f"the answer is not JSON: {_excerpt(body)}") from error
     if not isinstance(answer, dict):
-        raise Setback("nonsense", f"the answer is not a JSON object: {_excerpt(body)}")
+        raise RetryableError("nonsense", f"the answer is not a JSON object: {_excerpt(body)}")
     return answer
 
 

@@ -1,26 +1,27 @@
 """One request, sent again until it is answered; further ones go beside a straggler.
 
     a slot is free -> attempt -> answer, of the first or of one beside it (`hedging.py`) -> the end, told once
-                              -> setback -> recover (`recovery.py`) -> attempt … until the deadline (`watch.py`)
+                              -> setback -> recover (`recovery.py`) -> attempt … until the deadline (`timers.py`)
 
 Those beside it race on while it recovers: one may sit at a silent worker, and nobody waits for that. The deadline
 counts from when the sample came, less the time in which it waited for a slot while others were answered: a pool that
 answers nobody uses up the time of those that wait for a slot too.
 
 Who asks is told by a call, not by a task that ends: the first attempt runs in the task of the whole, and when one
-beside it is answered earlier it stays open for some seconds after that (`watch.py` says why), while the sample is done.
+beside it is answered earlier it stays open for some seconds after that (`timers.py` says why), while the sample is
+done.
 """
 
 import asyncio
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from rewardpool.client.connections import Connections
 from rewardpool.client.effort import Effort
 from rewardpool.client.hedging import MOST_HEDGES, Hedging
 from rewardpool.client.recovery import Recovery
 from rewardpool.client.report import Ledger
-from rewardpool.client.retry import Setback
+from rewardpool.client.retry import RetryableError
+from rewardpool.client.transport import Connections
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.errors import PoolError, SampleError
 
@@ -29,7 +30,7 @@ T = TypeVar("T")
 Body = Callable[[Endpoint], dict[str, Any]]
 """Makes the request for an endpoint, or raises the SampleError that says why there is none."""
 Read = Callable[[int, bytes, str], T]
-"""Makes of status, body and the sample's label a result, a SampleError or a Setback."""
+"""Makes of status, body and the sample's label a result, a SampleError or a RetryableError."""
 OnEnd = Callable[[T | None, BaseException | None], None]
 """Is told the result, or the error in its place; called once, and must not raise."""
 
@@ -80,7 +81,7 @@ class Asking(Generic[T]):
 
         Args:
             connections: To the pool.
-            recovery: What is done after a setback.
+            recovery: What is done after a retryable error.
             ledger: Where attempts are counted.
             effort: Keeps count of what was done, also when there is no answer.
             path: Of the request, below the pool's URL.
@@ -88,7 +89,7 @@ class Asking(Generic[T]):
             read: Reads the answer.
             on_end: Is told the result. The error in its place is a SampleError or a PoolError, CancelledError when
                 nobody wants the result any more, or whatever went wrong in this program.
-            samples: That are in the request; with more than one it is sent once, and a Setback ends it.
+            samples: That are in the request; with more than one it is sent once, and a RetryableError ends it.
         """
         self._connections = connections
         self._recovery = recovery
@@ -176,7 +177,7 @@ class Asking(Generic[T]):
             sent_at = self._loop.time()
             try:
                 return await self._attempts()
-            except Setback as setback:
+            except RetryableError as setback:
                 if self._ended:
                     raise
                 if self._samples > 1:
@@ -189,7 +190,7 @@ class Asking(Generic[T]):
                     raise
 
     async def _attempts(self) -> T:
-        """One attempt, with others beside it where it is a straggler. Raises its Setback; the others race on."""
+        """One attempt, with others beside it where it is a straggler. Raises its RetryableError; the others race on."""
         self._hedges_sent = len(self._hedges)
         if not self._hedges:
             self._hedges_paid = 0
@@ -207,7 +208,7 @@ class Asking(Generic[T]):
             await asyncio.wait(self._hedges, return_when=asyncio.FIRST_COMPLETED)
 
     async def _attempt(self) -> T:
-        """One request. Raises Setback where another may help, else SampleError."""
+        """One request. Raises RetryableError where another may help, else SampleError."""
         task: asyncio.Task[Any] | None = asyncio.current_task()
         if task is None:
             raise RuntimeError("a request is sent from a task")
@@ -223,12 +224,12 @@ class Asking(Generic[T]):
             self._overdue -= {task}
             self._connections.strained(sent_at=sent_at, now=self._loop.time())
             patience = self._connections.config.seconds_per_attempt
-            raise Setback("worker", f"no answer within {patience:g} s") from None
+            raise RetryableError("worker", f"no answer within {patience:g} s") from None
         finally:
             self._sent.pop(task, None)
         try:
             result = self._read(answer.status, answer.body, self._effort.label)
-        except Setback as setback:
+        except RetryableError as setback:
             setback.retry_after = answer.retry_after
             if setback.kind == "busy":
                 self._connections.strained(sent_at=sent_at, now=self._loop.time())
@@ -251,7 +252,7 @@ class Asking(Generic[T]):
     def look(self, now: float) -> float:
         """Send another request beside a straggler, close what has used up its time; returns when to look again."""
         config = self._connections.config
-        deadline = self._began + config.deadline_seconds
+        deadline = self._began + config.timeout
         if now >= deadline:
             self._end(error=self._recovery.too_late(self._effort))
             return deadline
@@ -312,7 +313,7 @@ class Asking(Generic[T]):
         self._ledger.hedges += 1
         try:
             result = await self._attempt()
-        except Setback:
+        except RetryableError:
             return  # the others have their chance still
         except Exception as error:
             self._hedge_won(error=error)

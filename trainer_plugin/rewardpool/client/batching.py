@@ -14,6 +14,7 @@ scoring them is quick. Long ones are not put together, and neither are token ids
 import asyncio
 import math
 from collections import OrderedDict
+from functools import partial
 
 from rewardpool.client.answer import read_score, read_scores
 from rewardpool.client.asking import Body, OnEnd
@@ -144,8 +145,10 @@ class Batcher:
             scores = await self._caller.ask_once(
                 [one.effort for one in fit],
                 SCORE_PATH,
-                {"model": endpoint.served_name, "input": inputs},
-                lambda status, body, label: read_scores(status, body, label, count=len(inputs)),
+                {**endpoint.model_fields, "input": inputs},
+                lambda status, body, label: read_scores(
+                    status, body, label, count=len(inputs), adapter=endpoint.adapter
+                ),
             )
         except asyncio.CancelledError:
             for one in fit:
@@ -166,7 +169,8 @@ class Batcher:
                 self._caller.given_up()
             return
         try:
-            score = await self._caller.ask(one.effort, SCORE_PATH, one.body, read_score)
+            read = partial(read_score, adapter=self._caller.endpoint.adapter)
+            score = await self._caller.ask(one.effort, SCORE_PATH, one.body, read)
         except (SampleError, PoolError) as error:
             one.end(error=error)
         else:

@@ -15,7 +15,7 @@ from rewardpool.client.loop_thread import LoopThread, result_of
 from rewardpool.client.pool import Pool
 from rewardpool.client.progress import scoring_bar
 from rewardpool.client.report import Report
-from rewardpool.colocated.awake import WITHIN_SECONDS
+from rewardpool.client.wake_lock import WITHIN_SECONDS
 from rewardpool.config import RewardConfig
 from rewardpool.demand.handle import JobDemand
 from rewardpool.discovery.endpoint import Endpoint

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from rewardpool.client.asking import Asking, Body, OnEnd, Read
-from rewardpool.client.connections import Connections
 from rewardpool.client.effort import Effort
 from rewardpool.client.recovery import Recovery
 from rewardpool.client.report import Ledger
-from rewardpool.client.retry import Setback
+from rewardpool.client.retry import RetryableError
+from rewardpool.client.transport import Connections
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.errors import PoolError, SampleError
 
@@ -83,7 +83,7 @@ class Caller:
             efforts: Those of the samples.
             path: Of the request, below the pool's URL.
             body: The request.
-            read: Makes of status, body and a label a result, a SampleError or a Setback.
+            read: Makes of status, body and a label a result, a SampleError or a RetryableError.
         """
         label = f"{efforts[0].label} and {len(efforts) - 1} others"
         whole = Effort(label, seconds=max(effort.seconds for effort in efforts))
@@ -93,7 +93,7 @@ class Caller:
 
         try:
             return await end_of(begin)
-        except (Setback, SampleError) as trouble:
+        except (RetryableError, SampleError) as trouble:
             log.debug("sending %s alone: %s", whole.label, trouble)
             self._ledger.splits += 1
             return None

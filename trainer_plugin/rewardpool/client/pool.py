@@ -9,21 +9,22 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from rewardpool.client.answer import read_first_token, read_judgement, read_object, read_score
+from rewardpool.client.answer import Judgement, read_first_token, read_judgement, read_object, read_score
 from rewardpool.client.asking import Body, OnEnd, Read
 from rewardpool.client.batching import Batcher
 from rewardpool.client.caller import Caller, UnderWay, end_of
-from rewardpool.client.connections import Connections
 from rewardpool.client.effort import Effort
 from rewardpool.client.report import Ledger, Report
 from rewardpool.client.scoring import Scoring
 from rewardpool.client.shared import shared
 from rewardpool.client.stream import Stream, Tell
-from rewardpool.colocated.awake import WITHIN_SECONDS, Awake, sleeping_folder
+from rewardpool.client.transport import Connections
+from rewardpool.client.wake_lock import WITHIN_SECONDS, Awake, sleeping_folder
 from rewardpool.config import Constant, RewardConfig
 from rewardpool.demand.cadence import Plan
 from rewardpool.demand.handle import JobDemand, announced_demand
@@ -52,6 +53,7 @@ class Pool:
         self._connections: Connections | None = None
         self._caller: Caller | None = None
         self._batcher: Batcher | None = None
+        self._read_score = partial(read_score, adapter=config.adapter)
         self._ledger = Ledger()
         self._unnamed = itertools.count()
         self._demand = JobDemand.silent("the trainer has not asked for it")
@@ -194,7 +196,9 @@ class Pool:
         """
         return self._apply_policy(await self._outcome(sample))
 
-    async def judge(self, messages: Sequence[Mapping[str, Any]], *, label: str | None = None, **sampling: Any) -> str:
+    async def judge(
+        self, messages: Sequence[Mapping[str, Any]], *, label: str | None = None, **sampling: Any
+    ) -> Judgement:
         """What a Generative pool writes about a conversation.
 
         Args:
@@ -232,6 +236,8 @@ class Pool:
         def body(endpoint: Endpoint) -> dict[str, Any]:
             if endpoint.model_type not in (None, "Generative"):
                 raise InvalidSampleError(label, f"{endpoint.pool} is {endpoint.model_type}, which cannot judge")
+            if endpoint.adapter is not None:
+                raise InvalidSampleError(label, f"{endpoint.adapter} is an adapter, and those score: none can judge")
             return {**sampling, "model": endpoint.served_name, "messages": list(messages)}
 
         return await self._ask(label, CHAT_PATH, body, read)
@@ -241,7 +247,8 @@ class Pool:
 
         Args:
             path: Of the request, such as `/v1/chat/completions`.
-            content: The request; its `model` becomes the name by which the pool serves its model.
+            content: The request; its `model` becomes the name by which the pool serves its model, and with an adapter
+                its `user` names that one.
             label: Names the request in messages.
 
         Raises:
@@ -250,7 +257,7 @@ class Pool:
         """
 
         def body(endpoint: Endpoint) -> dict[str, Any]:
-            return {**content, "model": endpoint.served_name}
+            return {**content, **endpoint.model_fields}
 
         return await self._ask(label or f"request-{next(self._unnamed)}", path, body, read_object)
 
@@ -325,5 +332,5 @@ class Pool:
         self._demand.sample_comes()
         one = Scoring(sample, label, self._ledger, on_end)
         if self._batcher is None:
-            return self._entered.begin(one.effort, SCORE_PATH, one.body, read_score, one.ended)
+            return self._entered.begin(one.effort, SCORE_PATH, one.body, self._read_score, one.ended)
         return self._batcher.begin(one.effort, one.body, one.ended)

@@ -6,10 +6,10 @@ then avoids that worker.
 
 import logging
 
-from rewardpool.client.connections import Connections
 from rewardpool.client.effort import Effort
 from rewardpool.client.report import Ledger
-from rewardpool.client.retry import FAILURES, Setback, pause_seconds
+from rewardpool.client.retry import FAILURES, RetryableError, pause_seconds
+from rewardpool.client.transport import Connections
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.discovery.places import LocalPlace
 from rewardpool.errors import DeadlineError, PoolAccessError, PoolError, SampleError, ScoreError
@@ -36,7 +36,7 @@ class Recovery:
         self._ledger = ledger
         self._logged_at = float("-inf")
 
-    async def after(self, effort: Effort, used: Endpoint, setback: Setback, *, sent_at: float) -> None:
+    async def after(self, effort: Effort, used: Endpoint, setback: RetryableError, *, sent_at: float) -> None:
         """Do what makes another attempt worth while, and pause; the last one was sent at `sent_at` (the loop's time).
 
         Raises:
@@ -51,7 +51,7 @@ class Recovery:
         await self._pause(effort, setback, sent_at=sent_at)
         self._ledger.retry(setback.kind, first=effort.setbacks == 1)
 
-    async def _pause(self, effort: Effort, setback: Setback, *, sent_at: float) -> None:
+    async def _pause(self, effort: Effort, setback: RetryableError, *, sent_at: float) -> None:
         if setback.kind == "denied" and not effort.refused_keys.issuperset(self._connections.endpoint.keys):
             # Another key is tried at once: the connection is likely the same, and then so is the router.
             return
@@ -68,7 +68,7 @@ class Recovery:
         else:
             await self._connections.sleep(pause)
 
-    async def _look(self, effort: Effort, used: Endpoint, setback: Setback) -> None:
+    async def _look(self, effort: Effort, used: Endpoint, setback: RetryableError) -> None:
         """Look the address up again, where that may help, or raise the error that ends the sample."""
         now = self._connections.clock()
         match setback.kind:
@@ -92,7 +92,7 @@ class Recovery:
                 await self._following.moved(used, since=now - LOOK_AGAIN_WAITING_SECONDS)
             case "worker" | "nonsense":
                 effort.failures += FAILURES[setback.kind]
-                if effort.failures >= self._connections.config.attempts:
+                if effort.failures >= self._connections.config.max_attempts:
                     raise ScoreError(
                         effort.label, f"no usable answer in {effort.attempts} attempts; last: {setback.problem}"
                     )
@@ -109,7 +109,7 @@ class Recovery:
             problem = effort.problem or "the first attempt had no answer yet"
         if self._following.not_ready:
             problem += f"; when the pool was looked up last: {self._following.not_ready}"
-        error = DeadlineError(effort.label, self._connections.config.deadline_seconds, effort.attempts, problem)
+        error = DeadlineError(effort.label, self._connections.config.timeout, effort.attempts, problem)
         return self._connections.breaker.too_late(error, kind=effort.kind, where=_where(endpoint))
 
     def expired(self, effort: Effort, *, queued_at: float, samples: int = 1) -> SampleError | PoolError:
@@ -128,7 +128,7 @@ class Recovery:
             return self._connections.breaker.refused(error, where=_where(self._connections.endpoint))
         return error
 
-    def _log_retry(self, effort: Effort, setback: Setback) -> None:
+    def _log_retry(self, effort: Effort, setback: RetryableError) -> None:
         log.debug("retrying sample %s after attempt %d: %s", effort.label, effort.attempts, setback.problem)
         now = self._connections.clock()
         if now - self._logged_at >= LOG_SECONDS:

@@ -21,4 +21,4 @@ def score_request(endpoint: Endpoint, sample: Sample, label: str) -> dict[str, A
     limit = endpoint.max_model_len
     if sample.token_ids is not None and limit is not None and len(sample.token_ids) > limit:
         raise SampleTooLongError(label, len(sample.token_ids), limit)
-    return {"model": endpoint.served_name, "input": sample.to_input(label)}
+    return {**endpoint.model_fields, "input": sample.to_input(label)}

@@ -1,6 +1,6 @@
 """When another attempt may help, and how long to pause before it.
 
-A failed attempt is a `Setback` of one kind, and the kind alone decides:
+A failed attempt is a `RetryableError` of one kind, and the kind alone decides:
 
 | kind | what happened | another attempt |
 |---|---|---|
@@ -67,8 +67,8 @@ _TOO_MUCH = frozenset({408, 425, 429})
 """The server is there and asks for fewer requests."""
 
 
-class Setback(Exception):  # noqa: N818 - not an error for the caller: one attempt failed, and another may do
-    """One attempt failed in a way that another may mend; `retry_after` is in seconds, where the server named any."""
+class RetryableError(Exception):
+    """One attempt failed in a way that another may repair; `retry_after` is in seconds, where the server named any."""
 
     def __init__(self, kind: Kind, problem: str, *, status: int | None = None) -> None:
         super().__init__(kind, problem)

@@ -29,7 +29,7 @@ RENEW_SECONDS = LEASE_SECONDS / 3
 WRITE_SECONDS = 0.5
 """At least so long lies between two writes, whatever changes."""
 LOOK_SECONDS = 1.0
-"""So often is looked for changes that come by themselves, such as that the trainer stands still."""
+"""So often is looked for changes that come by themselves, such as that the trainer waits."""
 REFUSED_SECONDS = float(LEASE_SECONDS)
 """A place that refuses for so long, without a break, will go on refusing."""
 END_SECONDS = 2.0

@@ -15,7 +15,7 @@ from rewardpool.discovery.places import TRAINER_ROLE, ForbiddenError, Kubernetes
 from rewardpool.errors import PoolAccessError
 from rewardpool_api import names
 from rewardpool_api.demand import LEASE_SECONDS, Demand, dump_demand, lease_manifest, lease_name
-from rewardpool_api.state_files import DEMANDS_DIR
+from rewardpool_runtime.state_files import DEMANDS_DIR
 
 REQUEST_SECONDS = LEASE_SECONDS / 3
 """For one request to the API server: after that the next renewal is due."""

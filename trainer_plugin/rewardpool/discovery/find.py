@@ -21,6 +21,8 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 
 from rewardpool.config import RewardConfig, check_pool, check_url
@@ -44,7 +46,7 @@ from rewardpool.errors import (
 )
 from rewardpool_api import RewardPool, names
 from rewardpool_api.reasons import ConditionReason
-from rewardpool_api.trust import verifying_context
+from rewardpool_runtime.trust import verifying_context
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +96,7 @@ async def discover(
         PoolNotFoundError: No place has it.
         PoolAccessError: It, or its key, may not be read.
         PoolNotReadyError: It cannot score, also not after `config.wait_seconds`; or, without these, for a cause that
-            lasts; or it has no address within `config.deadline_seconds`.
+            lasts; or it has no address within `config.timeout`.
     """
     environ = os.environ if environ is None else environ
     explicit = _explicit_endpoint(config, environ)
@@ -114,7 +116,7 @@ async def discover(
     said = ""
     while True:
         try:
-            found = await _look(pool, places, key_file=key_file, require_ready=require_ready)
+            found = await _look(pool, places, key_file=key_file, require_ready=require_ready, adapter=config.adapter)
             if not (wait_until_ready and found.not_ready):
                 return found
             raise PoolNotYetReadyError(f"RewardPool {found.pool} ({found.origin}) is not ready: {found.not_ready}")
@@ -130,7 +132,7 @@ async def discover(
 
 def _patience(error: PoolNotReadyError | PlaceAwayError, config: RewardConfig) -> float:
     """Seconds in which that may pass, from the first look on."""
-    left = config.deadline_seconds - already_waited()
+    left = config.timeout - already_waited()
     if isinstance(error, PlaceAwayError):
         return min(AWAY_SECONDS, left)
     if config.wait_seconds > 0:
@@ -169,7 +171,7 @@ def why_not_ready(pool: RewardPool) -> str | None:
         # Serving needs no operator: where that does not know, the samples tell.
         return None
     if status.sleep is not None and (status.sleep.holders or status.sleep.state == "Asleep"):
-        # It is asleep as it should be; `Pool.awake` wakes it.
+        # It is asleep, which is healthy; `Pool.awake` wakes it.
         return None
     if status.replicas == 0 and pool.spec.autoscaling is not None:
         return None
@@ -178,7 +180,9 @@ def why_not_ready(pool: RewardPool) -> str | None:
     return said
 
 
-async def _look(pool: str, places: Sequence[Place], *, key_file: Path | None, require_ready: bool) -> Endpoint:
+async def _look(
+    pool: str, places: Sequence[Place], *, key_file: Path | None, require_ready: bool, adapter: str | None
+) -> Endpoint:
     namespace, _, name = pool.partition("/")
     looked: list[str] = []
     refused: PoolAccessError | None = None
@@ -196,13 +200,35 @@ async def _look(pool: str, places: Sequence[Place], *, key_file: Path | None, re
                 "using RewardPool %s of %s, although another place could not be asked: %s", pool, place, refused
             )
         keys = read_key_files(key_file) if key_file else ()
-        return await _endpoint(found, place, keys=keys, require_ready=require_ready)
+        _check_adapter(found, adapter)
+        endpoint = await _endpoint(found, place, keys=keys, require_ready=require_ready)
+        return replace(endpoint, adapter=adapter)
     if refused is not None:
         raise refused
     raise PoolNotFoundError(
         f"no RewardPool {pool}. Looked at: {'; '.join(looked)}. List those of the cluster with "
         f"`kubectl get rewardpools -n {namespace}`, or start one on this machine with `rewardpool up -f POOL.yaml`"
     )
+
+
+def _check_adapter(pool: RewardPool, adapter: str | None) -> None:
+    """See that every worker has the adapter.
+
+    Raises:
+        ConfigError: The pool has none of this name; says the nearest one that it has.
+        PoolNotYetReadyError: It is on its way to the workers.
+    """
+    there = pool.adapter_names
+    if adapter is None or (
+        adapter in there and pool.status.model is not None and adapter in (pool.status.model.adapters or ())
+    ):
+        return
+    if adapter in there:
+        raise PoolNotYetReadyError(f"RewardPool {pool.key}: not every worker has the adapter {adapter} yet")
+    near = get_close_matches(adapter, there, n=1)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    has = f"has {', '.join(there)}" if there else "has no spec.model.adapters"
+    raise ConfigError("adapter", f"{adapter} is no adapter of RewardPool {pool.key}, which {has}{meant}")
 
 
 async def _endpoint(pool: RewardPool, place: Place, *, keys: tuple[str, ...], require_ready: bool) -> Endpoint:
@@ -224,6 +250,7 @@ async def _endpoint(pool: RewardPool, place: Place, *, keys: tuple[str, ...], re
         served_name=status.model.served_name,
         model_type=status.model.type,
         max_model_len=status.model.max_model_len,
+        step_token=None if pool.spec.model.head is None else pool.spec.model.head.step_token,
         dtype=pool.spec.engine.dtype,
         origin=str(place),
         pool_object_version=pool.metadata.resource_version,
@@ -261,6 +288,7 @@ def _explicit_endpoint(config: RewardConfig, environ: Mapping[str, str]) -> Endp
         other_keys=tuple(filter(None, others)),
         ca=read_ca_file(ca_file) if (ca_file := _ca_file(config, environ)) else None,
         pool=pool or url,
+        adapter=config.adapter,
         served_name=config.served_name or (pool.partition("/")[2] if pool else UNNAMED_MODEL),
         origin=origin,
     )

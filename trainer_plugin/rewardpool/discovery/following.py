@@ -21,7 +21,7 @@ GLANCE_SECONDS = (45.0, 75.0)
 TURNOVER_SECONDS = 60.0
 
 
-class Turnover:
+class ConnectionRecycler:
     """Which requests close their connection when they are answered. Pure.
 
     One address may stand for several routers: a Kubernetes Service chooses one for each connection, and a connection

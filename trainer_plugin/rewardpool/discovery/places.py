@@ -18,8 +18,8 @@ from pydantic import ValidationError
 
 from rewardpool.errors import PoolAccessError, PoolNotReadyError, PoolNotYetReadyError
 from rewardpool_api import RewardPool, names
-from rewardpool_api.state_files import is_supervised, pool_dir
-from rewardpool_api.trust import verifying_context
+from rewardpool_runtime.state_files import is_supervised, pool_dir
+from rewardpool_runtime.trust import verifying_context
 
 API_SECONDS = 10.0
 """For one request to an API server."""

@@ -90,7 +90,7 @@ def gateway_app(opening: AbstractAsyncContextManager[Reward], settings: GatewayS
             if reward.moments is not None:
                 raise ConfigError(
                     "reward",
-                    "has a part with whiten running, and a gateway is told of no steps; set it to {mean: x, std: y}",
+                    "has a part with normalize running, and a gateway knows of no steps; set it to {mean: x, std: y}",
                 )
             app[REWARD] = reward
             yield

@@ -131,13 +131,20 @@ class AnswerFormat(Generic[T]):
             )
         return total / known, shares
 
-    def read(self, text: str) -> T:
+    def read(self, text: str, *, is_cut_off: bool = False) -> T:
         """The score that the judge gives.
+
+        Args:
+            text: What it wrote.
+            is_cut_off: Whether its length ended it. What it says by then may be on the way to its answer, so the answer
+                counts only where its form shows that it is complete.
 
         Raises:
             Unreadable: The text does not say it, or says what is not on the scale.
         """
         said = _without_thoughts(text)
+        if is_cut_off and not self._is_complete(said):
+            raise Unreadable("it is cut off before its answer is complete; raise max_tokens")
         match self._form:
             case "json":
                 return self._read_json(said)
@@ -146,7 +153,17 @@ class AnswerFormat(Generic[T]):
             case "regex":
                 return self._read_pattern(_as_string(said))
             case _:
-                return self._scale.find(said)
+                return self._scale.find(_tagged(said))
+
+    def _is_complete(self, said: str) -> bool:
+        """Whether nothing could follow: its JSON has ended. Free text can always go on."""
+        if self._form == "text":
+            return False
+        try:
+            complete = json.loads(_without_fence(said))
+        except (ValueError, RecursionError):
+            return False
+        return isinstance(complete, dict if self._form == "json" else str)
 
     def _make_schema(self) -> Mapping[str, Any] | None:
         match self._form:
@@ -176,7 +193,7 @@ class AnswerFormat(Generic[T]):
         if "{" in text:
             # Most likely cut off; a number in its reasoning is not the answer.
             raise Unreadable(f"it has no complete JSON object with {self._key!r}")
-        return self._scale.find(text)
+        return self._scale.find(_tagged(text))
 
     def _read_pattern(self, text: str) -> T:
         found = self._pattern.fullmatch(text.strip())
@@ -206,9 +223,19 @@ def _without_thoughts(text: str) -> str:
     return said.strip()
 
 
+def _tagged(text: str) -> str:
+    """The text from its last `<answer>` on: what a judge says before it is not its answer, whatever is in the tag."""
+    _, tag, after = text.rpartition("<answer>")
+    return tag + after
+
+
+def _without_fence(text: str) -> str:
+    return text.removeprefix("```json").strip("`").strip()
+
+
 def _as_string(text: str) -> str:
     """The JSON string that the text is, in a code fence or not; else the text."""
-    bare = text.removeprefix("```json").strip("`").strip()
+    bare = _without_fence(text)
     try:
         value = json.loads(bare)
     except (ValueError, RecursionError):

@@ -10,9 +10,9 @@ from typing import Any, Self
 
 from rewardpool.client.loop_thread import LoopThread, result_of
 from rewardpool.client.pool import Pool
-from rewardpool.colocated.awake import WITHIN_SECONDS
-from rewardpool.colocated.elsewhere import awake_elsewhere
+from rewardpool.client.wake_lock import WITHIN_SECONDS
 from rewardpool.rewards.announced import Announcement, open_announced
+from rewardpool.rewards.cross_loop import awake_elsewhere
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.open import open_reward
 from rewardpool.rewards.rating import Rating

@@ -17,12 +17,14 @@ import copy
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from rewardpool.errors import ConfigError
 from rewardpool.rewards.control_tokens import ControlTokens
 from rewardpool.rewards.episode import plain_message, without_reasoning
+from rewardpool.rewards.steps import MARK
 
 SystemPolicy = Literal["keep", "merge", "drop"]
 
@@ -65,10 +67,12 @@ class ChatTokenizer:
         template: A chat template instead of the tokenizer's; what it leaves out is left out.
         system: What becomes of the conversation's own system messages.
         system_prompt: The model's own system prompt, which comes first.
+        step_token: That stands at the ends of steps, where the model scores steps: as the vocabulary spells it, or a
+            text that is one token.
         field: Path of the config's field that names the tokenizer, for messages.
 
     Raises:
-        ConfigError: The tokenizer has no chat template and none is given.
+        ConfigError: The tokenizer has no chat template and none is given, or has no such step token.
     """
 
     def __init__(
@@ -78,6 +82,7 @@ class ChatTokenizer:
         template: str | None = None,
         system: SystemPolicy = "keep",
         system_prompt: str | None = None,
+        step_token: str | None = None,
         field: str = "tokenizer",
     ) -> None:
         if template is None and not getattr(tokenizer, "chat_template", None):
@@ -90,16 +95,22 @@ class ChatTokenizer:
         self._system_prompt = system_prompt
         self._bos = _bos_of_every_text(self._tokenizer)
         self._control = ControlTokens(self._tokenizer)
+        self._step = None if step_token is None else _step_token(self._tokenizer, step_token, field=field)
         # One thread: a tokenizer is no faster in two, and some refuse to be used by two at a time.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tokenizer")
 
-    async def token_ids(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+    async def token_ids(self, messages: Sequence[Mapping[str, Any]], *, steps: int | None = None) -> list[int]:
         """The conversation's tokens, with exactly one BOS where the model has one.
 
+        Args:
+            messages: Of the conversation.
+            steps: How many marks of `steps` the last message has, each of which becomes the step token; None where
+                none is looked for.
+
         Raises:
-            ValueError: The template refuses the conversation; the text says why.
+            ValueError: The template refuses the conversation, or there are not so many step tokens; the text says why.
         """
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._token_ids, messages)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._token_ids, messages, steps)
 
     async def counts(self, texts: Sequence[str]) -> tuple[int, int]:
         """Tokens of some texts together: without special tokens, and with those that the tokenizer adds to each."""
@@ -114,11 +125,13 @@ class ChatTokenizer:
         """End the thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _token_ids(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+    def _token_ids(self, messages: Sequence[Mapping[str, Any]], steps: int | None = None) -> list[int]:
         turns = apply_system([plain_message(message) for message in messages], self._system)
         if self._system_prompt is not None:
             turns.insert(0, {"role": "system", "content": self._system_prompt})
         shown, hidden = self._control.hide(turns)
+        if steps is not None:
+            shown[-1]["content"] = shown[-1]["content"].replace(MARK, self._step.text if self._step else "")
         try:
             text = self._tokenizer.apply_chat_template(shown, chat_template=self._template, tokenize=False)
         except Exception as error:  # a template raises what it likes, jinja2 what it has
@@ -130,7 +143,34 @@ class ChatTokenizer:
         ids = self._control.encode(text, hidden)
         if self._bos is not None and ids[:1] != [self._bos]:
             ids.insert(0, self._bos)
+        if steps is not None and self._step is not None and (found := ids.count(self._step.id)) != steps:
+            raise ValueError(
+                f"its response has {steps} steps, and the conversation has the step token {self._step.text!r} {found}"
+                " times: somebody says it, or the chat template or the tokenizer does not keep it as it is"
+            )
         return ids
+
+
+@dataclass(frozen=True)
+class _StepToken:
+    id: int
+    text: str
+    """What is written so that the tokenizer makes the token of it."""
+
+
+def _step_token(tokenizer: Any, token: str, *, field: str) -> _StepToken:
+    id_ = tokenizer.get_vocab().get(token)
+    if id_ is None:
+        ids = list(tokenizer(token, add_special_tokens=False)["input_ids"])
+        if len(ids) != 1:
+            raise ConfigError(
+                field,
+                f"this tokenizer has no token {token!r}, at which the pool's model scores steps: it makes {len(ids)}",
+            )
+        return _StepToken(ids[0], token)
+    # A tokenizer of SentencePiece's kind takes away the blank that its token begins with.
+    blank = " " if token.startswith("\u2581") else ""
+    return _StepToken(id_, blank + str(tokenizer.decode([id_])).lstrip(blank))
 
 
 def _check_characters(text: str) -> None:

@@ -6,15 +6,18 @@ model that the pool's object names.
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from rewardpool.client.pool import Pool
 from rewardpool.discovery.endpoint import Endpoint
-from rewardpool.errors import ConfigError, InvalidSampleError, SampleError
+from rewardpool.errors import ConfigError, InvalidSampleError, SampleError, ScoreError
 from rewardpool.rewards.chat import ChatTokenizer, load_tokenizer, read_template
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.parts import PoolPart
+from rewardpool.rewards.rating import StepReward
 from rewardpool.rewards.scorer import PartScore, refuse_media
+from rewardpool.rewards.steps import SEPARATOR, StepText, steps_of
 from rewardpool.sample import FunctionSample, Sample
 from rewardpool_api.contract import SCORE_PATH, StepScore
 from rewardpool_api.source import parse_source
@@ -84,24 +87,60 @@ class ChatScorer:
         pool: That scores.
         tokenizer: Of its model.
         check: Whether it is, where that is not sure; asked beside the first score.
+        separator: Stands between the steps of a response, where the model scores steps; else None.
     """
 
-    def __init__(self, pool: Pool, tokenizer: ChatTokenizer, *, check: TokenizerCheck | None = None) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        tokenizer: ChatTokenizer,
+        *,
+        check: TokenizerCheck | None = None,
+        separator: str | None = None,
+    ) -> None:
         self._pool = pool
         self._tokenizer = tokenizer
         self._check = check
+        self._separator = separator
 
     async def score(self, episode: Episode) -> PartScore:
-        """The reward model's score; `info` has the values of its steps, where it scores steps."""
+        """The reward model's score, and the values of its steps, where it scores steps."""
         refuse_media(episode)
+        messages, text = episode.messages(), None
         try:
-            token_ids = await self._tokenizer.token_ids(episode.messages())
+            if self._separator is not None:
+                text = _divided(messages, episode, self._separator)
+            token_ids = await self._tokenizer.token_ids(messages, steps=None if text is None else len(text.ends))
         except ValueError as error:
             raise InvalidSampleError(episode.label, str(error)) from error
         score = await self._pool.score(Sample(token_ids=token_ids, id=episode.id))
         if self._check is not None:
             await self._check.passed()
-        return PartScore(score, {"steps": list(score.steps)} if isinstance(score, StepScore) else {})
+        steps = score.steps if isinstance(score, StepScore) else ()
+        info = {"steps": list(steps)} if steps else {}
+        return PartScore(score, info, None if text is None else _rewards(steps, text, episode.label))
+
+
+def _divided(messages: list[dict[str, Any]], episode: Episode, separator: str) -> StepText:
+    """Mark the ends of the response's steps in the conversation. Raises ValueError where it has none of its own."""
+    if episode.turns is not None:
+        raise ValueError("its response has several turns, and steps are those of one")
+    text = steps_of(episode.response, separator)
+    if not text.ends:
+        raise ValueError("its response is blank, so it has no step")
+    messages[-1]["content"] = text.marked
+    return text
+
+
+def _rewards(values: Sequence[float], text: StepText, label: str) -> tuple[StepReward, ...]:
+    """The steps' values with the places where they end. Raises ScoreError where they are not as many."""
+    if len(values) != len(text.ends):
+        raise ScoreError(
+            label,
+            f"the pool answered {len(values)} values for the {len(text.ends)} steps of the response; its"
+            " spec.model.head must have type TokenLevel and the stepToken that was sent",
+        )
+    return tuple(StepReward(value=value, end=end) for value, end in zip(values, text.ends, strict=True))
 
 
 class PoolFunctionScorer:
@@ -121,7 +160,38 @@ class PoolFunctionScorer:
         return PartScore(await self._pool.score(Sample(function=arguments, id=episode.id)))
 
 
-async def chat_tokenizer(part: PoolPart, endpoint: Endpoint, *, given: Any, path: str) -> ChatTokenizer:
+def separator_of(part: PoolPart) -> str:
+    """What stands between the steps of a response."""
+    return SEPARATOR if part.steps is None else part.steps.separator
+
+
+def step_token_of(part: PoolPart, endpoint: Endpoint, *, path: str) -> str | None:
+    """The token at the ends of steps that the part or the pool's object names; None where no steps are scored.
+
+    Raises:
+        ConfigError: The part is about steps, and neither names one; or they name two.
+    """
+    declared = endpoint.step_token
+    if endpoint.place is None:
+        declared = part.steps.token if part.steps else None
+    elif part.steps is not None and part.steps.token not in (None, declared):
+        raise ConfigError(
+            f"{path}.steps.token",
+            f"is {part.steps.token!r}, and spec.model.head.stepToken of {endpoint.pool} is {declared!r}; leave it out",
+        )
+    if declared is None and (part.steps is not None or part.supervision == "process"):
+        if endpoint.place is None:
+            raise ConfigError(f"{path}.steps.token", f"set it: of {endpoint.pool} only a URL is known")
+        raise ConfigError(
+            f"{path}.{'supervision' if part.supervision == 'process' else 'steps'}",
+            f"needs a pool whose spec.model.head has type TokenLevel and a stepToken, and {endpoint.pool} has no steps",
+        )
+    return declared
+
+
+async def chat_tokenizer(
+    part: PoolPart, endpoint: Endpoint, *, given: Any, path: str, step_token: str | None = None
+) -> ChatTokenizer:
     """Load what writes an episode in the reward model's tokens.
 
     Args:
@@ -129,6 +199,7 @@ async def chat_tokenizer(part: PoolPart, endpoint: Endpoint, *, given: Any, path
         endpoint: Where the part's pool was found.
         given: A loaded tokenizer that goes before all others; or None.
         path: Where the part is in the config.
+        step_token: At the ends of steps, where the pool's model scores steps.
 
     Raises:
         ConfigError: There is none, or it has no chat template.
@@ -141,7 +212,14 @@ async def chat_tokenizer(part: PoolPart, endpoint: Endpoint, *, given: Any, path
     if given is None:
         source, revision = (part.tokenizer, None) if part.tokenizer else await model_of(endpoint, field=field)
         given = load_tokenizer(source, revision=revision, field=field)
-    return ChatTokenizer(given, template=template, system=part.system, system_prompt=part.system_prompt, field=field)
+    return ChatTokenizer(
+        given,
+        template=template,
+        system=part.system,
+        system_prompt=part.system_prompt,
+        step_token=step_token,
+        field=field,
+    )
 
 
 async def model_of(endpoint: Endpoint, *, field: str) -> tuple[str, str | None]:

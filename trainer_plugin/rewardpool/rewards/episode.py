@@ -1,6 +1,6 @@
 """One rollout, as every trainer can give it. What a reward needs of it is the reward's business, not the trainer's."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -8,13 +8,13 @@ Message = Mapping[str, Any]
 """One turn of a chat: `{"role": ..., "content": ...}`."""
 
 
-def medium_of(messages: Iterable[Message]) -> str | None:
-    """The type of the first block of a message that is no text; None where all are."""
+def medium_of(messages: Iterable[Message], *, known: Collection[str] = ()) -> str | None:
+    """The type of the first block of a message that is neither text nor of a known type; None where there is none."""
     for message in messages:
         content = message.get("content")
         for block in () if content is None or isinstance(content, str) else content:
             kind = block.get("type") if isinstance(block, Mapping) else type(block).__name__
-            if kind != "text":
+            if kind != "text" and kind not in known:
                 return str(kind)
     return None
 
@@ -61,7 +61,7 @@ class Episode:
         response_ids: The response in the policy's own tokens, shape (tokens,).
         response_tokens: Length of the response in the policy's tokens; by default that of `response_ids`.
         version: Of the policy that the rollouts of its group were begun with, the same for all of them: a number that
-            grows. By it `whiten: running` knows which steps are earlier; None where the trainer tells of no steps.
+            grows. By it `normalize: running` knows which steps are earlier; None where the trainer tells of no steps.
         truncated: Whether the response was cut off at the length limit.
         id: A name for messages.
     """
@@ -85,10 +85,14 @@ class Episode:
         """Names the episode in messages."""
         return self.id or "(unnamed)"
 
-    def medium(self) -> str | None:
-        """What there is beside text, such as `image`: the type of the first such block of a message."""
+    def medium(self, *, in_prompt: Collection[str] = ()) -> str | None:
+        """What there is beside text, such as `image`: the type of the first such block of a message.
+
+        Args:
+            in_prompt: Types that do not count in the prompt's messages.
+        """
         prompt = [] if isinstance(self.prompt, str) else self.prompt
-        return medium_of([*prompt, *(self.turns or ())])
+        return medium_of(prompt, known=in_prompt) or medium_of(self.turns or ())
 
     def prompt_messages(self) -> list[dict[str, Any]]:
         """The prompt as chat messages."""

@@ -2,9 +2,9 @@
 
 from rewardpool.errors import ConfigError, FunctionFailedError, InvalidSampleError
 from rewardpool.rewards.episode import Episode
-from rewardpool.rewards.parts import FunctionPart, Overlong
+from rewardpool.rewards.parts import FunctionPart, LengthPenalty
 from rewardpool.rewards.scorer import PartScore
-from rewardpool_api.function_runner import (
+from rewardpool_runtime.function_runner import (
     Failed,
     FunctionNotFoundError,
     FunctionSample,
@@ -64,14 +64,14 @@ async def started_runner(part: FunctionPart, *, path: str) -> Runner:
     return runner
 
 
-class OverlongScorer:
+class LengthPenaltyScorer:
     """DAPO's soft overlong punishment: https://arxiv.org/abs/2503.14476, equation 13, times the penalty.
 
     Up to max_tokens - buffer_tokens it is 0; from there it falls in a straight line to -penalty at max_tokens, and
     stays there.
     """
 
-    def __init__(self, settings: Overlong) -> None:
+    def __init__(self, settings: LengthPenalty) -> None:
         self._settings = settings
 
     async def score(self, episode: Episode) -> PartScore:
@@ -83,10 +83,10 @@ class OverlongScorer:
             raise InvalidSampleError(
                 episode.label, "has neither response_tokens nor response_ids, to see how long it is"
             )
-        return PartScore(overlong_penalty(tokens, self._settings))
+        return PartScore(length_penalty(tokens, self._settings))
 
 
-def overlong_penalty(tokens: int, settings: Overlong) -> float:
+def length_penalty(tokens: int, settings: LengthPenalty) -> float:
     """The punishment for a response of so many tokens, from -penalty to 0."""
     over = tokens - (settings.max_tokens - settings.buffer_tokens)
     return 0.0 - settings.penalty * min(max(over / settings.buffer_tokens, 0.0), 1.0)  # no -0.0

@@ -1,15 +1,22 @@
 """What a judge is asked, and with which values the prompt's fields are filled."""
 
+import asyncio
+import itertools
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rewardpool.errors import InvalidSampleError
-from rewardpool.rewards.episode import Episode
+from rewardpool.rewards.episode import Episode, medium_of
 from rewardpool.rewards.parts import JudgeConfig
+from rewardpool.rewards.pictures import MAX_PICTURE_BYTES, PICTURE_TYPES, Picture, picture_of
 from rewardpool.rewards.scorer import refuse_media
 from rewardpool.rewards.template import extra_name
 from rewardpool.sample import checked_text
+
+Piece = str | Picture
+"""What a question is made of."""
 
 POINTWISE = """\
 Rate the response to the last message of the conversation.
@@ -95,19 +102,45 @@ class JudgePrompt:
             how: To answer, in words.
 
         Raises:
-            InvalidSampleError: The episode lacks what a field of the prompt stands for.
-            ConfigError: The prompt names the conversation, and that has more than text.
+            InvalidSampleError: The episode lacks what a field of the prompt stands for, or a picture of it cannot be
+                sent.
+            ConfigError: The prompt names the conversation, and that has more than text and pictures.
         """
 
-        def value_of(field: str) -> str:
+        def value_of(field: str) -> list[Piece]:
             if field == "answer_format":
-                return how
+                return [how]
             if field in self._fixed:
-                return self._fixed[field]
-            return responses[field] if field in responses else _value(episode, field)
+                return [self._fixed[field]]
+            return [responses[field]] if field in responses else _value(episode, field)
 
-        user = {"role": "user", "content": checked_text(self._template.render(value_of), episode.label)}
+        pieces: list[Piece] = []
+        for piece in self._template.pieces(value_of):
+            pieces.extend([piece] if isinstance(piece, str) else piece)
+        user = {"role": "user", "content": _content(pieces, episode.label)}
         return [user] if self._system is None else [{"role": "system", "content": self._system}, user]
+
+    async def prepared(self, episode: Episode, responses: Mapping[str, str], *, how: str) -> list[dict[str, Any]]:
+        """As `messages`; off the event loop where there are pictures, which take time to encode."""
+        if episode.medium() is None:
+            return self.messages(episode, responses, how=how)
+        return await asyncio.to_thread(self.messages, episode, responses, how=how)
+
+
+def _content(pieces: Sequence[Piece], label: str) -> str | list[dict[str, Any]]:
+    """Text alone as text, and with pictures in it as the parts of a message."""
+    parts: list[dict[str, Any]] = []
+    for is_text, some in itertools.groupby(pieces, lambda piece: isinstance(piece, str)):
+        if is_text:
+            parts.append({"type": "text", "text": checked_text("".join(map(str, some)), label)})
+        else:
+            parts.extend(piece.to_part() for piece in some if isinstance(piece, Picture))
+    embedded = sum(piece.embedded_bytes for piece in pieces if isinstance(piece, Picture))
+    if embedded > MAX_PICTURE_BYTES:
+        raise InvalidSampleError(
+            label, f"its pictures have {embedded} bytes as data: URLs, a judge is sent at most {MAX_PICTURE_BYTES}"
+        )
+    return str(parts[0]["text"]) if len(parts) == 1 and parts[0]["type"] == "text" else parts
 
 
 def reference_of(episode: Episode) -> str:
@@ -121,37 +154,58 @@ def reference_of(episode: Episode) -> str:
     return as_text(episode.ground_truth)
 
 
-def _value(episode: Episode, field: str) -> str:
+def _value(episode: Episode, field: str) -> list[Piece]:
+    if field in ("question", "conversation"):
+        refuse_media(episode, in_prompt=PICTURE_TYPES)
+        turns = episode.prompt_messages()
+        if field == "conversation":
+            return _shown(turns, episode.label)
+        asked = [place for place, turn in enumerate(turns) if turn.get("role") == "user"]
+        return _content_of(turns[asked[-1]], f"prompt[{asked[-1]}]", episode.label) if asked else [""]
+    return [_text_value(episode, field)]
+
+
+def _text_value(episode: Episode, field: str) -> str:
     if (name := extra_name(field)) is not None:
         if name not in episode.extra_info:
             raise InvalidSampleError(episode.label, f"its extra_info has no {name!r}, which the judge's prompt names")
         return as_text(episode.extra_info[name])
-    if field in ("question", "conversation"):
-        refuse_media(episode)
-    match field:
-        case "reference":
-            return reference_of(episode)
-        case "data_source":
-            return episode.data_source
-        case "question":
-            asked = [message for message in episode.prompt_messages() if message.get("role") == "user"]
-            return as_text(asked[-1].get("content", "")) if asked else ""
-        case _:
-            return written(episode.prompt_messages())
+    return reference_of(episode) if field == "reference" else episode.data_source
 
 
 def response_of(episode: Episode) -> str:
     """The response as a judge is shown it: one of several turns with who says what."""
-    return episode.response if episode.turns is None else written(episode.response_messages())
+    if episode.turns is None:
+        return episode.response
+    refuse_media(replace(episode, prompt=""))
+    return "".join(map(str, _shown(episode.response_messages(), episode.label)))
 
 
-def written(turns: Sequence[Mapping[str, Any]]) -> str:
-    """Chat messages as one text, the calls of tools included."""
-    return "\n\n".join(
-        f"{turn.get('role', '')}: "
-        + "\n".join(filter(None, [as_text(turn.get("content", "")), *map(as_text, turn.get("tool_calls") or ())]))
-        for turn in turns
-    )
+def _shown(turns: Sequence[Mapping[str, Any]], label: str) -> list[Piece]:
+    """Chat messages as text with pictures in it, the calls of tools included."""
+    pieces: list[Piece] = []
+    for place, turn in enumerate(turns):
+        pieces.append(("\n\n" if place else "") + f"{turn.get('role', '')}: ")
+        content = [piece for piece in _content_of(turn, f"prompt[{place}]", label) if piece != ""]
+        calls = "\n".join(map(as_text, turn.get("tool_calls") or ()))
+        pieces += [*content, *(["\n"] if content and calls else []), calls]
+    return pieces
+
+
+def _content_of(turn: Mapping[str, Any], place: str, label: str) -> list[Piece]:
+    content = turn.get("content", "")
+    if medium_of([turn]) is None:
+        return [as_text(content)]
+    pieces: list[Piece] = []
+    for index, block in enumerate(content):
+        if block["type"] not in PICTURE_TYPES:
+            pieces.append(block["text"])
+            continue
+        try:
+            pieces.append(picture_of(block))
+        except ValueError as error:
+            raise InvalidSampleError(label, f"{place}.content[{index}] {error}") from error
+    return pieces
 
 
 def as_text(value: Any) -> str:

@@ -19,7 +19,7 @@ from rewardpool.rewards.announced import Announcement
 from rewardpool.rewards.blocking import BlockingReward
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.rating import Rating
-from rewardpool.rewards.spec import parse_reward, refuse_running
+from rewardpool.rewards.spec import parse_reward, refuse_process, refuse_running
 
 
 class LazyReward:
@@ -49,6 +49,7 @@ class LazyReward:
             spec = {**({"reward_pool": spec} if isinstance(spec, str) else spec), **overrides}
         parsed = parse_reward(spec, path=path)
         refuse_running(parsed)
+        refuse_process(parsed, who="this trainer")
         self.names = tuple(part.name for part in parsed.parts)
         """Names of the parts, as `Reward.names`."""
         self._options: dict[str, Any] = {

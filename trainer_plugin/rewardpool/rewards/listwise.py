@@ -6,6 +6,7 @@ in another order: with as many votes as responses each has been in every place o
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rewardpool.client.pool import Pool
 from rewardpool.errors import SampleError
@@ -13,7 +14,7 @@ from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.judge import Judge, Verdict, decide, info_of
 from rewardpool.rewards.judge_prompt import JudgePrompt, response_of
 from rewardpool.rewards.parts import JudgeConfig
-from rewardpool.rewards.scorer import PartScore, gathered
+from rewardpool.rewards.scorer import PartScore, Scorer, gathered
 
 
 def tables_of(members: int, together: int) -> list[range]:
@@ -26,8 +27,8 @@ def tables_of(members: int, together: int) -> list[range]:
 class ListComparer:
     """Rates the responses of a group together."""
 
-    def __init__(self, pool: Pool, config: JudgeConfig) -> None:
-        self._judge = Judge(pool, config)
+    def __init__(self, pool: Pool, config: JudgeConfig, *, meta: Scorer | None = None) -> None:
+        self._judge = Judge(pool, config, meta=meta)
         self._prompt = JudgePrompt(config)
         self._config = config
 
@@ -39,13 +40,15 @@ class ListComparer:
     async def _rated(self, table: Sequence[Episode]) -> list[PartScore | SampleError]:
         try:
             verdicts = await gathered([self._vote(table, vote) for vote in range(self._config.votes)])
+            voters = self._judge.voters(verdicts, label=table[0].label)
         except SampleError as error:
             return [error] * len(table)
         info = {key: value for key, value in info_of(verdicts).items() if key != "votes"}
         scores = []
         for place in range(len(table)):
             votes = [verdict.value[place] for verdict in verdicts]
-            scores.append(PartScore(decide(votes, self._config.vote), {"votes": votes, **info}))
+            value = decide([verdict.value[place] for verdict in voters], self._config.vote)
+            scores.append(PartScore(value, {"votes": votes, **info}))
         return list(scores)
 
     async def _vote(self, table: Sequence[Episode], vote: int) -> Verdict[tuple[float, ...]]:
@@ -54,7 +57,7 @@ class ListComparer:
         shown = [(place + vote) % count for place in range(count)]
         texts = [f"[Response {number}]\n{response_of(table[place])}" for number, place in enumerate(shown, start=1)]
         answer = self._config.list_format(count)
-        messages = self._prompt.messages(table[0], {"responses": "\n\n".join(texts)}, how=answer.instruction)
+        messages = await self._prompt.prepared(table[0], {"responses": "\n\n".join(texts)}, how=answer.instruction)
         verdict = await self._judge.vote(messages, answer, vote, label=table[0].label)
         by_place = dict(zip(shown, verdict.value, strict=True))
-        return Verdict(tuple(by_place[place] for place in range(count)), verdict.words, verdict.requests)
+        return replace(verdict, value=tuple(by_place[place] for place in range(count)))

@@ -1,7 +1,7 @@
 """A `Reward` of one or several parts.
 
     gates, one after the other -> closed: its floor is the total, and nothing behind it is asked
-                               -> open:   all other parts at once -> policy -> clip -> whiten -> weight -> combine
+                               -> open:   all other parts at once -> policy -> clip -> normalize -> weight -> combine
     the group's ratings -> post_process
 
 Every episode goes this way by itself: its parts are asked when its own gates are open, whatever the others of its batch
@@ -22,9 +22,9 @@ from rewardpool.client.pool import Pool
 from rewardpool.config import Constant
 from rewardpool.errors import ConfigError, FunctionFailedError, SampleError, ScoreError
 from rewardpool.rewards.episode import Episode
-from rewardpool.rewards.mixture import Scaling, clipped, combined, whitened
+from rewardpool.rewards.mixture import Scaling, clipped, combined, normalized
 from rewardpool.rewards.parts import FixedMoments, Part
-from rewardpool.rewards.rating import Rating
+from rewardpool.rewards.rating import Rating, StepReward
 from rewardpool.rewards.running import RunningMoments
 from rewardpool.rewards.scorer import Comparer, PartScore, Scorer, gathered
 from rewardpool.rewards.spec import without_steps
@@ -51,8 +51,8 @@ class OpenPart:
     @property
     def needs_group(self) -> str | None:
         """The config's field by which only whole groups can be scored; None if single episodes can."""
-        if self.config.whiten == "group":
-            return f"{self.path}.whiten"
+        if self.config.normalize == "group":
+            return f"{self.path}.normalize"
         return f"{self.path}.judge.against" if isinstance(self.scorer, Comparer) else None
 
 
@@ -64,6 +64,8 @@ class _Result:
     used: float | None
     info: Mapping[str, Any] = field(default_factory=dict)
     error: SampleError | None = None
+    steps: tuple[StepReward, ...] | None = None
+    """Clipped, as `used` is."""
 
 
 @dataclass
@@ -101,8 +103,9 @@ class MixedReward:
         self._pools = dict(pools or {})
         self._post_process = post_process
         self._names = tuple(part.name for part in parts)
-        running = [part for part in parts if part.config.whiten == "running"]
-        self._needs_version_for = f"{running[0].path}.whiten" if running else None
+        self._process = next((part for part in parts if getattr(part.config, "supervision", None) == "process"), None)
+        running = [part for part in parts if part.config.normalize == "running"]
+        self._needs_version_for = f"{running[0].path}.normalize" if running else None
         self._moments = RunningMoments({part.name: part.config.clip for part in running}) if running else None
         grouping = [part.needs_group for part in parts]
         if post_process is not None:
@@ -121,7 +124,7 @@ class MixedReward:
 
     @property
     def moments(self) -> RunningMoments | None:
-        """Of the scores of earlier steps, for parts with whiten `running`; None where there is no such part."""
+        """Of the scores of earlier steps, for parts with normalize `running`; None where there is no such part."""
         return self._moments
 
     @property
@@ -168,7 +171,7 @@ class MixedReward:
                 if (result := draft.results.get(part.name)) is not None and result.used is not None
             ]
             episodes = [drafts[number].episode for number, _ in found]
-            values = self._whitened(part, episodes, [used for _, used in found])
+            values = self._normalized(part, episodes, [used for _, used in found])
             for (number, _), value in zip(found, values, strict=True):
                 weighted[number].append(part.config.weight * value)
         return [
@@ -176,10 +179,10 @@ class MixedReward:
             for scores, draft in zip(weighted, drafts, strict=True)
         ]
 
-    def _whitened(self, part: OpenPart, episodes: Sequence[Episode], values: Sequence[float]) -> Sequence[float]:
-        match part.config.whiten:
+    def _normalized(self, part: OpenPart, episodes: Sequence[Episode], values: Sequence[float]) -> Sequence[float]:
+        match part.config.normalize:
             case "group":
-                return whitened(values)
+                return normalized(values)
             case "running":
                 return [
                     self._scale_of(part, episode).of(value) for episode, value in zip(episodes, values, strict=True)
@@ -191,7 +194,7 @@ class MixedReward:
 
     def _scale_of(self, part: OpenPart, episode: Episode) -> Scaling:
         if self._moments is None or episode.version is None:  # `rate_group` has refused that
-            raise without_steps(f"{part.path}.whiten")
+            raise without_steps(f"{part.path}.normalize")
         return self._moments.scale_of(part.name, episode.version)
 
     def _rating(self, draft: _Draft, total: float | None) -> Rating:
@@ -202,8 +205,19 @@ class MixedReward:
             total=total,
             components={name: result.raw if result else None for name, result in results.items()},
             info={name: result.info for name, result in results.items() if result and result.info},
+            steps=None if total is None else self._step_rewards(draft, total),
             error=next((result.error for result in results.values() if result and result.error), None),
         )
+
+    def _step_rewards(self, draft: _Draft, total: float) -> tuple[StepReward, ...] | None:
+        """Of a reward under process supervision, which has one part."""
+        part = self._process
+        if part is None:
+            return None
+        steps = draft.results[part.name].steps
+        if steps is None:  # a constant
+            return (StepReward(value=total, end=len(draft.episode.response)),)
+        return tuple(replace(step, value=part.config.weight * step.value) for step in steps)
 
 
 class _Asking:
@@ -270,7 +284,8 @@ def _settled(part: OpenPart, outcome: PartScore | SampleError) -> _Result:
     """Clip a score, or apply the failure policy to what is none."""
     config = part.config
     if isinstance(outcome, PartScore):
-        return _Result(outcome.value, clipped(outcome.value, config.clip), outcome.info)
+        steps = outcome.steps and tuple(replace(one, value=clipped(one.value, config.clip)) for one in outcome.steps)
+        return _Result(outcome.value, clipped(outcome.value, config.clip), outcome.info, steps=steps)
     if config.on_failure == "raise":
         raise outcome
     if isinstance(config.on_failure, Constant):

@@ -1,4 +1,4 @@
-"""The arithmetic of a mixture: raw scores -> clip -> whiten -> weight -> one total. Pure."""
+"""The arithmetic of a mixture: raw scores -> clip -> normalize -> weight -> one total. Pure."""
 
 import math
 import statistics
@@ -13,7 +13,7 @@ def clipped(value: float, bounds: Bounds | None) -> float:
     return value if bounds is None else min(max(value, bounds[0]), bounds[1])
 
 
-def whitened(values: Sequence[float]) -> list[float]:
+def normalized(values: Sequence[float]) -> list[float]:
     """The values with mean 0 and standard deviation 1 (that of a population); all 0 where they are equal, or one."""
     if not values or min(values) == max(values):
         return [0.0] * len(values)

@@ -9,21 +9,31 @@ from typing import Any
 from rewardpool.client.pool import Pool
 from rewardpool.deadline import waited
 from rewardpool.errors import ConfigError
-from rewardpool.rewards.discriminative import ChatScorer, PoolFunctionScorer, TokenizerCheck, chat_tokenizer
-from rewardpool.rewards.functions import FunctionScorer, OverlongScorer, started_runner
+from rewardpool.rewards.discriminative import (
+    ChatScorer,
+    PoolFunctionScorer,
+    TokenizerCheck,
+    chat_tokenizer,
+    separator_of,
+    step_token_of,
+)
+from rewardpool.rewards.functions import FunctionScorer, LengthPenaltyScorer, started_runner
 from rewardpool.rewards.judge import PointwiseScorer, ReferenceScorer
 from rewardpool.rewards.listwise import ListComparer
 from rewardpool.rewards.mixed import MixedReward, OpenPart, PostProcess
 from rewardpool.rewards.pairwise import GroupComparer
-from rewardpool.rewards.parts import FunctionPart, OverlongPart, Part, PoolPart
+from rewardpool.rewards.parts import FunctionPart, JudgeConfig, LengthPenaltyPart, Part, PoolPart
 from rewardpool.rewards.reward import Reward
 from rewardpool.rewards.scorer import ComparedWithoutReasoning, Comparer, Scorer, WithoutReasoning
 from rewardpool.rewards.spec import RewardSpec, parse_reward
-from rewardpool_api.function_runner import FunctionNotFoundError, Runner, load_function
+from rewardpool_runtime.function_runner import FunctionNotFoundError, Runner, load_function
 
 log = logging.getLogger(__name__)
 
-FIELDS_OF_TYPE = {"Discriminative": {"tokenizer", "chat_template", "system", "system_prompt"}, "Generative": {"judge"}}
+FIELDS_OF_TYPE = {
+    "Discriminative": {"tokenizer", "chat_template", "system", "system_prompt", "steps", "supervision"},
+    "Generative": {"judge"},
+}
 """Fields of a pool's part that mean something for pools of one type only."""
 
 
@@ -75,8 +85,8 @@ class _Opening:
             runner = await started_runner(part, path=path)
             self._stack.push_async_callback(_closed, runner, part.name)
             return FunctionScorer(runner)
-        if isinstance(part, OverlongPart):
-            return OverlongScorer(part.overlong)
+        if isinstance(part, LengthPenaltyPart):
+            return LengthPenaltyScorer(part.length_penalty)
         if not isinstance(part, PoolPart):
             raise TypeError(f"{type(part).__name__} is no kind of part")
         pool = await self._pool(part, path=path)
@@ -110,20 +120,39 @@ class _Opening:
                 )
         match kind:
             case "Discriminative":
-                chat = await chat_tokenizer(part, pool.endpoint, given=self._tokenizer, path=path)
-                self._stack.callback(chat.close)
-                named = self._tokenizer is not None or part.tokenizer is not None
-                check = TokenizerCheck(pool, chat, field=f"{path}.tokenizer") if named else None
-                return ChatScorer(pool, chat, check=check)
+                return await self._chat_scorer(part, pool, given=self._tokenizer, path=path)
             case "Function":
                 return PoolFunctionScorer(pool)
             case "Generative":
-                return _judge(part, pool)
+                return _judge(part.judge, pool, meta=await self._meta(part.judge, path=f"{path}.judge.meta"))
             case _:
                 raise ConfigError(
                     f"{path}.type",
                     "set it to Discriminative, Generative or Function: of a bare URL it is not known what it serves",
                 )
+
+    async def _chat_scorer(self, part: PoolPart, pool: Pool, *, given: Any, path: str) -> ChatScorer:
+        step_token = step_token_of(part, pool.endpoint, path=path)
+        chat = await chat_tokenizer(part, pool.endpoint, given=given, path=path, step_token=step_token)
+        self._stack.callback(chat.close)
+        named = given is not None or part.tokenizer is not None
+        check = TokenizerCheck(pool, chat, field=f"{path}.tokenizer") if named else None
+        separator = None if step_token is None else separator_of(part)
+        return ChatScorer(pool, chat, check=check, separator=separator)
+
+    async def _meta(self, judge: JudgeConfig, *, path: str) -> ChatScorer | None:
+        """What scores the judge's answers, where something does. Raises ConfigError or PoolError."""
+        if judge.meta is None:
+            return None
+        part = judge.meta.as_part()
+        pool = await self._pool(part, path=path)
+        if pool.endpoint.model_type not in (None, "Discriminative"):
+            raise ConfigError(
+                f"{path}.reward_pool",
+                f"{pool.endpoint.pool} is {pool.endpoint.model_type}: a Discriminative pool scores a judge's answers",
+            )
+        # The tokenizer that was given is that of a reward of the config's, not of this one.
+        return await self._chat_scorer(part, pool, given=None, path=path)
 
 
 async def _closed(runner: Runner, name: str) -> None:
@@ -131,14 +160,14 @@ async def _closed(runner: Runner, name: str) -> None:
         log.warning("%s has a thread that is stuck in its function, and this process ends when that does", name)
 
 
-def _judge(part: PoolPart, pool: Pool) -> Scorer | Comparer:
-    if part.judge.mode == "pointwise":
-        return PointwiseScorer(pool, part.judge)
-    if part.judge.mode == "listwise":
-        return ListComparer(pool, part.judge)
-    if part.judge.against == "reference":
-        return ReferenceScorer(pool, part.judge)
-    return GroupComparer(pool, part.judge)
+def _judge(judge: JudgeConfig, pool: Pool, *, meta: Scorer | None) -> Scorer | Comparer:
+    if judge.mode == "pointwise":
+        return PointwiseScorer(pool, judge, meta=meta)
+    if judge.mode == "listwise":
+        return ListComparer(pool, judge, meta=meta)
+    if judge.against == "reference":
+        return ReferenceScorer(pool, judge, meta=meta)
+    return GroupComparer(pool, judge, meta=meta)
 
 
 def _post_process(spec: RewardSpec, *, path: str) -> PostProcess | None:

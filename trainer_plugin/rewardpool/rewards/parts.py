@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from rewardpool.config import FailurePolicy, PositiveSeconds, RewardConfig
 from rewardpool.rewards.answer_format import AnswerFormat, Form
 from rewardpool.rewards.scale import Labels, Range, Rubric, Scale, Several
+from rewardpool.rewards.steps import SEPARATOR
 from rewardpool.rewards.template import Template
 from rewardpool_api.pool import ModelType
 
@@ -79,10 +80,10 @@ class Part(_Model):
     """The score is multiplied by it before parts are combined. A gate has none."""
     clip: Bounds | None = None
     """`[lowest, highest]`: the raw score is brought between them first."""
-    whiten: Literal["group", "running"] | FixedMoments | None = None
+    normalize: Literal["group", "running"] | FixedMoments | None = None
     """Then it is brought to mean 0 and standard deviation 1 (that of a population). `group`: among the rollouts of one
     prompt; a group of one, or of equal scores, becomes 0. `running`: by the scores of all earlier steps of the job, on
-    all ranks; `rewardpool.train` does that. `{mean: x, std: y}`: by numbers that are known beforehand."""
+    all ranks; `rewardpool_train` does that. `{mean: x, std: y}`: by numbers that are known beforehand."""
     gate: Gate | None = None
     """Makes it a gate; for combine `gate`."""
     on_failure: FailurePolicy = "raise"
@@ -91,8 +92,8 @@ class Part(_Model):
 
     @model_validator(mode="after")
     def _gate_is_only_a_gate(self) -> Self:
-        if self.gate is not None and (self.whiten is not None or "weight" in self.model_fields_set):
-            raise ValueError("a gate only opens or closes: leave out weight and whiten, or gate")
+        if self.gate is not None and (self.normalize is not None or "weight" in self.model_fields_set):
+            raise ValueError("a gate only opens or closes: leave out weight and normalize, or gate")
         return self
 
 
@@ -105,6 +106,40 @@ class Criterion(_Model):
     """What is asked."""
     weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
     """How much it counts beside the others."""
+
+
+class MetaConfig(RewardConfig):
+    """A reward model that scores a judge's answers, so that the best of them vote.
+
+    Beside its own fields it has those by which its pool is found and asked.
+    """
+
+    keep: Annotated[int, Field(ge=1, le=64)]
+    """How many answers vote: those that it scores highest."""
+    tokenizer: str | None = None
+    """As for a Discriminative pool's part."""
+    chat_template: Path | None = None
+    """As for a Discriminative pool's part."""
+    system: Literal["keep", "merge", "drop"] = "keep"
+    """As for a Discriminative pool's part."""
+
+    @model_validator(mode="after")
+    def _only_raises(self) -> Self:
+        if self.on_failure != "raise":
+            raise ValueError(
+                "on_failure is the judge's part's: an answer without a score of the meta model has no vote"
+            )
+        return self
+
+    def as_part(self) -> "PoolPart":
+        """The part that it would be as a reward of its own."""
+        client = RewardConfig(**{name: getattr(self, name) for name in RewardConfig.model_fields})
+        return PoolPart(
+            name="meta",
+            client=client,
+            type="Discriminative",
+            **{name: getattr(self, name) for name in ("tokenizer", "chat_template", "system")},
+        )
 
 
 class JudgeConfig(_Model):
@@ -145,6 +180,8 @@ class JudgeConfig(_Model):
     """Independent answers to one question."""
     vote: Literal["median", "mean", "majority"] = "median"
     """What becomes of several."""
+    meta: MetaConfig | None = None
+    """A reward model that chooses which of the votes count: it scores each answer as a response to its question."""
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     """Default: 0 for one vote, 0.7 for several. An unreadable answer is asked for again at 0.7 or more."""
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 512
@@ -172,6 +209,8 @@ class JudgeConfig(_Model):
             raise ValueError("rubric is for mode pointwise and output json")
         if len({criterion.name for criterion in self.rubric}) < len(self.rubric):
             raise ValueError("rubric has two criteria of one name")
+        if self.meta is not None and (self.votes < 2 or self.meta.keep > self.votes):
+            raise ValueError("meta chooses among votes: set votes to 2 or more, and keep to at most as many")
         if self.output == "probabilities" and {"votes", "temperature", "max_tokens", "retries"} & self.model_fields_set:
             raise ValueError("output probabilities asks once: leave out votes, temperature, max_tokens and retries")
         if taken := sorted(
@@ -234,6 +273,15 @@ class JudgeConfig(_Model):
         return self.temperature
 
 
+class StepsConfig(_Model):
+    """How a response is divided for a process reward model."""
+
+    separator: Annotated[str, Field(min_length=1)] = SEPARATOR
+    """Stands between steps of the policy's response. Each step is shown with the step token in its place."""
+    token: Annotated[str, Field(min_length=1)] | None = None
+    """The step token. Default: `spec.model.head.stepToken` of the pool; needed with a bare `url` only."""
+
+
 class PoolPart(Part):
     """A reward pool, of any type."""
 
@@ -251,6 +299,12 @@ class PoolPart(Part):
     system_prompt: str | None = None
     """For Discriminative: the reward model's own system prompt, where its authors score with one. Takes system `merge`
     or `drop`, so that it is the only one."""
+    steps: StepsConfig | None = None
+    """For Discriminative: how responses are divided into steps. Default: at blank lines, where the pool's head has a
+    step token; else not at all."""
+    supervision: Literal["outcome", "process"] = "outcome"
+    """For Discriminative, with a step token. `outcome`: the reward is one number, the aggregate that the pool declares.
+    `process`: each step has its own reward, at the token where it ends; for trainers that take such rewards."""
     strip_reasoning: bool = False
     """Whether the policy's thoughts, up to `</think>`, are left out of what is scored."""
     judge: JudgeConfig = JudgeConfig()
@@ -260,6 +314,15 @@ class PoolPart(Part):
     def _one_system_prompt(self) -> Self:
         if self.system_prompt is not None and self.system == "keep":
             raise ValueError("system_prompt needs system drop or merge: the policy's own must not stand beside it")
+        return self
+
+    @model_validator(mode="after")
+    def _steps_stay_as_they_are(self) -> Self:
+        if self.supervision == "process" and (self.normalize is not None or self.strip_reasoning):
+            raise ValueError(
+                "supervision process takes neither normalize, because the trainer compares steps within a group, nor"
+                " strip_reasoning, because steps must be those of the whole response; leave them out"
+            )
         return self
 
 
@@ -286,7 +349,7 @@ class FunctionPart(Part):
         return self
 
 
-class Overlong(_Model):
+class LengthPenalty(_Model):
     """DAPO's soft overlong punishment."""
 
     max_tokens: Annotated[int, Field(ge=1)]
@@ -303,8 +366,8 @@ class Overlong(_Model):
         return self
 
 
-class OverlongPart(Part):
+class LengthPenaltyPart(Part):
     """A penalty for responses that are too long."""
 
-    overlong: Overlong
+    length_penalty: LengthPenalty
     """From where on, and how much."""

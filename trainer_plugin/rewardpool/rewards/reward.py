@@ -24,7 +24,7 @@ class Reward(Protocol):
 
     @property
     def moments(self) -> RunningMoments | None:
-        """Of the scores of earlier steps, where a part has `whiten: running`; else None.
+        """Of the scores of earlier steps, where a part has `normalize: running`; else None.
 
         Whoever has them rated then gives each episode the `version` that its group was begun under, counts the
         components of what was trained on, and advances the moments when the policy has a new version.

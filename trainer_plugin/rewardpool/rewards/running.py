@@ -1,4 +1,4 @@
-"""`whiten: running`: scores are scaled by those of earlier steps, by one rule for all responses to a prompt.
+"""`normalize: running`: scores are scaled by those of earlier steps, by one rule for all responses to a prompt.
 
     groups are trained on    count       the raw scores of their responses, on the rank that asked for them
     weights are published    advance     the ranks put together what they counted; it is frozen under the new version
@@ -67,7 +67,7 @@ class Sums:
 
 
 class RunningMoments:
-    """Mean and deviation of the scores of all earlier steps, for each part of a reward that is whitened by them.
+    """Mean and deviation of the scores of all earlier steps, for each part of a reward that is normalized by them.
 
     One thread may rate while another counts and advances.
 

@@ -1,12 +1,13 @@
 """What a part is once it is open: something that scores an episode, or the episodes of a group against each other."""
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from rewardpool.errors import ConfigError, SampleError
 from rewardpool.rewards.episode import Episode
+from rewardpool.rewards.rating import StepReward
 
 T = TypeVar("T")
 
@@ -17,6 +18,8 @@ class PartScore:
 
     value: float
     info: Mapping[str, Any] = field(default_factory=dict)
+    steps: tuple[StepReward, ...] | None = None
+    """Raw values of the response's steps, under process supervision."""
 
 
 @runtime_checkable
@@ -57,18 +60,22 @@ class ComparedWithoutReasoning:
         return await self._comparer.compare([episode.without_reasoning() for episode in episodes])
 
 
-def refuse_media(episode: Episode) -> None:
-    """See to it that a model which is sent text alone is not shown placeholders in the place of pictures.
+def refuse_media(episode: Episode, *, in_prompt: Collection[str] = ()) -> None:
+    """See to it that a model is not shown placeholders in the place of pictures and the like.
+
+    Args:
+        episode: What the model is to be shown.
+        in_prompt: Types of content that it is sent, where they are in the prompt.
 
     Raises:
-        ConfigError: The prompt has something beside text; no failure policy makes a number of that.
+        ConfigError: There is something else beside text; no failure policy makes a number of that.
     """
-    if (medium := episode.medium()) is not None:
+    if (medium := episode.medium(in_prompt=in_prompt)) is not None:
+        ways = "a function" if in_prompt else "a function, or a judge, which is sent the images of a prompt"
         raise ConfigError(
-            "Episode.prompt",
-            f"sample {episode.label} has content of type {medium}, and models are sent text alone, with a placeholder "
-            "in its place; score such samples by a function, or by a judge whose prompt names no question and no "
-            "conversation",
+            "Episode.prompt" if replace(episode, turns=None).medium(in_prompt=in_prompt) else "Episode.turns",
+            f"sample {episode.label} has content of type {medium}, which this model is not sent: it would score a "
+            f"placeholder; score such samples by {ways}",
         )
 
 

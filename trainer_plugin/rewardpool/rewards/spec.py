@@ -13,10 +13,17 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from rewardpool.config import FailurePolicy, RewardConfig, config_error
 from rewardpool.errors import ConfigError
-from rewardpool.rewards.parts import FunctionPart, OverlongPart, Part, PoolPart, UserFunction
+from rewardpool.rewards.parts import FunctionPart, LengthPenaltyPart, Part, PoolPart, UserFunction
 
 MAX_PARTS = 64
-_SHARED_FIELDS = frozenset(RewardConfig.model_fields) - {"reward_pool", "url", "key_file", "ca_file", "served_name"}
+_SHARED_FIELDS = frozenset(RewardConfig.model_fields) - {
+    "reward_pool",
+    "url",
+    "key_file",
+    "ca_file",
+    "served_name",
+    "adapter",
+}
 """Fields of RewardConfig that may stand beside `rewards`: not those that say which pool."""
 
 M = TypeVar("M", bound=BaseModel)
@@ -40,6 +47,14 @@ class RewardSpec(Mixing):
     """In the order of the config."""
     paths: tuple[str, ...]
     """Where each stands in the config."""
+
+    @property
+    def process_field(self) -> str | None:
+        """Path of the field by which each step of a response has a reward; None where the whole response has one."""
+        for part, path in zip(self.parts, self.paths, strict=True):
+            if isinstance(part, PoolPart) and part.supervision == "process":
+                return f"{path}.supervision"
+        return None
 
     @model_validator(mode="after")
     def _gates_and_combine_agree(self) -> Self:
@@ -75,17 +90,35 @@ def refuse_running(spec: RewardSpec) -> None:
         ConfigError: One does.
     """
     for part, path in zip(spec.parts, spec.paths, strict=True):
-        if part.whiten == "running":
-            raise without_steps(f"{path}.whiten")
+        if part.normalize == "running":
+            raise without_steps(f"{path}.normalize")
+
+
+def refuse_process(spec: RewardSpec, *, who: str) -> None:
+    """See to it that no part rewards steps, where the trainer takes one number for a response.
+
+    Args:
+        spec: A checked reward.
+        who: Takes one number, for the message.
+
+    Raises:
+        ConfigError: One does.
+    """
+    if spec.process_field is not None:
+        raise ConfigError(
+            spec.process_field,
+            f"must be outcome: {who} takes one number for a response, and the rewards of its steps would be lost; leave"
+            " it out, or train with rewardpool_train or verl",
+        )
 
 
 def without_steps(field: str) -> ConfigError:
-    """What is wrong with `whiten: running` in that field, where nobody tells the reward of a job's steps."""
+    """What is wrong with `normalize: running` in that field, where nobody tells the reward of a job's steps."""
     return ConfigError(
         field,
         "must not be running here: it goes by the scores of earlier steps, the same in all processes and kept in the "
         "job's checkpoint, and samples come here without a step; set {mean: x, std: y} to what the part's scores had "
-        "in a run before, or train with rewardpool.train",
+        "in a run before, or train with rewardpool_train",
     )
 
 
@@ -110,15 +143,22 @@ def _checked_spec(parts: list[Part], paths: list[str], mixing: Mapping[str, Any]
         if part.name in taken:
             raise ConfigError(f"{place}.name", f"{part.name} is the name of {taken[part.name]} already; set another")
         taken[part.name] = place
-    return _checked(RewardSpec, {**mixing, "parts": tuple(parts), "paths": tuple(paths)}, path=path)
+    spec = _checked(RewardSpec, {**mixing, "parts": tuple(parts), "paths": tuple(paths)}, path=path)
+    if spec.process_field is not None and (len(parts) > 1 or spec.post_process is not None):
+        raise ConfigError(
+            spec.process_field,
+            "must be outcome beside other parts and with post_process, which make one number of a response; leave it"
+            " out, or make this part the whole reward",
+        )
+    return spec
 
 
 def _part(raw: Any, *, path: str, shared: Mapping[str, Any] | None = None, pool_field: str = "pool") -> Part:
     if not isinstance(raw, Mapping):
-        raise ConfigError(path, "must be a mapping with pool, function or overlong")
-    kinds = [kind for kind in ("function", "overlong") if kind in raw]
+        raise ConfigError(path, "must be a mapping with pool, function or length_penalty")
+    kinds = [kind for kind in ("function", "length_penalty") if kind in raw]
     if len(kinds) > 1 or (kinds and (pool_field in raw or "url" in raw)):
-        raise ConfigError(path, f"is several things at once; give it one of {pool_field}, function and overlong")
+        raise ConfigError(path, f"is several things at once; give it one of {pool_field}, function and length_penalty")
     shared = shared or {}
     policy: FailurePolicy = shared.get("on_failure", "raise")
     match kinds:
@@ -128,11 +168,11 @@ def _part(raw: Any, *, path: str, shared: Mapping[str, Any] | None = None, pool_
                 function.rpartition(":")[2] if isinstance(function, str) else getattr(function, "__name__", "function")
             )
             return _checked(FunctionPart, {"name": name, "on_failure": policy, **raw}, path=path)
-        case ["overlong"]:
-            return _checked(OverlongPart, {"name": "overlong", "on_failure": policy, **raw}, path=path)
+        case ["length_penalty"]:
+            return _checked(LengthPenaltyPart, {"name": "length_penalty", "on_failure": policy, **raw}, path=path)
         case _:
             if pool_field == "pool" and "pool" not in raw and "url" not in raw:
-                raise ConfigError(path, "needs one of pool, function and overlong")
+                raise ConfigError(path, "needs one of pool, function and length_penalty")
             return _pool_part({**shared, **raw}, path=path, pool_field=pool_field)
 
 

@@ -7,6 +7,9 @@ specifications. Values are put in once and never read again, so a response with 
 import re
 import string
 from collections.abc import Callable, Collection
+from typing import TypeVar
+
+T = TypeVar("T")
 
 _EXTRA = re.compile(r"extra_info\[([^\[\]]+)\]")
 
@@ -39,9 +42,18 @@ class Template:
         """The fields that it has."""
         return {field for _, field in self._pieces if field is not None}
 
+    def pieces(self, value_of: Callable[[str], T]) -> list[str | T]:
+        """The prompt's own words, and `value_of(field)` in the place of every field."""
+        found: list[str | T] = []
+        for literal, field in self._pieces:
+            found.append(literal)
+            if field is not None:
+                found.append(value_of(field))
+        return found
+
     def render(self, value_of: Callable[[str], str]) -> str:
-        """The prompt, with `value_of(field)` in the place of every field."""
-        return "".join(literal + ("" if field is None else value_of(field)) for literal, field in self._pieces)
+        """The same as one text."""
+        return "".join(self.pieces(value_of))
 
 
 def extra_name(field: str) -> str | None:

@@ -5,6 +5,7 @@
     manager         the reward manager that verl finds by its entry point group `verl.plugins`
     reward          the same as a custom reward function, for who wants to keep another reward manager
     agent_loop      the same in verl's agent loop worker, without a reward worker between
+    advantages      GRPO with a reward for each step, as an advantage estimator of verl's
     scorer          one response, scored; what both of them do
     settings        pure: what a verl config says about the pool, checked
     rollout         pure: from a row of verl's DataProto to an Episode
@@ -12,7 +13,7 @@
     announced       an open reward whose demand is announced
     bursts          tells the pool when rollouts begin and end, of which verl tells a reward manager nothing
     function_pool   a pool for reward functions of the user's own, which send requests themselves
-    door            the address to which they send them
+    local_proxy     the address to which they send them
 
-verl itself is imported in `manager` and `agent_loop` alone.
+verl itself is imported in `manager`, `agent_loop` and `advantages` alone.
 """

@@ -5,7 +5,8 @@ actor_rollout_ref.rollout.agent.default_agent_loop=rewardpool
 verl's agent loop worker asks a reward worker, an actor in another process, for every trajectory that comes without a
 reward: it makes a DataProto of it, pickles it, and waits for Ray. A trajectory that comes with its reward it leaves as
 it is. So this agent loop has the real one (`reward.rewardpool.agent_loop`) write, and adds the reward and its
-`reward_extra_info`, the same as the reward manager would give.
+`reward_extra_info`, the same as the reward manager would give. It can also give each step of a response a reward of its
+own: of a trajectory verl's v1 trainers take what `AgentLoopOutput.as_dict` says, the rewards of all tokens included.
 """
 
 import time
@@ -14,13 +15,45 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import hydra
-from verl.experimental.agent_loop.agent_loop import _agent_loop_registry, register
+import torch
+from verl.experimental.agent_loop.agent_loop import AgentLoopOutput, _agent_loop_registry, register
 
 from rewardpool.client.shared import shared
 from rewardpool.errors import ConfigError
+from rewardpool.verl.advantages import LEAST_REWARD
 from rewardpool.verl.announced import shared_reward
 from rewardpool.verl.scorer import Scorer
 from rewardpool.verl.settings import AGENT_LOOP, MAPPING_PATH, Settings, plain_config, read_settings
+
+
+class StepRewardedOutput(AgentLoopOutput):  # type: ignore[misc]  # verl is not where types are checked
+    """A trajectory whose steps have rewards, for verl's v1 trainers."""
+
+    reward_score: Any = None
+    """No number. Where verl takes one for a trajectory, its check of types fails with these words."""
+    step_rewards: tuple[tuple[int, float], ...] = ()
+    """The token of the response in which each step ends, from 0, and the step's reward."""
+
+    @classmethod
+    def of(cls, output: Any, steps: tuple[tuple[int, float], ...]) -> "StepRewardedOutput":
+        """The same trajectory with these rewards."""
+        given = {name: getattr(output, name) for name in output.model_fields_set}
+        given["extra_fields"] = output.extra_fields
+        made: StepRewardedOutput = cls.model_construct(
+            **{**given, "reward_score": "supervision process takes trainer.use_v1=True", "step_rewards": steps}
+        )
+        return made
+
+    def as_dict(self) -> dict[str, Any]:
+        """As verl's, with `rm_scores` of each token, float32 (response tokens,): other than 0 where a step ends."""
+        plain = {name: getattr(self, name) for name in self.model_fields_set - {"reward_score", "step_rewards"}}
+        fields: dict[str, Any] = AgentLoopOutput.model_construct(**plain).as_dict()
+        rewards = torch.zeros_like(fields["response_mask"], dtype=torch.float32)
+        for token, value in self.step_rewards:
+            rewards[token] += value
+        for token in {token for token, _ in self.step_rewards}:
+            rewards[token] = rewards[token] or LEAST_REWARD
+        return {**fields, "rm_scores": rewards}
 
 
 class InlineScorer:
@@ -38,19 +71,29 @@ class InlineScorer:
         self.settings = settings
         self._scorer = scorer
 
-    async def score(self, outputs: Sequence[Any], of_row: dict[str, Any]) -> None:
-        """Add the reward to the last output of a trajectory, as verl's agent loop worker does.
+    async def score(self, outputs: Sequence[Any], of_row: dict[str, Any]) -> Any:
+        """Add the reward to the last output of a trajectory, as verl's agent loop worker does, and return that output.
 
         Args:
             outputs: verl's `AgentLoopOutput`s of one trajectory, one at least.
             of_row: The columns of the data set's row.
 
+        Returns:
+            The last output, or a `StepRewardedOutput` in its place.
+
         Raises:
             RewardPoolError: What `Scorer.score` raises.
+            ConfigError: Steps have rewards, and there are several outputs, of which verl gives all one number.
         """
         last = outputs[-1]
         if last.reward_score is not None:  # the agent loop has one of its own
-            return
+            return last
+        if self.settings.rewards_steps and len(outputs) > 1:
+            raise ConfigError(
+                f"{MAPPING_PATH}.supervision",
+                f"must be outcome with {self.settings.agent_loop}, whose trajectories have several outputs: verl gives"
+                " all of them the one reward of the last",
+            )
         began = time.monotonic()
         others = {
             **of_row,
@@ -58,8 +101,10 @@ class InlineScorer:
             "tool_extra_fields": last.extra_fields,
             "multi_modal_data": last.multi_modal_data,
         }
-        last.reward_score, last.extra_fields["reward_extra_info"] = await self._scorer.score(others, last.response_ids)
+        scored = await self._scorer.score(others, last.response_ids)
+        last.reward_score, last.extra_fields["reward_extra_info"] = scored.score, scored.extra_info
         last.metrics.compute_score = time.monotonic() - began
+        return last if scored.steps is None else StepRewardedOutput.of(last, scored.steps)
 
 
 @register(AGENT_LOOP)
@@ -81,7 +126,7 @@ class ScoringAgentLoop:
 
         Returns:
             What the agent loop that writes returns: an `AgentLoopOutput`, or a list of them. The last one has
-            `reward_score`, a finite float, and `reward_extra_info`.
+            `reward_score`, a finite float (or, with supervision process, `step_rewards`), and `reward_extra_info`.
 
         Raises:
             ConfigError: The config is wrong, or names an agent loop that does not exist.
@@ -91,9 +136,10 @@ class ScoringAgentLoop:
         scorer = await self._scorer()
         output = await self._writer(scorer.settings.agent_loop).run(sampling_params, **of_row)
         outputs = output if isinstance(output, list) else [output]
-        if outputs:
-            await scorer.score(outputs, of_row)
-        return output
+        if not outputs:
+            return output
+        last = await scorer.score(outputs, of_row)
+        return [*outputs[:-1], last] if isinstance(output, list) else last
 
     async def _scorer(self) -> InlineScorer:
         name = f"inline scorer {id(self._config)}"  # an agent loop worker has one config, the same object all its life

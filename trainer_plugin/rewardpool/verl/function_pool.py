@@ -23,7 +23,7 @@ from rewardpool.errors import ConfigError, FunctionFailedError
 from rewardpool.rewards.chat import load_tokenizer
 from rewardpool.rewards.discriminative import model_of
 from rewardpool.verl.bursts import announced_bursts
-from rewardpool.verl.door import open_door
+from rewardpool.verl.local_proxy import open_door
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from verl.experimental.reward_loop.reward_manager import NaiveRewardManager, reg
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
 from rewardpool.deadline import waited
+from rewardpool.errors import ConfigError
 from rewardpool.rewards import Reward
 from rewardpool.verl.announced import shared_reward
 from rewardpool.verl.function_pool import FunctionPool, checked_result, shared_function_pool
@@ -79,8 +80,14 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
         scorer = Scorer(await self._reward(), self.tokenizer, max_response_tokens=self._settings.max_response_tokens)
         row = data[len(data) - 1]
         with waited(time.monotonic() - began):
-            score, extra_info = await scorer.score(row.non_tensor_batch, response_ids(row.batch, row.non_tensor_batch))
-        return {"reward_score": score, "reward_extra_info": extra_info}
+            scored = await scorer.score(row.non_tensor_batch, response_ids(row.batch, row.non_tensor_batch))
+        if scored.steps is not None:
+            raise ConfigError(
+                f"{MAPPING_PATH}.supervision",
+                "must be outcome where the data set's rows name an agent_name: reward workers give verl one number, and"
+                f" the rewards of steps would be lost; leave that column out, or write {AGENT_LOOP} into it",
+            )
+        return {"reward_score": scored.score, "reward_extra_info": scored.extra_info}
 
     async def _call_function(self, data: DataProto) -> dict[str, Any]:
         """Have verl's own manager call the user's function, as if verl served the pool's model itself."""

@@ -13,6 +13,7 @@ from typing import Any
 from rewardpool.deadline import waited
 from rewardpool.errors import ConfigError
 from rewardpool.rewards import Episode, Reward
+from rewardpool.rewards.spec import parse_reward, refuse_process
 from rewardpool.verl.announced import shared_reward
 from rewardpool.verl.result import score_and_extra_info
 from rewardpool.verl.rollout import SINGLE_TURN, plain
@@ -56,6 +57,7 @@ async def compute_score(
     spec = pool_spec(
         reward_pool, _mapping(rewardpool), pool_path=f"{PATH}.reward_pool", mapping_path=f"{PATH}.rewardpool"
     )
+    refuse_process(parse_reward(spec, path=f"{PATH}.rewardpool"), who="verl's reward function")
     began = time.monotonic()
     reward = await shared_reward(spec, path=f"{PATH}.rewardpool")
     opening_seconds = time.monotonic() - began

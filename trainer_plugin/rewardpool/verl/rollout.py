@@ -1,5 +1,6 @@
 """From one row of verl's DataProto to an Episode: the same reading as verl's own reward managers do. Pure."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -36,6 +37,17 @@ def medium(others: Mapping[str, Any]) -> str | None:
             (name.removesuffix("s") for name, values in given.items() if values is not None and len(values)), None
         )
     return None if found is None else found.removesuffix("_url")
+
+
+def beside_prompt(others: Mapping[str, Any]) -> str | None:
+    """What a row has more of than its prompt's messages show, as `medium` says it; None where they show all of it."""
+    shown: Counter[str] = Counter()
+    for message in others.get("raw_prompt", ()):
+        content = message.get("content")
+        blocks = [block for block in content if isinstance(block, Mapping)] if isinstance(content, list | tuple) else []
+        shown.update(str(block.get("type")).removesuffix("_url") for block in blocks)
+    given = {name.removesuffix("s"): values for name, values in (others.get("multi_modal_data") or {}).items()}
+    return next((name for name, values in given.items() if values is not None and len(values) > shown[name]), None)
 
 
 def episode(

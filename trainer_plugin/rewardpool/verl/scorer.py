@@ -1,15 +1,29 @@
 """Scores one response of verl's by a reward; the reward manager and the agent loop do it in this one way."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rewardpool.errors import ConfigError
+from rewardpool.policy_steps import at_tokens
 from rewardpool.policy_turns import PolicyTurns
-from rewardpool.rewards import Reward
+from rewardpool.rewards import Episode, Rating, Reward
 from rewardpool.rewards.episode import Message
 from rewardpool.verl.result import score_and_extra_info
-from rewardpool.verl.rollout import SINGLE_TURN, episode, medium
+from rewardpool.verl.rollout import SINGLE_TURN, beside_prompt, episode, medium
+
+
+@dataclass(frozen=True)
+class VerlScore:
+    """What verl is given of one response."""
+
+    score: float
+    """The reward, finite."""
+    extra_info: dict[str, Any]
+    """verl's `reward_extra_info`, with the same names for every sample."""
+    steps: tuple[tuple[int, float], ...] | None = None
+    """With supervision process: the token of the response in which each step ends, from 0, and the step's reward."""
 
 
 class Scorer:
@@ -27,8 +41,8 @@ class Scorer:
         self._tokenizer = tokenizer
         self._max_response_tokens = max_response_tokens
 
-    async def score(self, others: Mapping[str, Any], token_ids: list[int]) -> tuple[float, dict[str, Any]]:
-        """The reward, a finite float, and verl's `reward_extra_info`, with the same names for every sample.
+    async def score(self, others: Mapping[str, Any], token_ids: list[int]) -> VerlScore:
+        """The reward, and what verl logs beside it.
 
         Args:
             others: What verl has of the sample beside its tensors: a row's `non_tensor_batch`.
@@ -50,7 +64,18 @@ class Scorer:
             max_tokens=self._max_response_tokens,
             eos=self._tokenizer.eos_token_id,
         )
-        return score_and_extra_info(await self._reward.rate(rated), label=rated.label)
+        rating = await self._reward.rate(rated)
+        score, extra_info = score_and_extra_info(rating, label=rated.label)
+        return VerlScore(score, extra_info, await asyncio.to_thread(self._steps, rating, rated, token_ids))
+
+    def _steps(self, rating: Rating, rated: Episode, token_ids: list[int]) -> tuple[tuple[int, float], ...] | None:
+        if rating.steps is None:
+            return None
+
+        def decode(ids: Sequence[int]) -> str:
+            return str(self._tokenizer.decode(ids, skip_special_tokens=True))
+
+        return tuple(at_tokens(rating, rated, token_ids, decode))
 
     def _turns(self, others: Mapping[str, Any], token_ids: list[int]) -> list[Message] | None:
         """The response's turns where it has several, and a model reads them."""
@@ -86,4 +111,12 @@ class Scorer:
                 f"data.{found}_key",
                 f"rows have content of type {found}, and {readers[0]} is sent text alone, with a placeholder in its"
                 " place; score by functions (reward.rewardpool.function, or a Function pool), or leave such rows out",
+            )
+        judges = [name for name, pool in self._reward.pools.items() if pool.endpoint.model_type == "Generative"]
+        if judges and (found := beside_prompt(others)) is not None:
+            raise ConfigError(
+                f"data.{found}_key",
+                f"rows have more content of type {found} than the messages of their prompt show, so {judges[0]} would"
+                " be sent a placeholder; have it in the messages as blocks, as verl's own data set does, or score by"
+                " functions",
             )

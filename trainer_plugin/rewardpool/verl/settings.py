@@ -22,7 +22,12 @@ MAPPING_PATH = "reward.rewardpool"
 AGENT_LOOP = "rewardpool"
 """The name by which verl knows the agent loop that scores."""
 _AGENT_PATH = "actor_rollout_ref.rollout.agent"
-_SCORERS = frozenset({"reward_pool", "url", "function", "overlong", "rewards"})
+_OUTCOME_ESTIMATORS = frozenset(
+    {"grpo", "grpo_vectorized", "grpo_passk", "gdpo", "rloo", "rloo_vectorized", "opo", "gpg", "remax"}
+    | {"reinforce_plus_plus_baseline"}
+)
+"""Advantage estimators of verl's that make one number of all rewards of a response, or take a number off it."""
+_SCORERS = frozenset({"reward_pool", "url", "function", "length_penalty", "rewards"})
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,8 @@ class Settings:
     """The agent loop of verl's, or of the user's, that writes then."""
     workers: int = 1
     """Processes among which verl divides the samples that are to be scored: agent loop workers or reward workers."""
+    rewards_steps: bool = False
+    """Whether each step of a response has a reward of its own."""
     max_response_tokens: int | None = None
     """From this length on a response was cut off, if it does not end by itself."""
 
@@ -58,6 +65,7 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
         )
     spec = dict(pool_spec(reward.get("reward_pool"), reward.get("rewardpool"), further=("agent_loop",)))
     writer = spec.pop("agent_loop", None)
+    by_steps = parse_reward(spec, path=MAPPING_PATH).process_field
     calls_function = bool((reward.get("custom_reward_function") or {}).get("path"))
     if calls_function:
         _check_for_function(spec)
@@ -71,6 +79,8 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
         raise ConfigError(
             f"{MAPPING_PATH}.agent_loop", f"is for {_AGENT_PATH}.default_agent_loop={AGENT_LOOP}, which is not set"
         )
+    if by_steps is not None:
+        _check_steps(by_steps, config, inline=inline)
     prompts = data.get("train_batch_size") or 0  # 0 in fully async trainers, which have no batches
     return Settings(
         spec=spec,
@@ -78,6 +88,7 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
         samples=prompts * (rollout.get("n") or 1) or None,
         inline=inline,
         agent_loop=writer or Settings.agent_loop,
+        rewards_steps=by_steps is not None,
         workers=(agent if inline else reward).get("num_workers") or 1,
         max_response_tokens=data.get("max_response_length"),
     )
@@ -99,6 +110,11 @@ def plain_config(config: Any) -> dict[str, Any]:
             name: OmegaConf.select(config, f"data.{name}") for name in ("train_batch_size", "max_response_length")
         },
         "actor_rollout_ref": {"rollout": rollout},
+        "algorithm": {
+            name: OmegaConf.select(config, f"algorithm.{name}") for name in ("adv_estimator", "use_kl_in_reward")
+        },
+        "trainer": {"use_v1": OmegaConf.select(config, "trainer.use_v1", default=True)},
+        **{name: OmegaConf.select(config, name) is not None for name in ("async_training", "rollout")},
     }
 
 
@@ -161,6 +177,37 @@ def _check_inline(reward: Mapping[str, Any], writer: Any, *, calls_function: boo
         )
     if writer is not None and (not isinstance(writer, str) or writer in ("", AGENT_LOOP)):
         raise ConfigError(f"{MAPPING_PATH}.agent_loop", "must be the name of another agent loop, such as tool_agent")
+
+
+def _check_steps(field: str, config: Mapping[str, Any], *, inline: bool) -> None:
+    """See to it that verl takes a reward for each step of a response, and does not make one number of them."""
+    algorithm, trainer = config.get("algorithm") or {}, config.get("trainer") or {}
+    if not inline:
+        raise ConfigError(
+            field,
+            f"process needs {_AGENT_PATH}.default_agent_loop={AGENT_LOOP}: verl takes one number from reward workers",
+        )
+    if not trainer.get("use_v1", True):
+        raise ConfigError("trainer.use_v1", f"must be True with {field}=process: older trainers take one number")
+    for section in ("async_training", "rollout"):  # of mains that have trainers of their own
+        if config.get(section):
+            raise ConfigError(
+                field,
+                f"process is for verl.trainer.main_ppo: the trainer that reads {section} takes one number for a"
+                " response; trainer.v1.trainer_mode=separate_async is the asynchronous one that does not",
+            )
+    if algorithm.get("adv_estimator") in _OUTCOME_ESTIMATORS:
+        raise ConfigError(
+            "algorithm.adv_estimator",
+            f"{algorithm['adv_estimator']} adds up the rewards of a response; with {field}=process set it to"
+            " rewardpool_process_grpo, or to one that goes by tokens, such as gae",
+        )
+    if algorithm.get("adv_estimator") == "rewardpool_process_grpo" and algorithm.get("use_kl_in_reward"):
+        raise ConfigError(
+            "algorithm.use_kl_in_reward",
+            "must be False with rewardpool_process_grpo, to which each token with a penalty would be a step; set"
+            " actor_rollout_ref.actor.use_kl_loss instead",
+        )
 
 
 def _check_parts(spec: Mapping[str, Any], *, path: str) -> None:

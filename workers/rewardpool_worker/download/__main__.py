@@ -85,10 +85,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--revision", default="main", help="branch, tag or commit of a hub's model")
     parser.add_argument("--cache", type=Path, required=True, help="folder that may be shared by many pods")
     parser.add_argument("--link", type=Path, required=True, help="what shall lead to the files")
-    parser.add_argument("--pins", type=Path, required=True, help="JSON file: revision of workers -> commit")
-    parser.add_argument("--host", required=True, help="address at which the progress is told")
-    parser.add_argument("--port", type=int, required=True, help="port at which the progress is told")
-    parser.add_argument("--report", type=Path, required=True, help="file in which the end is told")
+    parser.add_argument("--pins", type=Path, help="JSON file: revision of workers -> commit")
+    parser.add_argument("--host", required=True, help="address that serves the progress")
+    parser.add_argument("--port", type=int, required=True, help="port that serves the progress")
+    parser.add_argument("--report", type=Path, required=True, help="file that gets the result")
     parser.add_argument("--stall-seconds", type=float, default=600.0, help="end when nothing moves for so long")
     return parser.parse_args()
 
@@ -112,8 +112,8 @@ def _source(url: str, revision: str) -> Source:
         ) from error
 
 
-def _pin(pins: Path) -> str | None:
-    if not pins.is_file():
+def _pin(pins: Path | None) -> str | None:
+    if pins is None or not pins.is_file():
         return None
     commit = json.loads(pins.read_text()).get(os.environ.get(ENV_REVISION))
     return None if commit is None else str(commit)

@@ -3,8 +3,10 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from rewardpool_api import RewardPoolSpec, names, parse_source
+from rewardpool_api.adapters import AdapterSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +32,8 @@ class Place:
     own: in a cache that pods share, one could run what another is writing."""
     download_dir: str | None = None
     """Folder that has a downloaded model's files before the engine starts; None leaves a hub's model to the engine."""
+    adapters_dir: str | None = None
+    """Folder with a folder for each adapter, see `adapter_path`; None leaves each where its source says."""
     sleeps: bool = False
     """Whether somebody there puts engines to sleep and wakes them; else none is started so that it could be."""
 
@@ -62,6 +66,27 @@ def model_path(spec: RewardPoolSpec, place: Place) -> str:
     return f"{place.claim_dir}/{source.location}"
 
 
+LINK: Final = "current"
+"""In an adapter's folder, what leads to the files of one that was downloaded."""
+
+
+def adapter_path(adapter: AdapterSpec, place: Place) -> str:
+    """The folder of a LoRA adapter, or its repository on a hub where it is not downloaded before the engine starts.
+
+    Raises:
+        ValueError: a `pvc://` source in a place where no claim is mounted.
+    """
+    source = parse_source(adapter.source)
+    if place.adapters_dir is None:
+        if source.scheme == "pvc":
+            raise ValueError(
+                "spec.model.adapters[].source is pvc://, which needs Kubernetes; use file:// on one machine"
+            )
+        return source.location
+    folder = f"{place.adapters_dir}/{adapter.name}"
+    return {"hf": f"{folder}/{LINK}", "pvc": f"{folder}/{source.location}"}.get(source.scheme, folder)
+
+
 def revision_flags(spec: RewardPoolSpec, place: Place) -> tuple[str, ...]:
     """The revision of a hub's model; files on a disk have none."""
     from_hub = parse_source(spec.model.source).scheme == "hf" and place.download_dir is None
@@ -76,7 +101,7 @@ def trust_flags(spec: RewardPoolSpec) -> tuple[str, ...]:
 def environment(spec: RewardPoolSpec, place: Place, **engine_variables: str) -> dict[str, str]:
     """The variables every worker gets: the user's, the engine's, and RewardPool's own, later ones winning."""
     variables = {**spec.engine.env, **engine_variables}
-    if place.download_dir is not None or parse_source(spec.model.source).scheme in ("file", "pvc"):
+    if _is_all_there(spec, place):
         # The files are all there; looking for newer ones on a hub costs seconds, or minutes without a network.
         variables.setdefault("HF_HUB_OFFLINE", "1")
     if spec.model.trust_remote_code and place.modules_dir is not None:
@@ -90,9 +115,24 @@ def environment(spec: RewardPoolSpec, place: Place, **engine_variables: str) -> 
     if spec.model.head is not None:
         head = spec.model.head.model_dump(by_alias=True, exclude_none=True)
         variables[names.ENV_HEAD] = json.dumps(head, ensure_ascii=False)
+    if spec.model.adapters:
+        adapters = sorted(spec.model.adapters, key=lambda adapter: adapter.name)
+        variables[names.ENV_ADAPTERS] = json.dumps([_for_worker(adapter, place) for adapter in adapters])
     if place.key_file is not None:
         variables[names.ENV_KEY_FILE] = place.key_file
     return variables
+
+
+def _is_all_there(spec: RewardPoolSpec, place: Place) -> bool:
+    """Whether all files are on a disk when the engine starts."""
+    model = place.download_dir is not None or parse_source(spec.model.source).scheme in ("file", "pvc")
+    on_hub = any(parse_source(adapter.source).scheme == "hf" for adapter in spec.model.adapters)
+    return model and (place.adapters_dir is not None or not on_hub)
+
+
+def _for_worker(adapter: AdapterSpec, place: Place) -> dict[str, str]:
+    told = {"name": adapter.name, "path": adapter_path(adapter, place)}
+    return told | ({"revision": adapter.revision} if adapter.revision and place.adapters_dir is None else {})
 
 
 def can_sleep(spec: RewardPoolSpec, place: Place) -> bool:

@@ -1,7 +1,9 @@
 """vLLM: the OpenAI-compatible server with the score middleware in front.
 
 Measured with vLLM 0.32. A reward model is started with `--runner pooling`; its raw logit comes from `/classify`, which
-the middleware maps the contract to. Where a head is declared, `vllm_launcher` stands in front: it looks its tokens up.
+the middleware maps the contract to. Where a head or adapters are declared, `vllm_launcher` stands in front: it looks
+tokens up, and looks at the adapters' files.
+A worker extension has the checkpoint loaded whole, see `whole_checkpoint`.
 """
 
 from rewardpool_api import RewardPoolSpec, names
@@ -22,6 +24,7 @@ called something else than `vllm`, as the one for CPUs is: they look up the vers
 LAUNCHER = "vllm_launcher.py"
 MIDDLEWARE = "score_middleware.ScoreMiddleware"
 SLEEP_MIDDLEWARE = "sleep_middleware.SleepMiddleware"
+WHOLE_CHECKPOINT = "whole_checkpoint.WholeCheckpoint"
 
 
 def launch(spec: RewardPoolSpec, place: Place) -> Launch:
@@ -31,14 +34,14 @@ def launch(spec: RewardPoolSpec, place: Place) -> Launch:
         ValueError: see `model_path`.
     """
     engine = spec.engine
-    launcher = [f"{place.files_dir}/{LAUNCHER}"] if spec.model.head is not None else []
+    launcher = [f"{place.files_dir}/{LAUNCHER}"] if spec.model.head is not None or spec.model.adapters else []
     argv = [*place.python, *launcher, "-m", SERVER_MODULE]
     argv += ["--model", model_path(spec, place), *revision_flags(spec, place)]
     argv += ["--served-model-name", place.served_name]
     argv += ["--host", place.host, "--port", str(place.port)]
     argv += ["--dtype", engine.dtype, "--tensor-parallel-size", str(engine.tensor_parallel_size)]
     if spec.model.type == "Discriminative":
-        argv += ["--runner", "pooling"]
+        argv += ["--runner", "pooling", "--worker-extension-cls", WHOLE_CHECKPOINT]
     argv += trust_flags(spec)
     if engine.max_model_len is not None:
         argv += ["--max-model-len", str(engine.max_model_len)]

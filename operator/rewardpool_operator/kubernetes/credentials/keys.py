@@ -19,7 +19,7 @@ from typing import Final
 
 from rewardpool_api import names
 from rewardpool_operator.kubernetes.client import Object
-from rewardpool_operator.kubernetes.compare import short_hash
+from rewardpool_operator.kubernetes.diff import short_hash
 from rewardpool_operator.times import from_rfc3339
 
 KEY_BYTES: Final = 32

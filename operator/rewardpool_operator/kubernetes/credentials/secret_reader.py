@@ -1,4 +1,4 @@
-"""The Secrets of one pool, read by name when they may have changed: see `witness.py` for why not watched.
+"""The Secrets of one pool, read by name when they may have changed: see `secret_deletion.py` for why not watched.
 
 They are read at first, when the witness tells of a loss, after a pass that failed, and every so often for edits by
 hand: every few seconds where there are few pools, about once a minute where there are a thousand.
@@ -15,9 +15,9 @@ from typing import Final
 
 from rewardpool_api import names
 from rewardpool_operator.kubernetes import client
+from rewardpool_operator.kubernetes.cache.store import Key, Store
 from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object
-from rewardpool_operator.kubernetes.questions.asking import Asked
-from rewardpool_operator.kubernetes.watch.store import Key, Store
+from rewardpool_operator.kubernetes.polls.background_poll import BackgroundPoll
 
 READS_PER_SECOND: Final = 33
 """Of all pools together, while nothing happens: two hundredths of a core."""
@@ -59,7 +59,7 @@ class SecretReader:
         self._kube = kube
         self._store = store
         self._key = key
-        self._asked: Asked[Reading] = Asked(news, is_answer=lambda reading: not reading.refused)
+        self._asked: BackgroundPoll[Reading] = BackgroundPoll(news, is_answer=lambda reading: not reading.refused)
         self._seen: set[str] = set()
         self._read_at: float | None = None
         self._suspicious = False

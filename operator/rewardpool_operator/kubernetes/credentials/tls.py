@@ -15,12 +15,12 @@ from functools import lru_cache, partial
 from typing import Final
 
 from rewardpool_api import RewardPool, names
-from rewardpool_api.trust import verifying_context
 from rewardpool_operator.kubernetes.client import SECRETS, Kube, KubeError, KubeUnreachableError, Object
-from rewardpool_operator.kubernetes.compare import short_hash
 from rewardpool_operator.kubernetes.credentials.secret_reader import seconds_between_reads
-from rewardpool_operator.kubernetes.questions.asking import Asked
-from rewardpool_operator.router_admin import Trust
+from rewardpool_operator.kubernetes.diff import short_hash
+from rewardpool_operator.kubernetes.polls.background_poll import BackgroundPoll
+from rewardpool_operator.routers.admin import Trust
+from rewardpool_runtime.trust import verifying_context
 
 _PEM: Final = re.compile(r"-----BEGIN CERTIFICATE-----\s.*?-----END CERTIFICATE-----", re.DOTALL)
 
@@ -127,7 +127,7 @@ class Answer:
     """Why nobody knows."""
 
 
-class CertificateKeeper:
+class CertificateReader:
     """Reads the Secret of one pool's certificate by name, as often as the pool's own Secrets.
 
     Args:
@@ -171,8 +171,8 @@ class CertificateKeeper:
         """Stop reading."""
         self._asked.close()
 
-    def _question(self) -> Asked[Answer]:
-        return Asked(self._news, is_answer=lambda answer: answer.refused is None)
+    def _question(self) -> BackgroundPoll[Answer]:
+        return BackgroundPoll(self._news, is_answer=lambda answer: answer.refused is None)
 
     def _forget(self, name: str | None) -> None:
         self._asked.close()

@@ -20,7 +20,7 @@ from rewardpool_operator.kubernetes.render.common import (
     selector,
     uses_key,
 )
-from rewardpool_operator.kubernetes.render.download import CONTAINER_DOWNLOAD, DOWNLOAD_LINK, HUB_DIR
+from rewardpool_operator.kubernetes.render.download import CONTAINER_DOWNLOAD, DOWNLOAD_LINK, HUB_DIR, is_download
 from rewardpool_operator.kubernetes.render.policies import (
     disruption_budget_name,
     disruption_budgets,
@@ -51,6 +51,7 @@ __all__ = [
     "disruption_budget_name",
     "disruption_budgets",
     "files_config_map",
+    "is_download",
     "network_policies",
     "pins_config_map",
     "pool_host",

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from rewardpool_api import RewardPool, names
 from rewardpool_operator.kubernetes.client import Object
-from rewardpool_operator.kubernetes.compare import short_hash
+from rewardpool_operator.kubernetes.diff import short_hash
 
 PRE_STOP_SECONDS: Final = 5
 """Between the order to stop and SIGTERM. A worker that is deleted by somebody else leaves the routers in this time; a

@@ -8,16 +8,20 @@ have no S3 client; for those alone it runs on RewardPool's own image.)
 from typing import Final
 
 from rewardpool_api import RewardPool, names, parse_source
+from rewardpool_api.adapters import AdapterSpec
 from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.render.common import CONTAINER_SECURITY, every_address, files_name
 from rewardpool_worker.engines import Engine
+from rewardpool_worker.engines.launch import LINK
 from rewardpool_worker.mounted import DOWNLOAD_PACKAGE, download_paths, worker_files
 
 CONTAINER_DOWNLOAD: Final = "download"
+"""Has the model's files; those of adapters are `ADAPTER_DOWNLOAD` and a number."""
+ADAPTER_DOWNLOAD: Final = "download-adapter-"
 HUB_DIR: Final = "/var/cache/huggingface"
 """The hub's cache: a shared claim, or a folder that outlives restarts of the container."""
 LINK_DIR: Final = "/var/lib/rewardpool/model"
-DOWNLOAD_LINK: Final = f"{LINK_DIR}/current"
+DOWNLOAD_LINK: Final = f"{LINK_DIR}/{LINK}"
 """Leads to the files of the release; the engine's command line is the same for every release."""
 TERMINATION_LOG: Final = "/dev/termination-log"
 """What a container leaves here, Kubernetes keeps in the pod's status."""
@@ -25,34 +29,71 @@ PROGRAM_DIR: Final = "/etc/rewardpool/download"
 """Where the download's package is mounted."""
 
 
+ADAPTERS_DIR: Final = "/var/lib/rewardpool/adapters"
+"""Has a folder for each LoRA adapter, by its name: a link to what was downloaded, or the volume that it is on."""
+
+
+def is_download(container: str) -> bool:
+    """Whether an init container of this name is a download of ours."""
+    return container == CONTAINER_DOWNLOAD or container.startswith(ADAPTER_DOWNLOAD)
+
+
 def is_downloaded(pool: RewardPool) -> bool:
     """Whether the pool's model comes over a network."""
     return parse_source(pool.spec.model.source).is_downloaded
 
 
-def download_volumes(pool: RewardPool) -> tuple[list[Object], list[Object]]:
-    """Cache and link, as the engine and the download see them."""
+def downloads_anything(pool: RewardPool) -> bool:
+    """Whether the model comes over a network, or one of its adapters."""
+    return is_downloaded(pool) or bool(_downloaded_adapters(pool))
+
+
+def sorted_adapters(pool: RewardPool) -> list[AdapterSpec]:
+    """The pool's adapters by name: another order in the manifest is no other pod."""
+    return sorted(pool.spec.model.adapters, key=lambda adapter: adapter.name)
+
+
+def cache_volume(pool: RewardPool) -> tuple[Object, Object]:
+    """The hub's cache, and how the engine and the downloads mount it."""
     cache = pool.spec.model.cache
     claim = {"persistentVolumeClaim": {"claimName": cache.claim_name}} if cache else {"emptyDir": {}}
-    volumes: list[Object] = [{"name": "hub-cache", **claim}, {"name": "model", "emptyDir": {}}]
-    mounts: list[Object] = [
-        {"name": "hub-cache", "mountPath": HUB_DIR},
-        {"name": "model", "mountPath": LINK_DIR},
-    ]
+    return {"name": "hub-cache", **claim}, {"name": "hub-cache", "mountPath": HUB_DIR}
+
+
+def adapter_volumes(pool: RewardPool) -> tuple[list[Object], list[Object]]:
+    """What each adapter is on, as the engine and its download see it."""
+    volumes: list[Object] = []
+    mounts: list[Object] = []
+    for index, adapter in enumerate(sorted_adapters(pool)):
+        source, name = parse_source(adapter.source), f"adapter-{index}"
+        on: Object = {"emptyDir": {}}
+        if source.scheme == "pvc":
+            on = {"persistentVolumeClaim": {"claimName": source.claim, "readOnly": True}}
+        elif source.scheme == "file":
+            on = {"hostPath": {"path": source.location, "type": "Directory"}}
+        volumes.append({"name": name, **on})
+        read_only = {} if source.is_downloaded else {"readOnly": True}
+        mounts.append({"name": name, "mountPath": f"{ADAPTERS_DIR}/{adapter.name}", **read_only})
     return volumes, mounts
 
 
+def _downloaded_adapters(pool: RewardPool) -> list[AdapterSpec]:
+    return [adapter for adapter in sorted_adapters(pool) if parse_source(adapter.source).is_downloaded]
+
+
 def with_download(template: Object, pool: RewardPool, engine: Engine, *, own_image: str, ipv6: bool) -> Object:
-    """The worker's template with the download in front of the engine."""
+    """The worker's template with the downloads in front of the engine: that of the model, and one for each adapter."""
     spec, (worker,) = template["spec"], template["spec"]["containers"]
     items = [{"key": key, "path": path} for key, path in sorted(download_paths().items())]
     program = {"name": "download", "configMap": {"name": files_name(pool, worker_files()), "items": items}}
     pins = {"name": "pins", "configMap": {"name": names.pins_config_map(pool.metadata.name)}}
-    shared = [mount for mount in worker["volumeMounts"] if mount["name"] in ("files", "hub-cache", "model")]
+    shared = [
+        mount
+        for mount in worker["volumeMounts"]
+        if mount["name"] in ("files", "hub-cache", "model") or mount["mountPath"].startswith(f"{ADAPTERS_DIR}/")
+    ]
     container: Object = {
-        "name": CONTAINER_DOWNLOAD,
         "image": _image(pool, engine, worker["image"], own_image),
-        "command": ["python3", "-m", DOWNLOAD_PACKAGE, *_arguments(pool, ipv6=ipv6)],
         # Where Python looks for a module that is run by its name.
         "workingDir": PROGRAM_DIR,
         "env": _environment(pool),
@@ -65,9 +106,11 @@ def with_download(template: Object, pool: RewardPool, engine: Engine, *, own_ima
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": CONTAINER_SECURITY,
     }
+    commands = _commands(pool, ipv6=ipv6)
+    containers = [{"name": name, "command": command, **container} for name, command in commands.items()]
     return {
         **template,
-        "spec": {**spec, "initContainers": [container], "volumes": [*spec["volumes"], program, pins]},
+        "spec": {**spec, "initContainers": containers, "volumes": [*spec["volumes"], program, pins]},
     }
 
 
@@ -76,14 +119,26 @@ def _image(pool: RewardPool, engine: Engine, engine_image: str, own_image: str) 
     return own_image if from_s3 and not engine.has_s3_client else engine_image
 
 
-def _arguments(pool: RewardPool, *, ipv6: bool) -> list[str]:
-    model = pool.spec.model
-    return [
-        *("--source", model.source, "--revision", model.revision),
-        *("--cache", f"{HUB_DIR}/hub", "--link", DOWNLOAD_LINK),
-        *("--pins", f"{names.PINS_DIR}/{names.PINS_FILE}", "--report", TERMINATION_LOG),
-        *("--host", every_address(ipv6=ipv6), "--port", str(names.WORKER_PORT)),
-    ]
+def _commands(pool: RewardPool, *, ipv6: bool) -> dict[str, list[str]]:
+    """The init containers by name, in their order, with what each runs."""
+
+    def command(source: str, revision: str, link: str, *pins: str) -> list[str]:
+        return [
+            *("python3", "-m", DOWNLOAD_PACKAGE, "--source", source, "--revision", revision),
+            *("--cache", f"{HUB_DIR}/hub", "--link", link),
+            *(*pins, "--report", TERMINATION_LOG),
+            *("--host", every_address(ipv6=ipv6), "--port", str(names.WORKER_PORT)),
+        ]
+
+    model, found = pool.spec.model, {}
+    if is_downloaded(pool):
+        pins = ("--pins", f"{names.PINS_DIR}/{names.PINS_FILE}")
+        found[CONTAINER_DOWNLOAD] = command(model.source, model.revision, DOWNLOAD_LINK, *pins)
+    for index, adapter in enumerate(_downloaded_adapters(pool)):
+        link = f"{ADAPTERS_DIR}/{adapter.name}/{LINK}"
+        # Its revision is a commit, so nothing has to be pinned.
+        found[f"{ADAPTER_DOWNLOAD}{index}"] = command(adapter.source, adapter.revision or "", link)
+    return found
 
 
 def _environment(pool: RewardPool) -> list[Object]:
@@ -94,7 +149,8 @@ def _environment(pool: RewardPool) -> list[Object]:
     revision = {"fieldRef": {"fieldPath": f"metadata.labels['{names.LABEL_REVISION}']"}}
     env.append({"name": names.ENV_REVISION, "valueFrom": revision})
     token = pool.spec.model.token_secret_ref
-    if token is not None and parse_source(pool.spec.model.source).scheme == "hf":
+    sources = (pool.spec.model.source, *(adapter.source for adapter in pool.spec.model.adapters))
+    if token is not None and any(parse_source(source).scheme == "hf" for source in sources):
         env.append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": token.name, "key": token.key}}})
     return env
 

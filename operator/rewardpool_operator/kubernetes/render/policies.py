@@ -13,7 +13,7 @@ from typing import Final
 
 from rewardpool_api import RewardPool, names
 from rewardpool_operator.kubernetes.client import Object
-from rewardpool_operator.kubernetes.place import OperatorPlace
+from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
 from rewardpool_operator.kubernetes.render.common import labels, metadata
 
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
@@ -59,7 +59,7 @@ def protecting(manifest: Object, *, workers: int, routers: int) -> Object:
     return {**manifest, "spec": {**manifest["spec"], "minAvailable": least}}
 
 
-def network_policies(pool: RewardPool, place: OperatorPlace | None) -> list[Object]:
+def network_policies(pool: RewardPool, place: OperatorIdentity | None) -> list[Object]:
     """The policies; none where the pool wants none, or the operator is outside of the cluster and not to be named."""
     if place is None or pool.spec.network.policy == "Disabled":
         return []
@@ -95,7 +95,7 @@ def _rule(port: int, peers: list[Object]) -> Object:
     return {"ports": [{"port": port, "protocol": "TCP"}], **({"from": peers} if peers else {})}
 
 
-def _scorers(pool: RewardPool, place: OperatorPlace) -> list[Object]:
+def _scorers(pool: RewardPool, place: OperatorIdentity) -> list[Object]:
     if pool.spec.network.namespaces is None:
         return []
     own: Object = {"podSelector": {}}
@@ -106,7 +106,7 @@ def _routers(pool: RewardPool) -> Object:
     return {"podSelector": {"matchLabels": labels(pool, names.COMPONENT_ROUTER)}}
 
 
-def _operator(place: OperatorPlace) -> Object:
+def _operator(place: OperatorIdentity) -> Object:
     pods = {"podSelector": {"matchLabels": dict(place.labels)}} if place.labels else {}
     return {**_namespace(place.namespace), **pods}
 

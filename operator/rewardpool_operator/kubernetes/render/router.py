@@ -1,7 +1,8 @@
 """The routers: a Service with the pool's URL, and a Deployment behind it.
 
 A router that is just started has an empty list. So its readiness has a gate, which the operator opens once, when the
-list was seen to be right (`decide/exposure.py`): until then no request goes to it, and the one it replaces stays.
+list was seen to be right (`decide/router_readiness.py`): until then no request goes to it, and the one it replaces
+stays.
 """
 
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from typing import Final
 
 from rewardpool_api import RewardPool, names
 from rewardpool_operator.kubernetes.client import Object
-from rewardpool_operator.kubernetes.compare import short_hash
+from rewardpool_operator.kubernetes.diff import short_hash
 from rewardpool_operator.kubernetes.merge import merged
 from rewardpool_operator.kubernetes.render.common import (
     CONTAINER_ROUTER,

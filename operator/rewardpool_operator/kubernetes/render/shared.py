@@ -62,7 +62,7 @@ def files_config_map(pool: RewardPool, files: Mapping[str, str]) -> Object:
 
 
 def pins_config_map(pool: RewardPool, pins: Mapping[str, str] | None = None) -> Object:
-    """Which commit of the model each revision serves, see `downloads.py`; also the witness of `witness.py`."""
+    """Which commit of the model each revision serves, see `downloads.py`; also the witness of `secret_deletion.py`."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

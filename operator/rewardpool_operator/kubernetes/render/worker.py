@@ -13,7 +13,7 @@ from typing import Final
 
 from rewardpool_api import RewardPool, names, parse_source
 from rewardpool_operator.kubernetes.client import Object
-from rewardpool_operator.kubernetes.compare import short_hash
+from rewardpool_operator.kubernetes.diff import short_hash
 from rewardpool_operator.kubernetes.merge import merged
 from rewardpool_operator.kubernetes.render.common import (
     CONTAINER_WORKER,
@@ -28,9 +28,13 @@ from rewardpool_operator.kubernetes.render.common import (
     uses_key,
 )
 from rewardpool_operator.kubernetes.render.download import (
+    ADAPTERS_DIR,
     DOWNLOAD_LINK,
     HUB_DIR,
-    download_volumes,
+    LINK_DIR,
+    adapter_volumes,
+    cache_volume,
+    downloads_anything,
     is_downloaded,
     with_download,
 )
@@ -125,6 +129,7 @@ def worker_template(pool: RewardPool, *, image: str, ipv6: bool = False) -> Obje
             key_file=f"{names.KEY_DIR}/{names.SECRET_KEY}" if uses_key(pool) else None,
             claim_dir=CLAIM_DIR,
             download_dir=DOWNLOAD_LINK if is_downloaded(pool) else None,
+            adapters_dir=ADAPTERS_DIR,
         ),
     )
     volumes, mounts = _worker_volumes(pool)
@@ -142,7 +147,7 @@ def worker_template(pool: RewardPool, *, image: str, ipv6: bool = False) -> Obje
     grace = PRE_STOP_SECONDS + spec.worker.drain_seconds + engine.end_seconds
     stock = engine.default_image is not None
     template = pod_template(container, volumes, grace_seconds=grace, security={} if stock else OWN_IMAGE)
-    if is_downloaded(pool):
+    if downloads_anything(pool):
         template = with_download(template, pool, engine, own_image=image, ipv6=ipv6)
     restarted_at = pool.metadata.annotations.get(names.ANNOTATION_RESTARTED_AT)
     if restarted_at is not None:
@@ -181,13 +186,18 @@ def _worker_volumes(pool: RewardPool) -> tuple[list[Object], list[Object]]:
             volumes.append({"name": "model", "hostPath": {"path": source.location, "type": "Directory"}})
             mounts.append({"name": "model", "mountPath": source.location, "readOnly": True})
         case "hf" | "s3":
-            downloaded, places = download_volumes(pool)
-            volumes, mounts = [*volumes, *downloaded], [*mounts, *places]
+            volumes.append({"name": "model", "emptyDir": {}})
+            mounts.append({"name": "model", "mountPath": LINK_DIR})
         case "python":
             pass
-    return volumes, mounts
+    if downloads_anything(pool):
+        cache, place = cache_volume(pool)
+        volumes.append(cache)
+        mounts.append(place)
+    on, places = adapter_volumes(pool)
+    return [*volumes, *on], [*mounts, *places]
 
 
 def _environment(pool: RewardPool, variables: Mapping[str, str]) -> list[Object]:
-    given = {**({"HF_HOME": HUB_DIR} if is_downloaded(pool) else {}), **variables}
+    given = {**({"HF_HOME": HUB_DIR} if downloads_anything(pool) else {}), **variables}
     return [{"name": name, "value": value} for name, value in sorted(given.items())]

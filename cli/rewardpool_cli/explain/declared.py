@@ -1,0 +1,255 @@
+"""What the pool object itself says: what was asked of it, what was refused, and where a rollout stands."""
+
+from typing import Final
+
+from rewardpool_api import Condition
+from rewardpool_api.reasons import ConditionReason
+from rewardpool_api.status import FailedRollout, RolloutStatus
+from rewardpool_cli.explain.evidence import Cause, Evidence, Explanation
+from rewardpool_cli.explain.pods import CAUSE_OF_REASON, meaning_of
+
+SEEN_WITHIN_SECONDS: Final = 15
+"""An operator that runs has looked at a new pool by then."""
+
+_ROLLOUT_REASONS: Final = frozenset(
+    {
+        ConditionReason.PARITY_EXCEEDED,
+        ConditionReason.GOLDEN_SET_UNUSABLE,
+        ConditionReason.ROLLED_BACK,
+        ConditionReason.DEADLINE_EXCEEDED,
+    }
+)
+"""Told by `rollout_explanations`."""
+
+_EXPLAINED_BY_SIZE: Final = frozenset({ConditionReason.AT_ZERO, ConditionReason.SUSPENDED})
+"""Told by `scaling_explanations` and `asked_explanations`."""
+
+_LOCAL_REASONS: Final = frozenset(
+    {
+        ConditionReason.STOPPED,
+        ConditionReason.GAVE_UP,
+        ConditionReason.SUPERVISOR_GONE,
+        ConditionReason.SUPERVISOR_FAILED,
+    }
+)
+
+
+def asked_explanations(evidence: Evidence) -> list[Explanation]:
+    """What was asked of the pool that keeps it from serving, and whether anybody heard it."""
+    pool = evidence.pool
+    found = []
+    if pool.metadata.deletion_timestamp is not None:
+        found.append(
+            Explanation(
+                cause=Cause.BEING_DELETED,
+                kind="waiting",
+                what="The pool is being deleted, and what it owns goes with it",
+                next=tuple(f"it waits for the finalizer {name}" for name in pool.metadata.finalizers),
+            )
+        )
+    if not evidence.is_local:
+        found += _unseen(evidence)
+    if pool.spec.suspend:
+        found.append(
+            Explanation(
+                cause=Cause.SUSPENDED,
+                kind="problem",
+                what="The pool is suspended: spec.suspend is set, and no worker is wanted",
+                next=(evidence.patch('{"suspend":false}'),),
+            )
+        )
+    return found
+
+
+def _unseen(evidence: Evidence) -> list[Explanation]:
+    metadata, status = evidence.pool.metadata, evidence.pool.status
+    if status.observed_generation == metadata.generation:
+        return []
+    age = evidence.seconds_since(metadata.creation_timestamp) or 0
+    never = status.observed_generation == 0
+    young = never and age < SEEN_WITHIN_SECONDS
+    what = f"No operator has looked at the pool since it was made {age} s ago"
+    if not never:
+        generations = f"generation {metadata.generation}; the status is about {status.observed_generation}"
+        what = f"The operator has not looked at the present spec yet ({generations})"
+    return [
+        Explanation(
+            cause=Cause.NOT_SEEN,
+            kind="waiting" if young else "problem",
+            what=what,
+            next=(
+                f"wait some seconds; then see whether an operator runs that watches namespace {metadata.namespace}",
+                "kubectl get pods -A -l app.kubernetes.io/name=rewardpool",
+            ),
+        )
+    ]
+
+
+_FAILING: Final = {
+    ConditionReason.SECRETS_UNREADABLE: "let the operator read Secrets in namespace {namespace}: its Role there",
+    ConditionReason.CERTIFICATE_UNREADABLE: "let the operator read Secrets in namespace {namespace}: its Role there",
+    ConditionReason.GOLDEN_SET_UNREADABLE: "let the operator read ConfigMaps in namespace {namespace}: its Role there",
+    ConditionReason.DEMANDS_UNREADABLE: "let the operator read Leases in namespace {namespace}: its Role there",
+    ConditionReason.INVALID_OBJECT: "correct the field that is named",
+    ConditionReason.RECONCILE_FAILED: "read the operator's log, and report what it says: it is a fault of RewardPool",
+    ConditionReason.API_SERVER_UNREACHABLE: "it is tried again every few seconds; see whether the API server is well",
+    ConditionReason.STATUS_NOT_WRITTEN: "let the operator patch rewardpools/status: its Role there",
+}
+"""Why the operator does not do all of its work for a pool -> what to do. No pod and no node is to blame then."""
+
+
+def failing_explanations(evidence: Evidence) -> list[Explanation]:
+    """What the operator cannot do for the pool, since when and why, in its own words."""
+    degraded = evidence.pool.status.condition("Degraded")
+    if degraded is None or degraded.status != "True" or degraded.reason not in _FAILING:
+        return []
+    step = next(step for reason, step in _FAILING.items() if reason == degraded.reason)
+    step = step.format(namespace=evidence.pool.metadata.namespace)
+    what = f"{degraded.reason}: {meaning_of(degraded.reason)}"
+    return [Explanation(cause=Cause.NOT_RECONCILED, kind="problem", what=what, said=degraded.message, next=(step,))]
+
+
+def refused_explanations(evidence: Evidence) -> list[Explanation]:
+    """What Kubernetes refused of the objects that the pool owns."""
+    degraded = evidence.pool.status.condition("Degraded")
+    if degraded is not None and degraded.status == "True" and degraded.reason == ConditionReason.APPLY_FAILED:
+        return [
+            Explanation(
+                cause=Cause.REFUSED,
+                kind="problem",
+                what="The API server refuses an object of the pool",
+                said=degraded.message,
+                next=(
+                    "correct the field that is named: it came from spec.worker.podTemplate or spec.router.podTemplate;"
+                    " an object that is somebody else's has to be renamed or removed by its owner",
+                ),
+            )
+        ]
+    for deployment in evidence.deployments:
+        for condition in deployment.get("status", {}).get("conditions", []):
+            if (condition["type"], condition["status"]) == ("ReplicaFailure", "True"):
+                return [_no_pods(evidence, deployment["metadata"]["name"], condition.get("message", ""))]
+    return []
+
+
+def _no_pods(evidence: Evidence, deployment: str, message: str) -> Explanation:
+    namespace = evidence.pool.metadata.namespace
+    return Explanation(
+        cause=Cause.NO_PODS_MADE,
+        kind="problem",
+        what=f"Kubernetes does not make the pods of Deployment {deployment}: a quota, a webhook, a Pod Security level",
+        said=message,
+        next=(
+            f"kubectl describe quota,limitrange -n {namespace}",
+            "ask for less in spec.worker.podTemplate, or have the limit raised",
+        ),
+    )
+
+
+def rollout_explanations(evidence: Evidence) -> list[Explanation]:
+    """Where a rollout stands that does not simply go on."""
+    spec, rollout = evidence.pool.spec, evidence.pool.status.rollout
+    progressing = evidence.pool.status.condition("Progressing")
+    found = []
+    if rollout is not None and rollout.failed is not None:
+        found.append(_failed(evidence, rollout, rollout.failed))
+    elif progressing is not None and progressing.reason == ConditionReason.DEADLINE_EXCEEDED:
+        found.append(
+            Explanation(
+                cause=Cause.DEADLINE,
+                kind="problem",
+                what="No worker of the present revision answered within"
+                f" {spec.start_seconds} s, and there is no earlier one to go back to",
+                said=progressing.message,
+                next=(
+                    evidence.command("logs", "--component worker", "--previous"),
+                    "correct the spec; if the start only takes longer, raise spec.rollout.progressDeadlineSeconds",
+                ),
+            )
+        )
+    parity = rollout.parity if rollout is not None else None
+    if parity is not None and parity.outcome == "Unusable":
+        found.append(
+            Explanation(
+                cause=Cause.PARITY,
+                kind="problem",
+                what="The rollout waits: its golden set cannot be used",
+                said=parity.message,
+                next=(
+                    "correct the ConfigMap named in spec.rollout.parity.goldenSetRef, or remove spec.rollout.parity",
+                ),
+            )
+        )
+    if spec.rollout.paused:
+        found.append(
+            Explanation(
+                cause=Cause.PAUSED,
+                kind="note",
+                what="Rollouts are paused: spec.rollout.paused is set, and the last good revision serves",
+                next=(evidence.patch('{"rollout":{"paused":false}}'),),
+            )
+        )
+    elif progressing is not None and progressing.status == "True" and rollout is not None:
+        found += _under_way(progressing, rollout.good, evidence.pool.status.revision)
+    return found
+
+
+def _under_way(progressing: Condition, good: str | None, revision: str) -> list[Explanation]:
+    if good in (None, revision):
+        return []
+    what = f"A rollout from revision {good} to {revision} is under way"
+    return [Explanation(cause=Cause.ROLLING, kind="waiting", what=what, said=progressing.message)]
+
+
+def _failed(evidence: Evidence, rollout: RolloutStatus, failed: FailedRollout) -> Explanation:
+    compared = failed.reason == ConditionReason.PARITY_EXCEEDED
+    instead = f"; revision {rollout.good} serves instead" if rollout.good else ""
+    what = (
+        f"Revision {failed.revision} scores the golden set differently{instead}"
+        if compared
+        else f"Revision {failed.revision} failed{instead}"
+    )
+    correct = "correct the spec: a new revision is tried at once"
+    if compared:
+        correct = "correct the spec, or raise spec.rollout.parity.maxAbsDiff if the difference is meant"
+    return Explanation(
+        cause=Cause.PARITY if compared else Cause.ROLLED_BACK,
+        kind="problem",
+        what=what,
+        said=f"{failed.reason}: {failed.message}",
+        next=(correct, f"make the spec say what serves: {evidence.command('rollback')}"),
+    )
+
+
+def condition_explanations(evidence: Evidence, *, trouble_told: bool, told: bool) -> list[Explanation]:
+    """What the conditions say that nothing else explained: all there is on one machine, or without the right to look.
+
+    Args:
+        evidence: what was read.
+        trouble_told: whether some problem is explained already.
+        told: whether anything is.
+    """
+    status = evidence.pool.status
+    degraded, ready = status.condition("Degraded"), status.condition("Ready")
+    if degraded is not None and degraded.status == "True" and degraded.reason not in _ROLLOUT_REASONS:
+        return [] if trouble_told else [_of_condition(evidence, degraded)]
+    if ready is None or ready.status == "True" or ready.reason in _EXPLAINED_BY_SIZE or told:
+        return []
+    if ready.reason in _LOCAL_REASONS:
+        said = f"{ready.reason}: {ready.message}"
+        what = "The pool does not run"
+        return [
+            Explanation(cause=Cause.STOPPED, kind="problem", what=what, said=said, next=("rewardpool up -f MANIFEST",))
+        ]
+    return [_of_condition(evidence, ready)]
+
+
+def _of_condition(evidence: Evidence, condition: Condition) -> Explanation:
+    starting = condition.reason in (ConditionReason.STARTING, ConditionReason.ROUTER_NOT_READY)
+    return Explanation(
+        cause=Cause.STARTING if starting else CAUSE_OF_REASON.get(condition.reason, Cause.OTHER),
+        kind="waiting" if starting else "problem",
+        what="Workers or routers are starting" if starting else f"{condition.reason}: {meaning_of(condition.reason)}",
+        said=condition.message,
+        next=(evidence.command("logs"),),
+    )

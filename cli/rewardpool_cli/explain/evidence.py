@@ -1,0 +1,153 @@
+"""What an explanation is made from, and what it is made of."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Literal
+
+from rewardpool_api import RewardPool, names
+from rewardpool_operator.kubernetes.pods import is_managed, is_over
+from rewardpool_operator.times import from_rfc3339
+
+Object = dict[str, Any]
+"""A Kubernetes object as JSON."""
+
+Kind = Literal["problem", "waiting", "note"]
+"""Somebody has to act; time will tell; for information."""
+
+
+class Cause(StrEnum):
+    """Everything that `explain` knows, in the order of telling: what keeps the rest from happening is first."""
+
+    BEING_DELETED = "BeingDeleted"
+    NOT_SEEN = "NotSeen"
+    SUSPENDED = "Suspended"
+    STOPPED = "Stopped"
+    NOT_RECONCILED = "NotReconciled"
+    REFUSED = "Refused"
+    NO_PODS_MADE = "NoPodsMade"
+    MISSING_CLAIM = "MissingClaim"
+    UNBOUND_CLAIM = "UnboundClaim"
+    UNSCHEDULABLE = "Unschedulable"
+    MISSING_SECRET = "MissingSecret"  # noqa: S105 - the name of a cause
+    MISSING_CONFIG_MAP = "MissingConfigMap"
+    MISSING_PATH = "MissingPath"
+    IMAGE = "Image"
+    NOT_STARTING = "NotStarting"
+    MODEL_NOT_FOUND = "ModelNotFound"
+    DOWNLOAD = "Download"
+    OUT_OF_MEMORY = "OutOfMemory"
+    MODEL_REFUSED = "ModelRefused"
+    BAD_ARGUMENTS = "BadArguments"
+    ENDS = "Ends"
+    NODE_LOST = "NodeLost"
+    PARITY = "Parity"
+    ROLLED_BACK = "RolledBack"
+    DEADLINE = "Deadline"
+    PAUSED = "Paused"
+    METRICS_UNAVAILABLE = "MetricsUnavailable"
+    BUDGET_DISAGREES = "BudgetDisagrees"
+    DEMAND_IGNORED = "DemandIgnored"
+    OTHER = "Other"
+    DOWNLOADING = "Downloading"
+    STARTING = "Starting"
+    ROLLING = "Rolling"
+    DRAINING = "Draining"
+    AT_ZERO = "AtZero"
+    AT_MOST = "AtMost"
+    BUDGET = "Budget"
+    STEP = "Step"
+    HELD_FOR_A_WHILE = "HeldForAWhile"
+    SIZE = "Size"
+    JOBS = "Jobs"
+    JOBS_GONE = "JobsGone"
+    NEXT_BURST = "NextBurst"
+    MEASURED = "Measured"
+    UNREADABLE = "Unreadable"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """One thing that is the matter with a pool, or worth knowing."""
+
+    cause: Cause
+    kind: Kind
+    what: str
+    """A sentence."""
+    said: str = ""
+    """What Kubernetes, the engine or the operator said of it, word for word."""
+    next: tuple[str, ...] = ()
+    """What to do, best first; a command where there is one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What was read about one pool at `now`."""
+
+    now: datetime
+    """Timezone-aware."""
+    pool: RewardPool
+    pods: tuple[Object, ...] = ()
+    deployments: tuple[Object, ...] = ()
+    warnings: Mapping[str, str] = field(default_factory=dict)
+    """Name of a pod -> its newest warning event."""
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """What could not be read, such as `pods` -> why."""
+    is_local: bool = False
+    """A pool on one machine: processes and no pods."""
+    program: str = "rewardpool"
+    """How the user calls the command line, for commands to copy."""
+
+    def pods_of(self, component: str) -> tuple[Object, ...]:
+        """The pods of one component that run or shall run."""
+        mine = [pod for pod in self.pods if is_managed(pod) and not is_over(pod)]
+        return tuple(pod for pod in mine if pod["metadata"]["labels"][names.LABEL_COMPONENT] == component)
+
+    def command(self, *words: str) -> str:
+        """A command about this pool."""
+        first, *rest = words
+        return " ".join([self.program, first, self.pool.key, *rest])
+
+    def patch(self, spec: str) -> str:
+        """The command that merges JSON into the pool's spec."""
+        metadata = self.pool.metadata
+        merged = '{"spec":' + spec + "}"
+        if self.is_local:
+            return f"merge {merged} into the manifest, then {self.program} up -f MANIFEST"
+        return f"kubectl patch rewardpool {metadata.name} -n {metadata.namespace} --type merge -p '{merged}'"
+
+    def in_words(self, time: str) -> str:
+        """An RFC 3339 time as one that lies ahead or behind, such as `in 40 s, at 12:10:40 UTC`."""
+        at = from_rfc3339(time)
+        seconds = round((at - self.now).total_seconds())
+        clock = f"at {at:%H:%M:%S} UTC"
+        return f"{clock}, {duration(-seconds)} ago" if seconds < 0 else f"in {duration(seconds)}, {clock}"
+
+    def seconds_since(self, time: str | None) -> int | None:
+        """Whole seconds since an RFC 3339 time."""
+        return None if time is None else int((self.now - from_rfc3339(time)).total_seconds())
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them."""
+    return f"{round(seconds)} s" if seconds < 120 else f"{round(seconds / 60)} min"
+
+
+def counted(number: int, what: str) -> str:
+    """So many of a thing, such as `1 replica` and `2 replicas`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def newest_warnings(events: Iterable[Object]) -> dict[str, str]:
+    """The newest warning about each pod, as `REASON: NOTE`, by the pod's name."""
+    about_pods = [event for event in events if event["regarding"].get("kind") == "Pod" and event["type"] == "Warning"]
+    about_pods.sort(key=time_of)
+    return {event["regarding"]["name"]: f"{event.get('reason', '')}: {event.get('note', '')}" for event in about_pods}
+
+
+def time_of(event: Object) -> str:
+    """RFC 3339 time at which an event was last seen; empty when it does not say."""
+    series = event.get("series") or {}
+    times = (series.get("lastObservedTime"), event.get("deprecatedLastTimestamp"), event.get("eventTime"))
+    return next((time for time in times if time), "")

@@ -1,0 +1,251 @@
+"""Why pods do not serve: each pod gets one cause, and pods with the same trouble are told together."""
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Final
+
+from rewardpool_api import names
+from rewardpool_api.reasons import DOWNLOAD_REASONS, ConditionReason
+from rewardpool_cli.explain.evidence import Cause, Evidence, Explanation, Object
+from rewardpool_operator.decide.model_status import in_words
+from rewardpool_operator.kubernetes.pods import failure_of, is_deleting, is_lost, is_stuck_before_start
+from rewardpool_operator.kubernetes.render import is_download
+from rewardpool_operator.times import from_rfc3339
+
+CAUSE_OF_REASON: Final[dict[str, Cause]] = {
+    ConditionReason.IMAGE_PULL: Cause.IMAGE,
+    ConditionReason.MODEL_NOT_FOUND: Cause.MODEL_NOT_FOUND,
+    ConditionReason.OUT_OF_MEMORY: Cause.OUT_OF_MEMORY,
+    ConditionReason.MODEL_REFUSED: Cause.MODEL_REFUSED,
+    ConditionReason.BAD_ARGUMENTS: Cause.BAD_ARGUMENTS,
+    ConditionReason.ENGINE_EXITED: Cause.ENDS,
+    ConditionReason.PORT_IN_USE: Cause.ENDS,
+    ConditionReason.HUNG: Cause.ENDS,
+    ConditionReason.NODE_LOST: Cause.NODE_LOST,
+    ConditionReason.APPLY_FAILED: Cause.REFUSED,
+    ConditionReason.FAILED_CREATE: Cause.NO_PODS_MADE,
+    ConditionReason.UNSCHEDULABLE: Cause.UNSCHEDULABLE,
+}
+"""A condition's reason -> what it means here; Kubernetes' own words are looked into instead."""
+
+
+_CLAIM: Final = re.compile(r'persistentvolumeclaim "([^"]+)" not found')
+_MISSING: Final = (
+    (re.compile(r'secrets? "([^"]+)" not found|find key \S+ in Secret (?:[^/\s]+/)?(\S+)'), Cause.MISSING_SECRET),
+    (
+        re.compile(r'configmaps? "([^"]+)" not found|find key \S+ in ConfigMap (?:[^/\s]+/)?(\S+)'),
+        Cause.MISSING_CONFIG_MAP,
+    ),
+    (re.compile(r"hostPath type check failed: (\S+)"), Cause.MISSING_PATH),
+)
+"""The kubelet's words for what a pod needs and nobody made."""
+_INSUFFICIENT: Final = re.compile(r"Insufficient ([^\s,.]+(?:\.[^\s,.]+)*(?:/[^\s,.]+)?)")
+
+
+_MEANINGS: Final = {member.value: member.meaning for member in ConditionReason}
+
+
+def meaning_of(reason: str) -> str:
+    """What a reason means; one that is passed on from Kubernetes is said by its message."""
+    return _MEANINGS.get(reason, "a worker or router does not start")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trouble:
+    """Why one pod does not serve."""
+
+    cause: Cause
+    said: str = ""
+    name: str = ""
+    """Of the object that is missing, or of the reason for which a download fails."""
+
+
+def pod_explanations(evidence: Evidence, component: str) -> list[Explanation]:
+    """What keeps the pods of one component from serving."""
+    pods = evidence.pods_of(component)
+    together: dict[tuple[Cause, str], list[tuple[Object, Trouble]]] = defaultdict(list)
+    for pod in pods:
+        trouble = trouble_of(pod, warning=evidence.warnings.get(pod["metadata"]["name"]))
+        if trouble is not None:
+            together[trouble.cause, trouble.name].append((pod, trouble))
+    return [
+        _explanation(evidence, component, [pod for pod, _ in found], found[0][1], of=len(pods))
+        for found in together.values()
+    ]
+
+
+def trouble_of(pod: Object, *, warning: str | None) -> Trouble | None:
+    """Why a pod does not serve; None for one that does, or is leaving."""
+    if is_deleting(pod) or names.ANNOTATION_DRAINING_SINCE in (pod["metadata"].get("annotations") or {}):
+        return None
+    for condition in pod.get("status", {}).get("conditions", []):
+        if (condition["type"], condition["status"]) == ("PodScheduled", "False"):
+            return _unscheduled(str(condition.get("message") or condition.get("reason", "")))
+    if is_lost(pod):
+        return Trouble(cause=Cause.NODE_LOST, said=f"node {pod['spec'].get('nodeName', '')} does not report")
+    stuck = warning if is_stuck_before_start(pod) else None
+    for status in _statuses(pod):
+        failure = failure_of(status, trouble=stuck)
+        if failure is not None:
+            return _failed(failure.reason, failure.message)
+    if any(is_download(status["name"]) and "running" in status.get("state", {}) for status in _statuses(pod)):
+        return Trouble(cause=Cause.DOWNLOADING)
+    if not all(status.get("started") for status in _statuses(pod)) or not _statuses(pod):
+        return Trouble(cause=Cause.STARTING, said=stuck or "")
+    return None
+
+
+def _statuses(pod: Object) -> list[Object]:
+    """Of the containers that have not done their part yet: what initialises comes first."""
+    status = pod.get("status", {})
+    pending = [
+        found
+        for found in status.get("initContainerStatuses", [])
+        if (found.get("state", {}).get("terminated") or {}).get("exitCode") != 0
+    ]
+    component = pod["metadata"]["labels"][names.LABEL_COMPONENT]
+    return pending + [found for found in status.get("containerStatuses", []) if found["name"] == component]
+
+
+def _unscheduled(message: str) -> Trouble:
+    if claim := _CLAIM.search(message):
+        return Trouble(cause=Cause.MISSING_CLAIM, said=message, name=claim[1])
+    if "unbound immediate PersistentVolumeClaims" in message:
+        return Trouble(cause=Cause.UNBOUND_CLAIM, said=message)
+    return Trouble(cause=Cause.UNSCHEDULABLE, said=message)
+
+
+def _failed(reason: str, message: str) -> Trouble:
+    known = CAUSE_OF_REASON.get(reason)
+    if known is not None:
+        return Trouble(cause=known, said=message)
+    if reason in DOWNLOAD_REASONS:
+        return Trouble(cause=Cause.DOWNLOAD, said=message, name=reason)
+    for pattern, cause in _MISSING:
+        if found := pattern.search(message):
+            return Trouble(cause=cause, said=message, name=next(group for group in found.groups() if group))
+    return Trouble(cause=Cause.NOT_STARTING, said=f"{reason}: {message}")
+
+
+def _explanation(evidence: Evidence, component: str, pods: list[Object], trouble: Trouble, *, of: int) -> Explanation:
+    who = f"{len(pods)} of {of} {component} pods" if of > 1 else f"the {component} pod"
+    one = len(pods) == 1
+    is_waiting = trouble.cause in (Cause.STARTING, Cause.DOWNLOADING)
+    what = f"{who} {_words(evidence, trouble, pods, one=one)}"
+    return Explanation(
+        cause=trouble.cause,
+        kind="waiting" if is_waiting else "problem",
+        what=what[0].upper() + what[1:],
+        said=trouble.said,
+        next=_steps(evidence, component, trouble),
+    )
+
+
+def _words(evidence: Evidence, trouble: Trouble, pods: list[Object], *, one: bool) -> str:
+    """What is the matter with the pods, as the rest of a sentence."""
+    does, is_, waits = ("does", "is", "waits") if one else ("do", "are", "wait")
+    if trouble.cause is Cause.STARTING:
+        oldest = max(_age_seconds(evidence, pod) for pod in pods)
+        budget = evidence.pool.spec.start_seconds
+        return (
+            f"{is_} starting: no score yet, {'after' if one else 'the oldest after'} {oldest} s of {budget} s allowed"
+        )
+    if trouble.cause is Cause.UNSCHEDULABLE:
+        lacking = sorted({found[1].rstrip(".") for found in _INSUFFICIENT.finditer(trouble.said)})
+        why = f"there is not enough {' and '.join(lacking)}" if lacking else "no node is allowed to or can take it"
+        return f"{waits} for a node: {why}"
+    if trouble.cause is Cause.DOWNLOAD:
+        return f"cannot download the model ({trouble.name}): {meaning_of(trouble.name)}"
+    if trouble.cause is Cause.DOWNLOADING:
+        model = evidence.pool.status.model
+        far = (
+            in_words(model.download) if model is not None and model.download is not None else "no progress is known yet"
+        )
+        return f"{waits} for the model: {far}"
+    return {
+        Cause.MISSING_CLAIM: f'{waits} for the PersistentVolumeClaim "{trouble.name}", which does not exist',
+        Cause.UNBOUND_CLAIM: f"{waits} for a PersistentVolumeClaim that has no volume yet",
+        Cause.MISSING_SECRET: f'cannot start: the Secret "{trouble.name}", or the entry asked of it, is missing',
+        Cause.MISSING_CONFIG_MAP: f'cannot start: the ConfigMap "{trouble.name}", or the entry asked of it, is missing',
+        Cause.MISSING_PATH: f"cannot start: the path {trouble.name} is not on the node",
+        Cause.IMAGE: f"cannot start: the image {_image(pods[0])} cannot be pulled",
+        Cause.MODEL_NOT_FOUND: f"{does} not start: no model at {evidence.pool.spec.model.source}, or it is refused",
+        Cause.OUT_OF_MEMORY: f"{does} not start: the model does not fit into the memory it is given",
+        Cause.MODEL_REFUSED: f"{does} not start: the checkpoint cannot be served as it is",
+        Cause.BAD_ARGUMENTS: f"{does} not start: the engine refuses its arguments",
+        Cause.ENDS: "started and ended again; Kubernetes tries with growing pauses",
+        Cause.NODE_LOST: f"{is_} on a node that does not report any more",
+        Cause.NOT_STARTING: f"{is_} on a node, which cannot start {'it' if one else 'them'}",
+    }[trouble.cause]
+
+
+def _steps(evidence: Evidence, component: str, trouble: Trouble) -> tuple[str, ...]:
+    namespace = evidence.pool.metadata.namespace
+    logs = evidence.command("logs", f"--component {component}", "--previous")
+    template = f"spec.{component}.podTemplate"
+    image = "spec.engine.image" if component == names.COMPONENT_WORKER else "spec.router.image"
+    steps: dict[Cause, tuple[str, ...]] = {
+        Cause.DOWNLOADING: (evidence.command("logs", f"--component {component}", "-f"),),
+        Cause.STARTING: (evidence.command("logs", f"--component {component}", "-f"),),
+        Cause.UNSCHEDULABLE: (
+            f"free or add what is lacking, ask for less (spec.worker.gpus, resources in {template}),"
+            f" or let the pods onto more nodes (nodeSelector, tolerations in {template})",
+            "kubectl describe nodes",
+        ),
+        Cause.MISSING_CLAIM: (
+            f"make the claim in namespace {namespace}, or correct its name in spec.model or {template}",
+            f"kubectl get pvc -n {namespace}",
+        ),
+        Cause.UNBOUND_CLAIM: (f"kubectl describe pvc -n {namespace}",),
+        Cause.MISSING_SECRET: (
+            f"make the Secret in namespace {namespace}, or correct its name or entry in spec.model or {template}",
+            f"kubectl get secret {trouble.name} -n {namespace}",
+        ),
+        Cause.MISSING_CONFIG_MAP: (
+            f"make the ConfigMap in namespace {namespace}, or correct its name or entry in {template}",
+            f"kubectl get configmap {trouble.name} -n {namespace}",
+        ),
+        Cause.MISSING_PATH: (
+            "put the model there on every node that may run the pool, or choose nodes that have it"
+            f" (nodeSelector in {template}), or use pvc:// or hf:// as spec.model.source",
+        ),
+        Cause.IMAGE: (
+            f"correct {image}; for a private registry, give imagePullSecrets in {template}",
+            evidence.command("rollback"),
+        ),
+        Cause.MODEL_NOT_FOUND: (
+            "correct spec.model.source and spec.model.revision; for a gated model, give spec.model.tokenSecretRef",
+            logs,
+        ),
+        Cause.DOWNLOAD: (
+            "docs/models.md says what each source needs: spec.model.tokenSecretRef, a larger cache, a way to the hub",
+            evidence.command("logs", f"--component {component}"),
+        ),
+        Cause.OUT_OF_MEMORY: (
+            f"give more (spec.worker.gpus with spec.engine.tensorParallelSize, or memory in {template}),"
+            " or need less (spec.engine.maxModelLen, spec.engine.dtype)",
+            logs,
+        ),
+        Cause.MODEL_REFUSED: (
+            "if it needs its own code, read that, pin spec.model.revision and set spec.model.trustRemoteCode;"
+            " if it lacks a head or weights, serve another checkpoint",
+            logs,
+        ),
+        Cause.BAD_ARGUMENTS: ("correct spec.engine.args", logs),
+        Cause.ENDS: (logs,),
+        Cause.NODE_LOST: ("kubectl get nodes",),
+        Cause.NOT_STARTING: (
+            f"kubectl describe pods -n {namespace} -l {names.LABEL_POOL}={evidence.pool.metadata.name}",
+        ),
+    }
+    return steps[trouble.cause]
+
+
+def _age_seconds(evidence: Evidence, pod: Object) -> int:
+    return int((evidence.now - from_rfc3339(pod["metadata"]["creationTimestamp"])).total_seconds())
+
+
+def _image(pod: Object) -> str:
+    component = pod["metadata"]["labels"][names.LABEL_COMPONENT]
+    return next((str(found.get("image", "")) for found in pod["spec"]["containers"] if found["name"] == component), "")

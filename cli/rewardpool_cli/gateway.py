@@ -1,0 +1,51 @@
+"""`rewardpool gateway`: a pool for trainers that can only POST."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rewardpool.gateway.running import DEADLINE_SECONDS, key_for, parse_listen, serve
+from rewardpool.gateway.server import GatewaySettings, gateway_app
+from rewardpool.policy_text import PolicyText
+from rewardpool.rewards import Announcement, open_announced
+from rewardpool_cli import screens
+
+
+def gateway(
+    pool: Annotated[str, typer.Argument(metavar="POOL", help="NAMESPACE/NAME.")],
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to answer.")] = "127.0.0.1:5000",
+    key_file: Annotated[
+        Path | None, typer.Option(help="Callers must present this key; made if missing. Needed unless on loopback.")
+    ] = None,
+    policy_tokenizer: Annotated[
+        str | None, typer.Option(help="Folder or hub name, if prompts come in the policy's chat template.")
+    ] = None,
+    tokenizer: Annotated[
+        str | None, typer.Option(help="The reward model's, for a Discriminative pool. Default: that of its model.")
+    ] = None,
+    with_parts: Annotated[
+        bool, typer.Option(help="slime gets every part beside the total (--reward-key total).")
+    ] = False,
+    timeout: Annotated[float, typer.Option(min=1, help="For one sample.")] = DEADLINE_SECONDS,
+    wait_seconds: Annotated[float, typer.Option(min=0, help="How long to wait for a pool that is not ready.")] = 0,
+) -> None:
+    """Answer the remote reward protocols of OpenRLHF (/get_reward) and slime (/slime) from a pool.
+
+    Example: rewardpool gateway rl/skywork --listen 127.0.0.1:5000 --policy-tokenizer Qwen/Qwen2.5-7B-Instruct
+    """
+    host, port = parse_listen(listen)
+    key = key_for(host, key_file)
+    text = PolicyText.load(policy_tokenizer, field="--policy-tokenizer")
+    spec: dict[str, Any] = {"reward_pool": pool, "timeout": timeout, "wait_seconds": wait_seconds}
+    if tokenizer is not None:
+        spec["tokenizer"] = tokenizer
+    # It stands for the job, whichever process of that asks.
+    opening = open_announced(spec, Announcement(rank=0, ranks=1), path="gateway")
+    app = gateway_app(opening, GatewaySettings(text=text, key=key, with_parts=with_parts))
+
+    def ready(url: str) -> None:
+        screens.err.print(f"{pool} answers at {url}/get_reward and {url}/slime", markup=False, soft_wrap=True)
+
+    asyncio.run(serve(app, host=host, port=port, ready=ready))

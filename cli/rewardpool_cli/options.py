@@ -1,0 +1,23 @@
+"""Arguments and options that mean the same in every command."""
+
+from typing import Annotated
+
+import typer
+
+PoolName = Annotated[str, typer.Argument(metavar="POOL", help="NAME or NAMESPACE/NAME.")]
+AnyPoolName = Annotated[str | None, typer.Argument(metavar="[POOL]", help="NAME or NAMESPACE/NAME. Default: all.")]
+Namespace = Annotated[
+    str | None, typer.Option("--namespace", "-n", help="Of the pool. Default: that of the kubeconfig's context.")
+]
+Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig. Implies --cluster.")]
+Local = Annotated[
+    bool | None,
+    typer.Option(
+        "--local/--cluster",
+        help="Look on this machine or in the cluster only. Default: on this machine first; in the cluster only, when"
+        " called as kubectl plugin.",
+        show_default=False,
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Output JSON.")]
+NoWait = Annotated[bool, typer.Option("--no-wait", help="Return at once instead of when it is done.")]

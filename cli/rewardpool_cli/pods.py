@@ -1,0 +1,37 @@
+"""Pods as the tables show them."""
+
+from rewardpool_api import names
+from rewardpool_cli.explain.evidence import Cause, Evidence, Object
+from rewardpool_cli.explain.pods import Trouble, trouble_of
+from rewardpool_cli.tables import Process
+from rewardpool_operator.kubernetes.pods import is_deleting
+from rewardpool_operator.times import from_rfc3339
+
+
+def processes_of_pods(evidence: Evidence) -> list[Process]:
+    """The workers and routers of a pool in a cluster."""
+    components = (names.COMPONENT_ROUTER, names.COMPONENT_WORKER)
+    return [_process(evidence, pod, component) for component in components for pod in evidence.pods_of(component)]
+
+
+def _process(evidence: Evidence, pod: Object, component: str) -> Process:
+    metadata = pod["metadata"]
+    statuses = pod.get("status", {}).get("containerStatuses", [])
+    return Process(
+        name=metadata["name"],
+        component=component,
+        phase=phase_of(pod, trouble_of(pod, warning=evidence.warnings.get(metadata["name"]))),
+        restarts=sum(status.get("restartCount", 0) for status in statuses),
+        revision=metadata["labels"].get(names.LABEL_REVISION, ""),
+        place=pod["spec"].get("nodeName", ""),
+        age_seconds=int((evidence.now - from_rfc3339(metadata["creationTimestamp"])).total_seconds()),
+    )
+
+
+def phase_of(pod: Object, trouble: Trouble | None) -> str:
+    """One word for where a pod is in its life, or for what is wrong with it."""
+    if is_deleting(pod) or names.ANNOTATION_DRAINING_SINCE in (pod["metadata"].get("annotations") or {}):
+        return "Draining"
+    if trouble is None:
+        return "Ready"
+    return "Pending" if trouble.cause is Cause.UNSCHEDULABLE else trouble.cause.value

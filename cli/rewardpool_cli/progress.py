@@ -1,0 +1,144 @@
+"""How a pool on this machine starts: its workers as a live table on a terminal and as lines elsewhere.
+
+Progress goes to standard error; results go to standard output.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from rewardpool_api import RewardPool
+from rewardpool_api.status import WorkerProcess
+from rewardpool_cli.screens import PHASE_STYLES, PLAIN_WIDTH, err, wanted_replicas
+from rewardpool_local.commands import Up, has_failed, is_settled
+from rewardpool_local.folder import PoolFolder
+from rewardpool_local.process import tail
+
+LOOK_SECONDS = 0.5
+LINE_SECONDS = 10.0
+"""Between two lines about a worker that starts, where there is no terminal."""
+
+
+@dataclass
+class Progress:
+    """What one watcher of a starting pool has seen and said."""
+
+    up: Up
+    said: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """By worker: the phase that was last said, and when (monotonic seconds)."""
+    since: dict[tuple[str, int | None], float] = field(default_factory=dict)
+    """By worker and process: when it was first seen (monotonic seconds)."""
+    told_ready: bool = False
+
+    def look(self, now: float) -> RewardPool | None:
+        """Read the state, and say once that samples can be scored."""
+        pool = self.up.folder.read_pool()
+        if pool is None or pool.spec != self.up.wanted.spec:
+            return None
+        for worker in pool.status.workers:
+            self.since.setdefault((worker.name, worker.pid), now)
+        if not self.told_ready and is_ready(pool):
+            self.told_ready = True
+            tell_ready(pool)
+        return pool
+
+    def seconds(self, worker: WorkerProcess, now: float) -> float:
+        """How long the worker has had its process, or waits for the next."""
+        return now - self.since[worker.name, worker.pid]
+
+    def table(self, pool: RewardPool | None, now: float) -> Table:
+        """The workers as a live table."""
+        table = Table(box=None, pad_edge=False, header_style="dim", expand=True)
+        table.add_column("worker", width=10, no_wrap=True)
+        table.add_column("phase", width=8, no_wrap=True)
+        table.add_column("seconds", width=7, justify="right", no_wrap=True)
+        table.add_column("last line of its log", no_wrap=True, overflow="ellipsis", style="dim", ratio=1)
+        for worker in pool.status.workers if pool else []:
+            phase = Text(worker.phase, style=PHASE_STYLES.get(worker.phase, ""))
+            line = last_line(self.up.folder, worker.name)
+            table.add_row(worker.name, phase, f"{self.seconds(worker, now):.0f}", Text(line))
+        return table
+
+    def say_changes(self, pool: RewardPool | None, now: float) -> None:
+        """The workers as lines: at each change of phase, and now and then while one starts."""
+        for worker in pool.status.workers if pool else []:
+            phase, when = self.said.get(worker.name, ("", 0.0))
+            starts_still = worker.phase != "Ready" and now - when >= LINE_SECONDS
+            if worker.phase != phase or starts_still:
+                self.said[worker.name] = (worker.phase, now)
+                line = last_line(self.up.folder, worker.name)
+                err.print(f"{worker.name} {worker.phase} {self.seconds(worker, now):.0f} s  {line}", markup=False)
+
+
+async def follow(up: Up, *, seconds: float, serves_already: bool = False) -> bool:
+    """Show how a pool becomes what was asked for; returns whether it is at the end.
+
+    Where it is ready for the first time, it is said how to use it; that one `serves_already` is no news.
+
+    It ends when nothing changes any more, when the pool's supervisor gives up, or after so many seconds.
+    """
+    progress = Progress(up, told_ready=serves_already)
+    deadline = time.monotonic() + seconds
+    with _live(progress) as show:
+        while not is_settled(up) and not has_failed(up) and time.monotonic() < deadline:
+            show()
+            await asyncio.sleep(LOOK_SECONDS)
+        show()
+    settled = is_settled(up)
+    if not settled:
+        tell_trouble(up.folder)
+    return settled
+
+
+@contextmanager
+def _live(progress: Progress) -> Iterator[Callable[[], None]]:
+    if not err.is_terminal:
+        yield lambda: progress.say_changes(progress.look(time.monotonic()), time.monotonic())
+        return
+    with Live(console=err, auto_refresh=False, transient=True) as live:
+
+        def show() -> None:
+            pool = progress.look(time.monotonic())
+            live.update(progress.table(pool, time.monotonic()), refresh=True)
+
+        yield show
+
+
+def is_ready(pool: RewardPool | None) -> bool:
+    """Whether samples can be scored now."""
+    ready = pool.status.condition("Ready") if pool else None
+    return ready is not None and ready.status == "True"
+
+
+def tell_ready(pool: RewardPool) -> None:
+    """Where the pool is and how to use it."""
+    status = pool.status
+    err.print(
+        f"[green]{pool.key} is ready[/]: {status.ready_replicas} of {wanted_replicas(pool)} replicas serve"
+        f" at {status.url}"
+    )
+    err.print(f'  score a text       rewardpool score "some text" --pool {pool.key}')
+    err.print(f"  in a training job  reward_pool: {pool.key}")
+    err.print(f"  look, stop         rewardpool status {pool.key} · rewardpool down {pool.key}")
+
+
+def tell_trouble(folder: PoolFolder) -> None:
+    """Why a pool is not what was asked for, with the engine's last lines."""
+    pool = folder.read_pool_as_it_is()
+    for kind in ("Ready", "Degraded"):
+        condition = pool.status.condition(kind) if pool else None
+        if condition is not None and (condition.status == "True") == (kind == "Degraded"):
+            err.print(f"{kind} is {condition.status}, {condition.reason}: {condition.message}", markup=False)
+    err.print(f"logs are in {folder.logs}", markup=False, soft_wrap=True)
+
+
+def last_line(folder: PoolFolder, worker: str) -> str:
+    """The last line of a worker's log that says something, without colours."""
+    lines = [Text.from_ansi(line).plain.strip() for line in tail(folder.logs / f"{worker}.log", 4096).splitlines()]
+    return next((line[:PLAIN_WIDTH] for line in reversed(lines) if any(map(str.isalnum, line))), "")

@@ -1,0 +1,153 @@
+"""`rewardpool restart` and `rollback`: the two rollouts that a person asks for by themselves."""
+
+import asyncio
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from rewardpool_api import RewardPool, names
+from rewardpool_cli import screens
+from rewardpool_cli.errors import RefusedError
+from rewardpool_cli.options import Context, Local, Namespace, NoWait, PoolName
+from rewardpool_cli.targets import Target, Where, locate
+from rewardpool_cli.up import exit_unless
+from rewardpool_operator.times import rfc3339
+
+if TYPE_CHECKING:
+    from rewardpool_cli.cluster import Cluster
+
+PARTS: Final = ("model", "engine", "worker")
+"""The parts of a spec that a revision is rendered from."""
+
+
+def restart(
+    name: PoolName,
+    namespace: Namespace = None,
+    context: Context = None,
+    local: Local = None,
+    no_wait: NoWait = False,
+) -> None:
+    """Replace all workers by new ones of the same spec, as a rollout: no request is lost.
+
+    Example: rewardpool restart rl/helpfulness
+    """
+    target = _in_cluster(name, Where(namespace=namespace, context=context, local=local), "rewardpool down, then up")
+    exit_unless(asyncio.run(_restart(target, waits=not no_wait)))
+
+
+async def _restart(target: Target, *, waits: bool) -> bool:
+    from rewardpool_cli.cluster import connect  # slow to import
+    from rewardpool_operator.kubernetes.client import POOLS
+
+    async with connect(target) as cluster:
+        pool = await cluster.pool(str(target.name))
+        patch = {"metadata": {"annotations": {names.ANNOTATION_RESTARTED_AT: rfc3339(datetime.now(UTC))}}}
+        await cluster.kube.patch(POOLS, cluster.namespace, pool.metadata.name, patch)
+        return await _followed(cluster, pool, waits=waits, what="its workers are new ones")
+
+
+def rollback(
+    name: PoolName,
+    to_revision: Annotated[
+        str | None, typer.Option(help="Default: the last good revision, or the good one before it if that one serves.")
+    ] = None,
+    namespace: Namespace = None,
+    context: Context = None,
+    local: Local = None,
+    no_wait: NoWait = False,
+) -> None:
+    """Give a pool the model, engine and worker parts of an earlier revision's spec again.
+
+    Example: rewardpool rollback rl/helpfulness
+    """
+    target = _in_cluster(
+        name, Where(namespace=namespace, context=context, local=local), "rewardpool up -f with the earlier manifest"
+    )
+    exit_unless(asyncio.run(_roll_back(target, to_revision, waits=not no_wait)))
+
+
+async def _roll_back(target: Target, to_revision: str | None, *, waits: bool) -> bool:
+    from rewardpool_cli.cluster import connect  # slow to import
+    from rewardpool_operator.kubernetes.client import DEPLOYMENTS, POOLS
+
+    async with connect(target) as cluster:
+        pool = await cluster.pool(str(target.name))
+        selector = f"{names.LABEL_POOL}={pool.metadata.name},{names.LABEL_REVISION}"
+        deployments = await cluster.kube.list(DEPLOYMENTS, cluster.namespace, selector=selector)
+        revisions = {item["metadata"]["labels"][names.LABEL_REVISION]: item for item in deployments}
+        revision = to_revision or earlier_revision(pool)
+        if revision not in revisions:
+            kept = ", ".join(sorted(revisions)) or "none"
+            raise RefusedError(f"revision {revision} of {pool.key} is not kept any more; there are: {kept}")
+        raw = await cluster.kube.get(POOLS, cluster.namespace, pool.metadata.name) or {}
+        patch = rollback_patch(raw, revisions[revision])
+        await cluster.kube.patch(POOLS, cluster.namespace, pool.metadata.name, patch)
+        screens.err.print(
+            f"{pool.key} gets the spec of revision {revision}; where its manifest is kept, change it there too",
+            markup=False,
+            soft_wrap=True,
+        )
+        return await _followed(cluster, pool, waits=waits, what=f"revision {revision} serves")
+
+
+def earlier_revision(pool: RewardPool) -> str:
+    """The revision to go back to.
+
+    Raises:
+        RefusedError: there is none.
+    """
+    status, rollout = pool.status, pool.status.rollout
+    if rollout is None:
+        raise RefusedError(f"the status of {pool.key} names no revisions: no operator that knows them looked at it yet")
+    found = rollout.good if rollout.good not in (None, status.revision) else rollout.previous
+    if found is None:
+        raise RefusedError(f"{pool.key} has served with no other revision than {status.revision}")
+    return found
+
+
+def rollback_patch(pool: dict[str, Any], deployment: dict[str, Any]) -> list[dict[str, Any]]:
+    """The JSON patch that gives a pool the spec's parts of a revision, unless it was changed in the meantime.
+
+    Raises:
+        RefusedError: the revision does not say what it was rendered from, or the pool's spec says so already.
+    """
+    from rewardpool_cli.cluster import operations  # slow to import
+
+    annotations = deployment["metadata"].get("annotations") or {}
+    revision = deployment["metadata"]["labels"][names.LABEL_REVISION]
+    if names.ANNOTATION_SPEC not in annotations:
+        raise RefusedError(f"revision {revision} does not say what it was rendered from: an older operator made it")
+    parts = json.loads(annotations[names.ANNOTATION_SPEC])
+    version = {"op": "test", "path": "/metadata/resourceVersion", "value": pool["metadata"]["resourceVersion"]}
+    return [version, *operations(pool["spec"], parts, path="/spec", keys=PARTS), *_restart_undone(pool, deployment)]
+
+
+def _restart_undone(pool: dict[str, Any], deployment: dict[str, Any]) -> list[dict[str, Any]]:
+    """The time of the last restart is part of what a revision was made of; without it, this would be one more."""
+    found = pool["metadata"].get("annotations") or {}
+    template = deployment["spec"]["template"]["metadata"].get("annotations") or {}
+    before, after = found.get(names.ANNOTATION_RESTARTED_AT), template.get(names.ANNOTATION_RESTARTED_AT)
+    path = f"/metadata/annotations/{names.ANNOTATION_RESTARTED_AT.replace('/', '~1')}"
+    if before == after:
+        return []
+    if after is None:
+        return [{"op": "remove", "path": path}]
+    whole = [] if found else [{"op": "add", "path": "/metadata/annotations", "value": {}}]
+    return [*whole, {"op": "add", "path": path, "value": after}]
+
+
+def _in_cluster(name: str, where: Where, instead: str) -> Target:
+    target = locate(name, where)
+    if target.is_local:
+        raise RefusedError(f"{name} is a pool of this machine, which keeps no revisions: {instead}")
+    return target
+
+
+async def _followed(cluster: "Cluster", before: RewardPool, *, waits: bool, what: str) -> bool:
+    from rewardpool_cli.waiting import follow
+
+    if not waits:
+        return True
+    return await follow(cluster, before.metadata.name, what=what, revision_before=before.status.revision)

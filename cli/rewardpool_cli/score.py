@@ -1,0 +1,32 @@
+"""`rewardpool score`: one question to any pool, as a trainer asks it."""
+
+import asyncio
+import json
+from typing import Annotated
+
+import typer
+
+from rewardpool_cli import scoring
+from rewardpool_cli.options import AsJson
+from rewardpool_cli.up import only_pool
+
+
+def score(
+    text: Annotated[str, typer.Argument(help="What to score; for a Function pool, the solution.")],
+    pool: Annotated[
+        str | None, typer.Option(help="NAMESPACE/NAME. Default: as for a trainer, or the only one.")
+    ] = None,
+    adapter: Annotated[str | None, typer.Option(help="One of the pool's LoRA adapters. Default: the base.")] = None,
+    ground_truth: Annotated[str, typer.Option(help="For a Function pool.")] = "",
+    data_source: Annotated[str, typer.Option(help="For a Function pool.")] = "",
+    wait_seconds: Annotated[float, typer.Option(min=0, help="How long to wait for a pool that is not ready.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Score one text as a trainer would; a Generative pool answers in words.
+
+    Example: rewardpool score "The sky is blue." --pool default/quickstart
+    """
+    asked = scoring.Question(text=text, ground_truth=ground_truth, data_source=data_source)
+    named = pool or (None if scoring.is_named_by_environment() else only_pool())
+    answer = asyncio.run(scoring.ask(asked, pool=named, adapter=adapter, wait_seconds=wait_seconds))
+    typer.echo(json.dumps(answer) if as_json else answer.get("score", answer.get("text")))

@@ -1,0 +1,60 @@
+"""`rewardpool score`: one question to a pool, found and asked exactly as a trainer does it."""
+
+import os
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from rewardpool import FunctionSample, Pool, RewardConfig, Sample
+from rewardpool.errors import PoolNotReadyError
+from rewardpool_api import names
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What to score."""
+
+    text: str
+    ground_truth: str
+    data_source: str
+
+
+async def ask(
+    question: Question, *, pool: str | None, adapter: str | None = None, wait_seconds: float
+) -> dict[str, Any]:
+    """Get the answer to a question.
+
+    Args:
+        question: what to score.
+        pool: `namespace/name`; None leaves it to the environment.
+        adapter: one of its LoRA adapters; None is the model itself.
+        wait_seconds: how long to wait for a pool that is not ready.
+
+    Returns:
+        `pool`, `url`, `seconds`, and `score` (or `text`, of a Generative pool).
+
+    Raises:
+        RewardPoolError: no pool, or no score; the text says why.
+    """
+    config = RewardConfig(reward_pool=pool, adapter=adapter, wait_seconds=wait_seconds)
+    async with Pool(config) as client:
+        if client.endpoint.not_ready:  # a job waits for that; whoever sits at a terminal is told
+            found = client.endpoint
+            raise PoolNotReadyError(f"RewardPool {found.pool} ({found.origin}) is not ready: {found.not_ready}")
+        started = time.monotonic()
+        answer: dict[str, Any] = {"pool": client.endpoint.pool, "url": client.endpoint.url}
+        if client.endpoint.model_type == "Generative":
+            answer["text"] = await client.judge([{"role": "user", "content": question.text}])
+        elif client.endpoint.model_type == "Function":
+            function = FunctionSample(
+                data_source=question.data_source, solution_str=question.text, ground_truth=question.ground_truth
+            )
+            answer["score"] = await client.score(Sample(function=function))
+        else:
+            answer["score"] = await client.score(Sample(text=question.text))
+        return {**answer, "seconds": round(time.monotonic() - started, 4)}
+
+
+def is_named_by_environment() -> bool:
+    """Whether the environment says which pool to ask."""
+    return bool({names.ENV_POOL, names.ENV_URL} & os.environ.keys())

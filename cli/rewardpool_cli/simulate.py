@@ -1,0 +1,157 @@
+"""`rewardpool simulate`: policies against traces of training, simulated."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from rewardpool_api import load_manifest
+from rewardpool_cli import screens
+from rewardpool_cli.errors import CommandError, RefusedError
+from rewardpool_cli.options import AsJson
+from rewardpool_simulator import builtin, policies
+from rewardpool_simulator.compare import Comparison, Outcome, Tell, compare
+from rewardpool_simulator.run import PolicyMaker
+from rewardpool_simulator.trace import Trace, TraceError
+
+CHART_ENDINGS: Final = (".png", ".svg", ".pdf")
+
+
+def simulate(
+    traces: Annotated[
+        list[str] | None,
+        typer.Option("--trace", "-t", help=f"{', '.join(builtin.NAMES)}, or a file. Default: all of these."),
+    ] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Option("--policy", "-p", help=f"{', '.join(policies.NAMES)}. Default: all of these."),
+    ] = None,
+    manifest: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True, dir_okay=False, help="Also the spec.autoscaling of this manifest, as policy manifest."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of all chance; the same seed gives the same figures.")] = 0,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw stall against cost into this file: .png, .svg or .pdf.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell what policies would have made of training jobs: how long trainers stall, and what the GPUs cost.
+
+    Stall is how much later the jobs end than with a warm fleet of the trace's full size. The line `always-on-N` is the
+    smallest fleet of fixed size that stalls as little as the first policy.
+
+    Example: rewardpool simulate --trace sync-grpo --policy demand --policy hpa
+    """
+    draw = _drawing(plot)
+    chosen = [(Path(name).stem, _load(name)) for name in traces or builtin.NAMES]
+    with _progress() as tell:
+        comparisons = [
+            compare(trace, _makers(trace, names, manifest), name=name, seed=seed, tell=tell(name))
+            for name, trace in chosen
+        ]
+    draw(comparisons)
+    if as_json:
+        by_trace = {comparison.trace: comparison.as_json() for comparison in comparisons}
+        typer.echo(json.dumps({"seed": seed, "traces": by_trace}, indent=2))
+    else:
+        for comparison in comparisons:
+            screens.out.print(table(comparison), "")
+
+
+def table(comparison: Comparison) -> Table:
+    """One trace's figures."""
+    made = Table(title=comparison.trace, title_justify="left", box=None, pad_edge=False, header_style="dim")
+    made.add_column("policy", no_wrap=True)
+    for title in ("stall s", "GPU-seconds", "of always on", "changes", "peak"):
+        made.add_column(title, justify="right", no_wrap=True)
+    for name, outcome in comparison.outcomes.items():
+        made.add_row(*_row(name, outcome, comparison.share(name)))
+    made.add_row(*_row(comparison.always_on.run.policy, comparison.always_on, 1.0), style="dim")
+    return made
+
+
+def _row(name: str, outcome: Outcome, share: float) -> Sequence[str | Text]:
+    run = outcome.run
+    stall = f"{outcome.stall_seconds:,.0f}" if run.finished else Text("does not end", style="red")
+    return name, stall, f"{run.gpu_seconds:,.0f}", f"{share:.0%}", str(run.changes), str(run.peak)
+
+
+def _load(name: str) -> Trace:
+    try:
+        return builtin.load_trace(name)
+    except TraceError as error:
+        raise RefusedError(str(error)) from None
+
+
+def _makers(trace: Trace, names: Sequence[str] | None, manifest: Path | None) -> Mapping[str, PolicyMaker]:
+    known = policies.makers_for(trace)
+    for name in names or ():
+        if name not in known:
+            raise RefusedError(f"there is no policy {name}; there are {', '.join(known)}")
+    makers = {name: known[name] for name in names or policies.NAMES}
+    return makers if manifest is None else {policies.MANIFEST: _by_manifest(manifest), **makers}
+
+
+def _by_manifest(manifest: Path) -> PolicyMaker:
+    scaling = load_manifest(manifest).spec.autoscaling
+    if scaling is None:
+        raise RefusedError(f"{manifest}: spec.autoscaling is not set, so there is nothing to simulate")
+    if scaling.is_external:
+        raise RefusedError(
+            f"{manifest}: with spec.autoscaling.policy External somebody else decides; try --policy hpa or keda"
+        )
+    return policies.by_manifest(scaling)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], Tell]]:
+    """A bar per trace on a terminal; a line per run elsewhere."""
+    if not screens.err.is_terminal:
+        yield _lines
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=screens.err, transient=True) as progress:
+        task = progress.add_task("", total=1.0)
+
+        def tell_of(trace: str) -> Tell:
+            return lambda run, share: progress.update(task, description=f"{trace}: {run}", completed=share)
+
+        yield tell_of
+
+
+def _lines(trace: str) -> Tell:
+    told: set[str] = set()
+
+    def tell(run: str, share: float) -> None:
+        if run not in told:
+            told.add(run)
+            screens.err.print(f"{trace}: {run}", markup=False)
+
+    return tell
+
+
+def _drawing(path: Path | None) -> Callable[[Sequence[Comparison]], None]:
+    """What draws the chart; whether it can is seen before minutes are spent on what it shall show."""
+    if path is None:
+        return lambda comparisons: None
+    if path.suffix not in CHART_ENDINGS or not path.parent.is_dir():
+        raise RefusedError(f"--plot {path}: give a file in a folder there is, ending in {', '.join(CHART_ENDINGS)}")
+    try:
+        from rewardpool_simulator import chart  # slow to import, and not everybody has it
+    except ModuleNotFoundError as error:
+        raise CommandError(f"{error}; --plot needs `pip install 'rewardpool[simulate]'`") from None
+
+    def draw(comparisons: Sequence[Comparison]) -> None:
+        chart.draw(comparisons, path)
+        screens.err.print(f"drawn into {path}", markup=False)
+
+    return draw

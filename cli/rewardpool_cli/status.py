@@ -1,0 +1,88 @@
+"""`rewardpool status`: what a pool is doing, with its processes or pods and its conditions."""
+
+import asyncio
+import json
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rewardpool_api import RewardPool, dump_manifest
+from rewardpool_cli import screens, tables
+from rewardpool_cli.options import AnyPoolName, AsJson, Context, Local, Namespace
+from rewardpool_cli.targets import Target, Where, locate
+from rewardpool_cli.up import existing
+from rewardpool_local.folder import all_folders
+
+if TYPE_CHECKING:
+    from rewardpool_cli.explain import Evidence
+
+Everywhere = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Of all namespaces of the cluster.")]
+NO_POOL = "no pool was started on this machine; `rewardpool up -f pool.yaml` starts one"
+
+
+def status(
+    name: AnyPoolName = None,
+    namespace: Namespace = None,
+    everywhere: Everywhere = False,
+    context: Context = None,
+    local: Local = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a pool: its workers and its conditions; without a name, all pools of this machine or of the namespace.
+
+    Example: rewardpool status quickstart --json
+    """
+    target = locate(name, Where(namespace=namespace, context=context, local=local))
+    if target.is_local:
+        pools = local_pools(target)
+        evidence = None
+    else:
+        pools, evidence = asyncio.run(_read(target, everywhere=everywhere))
+    if as_json:
+        objects = [dump_manifest(pool) for pool in pools]
+        typer.echo(json.dumps(objects[0] if name else {"items": objects}, indent=2))
+    elif evidence is not None:
+        show_evidence(evidence)
+    elif target.is_local and len(pools) == 1:
+        screens.out.print(tables.pool_screen(pools[0], tables.processes_of(pools[0]), where="on this machine"))
+    elif pools:
+        screens.out.print(tables.pools_screen(pools))
+    else:
+        screens.out.print(
+            NO_POOL if target.is_local else "there are no RewardPools in the namespace; -A looks everywhere"
+        )
+
+
+def local_pools(target: Target) -> Sequence[RewardPool]:
+    """The pools of this machine that are asked for."""
+    folders = [existing(target.folder().pool_key)] if target.name else all_folders(os.environ)
+    found = [pool for folder in folders if (pool := folder.read_pool_as_it_is())]
+    return [pool for pool in found if target.namespace in (None, pool.metadata.namespace)]
+
+
+async def _read(target: Target, *, everywhere: bool) -> "tuple[list[RewardPool], Evidence | None]":
+    from rewardpool_cli.cluster import connect  # slow to import
+
+    async with connect(target) as cluster:
+        if target.name is None:
+            return await cluster.pools(everywhere=everywhere), None
+        evidence = await cluster.evidence(target.name)
+        return [evidence.pool], evidence
+
+
+def show_evidence(evidence: "Evidence") -> None:
+    """A pool of a cluster with its pods."""
+    from rewardpool_cli.pods import processes_of_pods  # slow to import
+
+    screens.out.print(tables.pool_screen(evidence.pool, processes_of_pods(evidence), where="in the cluster"))
+    for what, why in evidence.unreadable.items():
+        screens.err.print(f"{what}: {why}", markup=False, soft_wrap=True)
+    if _has_trouble(evidence.pool):
+        screens.out.print(f"\nwhy, and what to do: {evidence.command('explain')}", style="dim", soft_wrap=True)
+
+
+def _has_trouble(pool: RewardPool) -> bool:
+    ready, degraded = pool.status.condition("Ready"), pool.status.condition("Degraded")
+    return ready is None or ready.status != "True" or (degraded is not None and degraded.status == "True")

@@ -1,0 +1,192 @@
+"""A pool, or several, as tables."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from rewardpool_api import Condition, RewardPool, names
+from rewardpool_api.status import DemandStatus, ScalingDecision
+from rewardpool_cli.screens import PHASE_STYLES, wanted_replicas
+from rewardpool_operator.times import from_rfc3339
+
+DEMAND_STYLES = {"Live": "green", "Lapsed": "yellow", "Ignored": "red"}
+GOOD_WHEN_FALSE = frozenset({"Progressing", "Degraded"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """A worker or router, wherever it runs."""
+
+    name: str
+    component: str
+    phase: str
+    restarts: int = 0
+    in_flight: int | None = None
+    revision: str = ""
+    place: str = ""
+    """Its node, or its process id."""
+    age_seconds: int | None = None
+
+
+def processes_of(pool: RewardPool) -> list[Process]:
+    """The workers of a pool on this machine."""
+    return [
+        Process(
+            name=worker.name,
+            component=names.COMPONENT_WORKER,
+            phase=worker.phase,
+            restarts=worker.restarts,
+            in_flight=worker.in_flight,
+            revision=worker.revision,
+            place="" if worker.pid is None else f"pid {worker.pid}",
+        )
+        for worker in pool.status.workers
+    ]
+
+
+def pool_screen(
+    pool: RewardPool, processes: Sequence[Process], *, where: str, now: datetime | None = None
+) -> RenderableType:
+    """One pool: some lines, its workers and routers, what jobs announce, its conditions."""
+    status = pool.status
+    parts: list[RenderableType] = [_headline(pool, where)]
+    if status.rollout is not None and status.rollout.good not in (None, status.revision):
+        parts.append(Text(f"revision {status.revision} · last good {status.rollout.good}"))
+    parts += ["", _process_table(processes)] if processes else []
+    parts += ["", _demand_table(status.demands, now or datetime.now(UTC))] if status.demands else []
+    return Group(*parts, "", _condition_table(status.conditions))
+
+
+def _headline(pool: RewardPool, where: str) -> RenderableType:
+    status = pool.status
+    load = f" · {status.load.in_flight} in flight, {status.load.waiting} waiting" if status.load else ""
+    first = Text.assemble(
+        (pool.key, "bold"),
+        f"  {pool.spec.model.type} {pool.spec.model.source} on {pool.spec.engine.name}, {where}",
+    )
+    counts = f"{status.ready_replicas}/{wanted_replicas(pool)} ready{load}"
+    return Group(first, Text(counts), Text(f"url {status.url or '(none: it does not run)'}"))
+
+
+def _process_table(processes: Sequence[Process]) -> Table:
+    table = _table("name", "part", "phase")
+    for title in ("restarts", "in flight", "age"):
+        table.add_column(title, justify="right")
+    for title in ("revision", "where"):
+        table.add_column(title, no_wrap=True)
+    for item in sorted(processes, key=lambda found: (found.component, found.name)):
+        table.add_row(
+            item.name,
+            item.component,
+            Text(item.phase, style=PHASE_STYLES.get(item.phase, "red")),
+            str(item.restarts),
+            "" if item.in_flight is None else str(item.in_flight),
+            "" if item.age_seconds is None else short_time(item.age_seconds),
+            item.revision,
+            item.place,
+        )
+    return table
+
+
+def _demand_table(demands: Sequence[DemandStatus], now: datetime) -> Table:
+    table = _table("job", "state", "phase")
+    table.add_column("samples", justify="right")
+    table.add_column("next burst")
+    table.add_column("replicas", justify="right")
+    table.add_column("message", overflow="fold")
+    for demand in demands:
+        table.add_row(
+            Text(demand.job),
+            Text(demand.state, style=DEMAND_STYLES.get(demand.state, "dim")),
+            f"{demand.phase or ''}{', stalled' if demand.stalled else ''}",
+            "" if demand.samples is None else str(demand.samples),
+            next_burst(demand, now),
+            str(demand.replicas) if demand.state == "Live" else "",
+            Text(demand.message),
+        )
+    return table
+
+
+def next_burst(demand: DemandStatus, now: datetime) -> str:
+    """When the job's next burst begins, in words; empty where nobody knows."""
+    if demand.state != "Live":
+        return ""
+    if demand.phase == "Rollout":
+        return "now"
+    if demand.next_burst is None:
+        return "not known"
+    seconds = (from_rfc3339(demand.next_burst) - now).total_seconds()
+    return (
+        f"in {short_time(seconds)}" if seconds >= 1 else f"due for {short_time(-seconds)}" if seconds <= -1 else "now"
+    )
+
+
+def history_table(history: Sequence[ScalingDecision], now: datetime) -> Table:
+    """The last changes of the wanted number of replicas, newest first."""
+    table = _table("changed")
+    table.add_column("replicas", justify="right")
+    table.add_column("limit")
+    table.add_column("why", overflow="fold")
+    befores: list[int | None] = [None, *(change.replicas for change in history)]
+    for before, change in reversed(list(zip(befores, history, strict=False))):
+        ago = (now - from_rfc3339(change.time)).total_seconds()
+        size = str(change.replicas) if before is None else f"{before} → {change.replicas}"
+        table.add_row(f"{short_time(max(0.0, ago))} ago", size, change.limit or "", Text(change.reason))
+    return table
+
+
+def _condition_table(conditions: Sequence[Condition]) -> Table:
+    table = _table("condition", "status", "reason", "message")
+    for condition in conditions:
+        fine = (condition.status == "True") != (condition.type in GOOD_WHEN_FALSE)
+        style = "green" if fine else "yellow" if condition.type == "Progressing" else "red"
+        table.add_row(
+            condition.type, Text(condition.status, style=style), Text(condition.reason), Text(condition.message)
+        )
+    return table
+
+
+def pools_screen(pools: Sequence[RewardPool]) -> RenderableType:
+    """Several pools, a line each."""
+    table = _table("pool", "type", "ready", "in flight", "waiting", "url", "state")
+    for pool in sorted(pools, key=lambda found: found.key):
+        ready, load = pool.status.condition("Ready"), pool.status.load
+        table.add_row(
+            pool.key,
+            pool.spec.model.type,
+            f"{pool.status.ready_replicas}/{wanted_replicas(pool)}",
+            str(load.in_flight) if load else "",
+            str(load.waiting) if load else "",
+            pool.status.url or "",
+            state_of(pool) if ready else "",
+        )
+    return table
+
+
+def state_of(pool: RewardPool) -> Text:
+    """The reason of the condition Ready, or why it is not served as it should."""
+    ready, degraded = pool.status.condition("Ready"), pool.status.condition("Degraded")
+    if ready is None:
+        return Text("not looked at", style="red")
+    if degraded is not None and degraded.status == "True":
+        return Text(degraded.reason, style="red")
+    return Text(ready.reason, style="green" if ready.status == "True" else "yellow")
+
+
+def short_time(seconds: float) -> str:
+    """Seconds as kubectl writes an age: 45s, 12m, 3h, 5d."""
+    for limit, unit, size in ((120, "s", 1), (7200, "m", 60), (172_800, "h", 3600)):
+        if seconds < limit:
+            return f"{int(seconds // size)}{unit}"
+    return f"{int(seconds // 86_400)}d"
+
+
+def _table(*titles: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in titles:
+        table.add_column(title, overflow="fold")
+    return table

@@ -1,0 +1,126 @@
+"""`rewardpool up` and `down`: a pool on this machine, from a manifest."""
+
+import asyncio
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rewardpool_api import load_manifest
+from rewardpool_cli import progress, screens
+from rewardpool_cli.errors import FAILED
+from rewardpool_local import commands
+from rewardpool_local.folder import PoolFolder, all_folders, folder_of
+from rewardpool_local.machine import unheeded
+from rewardpool_local.supervisor import StoppedEarlyError
+
+WaitSeconds = Annotated[
+    float | None, typer.Option(min=0, help="Give up after so long. Default: the manifest's progressDeadlineSeconds.")
+]
+
+
+def up(
+    file: Annotated[
+        Path, typer.Option("--file", "-f", exists=True, dir_okay=False, help="The manifest, as for kubectl apply.")
+    ],
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Of the router. Default: a free one.")] = None,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Return once the pool is ready; it runs on.")] = False,
+    wait_seconds: WaitSeconds = None,
+) -> None:
+    """Run a pool on this machine, or give a running one its changed manifest.
+
+    Example: rewardpool up -f pool.yaml
+    """
+    pool = load_manifest(file)
+    for line in unheeded(pool):
+        screens.err.print(line, style="yellow", markup=False, soft_wrap=True)
+    seconds = pool.spec.start_seconds if wait_seconds is None else wait_seconds
+    running = folder_of(pool.key, os.environ)
+    if running.is_supervised():
+        follow_change(commands.hand_over(pool, running), running, seconds)
+        return
+    screens.log_to_screen()
+    folder = commands.prepare(pool, port=port, environ=os.environ)
+    if detach:
+        started = commands.start_in_background(folder, port=port, give_up_seconds=wait_seconds)
+        # The supervisor gives up by itself; what it says last is to be shown. Some replicas are enough to go on with.
+        complete = asyncio.run(progress.follow(started, seconds=seconds + commands.STOP_SECONDS))
+        exit_unless(complete or progress.is_ready(folder.read_pool_as_it_is()))
+    else:
+        try:
+            exit_unless(asyncio.run(_run_and_show(folder, port, wait_seconds)))
+        except StoppedEarlyError as error:
+            screens.err.print(f"{folder.pool_key}: {error}", markup=False, soft_wrap=True)
+            raise typer.Exit(error.exit_code) from None
+
+
+def down(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[POOL]", help="NAME or NAMESPACE/NAME; may be left out if there is one.")
+    ] = None,
+) -> None:
+    """Stop a pool of this machine: requests in flight finish, no process is left.
+
+    Example: rewardpool down quickstart
+    """
+    folder = existing(name)
+    commands.down(folder, tell=lambda line: screens.err.print(line, soft_wrap=True))
+    screens.out.print(f"{folder.pool_key} is down")
+
+
+def existing(name: str | None) -> PoolFolder:
+    """The folder of a pool of this machine; without a name, of the only one.
+
+    Raises:
+        NotRunningError: there is no such pool.
+    """
+    folder = folder_of(name or only_pool() or "", os.environ)
+    if folder.read_pool() is None:
+        known = ", ".join(each.pool_key for each in all_folders(os.environ)) or "none"
+        raise commands.NotRunningError(f"name a pool of this machine ({name or 'none'} is not one); known: {known}")
+    return folder
+
+
+def only_pool() -> str | None:
+    """`namespace/name` of the only pool that was ever started on this machine; None when there is not just one."""
+    folders = all_folders(os.environ)
+    return folders[0].pool_key if len(folders) == 1 else None
+
+
+def follow_change(change: commands.Up | None, folder: PoolFolder, seconds: float) -> None:
+    """Show how a running pool becomes what its changed manifest says."""
+    if change is None:
+        screens.out.print(f"{folder.pool_key} runs already, from the same manifest; nothing to do")
+        return
+    screens.err.print(f"{folder.pool_key} runs already and gets its changed manifest")
+    # A rollout that fails is said to have failed by its supervisor, after the same time.
+    longest = seconds + commands.STOP_SECONDS
+    exit_unless(asyncio.run(progress.follow(change, seconds=longest, serves_already=True)))
+    screens.out.print(f"{folder.pool_key} is as the manifest says")
+
+
+def exit_unless(succeeded: bool) -> None:
+    """End the command as one that failed, unless it did not."""
+    if not succeeded:
+        raise typer.Exit(FAILED)
+
+
+async def _run_and_show(folder: PoolFolder, port: int | None, give_up_seconds: float | None) -> bool:
+    """Supervise in this process and show the start beside it."""
+    wanted = folder.read_wanted()
+    supervising = asyncio.create_task(commands.supervise_async(folder, port=port, give_up_seconds=give_up_seconds))
+    if wanted is None:
+        return await supervising
+    showing = asyncio.create_task(progress.follow(commands.Up(folder, wanted), seconds=float("inf")))
+    try:
+        succeeded = await supervising
+    finally:
+        showing.cancel()
+        # It takes its table off the screen, which is ours to write on only then.
+        with suppress(asyncio.CancelledError):
+            await showing
+    if not succeeded:
+        progress.tell_trouble(folder)
+    return succeeded

@@ -1,0 +1,118 @@
+"""Scores by transformers on the same weights, in float32: run by the servers' interpreter, which has torch."""
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from rewardpool_api import RewardPool, parse_source
+from rewardpool_local.machine import server_python
+from rewardpool_worker.mounted import write_reference
+
+MOST_LINE_BYTES = 64 * 1024 * 1024
+
+
+class NoReferenceError(Exception):
+    """There are no scores to compare with; the text says why and what to do."""
+
+
+def checkpoint_of(pool: RewardPool) -> str:
+    """The model as transformers takes it: a folder, or a repository of the hub.
+
+    Raises:
+        NoReferenceError: it is not on this machine.
+    """
+    source = parse_source(pool.spec.model.source)
+    if source.scheme not in ("file", "hf"):
+        raise NoReferenceError(
+            f"--transformers needs the weights on this machine, and spec.model.source is {source.scheme}://: use a"
+            " manifest whose source is file:// or hf://, or give the scores by --golden FILE"
+        )
+    if source.scheme == "file" and not Path(source.location, "config.json").is_file():
+        raise NoReferenceError(f"--transformers needs the weights on this machine: no config.json in {source.location}")
+    return source.location
+
+
+async def scores_by_transformers(
+    pool: RewardPool,
+    texts: Sequence[str],
+    *,
+    device: str,
+    environ: Mapping[str, str],
+    tell: Callable[[int], None],
+) -> list[float | str]:
+    """The score of each text, or why it has none.
+
+    Args:
+        pool: whose model.
+        texts: what to score.
+        device: as torch calls it; the weights, four bytes each, need room there.
+        environ: says which interpreter has torch.
+        tell: gets the number of scores that are there.
+
+    Raises:
+        NoReferenceError: the model cannot be loaded, or no score came for as long as a replica may take to start.
+    """
+    arguments = _arguments(pool, device)
+    with tempfile.TemporaryDirectory(prefix="rewardpool-verify-") as name:
+        folder = Path(name)
+        program, asked, said = write_reference(folder), folder / "texts.jsonl", folder / "said.log"
+        asked.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+        with asked.open("rb") as stdin, said.open("wb") as stderr:
+            process = await asyncio.create_subprocess_exec(
+                server_python(environ),
+                *(str(program), *arguments),
+                stdin=stdin,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=stderr,
+                env={**environ, **_offline(pool)},
+                limit=MOST_LINE_BYTES,
+            )
+        try:
+            return await _read(process, len(texts), said, seconds=pool.spec.start_seconds, tell=tell)
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+
+def _arguments(pool: RewardPool, device: str) -> list[str]:
+    arguments = ["--model", checkpoint_of(pool), "--device", device]
+    if parse_source(pool.spec.model.source).scheme == "hf":
+        arguments += ["--revision", pool.spec.model.revision]
+    if pool.spec.model.trust_remote_code:
+        arguments += ["--trust-remote-code"]
+    if pool.spec.engine.max_model_len is not None:
+        arguments += ["--max-model-len", str(pool.spec.engine.max_model_len)]
+    return arguments
+
+
+def _offline(pool: RewardPool) -> dict[str, str]:
+    # The files are all there; looking for newer ones on a hub costs seconds, or minutes without a network.
+    return {"HF_HUB_OFFLINE": "1"} if parse_source(pool.spec.model.source).scheme == "file" else {}
+
+
+async def _read(
+    process: asyncio.subprocess.Process, count: int, said: Path, *, seconds: float, tell: Callable[[int], None]
+) -> list[float | str]:
+    found: list[float | str] = []
+    if process.stdout is None:
+        raise RuntimeError("the process has no output")
+    while len(found) < count:
+        try:
+            line = await asyncio.wait_for(process.stdout.readline(), seconds)
+        except TimeoutError:
+            message = f"transformers gave no score within {seconds:g} s; give the scores by --golden FILE"
+            raise NoReferenceError(message) from None
+        if not line:
+            words = _last_line(said) or f"it ended with {await process.wait()}"
+            raise NoReferenceError(f"transformers gave no scores: {words.removeprefix('model refused: ')}")
+        entry = json.loads(line)
+        found.append(entry["score"] if "score" in entry else str(entry["problem"]))
+        tell(len(found))
+    return found
+
+
+def _last_line(said: Path) -> str:
+    return " ".join(said.read_text(errors="replace").strip().splitlines()[-1:])

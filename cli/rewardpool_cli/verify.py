@@ -1,0 +1,263 @@
+"""`rewardpool verify`: whether a live pool gives the scores that its model should."""
+
+import asyncio
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import Annotated, Final
+
+import typer
+from rich.console import Group, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from rewardpool import Pool, RewardConfig, Sample, Scored
+from rewardpool.errors import PoolNotReadyError
+from rewardpool_api import RewardPool, load_manifest, parse_source
+from rewardpool_cli import screens
+from rewardpool_cli.errors import FAILED, CommandError, RefusedError
+from rewardpool_cli.options import AsJson
+from rewardpool_cli.verification import Comparison, Tolerance, compare, served_dtype
+from rewardpool_cli.verification.reference import NoReferenceError, scores_by_transformers
+from rewardpool_operator.golden_set import GoldenSet, GoldenSetError, GoldenText, parse_golden_set
+
+MOST_TEXTS: Final = 100_000
+SHOWN: Final = 10
+"""Texts in the table; --json has all."""
+LINE_SECONDS: Final = 10.0
+"""Between two lines of progress, where there is no terminal."""
+OWN_TEXTS: Final = (
+    "ok",
+    "The sky is blue.",
+    "2 + 2 = 4, because two pairs are four, however they are counted.",
+    "2 + 2 = 5.",
+    "I cannot help with that.",
+    "Ünïcödé, 日本語, العربية, 😀",
+    "def add(a, b):\n    return a + b\n",
+    "a b c " * 60,
+    "    spaces,\ttabs\nand lines   ",
+    "!?.,;:-()[]{}<>",
+)
+"""Scored where no file names texts: short ones that fit into every model."""
+
+Tell = Callable[[int], None]
+
+
+def verify(
+    file: Annotated[
+        Path, typer.Option("--file", "-f", exists=True, dir_okay=False, help="The manifest of the pool that runs.")
+    ],
+    golden: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help='Lines {"text": "...", "score": 0.42}: what it should give.'),
+    ] = None,
+    transformers: Annotated[
+        bool,
+        typer.Option(
+            "--transformers",
+            help="Compare with transformers on the same weights, in float32, by the interpreter of"
+            " REWARDPOOL_SERVER_PYTHON; on the texts of --golden, or on ten of its own.",
+        ),
+    ] = False,
+    adapter: Annotated[
+        str | None, typer.Option(help="Score by this one of spec.model.adapters, against --golden. Default: the base.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="Of --transformers, as torch calls it.")] = "cpu",
+    max_abs_diff: Annotated[
+        float | None, typer.Option(min=0, help="Largest difference. Default: four steps of the weights' number format.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare a live pool's scores with those that its model should give. Exit code 1: they differ.
+
+    Example: rewardpool verify -f pool.yaml --golden golden.jsonl
+    """
+    pool = load_manifest(file)
+    _check_adapter(pool, adapter, transformers=transformers)
+    texts = _texts(pool, golden, transformers=transformers)
+    tolerance, dtype = _tolerance(pool, max_abs_diff)
+    try:
+        comparison = asyncio.run(_compared(pool, adapter, texts, tolerance, device if transformers else None))
+    except NoReferenceError as error:
+        raise CommandError(str(error)) from None
+    reference, shown = "transformers" if transformers else "golden", f"{pool.key} by {adapter}" if adapter else pool.key
+    if as_json:
+        head = {
+            "pool": pool.key,
+            "adapter": adapter,
+            "reference": reference,
+            "dtype": dtype,
+            "max_abs_diff_allowed": max_abs_diff,
+        }
+        typer.echo(json.dumps({**head, **comparison.as_json()}, indent=2))
+    else:
+        screens.out.print(screen(comparison, pool=shown, reference=reference, allowed=_words(tolerance, dtype)))
+    if not comparison.holds:
+        raise typer.Exit(FAILED)
+
+
+def screen(comparison: Comparison, *, pool: str, reference: str, allowed: str) -> RenderableType:
+    """What came out, as a person reads it."""
+    held = comparison.holds
+    off = sum(not item.holds for item in comparison.items)
+    verdict = "holds" if held else f"does not hold: {off} of {len(comparison.items)} texts are off"
+    unscored = sum(item.score is None for item in comparison.items)
+    lines = [
+        Text.assemble(f"{pool} against {reference}: ", (verdict, "green" if held else "red")),
+        Text(f"{len(comparison.items)} texts, {unscored} without a score; allowed: {allowed}"),
+    ]
+    if comparison.max_abs_diff is not None:
+        lines.append(Text(f"largest difference {comparison.max_abs_diff:.3g}, mean {comparison.mean_abs_diff:.3g}"))
+        lines.append(Text(f"rank flips: {comparison.rank_flips} of {comparison.pairs} pairs"))
+    return Group(*lines, Text(""), histogram(comparison), Text(""), table(comparison))
+
+
+def histogram(comparison: Comparison) -> Table:
+    """How many texts differ by how much."""
+    made = Table(box=None, pad_edge=False, header_style="dim", show_header=True)
+    made.add_column("difference", no_wrap=True)
+    made.add_column("texts", justify="right")
+    made.add_column("")
+    most = max((each.texts for each in comparison.histogram), default=0) or 1
+    for each in comparison.histogram:
+        name = f"{each.low:.0e} and more" if each.high == float("inf") else f"below {each.high:.0e}"
+        made.add_row(name, str(each.texts), ProgressBar(total=most, completed=each.texts, width=40))
+    return made
+
+
+def table(comparison: Comparison) -> Table:
+    """The texts that are furthest off."""
+    made = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("line", "expected", "pool", "difference", "allowed"):
+        made.add_column(title, justify="right", no_wrap=True)
+    made.add_column("text", no_wrap=True, overflow="ellipsis", ratio=1)
+    for item in comparison.worst[:SHOWN]:
+        given = ["none", ""] if item.score is None else [f"{item.score:.6g}", f"{item.difference:.3g}"]
+        said = item.text if item.problem is None else f"{item.problem} ({item.text})"
+        style = "" if item.holds else "red"
+        row = [str(item.line), f"{item.expected:.6g}", *given, f"{item.allowed:.3g}"]
+        made.add_row(*row, Text(said[:200].replace("\n", " ")), style=style)
+    return made
+
+
+def _check_adapter(pool: RewardPool, adapter: str | None, *, transformers: bool) -> None:
+    if adapter is None:
+        return
+    if adapter not in pool.adapter_names:
+        there = ", ".join(pool.adapter_names) or "there are none"
+        raise RefusedError(f"--adapter {adapter} is not among spec.model.adapters: {there}")
+    if transformers:
+        raise RefusedError("--transformers has the base's weights alone: for --adapter give --golden")
+
+
+def _texts(pool: RewardPool, golden: Path | None, *, transformers: bool) -> GoldenSet:
+    if pool.spec.model.type != "Discriminative":
+        raise RefusedError(f"spec.model.type is {pool.spec.model.type}: verify compares scores of reward models")
+    if transformers and pool.spec.model.head is not None:
+        raise RefusedError(
+            "--transformers reads one label, or what a head's own code says: for spec.model.head give --golden"
+        )
+    if golden is None:
+        if not transformers:
+            raise RefusedError("give --golden FILE, or --transformers, to say what the scores should be")
+        return GoldenSet(texts=tuple(GoldenText(line=n, text=text) for n, text in enumerate(OWN_TEXTS, start=1)))
+    try:
+        texts = parse_golden_set(golden.read_text(), most=MOST_TEXTS)
+    except (GoldenSetError, UnicodeDecodeError) as error:
+        raise RefusedError(f"{golden}: {error}") from None
+    lacking = [item.line for item in texts.texts if item.expected is None]
+    if lacking and not transformers:
+        raise RefusedError(
+            f"{golden}: line {lacking[0]} has no score to compare with; write one, or add --transformers"
+        )
+    return texts
+
+
+def _tolerance(pool: RewardPool, max_abs_diff: float | None) -> tuple[Tolerance, str | None]:
+    """What may differ, and the number format that it follows from."""
+    dtype = served_dtype(pool.spec.engine.dtype, of_checkpoint=_dtype_of_checkpoint(pool), engine=pool.spec.engine.name)
+    if dtype is None and max_abs_diff is None:
+        raise RefusedError(
+            "spec.engine.dtype is auto and the checkpoint is not here to tell its number format: give --max-abs-diff,"
+            " or set spec.engine.dtype"
+        )
+    return Tolerance(dtype=dtype or "float32", max_abs_diff=max_abs_diff), dtype
+
+
+def _dtype_of_checkpoint(pool: RewardPool) -> str | None:
+    source = parse_source(pool.spec.model.source)
+    path = Path(source.location, "config.json")
+    if source.scheme != "file" or not path.is_file():
+        return None
+    config = json.loads(path.read_text())
+    return config.get("dtype") or config.get("torch_dtype") or "float32"
+
+
+def _words(tolerance: Tolerance, dtype: str | None) -> str:
+    if tolerance.max_abs_diff is not None:
+        return f"{tolerance.max_abs_diff:g}, as asked"
+    return f"{tolerance.at(1.0):.2g} at scores up to 2, {tolerance.at(8.0):.2g} from 8 to 16 ({dtype})"
+
+
+async def _compared(
+    pool: RewardPool, adapter: str | None, texts: GoldenSet, tolerance: Tolerance, device: str | None
+) -> Comparison:
+    asked = [item.text for item in texts.texts]
+    if device is None:
+        known = [(item.line, item.text, item.expected) for item in texts.texts if item.expected is not None]
+    else:
+        with _progress("transformers", len(asked)) as tell:
+            given = await scores_by_transformers(pool, asked, device=device, environ=os.environ, tell=tell)
+        known = []
+        for item, score in zip(texts.texts, given, strict=True):
+            if isinstance(score, str):
+                raise NoReferenceError(f"transformers has no score for line {item.line}: {score}; leave the text out")
+            known.append((item.line, item.text, score))
+    with _progress(pool.key, len(asked)) as tell:
+        outcomes = await live_scores(pool.key, asked, tell, adapter=adapter)
+    return compare(known, outcomes, tolerance)
+
+
+async def live_scores(pool: str, texts: Sequence[str], tell: Tell, *, adapter: str | None = None) -> list[float | str]:
+    """What a pool, or one of its adapters, gives each text, as a trainer gets it, or why it gives none.
+
+    Raises:
+        RewardPoolError: there is no such pool, or it cannot be used.
+    """
+    config = RewardConfig(reward_pool=pool, adapter=adapter, on_failure="skip")
+    found: list[float | str] = ["no outcome"] * len(texts)
+    async with Pool(config) as client:
+        if client.endpoint.not_ready:
+            raise PoolNotReadyError(f"RewardPool {pool} is not ready: {client.endpoint.not_ready}")
+        count = 0
+        async for index, outcome in client.stream(Sample(text=text) for text in texts):
+            found[index] = outcome.value if isinstance(outcome, Scored) else str(outcome.error)
+            count += 1
+            tell(count)
+    return found
+
+
+@contextmanager
+def _progress(what: str, total: int) -> Iterator[Tell]:
+    """A bar on a terminal; a line now and then elsewhere."""
+    if not screens.err.is_terminal:
+        since = monotonic()
+
+        def line(count: int) -> None:
+            nonlocal since
+            if monotonic() - since >= LINE_SECONDS:
+                since = monotonic()
+                screens.err.print(f"{what}: {count} of {total} texts", markup=False)
+
+        screens.err.print(f"{what} scores {total} texts", markup=False)
+        yield line
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=screens.err, transient=True) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda count: progress.update(task, completed=count)

@@ -1,0 +1,57 @@
+"""The table of rooms in the architecture page, made from the packages: `python docs/rooms.py docs/architecture.md`.
+
+A room is a package of its own: its lines, the first sentence of its docstring, and which other rooms it imports. What
+it may import is a contract of `make lint`.
+"""
+
+import ast
+import sys
+import tomllib
+from pathlib import Path
+
+import grimp
+
+from rewardpool_api.generated import write_or_check
+
+ROOT = Path(__file__).parents[1]
+BEGIN, END = "<!-- rooms: made by `make reference` -->\n", "<!-- end of rooms -->\n"
+
+
+def rooms() -> list[Path]:
+    """The folders of all rooms, in the order of pyproject.toml: one imports those before it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    return [ROOT / path for path in project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]]
+
+
+def sentence(room: Path) -> str:
+    """What a room is for: the first sentence of its docstring."""
+    text = ast.get_docstring(ast.parse((room / "__init__.py").read_text())) or ""
+    return " ".join(text.partition("\n\n")[0].split()).partition(". ")[0].rstrip(".")
+
+
+def table() -> str:
+    """The table in Markdown; lines are rounded to hundreds, so that it does not change with every line."""
+    found = rooms()
+    graph = grimp.build_graph(*(room.name for room in found))
+    lines = ["| room | lines | what it is for | imports |", "|---|---|---|---|"]
+    for room in found:
+        count = sum(len(file.read_text().splitlines()) for file in room.rglob("*.py"))
+        others = [
+            f"`{other.name}`"
+            for other in found
+            if other != room and graph.direct_import_exists(importer=room.name, imported=other.name, as_packages=True)
+        ]
+        path = room.relative_to(ROOT)
+        lines.append(f"| `{path}` | {round(count, -2):,} | {sentence(room)} | {', '.join(others) or 'none'} |")
+    return "\n".join(lines) + "\n"
+
+
+def page(text: str) -> str:
+    """The page with a new table."""
+    before, _, rest = text.partition(BEGIN)
+    return before + BEGIN + "\n" + table() + "\n" + END + rest.partition(END)[2]
+
+
+if __name__ == "__main__":
+    file = next(argument for argument in sys.argv[1:] if not argument.startswith("-"))
+    sys.exit(write_or_check(page(Path(file).read_text()), description=__doc__, target="reference"))

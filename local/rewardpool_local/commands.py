@@ -1,0 +1,236 @@
+"""What a person asks of a pool on one machine: bring it up, change it, take it down.
+
+A pool that runs belongs to its supervisor, so each of these is a message to it (a new `wanted.json`, a signal) or, when
+there is none, the start of one.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import psutil
+
+from rewardpool_api import RewardPool, RewardPoolStatus, dump_manifest
+from rewardpool_api.reasons import ConditionReason
+from rewardpool_local.folder import STARTING, PoolFolder, folder_of, stopped
+from rewardpool_local.gpus import VISIBLE
+from rewardpool_local.machine import NotStartableError, check, check_gpus, server_python
+from rewardpool_local.process import kill_all
+from rewardpool_local.supervisor import Settings, Supervisor, kill_leftovers
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.3
+STOP_SECONDS = 30.0
+"""For a supervisor to end after its pool's requests had their time."""
+_FAILED = (ConditionReason.DEADLINE_EXCEEDED, ConditionReason.ROLLED_BACK, ConditionReason.FUNCTION_NOT_FOUND)
+"""Reasons of Progressing that mean that what was asked for will not come by waiting."""
+
+
+class NotRunningError(RuntimeError):
+    """The pool that is asked for does not run."""
+
+
+@dataclass(frozen=True)
+class Up:
+    """A pool that was asked for, and who brings it up."""
+
+    folder: PoolFolder
+    wanted: RewardPool
+    background: subprocess.Popen[bytes] | None = None
+    """The supervisor that was started for it; None when one ran already."""
+
+    def has_ended(self) -> bool:
+        """Whether its supervisor is gone."""
+        if self.background is not None:
+            return self.background.poll() is not None
+        return not self.folder.is_supervised()
+
+
+def prepare(pool: RewardPool, *, port: int | None, environ: Mapping[str, str]) -> PoolFolder:
+    """Check what the pool needs and end what a killed supervisor left of it.
+
+    Raises:
+        NotStartableError: it cannot run here.
+        AlreadyRunningError: it was started by somebody else just now.
+    """
+    check(pool, port=port, environ=environ)
+    folder = folder_of(pool.key, environ)
+    folder.create()
+    with folder.supervised():
+        killed = kill_leftovers(folder)
+        if killed:
+            log.warning("ended %d processes that a killed supervisor had left: %s", len(killed), _listed(killed))
+        before = folder.read_pool()
+        folder.write_wanted(_next_generation(pool, before))
+        folder.write_pool(stopped(_next_generation(pool, before), reason=STARTING, message="it is being started"))
+    return folder
+
+
+def supervise(folder: PoolFolder, *, port: int | None, give_up_seconds: float | None) -> bool:
+    """Run the pool in this process until it is told to stop; returns False when no worker became ready.
+
+    Raises:
+        AlreadyRunningError: it was started by somebody else just now.
+    """
+    return asyncio.run(supervise_async(folder, port=port, give_up_seconds=give_up_seconds))
+
+
+async def supervise_async(folder: PoolFolder, *, port: int | None, give_up_seconds: float | None) -> bool:
+    """As `supervise`, beside other tasks of the same loop."""
+    settings = Settings(python=server_python(os.environ), port=port, give_up_seconds=give_up_seconds)
+    with folder.supervised():
+        wanted = folder.read_wanted()
+        if wanted is None:
+            raise NotStartableError(f"{folder.path} has no wanted.json: start the pool with `rewardpool up`")
+        return await Supervisor(folder, wanted, settings, os.environ).run()
+
+
+def start_in_background(folder: PoolFolder, *, port: int | None, give_up_seconds: float | None) -> Up:
+    """Start a supervisor that outlives this process and its terminal."""
+    wanted = folder.read_wanted()
+    if wanted is None:
+        raise NotStartableError(f"{folder.path} has no wanted.json: start the pool with `rewardpool up`")
+    command = [sys.executable, "-m", "rewardpool_local", str(folder.path)]
+    command += ["--port", str(port)] if port is not None else []
+    command += ["--give-up-seconds", str(give_up_seconds)] if give_up_seconds is not None else []
+    with (folder.logs / "supervisor.log").open("wb") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
+    return Up(folder, wanted, process)
+
+
+def hand_over(pool: RewardPool, folder: PoolFolder) -> Up | None:
+    """Give a changed manifest to the pool's running supervisor; None when nothing changed.
+
+    Raises:
+        NotStartableError: the change cannot be made while the pool runs.
+    """
+    running = folder.read_wanted()
+    if running is not None and running.spec == pool.spec:
+        return None
+    if running is not None and running.spec.router.auth.mode != pool.spec.router.auth.mode:
+        raise NotStartableError(
+            "spec.router.auth.mode cannot change while the pool runs, since the workers that serve now would refuse"
+            f" everybody: `rewardpool down {pool.key}` first"
+        )
+    _check_gpus_of_running(pool, folder)
+    folder.write_wanted(pool)
+    return Up(folder, pool)
+
+
+def scale(folder: PoolFolder, replicas: int) -> Up:
+    """Ask a running pool for another number of replicas.
+
+    Raises:
+        NotRunningError: it does not run.
+        NotStartableError: there are too few GPUs for so many.
+        ValidationError: the manifest does not take a number of replicas.
+    """
+    wanted = folder.read_wanted()
+    if wanted is None or not folder.is_supervised():
+        raise NotRunningError(f"{folder.pool_key} does not run; start it with `rewardpool up`")
+    manifest = dump_manifest(wanted)
+    manifest["spec"]["replicas"] = replicas
+    changed = RewardPool.model_validate(manifest)
+    _check_gpus_of_running(changed, folder)
+    folder.write_wanted(changed)
+    return Up(folder, changed)
+
+
+def down(folder: PoolFolder, *, tell: Callable[[str], None]) -> None:
+    """Stop a pool: its requests in flight finish, nothing of it is left.
+
+    Args:
+        folder: the pool's.
+        tell: gets a line about what is waited for.
+
+    Raises:
+        NotRunningError: it does not run, and nothing was left of it.
+    """
+    if not folder.is_supervised():
+        with folder.supervised():
+            killed = kill_leftovers(folder)
+            pool = folder.read_pool_as_it_is()
+            if pool is not None:
+                folder.write_pool(stopped(pool, reason="Stopped", message="it was stopped"))
+        if not killed:
+            raise NotRunningError(f"{folder.pool_key} does not run")
+        tell(f"ended {len(killed)} processes that a killed supervisor had left: {_listed(killed)}")
+        return
+    record = folder.read_supervisor()
+    if record is None:
+        raise NotRunningError(f"{folder.pool_key} is just being started or stopped; try again in a moment")
+    pool = folder.read_pool()
+    drain_seconds = pool.spec.worker.drain_seconds if pool else 0
+    tell(f"{folder.pool_key} finishes what is in flight, for up to {drain_seconds} s")
+    os.kill(record.pid, signal.SIGTERM)
+    if not _wait_until(lambda: not folder.is_supervised(), drain_seconds + STOP_SECONDS):
+        tell(f"its supervisor, process {record.pid}, does not end and is killed")
+        kill_all([psutil.Process(record.pid)])
+        with folder.supervised():
+            kill_leftovers(folder)
+
+
+def is_settled(up: Up) -> bool:
+    """Whether the pool is what was asked for: the asked replicas serve, or none are wanted, and nothing is changing."""
+    status = _status_of(up)
+    ready, changing = status.condition("Ready"), status.condition("Progressing")
+    if ready is None or changing is None or changing.status == "True" or changing.reason in _FAILED:
+        return False
+    return ready.status == "True" or ready.reason in (
+        ConditionReason.AT_ZERO,
+        ConditionReason.SUSPENDED,
+        ConditionReason.ASLEEP,
+    )
+
+
+def has_failed(up: Up) -> bool:
+    """Whether the pool stopped trying: its supervisor is gone, or the rollout failed."""
+    changing = _status_of(up).condition("Progressing")
+    return up.has_ended() or (changing is not None and changing.reason in _FAILED)
+
+
+def _status_of(up: Up) -> RewardPoolStatus:
+    """The pool's status; an empty one as long as it is about another manifest than the one that was asked for."""
+    pool = up.folder.read_pool()
+    if pool is None or pool.spec != up.wanted.spec or pool.status.observed_generation != pool.metadata.generation:
+        return RewardPoolStatus()
+    return pool.status
+
+
+def _check_gpus_of_running(pool: RewardPool, folder: PoolFolder) -> None:
+    """Whether the pool's supervisor finds GPUs for the change: it has another environment than this command."""
+    environ = {name: value for name, value in os.environ.items() if name != VISIBLE}
+    record = folder.read_supervisor()
+    if record is not None and record.cuda_visible_devices is not None:
+        environ[VISIBLE] = record.cuda_visible_devices
+    check_gpus(pool, environ)
+
+
+def _next_generation(pool: RewardPool, before: RewardPool | None) -> RewardPool:
+    generation = 1
+    if before is not None:
+        generation = before.metadata.generation + (before.spec != pool.spec)
+    metadata = pool.metadata.model_copy(update={"generation": generation})
+    return pool.model_copy(update={"metadata": metadata, "status": RewardPoolStatus()})
+
+
+def _wait_until(holds: Callable[[], bool], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(LOOK_SECONDS)
+    return True
+
+
+def _listed(pids: list[int]) -> str:
+    return ", ".join(str(pid) for pid in pids)

@@ -1,0 +1,138 @@
+"""The workers of a pool on one machine: a process each, marked, started, drained and stopped as the plan says."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+
+import aiohttp
+
+from rewardpool_api import RewardPool
+from rewardpool_api.status import WorkerProcess
+from rewardpool_local.folder import PoolFolder
+from rewardpool_local.gpu_shares import GpuShares
+from rewardpool_local.launching import Launcher, revision_of
+from rewardpool_local.replica import Replica
+from rewardpool_local.supervised_process import Run
+from rewardpool_operator.plan import Plan
+from rewardpool_operator.snapshot import Worker, WorkerSet
+
+log = logging.getLogger(__name__)
+
+
+class Fleet:
+    """All workers, by revision."""
+
+    def __init__(
+        self,
+        *,
+        run: Run,
+        folder: PoolFolder,
+        session: aiohttp.ClientSession,
+        python: str,
+        key: str | None,
+        environ: Mapping[str, str],
+    ) -> None:
+        """Start empty.
+
+        Args:
+            run: what the processes of the supervisor share.
+            folder: has the mounted files and the key.
+            session: carries probes.
+            python: the interpreter that has the engine.
+            key: the pool's key; None when it asks for none.
+            environ: this process's environment.
+        """
+        self._run = run
+        self._session = session
+        self._key = key
+        self._launcher = Launcher(python=python, folder=folder, environ=environ)
+        self._gpus = GpuShares(run.pool, environ)
+        self._replicas: dict[str, Replica] = {}
+        self._sets: dict[str, WorkerSet] = {}
+        self._pools: dict[str, RewardPool] = {}
+        self._stopping: set[asyncio.Task[None]] = set()
+
+    def observe(self) -> tuple[tuple[WorkerSet, ...], tuple[Worker, ...]]:
+        """What a snapshot says of the workers."""
+        return tuple(self._sets.values()), tuple(replica.observe() for replica in self._replicas.values())
+
+    def describe(self) -> list[WorkerProcess]:
+        """What the status says of them, in the order of their numbers."""
+        return [replica.describe() for replica in sorted(self._replicas.values(), key=lambda replica: replica.name)]
+
+    @property
+    def has_gpu(self) -> bool:
+        """Whether some engine has a GPU, which those that sleep do not."""
+        return any(replica.has_gpu for replica in self._replicas.values())
+
+    async def carry_out(self, plan: Plan, pool: RewardPool, now: datetime) -> None:
+        """Mark, stop and start workers as planned. `pool` is what the plan's newest revision was rendered from."""
+        self._pools[revision_of(pool)] = pool
+        for name in plan.drain:
+            self._replicas[name].draining_since = now
+        for name in plan.keep:
+            self._replicas[name].draining_since = None
+        for name in plan.retire:
+            self._retire(self._replicas[name])
+        self._sets = {
+            wanted.revision: replace(wanted, created=self._sets.get(wanted.revision, wanted).created or now)
+            for wanted in plan.worker_sets
+        }
+        for wanted in self._sets.values():
+            self._grow(wanted, now)
+        for replica in self._replicas.values():
+            await replica.start_if_due(may_start=not plan.hold_starts)
+        for name in (*plan.sleep, *plan.wake):
+            self._replicas[name].turn(awake=name in plan.wake)
+
+    async def stop(self) -> None:
+        """Stop all workers side by side; nothing is in flight any more."""
+        await asyncio.gather(*(replica.stop() for replica in self._replicas.values()), *self._stopping)
+
+    async def kill(self) -> None:
+        """End all workers at once."""
+        await asyncio.gather(*(replica.kill() for replica in self._replicas.values()), *self._stopping)
+
+    def _grow(self, wanted: WorkerSet, now: datetime) -> None:
+        present = [
+            replica
+            for replica in self._replicas.values()
+            if replica.revision == wanted.revision and not replica.kept.stopping
+        ]
+        for _ in range(wanted.replicas - len(present)):
+            name = self._free_name()
+            self._replicas[name] = self._replica(name, self._pools[wanted.revision], created=now)
+
+    def _replica(self, name: str, pool: RewardPool, *, created: datetime) -> Replica:
+        return Replica(
+            name,
+            pool,
+            created=created,
+            run=self._run,
+            command=lambda: self._launcher.command(pool, gpus=self._gpus.variables(name)),
+            take_gpus=lambda: self._gpus.take(name, pool.spec),
+            session=self._session,
+            key=self._key,
+        )
+
+    def _free_name(self) -> str:
+        # The smallest number, so that a pool that grows and shrinks for weeks does not leave a log for every start.
+        number = 1
+        while f"worker-{number}" in self._replicas:
+            number += 1
+        return f"worker-{number}"
+
+    def _retire(self, replica: Replica) -> None:
+        replica.kept.stopping = True
+        task = asyncio.create_task(self._stop_and_forget(replica))
+        self._stopping.add(task)
+        task.add_done_callback(self._stopping.discard)
+
+    async def _stop_and_forget(self, replica: Replica) -> None:
+        await replica.stop()
+        self._gpus.release(replica.name)
+        del self._replicas[replica.name]
+        log.info("%s: stopped", replica.name)
+        self._run.changed()

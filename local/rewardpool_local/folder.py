@@ -1,0 +1,218 @@
+"""The state folder of a pool: what a supervisor leaves for trainers, for commands and for its successor.
+
+    pool.json        the object with its status; written by the supervisor alone, read by discovery
+    wanted.json      the object as it was last asked for; written by commands, read by the supervisor
+    supervisor.json  who supervises, under which mark its processes run
+    lock             held by the supervisor while it lives, so a status can be told from a memory of one
+    key, admin-key   mode 0600
+    files/, logs/    what engines mount, what processes print
+    demands/         what training jobs announce; written by them, see demand_files.py
+    awake/           who holds the pool awake; files locked by trainers, see holders.py
+    gpu              whether trainers or engines have shared GPUs; locked by them, see gpu_claim.py
+
+Files are replaced as a whole, so a reader sees the old or the new one.
+"""
+
+import json
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rewardpool_api import Condition, RewardPool, RewardPoolStatus, dump_manifest, names
+from rewardpool_operator.times import rfc3339
+from rewardpool_runtime.file_lock import try_lock
+from rewardpool_runtime.state_files import (
+    AWAKE_DIR,
+    DEMANDS_DIR,
+    GPU_FILE,
+    LOCK_FILE,
+    is_supervised,
+    pool_dir,
+    state_dir,
+)
+
+LOCK_SECONDS = 1.0
+"""Readers hold the lock for microseconds to see whether it is free; a supervisor holds it for good."""
+
+
+STARTING = "Starting"
+"""Reason of the condition Ready from the command to the supervisor's first pass."""
+
+
+class AlreadyRunningError(RuntimeError):
+    """Another supervisor holds the pool."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupervisorRecord:
+    """Who supervises a pool, or did."""
+
+    pid: int
+    run_id: str
+    """Root of the marks of its processes."""
+    cuda_visible_devices: str | None = None
+    """Of its environment, which its workers' GPUs are taken from; None where it has none."""
+
+
+class PoolFolder:
+    """The files of one pool."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.logs = path / "logs"
+        self.files = path / "files"
+        self.demands = path / DEMANDS_DIR
+        self.awake = path / AWAKE_DIR
+        self.gpu = path / GPU_FILE
+        self.key_file = path / names.KEY_FILE
+        self.admin_key_file = path / "admin-key"
+        self._state = path / names.STATE_FILE
+        self._wanted = path / "wanted.json"
+        self._supervisor = path / "supervisor.json"
+
+    @property
+    def pool_key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.path.parent.name}/{self.path.name}"
+
+    def create(self) -> None:
+        """Make the folders and the keys that are missing."""
+        for folder in (self.path, self.logs, self.files, self.demands, self.awake):
+            folder.mkdir(parents=True, exist_ok=True)
+        # Logs and prompts in them are nobody else's business; nor may anybody else announce what costs GPUs.
+        for folder in (self.path, self.demands, self.awake):
+            folder.chmod(0o700)
+        for file in (self.key_file, self.admin_key_file):
+            if not file.exists():
+                _replace(file, secrets.token_urlsafe(32))
+
+    @contextmanager
+    def supervised(self) -> Iterator[None]:
+        """Be the pool's supervisor.
+
+        Raises:
+            AlreadyRunningError: somebody else is.
+        """
+        with (self.path / LOCK_FILE).open("ab") as lock:
+            deadline = time.monotonic() + LOCK_SECONDS
+            while not try_lock(lock.fileno()):
+                if time.monotonic() > deadline:
+                    raise AlreadyRunningError(f"{self.pool_key} is already running")
+                time.sleep(0.05)
+            yield
+
+    def is_supervised(self) -> bool:
+        """Whether a supervisor is there."""
+        return is_supervised(self.path)
+
+    def write_pool(self, pool: RewardPool) -> None:
+        """Publish the object with its status."""
+        _write_object(self._state, pool)
+
+    def read_pool(self) -> RewardPool | None:
+        """The object as it was last published; None when it never was."""
+        return _read_object(self._state)
+
+    def read_pool_as_it_is(self) -> RewardPool | None:
+        """The object as last published; where its supervisor is gone, without what only a living one may say."""
+        pool = self.read_pool()
+        if pool is None or self.is_supervised():
+            return pool
+        ready = pool.status.condition("Ready")
+        if ready is not None and pool.status.url is None and ready.reason != STARTING:
+            # It said so itself when it ended.
+            return pool
+        return stopped(
+            pool, reason="SupervisorGone", message="its supervisor was killed; `rewardpool up` starts the pool again"
+        )
+
+    def write_wanted(self, pool: RewardPool) -> None:
+        """Ask the supervisor for this."""
+        _write_object(self._wanted, pool.model_copy(update={"status": RewardPoolStatus()}))
+
+    def read_wanted(self) -> RewardPool | None:
+        """What was last asked for."""
+        return _read_object(self._wanted)
+
+    def wanted_stamp(self) -> tuple[int, int]:
+        """Changes whenever somebody asks."""
+        status = self._wanted.stat()
+        return status.st_ino, status.st_mtime_ns
+
+    def write_supervisor(self, record: SupervisorRecord) -> None:
+        """Take down who supervises."""
+        _replace(self._supervisor, json.dumps(asdict(record)))
+
+    def read_supervisor(self) -> SupervisorRecord | None:
+        """Who supervises, or did last."""
+        try:
+            return SupervisorRecord(**json.loads(self._supervisor.read_text()))
+        except FileNotFoundError:
+            return None
+
+    def forget_supervisor(self) -> None:
+        """Take down that everything it started is gone."""
+        self._supervisor.unlink(missing_ok=True)
+
+
+def folder_of(pool: str, environ: Mapping[str, str]) -> PoolFolder:
+    """The folder of the pool `namespace/name`; it need not exist."""
+    namespace, _, name = pool.rpartition("/")
+    return PoolFolder(pool_dir(environ, namespace or "default", name))
+
+
+def all_folders(environ: Mapping[str, str]) -> list[PoolFolder]:
+    """The folders of all pools that were ever published on this machine."""
+    return [PoolFolder(path.parent) for path in sorted(state_dir(environ).glob(f"*/*/{names.STATE_FILE}"))]
+
+
+def stopped(pool: RewardPool, *, reason: str, message: str) -> RewardPool:
+    """The object without processes: no URL, nobody ready, and the reason why."""
+    now = rfc3339(datetime.now(UTC))
+    status = pool.status
+    kept = [condition for condition in status.conditions if condition.type == "Degraded"]
+    ready = Condition(
+        type="Ready",
+        status="False",
+        reason=reason,
+        message=message,
+        last_transition_time=now,
+        observed_generation=pool.metadata.generation,
+    )
+    after = RewardPoolStatus(
+        observed_generation=status.observed_generation,
+        revision=status.revision,
+        model=status.model,
+        auth=status.auth,
+        conditions=[ready, *kept],
+    )
+    return pool.model_copy(update={"status": after})
+
+
+def _write_object(path: Path, pool: RewardPool) -> None:
+    _replace(path, json.dumps(dump_manifest(pool), indent=2) + "\n")
+
+
+def _read_object(path: Path) -> RewardPool | None:
+    try:
+        return RewardPool.model_validate_json(path.read_text())
+    except FileNotFoundError:
+        return None
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file of mode 0600 that no reader ever sees half of."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,75 @@
+"""How a worker is started on one machine: by what command, and which revision that makes it."""
+
+import hashlib
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from rewardpool_api import RewardPool
+from rewardpool_api.pool import WorkerSpec
+from rewardpool_local.folder import PoolFolder
+from rewardpool_local.gpus import counted
+from rewardpool_local.machine import HOST, free_port, function_path
+from rewardpool_local.supervised_process import Command
+from rewardpool_worker.engines import Launch, Place, engine_for
+
+
+def revision_of(pool: RewardPool) -> str:
+    """Eight characters that stand for how workers are started; a spec that starts them alike has the same.
+
+    Another time to drain is no reason to load a model anew: workers that start from then on have it.
+    """
+    worker = pool.spec.worker.model_copy(update={"drain_seconds": WorkerSpec().drain_seconds})
+    spec = pool.spec.model_copy(update={"worker": worker})
+    place = Place(served_name=pool.served_name, host=HOST, port=0, key_file=_key_of(pool, "key"), sleeps=True)
+    start = engine_for(pool.spec.engine.name).launch(spec, place)
+    text = json.dumps([start.argv, sorted(start.env.items()), counted(pool.spec)])
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launcher:
+    """Where and with what workers are started."""
+
+    python: str
+    """The interpreter that has the engine."""
+    folder: PoolFolder
+    """Has the mounted files and the key."""
+    environ: Mapping[str, str]
+    """This process's environment."""
+
+    def command(self, pool: RewardPool, *, gpus: Mapping[str, str]) -> Command:
+        """Starts a worker of this pool on a port that is free now.
+
+        Args:
+            pool: What it is a worker of.
+            gpus: Variables that name its GPUs; they win over those of `spec.engine.env`.
+        """
+        port = free_port()
+        launch = self._launch(pool, port)
+        return Command(argv=launch.argv, env={**launch.env, **gpus}, url=f"http://{HOST}:{port}")
+
+    def _launch(self, pool: RewardPool, port: int) -> Launch:
+        is_function = pool.spec.engine.name == "python"
+        place = Place(
+            python=(sys.executable if is_function else self.python,),
+            served_name=pool.served_name,
+            host=HOST,
+            port=port,
+            files_dir=str(self.folder.files),
+            key_file=_key_of(pool, str(self.folder.key_file)),
+            sleeps=True,
+            modules_dir=None,
+        )
+        launch = engine_for(pool.spec.engine.name).launch(pool.spec, place)
+        if not is_function:
+            # An engine is three processes that import the same 4,000 modules: 8 s of a CPU each with byte code, 16 s
+            # without. So it may keep byte code in its own installation where the user has switched that off.
+            return replace(launch, env={"PYTHONDONTWRITEBYTECODE": "", **launch.env})
+        path = function_path(pool.spec.engine.env, self.environ)
+        return replace(launch, env={**launch.env, "PYTHONPATH": path})
+
+
+def _key_of(pool: RewardPool, file: str) -> str | None:
+    return file if pool.spec.router.auth.mode == "Generated" else None

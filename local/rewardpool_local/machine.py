@@ -1,0 +1,218 @@
+"""What this machine must have before anything of a pool is started, and its free ports."""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import symtable
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rewardpool_api import RewardPool, names, parse_source
+from rewardpool_api.adapters import AdapterSpec
+from rewardpool_api.pool import RouterFlavor
+from rewardpool_local.gpu_shares import owners_of
+from rewardpool_local.gpus import GpusUnreadableError, counted, refusal, visible_to
+
+HOST = "127.0.0.1"
+"""Workers and router listen here: a pool on one machine is for that machine."""
+
+_ENGINE_MODULES: Mapping[str, tuple[str, ...]] = {
+    "vllm": ("vllm",),
+    "sglang": ("sglang",),
+    "transformers": ("torch", "transformers", "uvicorn"),
+}
+_ROUTER_MODULES: Mapping[RouterFlavor, str] = {"sglang-router": "sglang_router", "smg": "smg"}
+_INSTALL = {"sglang_router": "sglang-router==0.3.2", "smg": "smg==1.13.0"}
+"""What packages are called whose modules are not called like them."""
+_FIND = "import sys, importlib.util as u; print(*(m for m in sys.argv[1:] if u.find_spec(m) is None))"
+_ORIGIN = "import sys, importlib.util as u; print(u.find_spec(sys.argv[1]).origin)"
+FIND_SECONDS = 60
+
+
+class NotStartableError(RuntimeError):
+    """The pool cannot run on this machine; the text says why and what to do. Nothing was started."""
+
+
+def server_python(environ: Mapping[str, str]) -> str:
+    """The interpreter that has the engine and the router: $REWARDPOOL_SERVER_PYTHON, by default this one."""
+    return environ.get(names.ENV_SERVER_PYTHON) or sys.executable
+
+
+def check(pool: RewardPool, *, port: int | None, environ: Mapping[str, str]) -> None:
+    """Find out before the start what would make it fail.
+
+    Raises:
+        NotStartableError: a model that is not there, a port in use, or a program that is missing.
+    """
+    _check_model(pool, environ)
+    if pool.spec.router.tls is not None:
+        raise NotStartableError(
+            "spec.router.tls is for a cluster: a pool on one machine is reached by 127.0.0.1 alone; leave it out"
+        )
+    if port is not None:
+        _check_port(port)
+    check_gpus(pool, environ)
+    modules = [*_ENGINE_MODULES.get(pool.spec.engine.name, ()), _ROUTER_MODULES[pool.spec.router.flavor]]
+    _check_modules(server_python(environ), modules)
+
+
+def check_gpus(pool: RewardPool, environ: Mapping[str, str]) -> None:
+    """Find out whether each replica can have GPUs of its own.
+
+    Args:
+        pool: As it is asked for; GPUs that it has already are its own.
+        environ: Of its supervisor.
+
+    Raises:
+        NotStartableError: there are too few, or too few that no other pool has.
+    """
+    if counted(pool.spec) == 0:
+        return
+    try:
+        visible = visible_to(pool.spec, environ)
+    except GpusUnreadableError as error:
+        raise NotStartableError(str(error)) from None
+    owners = owners_of(visible, environ, shared=pool.spec.engine.sleep.enabled)
+    others = {uuid: owner for uuid, owner in owners.items() if owner != pool.key}
+    refused = refusal(pool, visible, others)
+    if refused is not None:
+        raise NotStartableError(refused)
+
+
+def unheeded(pool: RewardPool) -> tuple[str, ...]:
+    """What of a manifest means nothing on one machine, a sentence each: the same manifest serves a cluster, too."""
+    found = []
+    if pool.spec.rollout.parity is not None:
+        found.append(
+            "spec.rollout.parity is not checked here: the golden set is a ConfigMap, which takes Kubernetes."
+            " A changed revision takes traffic as soon as it answers"
+        )
+    if pool.spec.autoscaling is not None and pool.spec.autoscaling.budget is not None:
+        found.append(
+            "spec.autoscaling.budget is shared with nobody here: pools on one machine do not know of each other."
+            " It only keeps this pool from having more than its maxReplicas"
+        )
+    if pool.spec.worker.gpus > 0 and counted(pool.spec) == 0:
+        found.append(
+            f"spec.worker.gpus is not counted here for {pool.spec.worker.gpu_resource}: only NVIDIA's GPUs are. Every"
+            " replica sees the same GPUs"
+        )
+    return tuple(found)
+
+
+def free_port() -> int:
+    """A port that nothing listens on now; by the time it is used that may have changed."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def _check_model(pool: RewardPool, environ: Mapping[str, str]) -> None:
+    for adapter in pool.spec.model.adapters:
+        _check_adapter(adapter)
+    source = parse_source(pool.spec.model.source)
+    match source.scheme:
+        case "file":
+            if not Path(source.location).is_dir():
+                raise NotStartableError(f"spec.model.source: there is no folder {source.location} on this machine")
+        case "pvc":
+            raise NotStartableError("spec.model.source: pvc:// needs Kubernetes; use file:///ABSOLUTE/PATH here")
+        case "s3":
+            raise NotStartableError("spec.model.source: s3:// needs Kubernetes; download it, and use file:// here")
+        case "python":
+            module, _, function = source.location.partition(":")
+            _check_function(module, function, pool, environ)
+
+
+def _check_adapter(adapter: AdapterSpec) -> None:
+    source, field = parse_source(adapter.source), f"spec.model.adapters[{adapter.name}].source"
+    if source.scheme == "pvc":
+        raise NotStartableError(f"{field}: pvc:// needs Kubernetes; use file:///ABSOLUTE/PATH here")
+    if source.scheme == "file" and not Path(source.location).is_dir():
+        raise NotStartableError(f"{field}: there is no folder {source.location} on this machine")
+
+
+def _check_function(module: str, function: str, pool: RewardPool, environ: Mapping[str, str]) -> None:
+    path = function_path(pool.spec.engine.env, environ)
+    try:
+        missing = _missing(sys.executable, [module], {**environ, "PYTHONPATH": path})
+    except NotStartableError as error:
+        raise NotStartableError(f"spec.model.source: looking for the module {module} failed: {error}") from None
+    if missing:
+        raise NotStartableError(
+            f"spec.model.source: there is no module {module} in {path} nor in {sys.prefix}; run `rewardpool up` in its "
+            "folder, or set PYTHONPATH in spec.engine.env"
+        )
+    origin = _run_python(sys.executable, _ORIGIN, [module], {**environ, "PYTHONPATH": path}).strip()
+    if lacks_name(Path(origin), function):
+        raise NotStartableError(f"spec.model.source: the module {module} ({origin}) has no function {function}")
+
+
+def lacks_name(source: Path, name: str) -> bool:
+    """Whether a module of this source binds no such name, without running it; False where that cannot be told."""
+    try:
+        text = source.read_text()
+        table = symtable.symtable(text, str(source), "exec")
+        symbol = table.lookup(name)
+    except KeyError:
+        # A star or a module's own `__getattr__` may bring any name, and so may what runs by name at run time.
+        return not re.search(r"import\s*\(?\s*\*|\b__getattr__\b|\bglobals\b|\bglobal\b|\bsetattr\b|\bexec\b", text)
+    except (OSError, SyntaxError, ValueError):
+        return False
+    return not (symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace())
+
+
+def function_path(engine_env: Mapping[str, str], environ: Mapping[str, str]) -> str:
+    """PYTHONPATH of a function worker: the user's own folders, then the folder that the command is run in."""
+    users = engine_env.get("PYTHONPATH") or environ.get("PYTHONPATH")
+    return os.pathsep.join([*([users] if users else []), str(Path.cwd())])
+
+
+def _check_port(port: int) -> None:
+    with socket.socket() as probe:
+        # As servers do it: a connection that lingers from before does not count.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            raise NotStartableError(
+                f"port {port} cannot be used for the router: {error.strerror}; stop what uses it, or give another"
+                " --port"
+            ) from None
+
+
+def _check_modules(python: str, modules: Sequence[str]) -> None:
+    if shutil.which(python) is None:
+        raise NotStartableError(f"{names.ENV_SERVER_PYTHON} is {python}, not an executable file")
+    missing = _missing(python, modules, os.environ)
+    if missing:
+        packages = " ".join(_INSTALL.get(module, module) for module in missing)
+        raise NotStartableError(
+            f"{python} has no {' and no '.join(missing)}: run `{python} -m pip install {packages}`, or set "
+            f"{names.ENV_SERVER_PYTHON} to an interpreter that has it (in a checkout, `make setup-server` makes one)"
+        )
+
+
+def _missing(python: str, modules: Sequence[str], environ: Mapping[str, str]) -> list[str]:
+    return _run_python(python, _FIND, modules, environ).split()
+
+
+def _run_python(python: str, program: str, modules: Sequence[str], environ: Mapping[str, str]) -> str:
+    try:
+        found = subprocess.run(
+            [python, "-c", program, *modules],
+            env=dict(environ),
+            capture_output=True,
+            text=True,
+            timeout=FIND_SECONDS,
+            check=True,
+        )
+    except subprocess.CalledProcessError as error:
+        last = (error.stderr or "").strip().splitlines()[-1:]
+        raise NotStartableError(f"{python}: {' '.join(last) or f'exit code {error.returncode}'}") from None
+    except subprocess.TimeoutExpired:
+        raise NotStartableError(f"{python} did not start within {FIND_SECONDS} s") from None
+    return found.stdout

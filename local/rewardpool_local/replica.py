@@ -1,0 +1,235 @@
+"""One worker of a pool on one machine: a process, started again when it dies, probed, and put to sleep when told."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from time import monotonic
+
+import aiohttp
+
+from rewardpool_api import RewardPool
+from rewardpool_api.reasons import ConditionReason
+from rewardpool_api.status import WorkerProcess
+from rewardpool_local.launching import revision_of
+from rewardpool_local.supervised_process import Command, Run, SupervisedProcess
+from rewardpool_operator.probe import probe_score, read_in_flight, turn
+from rewardpool_operator.snapshot import Failure, Worker
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.5
+"""Between two looks at a worker."""
+BUSY_SECONDS = 0.05
+"""Until a worker that was at work is asked again to sleep."""
+REFUSED_SECONDS = 1.0
+"""Until an engine that did not sleep or wake is asked again."""
+STOP_SECONDS = 5.0
+"""For a worker that has nothing in flight to end by itself. vLLM takes longer on a busy machine, to no purpose."""
+
+
+class Silence:
+    """How long a worker that scored before has not answered the simplest question, by count and by time.
+
+    Both, as a kubelet counts failed liveness probes: by time alone, a machine that slept would find all its workers
+    silent for hours at the first look; by count alone, ten refusals in a row are over in seconds.
+    """
+
+    LOOKS = 10
+    SECONDS = 60.0
+
+    def __init__(self) -> None:
+        self._looks = 0
+        self._since = 0.0
+
+    def note(self, *, answered: bool, now: float) -> bool:
+        """Take in one look at `now` (monotonic seconds); returns whether the worker hangs."""
+        if answered:
+            self._looks = 0
+            return False
+        if self._looks == 0:
+            self._since = now
+        self._looks += 1
+        return self._looks >= self.LOOKS and now - self._since >= self.SECONDS
+
+
+class Replica:
+    """One worker: its process, started again when it dies, and what it says of itself."""
+
+    def __init__(
+        self,
+        name: str,
+        pool: RewardPool,
+        *,
+        created: datetime,
+        run: Run,
+        command: Callable[[], Command],
+        take_gpus: Callable[[], Awaitable[str | None]],
+        session: aiohttp.ClientSession,
+        key: str | None,
+    ) -> None:
+        """Begin to look at it; `start_if_due` starts it.
+
+        Args:
+            name: of its log, and in the status.
+            pool: what it is a worker of.
+            created: when it was first wanted.
+            run: what the processes of the supervisor share.
+            command: is asked before every start.
+            take_gpus: has its GPUs for it, if it has not; returns why there are none.
+            session: carries probes.
+            key: the pool's key; None when it asks for none.
+        """
+        self.name = name
+        self.revision = revision_of(pool)
+        self.created = created
+        self.draining_since: datetime | None = None
+        self._pool = pool
+        self._run = run
+        self._session = session
+        self._key = key
+        self._take_gpus = take_gpus
+        self._unschedulable: str | None = None
+        self.kept = SupervisedProcess(name, run=run, command=command)
+        self._answered_pid: int | None = None
+        self._in_flight: int | None = None
+        self._max_model_len: int | None = None
+        self._silence = Silence()
+        self._asleep_pid: int | None = None
+        self._turning: asyncio.Task[None] | None = None
+        self._turn_at = 0.0
+        self._looking = asyncio.create_task(self._look_forever())
+
+    @property
+    def answering(self) -> bool:
+        """Whether a real score came back from the process it has."""
+        return self.kept.running and self._answered_pid == self.kept.pid
+
+    @property
+    def asleep(self) -> bool:
+        """Whether the engine of the process it has sleeps."""
+        return self.kept.running and self._asleep_pid == self.kept.pid
+
+    @property
+    def has_gpu(self) -> bool:
+        """Whether its engine has a GPU: it runs and does not sleep, or is just waking."""
+        turning = self._turning is not None and not self._turning.done()
+        return self.kept.running and (turning or not self.asleep)
+
+    @property
+    def phase(self) -> str:
+        """What `rewardpool status` shows."""
+        if self.draining_since is not None or self.kept.stopping:
+            return "Draining"
+        if not self.kept.running and (self.kept.failure is not None or self._unschedulable is not None):
+            return "Waiting"
+        if self.asleep:
+            return "Asleep"
+        return "Ready" if self.answering else "Starting"
+
+    def observe(self) -> Worker:
+        """What a snapshot says of it.
+
+        Raises:
+            Exception: what ended the task that looks at the worker, which is a fault of this program.
+        """
+        if self._looking.done():
+            self._looking.result()
+        return Worker(
+            name=self.name,
+            revision=self.revision,
+            url=self.kept.url if self.kept.running else None,
+            created=self.created,
+            running=self.kept.running,
+            answering=self.answering,
+            asleep=self.asleep,
+            draining_since=self.draining_since,
+            deleting=self.kept.stopping,
+            in_flight=self._in_flight if self.kept.running else None,
+            unschedulable=self._unschedulable,
+            failure=self._failure,
+            restarts=self.kept.restarts,
+            max_model_len=self._max_model_len,
+        )
+
+    def describe(self) -> WorkerProcess:
+        """What the status says of it."""
+        return WorkerProcess(
+            name=self.name,
+            revision=self.revision,
+            url=self.kept.url,
+            pid=self.kept.pid,
+            phase=self.phase,
+            restarts=self.kept.restarts,
+            in_flight=self._in_flight if self.answering else None,
+        )
+
+    @property
+    def _failure(self) -> Failure | None:
+        if self._unschedulable is not None:
+            return Failure(reason=ConditionReason.UNSCHEDULABLE, message=self._unschedulable)
+        return self.kept.failure
+
+    async def start_if_due(self, *, may_start: bool) -> None:
+        """Start its process unless it has one, is leaving, is pausing, or no process may start."""
+        if self.draining_since is None and may_start and self.kept.is_due:
+            self._unschedulable = await self._take_gpus()
+            if self._unschedulable is None:
+                await self.kept.start_if_due()
+        self.kept.bound_log()
+
+    def turn(self, *, awake: bool) -> None:
+        """Begin to wake the engine or to put it to sleep, unless that is under way or failed a moment ago."""
+        if (self._turning is None or self._turning.done()) and monotonic() >= self._turn_at:
+            self._turning = asyncio.create_task(self._turn(awake=awake))
+
+    async def _turn(self, *, awake: bool) -> None:
+        pid, began = self.kept.pid, monotonic()
+        turned = await turn(self._session, self.kept.url, awake=awake, key=self._key)
+        if self.kept.pid != pid:
+            return
+        if turned.ok:
+            self._asleep_pid = None if awake else pid
+            log.info("%s: %s after %.2f s", self.name, "wakes" if awake else "sleeps", monotonic() - began)
+            self._run.changed()
+        elif turned.weights_lost:
+            await self.kept.start_again(Failure(reason=ConditionReason.WEIGHTS_LOST, message=turned.error))
+        elif turned.busy:
+            self._turn_at = monotonic() + BUSY_SECONDS
+        else:
+            log.warning("%s: does not %s: %s", self.name, "wake" if awake else "sleep", turned.error)
+            self._turn_at = monotonic() + REFUSED_SECONDS
+
+    async def stop(self) -> None:
+        """End its process, and look no more."""
+        await self.kept.stop(grace_seconds=STOP_SECONDS)
+        self._looking.cancel()
+
+    async def kill(self) -> None:
+        """End its process at once, and look no more."""
+        await self.kept.kill()
+        self._looking.cancel()
+
+    async def _look_forever(self) -> None:
+        while True:
+            pid = self.kept.pid
+            if pid is not None:
+                await self._look(pid)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _look(self, pid: int) -> None:
+        session, url, key = self._session, self.kept.url, self._key
+        if self._answered_pid == pid:
+            self._in_flight = await read_in_flight(session, url, key=key)
+            if self._silence.note(answered=self._in_flight is not None, now=monotonic()):
+                hung = f"it runs and has not answered for {Silence.SECONDS:.0f} s"
+                await self.kept.start_again(Failure(reason="Hung", message=hung))
+            return
+        served_name, model_type = self._pool.served_name, self._pool.spec.model.type
+        result = await probe_score(session, url, key=key, served_name=served_name, model_type=model_type)
+        if result.ok and self.kept.pid == pid:
+            self._answered_pid, self._in_flight, self._max_model_len = pid, 0, result.max_model_len
+            self._silence = Silence()
+            self.kept.note_serving()
+            log.info("%s: scores", self.name)
+            self._run.changed()

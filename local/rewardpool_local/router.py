@@ -1,0 +1,143 @@
+"""The router of a pool on one machine: one process on one port for as long as the supervisor lives."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from time import monotonic
+
+import aiohttp
+
+from rewardpool_api import RewardPool, names
+from rewardpool_local.folder import PoolFolder
+from rewardpool_local.machine import HOST, free_port
+from rewardpool_local.supervised_process import Command, Run, SupervisedProcess
+from rewardpool_operator.routers.admin import RouterAdmin, RouterError
+from rewardpool_operator.snapshot import Router
+from rewardpool_worker.mounted import ROUTER_LAUNCHER
+from rewardpool_worker.router_flags import SETTLE_SECONDS, router_flags
+
+log = logging.getLogger(__name__)
+
+NAME = "router"
+GRACE_SECONDS = 2.0 + SETTLE_SECONDS
+"""After the router's own deadline for what is in flight, until it is killed."""
+
+
+class LocalRouter:
+    """The router's process and its worker list."""
+
+    def __init__(
+        self, *, run: Run, folder: PoolFolder, session: aiohttp.ClientSession, python: str, port: int | None
+    ) -> None:
+        """Choose the port, which stays; nothing is started yet.
+
+        Args:
+            run: what the processes of the supervisor share.
+            folder: has the launcher and the keys.
+            session: carries calls to the router.
+            python: the interpreter that has the routers.
+            port: where to listen; None for a free one.
+        """
+        self._run = run
+        self._folder = folder
+        self._session = session
+        self._python = python
+        self._port_is_free_to_choose = port is None
+        self._port = port or free_port()
+        self._admin: RouterAdmin | None = None
+        self._flags: tuple[str, ...] = ()
+        self._metrics_port = 0
+        self._pool: RewardPool | None = None
+        self._kept = SupervisedProcess(NAME, run=run, command=self._command)
+
+    @property
+    def url(self) -> str:
+        """Where trainers reach it."""
+        return f"http://{HOST}:{self._port}"
+
+    async def ensure(self, pool: RewardPool) -> None:
+        """Have it run as the pool says; with other flags it is started anew once its requests are done."""
+        self._pool = pool
+        if self._kept.running and self._flags != self._make_flags(pool, metrics_port=self._metrics_port):
+            log.info("router: its settings changed, it starts anew")
+            await self.stop()
+            self._kept = SupervisedProcess(NAME, run=self._run, command=self._command)
+        await self._kept.start_if_due()
+        self._kept.bound_log()
+
+    async def observe(self) -> Router:
+        """What a snapshot says of it."""
+        if not self._kept.running or self._admin is None:
+            return Router(name=NAME, failure=self._kept.failure)
+        asked_at = monotonic()
+        seen = replace(await self._admin.observe(NAME), age_seconds=monotonic() - asked_at)
+        if seen.answering:
+            self._port_is_free_to_choose = False
+            self._kept.note_serving()
+            return seen
+        return replace(seen, failure=seen.failure or self._kept.failure)
+
+    async def add(self, worker_url: str) -> None:
+        """Put a worker on its list; when that fails, the next pass tries again."""
+        if self._admin is not None:
+            try:
+                await self._admin.add(worker_url)
+            except RouterError as error:
+                log.warning("router: %s was not added: %s", worker_url, error)
+
+    async def remove(self, worker_id: str) -> None:
+        """Take a worker off its list; when that fails, the next pass tries again."""
+        if self._admin is not None:
+            try:
+                await self._admin.remove(worker_id)
+            except RouterError as error:
+                log.warning("router: %s was not taken off: %s", worker_id, error)
+
+    async def stop(self) -> None:
+        """Take no new request, finish those in flight, end."""
+        seconds = self._pool.spec.worker.drain_seconds if self._pool else 0
+        await self._kept.stop(grace_seconds=seconds + GRACE_SECONDS)
+
+    async def kill(self) -> None:
+        """End it at once."""
+        await self._kept.kill()
+
+    def _command(self) -> Command:
+        if self._pool is None:
+            raise RuntimeError("ensure() gives the pool before anything is started")
+        if self._port_is_free_to_choose and self._kept.failure and self._kept.failure.reason == "PortInUse":
+            self._port = free_port()
+        self._metrics_port = free_port()
+        self._flags = self._make_flags(self._pool, metrics_port=self._metrics_port)
+        metrics_url = f"http://{HOST}:{self._metrics_port}"
+        admin_key = self._folder.admin_key_file.read_text().strip()
+        self._admin = RouterAdmin(
+            self._session,
+            flavor=self._pool.spec.router.flavor,
+            url=self.url,
+            metrics_url=metrics_url,
+            admin_key=admin_key,
+            served_name=self._pool.served_name,
+        )
+        argv = (self._python, str(self._folder.files / ROUTER_LAUNCHER), *self._flags)
+        return Command(argv=argv, env=self._environment(self._pool), url=self.url)
+
+    def _environment(self, pool: RewardPool) -> Mapping[str, str]:
+        environment = {
+            names.ENV_ROUTER_FLAVOR: pool.spec.router.flavor,
+            names.ENV_ADMIN_KEY_FILE: str(self._folder.admin_key_file),
+        }
+        if pool.spec.router.auth.mode == "Generated":
+            environment[names.ENV_KEY_FILE] = str(self._folder.key_file)
+        return environment
+
+    def _make_flags(self, pool: RewardPool, *, metrics_port: int) -> tuple[str, ...]:
+        return router_flags(
+            flavor=pool.spec.router.flavor,
+            host=HOST,
+            port=self._port,
+            metrics_host=HOST,
+            metrics_port=metrics_port,
+            request_timeout_seconds=pool.spec.router.request_timeout_seconds,
+            shutdown_grace_seconds=pool.spec.worker.drain_seconds,
+        )

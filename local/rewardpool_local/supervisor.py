@@ -1,0 +1,310 @@
+"""The loop of a pool on one machine: observe, decide, carry out, until told to stop; then drain, and leave nothing.
+
+It is told what to run by `wanted.json` in the pool's folder, before the start and at any time later, and to stop by
+SIGINT, SIGTERM or SIGHUP. The order of stopping: the router takes no new request and finishes those in flight, with all
+workers still behind it; then the workers, which have nothing left. A second signal ends everything at once.
+"""
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from time import monotonic
+
+import aiohttp
+
+from rewardpool_api import RewardPool, RewardPoolStatus
+from rewardpool_api.reasons import ConditionReason
+from rewardpool_api.status import AuthStatus
+from rewardpool_local import holders
+from rewardpool_local.demand_files import DemandFiles
+from rewardpool_local.fleet import Fleet
+from rewardpool_local.folder import PoolFolder, SupervisorRecord, stopped
+from rewardpool_local.gpu_claim import GpuClaim
+from rewardpool_local.gpus import VISIBLE
+from rewardpool_local.launching import revision_of
+from rewardpool_local.process import kill_all, marked
+from rewardpool_local.router import LocalRouter
+from rewardpool_local.supervised_process import Run
+from rewardpool_operator.decide import decide
+from rewardpool_operator.plan import Plan
+from rewardpool_operator.snapshot import Snapshot
+from rewardpool_operator.start_times import StartTimes
+from rewardpool_operator.throughput import Throughputs
+from rewardpool_worker.mounted import write_mounted_files
+
+log = logging.getLogger(__name__)
+
+PASS_SECONDS = 0.5
+"""Between two passes; a process that ends starts one at once."""
+QUICK_PASS_SECONDS = 0.05
+"""The same where engines sleep: trainers wait for the pool to wake, and to give their GPU back."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How to supervise."""
+
+    python: str
+    """The interpreter that has the engine and the router."""
+    port: int | None = None
+    """Of the router; None for a free one."""
+    give_up_seconds: float | None = None
+    """Stop when no worker was ever ready for this long; None for the manifest's progressDeadlineSeconds."""
+
+
+@dataclass(frozen=True)
+class _End:
+    """Why the pool does not run any more, as its condition says it."""
+
+    reason: str
+    message: str
+
+
+_STOPPED = _End("Stopped", "it was stopped; `rewardpool up` starts it again")
+_FAILED = _End(
+    "SupervisorFailed", "its supervisor failed, which is a fault of RewardPool; `rewardpool up` starts it again"
+)
+
+
+def kill_leftovers(folder: PoolFolder) -> list[int]:
+    """End what a supervisor left that was killed before it could; the caller holds the folder's lock.
+
+    Returns:
+        The ids of the processes.
+    """
+    record = folder.read_supervisor()
+    if record is None:
+        return []
+    left = marked(f"/{record.run_id}/")
+    kill_all(left)
+    folder.forget_supervisor()
+    return [process.pid for process in left]
+
+
+class StoppedEarlyError(Exception):
+    """A signal stopped a pool that was never ready; nothing of it is left.
+
+    Attributes:
+        exit_code: of the command, as a shell has it: 128 and the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.exit_code = 128 + number
+        super().__init__(f"stopped by {signal.Signals(number).name} before any worker was ready")
+
+
+class Supervisor:
+    """One pool's loop. The caller holds the folder's lock."""
+
+    def __init__(self, folder: PoolFolder, pool: RewardPool, settings: Settings, environ: Mapping[str, str]) -> None:
+        """Prepare; nothing is started yet.
+
+        Args:
+            folder: created, with `wanted.json` in it.
+            pool: what is wanted at the start.
+            settings: how to supervise.
+            environ: the environment that function workers take their folders from.
+        """
+        auth = AuthStatus(key_file=str(folder.key_file)) if pool.spec.router.auth.mode == "Generated" else AuthStatus()
+        self._pool = pool.model_copy(update={"status": RewardPoolStatus(auth=auth)})
+        self._folder = folder
+        self._settings = settings
+        self._environ = environ
+        self._wanted_stamp = folder.wanted_stamp()
+        self._changed = asyncio.Event()
+        self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._unready_since = monotonic()
+        self._was_ready = False
+        self._was_complete = False
+        """Whether it ever served, or wanted no worker."""
+        self._stopped_by: int | None = None
+        self._start_times = StartTimes()
+        self._throughputs = Throughputs()
+        self._demands = DemandFiles(folder.demands)
+        self._gpu_claim = GpuClaim(folder.gpu)
+
+    async def run(self) -> bool:
+        """Run the pool until told to stop; returns False when it gave up because no worker became ready.
+
+        Raises:
+            StoppedEarlyError: a signal ended it before it ever was what was asked for.
+        """
+        run = Run(
+            id=secrets.token_hex(8), pool=self._pool.key, logs=self._folder.logs, changed=lambda: self._changed.set()
+        )
+        record = SupervisorRecord(pid=os.getpid(), run_id=run.id, cuda_visible_devices=self._environ.get(VISIBLE))
+        self._folder.write_supervisor(record)
+        write_mounted_files(self._folder.files)
+        python = self._settings.python
+        # A connection for each request: one that is kept may be closed by a worker at the moment it is used again.
+        connector = aiohttp.TCPConnector(limit=0, force_close=True)
+        async with aiohttp.ClientSession(connector=connector) as session:
+            key = self._folder.key_file.read_text().strip() if self._pool.status.auth.key_file else None
+            router = LocalRouter(run=run, folder=self._folder, session=session, python=python, port=self._settings.port)
+            fleet = Fleet(run=run, folder=self._folder, session=session, python=python, key=key, environ=self._environ)
+            end = _FAILED
+            try:
+                with self._on_signals():
+                    end = await self._loop(router, fleet)
+                    await self._drain_or_hurry(router, fleet)
+            finally:
+                await asyncio.gather(router.kill(), fleet.kill())
+                self._folder.write_pool(stopped(self._pool, reason=end.reason, message=end.message))
+                self._folder.forget_supervisor()
+                log.info("%s is down: none of its processes is left", self._pool.key)
+        if end is _STOPPED and self._stopped_by is not None and not self._was_complete:
+            raise StoppedEarlyError(self._stopped_by)
+        return end is _STOPPED
+
+    async def _loop(self, router: LocalRouter, fleet: Fleet) -> "_End":
+        while not self._stop.is_set():
+            self._changed.clear()
+            try:
+                self._take_wanted()
+                await self._pass(router, fleet)
+            except OSError as error:
+                # A full disk, say. What serves goes on serving.
+                log.warning("this pass failed, the next one tries again: %s", error)
+            if self._is_hopeless():
+                message = self._why_hopeless()
+                log.error("giving up: %s", message)
+                return _End("GaveUp", f"{message}; logs are in {self._folder.logs}")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), self._pause_seconds)
+        return _STOPPED
+
+    async def _pass(self, router: LocalRouter, fleet: Fleet) -> None:
+        await router.ensure(self._pool)
+        seen = await router.observe()
+        worker_sets, workers = fleet.observe()
+        heard_at = monotonic()
+        workers = self._start_times.measure(workers, now=heard_at)
+        workers = self._throughputs.measure(workers, (seen,), now=heard_at)
+        now = datetime.now(UTC)
+        plan = decide(
+            Snapshot(
+                now=now,
+                pool=self._pool,
+                revision=revision_of(self._pool),
+                url=router.url,
+                worker_sets=worker_sets,
+                workers=workers,
+                routers=(seen,),
+                holders=self._holders(fleet),
+                announcements=self._demands.look(now=now),
+            )
+        )
+        for leave in plan.leaves:
+            await router.remove(leave.worker_id)
+        await fleet.carry_out(plan, self._pool, now)
+        for join in plan.joins:
+            await router.add(join.worker_url)
+        self._publish(plan, fleet)
+        self._demands.remove_old(now=now)
+
+    def _holders(self, fleet: Fleet) -> tuple[str, ...]:
+        """Who holds the pool awake; nobody as long as trainers compute on the GPUs that it shares with them."""
+        held = holders.look(self._folder.awake)
+        if not self._pool.spec.engine.sleep.enabled:
+            return held
+        return held if self._gpu_claim.renew(needed=bool(held) or fleet.has_gpu) else ()
+
+    def _publish(self, plan: Plan, fleet: Fleet) -> None:
+        for event in plan.events:
+            log.log(logging.WARNING if event.type == "Warning" else logging.INFO, "%s: %s", event.reason, event.message)
+        status = plan.status.model_copy(update={"workers": fleet.describe()})
+        if status != self._pool.status:
+            self._pool = self._pool.model_copy(update={"status": status})
+            self._folder.write_pool(self._pool)
+
+    def _take_wanted(self) -> None:
+        stamp = self._folder.wanted_stamp()
+        if stamp == self._wanted_stamp:
+            return
+        self._wanted_stamp = stamp
+        wanted = self._folder.read_wanted()
+        if wanted is None or wanted.spec == self._pool.spec:
+            return
+        generation = self._pool.metadata.generation + 1
+        log.info("the manifest changed: generation %d", generation)
+        metadata = wanted.metadata.model_copy(update={"generation": generation})
+        self._pool = wanted.model_copy(update={"metadata": metadata, "status": self._pool.status})
+
+    @property
+    def _pause_seconds(self) -> float:
+        return QUICK_PASS_SECONDS if self._pool.spec.engine.sleep.enabled else PASS_SECONDS
+
+    @property
+    def _patience_seconds(self) -> float:
+        given = self._settings.give_up_seconds
+        return self._pool.spec.start_seconds if given is None else given
+
+    def _is_hopeless(self) -> bool:
+        status = self._pool.status
+        self._was_ready = (
+            self._was_ready or status.ready_replicas > 0 or any(one.phase == "Asleep" for one in status.workers)
+        )
+        if self._was_ready or status.scaling is None or status.scaling.desired == 0:
+            self._unready_since = monotonic()
+            self._was_complete = self._was_complete or self._was_ready or status.scaling is not None
+            return False
+        return self._never_starts() or monotonic() - self._unready_since > self._patience_seconds
+
+    def _never_starts(self) -> bool:
+        """Whether no other attempt would change anything."""
+        progressing = self._pool.status.condition("Progressing")
+        return progressing is not None and progressing.reason == ConditionReason.FUNCTION_NOT_FOUND
+
+    def _why_hopeless(self) -> str:
+        status = self._pool.status
+        what, cause = f"no worker became ready within {self._patience_seconds:g} s", status.condition("Ready")
+        if self._never_starts():
+            # Ready may still name the router, which starts more slowly than such a worker fails.
+            what, cause = "no worker can start", status.condition("Progressing")
+        return f"{what} ({cause.reason}: {cause.message.splitlines()[0]})" if cause and cause.message else what
+
+    @contextmanager
+    def _on_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        # Under nohup the hang-up of the terminal is ignored, and stays so.
+        heard = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+        for number in heard:
+            loop.add_signal_handler(number, self._be_told_to_stop, number)
+        try:
+            yield
+        finally:
+            for number in heard:
+                loop.remove_signal_handler(number)
+
+    def _be_told_to_stop(self, number: int) -> None:
+        if self._stop.is_set():
+            log.warning("stopping at once: requests in flight are lost")
+            self._hurry.set()
+            return
+        seconds = self._pool.spec.worker.drain_seconds
+        log.info("stopping: requests in flight have up to %d s; a second signal ends all at once", seconds)
+        self._stopped_by = number
+        self._stop.set()
+        self._changed.set()
+
+    async def _drain_or_hurry(self, router: LocalRouter, fleet: Fleet) -> None:
+        drain = asyncio.create_task(_drain(router, fleet))
+        hurry = asyncio.create_task(self._hurry.wait())
+        await asyncio.wait({drain, hurry}, return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+        if drain.done():
+            drain.result()
+        drain.cancel()
+
+
+async def _drain(router: LocalRouter, fleet: Fleet) -> None:
+    await router.stop()
+    await fleet.stop()

@@ -1,0 +1,199 @@
+"""One kind of object, kept in the store as the API server has it: list once, then watch, for ever.
+
+What goes wrong with watches, and what is done about it:
+
+    the connection ends or breaks      go on from the last version, after a short pause
+    that version is too old (410)      list again
+    something was deleted meanwhile    the list does not have it: it is dropped, and its pool looked at
+    a connection is open and dead      90 s without a word, not even a bookmark, end it; list again
+    etcd was restored from a backup    versions begin anew below ours: the next list is taken as it is
+    one object makes no sense          it is left out and counted, the others are taken
+    the API server is away             try again every few seconds; the store stays as it was
+
+`seen_at` is when the API server last said anything; `alive_at` when this loop last did anything, in vain or not.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterable
+from time import monotonic
+from typing import Final
+
+from rewardpool_operator.kubernetes.cache.store import Key, Store
+from rewardpool_operator.kubernetes.client import (
+    Kube,
+    KubeError,
+    KubeUnreachableError,
+    Object,
+    Resource,
+    WatchSilentError,
+)
+from rewardpool_operator.left_out import leave_out
+from rewardpool_operator.metrics import METRICS
+from rewardpool_operator.untrusted import NONSENSE, printable
+
+log = logging.getLogger(__name__)
+
+WATCH_SECONDS: Final = (300, 600)
+"""After a time between these the API server ends a watch; spread, so that not all begin anew at once."""
+SHORTEST_PAUSE_SECONDS: Final = 0.5
+LONGEST_PAUSE_SECONDS: Final = 3.0
+"""An API server that is back is noticed within this time."""
+EXPIRED: Final = 410
+REFUSALS: Final = 3
+"""In a row, before they are told as a problem: one alone is soon over."""
+
+
+class Reflector:
+    """Lists and watches one kind in one namespace.
+
+    Args:
+        kube: the API server.
+        resource: which kind.
+        namespace: where; "" means in all namespaces.
+        selector: of labels; "" means all objects.
+        store: takes what there is.
+        changed: is told the pools that have news.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        kube: Kube,
+        resource: Resource,
+        namespace: str,
+        *,
+        selector: str,
+        store: Store,
+        changed: Callable[[Iterable[Key]], None],
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self.resource = resource
+        self.namespace = namespace
+        self.synced = asyncio.Event()
+        """Set once everything was listed."""
+        self.seen_at = self.alive_at = clock()
+        self.problem: str | None = None
+        """Why the API server refuses this kind, again and again; None when it does not, or does not answer at all."""
+        self._kube = kube
+        self._selector = selector
+        self._store = store
+        self._changed = changed
+        self._clock = clock
+        self._version: str | None = None
+        self._newest = -1
+        """The newest version that a list or watch named; a list never goes back behind it, unless etcd did."""
+
+    async def run(self) -> None:
+        """Keep the store right, until cancelled."""
+        failed = 0
+        while True:
+            began = self._clock()
+            try:
+                if self._version is None:
+                    await self.list()
+                await self._watch()
+                # A watch that ends at once, again and again, is a proxy's doing.
+                failed = 0 if self._clock() - began > LONGEST_PAUSE_SECONDS else failed + 1
+            except WatchSilentError as error:
+                # A watch from a version that is to come yet, of before a backup was restored, is silent too.
+                failed, self._version = 0, None
+                log.debug("%s", error)
+            except (KubeError, KubeUnreachableError) as error:
+                failed = 1 if self.seen_at > began else failed + 1
+                self._failed(error, failed)
+            except Exception:
+                # An object that is not what it should be must not end the watch of all others.
+                failed += 1
+                self._version = None
+                log.exception("the watch of %s failed, all of them are listed again", self.resource.plural)
+            self.alive_at = self._clock()
+            await asyncio.sleep(pause_seconds(failed))
+
+    async def resync(self, *, seconds: float) -> None:
+        """List every so many seconds, until cancelled: for a kind that somebody else watches."""
+        failed = 0
+        while True:
+            try:
+                await self.list()
+                failed = 0
+            except (KubeError, KubeUnreachableError) as error:
+                failed += 1
+                self._failed(error, failed)
+            except Exception:
+                # An object that is not what it should be must not end the look for deletions of all others.
+                failed += 1
+                log.exception("not all %s could be listed, they are listed again", self.resource.plural)
+            self.alive_at = self._clock()
+            await asyncio.sleep(pause_seconds(failed) if failed else seconds * random.uniform(0.8, 1.0))  # noqa: S311
+
+    def heard(self) -> None:
+        """The API server said something about this kind."""
+        self.seen_at = self.alive_at = self._clock()
+        self.problem = None
+        METRICS.watch_spoke(self.resource.plural)
+
+    async def list(self) -> None:
+        """Take in everything there is, and drop what is no more.
+
+        Raises:
+            KubeError: the API server refuses.
+            KubeUnreachableError: it does not answer.
+        """
+        listed: list[str] = []
+        version, restored = "", False
+        async for page in self._kube.pages(self.resource, self.namespace, selector=self._selector):
+            self.heard()
+            # The first page's version: what is made while the others are read is told by the watch.
+            if not version:
+                version = page.version
+                restored = int(version) < self._newest
+            for found in page.items:
+                listed.append(f"{found['metadata']['namespace']}/{found['metadata']['name']}")
+                self._put(found, restored=restored)
+        if restored:
+            kind = self.resource.plural
+            log.warning("%s are taken as they are listed: versions went back, as after a restored backup", kind)
+        self._changed(self._store.keep_only(self.resource, self.namespace, listed, version=version, restored=restored))
+        self._version, self._newest = version, int(version)
+        self.synced.set()
+
+    async def _watch(self) -> None:
+        seconds = random.randint(*WATCH_SECONDS)  # noqa: S311 - spreads load, hides nothing
+        version = self._version or ""
+        async for event in self._kube.watch(
+            self.resource, self.namespace, version=version, seconds=seconds, selector=self._selector
+        ):
+            self.heard()
+            self._version = event.object["metadata"]["resourceVersion"]
+            self._newest = max(self._newest, int(self._version))
+            if event.type == "DELETED":
+                self._changed(self._store.remove(self.resource, event.object))
+            elif event.type != "BOOKMARK":
+                self._put(event.object)
+
+    def _put(self, found: Object, *, restored: bool = False) -> None:
+        """Take in one object; one that makes no sense must not end the watch of all others."""
+        try:
+            self._changed(self._store.put(self.resource, found, restored=restored))
+        except NONSENSE as error:
+            metadata = found.get("metadata")
+            name = printable(metadata.get("name") if isinstance(metadata, dict) else None, most=253)
+            leave_out("objects", f"{self.resource.plural}/{name}", error)
+
+    def _failed(self, error: KubeError | KubeUnreachableError, failed: int) -> None:
+        if isinstance(error, KubeError) and error.status == EXPIRED:
+            self._version = None
+            log.info("%s are listed again: %s", self.resource.plural, error)
+        else:
+            if isinstance(error, KubeError) and failed >= REFUSALS:
+                self.problem = str(error)
+            level = logging.WARNING if failed == 1 else logging.DEBUG
+            log.log(level, "the watch of %s: %s", self.resource.plural, error)
+
+
+def pause_seconds(failed: int) -> float:
+    """Before the next attempt, after so many that failed in a row."""
+    longest = min(LONGEST_PAUSE_SECONDS, SHORTEST_PAUSE_SECONDS * 2 ** min(failed - 1, 8)) if failed else 0.0
+    return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads retries, hides nothing

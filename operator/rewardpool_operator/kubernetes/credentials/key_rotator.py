@@ -1,0 +1,129 @@
+"""The keys of one pool from pass to pass: what the Secrets say, the next step of a rotation, and what is told of it.
+
+The step itself is decided in `rotation.py`; here workers are asked whether they take the next key, and router pods are
+looked at for the keys they were started with.
+"""
+
+import asyncio
+import logging
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import aiohttp
+
+from rewardpool_api import RewardPool, names
+from rewardpool_api.status import MAX_REQUEST
+from rewardpool_operator.kubernetes import pods, render
+from rewardpool_operator.kubernetes.cache.objects import Objects
+from rewardpool_operator.kubernetes.client import Object
+from rewardpool_operator.kubernetes.credentials import rotation
+from rewardpool_operator.kubernetes.credentials.keys import Keys, found_keys, new_key
+from rewardpool_operator.kubernetes.credentials.rotation import Progress, Step
+from rewardpool_operator.plan import Plan
+from rewardpool_operator.probe import takes_key
+from rewardpool_operator.snapshot import Worker
+
+log = logging.getLogger(__name__)
+
+PATIENCE_SECONDS: Final = 1.0
+"""For a worker to say whether it takes the next key; one that is slow is asked again by the next pass."""
+SYNC: Final = timedelta(seconds=120)
+"""In which a kubelet renews mounted Secrets, by its defaults, with room. After that a worker that was starting when the
+next key was made, and still does not answer, will find it."""
+
+
+class KeyRotator:
+    """The keys of one pool.
+
+    Args:
+        session: carries the questions to workers.
+        aside: bounds how many are asked at a time, of all pools together.
+    """
+
+    def __init__(self, session: aiohttp.ClientSession, *, aside: asyncio.Semaphore) -> None:
+        self._session = session
+        self._aside = aside
+        self._keys: Keys | None = None
+        self._step: Step | None = None
+        self._progress = Progress()
+        self._taken: set[tuple[str, str]] = set()
+        """Container and key, of every worker that was seen to take the next key."""
+
+    async def look(self, pool: RewardPool, objects: Objects, *, may_change: bool, known: bool = True) -> Keys:
+        """The keys that the Secrets shall have.
+
+        Args:
+            pool: whose keys.
+            objects: what there is.
+            may_change: False keeps them as they are, since they could not be written.
+            known: whether all Secrets were read. Otherwise what stands for the missing ones is not remembered, and must
+                not be written.
+        """
+        asked = (pool.metadata.annotations.get(names.ANNOTATION_ROTATE_KEY) or "")[:MAX_REQUEST] or None
+        before, name = pool.status.auth.rotation, pool.metadata.name
+        keys = found_keys(
+            objects.find("Secret", names.key_secret(name)),
+            objects.find("Secret", names.admin_secret(name)),
+            self._keys,
+            asked=asked,
+            obeyed=before.request if before else None,
+            uses_key=render.uses_key(pool),
+        )
+        if may_change:
+            now = datetime.now(UTC)
+            self._progress = Progress(
+                refusing=await self._refusing(keys, objects, now), outdated=outdated_routers(pool, objects, keys)
+            )
+            self._step = rotation.next_step(keys, self._progress, asked=asked, now=now, new_key=new_key)
+            keys = self._step.keys
+        if known:
+            self._keys = keys
+        return keys
+
+    def told(self, plan: Plan, pool: RewardPool) -> Plan:
+        """The plan with what its status and events say of the rotation."""
+        before = pool.status.auth.rotation
+        if self._step is None:
+            auth = plan.status.auth.model_copy(update={"rotation": before})
+            return replace(plan, status=plan.status.model_copy(update={"auth": auth}))
+        after = rotation.told(self._step.keys, self._progress, before, now=datetime.now(UTC))
+        auth = plan.status.auth.model_copy(update={"rotation": after})
+        events = rotation.events(before, after, refused=self._step.refused)
+        status = plan.status.model_copy(update={"auth": auth})
+        return replace(plan, status=status, events=(*plan.events, *events))
+
+    async def _refusing(self, keys: Keys, objects: Objects, now: datetime) -> tuple[str, ...]:
+        if keys.next is None:
+            self._taken.clear()
+            return ()
+        since = keys.step_since or now
+        found = [(pod, pods.worker_of(pod)) for pod in objects.pods_of(names.COMPONENT_WORKER)]
+        staying = [(pod, worker) for pod, worker in found if worker.active]
+        takes = await asyncio.gather(*(self._takes(pod, worker, keys.next, since, now) for pod, worker in staying))
+        return tuple(worker.name for (_, worker), taken in zip(staying, takes, strict=True) if not taken)
+
+    async def _takes(self, pod: Object, worker: Worker, key: str, since: datetime, now: datetime) -> bool:
+        if not worker.answering or worker.url is None:
+            return worker.created > since or now - since > SYNC
+        seen = pods.container_id(pod), key
+        if seen in self._taken:
+            return True
+        try:
+            async with self._aside, asyncio.timeout(PATIENCE_SECONDS):
+                taken = await takes_key(self._session, worker.url, key=key)
+        except TimeoutError:
+            log.debug("%s does not say in time whether it takes the next key", worker.name)
+            return False
+        if taken:
+            self._taken.add(seen)
+        return taken
+
+
+def outdated_routers(pool: RewardPool, objects: Objects, keys: Keys) -> tuple[str, ...]:
+    """Routers that keep a change of keys from being over: with other keys, not ready, or not made yet."""
+    found = objects.pods_of(names.COMPONENT_ROUTER)
+    current = [pod for pod in found if pods.router_keys(pod) == keys.fingerprint and pods.is_ready(pod)]
+    missing = pool.spec.router.replicas - len(current)
+    behind = [pod["metadata"]["name"] for pod in found if pod not in current]
+    return tuple(behind) or ((f"{missing} to be made",) if missing > 0 else ())

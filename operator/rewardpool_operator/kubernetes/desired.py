@@ -1,0 +1,146 @@
+"""What a pool shall own, and what was found to be just that. Pure."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from rewardpool_api import RewardPool, names
+from rewardpool_operator.kubernetes import pods, render, revisions
+from rewardpool_operator.kubernetes.cache.objects import Objects
+from rewardpool_operator.kubernetes.client import Object
+from rewardpool_operator.kubernetes.credentials.keys import Keys
+from rewardpool_operator.kubernetes.credentials.tls import PLAIN, Tls
+from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
+from rewardpool_operator.kubernetes.render import Revision
+from rewardpool_operator.snapshot import WorkerSet
+from rewardpool_worker.mounted import router_files, worker_files
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rendered:
+    """What the pool shall own, but for the number of workers."""
+
+    shared: tuple[Object, ...]
+    """Every manifest but the worker Deployments; Secrets first."""
+    revision: Revision
+    """Of the workers that the pool asks for."""
+    offer: str | None = None
+    """What workers that this operator renders would have instead, in words; None where that is the same."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settled:
+    """What a pass looked at and found nothing to write about: with the very same, the next one need not compare."""
+
+    rendered: Rendered
+    worker_sets: tuple[WorkerSet, ...]
+    serving: bool
+    protected: tuple[int, int]
+    """Workers and routers, as in the plan."""
+    owned: tuple[Object, ...]
+
+    def holds(self, other: "Settled | None") -> bool:
+        """Whether that was the same; the store keeps an object as it is for as long as nothing of it changes."""
+        return (
+            other is not None
+            # Equal and not the same: what is left as it was is put together at every look.
+            and self.rendered == other.rendered
+            and (self.worker_sets, self.serving, self.protected) == (other.worker_sets, other.serving, other.protected)
+            and len(self.owned) == len(other.owned)
+            and all(mine is theirs for mine, theirs in zip(self.owned, other.owned, strict=True))
+        )
+
+
+def rendered(
+    pool: RewardPool,
+    keys: Keys,
+    *,
+    image: str,
+    tls: Tls = PLAIN,
+    place: OperatorIdentity | None = None,
+    pins: Mapping[str, str] | None = None,
+) -> Rendered:
+    """Everything the pool shall own.
+
+    Args:
+        pool: whose objects.
+        keys: for its Secrets.
+        tls: for its routers; while its certificate cannot be used, they are left as they are.
+        image: RewardPool's own.
+        place: where the operator runs, for network policies that let it through, None makes none; and what
+            addresses pods have there.
+        pins: revision of workers -> commit of the model.
+    """
+    ipv6 = place is not None and place.ipv6
+    certificate = tls.certificate.fingerprint if tls.certificate else None
+    routers = render.router_deployment(
+        pool, fingerprint=keys.fingerprint, image=image, certificate=certificate, ipv6=ipv6
+    )
+    return Rendered(
+        shared=(
+            *render.secrets(pool, keys),
+            render.pins_config_map(pool, pins),
+            render.files_config_map(pool, worker_files()),
+            *(() if tls.problem else (render.files_config_map(pool, router_files()),)),
+            render.router_service(pool),
+            *(() if tls.problem else (routers,)),
+            *render.disruption_budgets(pool),
+            *render.network_policies(pool, place),
+        ),
+        revision=render.worker_revision(pool, image=image, ipv6=ipv6),
+    )
+
+
+def left_running(wanted: Rendered, pool: RewardPool, objects: Objects, *, may_upgrade: Callable[[], bool]) -> Rendered:
+    """What the pool shall own, with workers and routers left as they are where nothing of the pool asks for others.
+
+    Args:
+        wanted: as this operator renders it.
+        pool: with the status that was decided last.
+        objects: what there is.
+        may_upgrade: whether the pool may have routers now as this operator renders them; asked only where
+            those that run are of another one.
+    """
+    revision = revisions.present(pool, wanted.revision, objects)
+    left = revisions.files_of(wanted.revision.template) - revisions.files_of(revision.template)
+    routers = _routers(wanted.shared)
+    live = objects.find("Deployment", names.router_name(pool.metadata.name))
+    if routers is not None and live is not None and _is_upgrade(routers, live, pool) and not may_upgrade():
+        files = revisions.files_of(routers["spec"]["template"]) - revisions.files_of(live["spec"]["template"])
+        left |= {routers["metadata"]["name"], *files}
+    shared = tuple(manifest for manifest in wanted.shared if not _is_one_of(left, manifest))
+    return Rendered(shared=shared, revision=revision, offer=revisions.difference(revision, wanted.revision))
+
+
+def routers_are_new(wanted: Rendered, objects: Objects) -> bool:
+    """Whether all routers that are to stay are of the wanted template, and ready."""
+    routers = _routers(wanted.shared)
+    if routers is None:
+        return False
+    found = [pod for pod in objects.pods_of(names.COMPONENT_ROUTER) if not pods.is_deleting(pod)]
+    return len(found) == routers["spec"]["replicas"] and all(
+        pods.is_ready(pod) and _template_of(pod) == _template_of(routers["spec"]["template"]) for pod in found
+    )
+
+
+def _template_of(pod: Object) -> str | None:
+    template: str | None = (pod["metadata"].get("annotations") or {}).get(names.ANNOTATION_ROUTER_TEMPLATE)
+    return template
+
+
+def _routers(manifests: Iterable[Object]) -> Object | None:
+    return next((manifest for manifest in manifests if manifest["kind"] == "Deployment"), None)
+
+
+def _is_upgrade(routers: Object, live: Object, pool: RewardPool) -> bool:
+    """Whether nothing but another operator than theirs renders the live routers differently."""
+    cause = (live["metadata"].get("annotations") or {}).get(names.ANNOTATION_CAUSE)
+    if _template_of(live["spec"]["template"]) == _template_of(routers["spec"]["template"]):
+        return False
+    if cause is None:
+        # Of an operator that did not note it: it had looked at this very spec, or the spec changed since.
+        return pool.status.observed_generation == pool.metadata.generation
+    return bool(cause == routers["metadata"]["annotations"][names.ANNOTATION_CAUSE])
+
+
+def _is_one_of(left: set[str], manifest: Object) -> bool:
+    return manifest["kind"] in ("Deployment", "ConfigMap") and manifest["metadata"]["name"] in left

@@ -1,0 +1,111 @@
+"""What of a pool's news becomes a new event, what a repeat of one, and what is not told: pure, without a clock.
+
+`kubectl describe` should tell a story, and etcd should not be filled by a pool that flaps. So what is said again within
+`SERIES_SECONDS` is counted in the event that said it first (the series of events.k8s.io/v1), a pool has `ROOM` new
+events and gets another one every `REFILL_SECONDS`, and repairs of routers' lists are summed up.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from rewardpool_api.reasons import EventReason
+from rewardpool_operator.metrics import Change
+from rewardpool_operator.plan import Event
+
+SERIES_SECONDS: Final = 600.0
+"""What is said again later than this is news."""
+COUNT_SECONDS: Final = 60.0
+"""A series' count is written no more often than this."""
+ROOM: Final = 50
+"""New events that one pool may have at once."""
+REFILL_SECONDS: Final = 20.0
+REPAIRS_SECONDS: Final = 60.0
+"""Repairs of routers' lists are told at once, and then summed up for this long."""
+
+
+@dataclass
+class _Told:
+    """An event that was written."""
+
+    name: str
+    count: int
+    last_at: float
+    written_at: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repeat:
+    """An event that was said again, to be written as its series."""
+
+    name: str
+    """Of the event's object."""
+    count: int
+
+
+@dataclass
+class EventCorrelator:
+    """What was told of one pool. Times are monotonic seconds."""
+
+    _told: dict[Event, _Told] = field(default_factory=dict)
+    _room: float = ROOM
+    _refilled_at: float = 0.0
+
+    def take(self, event: Event, *, now: float) -> Event | Repeat | None:
+        """What to write for this piece of news: the event, the count of an earlier one, or nothing."""
+        self._forget(now)
+        known = self._told.get(event)
+        if known is None:
+            return self._new(event, now)
+        known.count += 1
+        known.last_at = now
+        if now - known.written_at < COUNT_SECONDS:
+            return None
+        known.written_at = now
+        return Repeat(name=known.name, count=known.count)
+
+    def written(self, event: Event, name: str, *, now: float) -> None:
+        """The event has an object of this name."""
+        self._told[event] = _Told(name=name, count=1, last_at=now, written_at=now)
+
+    def gone(self, event: Event) -> None:
+        """The event's object is not there any more."""
+        self._told.pop(event, None)
+
+    def _new(self, event: Event, now: float) -> Event | None:
+        self._room = min(ROOM, self._room + (now - self._refilled_at) / REFILL_SECONDS)
+        self._refilled_at = now
+        if self._room < 1:
+            return None
+        self._room -= 1
+        return event
+
+    def _forget(self, now: float) -> None:
+        self._told = {event: told for event, told in self._told.items() if now - told.last_at < SERIES_SECONDS}
+
+
+@dataclass
+class RepairTally:
+    """Repairs of routers' lists that were not told yet."""
+
+    joins: int = 0
+    leaves: int = 0
+    told_at: float = float("-inf")
+
+    def add(self, change: Change) -> None:
+        """One more."""
+        if change == "join":
+            self.joins += 1
+        else:
+            self.leaves += 1
+
+    def due(self, *, now: float) -> Iterable[Event]:
+        """The event that sums them up, when it is time for one."""
+        if not self.joins + self.leaves or now - self.told_at < REPAIRS_SECONDS:
+            return ()
+        parts = [f"{self.joins} workers put back"] if self.joins else []
+        parts += [f"{self.leaves} strangers taken off"] if self.leaves else []
+        self.joins = self.leaves = 0
+        self.told_at = now
+        message = f"the routers' worker lists were not as the operator had left them: {', '.join(parts)}"
+        return (Event(type="Normal", reason=EventReason.ROUTERS_REPAIRED.value, message=message),)

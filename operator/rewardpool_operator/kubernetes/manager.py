@@ -1,0 +1,222 @@
+"""All pools: what is known of them, whose turn it is, and whether this operator may act.
+
+    kopf's watch of pools ─┐
+    reflectors ────────────┼─> store ─> queue ─> workers ─> reconciler of the pool: one pass
+    answers to own writes ─┘
+
+`acting` is the one switch: it is asked before every pass and several times a second. When it allows less than before,
+passes that are under way are stopped at once; when it allows more, every pool is looked at.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from time import monotonic
+from typing import Any, Final
+
+import aiohttp
+
+from rewardpool_operator.kubernetes import client
+from rewardpool_operator.kubernetes.budgets import Budgets
+from rewardpool_operator.kubernetes.cache.owned import WATCHED, selector_of
+from rewardpool_operator.kubernetes.cache.reflector import Reflector
+from rewardpool_operator.kubernetes.cache.store import Key, Store
+from rewardpool_operator.kubernetes.client import Kube, Object
+from rewardpool_operator.kubernetes.demands import Strays
+from rewardpool_operator.kubernetes.leader import Acting
+from rewardpool_operator.kubernetes.namespaces import Namespaces
+from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
+from rewardpool_operator.kubernetes.pool_reconciler import PoolReconciler, Shared
+from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
+from rewardpool_operator.kubernetes.workqueue import STUCK_SECONDS, Workers
+from rewardpool_operator.metrics import METRICS
+from rewardpool_operator.times import rfc3339
+
+log = logging.getLogger(__name__)
+
+GATHER_SECONDS: Final = 0.05
+"""From an event to its pass: what happens together is looked at together."""
+RESYNC_SECONDS: Final = 60.0
+"""Between two lists of all pools: kopf's watch is known to go silent, and nobody tells of a deletion it missed."""
+ACTING_SECONDS: Final = 0.2
+"""Between two looks at whether this operator may act."""
+DEAD_SECONDS: Final = 180.0
+"""A watch that did nothing for this long, not even in vain, is dead; silence ends it after half of that."""
+MOST_TOLD: Final = 50
+"""Pools that /healthz names when something of them fails."""
+ASIDE: Final = 8
+"""Questions that are asked aside at a time."""
+
+
+class Manager:
+    """The operator on one cluster.
+
+    Args:
+        kube: the API server.
+        session: for calls to routers and workers.
+        image: RewardPool's own.
+        place: where this operator runs; None outside of the cluster.
+        namespaces: to serve; none means all.
+        acting: what may be done at this moment.
+        concurrent_upgrades: pools that may change at a time because this operator is another version than the last.
+    """
+
+    def __init__(
+        self,
+        kube: Kube,
+        session: aiohttp.ClientSession,
+        *,
+        image: str,
+        place: OperatorIdentity | None = None,
+        namespaces: Sequence[str] = (),
+        acting: Callable[[], Acting] = lambda: Acting.FULL,
+        concurrent_upgrades: int = 1,
+    ) -> None:
+        self.store = Store()
+        self._kube = kube
+        self._acting = acting
+        self._reconcilers: dict[Key, PoolReconciler] = {}
+        self._has_ended = False
+        self._workers: Workers[Key] = Workers(self._look)
+        self._budgets = Budgets(self.store)
+        self._upgrade_slots = UpgradeSlots(concurrent_upgrades, wake=lambda key: self._changed([key]))
+        places = namespaces or ("",)
+        self._pools = [self._reflector(client.POOLS, place, "") for place in places]
+        self._owned = [
+            self._reflector(resource, place, selector_of(resource)) for resource in WATCHED.values() for place in places
+        ]
+        self._namespaces = Namespaces(
+            kube,
+            self.store,
+            {place: [one for one in (*self._pools, *self._owned) if one.namespace == place] for place in places},
+            ready=self._changed,
+            may_act=self._may_write,
+        )
+        self._shared = Shared(
+            kube=kube,
+            session=session,
+            store=self.store,
+            image=image,
+            place=place,
+            aside=asyncio.Semaphore(ASIDE),
+            budgets=self._budgets,
+            upgrade_slots=self._upgrade_slots,
+            unseen=self._namespaces.problem,
+        )
+        self._strays = Strays(kube, self.store, may_act=self._may_write, is_known=self._namespaces.is_known)
+        METRICS.read_queue_length(self._workers.length)
+
+    async def run(self) -> None:
+        """List, watch and, in a namespace of which everything is known, act; until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for reflector in self._pools:
+                    group.create_task(reflector.resync(seconds=RESYNC_SECONDS), name="resync")
+                for reflector in self._owned:
+                    group.create_task(reflector.run(), name=f"reflector {reflector.resource.plural}")
+                group.create_task(self._namespaces.run(), name="namespaces")
+                group.create_task(self._follow_acting(), name="acting")
+                group.create_task(self._workers.run(), name="workers")
+                group.create_task(self._strays.run(), name="strays")
+        finally:
+            self._has_ended = True
+            self._forget_reconcilers()
+
+    def pool_seen(self, pool: Object, *, deleted: bool) -> None:
+        """Somebody's watch told of a pool."""
+        for reflector in self._pools:
+            if reflector.namespace in ("", pool["metadata"]["namespace"]):
+                reflector.heard()
+        change = self.store.remove if deleted else self.store.put
+        self._changed(change(client.POOLS, pool))
+
+    def health(self) -> dict[str, Any]:
+        """What /healthz answers; `ok` is false when a watch is dead or the queue is stuck.
+
+        An API server that is away is neither: a restart would not bring it back, and the routers need their operator.
+        Nor is a namespace where something may not be seen; `namespaces_not_served` names it, and says why.
+        Nor is a pool of which something fails, and which is told: a restart would lose the keys that are known.
+        """
+        now = monotonic()
+        watches: dict[str, float] = {}
+        for reflector in (*self._pools, *self._owned):
+            plural = reflector.resource.plural
+            watches[plural] = max(watches.get(plural, 0.0), round(now - reflector.alive_at, 1))
+        oldest = self._workers.oldest() if self._acting() is not Acting.NONE else 0.0
+        return {
+            "ok": not self._has_ended and oldest < STUCK_SECONDS and max(watches.values()) < DEAD_SECONDS,
+            "acting": self._acting().value,
+            "pools": len(self.store.pools()),
+            "namespaces_not_served": self._namespaces.not_served(),
+            "oldest_pass_seconds": round(oldest, 1),
+            "queue_length": self._workers.length(),
+            "upgrades_waiting": self._upgrade_slots.waiting(),
+            "watches_silent_seconds": watches,
+            "failing": self._failing(),
+        }
+
+    def _failing(self) -> dict[str, list[dict[str, str]]]:
+        """Some of the pools of which something fails, with what, since when and why."""
+        found = [(key, reconciler.failing) for key, reconciler in self._reconcilers.items() if reconciler.failing]
+        return {
+            "/".join(key): [
+                {"step": one.step, "reason": one.reason, "since": rfc3339(one.since), "message": one.message}
+                for one in failing
+            ]
+            for key, failing in found[:MOST_TOLD]
+        }
+
+    def _may_write(self) -> bool:
+        return self._acting() is Acting.FULL and not self._kube.is_away()
+
+    def _reflector(self, resource: client.Resource, namespace: str, selector: str) -> Reflector:
+        return Reflector(self._kube, resource, namespace, selector=selector, store=self.store, changed=self._changed)
+
+    def _changed(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            # Objects of pools that are gone are none of ours.
+            if key in self._reconcilers or self.store.pool(key) is not None:
+                self._workers.add(key, after=GATHER_SECONDS)
+
+    async def _look(self, key: Key) -> float | None:
+        acting = self._acting()
+        if acting is Acting.NONE or not self._namespaces.is_known(key[0]):
+            return None
+        if acting is Acting.FULL and self._kube.is_away():
+            acting = Acting.ROUTERS
+        reconciler = self._reconcilers.get(key)
+        if reconciler is None:
+            reconciler = self._reconcilers[key] = PoolReconciler(self._shared, key, wake=lambda: self._changed([key]))
+        again = await reconciler.look(acting, pools=len(self._reconcilers))
+        if again is None:
+            self._reconcilers.pop(key).close()
+            self._forget(key)
+        self._changed(self._budgets.woken_by(key))
+        return again
+
+    def _forget_reconcilers(self) -> None:
+        """What they remember of their pools is old once somebody else has acted; so is what they told Prometheus."""
+        for key, reconciler in self._reconcilers.items():
+            reconciler.close()
+            self._forget(key)
+        self._reconcilers.clear()
+
+    def _forget(self, key: Key) -> None:
+        self._budgets.forget(key)
+        self._upgrade_slots.release(key)
+        METRICS.forget_pool(*key)
+
+    async def _follow_acting(self) -> None:
+        before = Acting.NONE
+        while True:
+            acting = self._acting()
+            if acting is not before:
+                log.info("acting: %s", acting.value)
+                if before is not Acting.NONE:
+                    await self._workers.cancel_passes()
+                if acting is Acting.NONE:
+                    self._forget_reconcilers()
+                for key in self.store.pools():
+                    self._workers.add(key)
+                before = acting
+            await asyncio.sleep(ACTING_SECONDS)

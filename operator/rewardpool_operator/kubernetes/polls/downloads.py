@@ -1,0 +1,178 @@
+"""Downloads of a pool's workers: what their pods and programs say of them, and the pins that keep a revision together.
+
+A revision of workers serves one commit of its model. The first download resolves the branch and tells the commit; it is
+written into the ConfigMap POOL-pins, where every later pod of the revision finds it. It is kept there for as long as
+the revision has a Deployment. What the pods tell stays in their status, so a lost pin is found again.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import Any, Final, get_args
+
+import aiohttp
+
+from rewardpool_api import RewardPool, names
+from rewardpool_operator.kubernetes import pods
+from rewardpool_operator.kubernetes.cache.objects import Objects
+from rewardpool_operator.kubernetes.client import Object
+from rewardpool_operator.kubernetes.polls.background_poll import BackgroundPoll
+from rewardpool_operator.kubernetes.render import CONTAINER_DOWNLOAD, is_download
+from rewardpool_operator.snapshot import Download, DownloadPhase, Worker
+from rewardpool_operator.untrusted import NONSENSE, count_of, printable, time_of
+
+ASK_SECONDS: Final = 2.0
+MAX_ASKED: Final = 4
+"""Workers of one pool that are asked how far they are; those that share a cache all say the same."""
+MAX_ANSWER_BYTES: Final = 16 * 1024
+MAX_NOTE: Final = 512
+_COMMIT: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._:/-]{0,127}")
+
+
+def pins_of(pool: RewardPool, objects: Objects) -> dict[str, str]:
+    """The commit of every revision that has workers or may have some again."""
+    there = {item["metadata"]["labels"][names.LABEL_REVISION] for item in objects.worker_deployments()}
+    pins = {revision: commit for revision, commit in _written_pins(pool, objects).items() if revision in there}
+    status = pool.status
+    if status.model is not None and status.model.commit is not None and status.revision in there:
+        pins.setdefault(status.revision, status.model.commit)
+    workers = objects.pods_of(names.COMPONENT_WORKER)
+    for pod in sorted(workers, key=lambda pod: str(pod["metadata"]["creationTimestamp"])):
+        commit = commit_of(_report(pod).get("commit"))
+        if commit is not None:
+            pins.setdefault(pod["metadata"]["labels"][names.LABEL_REVISION], commit)
+    return pins
+
+
+def with_download(worker: Worker, pod: Object) -> Worker:
+    """The worker with what its pod says of its downloads: the first that is not done, or that of the model."""
+    status = _current(pod)
+    if not status:
+        return worker
+    ended = status.get("state", {}).get("terminated")
+    if ended is not None and ended.get("exitCode") == 0:
+        return replace(worker, download=Download(phase="Done", commit=commit_of(_report(pod).get("commit"))))
+    failure = pods.failure_of(status)
+    running = status.get("state", {}).get("running")
+    if running is None:
+        return replace(worker, failure=failure or worker.failure)
+    begun = time_of(running.get("startedAt")) or worker.created
+    return replace(worker, failure=failure, download=Download(phase="Resolving", begun=begun))
+
+
+class Downloads:
+    """Asks workers that download how far they are.
+
+    Args:
+        session: carries the calls.
+        news: called when an answer came that no pass waited for.
+    """
+
+    def __init__(self, session: aiohttp.ClientSession, *, news: Callable[[], None]) -> None:
+        self._session = session
+        self._news = news
+        self._asked: dict[str, BackgroundPoll[Download | None]] = {}
+
+    async def progress(self, workers: list[Worker], found: tuple[Object, ...]) -> list[Worker]:
+        """The workers, with their downloads as the pods and the programs tell them."""
+        by_name = {pod["metadata"]["name"]: pod for pod in found}
+        seen = [with_download(worker, by_name[worker.name]) for worker in workers]
+        asked = [worker for worker in seen if worker.is_downloading and worker.active][:MAX_ASKED]
+        self._forget({worker.name for worker in asked})
+        answers = await asyncio.gather(*(self._ask(worker) for worker in asked))
+        told = {worker.name: answer for worker, answer in zip(asked, answers, strict=True) if answer is not None}
+        return [replace(worker, download=told.get(worker.name, worker.download)) for worker in seen]
+
+    def close(self) -> None:
+        """Stop asking."""
+        self._forget(set())
+
+    async def _ask(self, worker: Worker) -> Download | None:
+        asked = self._asked.setdefault(
+            worker.name, BackgroundPoll(self._news, is_answer=lambda answer: answer is not None)
+        )
+        answer = await asked.ask(partial(_read, self._session, worker)) if worker.url else None
+        return answer or asked.last
+
+    def _forget(self, wanted: set[str]) -> None:
+        for gone in self._asked.keys() - wanted:
+            self._asked.pop(gone).close()
+
+
+async def _read(session: aiohttp.ClientSession, worker: Worker) -> Download | None:
+    """One question; None when there is no answer, which the next pass asks for again."""
+    try:
+        timeout = aiohttp.ClientTimeout(total=ASK_SECONDS)
+        async with session.get(f"{worker.url}{names.DOWNLOAD_PATH}", timeout=timeout) as response:
+            if response.status != 200:
+                return None
+            told = json.loads(await response.content.read(MAX_ANSWER_BYTES))
+        return download_of(told, begun=worker.download.begun if worker.download else None)
+    except (aiohttp.ClientError, TimeoutError, *NONSENSE):
+        # Not there yet, just over, or not ours: what the pod says has to do.
+        return None
+
+
+def download_of(told: Mapping[str, Any], *, begun: datetime | None) -> Download:
+    """The program's words as a snapshot has them.
+
+    Raises:
+        KeyError, TypeError, ValueError: they are not that program's.
+    """
+    total, note, commit, phase = told["totalBytes"], told["note"], told["commit"], told["phase"]
+    downloaded_bytes, total_bytes = count_of(told["downloadedBytes"]), count_of(total)
+    if phase not in get_args(DownloadPhase) or downloaded_bytes is None or (total_bytes is None) != (total is None):
+        raise ValueError(f"{phase!r:.60}, {told['downloadedBytes']!r:.60} of {total!r:.60} bytes")
+    return Download(
+        phase=phase,
+        begun=begun,
+        commit=commit_of(commit),
+        downloaded_bytes=downloaded_bytes,
+        total_bytes=total_bytes,
+        note=None if note is None else printable(note, most=MAX_NOTE),
+    )
+
+
+def commit_of(told: object) -> str | None:
+    """What a download says that the model's commit is; None for what can be no commit, nor a digest."""
+    return told if isinstance(told, str) and _COMMIT.fullmatch(told) else None
+
+
+def _report(pod: Object) -> dict[str, Any]:
+    """What a download that succeeded left; empty before."""
+    ended = _status(pod).get("state", {}).get("terminated") or {}
+    return pods.report_of(ended) if ended.get("exitCode") == 0 else {}
+
+
+def _status(pod: Object) -> Object:
+    return next((status for status in _statuses(pod) if status["name"] == CONTAINER_DOWNLOAD), {})
+
+
+def _current(pod: Object) -> Object:
+    """Init containers run one after the other, the model's download first."""
+    statuses = sorted(_statuses(pod), key=lambda status: (status["name"] != CONTAINER_DOWNLOAD, status["name"]))
+    left = (status for status in statuses if not _is_done(status))
+    return next(left, statuses[0] if statuses else {})
+
+
+def _is_done(status: Object) -> bool:
+    return (status.get("state", {}).get("terminated") or {}).get("exitCode") == 0
+
+
+def _statuses(pod: Object) -> list[Object]:
+    return [one for one in pod.get("status", {}).get("initContainerStatuses") or [] if is_download(one["name"])]
+
+
+def _written_pins(pool: RewardPool, objects: Objects) -> dict[str, str]:
+    files = objects.find("ConfigMap", names.pins_config_map(pool.metadata.name)) or {}
+    try:
+        pins = json.loads((files.get("data") or {}).get(names.PINS_FILE, "{}"))
+    except NONSENSE:
+        # Edited by hand; what the pods tell puts it right.
+        return {}
+    written = pins.items() if isinstance(pins, dict) else ()
+    return {revision: pinned for revision, commit in written if (pinned := commit_of(commit)) is not None}

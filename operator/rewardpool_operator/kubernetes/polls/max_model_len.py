@@ -1,0 +1,88 @@
+"""How long a sample may be, as the engines say: one worker of each revision is asked once, aside.
+
+The answer comes with a real score, so it may take long under load; and a thousand pools whose operator starts anew are
+a thousand scores. So some are asked at a time, of all pools together, and who does not say is not asked again soon.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from time import monotonic
+from typing import Final
+
+import aiohttp
+
+from rewardpool_api import RewardPool
+from rewardpool_operator.probe import probe_score
+from rewardpool_operator.snapshot import Worker
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS: Final = 60.0
+
+
+class MaxModelLens:
+    """The longest sample of every revision of one pool.
+
+    Args:
+        session: carries the calls.
+        news: called when an answer has come.
+        aside: bounds the questions at a time, of all pools together.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        *,
+        news: Callable[[], None],
+        aside: asyncio.Semaphore,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._session = session
+        self._news = news
+        self._aside = aside
+        self._clock = clock
+        self._known: dict[str, int | None] = {}
+        self._not_before: dict[str, float] = {}
+        self._asking: dict[str, asyncio.Task[None]] = {}
+
+    def of(self, worker: Worker) -> int | None:
+        """Tokens; None while unknown, and of a worker that does not answer."""
+        return self._known.get(worker.revision) if worker.answering else None
+
+    def ask(self, pool: RewardPool, workers: Sequence[Worker], *, key: str | None) -> None:
+        """Begin to ask a worker of every revision of which it is not known."""
+        there = {worker.revision for worker in workers}
+        for gone in [revision for revision in self._known if revision not in there]:
+            del self._known[gone]
+        for worker in workers:
+            unknown = worker.revision not in self._known and worker.revision not in self._asking
+            if unknown and worker.answering and worker.url and self._is_time(worker.revision):
+                asking = self._ask(worker.revision, worker.url, pool, key)
+                self._asking[worker.revision] = asyncio.create_task(asking)
+
+    def close(self) -> None:
+        """Stop asking."""
+        for task in self._asking.values():
+            task.cancel()
+
+    def _is_time(self, revision: str) -> bool:
+        return self._clock() >= self._not_before.get(revision, 0.0)
+
+    async def _ask(self, revision: str, url: str, pool: RewardPool, key: str | None) -> None:
+        model_type = pool.spec.model.type
+        try:
+            async with self._aside:
+                result = await probe_score(
+                    self._session, url, key=key, served_name=pool.served_name, model_type=model_type
+                )
+        finally:
+            del self._asking[revision]
+        if result.ok:
+            self._known[revision] = result.max_model_len
+            self._not_before.pop(revision, None)
+            self._news()
+        else:
+            self._not_before[revision] = self._clock() + RETRY_SECONDS
+            log.info("%s does not say how long a sample may be: %s", url, result.error)

@@ -1,0 +1,258 @@
+"""The golden set of a pool, read from its ConfigMap, and the scores that revisions give it, kept on their Deployments.
+
+The ConfigMap is a user's, without our label, so no watch tells of it: it is read by name, now and then. Scoring is done
+aside, since a pass waits for nobody; its outcome is an annotation, so a restarted operator asks nobody again, and the
+scores of a revision outlive its workers.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from time import monotonic
+from typing import Final
+
+import aiohttp
+
+from rewardpool_api import RewardPool, names
+from rewardpool_api.contract import CallerError, NonsenseAnswerError
+from rewardpool_api.pool import GoldenSetRef
+from rewardpool_operator.golden_set import (
+    GoldenProblem,
+    GoldenScores,
+    GoldenSet,
+    GoldenSetError,
+    GoldenText,
+    parse_golden_set,
+)
+from rewardpool_operator.kubernetes import client
+from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object
+from rewardpool_operator.plan import Measure
+from rewardpool_operator.probe import NoScoreError, score_text
+
+log = logging.getLogger(__name__)
+
+READ_SECONDS: Final = 5.0
+"""Between two looks at the ConfigMap while a rollout depends on it."""
+READ_PATIENCE_SECONDS: Final = 1.0
+"""For an answer; without one, the set that was read last holds."""
+READ_SETTLED_SECONDS: Final = 60.0
+"""Between two looks while the present revision is the good one: what changed matters to the next rollout."""
+AT_A_TIME: Final = 4
+"""Texts that a worker has at once; the good revision's serves trainers beside."""
+MEASURE_SECONDS: Final = 900.0
+"""For the whole set; then another attempt is made."""
+ATTEMPTS: Final = 5
+"""At a set whose worker fails. After the last, the texts that have no score are kept as such."""
+FIRST_PAUSE_SECONDS: Final = 2.0
+
+Golden = GoldenSet | GoldenProblem
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoldenSetScorer:
+    """A worker, and how it is asked."""
+
+    session: aiohttp.ClientSession
+    worker_url: str
+    key: str | None
+    served_name: str
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What was read, for which revision, and when by the clock."""
+
+    ref: GoldenSetRef
+    revision: str
+    at: float
+    golden: Golden
+
+
+class ParityCheck:
+    """One pool's golden set and its measurements.
+
+    Args:
+        kube: the API server.
+        session: carries scores.
+        keep: takes a Deployment as the API server answered it.
+        news: called when scores have been kept.
+        aside: bounds what is asked aside at a time, of all pools together.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        kube: Kube,
+        session: aiohttp.ClientSession,
+        *,
+        keep: Callable[[Object], object],
+        news: Callable[[], None],
+        aside: asyncio.Semaphore,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._kube = kube
+        self._session = session
+        self._keep = keep
+        self._news = news
+        self._aside = aside
+        self._clock = clock
+        self._read: _Read | None = None
+        self.refused: str | None = None
+        """Why the set could not be read the last time; None when it could, or when there is nothing to read."""
+        self._measuring: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._failures: dict[tuple[str, str], tuple[int, float]] = {}
+        """Revision and digest -> failed attempts, and when the next one may be made."""
+
+    async def golden(self, pool: RewardPool, *, revision: str) -> Golden | None:
+        """The golden set as last read, or why there is none; None when the pool asks for no comparison.
+
+        While the API server is away or refuses, what was read before holds.
+        """
+        parity = pool.spec.rollout.parity
+        if parity is None:
+            self._read, self.refused = None, None
+            return None
+        rollout = pool.status.rollout
+        settled = rollout is not None and rollout.good == revision
+        fresh_for = READ_SETTLED_SECONDS if settled else READ_SECONDS
+        ref = parity.golden_set_ref
+        before = self._read if self._read is not None and self._read.ref == ref else None
+        # A new revision is compared with the set of its own time.
+        if before is not None and before.revision == revision and self._clock() - before.at < fresh_for:
+            return before.golden
+        found: Golden
+        try:
+            async with asyncio.timeout(READ_PATIENCE_SECONDS):
+                found = await read_golden_set(self._kube, pool.metadata.namespace, ref)
+        except (KubeError, KubeUnreachableError, TimeoutError) as error:
+            self.refused = f"{_named(ref)} cannot be read: {error or 'no answer in time'}"
+            found = before.golden if before else GoldenProblem(message=self.refused)
+        else:
+            self.refused = None
+        self._read = _Read(ref, revision, self._clock(), found)
+        return found
+
+    def measure(self, pool: RewardPool, golden: Golden | None, wanted: Iterable[Measure], *, key: str | None) -> None:
+        """Begin what is to be measured and is neither under way nor pausing after a failure."""
+        if not isinstance(golden, GoldenSet):
+            return
+        for measure in wanted:
+            name = (measure.revision, golden.digest)
+            failed, not_before = self._failures.get(name, (0, 0.0))
+            if name in self._measuring or self._clock() < not_before:
+                continue
+            served_name = pool.served_name
+            scorer = GoldenSetScorer(
+                session=self._session, worker_url=measure.worker_url, key=key, served_name=served_name
+            )
+            last = failed + 1 >= ATTEMPTS
+            task = asyncio.create_task(self._measure(pool, measure.revision, golden, scorer, last=last))
+            self._measuring[name] = task
+
+    def close(self) -> None:
+        """Stop asking."""
+        for task in self._measuring.values():
+            task.cancel()
+
+    async def _measure(
+        self, pool: RewardPool, revision: str, golden: GoldenSet, scorer: GoldenSetScorer, *, last: bool
+    ) -> None:
+        name = (revision, golden.digest)
+        try:
+            async with self._aside, asyncio.timeout(MEASURE_SECONDS):
+                scores = await score_golden_set(golden, scorer, give_up=last)
+            await self._write(pool, revision, scores)
+        except (NoScoreError, TimeoutError, KubeError, KubeUnreachableError) as error:
+            failed = self._failures.get(name, (0, 0.0))[0] + 1
+            pause = FIRST_PAUSE_SECONDS * 2**failed * random.uniform(0.5, 1.0)  # noqa: S311 - spreads attempts
+            self._failures[name] = (failed, self._clock() + pause)
+            words = str(error) or "not all texts were scored in time"
+            log.warning("the golden set could not be scored by revision %s: %s", revision, words)
+        else:
+            self._failures.pop(name, None)
+            log.info("revision %s has scored the %d golden texts", revision, len(golden.texts))
+        finally:
+            del self._measuring[name]
+            self._news()
+
+    async def _write(self, pool: RewardPool, revision: str, scores: GoldenScores) -> None:
+        patch = {"metadata": {"annotations": {names.ANNOTATION_GOLDEN_SCORES: scores.to_annotation()}}}
+        deployment = names.worker_name(pool.metadata.name, revision)
+        self._keep(await self._kube.merge(client.DEPLOYMENTS, pool.metadata.namespace, deployment, patch))
+
+
+async def read_golden_set(kube: Kube, namespace: str, ref: GoldenSetRef) -> Golden:
+    """Read the ConfigMap; a set that is missing or malformed is an outcome, no error.
+
+    Raises:
+        KubeError: the API server refuses to show it.
+        KubeUnreachableError: it does not answer.
+    """
+    config_map = await kube.get(client.CONFIG_MAPS, namespace, ref.name)
+    if config_map is None:
+        return GoldenProblem(message=f"{_named(ref)} is not there: there is no such ConfigMap in {namespace}")
+    content = (config_map.get("data") or {}).get(ref.key)
+    if content is None:
+        there = ", ".join(sorted(config_map.get("data") or {})) or "none"
+        return GoldenProblem(message=f"{_named(ref)} is not there; the ConfigMap's entries: {there}")
+    try:
+        return parse_golden_set(content)
+    except GoldenSetError as error:
+        return GoldenProblem(message=f"{_named(ref)}: {error}")
+
+
+async def score_golden_set(golden: GoldenSet, scorer: GoldenSetScorer, *, give_up: bool) -> GoldenScores:
+    """Have a worker score all texts, some at a time.
+
+    Args:
+        golden: the texts.
+        scorer: the worker.
+        give_up: whether a text that gets no answer is kept as one without a score.
+
+    Raises:
+        NoScoreError: a text got no answer, and it is not given up.
+    """
+    slots = asyncio.Semaphore(AT_A_TIME)
+
+    async def one(item: GoldenText) -> float | str:
+        async with slots:
+            return await _score(item, scorer, give_up=give_up)
+
+    outcomes = await _all(one(item) for item in golden.texts)
+    refusals = [outcome for outcome in outcomes if isinstance(outcome, str)]
+    return GoldenScores(
+        digest=golden.digest,
+        scores=tuple(None if isinstance(outcome, str) else outcome for outcome in outcomes),
+        refusal=refusals[0][:300] if refusals else None,
+    )
+
+
+async def _all(asked: Iterable[Awaitable[float | str]]) -> list[float | str]:
+    """The outcomes in order; the first that fails ends the others."""
+    tasks = [asyncio.ensure_future(one) for one in asked]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def _score(item: GoldenText, scorer: GoldenSetScorer, *, give_up: bool) -> float | str:
+    """The score, or why there is none."""
+    try:
+        answer = await score_text(
+            scorer.session, scorer.worker_url, key=scorer.key, served_name=scorer.served_name, text=item.text
+        )
+    except NonsenseAnswerError as error:
+        return str(error)
+    except NoScoreError as error:
+        if not give_up:
+            raise NoScoreError(f"line {item.line}: {error}") from None
+        return str(error)
+    return f"{answer.code}: {answer.message}" if isinstance(answer, CallerError) else answer
+
+
+def _named(ref: GoldenSetRef) -> str:
+    return f"entry {ref.key} of ConfigMap {ref.name} (spec.rollout.parity.goldenSetRef)"

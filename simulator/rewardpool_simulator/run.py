@@ -1,0 +1,222 @@
+"""One policy against one trace.
+
+    wait    how much later the jobs ended than if every score had come at the instant it was asked for, summed over jobs
+    stall   the part of that which a fleet of the trace's full size, always warm, would not have cost
+    GPU     replicas times seconds, from each one's making to its end
+
+Where a trace has requests and no jobs, the wait is the time in which any request was unanswered.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
+
+from rewardpool_operator.autoscaler.signals import Announcement
+from rewardpool_simulator.announcing import replayed
+from rewardpool_simulator.events import Events
+from rewardpool_simulator.fleet import Fleet, Replica, Request
+from rewardpool_simulator.ours import Senses
+from rewardpool_simulator.policy import Policy, View
+from rewardpool_simulator.trace import Arrivals, Duration, Trace
+from rewardpool_simulator.trainers import Instant, Scorer, Trainer
+
+PATIENCE: Final = 4.0
+"""A run is given up after so many times the length of its trace: with such a policy the jobs do not end."""
+FEWEST_SECONDS: Final = 3600.0
+"""And not before this."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobResult:
+    """How one job fared."""
+
+    job: str
+    ended_seconds: float | None
+    """When it was over, since the trace began; None where it was given up."""
+    wait_seconds: float
+    """How much later that was than with instant scores."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sight:
+    """The fleet at one moment."""
+
+    seconds: float
+    requests: int
+    desired: int
+    ready: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What came of one policy on one trace."""
+
+    policy: str
+    finished: bool
+    """Whether all jobs ended."""
+    seconds: float
+    """Length of the run."""
+    wait_seconds: float
+    gpu_seconds: float
+    changes: int
+    """How often another number of replicas was wanted."""
+    peak: int
+    """Most replicas that were wanted."""
+    answered: int
+    retried: int
+    """Requests that were asked for again because their replica was lost."""
+    jobs: tuple[JobResult, ...]
+    sights: tuple[Sight, ...]
+    """At each decision after which something was different; for charts and for finding out why."""
+
+
+class Crowd:
+    """Requests that come whatever the fleet does."""
+
+    def __init__(
+        self, arrivals: Sequence[Arrivals], service_seconds: Duration, scorer: Scorer, events: Events, *, seed: str
+    ) -> None:
+        self.busy_seconds = 0.0
+        """In which any request was unanswered."""
+        self._left = sum(arrival.samples for arrival in arrivals)
+        self._unanswered = 0
+        self._busy_since = 0.0
+        self._scorer = scorer
+        self._events = events
+        self._service_seconds = service_seconds
+        self._chance = Random(f"{seed}/crowd")
+        for arrival in arrivals:
+            apart = arrival.over_seconds / arrival.samples
+            for number in range(arrival.samples):
+                events.at(arrival.at_seconds + number * apart, self._ask, service_seconds.draw(self._chance))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all of them came and were answered."""
+        return not self._left
+
+    def _ask(self, service_seconds: float) -> None:
+        if not self._unanswered:
+            self._busy_since = self._events.now
+        self._unanswered += 1
+        self._scorer.ask(Request(service_seconds, self._take))
+
+    def _take(self) -> None:
+        self._left -= 1
+        self._unanswered -= 1
+        if not self._unanswered:
+            self.busy_seconds += self._events.now - self._busy_since
+
+
+PolicyMaker = Callable[[Senses], Policy]
+"""Makes a policy without a past; other projects' take no notice of what ours may see."""
+
+
+def simulate(trace: Trace, make: PolicyMaker, *, seed: int = 0, tell: Callable[[float], None] | None = None) -> Run:
+    """Run a policy against a trace.
+
+    Args:
+        trace: what happens.
+        make: of the policy.
+        seed: of all chance; the same seed gives the same run.
+        tell: called now and then with the share of the trace that is done, 0 to 1.
+    """
+    return _Simulation(trace, make, seed=seed, tell=tell or (lambda share: None)).run()
+
+
+def ends_with_instant_scores(trace: Trace, *, seed: int = 0) -> dict[str, float]:
+    """When each job would be over, in seconds since the trace began, if scores took no time."""
+    events = Events()
+    trainers = _trainers(trace, Instant(events), events, seed=seed)
+    while events.next():
+        pass
+    return {trainer.job.name: trainer.ended or 0.0 for trainer in trainers}
+
+
+def _trainers(trace: Trace, scorer: Scorer, events: Events, *, seed: int) -> list[Trainer]:
+    service = trace.fleet.service_seconds
+    return [Trainer(job, service, scorer, events, seed=str(seed)) for job in trace.jobs]
+
+
+class _Simulation:
+    """One run; also what our own policies see (`ours.Senses`)."""
+
+    def __init__(self, trace: Trace, make: PolicyMaker, *, seed: int, tell: Callable[[float], None]) -> None:
+        self._trace, self._seed, self._tell = trace, seed, tell
+        self._events = events = Events()
+        self._fleet = Fleet(trace.fleet, events, seed=str(seed))
+        self._trainers = _trainers(trace, self._fleet, events, seed=seed)
+        self._crowd = Crowd(trace.arrivals, trace.fleet.service_seconds, self._fleet, events, seed=str(seed))
+        self._sights: list[Sight] = []
+        self._policy = make(self)
+        for loss in trace.faults.losses:
+            events.at(loss.at_seconds, self._fleet.lose, loss.share)
+        for shortage in trace.faults.shortages:
+            events.at(shortage.from_seconds, self._fleet.fit, shortage.replicas)
+            events.at(shortage.until_seconds, self._fleet.fit, None)
+        events.at(0.0, self._decide)
+
+    def run(self) -> Run:
+        """Until the trace and its jobs are over, or it is plain that they will not be."""
+        limit = max(PATIENCE * self._trace.seconds, FEWEST_SECONDS)
+        while not self._is_over() and self._events.now < limit:
+            self._events.next()
+        expected = ends_with_instant_scores(self._trace, seed=self._seed)
+        jobs = tuple(self._result(trainer, expected[trainer.job.name]) for trainer in self._trainers)
+        return Run(
+            policy=self._policy.name,
+            finished=self._is_over(),
+            seconds=self._events.now,
+            wait_seconds=sum(job.wait_seconds for job in jobs) + self._crowd.busy_seconds,
+            gpu_seconds=self._fleet.gpu_seconds(),
+            changes=self._fleet.changes,
+            peak=self._fleet.peak,
+            answered=self._fleet.answered,
+            retried=self._fleet.retried,
+            jobs=jobs,
+            sights=tuple(self._sights),
+        )
+
+    @property
+    def ready(self) -> Sequence[Replica]:
+        """Replicas that take requests."""
+        return self._fleet.ready
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a replica fits nowhere."""
+        return self._fleet.is_short
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether the routers' figures are missing."""
+        now = self._events.now
+        return any(span.from_seconds <= now < span.until_seconds for span in self._trace.faults.blind)
+
+    def announcements(self) -> tuple[Announcement, ...]:
+        """What was heard last of every job."""
+        heard = (trainer.announcer.heard() for trainer in self._trainers)
+        recorded = replayed(self._trace.heard, now=self._events.now)
+        return (*(one for one in heard if one is not None), *recorded)
+
+    def _is_over(self) -> bool:
+        if self._events.now < self._trace.seconds:
+            return False
+        return self._crowd.is_over and all(trainer.is_over for trainer in self._trainers)
+
+    def _result(self, trainer: Trainer, expected: float) -> JobResult:
+        ended = self._events.now if trainer.ended is None else trainer.ended
+        return JobResult(job=trainer.job.name, ended_seconds=trainer.ended, wait_seconds=ended - expected)
+
+    def _decide(self) -> None:
+        view = self._fleet.view()
+        self._fleet.scale(max(0, min(self._policy.decide(view), self._trace.fleet.max_replicas)))
+        self._note(view)
+        self._tell(min(1.0, self._events.now / self._trace.seconds))
+        self._events.after(self._policy.period_seconds, self._decide)
+
+    def _note(self, view: View) -> None:
+        sight = Sight(seconds=view.now, requests=view.requests, desired=self._fleet.desired, ready=view.ready)
+        if not self._sights or replace(sight, seconds=self._sights[-1].seconds) != self._sights[-1]:
+            self._sights.append(sight)

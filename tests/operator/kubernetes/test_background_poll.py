@@ -1,0 +1,107 @@
+"""Who is waited for, and who is not. Silence is an answer that the test gives when it likes."""
+
+import asyncio
+
+import pytest
+
+from rewardpool_operator.kubernetes.polls import background_poll
+from rewardpool_operator.kubernetes.polls.background_poll import BackgroundPoll
+
+
+class Address:
+    """Answers what it is told to, or is silent until then."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def question(self) -> str:
+        self.asked += 1
+        return await self.answer
+
+    def says(self, answer: str) -> None:
+        if self.answer.done():
+            self.answer = asyncio.get_running_loop().create_future()
+        self.answer.set_result(answer)
+
+    def falls_silent(self) -> None:
+        self.answer = asyncio.get_running_loop().create_future()
+
+
+@pytest.fixture(autouse=True)
+def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests are not about how long a moment is."""
+    monkeypatch.setattr(background_poll, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(background_poll, "FIRST_PATIENCE_SECONDS", 0.01)
+
+
+def an_asked(news: list[str]) -> BackgroundPoll[str]:
+    return BackgroundPoll(lambda: news.append("!"), is_answer=lambda answer: answer != "nobody there")
+
+
+async def test_who_answers_at_once_is_heard_at_once() -> None:
+    address, news = Address(), list[str]()
+    address.says("here")
+    assert await an_asked(news).ask(address.question) == "here"
+    assert news == []
+
+
+async def test_who_is_silent_is_asked_on_aside_and_wakes_the_pool_when_it_answers() -> None:
+    address, news = Address(), list[str]()
+    asked = an_asked(news)
+    assert await asked.ask(address.question) is None
+    assert asked.pending
+    assert await asked.ask(address.question) is None
+    address.says("late")
+    await asyncio.sleep(0.01)
+    assert news == ["!"]
+    assert await asked.ask(address.question) == "late"
+    assert address.asked == 1
+
+
+async def test_the_last_answer_stays_known_while_a_new_one_is_waited_for() -> None:
+    address, news = Address(), list[str]()
+    asked = an_asked(news)
+    address.says("here")
+    await asked.ask(address.question)
+    address.falls_silent()
+    assert await asked.ask(address.question) is None
+    assert asked.last == "here"
+
+
+async def test_an_answer_that_is_no_news_wakes_nobody() -> None:
+    address, news = Address(), list[str]()
+    asked = an_asked(news)
+    address.says("nobody there")
+    await asked.ask(address.question)
+    address.falls_silent()
+    await asked.ask(address.question)
+    address.says("nobody there")
+    await asyncio.sleep(0.01)
+    assert news == []
+
+
+async def test_who_is_not_asked_any_more_wakes_nobody() -> None:
+    address, news = Address(), list[str]()
+    asked = an_asked(news)
+    await asked.ask(address.question)
+    asked.close()
+    await asyncio.sleep(0)
+    assert news == []
+    assert address.answer.cancelled()
+
+
+async def test_an_answer_is_as_old_as_its_question() -> None:
+    address, now = Address(), 0.0
+    asked: BackgroundPoll[str] = BackgroundPoll(lambda: None, is_answer=bool, clock=lambda: now)
+    address.says("here")
+    await asked.ask(address.question)
+    address.falls_silent()
+    now = 3.0
+    await asked.ask(address.question)
+    assert asked.age_seconds == 3.0
+    now = 5.0
+    address.says("late")
+    await asyncio.sleep(0)
+    await asked.ask(address.question)
+    assert asked.age_seconds == 2.0

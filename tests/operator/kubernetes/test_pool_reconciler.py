@@ -1,0 +1,100 @@
+"""Whole passes over one pool. The API server is a fake that keeps objects; routers and workers follow a script."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+from support.pool_surroundings import KEY, URL, Surroundings
+
+from rewardpool_operator.kubernetes import client
+from rewardpool_operator.kubernetes.leader import Acting
+from rewardpool_operator.routers.admin import RouterAdmin
+
+
+@pytest.fixture
+async def around(monkeypatch: pytest.MonkeyPatch) -> Surroundings:
+    around = Surroundings(monkeypatch)
+    await around.bring_up()
+    return around
+
+
+def ready(around: Surroundings) -> int:
+    pool = around.store.pool(KEY)
+    assert pool is not None
+    count: int = pool["status"]["readyReplicas"]
+    return count
+
+
+async def test_a_pool_is_brought_up_and_then_nothing_is_written(around: Surroundings) -> None:
+    assert (ready(around), around.listed) == (1, [URL])
+    for _ in range(3):
+        assert await around.look() == []
+
+
+async def test_a_restarted_operator_writes_nothing(around: Surroundings) -> None:
+    around.reconciler = around.a_reconciler()
+    for _ in range(3):
+        assert await around.look() == []
+
+
+async def test_a_restarted_operator_that_has_not_heard_the_routers_yet_writes_nothing(around: Surroundings) -> None:
+    around.reconciler = around.a_reconciler()
+    around.silent = True
+    assert await around.look() == []
+
+
+async def test_a_router_that_falls_silent_keeps_its_list_until_its_silence_is_certain(around: Surroundings) -> None:
+    around.silent = True
+    assert await around.look() == []
+    assert ready(around) == 1
+
+
+@pytest.mark.parametrize("mishap", ["away", "not leading"])
+async def test_a_router_that_lost_its_list_gets_it_back_without_the_api_server(
+    around: Surroundings, mishap: str
+) -> None:
+    around.listed.clear()
+    around.kube.away = mishap == "away"
+    assert await around.look(Acting.ROUTERS) == []
+    assert around.listed == [URL]
+
+
+async def test_a_deleted_secret_comes_back_with_its_keys(around: Surroundings) -> None:
+    before = around.kube.objects.pop((client.SECRETS, "rm-key"))
+    witness = around.kube.objects[client.CONFIG_MAPS, "rm-pins"]
+    owners = [owner for owner in witness["metadata"]["ownerReferences"] if owner["name"] != "rm-key"]
+    # What the garbage collector does.
+    metadata = {**witness["metadata"], "ownerReferences": owners}
+    around.store.put(client.CONFIG_MAPS, around.kube.keep(client.CONFIG_MAPS, {**witness, "metadata": metadata}))
+    assert await around.look() == ["apply Secret", "apply ConfigMap"]
+    assert around.kube.objects[client.SECRETS, "rm-key"]["data"] == before["data"]
+
+
+async def test_a_pool_with_fields_of_a_newer_crd_is_looked_after(around: Surroundings) -> None:
+    pool = around.kube.objects[client.POOLS, "rm"]
+    newer = {"spec": {**pool["spec"], "rollout": {"canary": {"percent": 5}}}}
+    metadata = {**pool["metadata"], "generation": 2}
+    around.store.put(client.POOLS, around.kube.keep(client.POOLS, {**pool, **newer, "metadata": metadata}))
+    await around.look()
+    assert around.kube.objects[client.POOLS, "rm"]["status"]["observedGeneration"] == 2
+
+
+async def test_a_pool_that_is_gone_has_no_next_pass(around: Surroundings) -> None:
+    around.store.forget(client.POOLS, *KEY)
+    assert await around.reconciler.look(Acting.FULL, pools=1) is None
+
+
+@pytest.mark.parametrize("away", [True, False])
+async def test_a_pass_that_fails_comes_again_soon(
+    around: Surroundings, monkeypatch: pytest.MonkeyPatch, away: bool
+) -> None:
+    around.kube.away = away
+    around.reconciler = around.a_reconciler()
+    broken: Callable[..., Awaitable[None]] = _raises
+    monkeypatch.setattr(RouterAdmin, "observe", broken)
+    again = await around.reconciler.look(Acting.FULL, pools=1000)
+    assert again is not None
+    assert 0.5 < again < 2.0
+
+
+async def _raises(*_: object) -> None:
+    raise ZeroDivisionError("a defect")

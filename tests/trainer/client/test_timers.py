@@ -1,0 +1,63 @@
+"""What is in flight is looked at when it is due, and what lost a race is closed late, but closed."""
+
+import asyncio
+
+from rewardpool.client.timers import LEAST_LEFT_OPEN, Watch
+
+
+class Seen:
+    """Something in flight, due again so many seconds after each look."""
+
+    def __init__(self, *, again_seconds: float = 0.0) -> None:
+        self.looks = 0
+        self.often = asyncio.Event()
+        self._again_seconds = again_seconds
+
+    def look(self, now: float) -> float:
+        self.looks += 1
+        if self.looks == 3:
+            self.often.set()
+        return now + self._again_seconds
+
+
+async def test_each_is_looked_at_when_it_is_due() -> None:
+    watch = Watch(soonest_seconds=0.01, most_left_open=8)
+    patient, impatient = Seen(again_seconds=60.0), Seen()
+    watch.add(patient)
+    watch.add(impatient)
+    await asyncio.wait_for(impatient.often.wait(), 5)
+    assert patient.looks == 1
+    await watch.close()
+
+
+async def test_what_is_removed_is_not_looked_at() -> None:
+    watch = Watch(soonest_seconds=0.01, most_left_open=8)
+    gone, there = Seen(), Seen()
+    watch.add(gone)
+    watch.add(there)
+    watch.remove(gone)
+    await asyncio.wait_for(there.often.wait(), 5)
+    assert gone.looks == 0
+    await watch.close()
+
+
+async def lost() -> None:
+    await asyncio.Event().wait()
+
+
+async def test_of_too_many_that_lost_the_oldest_is_closed() -> None:
+    watch = Watch(soonest_seconds=0.01, most_left_open=0)
+    tasks = [asyncio.create_task(lost()) for _ in range(LEAST_LEFT_OPEN + 1)]
+    for task in tasks:
+        watch.leave_open(task)
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    assert [task.done() for task in tasks] == [True] + [False] * LEAST_LEFT_OPEN
+    await watch.close()
+
+
+async def test_closing_closes_what_was_left_open() -> None:
+    watch = Watch(soonest_seconds=0.01, most_left_open=8)
+    task = asyncio.create_task(lost())
+    watch.leave_open(task)
+    await watch.close()
+    assert task.cancelled()

@@ -1,0 +1,134 @@
+"""Checkpoints: all that a job needs to go on as if it had never stopped.
+
+    OUTPUT/checkpoints/step-000040/         a whole checkpoint; a folder is renamed to this when all of it is written
+        *.distcp, .metadata                 weights and AdamW's state, by torch.distributed.checkpoint
+        random.RANK.pt                      the random number generators of one rank
+        state.RANK.json                     what the caller gave on that rank
+        state.json                          the step, and how many ranks there were
+    OUTPUT/checkpoints/step-000044.part/    one that is being written, or whose writer was killed
+
+Every rank writes its own slices and its own state, so nothing is gathered, and a checkpoint can be loaded by another
+number of ranks: DCP cuts the slices anew. The folder has to be one that all ranks see.
+
+https://docs.pytorch.org/docs/stable/distributed.checkpoint.html
+"""
+
+import json
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+
+from rewardpool_train.actor.fsdp import FsdpActor
+from rewardpool_train.actor.ranks import Ranks
+
+State = dict[str, Any]
+"""What a caller keeps in a checkpoint: JSON."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resumed:
+    """What `load` found.
+
+    Attributes:
+        step: That the checkpoint was saved after.
+        folder: Of the checkpoint.
+        ranks: How many there were.
+    """
+
+    step: int
+    folder: Path
+    ranks: int
+
+    def state(self, rank: int) -> State:
+        """Return what that rank gave to `save`."""
+        state: State = json.loads(_state_file(self.folder, rank).read_text(encoding="utf-8"))
+        return state
+
+
+def save(folder: Path, actor: FsdpActor, *, ranks: Ranks, step: int, state: State, keep: int) -> Path:
+    """Write a checkpoint; all ranks call this together. Returns its folder.
+
+    A process that is killed in here leaves the checkpoints before it as they were.
+
+    Args:
+        folder: Of all checkpoints of the job.
+        actor: Whose weights and optimiser are saved.
+        ranks: The processes.
+        step: That it comes after; a checkpoint of the same step is replaced.
+        state: Of this rank, JSON.
+        keep: The newest this many stay, older ones are removed.
+
+    Raises:
+        OSError: The folder cannot be written.
+        OtherRankError: Another rank cannot write it.
+    """
+    whole = folder / f"step-{step:06d}"
+    unfinished = whole.with_suffix(".part")
+    with ranks.together():
+        if ranks.first:
+            shutil.rmtree(unfinished, ignore_errors=True)  # of a writer that was killed
+            unfinished.mkdir(parents=True)
+    weights, moments = get_state_dict(actor.model, actor.optimizer)
+    dcp.save({"model": weights, "optimizer": moments}, checkpoint_id=unfinished)
+    with ranks.together():
+        torch.save(_random_state(ranks), unfinished / f"random.{ranks.rank}.pt")
+        _state_file(unfinished, ranks.rank).write_text(json.dumps(state), encoding="utf-8")
+        if ranks.first:
+            (unfinished / "state.json").write_text(json.dumps({"step": step, "ranks": ranks.size}), encoding="utf-8")
+    with ranks.together():
+        if ranks.first:
+            shutil.rmtree(whole, ignore_errors=True)
+            unfinished.rename(whole)
+            for old in saved(folder)[:-keep]:
+                shutil.rmtree(old)
+    return whole
+
+
+def load(folder: Path, actor: FsdpActor, *, ranks: Ranks) -> Resumed | None:
+    """Give the actor the weights and optimiser of the newest whole checkpoint; all ranks call this together.
+
+    The learning rate stays the actor's own, which may have been changed for the rest of the job. The random number
+    generators go on where they were, if there are as many ranks as then. None where there is no checkpoint.
+    """
+    found = saved(folder)
+    if not found:
+        return None
+    newest = found[-1]
+    rates = [group["lr"] for group in actor.optimizer.param_groups]
+    weights, moments = get_state_dict(actor.model, actor.optimizer)
+    dcp.load({"model": weights, "optimizer": moments}, checkpoint_id=newest)
+    set_state_dict(actor.model, actor.optimizer, model_state_dict=weights, optim_state_dict=moments)
+    for group, rate in zip(actor.optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate
+    kept = json.loads((newest / "state.json").read_text(encoding="utf-8"))
+    if kept["ranks"] == ranks.size:
+        _set_random_state(torch.load(newest / f"random.{ranks.rank}.pt"), ranks)
+    return Resumed(step=kept["step"], folder=newest, ranks=kept["ranks"])
+
+
+def saved(folder: Path) -> list[Path]:
+    """Return the folders of the whole checkpoints, the oldest first."""
+    return sorted(path for path in folder.glob("step-*") if re.fullmatch(r"step-\d+", path.name))
+
+
+def _state_file(folder: Path, rank: int) -> Path:
+    return folder / f"state.{rank}.json"
+
+
+def _random_state(ranks: Ranks) -> dict[str, torch.Tensor]:
+    state = {"cpu": torch.get_rng_state()}
+    if ranks.device.type == "cuda":
+        state["cuda"] = torch.cuda.get_rng_state(ranks.device)
+    return state
+
+
+def _set_random_state(state: dict[str, torch.Tensor], ranks: Ranks) -> None:
+    torch.set_rng_state(state["cpu"])
+    if ranks.device.type == "cuda" and "cuda" in state:
+        torch.cuda.set_rng_state(state["cuda"], ranks.device)

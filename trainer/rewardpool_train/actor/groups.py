@@ -1,0 +1,150 @@
+"""Groups: the responses to one prompt, judged against each other.
+
+GRPO has no value network. The baseline of a response is what its siblings got (Shao et al. 2024, DeepSeekMath,
+arXiv:2402.03300, section 4.1.2):
+
+    A_i = (r_i - mean(r)) / std(r)        r = scores of the group's responses
+
+The paper does not say which deviation it means. The default is that of a population, which divides by n; verl and TRL
+take that of a sample, which divides by n - 1, so that their advantages are smaller: by 6.5 % in groups of 8.
+
+So an advantage needs the scores of the whole group and nothing else, and a group whose scores are complete can be
+trained on while others still wait. Plain Python: a group is a handful of numbers.
+"""
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+SMALLEST_SPREAD = 1e-4
+"""The least that is added to the standard deviation, see `noise`."""
+
+AdvantageScale = Literal["group_std", "group_sample_std", "none"]
+ScoreDtype = Literal["float32", "float16", "bfloat16"]
+_STEP: dict[ScoreDtype, float] = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+"""From 1 to the next number."""
+
+
+def coarsest(dtypes: Iterable[str | None]) -> ScoreDtype:
+    """Return the one of these with the largest steps; those that are unknown or the engine's choice do not count."""
+    given = set(dtypes)
+    return max((dtype for dtype in _STEP if dtype in given), key=_STEP.__getitem__, default="float32")
+
+
+def noise(scores: Sequence[float], dtype: ScoreDtype) -> float:
+    """Return by how much the scores of equal responses can differ, depending on who shared their batch at the server.
+
+    That is a step of the reward model's numbers at the size of the largest score, and at that of 1 where all are
+    smaller: a score near 0 is what is left of larger summands. In float32 that is some 1e-7 and 1e-4 is taken, far
+    above it; a logit of 20 in bfloat16 is good to 0.16.
+
+    It is added to the standard deviation; without it, noise would be blown up to advantages of 1.
+
+    Args:
+        scores: Of one group.
+        dtype: What the reward model computes in.
+    """
+    return max(SMALLEST_SPREAD, _STEP[dtype] * max(1.0, *map(abs, scores)))
+
+
+def group_advantages(
+    scores: Sequence[float | None],
+    *,
+    scale: AdvantageScale = "group_std",
+    only_informative: bool = False,
+    dtype: ScoreDtype = "float32",
+) -> list[float | None]:
+    """Return how much better than its siblings each response did.
+
+    None stands for a response without a score: it is left out of the group, and has no advantage. It never counts as
+    a score of 0, which would be a verdict. A response with no scored sibling has nothing to be compared with: 0.0.
+
+    Args:
+        scores: Of one group.
+        scale: `group_std` gives standard deviations of the group (that of a population), `group_sample_std` those of a
+            sample; `none` the plain
+            distance r_i - mean(r), because dividing favours groups that are almost of one mind, the too easy and the
+            too hard questions (Dr. GRPO, Liu et al. 2025, arXiv:2503.20783, section 3.1).
+        only_informative: Whether a group that `is_informative` denies is left out, as if it were unscored.
+        dtype: As for `noise`.
+    """
+    if only_informative and not is_informative(scores, dtype=dtype):
+        return [None] * len(scores)
+    known = [score for score in scores if score is not None]
+    if len(known) < 2:
+        return [None if score is None else 0.0 for score in scores]
+    mean = math.fsum(known) / len(known)
+    spread = _deviation(known, mean, scale) + noise(known, dtype) if scale != "none" else 1.0
+    return [None if score is None else (score - mean) / spread for score in scores]
+
+
+TokenReward = tuple[int, float]
+"""The reward of a step: the token of the response in which the step ends, from 0, and the value."""
+
+
+def process_advantages(
+    steps: Sequence[Sequence[TokenReward] | None],
+    lengths: Sequence[int],
+    *,
+    scale: AdvantageScale = "group_std",
+    only_informative: bool = False,
+    dtype: ScoreDtype = "float32",
+) -> list[list[float] | None]:
+    """Return how much better than its group each token did, where every step of a response has a reward.
+
+    Process supervision of GRPO (DeepSeekMath, section 4.1.3): the rewards of all steps of all responses are normalised
+    together, and a token's advantage is the sum of those of the steps that end in it or after it. Where each response
+    has one step, that is `group_advantages`.
+
+    Args:
+        steps: Of each response of a group, in the order of its tokens, one at least; None for one without a score, as
+            in `group_advantages`. A response with no scored sibling has advantages of 0.0.
+        lengths: Of the responses, in tokens.
+        scale: As for `group_advantages`, of the steps' rewards.
+        only_informative: As for `group_advantages`.
+        dtype: As for `noise`.
+
+    Returns:
+        For each response, one number per token.
+    """
+    values = [value for one in steps if one is not None for _, value in one]
+    if only_informative and not is_informative(values, dtype=dtype):
+        return [None] * len(steps)
+    if sum(one is not None for one in steps) < 2:
+        return [None if one is None else [0.0] * length for one, length in zip(steps, lengths, strict=True)]
+    normalised = iter(group_advantages(values, scale=scale, dtype=dtype))
+    found: list[list[float] | None] = []
+    for one, length in zip(steps, lengths, strict=True):
+        if one is None:
+            found.append(None)
+            continue
+        at_token: dict[int, list[float]] = {}
+        for token, _ in one:
+            at_token.setdefault(token, []).append(next(normalised) or 0.0)
+        found.append(_sums_from_here(at_token, length))
+    return found
+
+
+def _sums_from_here(at_token: Mapping[int, Sequence[float]], length: int) -> list[float]:
+    """Return for each token the sum of what is at it and after it."""
+    total, backwards = 0.0, []
+    for token in reversed(range(length)):
+        total = math.fsum([total, *at_token.get(token, ())])
+        backwards.append(total)
+    return backwards[::-1]
+
+
+def _deviation(scores: Sequence[float], mean: float, scale: AdvantageScale) -> float:
+    return statistics.stdev(scores, mean) if scale == "group_sample_std" else statistics.pstdev(scores, mean)
+
+
+def is_informative(scores: Sequence[float | None], *, dtype: ScoreDtype = "float32") -> bool:
+    """Return whether a group can teach anything: its scores differ by more than `noise`.
+
+    A group of equal scores has advantages of 0 and no gradient, and yet would count in the mini-batch's mean, so that
+    the others weigh less. DAPO's dynamic sampling (Yu et al. 2025, arXiv:2503.14476, section 3.2) leaves it out, and
+    samples another group in its place (`pipeline.dynamic_sampling`).
+    """
+    known = [score for score in scores if score is not None]
+    return len(known) > 1 and max(known) - min(known) > noise(known, dtype)

@@ -1,0 +1,135 @@
+"""The loss of GRPO (Shao et al. 2024, DeepSeekMath, arXiv:2402.03300) and of its common variants, token by token.
+
+Read it from below: `token_losses` says what one token's loss is, `rollout_weights` how the tokens add up. For token t
+of rollout i, with advantage A_i (its own at each token, A_it, where steps have rewards), three policies matter:
+
+    pi            the one that is trained; gradients flow through it alone
+    pi_prox       the proximal one: the trained one when its step began, before the step's first update
+    pi_behave     the one that sampled the token; older than pi_prox where rollouts are stale
+
+    rho = pi(o_t) / pi_prox(o_t)              what is clipped: how far this step's updates have moved the token
+    w   = min(pi_prox(o_t) / pi_behave(o_t), importance_cap)
+
+    loss_t = -w * min(rho * A_i, clip(rho, 1 - clip_low, 1 + clip_high) * A_i) + kl * w * rho * KL_t
+
+`w` corrects for the policy that sampled; the clip only limits the step. Keeping the two apart is decoupled PPO (Hilton
+et al. 2021, arXiv:2110.00641, section 3; for language models AReaL, arXiv:2505.24298, equation 5). On fresh rollouts
+pi_prox is pi_behave, w is 1, and this is PPO's clip (Schulman et al. 2017, arXiv:1707.06347). The cap is truncated
+importance sampling: without it a few tokens that were unlikely then and are likely now decide the whole gradient.
+
+KL_t to a reference policy is k3, pi_ref/pi - log(pi_ref/pi) - 1, of GRPO's equation 4: never negative, and unbiased
+for tokens that pi itself sampled. These were sampled by pi_behave, so each weighs w * rho = pi / pi_behave, with a
+gradient through rho. Then the term is an unbiased estimate of the divergence at each token, and so is its gradient,
+which that of k3 alone is not even on fresh rollouts (DeepSeek-V3.2, arXiv:2512.02556, equation 7). It is unbiased up to
+the cap, and given the tokens before, whose probability it does not correct, as w does not.
+
+With the sequence ratio of GSPO (Zheng et al. 2025, arXiv:2507.18071, equation 7) both quotients are geometric means
+over the rollout's tokens, the same for each of them.
+The weight of KL_t stays each token's own.
+
+Shapes: B rollouts, R columns of right-padded response.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from rewardpool_train.actor.objective import Objective, Ratio
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenLosses:
+    """What `token_losses` returns; all of shape (B, R), and 0 or False outside the responses.
+
+    Attributes:
+        losses: float32, with gradients.
+        clipped: bool, where the clip took hold, so that the token has no gradient but that of the divergence.
+        capped: bool, where the importance weight was cut.
+        approx_kl: float32, the estimate k3 of the divergence of pi_behave from pi: how far off-policy the token is. In
+            direction it is unbiased, because pi_behave sampled the token.
+    """
+
+    losses: torch.Tensor
+    clipped: torch.Tensor
+    capped: torch.Tensor
+    approx_kl: torch.Tensor
+
+
+def token_losses(
+    *,
+    log_probs: torch.Tensor,
+    proximal: torch.Tensor,
+    behaviour: torch.Tensor,
+    advantages: torch.Tensor,
+    mask: torch.Tensor,
+    objective: Objective,
+    reference: torch.Tensor | None = None,
+) -> TokenLosses:
+    """Return the loss of each response token.
+
+    Args:
+        log_probs: Of the response tokens under the policy that is trained, float32 (B, R); gradients flow here.
+        proximal: The same under pi_prox, float32 (B, R).
+        behaviour: The same under pi_behave, float32 (B, R).
+        advantages: float32 (B,); or (B, R), one for each token, where steps have rewards of their own.
+        mask: bool (B, R), True at response tokens; what stands elsewhere has no influence.
+        objective: The choices.
+        reference: The same under the reference policy, float32 (B, R); needed where `objective.kl` is not 0.
+    """
+    ratio = _ratio(log_probs - proximal, mask, objective.ratio)
+    importance = _ratio(proximal - behaviour, mask, objective.ratio)
+    advantage = advantages.unsqueeze(1) if advantages.dim() == 1 else advantages
+    unclipped = ratio * advantage
+    clipped = ratio.clamp(1 - objective.clip_low, 1 + objective.clip_high) * advantage
+    losses = -importance.clamp(max=objective.importance_cap) * torch.minimum(unclipped, clipped)
+    if reference is not None:
+        sampled = _ratio(proximal - behaviour, mask, "token").clamp(max=objective.importance_cap)
+        moved = _ratio(log_probs - proximal, mask, "token")
+        losses = losses + objective.kl * sampled * moved * divergence(log_probs, reference, mask)
+    return TokenLosses(
+        losses=losses * mask,
+        clipped=(clipped < unclipped) & mask,
+        capped=(importance > objective.importance_cap) & mask,
+        approx_kl=divergence(behaviour, log_probs.detach(), mask),
+    )
+
+
+def _ratio(gap: torch.Tensor, mask: torch.Tensor, ratio: Ratio) -> torch.Tensor:
+    """Return the quotient of probabilities for a gap of log-probabilities, per token or as the rollout's mean."""
+    gap = gap.masked_fill(~mask, 0.0)
+    if ratio == "sequence":
+        gap = (gap.sum(dim=1, keepdim=True) / mask.sum(dim=1, keepdim=True).clamp(min=1)).expand_as(gap)
+    return torch.exp(gap)
+
+
+def divergence(log_probs: torch.Tensor, other: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Return k3, the estimate of each token's divergence from another policy (Schulman 2020, "Approximating KL
+    divergence"): unbiased for tokens sampled from `log_probs`, never negative, 0 outside the mask; float32 (B, R).
+    """
+    gap = (other - log_probs).masked_fill(~mask, 0.0)
+    return torch.exp(gap) - gap - 1
+
+
+def rollout_weights(
+    lengths: torch.Tensor, scored: torch.Tensor, *, rollouts: float, tokens: float, objective: Objective
+) -> torch.Tensor:
+    """Return what each token of a rollout weighs in the mini-batch's loss, float32 (B,).
+
+    The weights refer to the mini-batch of all ranks, so the sum of weighted losses over micro-batches and ranks is the
+    loss, however the rollouts are cut up.
+
+    Args:
+        lengths: Response tokens of each rollout, (B,).
+        scored: bool (B,); a rollout without a score weighs nothing.
+        rollouts: N, the scored rollouts of the mini-batch on all ranks.
+        tokens: T, their response tokens.
+        objective: Its loss_agg_mode: `seq-mean-token-mean` 1 / (N * length), `token-mean` 1 / T,
+            `seq-mean-token-sum-norm` 1 / (N * fixed_length).
+    """
+    if objective.loss_agg_mode == "seq-mean-token-mean":
+        weights = 1.0 / (rollouts * lengths.clamp(min=1).float())
+    elif objective.loss_agg_mode == "token-mean":
+        weights = torch.full_like(lengths, 1.0 / tokens, dtype=torch.float32)
+    else:
+        weights = torch.full_like(lengths, 1.0 / (rollouts * objective.fixed_length), dtype=torch.float32)
+    return weights * scored

@@ -1,0 +1,196 @@
+"""The actor and the rollout engine as a pipeline sees them: awaited, with the blocking work on threads of their own.
+
+One thread trains and publishes, so that every rank's collectives come in the same order. Where rollout and training
+take turns, transformers generates there too.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
+
+import torch
+
+from rewardpool.rewards.running import RunningMoments
+from rewardpool_train.actor.data import Prompt, Rollout
+from rewardpool_train.actor.fsdp import FsdpActor, RatedRollout
+from rewardpool_train.actor.groups import AdvantageScale, ScoreDtype, TokenReward, group_advantages, process_advantages
+from rewardpool_train.actor.ranks import Ranks
+from rewardpool_train.actor.records import StepFigures
+from rewardpool_train.actor.rollout import RolloutEngine
+from rewardpool_train.actor.scoring import Components
+from rewardpool_train.pipeline.on_thread import on_thread
+from rewardpool_train.pipeline.parts import GroupTask, MiniBatch, OnEnd, RatedGroup
+
+Batch = MiniBatch[Prompt, Rollout]
+Key = tuple[int, int]
+"""Of a rollout: index of its group, member."""
+
+
+class ActorLearner:
+    """Trains an `FsdpActor`, and gives its weights to the engine.
+
+    Args:
+        actor: That is trained.
+        engine: That samples.
+        ranks: This process among its peers.
+        thread: For all that blocks.
+        advantage_scale: Of the objective.
+        only_informative: Of the objective.
+        score_dtype: What the reward model computes in.
+        decoupled: Whether rollouts were sampled by another policy than the one a step's training begins with: an older
+            one, or an engine whose arithmetic differs. The loss then tells the two apart.
+        moments: Of the scores of earlier steps, where the reward goes by them.
+        components: Returns the raw scores of a group's rollouts, for those.
+        steps: Returns the rewards of the steps of a group's rollouts; None where rollouts are rewarded as a whole.
+    """
+
+    def __init__(
+        self,
+        actor: FsdpActor,
+        engine: RolloutEngine,
+        *,
+        ranks: Ranks,
+        thread: Executor,
+        advantage_scale: AdvantageScale,
+        only_informative: bool = False,
+        score_dtype: ScoreDtype = "float32",
+        decoupled: bool,
+        moments: RunningMoments | None = None,
+        components: Callable[[GroupTask[Prompt]], Iterable[Components]] = lambda task: (),
+        steps: Callable[[GroupTask[Prompt]], Sequence[Sequence[TokenReward] | None]] | None = None,
+    ) -> None:
+        self._actor = actor
+        self._engine = engine
+        self._ranks = ranks
+        self._thread = thread
+        self._advantage_scale: AdvantageScale = advantage_scale
+        self._only_informative = only_informative
+        self._score_dtype: ScoreDtype = score_dtype
+        self._decoupled = decoupled
+        self._moments = moments
+        self._components = components
+        self._steps = steps
+        self._proximal: dict[Key, torch.Tensor] = {}
+        self.figures = StepFigures()
+        """Of the step that is being trained."""
+
+    async def train(self, minibatch: Batch) -> None:
+        """Take one optimiser step."""
+        await on_thread(self._thread, self._train, minibatch)
+        if self._moments is not None:
+            for group in [*minibatch.groups, *minibatch.dropped]:
+                for components in self._components(group.task):
+                    self._moments.count(components)
+
+    async def publish(self, version: int) -> None:
+        """Give the engine the weights of now, and the reward the moments of what was trained on."""
+        await on_thread(self._thread, self._publish, version)
+
+    def _train(self, minibatch: Batch) -> None:
+        for group in minibatch.dropped:
+            for member in range(group.task.size):
+                self._proximal.pop((group.task.index, member), None)
+        # An update needs all ranks. Meeting here keeps waiting for a rank from being counted as an update.
+        [slowest_seconds] = self._ranks.max(minibatch.waited_seconds)
+        self.figures.exposed_seconds += slowest_seconds
+        with self._updating():
+            if self._decoupled:
+                self._note_proximal(minibatch)
+            stats = self._actor.update(self._rated(minibatch))
+        self.figures.updates += [stats] if stats is not None else []
+        self.figures.groups += minibatch.groups
+        self.figures.dropped += minibatch.dropped
+        self.figures.sampling_rounds += minibatch.sampling_rounds
+        self.figures.staleness += [minibatch.staleness(group) for group in minibatch.groups]
+
+    def _publish(self, version: int) -> None:
+        if self._moments is not None:  # before anything can be begun under this version
+            self._moments.advance(version, together=self._ranks.gathered)
+        with self._updating():
+            self._engine.load(self._actor, version)
+
+    def _note_proximal(self, minibatch: Batch) -> None:
+        """Note the probabilities under the policy of now, for all of the step's rollouts that have none yet."""
+        wanted = {
+            (group.task.index, member): rollout
+            for group in [*minibatch.groups, *minibatch.rest]
+            for member, rollout in enumerate(group.rollouts)
+            if (group.task.index, member) not in self._proximal
+        }
+        [any_rank_wants] = self._ranks.max(len(wanted))
+        if any_rank_wants:
+            self._proximal |= dict(zip(wanted, self._actor.log_probs(list(wanted.values())), strict=True))
+
+    def _rated(self, minibatch: Batch) -> list[RatedRollout]:
+        return [
+            RatedRollout(
+                rollout=rollout,
+                behaviour=behaviour_of(rollout),
+                advantage=advantage,
+                proximal=self._proximal.pop((group.task.index, member), None),
+            )
+            for group in minibatch.groups
+            for member, (rollout, advantage) in enumerate(zip(group.rollouts, self._advantages(group), strict=True))
+        ]
+
+    def _advantages(self, group: RatedGroup[Prompt, Rollout]) -> Sequence[float | torch.Tensor | None]:
+        scale, only_informative, dtype = self._advantage_scale, self._only_informative, self._score_dtype
+        if self._steps is None:
+            return group_advantages(group.scores, scale=scale, only_informative=only_informative, dtype=dtype)
+        each = process_advantages(
+            self._steps(group.task),
+            [len(rollout.response_ids) for rollout in group.rollouts],
+            scale=scale,
+            only_informative=only_informative,
+            dtype=dtype,
+        )
+        return [None if one is None else torch.tensor(one, dtype=torch.float32) for one in each]
+
+    @contextmanager
+    def _updating(self) -> Iterator[None]:
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.figures.update_seconds += time.monotonic() - start
+
+
+class EngineRollouts:
+    """Takes rollouts from an engine.
+
+    Args:
+        engine: That samples.
+        learner: Whose figures are filled.
+        ranks: This process among its peers.
+        thread: The learner's, where rollout and training take turns: the ranks meet there after a rollout. None where
+            they are apart.
+    """
+
+    def __init__(self, engine: RolloutEngine, learner: ActorLearner, *, ranks: Ranks, thread: Executor | None) -> None:
+        self._engine = engine
+        self._learner = learner
+        self._ranks = ranks
+        self._thread = thread
+
+    async def roll_out(self, tasks: Sequence[GroupTask[Prompt]], on_end: OnEnd[Prompt, Rollout]) -> None:
+        """Sample every member of every task; without any, meet the ranks that have some."""
+        start = time.monotonic()
+        if tasks:
+            await self._engine.roll_out(tasks, on_end)
+        self._learner.figures.rollout_seconds += time.monotonic() - start
+        if self._thread is not None:
+            # No update can start before the slowest rollout is done. Meeting here costs nothing, and keeps waiting for
+            # a rank from being counted as waiting for scores.
+            await on_thread(self._thread, self._ranks.max, 0.0)
+
+
+def behaviour_of(rollout: Rollout) -> torch.Tensor:
+    """Return the log-probabilities that a rollout was sampled with, float32 (response tokens,).
+
+    Raises:
+        ValueError: Its engine did not tell.
+    """
+    if rollout.log_probs is None:
+        raise ValueError("the engine gave no log-probabilities with a rollout; the loss cannot do without")
+    return torch.tensor(rollout.log_probs, dtype=torch.float32)

@@ -1,0 +1,68 @@
+"""Sequence packing: rollouts one behind the other in a single row, with no padding between them.
+
+    tokens      p p p r r | p p r r r r | p r
+    positions   0 1 2 3 4 | 0 1 2 3 4 5 | 0 1
+
+Where the positions start again, another rollout begins. transformers reads that from the position ids when it gets no
+attention mask, and lets no token look over such a border: with a block-diagonal mask for SDPA, a block mask for flex
+attention, and by sequence lengths in FlashAttention's variable-length kernels, which do no work for what is masked.
+Models whose layers carry a state along the row (Mamba and its like) cannot be packed this way.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
+
+from rewardpool_train.actor.data import Rollout
+
+
+def rows_of(lengths: Sequence[int], *, budget: int) -> list[list[int]]:
+    """Return which sequences share a row: indices into `lengths`, each in one row.
+
+    First fit, the longest first, which never needs more than 11/9 of the fewest rows plus one (Johnson 1973). A
+    sequence longer than the budget has a row of its own.
+
+    Args:
+        lengths: In tokens, prompt and response.
+        budget: Tokens that a row should not exceed.
+    """
+    rows: list[list[int]] = []
+    free: list[int] = []
+    for at in sorted(range(len(lengths)), key=lambda at: -lengths[at]):
+        row = next((row for row, left in enumerate(free) if left >= lengths[at]), None)
+        if row is None:
+            row = len(rows)
+            rows.append([])
+            free.append(budget)
+        rows[row].append(at)
+        free[row] -= lengths[at]
+    return rows
+
+
+def packed_log_probs(
+    model: Any, rollouts: Sequence[Rollout], *, temperature: float, device: torch.device
+) -> torch.Tensor:
+    """Return the log-probability of each response token, float32 (B, R); padding of the shorter ones is 0."""
+    ids: list[int] = []
+    positions: list[int] = []
+    asked: list[int] = []
+    for rollout in rollouts:
+        start, prompt, response = len(ids), len(rollout.prompt_ids), len(rollout.response_ids)
+        ids += [*rollout.prompt_ids, *rollout.response_ids]
+        positions += range(prompt + response)
+        # The logits of a position are about the next token: those of the response start one before it.
+        asked += range(start + prompt - 1, start + prompt + response - 1)
+    row = torch.tensor(ids, device=device)
+    columns = torch.tensor(asked, device=device)
+    logits = model(
+        input_ids=row.unsqueeze(0),
+        attention_mask=None,
+        position_ids=torch.tensor([positions], device=device),
+        use_cache=False,
+        logits_to_keep=columns,
+    ).logits[0]
+    log_probs = -cross_entropy(logits.float() / temperature, row[columns + 1], reduction="none")
+    return pad_sequence(log_probs.split([len(rollout.response_ids) for rollout in rollouts]), batch_first=True)

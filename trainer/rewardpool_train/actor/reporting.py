@@ -1,0 +1,132 @@
+"""What people and programs see of a job while it runs: a line per step, in as many forms as there are readers.
+
+    stderr          one line per step over a progress bar
+    metrics.jsonl   every figure of every step, a JSON object a line
+    tensorboard/    the same figures as curves: `tensorboard --logdir OUTPUT/tensorboard`
+
+A job that goes on from a checkpoint goes on in the same files: figures of steps that are trained again are replaced.
+"""
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from rewardpool_train.actor.records import StepRecord
+
+OnStep = Callable[[StepRecord], None]
+
+
+@contextmanager
+def reporting(output: Path, *, steps: int, done: int = 0, tensorboard: bool = False) -> Iterator[OnStep]:
+    """Yield what is to be called with the record of each step.
+
+    Args:
+        output: Folder of the job's results.
+        steps: Of the whole job.
+        done: Steps that an earlier part of the job has done, 0 for a new job.
+        tensorboard: Whether to write curves.
+
+    Raises:
+        OSError: The folder cannot be written.
+    """
+    output.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as open_ones:
+        tellers = [
+            open_ones.enter_context(_lines(output / "metrics.jsonl", done=done)),
+            open_ones.enter_context(_progress(steps=steps, done=done)),
+        ]
+        if tensorboard:
+            tellers.append(open_ones.enter_context(_curves(output / "tensorboard", done=done)))
+
+        def on_step(record: StepRecord) -> None:
+            for tell in tellers:
+                tell(record)
+
+        yield on_step
+
+
+def figures(record: StepRecord) -> dict[str, Any]:
+    """Return a record as JSON takes it: null for what does not exist, because JSON has no NaN."""
+    values = dataclasses.asdict(record)
+    values["components"] = {part: _or_null(value) for part, value in record.components.items()}
+    return {name: _or_null(value) for name, value in values.items()}
+
+
+def _or_null(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+@contextmanager
+def _lines(path: Path, *, done: int) -> Iterator[OnStep]:
+    before = path.read_text(encoding="utf-8").splitlines(keepends=True) if done and path.exists() else []
+    kept = [line for line in before if json.loads(line)["step"] <= done]
+    with path.open("w", encoding="utf-8") as lines:
+        lines.writelines(kept)
+
+        def on_step(record: StepRecord) -> None:
+            lines.write(json.dumps(figures(record)) + "\n")
+            lines.flush()
+
+        yield on_step
+
+
+@contextmanager
+def _progress(*, steps: int, done: int) -> Iterator[OnStep]:
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as progress:
+        bar = progress.add_task("training", total=steps, completed=done)
+
+        def on_step(record: StepRecord) -> None:
+            progress.console.print(_line(record), highlight=False, soft_wrap=True)
+            progress.advance(bar)
+
+        yield on_step
+
+
+@contextmanager
+def _curves(folder: Path, *, done: int) -> Iterator[OnStep]:
+    from torch.utils.tensorboard import SummaryWriter  # asks for a package that jobs without curves do not need
+
+    # What an earlier part of the job wrote for steps that are trained again is hidden by purge_step.
+    with SummaryWriter(str(folder), purge_step=done + 1 if done else None) as writer:
+
+        def on_step(record: StepRecord) -> None:
+            for name, value in _scalars(record).items():
+                if value is not None:
+                    writer.add_scalar(f"{_section(name)}/{name}", value, record.step)
+            writer.flush()
+
+        yield on_step
+
+
+def _scalars(record: StepRecord) -> dict[str, Any]:
+    values = figures(record)
+    components = values.pop("components")
+    del values["step"]
+    return values | {f"reward_{part}": value for part, value in components.items()}
+
+
+def _section(name: str) -> str:
+    """Return the heading under which TensorBoard shows a figure."""
+    if name.endswith("_seconds"):
+        return "seconds"
+    if name.startswith(("response", "sampling", "dropped")):
+        return "rollout"
+    return "reward" if name.startswith(("reward", "scored", "unscored", "zero_variance")) else "update"
+
+
+def _line(record: StepRecord) -> str:
+    return (
+        f"step {record.step:4d}  reward {record.reward_mean:7.4f}  rollout {record.rollout_seconds:5.2f} s  "
+        f"waited for scores {record.reward_exposed_seconds:5.2f} s  update {record.update_seconds:5.2f} s"
+        + (f"  unscored {record.unscored}" if record.unscored else "")
+        + (f"  skipped updates {record.skipped_updates}" if record.skipped_updates else "")
+        + (f"  replaced groups {record.dropped_groups}" if record.dropped_groups else "")
+    )

@@ -1,0 +1,109 @@
+"""Whether the job's GPUs are those of its reward pools too, and the turns of its ranks on them.
+
+Where a pool of the reward sleeps on this machine, each rank gets a `SharedGpu`: rollouts, updates and what is written
+after a step are the trainer's turns, scores the pools'. After each of its turns a rank gives back what torch caches, as
+any other rank may be the one that wakes the pools. docs/colocated.md has the whole story.
+"""
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from rewardpool.client.wake_lock import WITHIN_SECONDS
+from rewardpool.errors import ConfigError
+from rewardpool.rewards.blocking import BlockingReward
+from rewardpool_train.actor.ranks import Ranks
+from rewardpool_train.colocated import Costs, SharedGpu, TurnReport
+from rewardpool_train.colocated.rank_lock import GpuLock
+from rewardpool_train.config import TrainConfig
+from rewardpool_train.pipeline.on_thread import on_thread
+
+
+class Sharing:
+    """One rank's part in the sharing of GPUs."""
+
+    def __init__(self, reward: BlockingReward, folders: Mapping[str, Path], config: TrainConfig) -> None:
+        """Prepare; all ranks do this together.
+
+        Args:
+            reward: Whose pools wake.
+            folders: Of those that sleep, by the pool's name.
+            config: Of the job.
+        """
+        self._reward = reward
+        self._folders = folders
+        self._config = config
+        # On the CPU, so that who waits for the others has no part of the GPU.
+        self._group = dist.new_group(backend="gloo", timeout=timedelta(seconds=config.step_deadline_seconds))
+        self._gpu: SharedGpu | None = None
+
+    def report(self) -> TurnReport:
+        """What the last run's turns cost on this rank."""
+        return TurnReport() if self._gpu is None else self._gpu.report()
+
+    def gpu(self, thread: Executor) -> SharedGpu:
+        """Return this rank's turns of a run, not entered yet; `thread` is that of all collectives."""
+        given = self._config.colocated
+        # Who lets go of a pool waits for the others that hold it, as long as a step's scores may take.
+        patient_seconds = max(WITHIN_SECONDS, self._config.step_deadline_seconds)
+        self._gpu = SharedGpu(
+            lambda: self._reward.awake(within_seconds=patient_seconds),
+            Costs(patience_seconds=given.patience_seconds, longest_wait_seconds=given.longest_wait_seconds),
+            peers=_Peers(self._folders, group=self._group, thread=thread),
+            give_back=torch.cuda.empty_cache,  # does nothing where there is no CUDA, or nothing is on it
+            deadline_seconds=patient_seconds,
+        )
+        return self._gpu
+
+
+class _Peers(GpuLock):
+    """The job's ranks, as `SharedGpu` asks for them."""
+
+    def __init__(self, folders: Mapping[str, Path], *, group: Any, thread: Executor) -> None:
+        super().__init__(folders.values())
+        self._group = group
+        self._thread = thread
+
+    async def together(self, overdue: bool) -> bool:
+        """As `Peers.together`."""
+        return await on_thread(self._thread, self._any, overdue)
+
+    def _any(self, flag: bool) -> bool:
+        flags = torch.tensor([flag], dtype=torch.uint8)
+        dist.all_reduce(flags, op=dist.ReduceOp.MAX, group=self._group)
+        return bool(flags.item())
+
+
+def sharing_of(config: TrainConfig, reward: BlockingReward, *, ranks: Ranks) -> Sharing | None:
+    """Return how the job shares its GPUs with its reward; None where it does not. All ranks call this together.
+
+    Raises:
+        ConfigError: It is to share them and cannot.
+        PoolError: A pool cannot be read.
+    """
+    if config.colocated.enabled is False:
+        return None
+    folders = ranks.from_first(reward.sleeping())
+    if not folders:
+        if config.colocated.enabled:
+            raise ConfigError("colocated.enabled", f"{_pools_of(reward)} on this machine; {_REMEDY}")
+        return None
+    config.check_shares_gpu()
+    if int(os.environ.get("LOCAL_WORLD_SIZE", "1")) < ranks.size:
+        raise ConfigError(
+            "colocated.enabled", f"all {ranks.size} ranks must be on the machine of {', '.join(folders)}, which sleeps"
+        )
+    return Sharing(reward, folders, config)
+
+
+_REMEDY = "set spec.engine.sleep.enabled of one and start it here with `rewardpool up`, or leave this out"
+
+
+def _pools_of(reward: BlockingReward) -> str:
+    return f"none of {', '.join(reward.pools)} sleeps" if reward.pools else "the reward has no pool that could sleep"

@@ -1,0 +1,114 @@
+"""From rollouts to the log-probabilities of their tokens: padded to a rectangle, or packed into one row.
+
+Both ways give the same numbers. Padding is simple, and wastes what the shorter rollouts leave empty; packing wastes
+nothing, and is for responses of very different lengths (`packing`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from rewardpool_train.actor.data import Rollout
+from rewardpool_train.actor.packing import packed_log_probs, rows_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forward:
+    """How rollouts go through a model; a matter of memory and speed, not of the result.
+
+    Attributes:
+        pad_id: Token id that stands for no token.
+        device: Where the model is.
+        temperature: Of the sampling, so that the probabilities are the ones sampled from.
+        micro_batch: Rollouts per pass, where they are padded.
+        pack_tokens: Tokens per pass, where they are packed; a longer rollout is a pass of its own. 0 pads.
+    """
+
+    pad_id: int
+    device: torch.device
+    temperature: float = 1.0
+    micro_batch: int = 64
+    pack_tokens: int = 0
+
+    def parts(self, rollouts: Sequence[Rollout]) -> list[list[int]]:
+        """Return the indices of the rollouts that go through the model together; each is in one part."""
+        if self.pack_tokens:
+            return rows_of([len(r.prompt_ids) + len(r.response_ids) for r in rollouts], budget=self.pack_tokens)
+        starts = range(0, len(rollouts), self.micro_batch)
+        return [list(range(start, min(start + self.micro_batch, len(rollouts)))) for start in starts]
+
+    def log_probs(self, model: Any, part: Sequence[Rollout]) -> torch.Tensor:
+        """Return the log-probability of each response token as it was sampled, float32 (B, R); padding holds noise."""
+        if self.pack_tokens:
+            return packed_log_probs(model, part, temperature=self.temperature, device=self.device)
+        return padded_log_probs(
+            model, token_batch(part, pad_id=self.pad_id, device=self.device), temperature=self.temperature
+        )
+
+    def blank(self) -> Rollout:
+        """Return the shortest rollout there is, for a pass that has to be made and says nothing."""
+        return Rollout(group=0, member=0, prompt_ids=[self.pad_id], response_ids=[self.pad_id], ended=True)
+
+
+def log_probs_of(model: Any, rollouts: Sequence[Rollout], *, forward: Forward) -> list[torch.Tensor]:
+    """Return each rollout's log-probabilities under an unsharded model: float32 (response tokens,), in their order."""
+    found: dict[int, torch.Tensor] = {}
+    for part in forward.parts(rollouts):
+        with torch.no_grad():
+            rows = forward.log_probs(model, [rollouts[at] for at in part])
+        found |= {at: row[: len(rollouts[at].response_ids)] for at, row in zip(part, rows, strict=True)}
+    return [found[at] for at in range(len(rollouts))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenBatch:
+    """Padded rollouts: P columns of left-padded prompt, R columns of right-padded response.
+
+    Attributes:
+        input_ids: int64 (B, P + R).
+        attention_mask: int64 (B, P + R), 1 at tokens and 0 at padding.
+        position_ids: int64 (B, P + R), counted from each prompt's first token.
+        response_mask: bool (B, R), True at response tokens.
+    """
+
+    input_ids: torch.Tensor
+    attention_mask: torch.Tensor
+    position_ids: torch.Tensor
+    response_mask: torch.Tensor
+
+
+def token_batch(rollouts: Sequence[Rollout], *, pad_id: int, device: torch.device) -> TokenBatch:
+    """Return the rollouts padded so that every response starts in the same column."""
+    prompt_width = max(len(rollout.prompt_ids) for rollout in rollouts)
+    response_width = max(len(rollout.response_ids) for rollout in rollouts)
+    ids = torch.full((len(rollouts), prompt_width + response_width), pad_id, dtype=torch.int64)
+    mask = torch.zeros_like(ids)
+    for row, rollout in enumerate(rollouts):
+        first, last = prompt_width - len(rollout.prompt_ids), prompt_width + len(rollout.response_ids)
+        ids[row, first:last] = torch.tensor([*rollout.prompt_ids, *rollout.response_ids])
+        mask[row, first:last] = 1
+    return TokenBatch(
+        input_ids=ids.to(device),
+        attention_mask=mask.to(device),
+        position_ids=(mask.cumsum(dim=1) - 1).clamp(min=0).to(device),
+        response_mask=mask[:, prompt_width:].bool().to(device),
+    )
+
+
+def padded_log_probs(model: Any, batch: TokenBatch, *, temperature: float) -> torch.Tensor:
+    """Return the log-probability of each response token, float32 (B, R); padding holds noise."""
+    width = batch.response_mask.shape[1]
+    logits = model(
+        input_ids=batch.input_ids,
+        attention_mask=batch.attention_mask,
+        position_ids=batch.position_ids,
+        use_cache=False,
+        # The logits of a position are about the next token: those of the response start one column before it.
+        logits_to_keep=width + 1,
+    ).logits[:, :-1]
+    targets = batch.input_ids[:, -width:]
+    scaled = logits.flatten(0, 1).float() / temperature
+    return -cross_entropy(scaled, targets.flatten(), reduction="none").view_as(targets)

@@ -1,0 +1,326 @@
+"""Training: this rank's models, and the pipeline that they go through.
+
+    rollout   every rank samples responses to its prompts; each goes to the reward pool the moment it ends
+    update    for each mini-batch: wait for its groups' scores, if they are not there yet; one optimiser step
+    publish   the rollout engine gets the new weights
+
+The config's `schedule` says how these follow each other. Each is told to the reward pool by rank 0, so that the pool is
+warm when samples come. What the waiting costs is measured, because avoiding it is the point: `reward_exposed_seconds`
+is the time in which the actor had nothing left to do but wait for scores.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoTokenizer
+
+from rewardpool.errors import ConfigError
+from rewardpool.rewards.episode import Episode
+from rewardpool_train.actor import checkpoint
+from rewardpool_train.actor.data import Prompt, PromptOrder, Rollout, prompt_tokens, read_prompts, to_episode
+from rewardpool_train.actor.fsdp import FsdpActor
+from rewardpool_train.actor.groups import ScoreDtype, is_informative
+from rewardpool_train.actor.learner import ActorLearner, EngineRollouts
+from rewardpool_train.actor.loading import load_policy, load_to_shard
+from rewardpool_train.actor.ranks import Ranks
+from rewardpool_train.actor.records import StepFigures, StepRecord
+from rewardpool_train.actor.resume import JobState, resumed_state
+from rewardpool_train.actor.rollout import RolloutEngine, open_engine
+from rewardpool_train.actor.rollout.staged import StagedEngine
+from rewardpool_train.actor.scoring import Rater, RewardScore, Tally
+from rewardpool_train.actor.sharing import Sharing
+from rewardpool_train.actor.tokens import Forward
+from rewardpool_train.colocated.pipeline import in_turn, share
+from rewardpool_train.config import TrainConfig
+from rewardpool_train.pipeline.dynamic_sampling import DynamicSampling
+from rewardpool_train.pipeline.engine import Pipeline
+from rewardpool_train.pipeline.on_thread import on_thread
+from rewardpool_train.pipeline.parts import Announcer, GroupTask, Learner, Rollouts, Score
+from rewardpool_train.pipeline.schedule import SCHEDULES
+from rewardpool_train.pipeline.times import StepTimes
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+class Trainer:
+    """Holds this rank's models, and runs the steps.
+
+    Raises:
+        ConfigError: The prompts, the policy or its tokenizer do not do, or the work cannot be shared by the ranks.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        *,
+        ranks: Ranks,
+        reward: Rater,
+        demand: Announcer | None = None,
+        sharing: Sharing | None = None,
+        score_dtype: ScoreDtype = "float32",
+    ) -> None:
+        """Load the policy and shard it, and take up the newest checkpoint if there is one.
+
+        Args:
+            config: Of the job.
+            ranks: This process among its peers.
+            reward: Rates the rollouts.
+            demand: Is told what this rank does; None announces nothing.
+            sharing: Of the GPUs with the reward's pools; None where these have their own.
+            score_dtype: What the reward's pools compute in, where the config does not say.
+        """
+        config.check_ranks(ranks.size)
+        self._config = config
+        self._ranks = ranks
+        self._reward = reward
+        self._demand = demand
+        self._sharing = sharing
+        self._score_dtype = config.update.score_dtype or score_dtype
+        self._plan = config.plan(ranks.size)
+        self._prompts = PromptOrder(read_prompts(config.data.prompts), seed=config.seed)
+        self._tokenizer = load_tokenizer("policy.path", config.policy.path)
+        self._actor = self._make_actor()
+        self.tally = Tally()
+        """What became of this rank's samples."""
+        self._resume = (
+            resumed_state(self._checkpoints, self._actor, config=config, ranks=ranks)
+            if config.resume == "auto"
+            else None
+        )
+        if self._resume is not None and self._resume.moments is not None and reward.moments is not None:
+            reward.moments.restore(self._resume.moments)
+
+    @property
+    def steps_done(self) -> int:
+        """Steps that the checkpoint has which this goes on from; 0 for a new job."""
+        return 0 if self._resume is None else self._resume.pipeline.trained // self._plan.minibatches_per_step
+
+    @property
+    def _checkpoints(self) -> Path:
+        return self._config.output / "checkpoints"
+
+    def _make_actor(self) -> FsdpActor:
+        config = self._config
+        return FsdpActor(
+            load_to_shard(config.policy.path, ranks=self._ranks),
+            ranks=self._ranks,
+            objective=config.update.objective(fixed_length=config.rollout.max_new_tokens),
+            forward=Forward(
+                pad_id=self._tokenizer.pad_token_id,
+                device=self._ranks.device,
+                temperature=config.rollout.temperature,
+                micro_batch=config.update.micro_batch,
+                pack_tokens=config.update.pack_tokens,
+            ),
+            learning_rate=config.update.learning_rate,
+            max_grad_norm=config.update.max_grad_norm,
+            max_skipped=config.update.max_skipped_updates,
+            dtype=DTYPES[config.policy.dtype],
+            activation_checkpointing=config.update.activation_checkpointing,
+            reference=load_to_shard(config.policy.path, ranks=self._ranks) if config.update.kl else None,
+        )
+
+    def run(
+        self, on_step: Callable[[StepRecord], None], *, told_to_end: Callable[[], bool] = lambda: False
+    ) -> list[StepRecord]:
+        """Run the steps and return their records; `on_step` is called after each, on every rank.
+
+        After each step the ranks tell each other whether one of them was told to end; then that step was the last.
+
+        Raises:
+            SampleError: A sample has no score and the failure policy is `raise`.
+            PoolError: The pool cannot be used.
+            RolloutError: The rollout engine cannot sample, or did not take new weights.
+            TimeoutError: A mini-batch's scores did not come within the deadline.
+        """
+        with self._opened() as (engine, thread):
+            run = _Run(self, engine, thread, on_step=on_step, told_to_end=told_to_end)
+            asyncio.run(run.go())
+            return run.records
+
+    def save_policy(self) -> None:
+        """Write the trained policy and its tokenizer into the output folder; all ranks call this together."""
+        self._actor.save_pretrained(self._config.output / "policy")
+        if self._ranks.first:
+            self._tokenizer.save_pretrained(self._config.output / "policy")
+
+    @contextmanager
+    def _opened(self) -> Iterator[tuple[RolloutEngine, Executor]]:
+        """Yield the rollout engine, and the thread of all collectives."""
+        with ExitStack() as stack:
+            # Threads come first, and so end last: the engine may be busy on one.
+            thread, own = (stack.enter_context(ThreadPoolExecutor(1, name)) for name in ("learner", "rollouts"))
+            apart = SCHEDULES[self._config.schedule].apart
+            engine = stack.enter_context(
+                open_engine(
+                    self._config,
+                    ranks=self._ranks,
+                    tokenizer=self._tokenizer,
+                    encode=lambda prompt: prompt_tokens(self._tokenizer, prompt),
+                    load_policy=self._load_copy,
+                    thread=own if apart else thread,
+                )
+            )
+            if apart and self._config.rollout.engine == "transformers":
+                engine = StagedEngine(engine, staging=self._load_copy(), thread=own)
+            yield engine, thread
+
+    def _load_copy(self) -> Any:
+        policy = self._config.policy
+        return load_policy(policy.path, dtype=DTYPES[policy.dtype]).to(self._ranks.device)
+
+    def _prompt(self, index: int) -> Prompt:
+        """Return the prompt of this rank's group: the ranks take turns."""
+        return self._prompts[index * self._ranks.size + self._ranks.rank]
+
+    def _decode(self, token_ids: Sequence[int]) -> str:
+        return str(self._tokenizer.decode(token_ids, skip_special_tokens=True))
+
+    def _to_episode(self, task: GroupTask[Prompt], member: int, rollout: Rollout) -> Episode:
+        return to_episode(
+            task.prompt,
+            self._decode(rollout.response_ids),
+            rollout,
+            group=task.index,
+            version=task.version,
+            name=f"step{task.step + 1}-rank{self._ranks.rank}-group{task.index}-response{member}",
+        )
+
+
+class _Run:
+    """The pipeline of one call of `Trainer.run`, and what is done between its steps."""
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        engine: RolloutEngine,
+        thread: Executor,
+        *,
+        on_step: Callable[[StepRecord], None],
+        told_to_end: Callable[[], bool],
+    ) -> None:
+        self._trainer = trainer
+        self._thread = thread
+        self._tell = on_step
+        self._told_to_end = told_to_end
+        self.records: list[StepRecord] = []
+        config, ranks = trainer._config, trainer._ranks
+        schedule = SCHEDULES[config.schedule]
+        by_steps = config.rewards_steps()
+        self._score = RewardScore(
+            trainer._reward,
+            to_episode=trainer._to_episode,
+            tally=trainer.tally,
+            decode=trainer._decode if by_steps else None,
+        )
+        if trainer._resume is not None:
+            self._score.restore(trainer._resume.components)
+        self._learner = ActorLearner(
+            trainer._actor,
+            engine,
+            ranks=ranks,
+            thread=thread,
+            advantage_scale=config.update.advantage_scale,
+            only_informative=config.update.only_informative,
+            score_dtype=trainer._score_dtype,
+            decoupled=bool(schedule.ahead) or schedule.apart or config.rollout.engine != "transformers",
+            moments=trainer._reward.moments,
+            components=self._score.components,
+            steps=self._score.steps if by_steps else None,
+        )
+        self._gpu = None if trainer._sharing is None else trainer._sharing.gpu(thread)
+        rollouts: Rollouts[Prompt, Rollout]
+        rollouts = EngineRollouts(engine, self._learner, ranks=ranks, thread=None if schedule.apart else thread)
+        learner: Learner[Prompt, Rollout] = self._learner
+        score: Score[Prompt, Rollout] = self._score
+        after_step: Callable[[StepTimes], Awaitable[None]] = self._after_step
+        if self._gpu is not None:
+            rollouts, learner, score = share(self._gpu, rollouts, learner, score)
+            after_step = in_turn(self._gpu, after_step)
+        self.pipeline = Pipeline(
+            plan=trainer._plan,
+            prompts=trainer._prompt,
+            rollouts=rollouts,
+            score=score,
+            learner=learner,
+            overlap=config.overlap(),
+            sampling=self._sampling(config.update.dynamic_sampling_rounds),
+            deadline_seconds=config.step_deadline_seconds,
+            announcer=trainer._demand,
+            on_step=after_step,
+            resume=None if trainer._resume is None else trainer._resume.pipeline,
+        )
+
+    async def go(self) -> None:
+        """Go through all steps; at the end the GPU is the trainer's."""
+        async with nullcontext() if self._gpu is None else self._gpu:
+            await self.pipeline.run()
+
+    def _sampling(self, rounds: int) -> DynamicSampling | None:
+        async def most(missing: int) -> int:
+            [found] = await on_thread(self._thread, self._trainer._ranks.max, missing)
+            return int(found)
+
+        informative = partial(is_informative, dtype=self._trainer._score_dtype)
+        return DynamicSampling(rounds=rounds, is_informative=informative, most=most) if rounds else None
+
+    async def _after_step(self, times: StepTimes) -> None:
+        figures, self._learner.figures = self._learner.figures, StepFigures()
+        figures.components = [part for group in figures.groups for part in self._score.take_components(group.task)]
+        for group in figures.dropped:
+            self._score.take_components(group.task)
+        record, ends = await on_thread(self._thread, self._exchange, times, figures)
+        every = self._trainer._config.checkpoint.every_steps
+        if every and (record.step % every == 0 or ends):
+            await on_thread(self._thread, self._save, record.step, self._state().to_json())
+        self.records.append(record)
+        self._tell(record)
+        if ends:
+            self.pipeline.end()
+
+    def _state(self) -> JobState:
+        pipeline = self.pipeline.state()
+        components = self._score.to_json(group.index for group in pipeline.groups)
+        moments = self._trainer._reward.moments
+        versions = {group.version for group in pipeline.groups}
+        return JobState(
+            pipeline=pipeline,
+            components=components,
+            moments=None if moments is None else moments.to_json(versions=versions),
+        )
+
+    def _exchange(self, times: StepTimes, figures: StepFigures) -> tuple[StepRecord, bool]:
+        """Return the step's record, and whether it was the last; all ranks do this together."""
+        ranks = self._trainer._ranks
+        trainer = self._trainer
+        record = figures.record(times, ranks, parts=trainer._reward.names, score_dtype=trainer._score_dtype)
+        [ends] = ranks.max(self._told_to_end())
+        return record, bool(ends)
+
+    def _save(self, step: int, state: checkpoint.State) -> None:
+        trainer = self._trainer
+        keep = trainer._config.checkpoint.keep
+        checkpoint.save(trainer._checkpoints, trainer._actor, ranks=trainer._ranks, step=step, state=state, keep=keep)
+
+
+def load_tokenizer(field: str, path: Any) -> Any:
+    """Load a tokenizer that can write conversations.
+
+    Raises:
+        ConfigError: There is none in `path`, or it has no chat template or pad token; `field` is named.
+    """
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path)
+    except (OSError, ValueError) as error:
+        raise ConfigError(field, f"transformers finds no tokenizer in {path}: {error}") from error
+    if tokenizer.chat_template is None:
+        raise ConfigError(field, f"the tokenizer in {path} has no chat template; add a chat_template.jinja to it")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer

@@ -1,0 +1,312 @@
+"""A GPU that a training loop and a reward pool share: each enters a block around what it needs the GPU for.
+
+    async with SharedGpu(pool.awake) as gpu:
+        async with gpu.training():      # rollouts and updates; the pool sleeps
+            ...
+        async with gpu.scoring():       # around each sample's score, as early as its rollout has ended
+            score = await pool.score(sample)
+
+One task decides by `turns.choose` whenever something happens, and is the only one that wakes the pool and puts it to
+sleep. Inside `training` no engine has the GPU; inside `scoring` the trainer does not.
+
+Each rank of a job has its own, with `peers`: operations begin together, and no engine wakes while any rank computes.
+A rank that asked for the pool while another one was quicker to compute gives it up, and asks again afterwards.
+"""
+
+import asyncio
+import os
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Self
+
+from rewardpool.client.wake_lock import WITHIN_SECONDS
+from rewardpool.errors import ConfigError, PoolNotReadyError
+from rewardpool_train.colocated.gpu_scheduler import LOOK_SECONDS, Costs, Moment, choose, seconds_until_due
+from rewardpool_train.colocated.rank_lock import NoPeers, Peers
+
+TICK_SECONDS = 0.001
+"""Shortest time to wait for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnReport:
+    """What sharing has cost so far.
+
+    Attributes:
+        turns: Times that the pool was woken.
+        wake_seconds: Spent on that.
+        sleep_seconds: Spent on putting it to sleep.
+        scored: Samples that were at the pool.
+    """
+
+    turns: int = 0
+    wake_seconds: float = 0.0
+    sleep_seconds: float = 0.0
+    scored: int = 0
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """Somebody who asked for the GPU."""
+
+    admitted: asyncio.Future[None]
+    since: float
+
+
+class SharedGpu:
+    """Hands the GPU to and fro; an async context manager, for one event loop."""
+
+    def __init__(
+        self,
+        awake: Callable[[], AbstractAsyncContextManager[None]],
+        costs: Costs | None = None,
+        *,
+        peers: Peers | None = None,
+        give_back: Callable[[], None] = lambda: None,
+        deadline_seconds: float = WITHIN_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            awake: Makes a context within which the pool is awake and after which it sleeps: `Pool.awake`.
+            costs: What turns cost; what was measured takes its place from the first turn on.
+            peers: The other ranks; None for a job of one process.
+            give_back: Is called when the trainer has computed, to give back what it caches of the GPU's memory.
+            deadline_seconds: For engines that other ranks woke to give the GPU back.
+            clock: Monotonic seconds.
+
+        Raises:
+            ConfigError: The job has several ranks, and `peers` is None.
+        """
+        if peers is None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise ConfigError(
+                "WORLD_SIZE", "a SharedGpu of several ranks takes peers; `colocated` of rewardpool_train gives it them"
+            )
+        self._awake = awake
+        self._costs = costs or Costs()
+        self._peers = peers or NoPeers()
+        self._give_back = give_back
+        self._deadline_seconds = deadline_seconds
+        self._clock = clock
+        self._report = TurnReport()
+        self._trainer_has = False
+        self._trainers: deque[_Waiting] = deque()
+        self._samples: deque[_Waiting] = deque()
+        self._scoring = 0
+        self._quiet_since = clock()
+        self._context: AbstractAsyncContextManager[None] | None = None
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._failure: Exception | None = None
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._run())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._fail(RuntimeError("the SharedGpu was left"))
+        await self._fall_asleep()
+
+    def report(self) -> TurnReport:
+        """What sharing has cost so far."""
+        return self._report
+
+    @property
+    def costs(self) -> Costs:
+        """What turns cost: as measured, or as given before there was one."""
+        turns = self._report.turns
+        if turns == 0:
+            return self._costs
+        wake, sleep = self._report.wake_seconds / turns, self._report.sleep_seconds / turns
+        return replace(self._costs, wake_seconds=wake, sleep_seconds=sleep)
+
+    @asynccontextmanager
+    async def training(self) -> AsyncGenerator[None, None]:
+        """Within this block the GPU is the trainer's, and the pool sleeps. One at a time; all ranks enter it together.
+
+        Raises:
+            PoolNotReadyError: An engine did not give the GPU back within the deadline.
+            Exception: What kept the pool from falling asleep.
+        """
+        while await self._peers.together(self._is_overdue()):
+            await self._overdue_are_in()
+        await self._admitted(self._trainers)
+        try:
+            yield
+        finally:
+            self._trainer_ends()
+            self._happened()
+
+    @asynccontextmanager
+    async def scoring(self) -> AsyncGenerator[None, None]:
+        """Within this block the pool is awake, for any number of samples.
+
+        Raises:
+            Exception: What kept the pool from waking.
+        """
+        await self._admitted(self._samples)
+        try:
+            yield
+        finally:
+            self._scoring -= 1
+            self._happened()
+
+    async def _admitted(self, queue: deque[_Waiting]) -> None:
+        if self._task is None:
+            raise RuntimeError("enter the SharedGpu before its blocks")
+        if self._failure is not None:
+            raise self._failure
+        place = _Waiting(asyncio.get_running_loop().create_future(), self._clock())
+        queue.append(place)
+        self._changed.set()
+        try:
+            await place.admitted
+        except asyncio.CancelledError:
+            if place in queue:
+                queue.remove(place)
+            elif place.admitted.done() and not place.admitted.cancelled() and place.admitted.exception() is None:
+                # Let in and cancelled in the same moment: it never enters its block, so it leaves it here.
+                self._leave(queue)
+            self._changed.set()
+            raise
+
+    def _leave(self, queue: deque[_Waiting]) -> None:
+        if queue is self._trainers:
+            self._trainer_ends()
+        else:
+            self._scoring -= 1
+
+    def _trainer_ends(self) -> None:
+        try:
+            self._give_back()
+        finally:
+            self._peers.let_go()
+            self._trainer_has = False
+
+    def _is_overdue(self) -> bool:
+        return self._costs.is_overdue(self._waited_seconds())
+
+    def _waited_seconds(self) -> float:
+        """For which the oldest sample waits; 0 where none does."""
+        return self._clock() - self._samples[0].since if self._samples else 0.0
+
+    async def _overdue_are_in(self) -> None:
+        """Wait until the pool has what waits too long here; the trainer does not ask meanwhile, so it wakes."""
+        while self._is_overdue():
+            await asyncio.wait({self._samples[0].admitted})
+
+    def _happened(self) -> None:
+        """The GPU was used until now."""
+        self._quiet_since = self._clock()
+        self._changed.set()
+
+    def _moment(self) -> Moment:
+        asks = not self._trainer_has and self._context is None and bool(self._trainers or self._samples)
+        return Moment(
+            trainer_has=self._trainer_has,
+            trainer_waits=bool(self._trainers),
+            others_compute=asks and self._peers.others_compute(),
+            awake=self._context is not None,
+            scoring=self._scoring,
+            waiting=len(self._samples),
+            waited_seconds=self._waited_seconds(),
+            quiet_seconds=self._clock() - self._quiet_since,
+        )
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._step()
+        except Exception as error:  # nobody knows now who has the GPU, so nobody gets it
+            self._fail(error)
+
+    async def _step(self) -> None:
+        self._changed.clear()
+        moment = self._moment()
+        match choose(moment, self.costs):
+            case "train":
+                await self._train()
+            case "admit":
+                admitted = sum(_admit(self._samples.popleft()) for _ in range(len(self._samples)))
+                self._scoring += admitted
+                self._report = replace(self._report, scored=self._report.scored + admitted)
+            case "wake":
+                await self._wake()
+            case "sleep":
+                await self._sleep()
+            case "wait":
+                due = seconds_until_due(moment, self.costs)
+                with suppress(TimeoutError):
+                    # No shorter than a clock can tell, or patience that ends in a rounding error is looked at for ever.
+                    await asyncio.wait_for(self._changed.wait(), None if due is None else max(due, TICK_SECONDS))
+
+    async def _train(self) -> None:
+        if self._peers.take():
+            self._trainer_has = _admit(self._trainers.popleft())
+            if not self._trainer_has:
+                self._peers.let_go()
+            return
+        if self._clock() - self._trainers[0].since > self._deadline_seconds:
+            raise PoolNotReadyError(f"an engine has not given the GPU back within {self._deadline_seconds:g} s")
+        await asyncio.sleep(LOOK_SECONDS)
+
+    async def _wake(self) -> None:
+        began = self._clock()
+        context = self._awake()
+        if not await self._entered(context):
+            return
+        self._context = context
+        seconds = self._report.wake_seconds + self._clock() - began
+        self._report = replace(self._report, turns=self._report.turns + 1, wake_seconds=seconds)
+        self._quiet_since = self._clock()
+
+    async def _entered(self, context: AbstractAsyncContextManager[None]) -> bool:
+        """Wake the pool; returns False, and has let go of it, when another rank turned out to compute."""
+        entering = asyncio.ensure_future(context.__aenter__())
+        try:
+            while not entering.done():
+                await asyncio.wait({entering}, timeout=LOOK_SECONDS)
+                if not entering.done() and self._peers.others_compute():
+                    return False
+            entering.result()
+            return True
+        finally:
+            entering.cancel()  # does nothing where it has ended
+            await asyncio.wait({entering})
+
+    async def _sleep(self) -> None:
+        began = self._clock()
+        await self._fall_asleep()
+        self._report = replace(self._report, sleep_seconds=self._report.sleep_seconds + self._clock() - began)
+
+    async def _fall_asleep(self) -> None:
+        context, self._context = self._context, None
+        if context is not None:
+            await context.__aexit__(None, None, None)
+
+    def _fail(self, error: Exception) -> None:
+        """Tell all who wait, and all who come."""
+        self._failure = error
+        for queue in (self._trainers, self._samples):
+            while queue:
+                waiting = queue.popleft().admitted
+                if not waiting.done():
+                    waiting.set_exception(error)
+
+
+def _admit(place: _Waiting) -> bool:
+    """Let somebody in; False for one who was cancelled meanwhile."""
+    if place.admitted.done():
+        return False
+    place.admitted.set_result(None)
+    return True

@@ -1,0 +1,63 @@
+"""A pipeline whose rollouts, updates and rewards share one GPU: wrappers around what its user brings.
+
+    rollouts, learner, score = share(gpu, rollouts, learner, score)
+
+Rollouts and updates become the trainer's turns, each score a sample that waits for the pool's. The pipeline itself
+knows nothing of it. Not for `fully_async`, where rollout and training are on devices of their own. What a callback of
+the pipeline needs the GPU for, a checkpoint say, is a turn of the trainer's too: `in_turn`.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from rewardpool_train.colocated.gpu import SharedGpu
+from rewardpool_train.pipeline.parts import GroupTask, Learner, MiniBatch, OnEnd, P, R, Rollouts, Score
+
+A = TypeVar("A")
+
+
+@dataclass(frozen=True)
+class _Rollouts(Generic[P, R]):
+    gpu: SharedGpu
+    inner: Rollouts[P, R]
+
+    async def roll_out(self, tasks: Sequence[GroupTask[P]], on_end: OnEnd[P, R]) -> None:
+        async with self.gpu.training():
+            await self.inner.roll_out(tasks, on_end)
+
+
+@dataclass(frozen=True)
+class _Learner(Generic[P, R]):
+    gpu: SharedGpu
+    inner: Learner[P, R]
+
+    async def train(self, minibatch: MiniBatch[P, R]) -> None:
+        async with self.gpu.training():
+            await self.inner.train(minibatch)
+
+    async def publish(self, version: int) -> None:
+        async with self.gpu.training():
+            await self.inner.publish(version)
+
+
+def share(
+    gpu: SharedGpu, rollouts: Rollouts[P, R], learner: Learner[P, R], score: Score[P, R]
+) -> tuple[Rollouts[P, R], Learner[P, R], Score[P, R]]:
+    """Return the three with their turns on the GPU around them."""
+
+    async def scored(task: GroupTask[P], member: int, rollout: R) -> float | None:
+        async with gpu.scoring():
+            return await score(task, member, rollout)
+
+    return _Rollouts(gpu, rollouts), _Learner(gpu, learner), scored
+
+
+def in_turn(gpu: SharedGpu, callback: Callable[[A], Awaitable[None]]) -> Callable[[A], Awaitable[None]]:
+    """Return the callback of a pipeline with the trainer's turn on the GPU around it."""
+
+    async def called(about: A) -> None:
+        async with gpu.training():
+            await callback(about)
+
+    return called

@@ -1,0 +1,191 @@
+"""Train a policy by anything that rates its responses: a reward pool, a judge, a mixture.
+
+    torchrun --nproc-per-node 2 -m rewardpool_train CONFIG.yaml
+
+Without torchrun it is a job of one process. What it writes into the config's output folder: metrics.jsonl with one
+line per step (`actor.records.StepRecord` says what is in it), metrics.json with the totals, policy/ with the model,
+and where the config asks for them checkpoints/ and tensorboard/.
+
+SIGTERM, which is how schedulers take a job's machine away, ends the job after the step it is in, with all of these
+written. torchrun hands the signal on and gives its processes 30 seconds.
+"""
+
+import argparse
+import dataclasses
+import json
+import logging
+import math
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import transformers
+
+from rewardpool.client.pool import Pool
+from rewardpool.client.report import Report
+from rewardpool.demand.together import Together
+from rewardpool.errors import ConfigError, RewardPoolError
+from rewardpool.rewards.blocking import BlockingReward
+from rewardpool_train.actor.groups import ScoreDtype, coarsest
+from rewardpool_train.actor.ranks import Ranks, joined
+from rewardpool_train.actor.records import StepRecord
+from rewardpool_train.actor.reporting import reporting
+from rewardpool_train.actor.scoring import Tally
+from rewardpool_train.actor.sharing import sharing_of
+from rewardpool_train.actor.trainer import Trainer
+from rewardpool_train.config import TrainConfig, load_train_config
+
+REWARD_WINDOW_STEPS = 5
+"""The totals compare the mean reward of this many first steps with that of as many last ones; fewer in short jobs."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a training job; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m rewardpool_train",
+        description="Train a policy by a reward, with rollout, reward and update overlapped.",
+        epilog="example:\n  torchrun --nproc-per-node 2 -m rewardpool_train examples/quickstart/train.yaml",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "config", type=Path, help="YAML file; docs/training.md has one, rewardpool_train/config.py all fields"
+    )
+    parser.add_argument("--output", type=Path, help="folder for the results, instead of the config's")
+    given = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    for room in ("rewardpool", "rewardpool_train"):
+        logging.getLogger(room).setLevel(logging.INFO)
+    transformers.utils.logging.disable_progress_bar()
+    try:
+        config = load_train_config(given.config)
+        if given.output is not None:
+            config = config.model_copy(update={"output": given.output.resolve()})
+        with joined(deadline_seconds=config.step_deadline_seconds) as ranks:
+            lost = train(config, ranks)
+    except (RewardPoolError, TimeoutError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    if lost:
+        print(f"error: {lost} samples were lost", file=sys.stderr)
+    return 1 if lost else 0
+
+
+def train(config: TrainConfig, ranks: Ranks) -> int:
+    """Run the job's steps on this rank and write the results on the first one; returns the samples lost on all ranks.
+
+    Raises:
+        RewardPoolError: The config, the pool or, under the policy `raise`, a sample does not do.
+        TimeoutError: A step's scores did not come within the deadline.
+    """
+    with BlockingReward(config.reward) as reward:
+        if reward.needs_group:
+            raise ConfigError("reward", "has a part that needs whole groups, and single rollouts are rated here")
+        sharing = sharing_of(config, reward, ranks=ranks)
+        with _announced(reward, config, ranks) as demand:
+            # All ranks go by what rank 0 found: a group is informative on all of them or on none.
+            dtype = ranks.from_first(score_dtype(reward.pools.values()))
+            trainer = Trainer(config, ranks=ranks, reward=reward, demand=demand, sharing=sharing, score_dtype=dtype)
+            shown = reporting(
+                config.output, steps=config.steps, done=trainer.steps_done, tensorboard=config.tensorboard
+            )
+            quiet = nullcontext(lambda record: None)
+            with shown if ranks.first else quiet as on_step, _ended_by(signal.SIGTERM) as told_to_end:
+                records = trainer.run(on_step, told_to_end=told_to_end)
+        reports = [pool.report() for pool in reward.pools.values()]
+        totals = summarise(records, total_tally(trainer.tally, ranks), total_retries(reports, ranks), ranks.size)
+        trainer.save_policy()
+        if ranks.first:
+            turns = {} if sharing is None else {"colocated": dataclasses.asdict(sharing.report())}
+            _write_json(config.output / "metrics.json", {"pools": list(reward.pools), **totals, **turns})
+    return int(totals["lost"])
+
+
+def score_dtype(pools: Iterable[Pool]) -> ScoreDtype:
+    """Return what these pools' reward models compute in; a judge's or a function's score is not made of a logit."""
+    endpoints = [pool.endpoint for pool in pools]
+    return coarsest(endpoint.dtype for endpoint in endpoints if endpoint.model_type == "Discriminative")
+
+
+def _announced(reward: BlockingReward, config: TrainConfig, ranks: Ranks) -> Together:
+    """Announce to all pools of the reward what comes of this job."""
+    samples = config.rollout.prompts_per_step * config.rollout.group_size
+    return Together(
+        [
+            pool.demand(samples=samples, steps=config.steps, rank=ranks.rank, ranks=ranks.size)
+            for pool in reward.pools.values()
+        ]
+    )
+
+
+def total_tally(tally: Tally, ranks: Ranks) -> Tally:
+    """Return what became of the samples of all ranks."""
+    names = [field.name for field in dataclasses.fields(tally)]
+    counts = ranks.sum(*(getattr(tally, name) for name in names))
+    return Tally(**{name: int(count) for name, count in zip(names, counts, strict=True)})
+
+
+def total_retries(reports: Sequence[Report], ranks: Ranks) -> int:
+    """Return how many samples of all ranks needed more than one request, over all pools."""
+    [retried] = ranks.sum(sum(report.retried for report in reports))
+    return int(retried)
+
+
+def summarise(records: Sequence[StepRecord], tally: Tally, retried: int, world_size: int) -> dict[str, Any]:
+    """Return the contents of metrics.json: the job's totals, in samples and seconds."""
+    window = max(1, min(REWARD_WINDOW_STEPS, len(records) // 2))
+    return {
+        "world_size": world_size,
+        "steps": len(records),
+        "samples": tally.submitted,
+        "scored": tally.scored,
+        "constants": tally.constants,
+        "unscored": tally.unscored,
+        "given_up": tally.given_up,
+        "dropped": sum(record.dropped_samples for record in records),
+        "lost": tally.lost,
+        "retried": retried,
+        "reward_window_steps": window,
+        "reward_mean_first": _mean_reward(records[:window]),
+        "reward_mean_last": _mean_reward(records[-window:]),
+        "seconds": {
+            "total": math.fsum(record.step_seconds for record in records),
+            "rollout": math.fsum(record.rollout_seconds for record in records),
+            "reward_exposed": math.fsum(record.reward_exposed_seconds for record in records),
+            "update": math.fsum(record.update_seconds for record in records),
+        },
+    }
+
+
+def _mean_reward(records: Sequence[StepRecord]) -> float | None:
+    """Return the mean over all scores of the steps, None where there is none."""
+    scored = sum(record.scored for record in records)
+    return (
+        math.fsum(record.reward_mean * record.scored for record in records if record.scored) / scored
+        if scored
+        else None
+    )
+
+
+@contextmanager
+def _ended_by(signal_number: signal.Signals) -> Iterator[Callable[[], bool]]:
+    """Yield what tells whether the signal came; meanwhile it ends nothing by itself."""
+    came = threading.Event()
+    before = signal.signal(signal_number, lambda *_: came.set())
+    try:
+        yield came.is_set
+    finally:
+        signal.signal(signal_number, before)
+
+
+def _write_json(path: Path, values: dict[str, Any]) -> None:
+    unfinished = path.with_suffix(".part")
+    unfinished.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+    unfinished.rename(path)  # whoever waits for the file sees all of it
+
+
+if __name__ == "__main__":
+    sys.exit(main())

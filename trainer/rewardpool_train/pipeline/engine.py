@@ -1,0 +1,200 @@
+"""`Pipeline`: carries out what `schedule`, `staleness` and `dynamic_sampling` say, on one event loop.
+
+Rewards are tasks: a rollout's begins the moment it ends, and goes on through whatever the devices do. Everything else
+is one sequence of operations, or two where rollout and training are apart. The first error of any of them ends the run:
+the others are cancelled and waited for, and it is raised as it was.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Generic
+
+from rewardpool_train.pipeline.changes import Changes
+from rewardpool_train.pipeline.dynamic_sampling import DynamicSampling
+from rewardpool_train.pipeline.ledger import Ledger
+from rewardpool_train.pipeline.minibatches import MiniBatches
+from rewardpool_train.pipeline.overlap import Overlap
+from rewardpool_train.pipeline.parts import Announcer, Learner, P, R, Rollouts, Score
+from rewardpool_train.pipeline.rollout_driver import RollingApart, RolloutDriver
+from rewardpool_train.pipeline.schedule import SCHEDULES, Done, Plan, Publish, RollOut, Train, next_operation
+from rewardpool_train.pipeline.state import PipelineState
+from rewardpool_train.pipeline.tasks import ScoreTasks, first_error
+from rewardpool_train.pipeline.times import StepClock, StepTimes
+
+
+class Pipeline(Generic[P, R]):
+    """One job's run. `run` is called once; everything else may be called while it runs, on its event loop."""
+
+    def __init__(
+        self,
+        *,
+        plan: Plan,
+        prompts: Callable[[int], P],
+        rollouts: Rollouts[P, R],
+        score: Score[P, R],
+        learner: Learner[P, R],
+        overlap: Overlap | None = None,
+        sampling: DynamicSampling | None = None,
+        deadline_seconds: float = 900.0,
+        announcer: Announcer | None = None,
+        on_update: Callable[[int], Awaitable[None]] | None = None,
+        on_step: Callable[[StepTimes], Awaitable[None]] | None = None,
+        resume: PipelineState[R] | None = None,
+    ) -> None:
+        """Prepare a run.
+
+        Args:
+            plan: How much is to be done.
+            prompts: Called with a group's index, returns its prompt; the same one after a resume. With dynamic
+                sampling indices go on beyond the groups of the plan.
+            rollouts: Where rollouts come from.
+            score: Judges a rollout.
+            learner: What is trained.
+            overlap: How these follow each other; the default trains mini-batches as they are complete.
+            sampling: How groups that teach nothing are replaced; None trains on them.
+            deadline_seconds: For one mini-batch to be complete once the learner has nothing else to do.
+            announcer: Is told what the job does.
+            on_update: Called with the new version after each update: a place for a checkpoint with `state`.
+            on_step: Called after each step, when its weights are published; a place for `end`.
+            resume: The state that the job goes on from; the learner has its weights already.
+
+        Raises:
+            ValueError: `resume` is of another job, or groups are to be replaced where a step is no unit.
+        """
+        self._plan = plan
+        self._rollouts = rollouts
+        self._score = score
+        self._learner = learner
+        self._overlap = overlap or Overlap()
+        self._schedule = SCHEDULES[self._overlap.schedule]
+        self._sampling = sampling
+        if sampling is not None and self._schedule.apart:
+            raise ValueError(f"there is no dynamic sampling under {self._overlap.schedule}, where a step is no unit")
+        self._deadline_seconds = deadline_seconds
+        self._announcer = announcer
+        self._on_update = on_update
+        self._on_step = on_step
+        self._ledger: Ledger[P, R] = Ledger(
+            plan, prompts, is_informative=None if sampling is None else sampling.is_informative
+        )
+        if resume is not None:
+            resume.check(self._overlap.schedule, plan)
+            self._ledger.restore(resume)
+        self._reported = self._ledger.trained // plan.minibatches_per_step
+        self._is_ending = False
+        self._changes = Changes()
+        self._clock: StepClock
+        self._rolling: RolloutDriver[P, R]
+        self._minibatches: MiniBatches[P, R]
+
+    @property
+    def version(self) -> int:
+        """Of the policy: the mini-batches that were trained on."""
+        return self._ledger.trained
+
+    async def run(self) -> None:
+        """Go through all steps.
+
+        Raises:
+            TimeoutError: A mini-batch was not complete within the deadline.
+            Exception: The first that rollouts, score, learner or a callback raised; everything else was cancelled.
+        """
+        self._clock = StepClock(asyncio.get_running_loop().time)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                scores = ScoreTasks(self._score, self._ledger.board, self._changes.note, tasks=tasks)
+                for group in self._ledger.board.groups():
+                    for member, rollout in group.unscored():
+                        scores.start(group.task, member, rollout)
+                self._rolling = self._start_rolling(scores, tasks)
+                self._minibatches = self._next_minibatches(scores)
+                await self._go_through_operations()
+                scores.cancel()
+                self._rolling.cancel()
+        except BaseExceptionGroup as errors:
+            raise first_error(errors) from None
+
+    def end(self) -> None:
+        """End the run before its next operation; rollouts and scores that are under way are given up.
+
+        In `on_step` that is the end of the step. `state` tells what a resumed job has to do.
+        """
+        self._is_ending = True
+
+    def state(self) -> PipelineState[R]:
+        """Return what is outstanding; with the learner's weights of this moment that is a checkpoint.
+
+        Raises:
+            RuntimeError: The learner is in the middle of an update, so that there are no weights of this moment.
+        """
+        return self._ledger.state(self._overlap.schedule)
+
+    def _start_rolling(self, scores: ScoreTasks[P, R], tasks: asyncio.TaskGroup) -> RolloutDriver[P, R]:
+        kind = RollingApart if self._schedule.apart else RolloutDriver
+        rolling = kind(
+            self._rollouts,
+            self._ledger,
+            scores,
+            tasks=tasks,
+            watch=self._clock.rollout,
+            announcer=self._announcer,
+        )
+        if isinstance(rolling, RollingApart):
+            rolling.start(rolling.keep_on(self._plan, self._overlap, self._changes))
+        return rolling
+
+    def _next_minibatches(self, scores: ScoreTasks[P, R]) -> MiniBatches[P, R]:
+        return MiniBatches(
+            self._plan,
+            self._overlap,
+            self._sampling,
+            ledger=self._ledger,
+            rolling=self._rolling,
+            scores=scores,
+            changes=self._changes,
+            watch=self._clock.wait,
+            announcer=self._announcer,
+            deadline_seconds=self._deadline_seconds,
+        )
+
+    async def _go_through_operations(self) -> None:
+        while True:
+            operation = next_operation(
+                self._schedule, self._plan, self._ledger.progress(), publish_every=self._overlap.publish_every
+            )
+            if not isinstance(operation, Publish):
+                await self._report_step()
+            if self._is_ending or isinstance(operation, Done):
+                return
+            await self._carry_out(operation)
+
+    async def _carry_out(self, operation: RollOut | Train | Publish) -> None:
+        match operation:
+            case RollOut(step):
+                await self._rolling.roll_out(self._ledger.begin_step(step))
+            case Train(step, number):
+                await self._train(step, number)
+            case Publish(version):
+                with self._clock.update.running():
+                    await self._learner.publish(version)
+                self._ledger.published = version
+                self._changes.note()
+
+    async def _train(self, step: int, number: int) -> None:
+        minibatch = await self._minibatches.next(step, number)
+        if self._announcer is not None and not self._schedule.apart:
+            self._announcer.update()
+        with self._clock.update.running():
+            await self._learner.train(minibatch)
+        self._ledger.trained_on()
+        self._changes.note()
+        if self._on_update is not None:
+            await self._on_update(self._ledger.trained)
+
+    async def _report_step(self) -> None:
+        if self._ledger.trained // self._plan.minibatches_per_step == self._reported:
+            return
+        times = self._clock.lap(self._reported)
+        self._reported += 1
+        if self._on_step is not None:
+            await self._on_step(times)

@@ -1,0 +1,129 @@
+"""Groups from their begin to their mini-batch: rollouts and scores go in one by one, in any order; groups come out."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Generic
+
+from rewardpool_train.pipeline.parts import GroupTask, P, R, RatedGroup, RolledGroup
+
+
+@dataclass(kw_only=True)
+class OpenGroup(Generic[P, R]):
+    """A group that is not trained on yet.
+
+    Attributes:
+        task: What was asked.
+        rollouts: By member, those that have ended.
+        scores: By member, those that are known; None for a rollout that has explicitly none.
+        arrival: Its place in the order in which groups became complete; None where it is not complete.
+        informative: False for a group that is complete and teaches nothing.
+    """
+
+    task: GroupTask[P]
+    rollouts: dict[int, R] = field(default_factory=dict)
+    scores: dict[int, float | None] = field(default_factory=dict)
+    arrival: int | None = None
+    informative: bool = True
+
+    @property
+    def index(self) -> int:
+        """Its number over the job."""
+        return self.task.index
+
+    @property
+    def version(self) -> int:
+        """Of the policy when it was begun."""
+        return self.task.version
+
+    @property
+    def is_rolled_out(self) -> bool:
+        """Whether every rollout has ended."""
+        return len(self.rollouts) == self.task.size
+
+    def unscored(self) -> list[tuple[int, R]]:
+        """Return the rollouts that are there without an outcome, with their members."""
+        return [(member, rollout) for member, rollout in self.rollouts.items() if member not in self.scores]
+
+    def rolled(self) -> RolledGroup[P, R]:
+        """Return it as what the learner is told of a group that it does not train on yet."""
+        return RolledGroup(task=self.task, rollouts=[self.rollouts[member] for member in range(self.task.size)])
+
+    def rated(self) -> RatedGroup[P, R]:
+        """Return it as what the learner trains on."""
+        members = range(self.task.size)
+        return RatedGroup(
+            task=self.task,
+            rollouts=[self.rollouts[member] for member in members],
+            scores=[self.scores[member] for member in members],
+        )
+
+
+class GroupBoard(Generic[P, R]):
+    """All groups that were begun and are not trained on yet, by their indices.
+
+    Args:
+        is_informative: Says of a complete group's scores whether it teaches anything; None asks nobody.
+    """
+
+    def __init__(self, is_informative: Callable[[Sequence[float | None]], bool] | None = None) -> None:
+        self._groups: dict[int, OpenGroup[P, R]] = {}
+        self._arrivals = 0
+        self._is_informative = is_informative
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __contains__(self, index: int) -> bool:
+        return index in self._groups
+
+    def groups(self) -> list[OpenGroup[P, R]]:
+        """Return all, in the order in which they were begun."""
+        return list(self._groups.values())
+
+    def rolled_out(self) -> list[OpenGroup[P, R]]:
+        """Return those whose rollouts are all there; the complete ones first, in the order in which they became so."""
+        groups = [group for group in self._groups.values() if group.is_rolled_out]
+        return sorted(groups, key=lambda group: self._arrivals if group.arrival is None else group.arrival)
+
+    def among(self, indices: Iterable[int]) -> list[OpenGroup[P, R]]:
+        """Return those of the indices that are on the board, in the order given."""
+        return [self._groups[index] for index in indices if index in self._groups]
+
+    def of_step(self, step: int) -> list[OpenGroup[P, R]]:
+        """Return those that were begun for a step, in the order of their indices."""
+        groups = [group for group in self._groups.values() if group.task.step == step]
+        return sorted(groups, key=attrgetter("task.index"))
+
+    def begin(self, task: GroupTask[P]) -> None:
+        """Enter a group of which nothing is there yet."""
+        self._groups[task.index] = OpenGroup(task=task)
+
+    def ended(self, index: int, member: int, rollout: R) -> None:
+        """Enter a rollout.
+
+        Raises:
+            ValueError: The group is not being rolled out, or has no such member, or has its rollout already.
+        """
+        group = self._groups.get(index)
+        if group is None or member not in range(group.task.size):
+            raise ValueError(f"nobody asked for member {member} of group {index}")
+        if member in group.rollouts:
+            raise ValueError(f"member {member} of group {index} has its rollout already")
+        group.rollouts[member] = rollout
+
+    def scored(self, index: int, member: int, score: float | None) -> bool:
+        """Enter a score, None for a rollout that has explicitly none; returns whether its group is complete now."""
+        group = self._groups[index]
+        group.scores[member] = score
+        if len(group.scores) < group.task.size:
+            return False
+        group.arrival = self._arrivals
+        self._arrivals += 1
+        if self._is_informative is not None:
+            group.informative = self._is_informative(group.rated().scores)
+        return True
+
+    def take(self, indices: Sequence[int]) -> list[OpenGroup[P, R]]:
+        """Remove groups and return them."""
+        return [self._groups.pop(index) for index in indices]

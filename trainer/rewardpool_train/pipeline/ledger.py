@@ -1,0 +1,134 @@
+"""Which groups were begun, for which step, and what became of them: the counts of a run, without a clock or a task.
+
+Indices count up from 0 and are never used twice. A step's groups are begun together; a round of dynamic sampling drops
+some of them and begins as many others. So of the groups that were begun, each is on the board, to be rolled out again,
+dropped, or trained on.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Generic
+
+from rewardpool_train.pipeline.group_buffer import GroupBoard, OpenGroup
+from rewardpool_train.pipeline.parts import GroupTask, P, R
+from rewardpool_train.pipeline.schedule import Plan, Progress, ScheduleName
+from rewardpool_train.pipeline.state import GroupState, PipelineState
+
+
+class Ledger(Generic[P, R]):
+    """What a run has done so far.
+
+    Args:
+        plan: Of the job.
+        prompts: Called with a group's index, returns its prompt.
+        is_informative: As of `GroupBoard`.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        prompts: Callable[[int], P],
+        *,
+        is_informative: Callable[[Sequence[float | None]], bool] | None = None,
+    ) -> None:
+        self._plan = plan
+        self._prompts = prompts
+        self.board: GroupBoard[P, R] = GroupBoard(is_informative)
+        self.begun = 0
+        """Groups."""
+        self.dropped = 0
+        """Groups."""
+        self.trained = 0
+        """Mini-batches, which is the policy's version."""
+        self.published = 0
+        """The version that the rollout side has; -1 where that is not known."""
+        self.rounds = 0
+        """Of dynamic sampling, in the step that is being trained."""
+        self.again: dict[int, int] = {}
+        """Groups that are to be rolled out again: their steps, by their indices."""
+        self._is_training = False
+
+    def progress(self) -> Progress:
+        """Return how far the job is, where rollout and training take turns."""
+        steps_begun = (self.begun - self.dropped) // self._plan.groups_per_step
+        return Progress(
+            rolled_out=min(self.again.values(), default=steps_begun), trained=self.trained, published=self.published
+        )
+
+    def begin_step(self, step: int) -> list[GroupTask[P]]:
+        """Begin the groups of the next step, or those of an earlier one that are to be rolled out again."""
+        again = {index: of for index, of in self.again.items() if of == step}
+        return self.begin(again or dict.fromkeys(range(self.begun, self.begun + self._plan.groups_per_step), step))
+
+    def begin(self, groups: Mapping[int, int]) -> list[GroupTask[P]]:
+        """Enter groups under the version that the rollout side has, given as their steps by their indices."""
+        tasks = [self._task(index, step, version=self.published) for index, step in groups.items()]
+        for task in tasks:
+            self.board.begin(task)
+            self.begun = max(self.begun, task.index + 1)
+            self.again.pop(task.index, None)
+        return tasks
+
+    def replace(self, indices: Sequence[int], step: int) -> tuple[list[OpenGroup[P, R]], list[GroupTask[P]]]:
+        """Drop complete groups of the step and begin as many others; returns both."""
+        dropped = self.board.take(indices)
+        self.dropped += len(dropped)
+        self.rounds += 1
+        return dropped, self.begin(dict.fromkeys(range(self.begun, self.begun + len(dropped)), step))
+
+    def take(self, indices: Sequence[int]) -> list[OpenGroup[P, R]]:
+        """Take groups off the board to train on them; `trained_on` is to follow."""
+        self._is_training = True
+        return self.board.take(indices)
+
+    def trained_on(self) -> None:
+        """Count the mini-batch whose groups were taken."""
+        self.trained += 1
+        self._is_training = False
+        if self.trained % self._plan.minibatches_per_step == 0:
+            self.rounds = 0
+
+    def state(self, schedule: ScheduleName) -> PipelineState[R]:
+        """Return what is outstanding.
+
+        Raises:
+            RuntimeError: A mini-batch is being trained on.
+        """
+        if self._is_training:
+            raise RuntimeError("a mini-batch is being trained on; ask in on_update or on_step")
+        running = {group.index: group.task.step for group in self.board.groups() if not group.is_rolled_out}
+        return PipelineState(
+            schedule=schedule,
+            plan=self._plan,
+            trained=self.trained,
+            begun=self.begun,
+            dropped=self.dropped,
+            rounds=self.rounds,
+            groups=[_state_of(group) for group in self.board.rolled_out()],
+            again=dict(sorted((running | self.again).items())),
+        )
+
+    def restore(self, state: PipelineState[R]) -> None:
+        """Go on from a state that is known to be of this job."""
+        self.begun, self.dropped, self.rounds = state.begun, state.dropped, state.rounds
+        self.trained, self.published = state.trained, -1
+        self.again = dict(state.again)
+        for saved in state.groups:
+            self.board.begin(self._task(saved.index, saved.step, version=saved.version))
+            for member, rollout in enumerate(saved.rollouts):
+                self.board.ended(saved.index, member, rollout)
+            for member, score in saved.scores.items():
+                self.board.scored(saved.index, member, score)
+
+    def _task(self, index: int, step: int, *, version: int) -> GroupTask[P]:
+        size = self._plan.group_size
+        return GroupTask(index=index, prompt=self._prompts(index), size=size, version=version, step=step)
+
+
+def _state_of(group: OpenGroup[P, R]) -> GroupState[R]:
+    return GroupState(
+        index=group.index,
+        step=group.task.step,
+        version=group.version,
+        rollouts=group.rolled().rollouts,
+        scores=dict(group.scores),
+    )

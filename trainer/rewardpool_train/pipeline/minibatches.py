@@ -1,0 +1,136 @@
+"""The next mini-batch of a run: its groups are waited for and, with dynamic sampling, replaced until they teach."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Generic
+
+from rewardpool_train.pipeline import staleness
+from rewardpool_train.pipeline.changes import Changes
+from rewardpool_train.pipeline.dynamic_sampling import DynamicSampling, Found, another_round, look
+from rewardpool_train.pipeline.group_buffer import OpenGroup
+from rewardpool_train.pipeline.ledger import Ledger
+from rewardpool_train.pipeline.overlap import Overlap
+from rewardpool_train.pipeline.parts import Announcer, MiniBatch, P, R
+from rewardpool_train.pipeline.rollout_driver import RolloutDriver
+from rewardpool_train.pipeline.schedule import SCHEDULES, Plan, choose_within_step
+from rewardpool_train.pipeline.tasks import ScoreTasks
+from rewardpool_train.pipeline.times import Stopwatch
+
+
+class MiniBatches(Generic[P, R]):
+    """Puts mini-batches together, one after the other.
+
+    Args:
+        plan: Of the job.
+        overlap: Of the job.
+        sampling: Likewise; None trains on whatever groups there are.
+        ledger: Of the run.
+        rolling: Rolls out the groups of a round.
+        scores: That are under way.
+        changes: Are noted when a group is complete.
+        watch: Of the time in which the learner waits for scores.
+        announcer: Is told of that.
+        deadline_seconds: For each such wait.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        overlap: Overlap,
+        sampling: DynamicSampling | None,
+        *,
+        ledger: Ledger[P, R],
+        rolling: RolloutDriver[P, R],
+        scores: ScoreTasks[P, R],
+        changes: Changes,
+        watch: Stopwatch,
+        announcer: Announcer | None,
+        deadline_seconds: float,
+    ) -> None:
+        self._plan = plan
+        self._overlap = overlap
+        self._schedule = SCHEDULES[overlap.schedule]
+        self._sampling = sampling
+        self._ledger = ledger
+        self._rolling = rolling
+        self._scores = scores
+        self._changes = changes
+        self._watch = watch
+        self._announcer = announcer
+        self._deadline_seconds = deadline_seconds
+
+    async def next(self, step: int, number: int) -> MiniBatch[P, R]:
+        """Return a step's next mini-batch; its groups are off the board then.
+
+        Raises:
+            TimeoutError: The scores did not come within the deadline.
+        """
+        dropped: list[OpenGroup[P, R]] = []
+        rounds = self._ledger.rounds
+        found, waited_seconds = await self._find(step)
+        while await self._is_missing(found):
+            dropped += await self._replace(found.useless, step)
+            found, seconds = await self._find(step)
+            waited_seconds += seconds
+        return MiniBatch(
+            step=step,
+            number=number,
+            version=self._ledger.trained,
+            groups=[group.rated() for group in self._ledger.take(found.chosen)],
+            rest=[group.rolled() for group in self._of_step(step)],
+            waited_seconds=waited_seconds,
+            dropped=[group.rated() for group in dropped],
+            sampling_rounds=self._ledger.rounds - rounds,
+        )
+
+    async def _find(self, step: int) -> tuple[Found, float]:
+        """Wait until scores say what the next mini-batch is; also returns the seconds that it took."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            with self._watch.running(), self._waiting():
+                async with asyncio.timeout(self._deadline_seconds):
+                    while (found := self._look(step)) is None:
+                        await self._changes.next()
+        except TimeoutError:
+            raise TimeoutError(
+                f"{len(self._scores)} samples have no outcome after {self._deadline_seconds:g} s; "
+                "raise step_deadline_seconds, or give the pool more replicas"
+            ) from None
+        return found, loop.time() - began
+
+    def _look(self, step: int) -> Found | None:
+        order = self._overlap.order
+        if self._schedule.apart:
+            chosen = staleness.choose(
+                self._ledger.board.groups(),
+                self._plan,
+                version=self._ledger.trained,
+                max_staleness=self._overlap.max_staleness,
+                order=order,
+            )
+        elif self._sampling is not None and self._ledger.rounds < self._sampling.rounds:
+            return look(self._of_step(step), self._schedule, self._plan, order=order)
+        else:
+            chosen = choose_within_step(self._of_step(step), self._schedule, self._plan, order=order)
+        return None if chosen is None else Found(chosen=chosen)
+
+    async def _is_missing(self, found: Found) -> bool:
+        """Return whether a round comes; all ranks that have rounds left ask each other."""
+        sampling, done = self._sampling, self._ledger.rounds
+        if sampling is None or done >= sampling.rounds:
+            return False
+        missing = max(found.missing, await sampling.most(found.missing))
+        return another_round(missing=missing, done=done, at_most=sampling.rounds)
+
+    async def _replace(self, indices: Sequence[int], step: int) -> list[OpenGroup[P, R]]:
+        dropped, tasks = self._ledger.replace(indices, step)
+        await self._rolling.roll_out(tasks, announced=False)  # the burst of the step goes on
+        return dropped
+
+    def _of_step(self, step: int) -> list[OpenGroup[P, R]]:
+        return [] if self._schedule.apart else self._ledger.board.of_step(step)
+
+    def _waiting(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._announcer is None else self._announcer.waiting()

@@ -1,0 +1,147 @@
+"""The rollout side of a run: groups that were begun go to whoever samples, and each rollout on to its score.
+
+Where rollouts have devices of their own, this also decides when groups begin: as there is room for them.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Coroutine, Sequence
+from typing import Generic, NoReturn
+
+from rewardpool_train.pipeline import staleness
+from rewardpool_train.pipeline.changes import Changes
+from rewardpool_train.pipeline.ledger import Ledger
+from rewardpool_train.pipeline.overlap import Overlap
+from rewardpool_train.pipeline.parts import Announcer, GroupTask, P, R, Rollouts
+from rewardpool_train.pipeline.schedule import Plan
+from rewardpool_train.pipeline.tasks import ScoreTasks
+from rewardpool_train.pipeline.times import Stopwatch
+
+log = logging.getLogger(__name__)
+
+
+class RolloutDriver(Generic[P, R]):
+    """Has groups rolled out.
+
+    Args:
+        rollouts: Where rollouts come from.
+        ledger: Of the run.
+        scores: Get each rollout the moment it ends.
+        tasks: Of the run; what goes wrong goes wrong with them.
+        watch: Of the time in which something is rolled out.
+        announcer: Is told.
+    """
+
+    def __init__(
+        self,
+        rollouts: Rollouts[P, R],
+        ledger: Ledger[P, R],
+        scores: ScoreTasks[P, R],
+        *,
+        tasks: asyncio.TaskGroup,
+        watch: Stopwatch,
+        announcer: Announcer | None,
+    ) -> None:
+        self._rollouts = rollouts
+        self._ledger = ledger
+        self._scores = scores
+        self._tasks = tasks
+        self._watch = watch
+        self._announcer = announcer
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def roll_out(self, tasks: Sequence[GroupTask[P]], *, announced: bool = True) -> None:
+        """Roll out groups that were begun; returns when all of their rollouts have ended.
+
+        Args:
+            tasks: The groups.
+            announced: Whether this is a rollout of the beat that the announcer makes known.
+
+        Raises:
+            RuntimeError: Not all have.
+        """
+        loop, thread = asyncio.get_running_loop(), threading.get_ident()
+
+        def on_end(task: GroupTask[P], member: int, rollout: R) -> None:
+            if threading.get_ident() == thread:
+                self._ended(task, member, rollout)
+            else:  # in the order of the calls, and before the end of a `roll_out` whose work is done on that thread
+                loop.call_soon_threadsafe(self._ended_elsewhere, task, member, rollout)
+
+        if announced and self._announcer is not None:
+            self._announcer.rollout()
+        with self._watch.running():
+            await self._rollouts.roll_out(tasks, on_end)
+        for group in self._ledger.board.among(task.index for task in tasks):
+            if not group.is_rolled_out:
+                ended = len(group.rollouts)
+                raise RuntimeError(
+                    f"roll_out returned with {ended} of {group.task.size} rollouts of group {group.index}"
+                )
+
+    def start(self, work: Coroutine[None, None, None]) -> None:
+        """Begin something that `cancel` gives up."""
+        running = self._tasks.create_task(work)
+        self._running.add(running)
+        running.add_done_callback(self._running.discard)
+
+    def cancel(self) -> None:
+        """Give up what was started."""
+        for running in self._running:
+            running.cancel()
+
+    def _ended(self, task: GroupTask[P], member: int, rollout: R) -> None:
+        self._ledger.board.ended(task.index, member, rollout)
+        self._scores.start(task, member, rollout)
+
+    def _ended_elsewhere(self, task: GroupTask[P], member: int, rollout: R) -> None:
+        try:
+            self._ended(task, member, rollout)
+        except ValueError as error:  # nobody called this who could catch it
+            failure = _fail(error)
+            try:
+                self._tasks.create_task(failure)
+            except RuntimeError:  # the run is ending already, by what went wrong before
+                failure.close()
+                log.warning("while the pipeline ends: %s", error)
+
+
+class RollingApart(RolloutDriver[P, R]):
+    """The same, where rollouts have devices of their own."""
+
+    async def keep_on(self, plan: Plan, overlap: Overlap, changes: Changes) -> None:
+        """Begin groups as there is room for them, until all of the job are begun."""
+        at_once = asyncio.Semaphore(overlap.rollouts_at_once)
+
+        async def roll_out(tasks: list[GroupTask[P]]) -> None:
+            try:
+                await self.roll_out(tasks)
+            finally:
+                at_once.release()
+
+        ledger = self._ledger
+        while ledger.again or ledger.begun < plan.groups:
+            await at_once.acquire()
+            while not (wanted := self._admitted(plan, overlap)):
+                await changes.next()  # for an update, whose wait for complete groups has the deadline
+            self.start(roll_out(ledger.begin({index: index // plan.groups_per_step for index in wanted})))
+
+    def _admitted(self, plan: Plan, overlap: Overlap) -> list[int]:
+        ledger = self._ledger
+        if ledger.published < 0:
+            return []
+        free = staleness.room(
+            plan,
+            # Those of the update that is going on are off the board, and not trained on yet.
+            outstanding=ledger.begun - len(ledger.again) - ledger.trained * plan.groups_per_minibatch,
+            version=ledger.trained,
+            published=ledger.published,
+            max_staleness=overlap.max_staleness,
+        )
+        left = [*ledger.again, *range(ledger.begun, plan.groups)]
+        return left[: min(free, overlap.groups_per_rollout or plan.groups_per_step)]
+
+
+async def _fail(error: Exception) -> NoReturn:
+    raise error

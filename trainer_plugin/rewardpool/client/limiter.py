@@ -1,0 +1,113 @@
+"""How many requests may be in flight: the config's `concurrency` while all is well, fewer while the pool is strained.
+
+Strain is what says "too much": HTTP 408, 425, 429, 502, 503, 504, or no answer within the attempt's time. It halves the
+number, once for all that was sent before it. Answers let it grow again, by an eighth for each round of them (as many as
+may be in flight), while they take about as long as in the best round since.
+
+It begins at `concurrency` and slow answers alone never lower it. A queue at the routers is what autoscaling measures: a
+client that backs off as soon as requests take longer would keep a pool at its smallest size for ever. For the same
+reason it never falls below an eighth of `concurrency`, and a router that says it has no worker is no strain.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+LEAST_SHARE = 8
+"""The number never falls below `concurrency` divided by this."""
+GROWTH_SHARE = 8
+"""It grows by itself divided by this for each round."""
+HOLDS = 1.5
+"""Answers hold their time when a round's mean is at most this many times that of the best round."""
+FADE = 1.1
+"""The best round's mean grows by this where a round did not hold, so that longer samples are no strain for ever."""
+
+
+class Pace:
+    """The number itself. Pure: what happened goes in, `limit` comes out."""
+
+    def __init__(self, most: int) -> None:
+        """`most` is the config's `concurrency`."""
+        self._most = most
+        self._least = max(1, most // LEAST_SHARE)
+        self._cut_at = float("-inf")
+        self.limit = most
+        self._new_round()
+        self._best = float("inf")
+
+    def _new_round(self) -> None:
+        self._answers = 0
+        self._seconds = 0.0
+
+    def strained(self, *, sent_at: float, now: float) -> None:
+        """A request sent at `sent_at` said at `now` that it is too much (seconds of one clock)."""
+        if sent_at < self._cut_at:
+            return
+        self._cut_at = now
+        self.limit = max(self._least, self.limit // 2)
+        self._best = float("inf")
+        self._new_round()
+
+    def answered(self, seconds: float) -> None:
+        """A request was answered after so many seconds."""
+        if self.limit == self._most:
+            return
+        self._answers += 1
+        self._seconds += seconds
+        if self._answers < self.limit:
+            return
+        mean = self._seconds / self._answers
+        self._new_round()
+        if mean <= HOLDS * self._best:
+            self._best = min(self._best, mean)
+            self.limit = min(self._most, self.limit + max(1, self.limit // GROWTH_SHARE))
+        else:
+            self._best *= FADE
+
+
+class AdaptiveLimiter:
+    """Who may send a request now; who may not waits in order. Its size changes, and nobody loses a slot by that."""
+
+    def __init__(self, size: int) -> None:
+        """All of `size` slots are free."""
+        self._size = size
+        self._taken = 0
+        self._waiting: OrderedDict[Callable[[], None], tuple[float, Callable[[], None]]] = OrderedDict()
+
+    def take(self, begin: Callable[[], None], *, came: float, expire: Callable[[], None]) -> None:
+        """Call `begin` with a slot, now or when there is one; or `expire`, as `expire_before` says.
+
+        `came` is when the wait began.
+        """
+        if self._taken < self._size:
+            self._taken += 1
+            begin()
+        else:
+            self._waiting[begin] = came, expire
+
+    def expire_before(self, came: float) -> None:
+        """End the waits that began by then."""
+        for begin in [begin for begin, (since, _) in self._waiting.items() if since <= came]:
+            # One that ends may end others.
+            if (waiting := self._waiting.pop(begin, None)) is not None:
+                waiting[1]()
+
+    def leave(self, begin: Callable[[], None]) -> None:
+        """Wait no more."""
+        self._waiting.pop(begin, None)
+
+    def give_back(self) -> None:
+        """Give a slot back; whoever waits longest has it."""
+        self._taken -= 1
+        self._fill()
+
+    def resize(self, size: int) -> None:
+        """Change how many there are."""
+        if size != self._size:
+            self._size = size
+            self._fill()
+
+    def _fill(self) -> None:
+        while self._waiting and self._taken < self._size:
+            begin, _ = self._waiting.popitem(last=False)
+            self._taken += 1
+            begin()
