@@ -23,6 +23,7 @@ from cluster import binaries, images, leftovers, network, node_files, packages
 from cluster.breaking import DISK, DISK_MIB, Breaker
 from cluster.contract import Cluster
 from cluster.control_plane import ControlPlane
+from cluster.cpu_share import share_processors
 from cluster.folders import STATE
 from cluster.gpus import fake_gpus
 from cluster.leftovers import Record
@@ -178,6 +179,7 @@ def _start_programs(node: Node, plane: ControlPlane, programs: Mapping[str, Path
     machine, wire = node.machine, node.wire
     settings = _write_settings(node, plane)
 
+    share_processors()
     containerd = machine.start("containerd", "containerd", "--config", settings / "containerd.toml")
     _wait([containerd], "containerd answers", lambda: _succeeds(machine, *_CTR, "version"))
     _import(machine, sandbox)
