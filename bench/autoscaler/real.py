@@ -34,7 +34,7 @@ from cluster.progress import Say
 from installation import Installation
 from rewardpool_api import names
 from rewardpool_operator.kubernetes.client import Kube, load_configuration
-from rewardpool_operator.routers.backlog import Figures
+from rewardpool_operator.routers.sglang_router import Figures
 
 READY_SECONDS: Final = 120.0
 HPA_PERIOD_SECONDS: Final = 15.0

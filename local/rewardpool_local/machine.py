@@ -12,9 +12,9 @@ from pathlib import Path
 
 from rewardpool_api import RewardPool, names, parse_source
 from rewardpool_api.adapters import AdapterSpec
-from rewardpool_api.pool import RouterFlavor
 from rewardpool_local.gpu_shares import owners_of
 from rewardpool_local.gpus import GpusUnreadableError, counted, refusal, visible_to
+from rewardpool_operator.routers.programs import PROGRAMS
 
 HOST = "127.0.0.1"
 """Workers and router listen here: a pool on one machine is for that machine."""
@@ -24,9 +24,8 @@ _ENGINE_MODULES: Mapping[str, tuple[str, ...]] = {
     "sglang": ("sglang",),
     "transformers": ("torch", "transformers", "uvicorn"),
 }
-_ROUTER_MODULES: Mapping[RouterFlavor, str] = {"sglang-router": "sglang_router", "smg": "smg"}
-_INSTALL = {"sglang_router": "sglang-router==0.3.2", "smg": "smg==1.13.0"}
-"""What packages are called whose modules are not called like them."""
+_INSTALL = {program.package: program.requirement for program in PROGRAMS.values()}
+"""What pip installs, where it is not called like its module."""
 _FIND = "import sys, importlib.util as u; print(*(m for m in sys.argv[1:] if u.find_spec(m) is None))"
 _ORIGIN = "import sys, importlib.util as u; print(u.find_spec(sys.argv[1]).origin)"
 FIND_SECONDS = 60
@@ -55,7 +54,7 @@ def check(pool: RewardPool, *, port: int | None, environ: Mapping[str, str]) -> 
     if port is not None:
         _check_port(port)
     check_gpus(pool, environ)
-    modules = [*_ENGINE_MODULES.get(pool.spec.engine.name, ()), _ROUTER_MODULES[pool.spec.router.flavor]]
+    modules = [*_ENGINE_MODULES.get(pool.spec.engine.name, ()), PROGRAMS[pool.spec.router.flavor].package]
     _check_modules(server_python(environ), modules)
 
 

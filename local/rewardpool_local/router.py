@@ -12,14 +12,15 @@ from rewardpool_local.folder import PoolFolder
 from rewardpool_local.machine import HOST, free_port
 from rewardpool_local.supervised_process import Command, Run, SupervisedProcess
 from rewardpool_operator.routers.admin import RouterAdmin, RouterError
+from rewardpool_operator.routers.flags import router_flags
+from rewardpool_operator.routers.programs import PROGRAMS
 from rewardpool_operator.snapshot import Router
 from rewardpool_worker.mounted import ROUTER_LAUNCHER
-from rewardpool_worker.router_flags import SETTLE_SECONDS, router_flags
 
 log = logging.getLogger(__name__)
 
 NAME = "router"
-GRACE_SECONDS = 2.0 + SETTLE_SECONDS
+GRACE_SECONDS = 2.0 + max(program.settle_seconds for program in PROGRAMS.values())
 """After the router's own deadline for what is in flight, until it is killed."""
 
 
@@ -124,7 +125,7 @@ class LocalRouter:
 
     def _environment(self, pool: RewardPool) -> Mapping[str, str]:
         environment = {
-            names.ENV_ROUTER_FLAVOR: pool.spec.router.flavor,
+            names.ENV_ROUTER_PACKAGE: PROGRAMS[pool.spec.router.flavor].package,
             names.ENV_ADMIN_KEY_FILE: str(self._folder.admin_key_file),
         }
         if pool.spec.router.auth.mode == "Generated":

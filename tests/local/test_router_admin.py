@@ -27,6 +27,7 @@ from rewardpool_api import names
 from rewardpool_api.pool import RouterFlavor
 from rewardpool_operator.kubernetes.requeue import BUSY_SECONDS
 from rewardpool_operator.routers.admin import RouterAdmin, RouterError, RouterUnreachableError
+from rewardpool_operator.routers.programs import PROGRAMS
 from rewardpool_operator.throughput import Throughputs
 
 pytestmark = pytest.mark.real
@@ -55,7 +56,7 @@ async def router(
     def command(port: int) -> list[str]:
         return [python, str(ROUTER_LAUNCHER), *loopback_flags(flavor, port, metrics_port=metrics_port)]
 
-    env = {names.ENV_ADMIN_KEY_FILE: str(key_file), names.ENV_ROUTER_FLAVOR: flavor}
+    env = {names.ENV_ADMIN_KEY_FILE: str(key_file), names.ENV_ROUTER_PACKAGE: PROGRAMS[flavor].package}
     program = Program(command, env=env, log=tmp_path / "router.log")
     metrics_url = f"http://127.0.0.1:{metrics_port}"
     await program.start()

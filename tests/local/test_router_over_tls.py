@@ -27,7 +27,8 @@ from rewardpool_api import names
 from rewardpool_api.pool import RouterFlavor
 from rewardpool_operator.kubernetes.credentials.tls import trust
 from rewardpool_operator.routers.admin import RouterAdmin, RouterCertificateError
-from rewardpool_worker.router_flags import TlsFiles
+from rewardpool_operator.routers.flags import TlsFiles
+from rewardpool_operator.routers.programs import PROGRAMS
 
 pytestmark = pytest.mark.real
 
@@ -70,7 +71,10 @@ async def router(
     flags = loopback_flags(
         request.param, port, metrics_port=metrics_port, tls=TlsFiles(certificate=certificate, key=key)
     )
-    env = {names.ENV_ADMIN_KEY_FILE: str(tmp_path / "admin-key"), names.ENV_ROUTER_FLAVOR: request.param}
+    env = {
+        names.ENV_ADMIN_KEY_FILE: str(tmp_path / "admin-key"),
+        names.ENV_ROUTER_PACKAGE: PROGRAMS[request.param].package,
+    }
     argv = [server_python(), str(ROUTER_LAUNCHER), *flags]
     metrics_url = f"http://127.0.0.1:{metrics_port}"
     with RealProcess(argv, env=env, log=tmp_path / "router.log", cwd=tmp_path):

@@ -4,13 +4,8 @@ import pytest
 from support.fleet import loopback_flags
 
 from rewardpool_api.contract import WAITING_PAUSE_SECONDS
-from rewardpool_operator.routers.backlog import (
-    REFUSAL_WINDOW_SECONDS,
-    RETRY_WINDOW_SECONDS,
-    Figures,
-    RefusedRequests,
-    RetriedRequests,
-)
+from rewardpool_operator.routers.sglang_router import RETRY_WINDOW_SECONDS, Figures, RetriedRequests
+from rewardpool_operator.routers.smg import REFUSAL_WINDOW_SECONDS, RefusedRequests
 
 
 def waits(*readings: tuple[float, int, int, int]) -> int | None:

@@ -21,10 +21,11 @@ import aiohttp
 import pytest
 from support.patience import PATIENCE
 
-from rewardpool_api.names import ENV_ADMIN_KEY_FILE, ENV_KEY_FILE, ENV_ROUTER_FLAVOR, ENV_SERVER_PYTHON, STATE_FILE
+from rewardpool_api.names import ENV_ADMIN_KEY_FILE, ENV_KEY_FILE, ENV_ROUTER_PACKAGE, ENV_SERVER_PYTHON, STATE_FILE
 from rewardpool_api.pool import RouterFlavor
 from rewardpool_operator.routers.admin import RouterAdmin
-from rewardpool_worker.router_flags import TlsFiles, router_flags
+from rewardpool_operator.routers.flags import TlsFiles, router_flags
+from rewardpool_operator.routers.programs import PROGRAMS
 
 ROOT = Path(__file__).resolve().parents[2]
 ROUTER_LAUNCHER = ROOT / "workers" / "rewardpool_worker" / "router_launcher.py"
@@ -144,7 +145,9 @@ class Fleet:
         self._flavor = flavor
         keys = {ENV_KEY_FILE: str(self.key_file), ENV_ADMIN_KEY_FILE: str(self._admin_key_file)}
         path = {"PYTHONPATH": str(ROOT / "tests")}
-        self.router = Program(router, env={**keys, ENV_ROUTER_FLAVOR: flavor}, log=folder / "router.log")
+        self.router = Program(
+            router, env={**keys, ENV_ROUTER_PACKAGE: PROGRAMS[flavor].package}, log=folder / "router.log"
+        )
         self.workers = [
             Program(worker, env={**keys, **path}, log=folder / f"worker-{index}.log") for index in range(workers)
         ]

@@ -20,11 +20,11 @@ from support.worker_place import KEY, place_in
 
 from rewardpool_api import RewardPoolSpec, names
 from rewardpool_api.pool import RouterFlavor
-from rewardpool_operator.routers.admin import FLAVORS
+from rewardpool_operator.routers.flags import router_flags
+from rewardpool_operator.routers.programs import PROGRAMS
 from rewardpool_worker import router_launcher
 from rewardpool_worker.diagnosis import diagnose
 from rewardpool_worker.engines import engine_for
-from rewardpool_worker.router_flags import router_flags
 
 START_SECONDS = 400.0
 """A start of SGLang took 60 s alone, and 240 s beside other suites; a second one beside it doubles that."""
@@ -161,14 +161,14 @@ def start_router(urls: Sequence[str], folder: Path, stack: ExitStack, *, flavor:
         request_timeout_seconds=300,
         shutdown_grace_seconds=5,
     )
-    env: dict[str, str] = {names.ENV_ROUTER_FLAVOR: flavor}
+    env: dict[str, str] = {names.ENV_ROUTER_PACKAGE: PROGRAMS[flavor].package}
     env |= {names.ENV_KEY_FILE: str(folder / "key"), names.ENV_ADMIN_KEY_FILE: str(folder / "admin")}
     argv = [server_python(), router_launcher.__file__, *flags]
     process = stack.enter_context(RealProcess(argv, env=env, log=folder / "router.log", cwd=folder))
     router = f"http://127.0.0.1:{port}"
     process.until(lambda: http("GET", router + "/health")[0] == 200, seconds=20, what="the router answers")
     for url in urls:
-        worker = {"url": url, **FLAVORS[flavor].worker(SERVED_NAME)}
+        worker = {"url": url, **PROGRAMS[flavor].worker(SERVED_NAME)}
         assert http("POST", router + "/workers", worker, key=ADMIN_KEY)[0] == 202
     joined = lambda: (http("GET", router + "/workers", key=ADMIN_KEY)[2] or {}).get("total") == len(urls)  # noqa: E731
     process.until(joined, seconds=20, what="the workers have joined")

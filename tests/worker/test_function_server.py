@@ -15,9 +15,9 @@ from support.fleet import free_port, server_python
 from support.processes import RealProcess, http
 
 from rewardpool_api.contract import CallerError, parse_answer
+from rewardpool_operator.routers.flags import router_flags
 from rewardpool_worker import router_launcher
 from rewardpool_worker.diagnosis import diagnose
-from rewardpool_worker.router_flags import router_flags
 
 FUNCTIONS = Path(__file__).parent / "functions"
 

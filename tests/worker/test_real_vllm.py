@@ -10,8 +10,8 @@ from support.processes import RealProcess, http
 from support.vllm_server import VllmServer
 
 from rewardpool_api.contract import CallerError, parse_answer
+from rewardpool_operator.routers.flags import router_flags
 from rewardpool_worker import router_launcher
-from rewardpool_worker.router_flags import router_flags
 
 pytestmark = pytest.mark.real
 ADMIN_KEY = "the-routers-own-key"

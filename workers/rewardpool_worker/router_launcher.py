@@ -5,8 +5,8 @@ entry point takes them as values, so this one file (the standard library and the
 project) is mounted into router pods and run on one machine. All flags in argv are the router's own and go to it
 unchanged.
 
-REWARDPOOL_ROUTER_FLAVOR says which router: `sglang-router`, also when it is not set, or `smg`. Two more environment
-variables name the files, each with one key in it:
+REWARDPOOL_ROUTER_PACKAGE says which router, by its Python package, whose module `launch_router` starts it (not by its
+script: two routers call theirs `smg`). Two more environment variables name the files, each with one key in it:
 
 - REWARDPOOL_KEY_FILE: the key of the data plane. The router forwards the caller's, so workers have the same one.
 - REWARDPOOL_ADMIN_KEY_FILE: the key of the worker list (`/workers`), which trainers never get.
@@ -19,8 +19,6 @@ import sys
 from pathlib import Path
 
 KEY_FLAGS = ("--api-key", "--control-plane-api-keys", "--tenant-api-key")
-ENTRY_POINTS = {"sglang-router": "sglang_router.launch_router", "smg": "smg.launch_router"}
-"""Flavor -> the module with `parse_router_args` and `launch_router`. Both packages have a script called `smg`."""
 
 
 def main(argv: list[str]) -> int:
@@ -29,17 +27,17 @@ def main(argv: list[str]) -> int:
     if refused:
         print(f"{refused[0]} is not taken here: put the key into a file, see --help of this file", file=sys.stderr)
         return 2
-    flavor = os.environ.get("REWARDPOOL_ROUTER_FLAVOR", "sglang-router")
+    package = os.environ.get("REWARDPOOL_ROUTER_PACKAGE", "sglang_router")
     try:
         key = read_key("REWARDPOOL_KEY_FILE")
         admin_key = read_key("REWARDPOOL_ADMIN_KEY_FILE")
         # After the keys, so that a missing one is said before a native library of 90 MB is loaded.
-        program = importlib.import_module(ENTRY_POINTS[flavor])
+        program = importlib.import_module(f"{package}.launch_router")
     except (OSError, ValueError) as error:
         print(f"the router is not started: {error}", file=sys.stderr)
         return 2
-    except (ImportError, KeyError) as error:
-        print(f"REWARDPOOL_ROUTER_FLAVOR {flavor} cannot be started here: {error!r}", file=sys.stderr)
+    except ImportError as error:
+        print(f"REWARDPOOL_ROUTER_PACKAGE {package} cannot be started here: {error!r}", file=sys.stderr)
         return 2
     raise_open_file_limit()
     arguments = program.parse_router_args(argv)

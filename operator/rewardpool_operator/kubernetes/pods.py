@@ -23,6 +23,7 @@ from rewardpool_operator.kubernetes.render import (
     PORT_METRICS,
     is_download,
 )
+from rewardpool_operator.routers.programs import PROGRAMS
 from rewardpool_operator.snapshot import Failure, Router, Worker
 from rewardpool_operator.times import from_rfc3339
 from rewardpool_operator.untrusted import NONSENSE, count_of, printable, time_of
@@ -101,7 +102,8 @@ def router_of(pod: Object, *, trouble: str | None = None) -> Router:
 
 def router_flavor(pod: Object) -> RouterFlavor:
     """Which program the router pod runs, whatever the pool wants by now."""
-    return "smg" if _annotations(pod).get(names.ANNOTATION_FLAVOR) == "smg" else "sglang-router"
+    said = _annotations(pod).get(names.ANNOTATION_FLAVOR)
+    return next((flavor for flavor in PROGRAMS if flavor == said), "sglang-router")
 
 
 def router_keys(pod: Object) -> str | None:

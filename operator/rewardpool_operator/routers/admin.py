@@ -1,13 +1,13 @@
 """The worker list of one router replica, and what the router holds: all that RewardPool asks of a router.
 
-Both routers keep their list in memory and change it in the background (`202 Accepted`). What differs between them is
-in `Flavor`; how many requests wait is worked out in `routers/backlog.py`. Another router is another entry of `FLAVORS`.
+Routers keep their list in memory and change it in the background (`202 Accepted`). What differs between them, and how
+many requests wait at them, is in their own modules: see `RouterProgram`.
 """
 
 import logging
 import re
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from json import loads
 from time import monotonic
@@ -20,8 +20,8 @@ from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import MAX_MESSAGE
 from rewardpool_operator.bounded import AnswerTooLargeError, read_excerpt, read_text
 from rewardpool_operator.left_out import readable
-from rewardpool_operator.routers.backlog import RefusedRequests, RetriedRequests, Waiting
 from rewardpool_operator.routers.metrics import answered, are_a_routers
+from rewardpool_operator.routers.programs import PROGRAMS
 from rewardpool_operator.snapshot import Failure, RegisteredWorker, Router
 from rewardpool_operator.untrusted import NONSENSE, count_of, printable
 
@@ -53,26 +53,6 @@ class RouterDeniedError(RouterError):
 
 class RouterCertificateError(RouterError):
     """The router's certificate is for another host, has ended, or was signed by somebody else."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Flavor:
-    """What RewardPool has to know of one router program."""
-
-    waiting: Callable[[], Waiting]
-    """Makes what works out how many requests wait."""
-    worker: Callable[[str], dict[str, Any]]
-    """The fields that describe a worker beside its URL, from the served name of its model."""
-
-
-FLAVORS: Final[Mapping[RouterFlavor, Flavor]] = {
-    "sglang-router": Flavor(waiting=RetriedRequests, worker=lambda _: {}),
-    # smg routes by `model`, so it is told which one a worker has. Told the program as well it asks the worker nothing;
-    # otherwise it tries three times in 3 s, with a key it does not have. `sglang` stands for plain HTTP and JSON.
-    "smg": Flavor(
-        waiting=RefusedRequests, worker=lambda served_name: {"models": [{"id": served_name}], "runtime_type": "sglang"}
-    ),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,14 +89,14 @@ class RouterAdmin:
             trust: how an https URL is verified; None for http.
         """
         self._session = session
-        self._worker = FLAVORS[flavor].worker(served_name)
+        self._worker = PROGRAMS[flavor].worker(served_name)
         self._tls: dict[str, Any] = {}
         if trust is not None:
             self._tls = {"ssl": trust.context, "server_hostname": trust.server_hostname}
         self._url = url.rstrip("/")
         self._metrics_url = f"{metrics_url.rstrip('/')}/metrics"
         self._keys: tuple[str | None, ...] = (admin_key,)
-        self._waiting = FLAVORS[flavor].waiting()
+        self._waiting = PROGRAMS[flavor].waiting()
         self._queued: dict[str, str] = {}
 
     def take_keys(self, keys: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ from rewardpool_operator.kubernetes import pods, render
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.tls import Tls
 from rewardpool_operator.kubernetes.desired import rendered
+from rewardpool_operator.routers.programs import PROGRAMS
 
 KEYS = Keys(pool="pool-key", in_force="pool-key", admin="admin-key")
 TLS = {"tls": {"secretName": "rm-tls"}}
@@ -58,7 +59,7 @@ def test_a_pod_says_which_program_it_runs(flavor: RouterFlavor) -> None:
     pod = a_pod(component="router")
     pod["metadata"]["annotations"] = annotations
     assert pods.router_flavor(pod) == flavor
-    assert {"name": names.ENV_ROUTER_FLAVOR, "value": flavor} in container(flavor=flavor)["env"]
+    assert {"name": names.ENV_ROUTER_PACKAGE, "value": PROGRAMS[flavor].package} in container(flavor=flavor)["env"]
 
 
 def test_a_certificate_makes_https_of_service_url_and_probes() -> None:

@@ -28,8 +28,9 @@ from rewardpool_operator.kubernetes.render.common import (
     pod_template,
     uses_key,
 )
+from rewardpool_operator.routers.flags import TlsFiles, router_flags
+from rewardpool_operator.routers.programs import PROGRAMS
 from rewardpool_worker.mounted import ROUTER_LAUNCHER, router_files
-from rewardpool_worker.router_flags import TlsFiles, router_flags
 
 MEMORY_REQUEST: Final = "640Mi"
 """What a long flood of unique texts takes: a bounded tree of prefixes of some 430 MB, in a program of 100 MB."""
@@ -118,7 +119,7 @@ def _router_template(pool: RewardPool, image: str, *, ipv6: bool) -> Object:
         volumes.append({"name": "tls", "secret": secret})
         mounts.append({"name": "tls", "mountPath": names.TLS_DIR, "readOnly": True})
     env = [
-        {"name": names.ENV_ROUTER_FLAVOR, "value": router.flavor},
+        {"name": names.ENV_ROUTER_PACKAGE, "value": PROGRAMS[router.flavor].package},
         {"name": names.ENV_ADMIN_KEY_FILE, "value": f"{names.ADMIN_KEY_DIR}/{names.SECRET_KEY}"},
     ]
     if uses_key(pool):

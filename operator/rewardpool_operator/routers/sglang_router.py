@@ -1,40 +1,23 @@
-"""How many requests wait at a router: what brings a pool back from zero. No router says so; it is worked out.
+"""sglang-router 0.3, which holds a request that has no worker, and retries every `retry_max_backoff_ms`.
 
-sglang-router holds a request that has no worker, and retries every `retry_max_backoff_ms`. So as long as somebody
-waits, the counter of retries moves:
+So as long as somebody waits, the counter of retries moves:
 
 - no retry within `RETRY_WINDOW_SECONDS`: nobody waits, and every connection that is not at a worker was leaked
   (`smg_http_connections_active` never comes down for a caller who hung up);
 - otherwise: open connections, less those at workers, less those known to be leaked; but no more than the retries
   within the window, since every waiting request makes at least one.
-
-smg refuses such a request at once, and the trainer asks again after a pause of `WAITING_PAUSE_SECONDS`. So the refusals
-within a window, over how often one trainer's request is refused in it, are the requests that wait.
 """
 
 import math
 from collections import deque
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, Self
+from typing import Final, NamedTuple, Self
 
-from rewardpool_api.contract import NO_WORKER_CODES, WAITING_PAUSE_SECONDS
 from rewardpool_operator.routers.metrics import total
+from rewardpool_operator.routers.program import RouterProgram
 
 RETRY_WINDOW_SECONDS = 3.0
-"""Longer than sglang-router's longest pause between two retries: 2 s and a jitter of 20 %."""
-REFUSAL_WINDOW_SECONDS = 4.0
-"""Longer than a trainer's longest pause, so that whoever waits was refused in it."""
-
-
-class Waiting(Protocol):
-    """Works out how many requests wait, from a router's metrics of one pass after the other."""
-
-    def read(self, metrics: str, *, now: float) -> int | None:
-        """Take in the metrics (Prometheus text format) of `now` (monotonic seconds).
-
-        Returns:
-            Requests that are at no worker; None until a window has been seen, or when a figure is no count.
-        """
+"""Longer than its longest pause between two retries: 2 s and a jitter of 20 %."""
 
 
 class _Reading(NamedTuple):
@@ -67,7 +50,7 @@ class Figures:
 
 
 class RetriedRequests:
-    """The requests that wait at an sglang-router."""
+    """The requests that wait at an sglang-router; see `Waiting`."""
 
     def __init__(self) -> None:
         self._readings: deque[_Reading] = deque()
@@ -103,33 +86,10 @@ class RetriedRequests:
         return max(1, min(reading.elsewhere - self._leaked, reading.retries - first.retries))
 
 
-class RefusedRequests:
-    """The requests that wait for a worker of an smg, in the trainers that it refused."""
-
-    def __init__(self) -> None:
-        self._readings: deque[tuple[float, int]] = deque()
-
-    def read(self, metrics: str, *, now: float) -> int | None:
-        """See `Waiting`."""
-        refusals = total(
-            metrics, "smg_http_responses_total", of=lambda sample: sample.labels.get("error_code") in NO_WORKER_CODES
-        )
-        return None if refusals is None else self.update(refusals, now=now)
-
-    def update(self, refusals: int, *, now: float) -> int | None:
-        """Take in the refusals since the router started, as of `now`."""
-        if self._readings and refusals < self._readings[-1][1]:
-            # The router was restarted.
-            self._readings.clear()
-        if not self._readings and refusals == 0:
-            # None since the router started is a window of its own.
-            self._readings.append((-math.inf, 0))
-        self._readings.append((now, refusals))
-        while len(self._readings) > 1 and self._readings[1][0] <= now - REFUSAL_WINDOW_SECONDS:
-            self._readings.popleft()
-        since, before = self._readings[0]
-        if since > now - REFUSAL_WINDOW_SECONDS:
-            return None
-        seconds = now - since if math.isfinite(since) else REFUSAL_WINDOW_SECONDS
-        refusals_of_one = seconds / (sum(WAITING_PAUSE_SECONDS) / 2)
-        return math.ceil((refusals - before) / refusals_of_one)
+SGLANG_ROUTER: Final = RouterProgram(
+    package="sglang_router",
+    requirement="sglang-router==0.3.2",
+    waiting=RetriedRequests,
+    # It joins the host with the port as it is, and its metrics' address it does not.
+    ipv6_host="[{}]",
+)

@@ -1,19 +1,15 @@
 """The command line of a router, and why each flag is there.
 
 With these flags 20,000 requests at concurrency 150 were all answered, each with one answer, while workers were killed,
-removed and added again and for some seconds none was left. The routers' defaults lose requests in the same run.
-
-smg is sglang-router's successor and takes all of its flags. What it takes beside them turns off what it would do by
-itself: refuse at a limit of its own, ask workers for figures they do not have, ask a hub for tokenizers.
+removed and added again and for some seconds none was left. The routers' defaults lose requests in the same run. Flags
+of one router alone are in its module.
 """
 
 from dataclasses import dataclass
 from pathlib import PurePath
 
 from rewardpool_api.pool import RouterFlavor
-
-SETTLE_SECONDS = 5
-"""smg goes on taking requests for this long after SIGTERM; sglang-router closes its port at once."""
+from rewardpool_operator.routers.programs import PROGRAMS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +47,9 @@ def router_flags(
     Returns:
         Flags and their values, ready for argv. No key among them: see `router_launcher`.
     """
+    program = PROGRAMS[flavor]
     flags: dict[str, str | int | float] = {
-        # sglang-router joins it with the port as it is, and its metrics' address it does not.
-        "--host": f"[{host}]" if ":" in host and flavor == "sglang-router" else host,
+        "--host": program.ipv6_host.format(host) if ":" in host else host,
         "--port": port,
         "--prometheus-host": metrics_host,
         "--prometheus-port": metrics_port,
@@ -95,16 +91,4 @@ def router_flags(
     }
     if tls is not None:
         flags |= {"--tls-cert-path": str(tls.certificate), "--tls-key-path": str(tls.key)}
-    return tuple(str(part) for flag in flags.items() for part in flag) + (SMG_FLAGS if flavor == "smg" else ())
-
-
-SMG_FLAGS = (
-    # Its default is 1024 requests per core, beyond which it queues a hundred and refuses the rest.
-    *("--max-concurrent-requests", "0"),
-    # Workers' own queues are no reason to leave one out: every worker of a burst has one.
-    "--disable-worker-overload-protection",
-    "--disable-load-monitoring",
-    # It would look for one on the hub at each worker that joins, which an offline cluster waits for.
-    "--disable-tokenizer-autoload",
-    *("--history-backend", "none"),
-)
+    return tuple(str(part) for flag in flags.items() for part in flag) + program.flags

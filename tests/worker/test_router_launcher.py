@@ -12,11 +12,12 @@ from support.fleet import FLAVORS, free_port, server_python
 from support.processes import RealProcess
 
 from cluster.certificates import Authority, make_key
-from rewardpool_api.names import ENV_ROUTER_FLAVOR
+from rewardpool_api.names import ENV_ROUTER_PACKAGE
 from rewardpool_api.pool import RouterFlavor
+from rewardpool_operator.routers.flags import TlsFiles, router_flags
+from rewardpool_operator.routers.programs import PROGRAMS
 from rewardpool_worker import router_launcher
 from rewardpool_worker.diagnosis import diagnose
-from rewardpool_worker.router_flags import TlsFiles, router_flags
 
 
 def flags(
@@ -91,9 +92,9 @@ def test_an_empty_or_missing_key_file_starts_no_open_router(variable: str, tmp_p
 
 
 def test_a_router_that_is_not_there_is_named() -> None:
-    code, said = launch(**{ENV_ROUTER_FLAVOR: "smg"})  # in the environment of the tests there is none
+    code, said = launch(**{ENV_ROUTER_PACKAGE: "smg"})  # in the environment of the tests there is none
     assert (code, diagnose(exit_code=code, log=said).reason) == (2, "BadArguments")
-    assert "REWARDPOOL_ROUTER_FLAVOR smg cannot be started here" in said
+    assert "REWARDPOOL_ROUTER_PACKAGE smg cannot be started here" in said
 
 
 @pytest.mark.real
@@ -103,7 +104,7 @@ def test_a_port_in_use_is_diagnosed(flavor: RouterFlavor) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         given = flags(taken.getsockname()[1], flavor=flavor)
-        code, said = launch(*given, python=server_python(), **{ENV_ROUTER_FLAVOR: flavor})
+        code, said = launch(*given, python=server_python(), **{ENV_ROUTER_PACKAGE: PROGRAMS[flavor].package})
     assert diagnose(exit_code=code, log=said).reason == "PortInUse"
 
 
@@ -124,14 +125,18 @@ def test_a_router_in_a_pod_with_ipv6_answers_by_both_families(flavor: RouterFlav
             return False
         return True
 
-    with RealProcess(argv, log=tmp_path / "log", env={ENV_ROUTER_FLAVOR: flavor}, cwd=tmp_path) as router:
+    with RealProcess(
+        argv, log=tmp_path / "log", env={ENV_ROUTER_PACKAGE: PROGRAMS[flavor].package}, cwd=tmp_path
+    ) as router:
         router.until(all_answer, seconds=30, what="it answers at all of its addresses")
 
 
 @pytest.mark.real
 @pytest.mark.parametrize("flavor", FLAVORS)
 def test_the_router_refuses_a_flag_it_does_not_know(flavor: RouterFlavor) -> None:
-    code, said = launch("--no-such-flag", str(free_port()), python=server_python(), **{ENV_ROUTER_FLAVOR: flavor})
+    code, said = launch(
+        "--no-such-flag", str(free_port()), python=server_python(), **{ENV_ROUTER_PACKAGE: PROGRAMS[flavor].package}
+    )
     assert diagnose(exit_code=code, log=said).reason == "BadArguments"
 
 
@@ -141,6 +146,6 @@ def test_a_key_that_is_not_the_certificates_is_diagnosed(flavor: RouterFlavor, t
     authority = Authority(tmp_path)
     certificate, _ = authority.issue("server", common_name="rm", hosts=["rm-router.rl.svc"])
     given = flags(free_port(), flavor=flavor, tls=TlsFiles(certificate=certificate, key=make_key(tmp_path / "other")))
-    code, said = launch(*given, python=server_python(), **{ENV_ROUTER_FLAVOR: flavor})
+    code, said = launch(*given, python=server_python(), **{ENV_ROUTER_PACKAGE: PROGRAMS[flavor].package})
     diagnosis = diagnose(exit_code=code, log=said)
     assert (diagnosis.reason, "KeyMismatch" in diagnosis.message) == ("TlsUnusable", True)

@@ -1,0 +1,39 @@
+"""What RewardPool has to know of one router program. Each has a module of its own; `programs.py` lists them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+class Waiting(Protocol):
+    """Works out how many requests wait, from a router's metrics of one pass after the other.
+
+    It is what brings a pool back from zero, and no router says it.
+    """
+
+    def read(self, metrics: str, *, now: float) -> int | None:
+        """Take in the metrics (Prometheus text format) of `now` (monotonic seconds).
+
+        Returns:
+            Requests that are at no worker; None until a window has been seen, or when a figure is no count.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class RouterProgram:
+    """A router that takes sglang-router's flags, serves its worker list at `/workers`, and counts as it does."""
+
+    package: str
+    """The Python package whose `launch_router` module starts it."""
+    requirement: str
+    """What pip installs."""
+    waiting: Callable[[], Waiting]
+    """Makes what works out how many requests wait."""
+    worker: Callable[[str], dict[str, Any]] = lambda _: {}
+    """The fields that describe a worker beside its URL, from the served name of its model."""
+    flags: tuple[str, ...] = ()
+    """Beside those of `flags.py`."""
+    ipv6_host: str = "{}"
+    """How `--host` has an IPv6 address."""
+    settle_seconds: float = 0.0
+    """How long it goes on taking requests after SIGTERM."""
