@@ -51,6 +51,11 @@ class PolicySpec(ApiModel):
     demand: DemandPolicy | None = None
     """Settings of the policy Demand."""
 
+    @property
+    def uses_service_rate(self) -> bool:
+        """Whether it goes by what one replica was measured to answer."""
+        return self.type in ("DrainTime", "Demand")
+
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             cel="self.type != 'QueueDepth' || has(self.queueDepth)",

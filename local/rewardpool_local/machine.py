@@ -15,15 +15,11 @@ from rewardpool_api.adapters import AdapterSpec
 from rewardpool_local.gpu_shares import owners_of
 from rewardpool_local.gpus import GpusUnreadableError, counted, refusal, visible_to
 from rewardpool_operator.routers.programs import PROGRAMS
+from rewardpool_worker.engines.engine import engine_for
 
 HOST = "127.0.0.1"
 """Workers and router listen here: a pool on one machine is for that machine."""
 
-_ENGINE_MODULES: Mapping[str, tuple[str, ...]] = {
-    "vllm": ("vllm",),
-    "sglang": ("sglang",),
-    "transformers": ("torch", "transformers", "uvicorn"),
-}
 _INSTALL = {program.package: program.requirement for program in PROGRAMS.values()}
 """What pip installs, where it is not called like its module."""
 _FIND = "import sys, importlib.util as u; print(*(m for m in sys.argv[1:] if u.find_spec(m) is None))"
@@ -54,7 +50,7 @@ def check(pool: RewardPool, *, port: int | None, environ: Mapping[str, str]) -> 
     if port is not None:
         _check_port(port)
     check_gpus(pool, environ)
-    modules = [*_ENGINE_MODULES.get(pool.spec.engine.name, ()), PROGRAMS[pool.spec.router.flavor].package]
+    modules = [*engine_for(pool.spec.engine.name).packages, PROGRAMS[pool.spec.router.flavor].package]
     _check_modules(server_python(environ), modules)
 
 

@@ -13,7 +13,7 @@ def foresight_explanations(evidence: Evidence, spec: AutoscalingSpec, scaling: S
     found = _jobs(evidence, heeds=heeds)
     if heeds and not _of(evidence, "Live"):
         found.append(_beat(evidence, spec, scaling))
-    if heeds or any(policy.drain_time is not None for policy in spec.combined):
+    if any(policy.uses_service_rate for policy in spec.combined):
         found.append(_measured(evidence, spec, scaling))
     return found
 

@@ -4,12 +4,10 @@ What each condition means is documented where it is defined, in `rewardpool_api.
 `rewardpool_api.reasons`.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
 from rewardpool_api import Condition
-from rewardpool_api.autoscaling import PolicyType
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import MAX_MESSAGE, ConditionType, ModelStatus, ScalingStatus
 from rewardpool_operator.autoscaler import budget
@@ -23,13 +21,6 @@ from rewardpool_operator.decide.worker_lists import WorkerListChanges
 from rewardpool_operator.snapshot import Failure, Snapshot, Worker
 from rewardpool_operator.times import rfc3339
 from rewardpool_operator.untrusted import printable
-
-_POLICY_REASONS: Final[Mapping[PolicyType, ConditionReason]] = {
-    "QueueDepth": ConditionReason.QUEUE_DEPTH,
-    "DrainTime": ConditionReason.DRAIN_TIME,
-    "Demand": ConditionReason.DEMAND,
-    "External": ConditionReason.EXTERNAL,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +193,7 @@ def _scaling_active(snapshot: Snapshot, scaling: ScalingStatus) -> Finding:
     if spec.autoscaling.is_external:
         return Finding(holds=True, reason=ConditionReason.EXTERNAL, message="spec.replicas holds, within bounds")
     types = [policy.type for policy in spec.autoscaling.combined]
-    reason = _POLICY_REASONS[types[0]] if len(types) == 1 else ConditionReason.COMBINED
+    reason = ConditionReason(types[0]) if len(types) == 1 else ConditionReason.COMBINED
     return Finding(holds=True, reason=reason, message=f"{scaling.desired} replicas are wanted")
 
 

@@ -18,6 +18,8 @@ class Engine:
     """From spec and place to command line; pure."""
     default_image: str | None
     """Stock image for `spec.engine.image`; None: RewardPool's own image."""
+    packages: tuple[str, ...] = ()
+    """The Python packages that its interpreter needs."""
     end_seconds: int = 15
     """How long it may take to end after its last answer; in a cluster it is killed then."""
     has_s3_client: bool = False
@@ -29,10 +31,21 @@ _VLLM_IMAGE = "vllm/vllm-openai:v0.32.0"
 _ENGINES = {
     engine.name: engine
     for engine in (
-        Engine(name="vllm", launch=vllm.launch, default_image=_VLLM_IMAGE, has_s3_client=True),
-        # It ends its processes one after the other: 16 s when idle, about 20 s after a flood.
-        Engine(name="sglang", launch=sglang.launch, default_image="lmsysorg/sglang:v0.5.23", end_seconds=40),
-        Engine(name="transformers", launch=transformers.launch, default_image=_VLLM_IMAGE, has_s3_client=True),
+        Engine(name="vllm", launch=vllm.launch, default_image=_VLLM_IMAGE, packages=("vllm",), has_s3_client=True),
+        Engine(
+            name="sglang",
+            launch=sglang.launch,
+            default_image="lmsysorg/sglang:v0.5.23",
+            packages=("sglang",),
+            end_seconds=40,  # It ends its processes one after the other: 16 s when idle, about 20 s after a flood.
+        ),
+        Engine(
+            name="transformers",
+            launch=transformers.launch,
+            default_image=_VLLM_IMAGE,
+            packages=("torch", "transformers", "uvicorn"),
+            has_s3_client=True,
+        ),
         Engine(name="python", launch=python.launch, default_image=None),
     )
 }
