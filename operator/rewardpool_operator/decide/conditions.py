@@ -193,7 +193,8 @@ def _scaling_active(snapshot: Snapshot, scaling: ScalingStatus) -> Finding:
     if spec.autoscaling.is_external:
         return Finding(holds=True, reason=ConditionReason.EXTERNAL, message="spec.replicas holds, within bounds")
     types = [policy.type for policy in spec.autoscaling.combined]
-    reason = ConditionReason(types[0]) if len(types) == 1 else ConditionReason.COMBINED
+    # A policy alone is a reason of its own name.
+    reason = next(reason for reason in ConditionReason if reason == (types[0] if len(types) == 1 else "Combined"))
     return Finding(holds=True, reason=reason, message=f"{scaling.desired} replicas are wanted")
 
 
