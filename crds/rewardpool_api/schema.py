@@ -20,6 +20,7 @@ _KEPT = {
     "default",
     "description",
     "enum",
+    "format",
     "maxItems",
     "maxLength",
     "maximum",
@@ -35,19 +36,26 @@ _KEPT = {
 _MAX_MAP_PROPERTIES = 64
 
 PRINTER_COLUMNS: tuple[Schema, ...] = (
-    {"name": "Model", "type": "string", "jsonPath": ".spec.model.source"},
-    {"name": "Ready", "type": "integer", "jsonPath": ".status.readyReplicas"},
-    {"name": "Desired", "type": "integer", "jsonPath": ".status.scaling.desired"},
-    {"name": "In-flight", "type": "integer", "jsonPath": ".status.load.inFlight"},
-    {"name": "Waiting", "type": "integer", "jsonPath": ".status.load.waiting"},
-    {"name": "URL", "type": "string", "jsonPath": ".status.url"},
+    {"name": "Ready", "type": "string", "jsonPath": ".status.ready"},
+    {"name": "Status", "type": "string", "jsonPath": '.status.conditions[?(@.type=="Ready")].reason'},
     {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-    {"name": "Engine", "type": "string", "jsonPath": ".spec.engine.name", "priority": 1},
-    {"name": "Revision", "type": "string", "jsonPath": ".status.revision", "priority": 1},
-    {"name": "Asked", "type": "integer", "jsonPath": ".status.scaling.asked", "priority": 1},
-    {"name": "Limit", "type": "string", "jsonPath": ".status.scaling.limit", "priority": 1},
-    {"name": "Status", "type": "string", "jsonPath": '.status.conditions[?(@.type=="Ready")].reason', "priority": 1},
+    *(
+        {**column, "priority": 1}
+        for column in (
+            {"name": "Serving", "type": "string", "jsonPath": '.status.conditions[?(@.type=="Serving")].status'},
+            {"name": "Degraded", "type": "string", "jsonPath": '.status.conditions[?(@.type=="Degraded")].status'},
+            {"name": "In-flight", "type": "integer", "jsonPath": ".status.load.inFlight"},
+            {"name": "Waiting", "type": "integer", "jsonPath": ".status.load.waiting"},
+            {"name": "Asked", "type": "integer", "jsonPath": ".status.scaling.asked"},
+            {"name": "Limit", "type": "string", "jsonPath": ".status.scaling.limit"},
+            {"name": "Revision", "type": "string", "jsonPath": ".status.revision"},
+            {"name": "Engine", "type": "string", "jsonPath": ".spec.engine.name"},
+            {"name": "Model", "type": "string", "jsonPath": ".spec.model.source"},
+            {"name": "URL", "type": "string", "jsonPath": ".status.url"},
+        )
+    ),
 )
+"""As a Deployment's: the first three always, the others with `-o wide`."""
 
 
 def custom_resource_definition() -> Schema:
@@ -65,6 +73,7 @@ def custom_resource_definition() -> Schema:
                 "plural": names.PLURAL,
                 "singular": names.SINGULAR,
                 "shortNames": ["rp"],
+                # As a Deployment: `kubectl get all` shows what serves, and a pool is what people declare of it.
                 "categories": ["all"],
             },
             "scope": "Namespaced",

@@ -29,23 +29,27 @@ CONDITION_TYPES: tuple[ConditionType, ...] = (
     "Degraded",
 )
 MAX_MESSAGE = 4096
-"""Characters of a condition's message; the engine's last lines are cut to fit."""
+"""Characters of a message that RewardPool writes; the engine's last lines are cut to fit."""
+MAX_CONDITION_MESSAGE = 32_768
+"""Characters that a condition's message may have, as in every API of Kubernetes (metav1.Condition)."""
 MAX_REQUEST = 253
 """Characters of an annotation's value that is remembered."""
+Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+"""RFC 3339 time."""
 
 
 class Condition(ApiModel):
-    """One aspect of the pool's health."""
+    """One aspect of the pool's health, within the bounds of Kubernetes' metav1.Condition."""
 
-    type: ConditionType
-    """Which aspect."""
+    type: Annotated[str, Field(max_length=316)]
+    """Which aspect. Other controllers may add types of their own; those of RewardPool are in docs/reference-status.md."""
     status: Literal["True", "False", "Unknown"]
     """Whether it holds."""
-    reason: Annotated[str, Field(max_length=128)]
+    reason: Annotated[str, Field(max_length=1024)]
     """One CamelCase word for machines."""
-    message: Annotated[str, Field(max_length=MAX_MESSAGE)] = ""
+    message: Annotated[str, Field(max_length=MAX_CONDITION_MESSAGE)] = ""
     """A sentence for people."""
-    last_transition_time: str
+    last_transition_time: Time
     """RFC 3339 time of the last change of `status`."""
     observed_generation: int = 0
     """Generation of the spec this was said about."""
@@ -64,7 +68,7 @@ class DownloadStatus(ApiModel):
     """What holds it up, in words."""
     workers: int = 1
     """Workers that download, or wait for one that does."""
-    time: str
+    time: Time
     """RFC 3339 time of these figures, which are written every few seconds."""
 
 
@@ -90,7 +94,7 @@ class KeyRotation(ApiModel):
 
     phase: Literal["Preparing", "Changing", "Done"]
     """Preparing: workers learn the next key. Changing: routers change to it, one by one. Done: there is one key again."""
-    since: str
+    since: Time
     """RFC 3339 time at which the phase began."""
     request: Annotated[str, Field(max_length=MAX_REQUEST)] | None = None
     """Value of the annotation rewardpool.dev/rotate-key that was obeyed last."""
@@ -137,7 +141,7 @@ Limit = Literal[
 class ScalingDecision(ApiModel):
     """One change of the wanted number of replicas."""
 
-    time: str
+    time: Time
     """RFC 3339 time."""
     replicas: int
     """The number decided."""
@@ -150,7 +154,7 @@ class ScalingDecision(ApiModel):
 class DesiredAt(ApiModel):
     """What the policies asked for; scaling down looks back over a window of these."""
 
-    time: str
+    time: Time
     """RFC 3339 time."""
     replicas: int
     """The number asked for."""
@@ -174,7 +178,7 @@ class ServiceRateStatus(ApiModel):
     """Requests that are enough for it: the fewest with which a replica was seen to answer about as many."""
     measured: Annotated[list[BusyRate], Field(max_length=16)] = []
     """What that was made from, newest last."""
-    time: str
+    time: Time
     """RFC 3339 time of the newest measurement."""
 
 
@@ -190,9 +194,9 @@ class WorkerStart(ApiModel):
 class Burst(ApiModel):
     """A time in which there were requests, between two in which there were none, or were those of other jobs."""
 
-    begun: str
+    begun: Time
     """RFC 3339 time of its first request."""
-    ended: str | None = None
+    ended: Time | None = None
     """RFC 3339 time since which there is none; absent while it goes on."""
     replicas: int = 0
     """Most replicas that the requests at the routers were worth meanwhile."""
@@ -211,7 +215,7 @@ class ScalingStatus(ApiModel):
     """What the policies ask for, before bounds, steps, windows and budget; absent where there are none."""
     limit: Limit | None = None
     """What keeps `desired` from being `asked`."""
-    idle_since: str | None = None
+    idle_since: Time | None = None
     """RFC 3339 time since which no request was seen; absent while there are requests."""
     window: Annotated[list[DesiredAt], Field(max_length=64)] = []
     """Recommendations: last the present one with the time it began, before it larger ones with the time they ended."""
@@ -236,7 +240,7 @@ class DemandStatus(ApiModel):
     """What the job does: Starting, Rollout or Update."""
     samples: int | None = None
     """Samples of one burst."""
-    next_burst: str | None = None
+    next_burst: Time | None = None
     """RFC 3339 time at which the next burst begins, or the present one began to be expected; absent where nobody knows."""
     replicas: int = 0
     """Replicas asked for on its behalf now."""
@@ -255,7 +259,7 @@ class FailedRollout(ApiModel):
     """ProgressDeadlineExceeded or ParityExceeded."""
     message: Annotated[str, Field(max_length=MAX_MESSAGE)] = ""
     """The cause, with the engine's last lines or the differing scores."""
-    time: str
+    time: Time
     """RFC 3339 time of the verdict."""
 
 
@@ -283,7 +287,7 @@ class RolloutStatus(ApiModel):
     """The present revision, when it failed."""
     parity: ParityStatus | None = None
     """The present revision's comparison, when spec.rollout.parity asks for one."""
-    silent_since: str | None = None
+    silent_since: Time | None = None
     """RFC 3339 time since which no worker of the present revision answers though there are some; the deadline runs from here."""
     replace_reason: Annotated[str, Field(max_length=MAX_MESSAGE)] | None = None
     """The scheduler's words, when strategy Auto replaces one by one for lack of room; kept until the rollout ends."""
@@ -324,6 +328,8 @@ class RewardPoolStatus(ApiModel):
     """Generation of the spec the rest of the status is about."""
     url: str | None = None
     """Base URL of the router; trainers post to URL/v1/embeddings or URL/v1/chat/completions."""
+    ready: str = ""
+    """Replicas that serve, of those that are wanted, such as `1/2`: what `kubectl get` shows."""
     replicas: int = 0
     """Workers there are, leaving ones not counted."""
     ready_replicas: int = 0
@@ -340,7 +346,10 @@ class RewardPoolStatus(ApiModel):
     """Where a trainer finds the key."""
     load: LoadStatus | None = None
     """Requests at the routers; absent while their figures are missing."""
-    conditions: list[Condition] = []
+    conditions: Annotated[
+        list[Condition],
+        Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
+    ] = []
     """Aspects of the pool's health."""
     scaling: ScalingStatus | None = None
     """The autoscaler's decision."""

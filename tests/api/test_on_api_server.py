@@ -231,19 +231,62 @@ def test_the_longest_good_manifest_is_taken(control_plane: ControlPlane) -> None
 def test_a_pool_is_listed_scaled_and_described(control_plane: ControlPlane) -> None:
     kubectl = ("--namespace", NAMESPACE)
     control_plane.kubectl("apply", "-f", "-", input=yaml.safe_dump(a_manifest({"spec.replicas": 1})))
-    status = {"readyReplicas": 1, "replicas": 1, "selector": "a=b", "url": "http://there:8080"}
+    status = {"ready": "1/2", "readyReplicas": 1, "replicas": 1, "selector": "a=b", "url": "http://there:8080"}
     status |= {"load": {"inFlight": 7, "waiting": 3}, "scaling": {"desired": 2, "reason": "r"}}
-    patch = json.dumps({"status": status})
-    control_plane.kubectl(*kubectl, "patch", "rp", "pool", "--subresource=status", "--type=merge", "-p", patch)
+    status |= {"conditions": [a_condition("Ready", reason="Surging")]}
+    say(control_plane, "pool", status)
 
-    header, row = control_plane.kubectl(*kubectl, "get", "rewardpools").splitlines()
-    assert header.split() == ["NAME", "MODEL", "READY", "DESIRED", "IN-FLIGHT", "WAITING", "URL", "AGE"]
-    assert row.split()[:7] == ["pool", "hf://org/model", "1", "2", "7", "3", "http://there:8080"]
+    header, row = control_plane.kubectl(*kubectl, "get", "rp").splitlines()
+    assert header.split() == ["NAME", "READY", "STATUS", "AGE"]
+    assert row.split()[:3] == ["pool", "1/2", "Surging"]
+    assert "rewardpool.rewardpool.dev/pool" in control_plane.kubectl(*kubectl, "get", "all", "--output=name")
+    wide = control_plane.kubectl(*kubectl, "get", "rp", "--output=wide").splitlines()[1].split()
+    assert {"7", "3", "hf://org/model", "http://there:8080"} <= set(wide)
 
     control_plane.kubectl(*kubectl, "scale", "rewardpool", "pool", "--replicas=2")
     path = f"/apis/{names.API_VERSION}/namespaces/{NAMESPACE}/{names.PLURAL}/pool/scale"
     scale = json.loads(control_plane.kubectl("get", "--raw", path))
     assert (scale["spec"]["replicas"], scale["status"]) == (2, {"replicas": 1, "selector": "a=b"})
+
+
+def a_condition(
+    kind: str, *, reason: str = "Ok", message: str = "", time: str = "2026-01-01T00:00:00Z"
+) -> dict[str, str]:
+    return {"type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": time}
+
+
+def say(control_plane: ControlPlane, pool: str, status: dict[str, Any], *options: str) -> None:
+    """Apply the status of a pool."""
+    manifest = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": {"name": pool}, "status": status}
+    apply = ("--namespace", NAMESPACE, "apply", "--server-side", "--subresource=status", *options, "--filename=-")
+    control_plane.kubectl(*apply, input=yaml.safe_dump(manifest))
+
+
+def a_made_pool(control_plane: ControlPlane, name: str) -> str:
+    control_plane.kubectl("apply", "-f", "-", input=yaml.safe_dump(a_manifest({"metadata.name": name})))
+    return name
+
+
+def test_another_controller_adds_a_condition_of_its_own_and_both_stay(control_plane: ControlPlane) -> None:
+    pool = a_made_pool(control_plane, "shared")
+    say(control_plane, pool, {"conditions": [a_condition("Ready")]}, "--field-manager=ours")
+    say(control_plane, pool, {"conditions": [a_condition("example.com/Audited")]}, "--field-manager=theirs")
+    say(control_plane, pool, {"conditions": [a_condition("Ready")]}, "--field-manager=ours")
+    types = "jsonpath={.status.conditions[*].type}"
+    assert control_plane.kubectl("--namespace", NAMESPACE, "get", "rp", pool, "--output", types).split() == [
+        "Ready",
+        "example.com/Audited",
+    ]
+
+
+def test_a_condition_may_be_as_long_as_everywhere_in_kubernetes(control_plane: ControlPlane) -> None:
+    say(control_plane, a_made_pool(control_plane, "long"), {"conditions": [a_condition("Ready", message="m" * 32_768)]})
+
+
+def test_a_time_that_is_none_is_refused(control_plane: ControlPlane) -> None:
+    pool = a_made_pool(control_plane, "late")
+    with pytest.raises(ClusterError, match=r"lastTransitionTime.*date-time"):
+        say(control_plane, pool, {"conditions": [a_condition("Ready", time="yesterday")]})
 
 
 def test_explain_tells_what_a_field_means(control_plane: ControlPlane) -> None:

@@ -118,8 +118,9 @@ def _rollout_events(old: RewardPoolStatus, status: RewardPoolStatus, rollout: Ro
 def condition_events(old: RewardPoolStatus, status: RewardPoolStatus) -> tuple[Event, ...]:
     """What of the conditions is news."""
     events: list[Event] = []
+    known = {condition.type: condition for condition in old.conditions}
     for condition in status.conditions:
-        before = old.condition(condition.type)
+        before = known.get(condition.type)
         if before is not None and (condition.status, condition.reason) == (before.status, before.reason):
             continue
         event = _condition_event(condition, before)

@@ -44,10 +44,12 @@ def hold(snapshot: Snapshot, cause: Failure, *, routers_asked: bool = True) -> P
     exposure = expose_and_conceal(reached, membership) if membership else RouterReadiness()
     staying = [worker for worker in reached.workers if Drain().stays(worker)]
     old = reached.pool.status
+    ready = len(membership.serving) if membership else old.ready_replicas
     status: RewardPoolStatus = old.model_copy(
         update={
+            "ready": f"{ready}/{old.scaling.desired if old.scaling else len(staying)}",
             "replicas": len(staying),
-            "ready_replicas": len(membership.serving) if membership else old.ready_replicas,
+            "ready_replicas": ready,
             "draining_replicas": len(reached.workers) - len(staying),
             "load": None,
             "conditions": held_conditions(reached, cause, membership=membership, staying=staying),

@@ -32,6 +32,7 @@ def status_and_events(
     status = RewardPoolStatus(
         observed_generation=snapshot.pool.metadata.generation,
         url=snapshot.url,
+        ready=f"{len(membership.serving)}/{scaling.desired}",
         replicas=len(staying),
         ready_replicas=len(membership.serving),
         draining_replicas=len(snapshot.workers) - len(staying),

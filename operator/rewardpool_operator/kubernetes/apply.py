@@ -29,7 +29,7 @@ from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST, is_del
 from rewardpool_operator.kubernetes.recorder import event_object, with_failures
 from rewardpool_operator.kubernetes.requeue import FIGURES_SECONDS
 from rewardpool_operator.kubernetes.revisions import files_of
-from rewardpool_operator.kubernetes.volatile_status import without_figures
+from rewardpool_operator.kubernetes.volatile_status import own, without_figures
 from rewardpool_operator.kubernetes.worker_list_drift import WorkerListDrift
 from rewardpool_operator.metrics import METRICS, Change
 from rewardpool_operator.plan import Event, Join, Leave, Plan
@@ -442,14 +442,15 @@ class Apply:
     async def _write_status(self, status: RewardPoolStatus, *, held: bool) -> None:
         wanted = status.model_dump(mode="json", by_alias=True, exclude_none=True)
         found = self._objects.pool.get("status") or {}
-        if wanted == found:
+        ours, before = own(wanted), own(found)
+        if ours == before:
             self._written.unwritten = None
             return
         now = monotonic()
         is_new_here = not held and now - self._written.begun_at < ORIENTATION_SECONDS
         if status.load is None and found.get("load") and is_new_here:
             return
-        is_news = without_figures(wanted) != without_figures(found)
+        is_news = without_figures(ours) != without_figures(before)
         if not is_news and now - self._written.status_at < self._figures_seconds:
             self._written.unwritten = found, status
             return

@@ -65,6 +65,11 @@ def test_the_length_of_the_model_is_the_shortest_and_outlives_the_workers():
     assert later.status.model.max_model_len == 512
 
 
+def test_how_many_of_the_wanted_replicas_serve_is_said_as_kubectl_shows_it():
+    plan = decide(a_snapshot(a_worker("one"), a_worker("two", answering=False), pool=a_pool(replicas=2)))
+    assert plan.status.ready == "1/2"
+
+
 def test_leaving_workers_are_counted_apart():
     plan = decide(a_snapshot(a_worker("one"), a_worker("two"), pool=a_pool(replicas=1)))
     assert (plan.status.replicas, plan.status.draining_replicas) == (1, 1)

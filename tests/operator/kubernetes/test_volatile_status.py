@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rewardpool_api import RewardPoolStatus
-from rewardpool_operator.kubernetes.volatile_status import without_figures
+from rewardpool_operator.kubernetes.volatile_status import own, without_figures
 
 TIME = "2026-01-01T12:00:00Z"
 BEFORE: dict[str, Any] = {
@@ -73,3 +73,11 @@ def test_decisions_and_conditions_are(after: dict[str, Any]) -> None:
 def test_what_is_asked_of_a_budget_is_news_for_its_other_pools() -> None:
     held = changed(scaling={"limit": "Budget", "asked": 5})
     assert without_figures(held) != without_figures(changed(scaling={"limit": "Budget", "asked": 6}))
+
+
+def test_conditions_of_other_controllers_and_their_order_are_nothing_to_write_for() -> None:
+    ready, degraded, theirs = (
+        {"type": kind, "status": "True"} for kind in ("Ready", "Degraded", "example.com/Audited")
+    )
+    assert own({"conditions": [theirs, degraded, ready]}) == own({"conditions": [ready, degraded]})
+    assert own({"conditions": [ready]}) != own({"conditions": [ready, degraded]})
