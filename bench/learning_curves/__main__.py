@@ -34,9 +34,8 @@ def manifest() -> dict[str, Any]:
         "kind": "RewardPool",
         "metadata": {"name": "vowels"},
         "spec": {
-            "model": {"source": "python://learning_curves.judge:compute_score", "type": "Function"},
-            "engine": {"name": "python", "args": ["--concurrency", "64"]},
-            "worker": {"gpus": 0},
+            "model": {"source": "python://learning_curves.judge:compute_score"},
+            "engine": {"args": ["--concurrency", "64"]},
             "replicas": WORKERS,
         },
     }

@@ -18,9 +18,8 @@ Manifest = dict[str, Any]
 def manifest(name: str, protocol: Protocol) -> Manifest:
     """The pool of that name."""
     spec: Manifest = {
-        "model": {"source": "python://training_step.sleeper:compute_score", "type": "Function"},
-        "engine": {"name": "python", "args": ["--concurrency", str(PER_WORKER)]},
-        "worker": {"gpus": 0},
+        "model": {"source": "python://training_step.sleeper:compute_score"},
+        "engine": {"args": ["--concurrency", str(PER_WORKER)]},
     }
     if name == FIXED:
         spec["replicas"] = max(1, -(-protocol.callers // PER_WORKER))

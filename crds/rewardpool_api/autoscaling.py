@@ -59,12 +59,12 @@ class PolicySpec(ApiModel):
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             cel="self.type != 'QueueDepth' || has(self.queueDepth)",
-            message="spec.autoscaling.policy.queueDepth is required when spec.autoscaling.policy.type is QueueDepth",
+            message="spec.autoscaling.policy.queueDepth is required when spec.autoscaling.policy.type is QueueDepth, such as {targetPerReplica: 32}",
             holds=lambda policy: policy.type != "QueueDepth" or policy.queue_depth is not None,
         ),
         Rule(
             cel="self.type != 'DrainTime' || has(self.drainTime)",
-            message="spec.autoscaling.policy.drainTime is required when spec.autoscaling.policy.type is DrainTime",
+            message="spec.autoscaling.policy.drainTime is required when spec.autoscaling.policy.type is DrainTime, such as {targetSeconds: 10}",
             holds=lambda policy: policy.type != "DrainTime" or policy.drain_time is not None,
         ),
         Rule(
@@ -171,7 +171,7 @@ class AutoscalingSpec(ApiModel):
         ),
         Rule(
             cel="has(self.policy) != has(self.policies)",
-            message="spec.autoscaling needs either policy, or policies to combine several, and not both",
+            message="spec.autoscaling needs either policy, such as {queueDepth: {targetPerReplica: 32}}, or policies to combine several, and not both",
             holds=lambda scaling: (scaling.policy is None) != (scaling.policies is None),
         ),
         Rule(

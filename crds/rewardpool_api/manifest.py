@@ -5,7 +5,8 @@ this module, in the same phrases: a reader who searches for one message finds th
 """
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -117,9 +118,41 @@ def _enum(path: str, detail: ErrorDetails) -> str:
     return f'{path}: Unsupported value: "{detail["input"]}": supported values: {supported}'
 
 
+EXAMPLES: Mapping[str, str] = {
+    "metadata": "{name: helpfulness}",
+    "metadata.name": "helpfulness",
+    "spec": "{model: {source: hf://ORG/NAME}}",
+    "spec.model": "{source: hf://ORG/NAME}",
+    "spec.model.source": "hf://ORG/NAME for a model, or python://MODULE:FUNCTION for a Python function",
+    "spec.model.head.type": "LMHead",
+    "spec.model.adapters[].name": "safety",
+    "spec.model.adapters[].source": "pvc://CLAIM/PATH",
+    "spec.model.tokenSecretRef.name": "hub-token",
+    "spec.model.credentialsSecretRef.name": "s3-credentials",
+    "spec.model.cache.claimName": "models",
+    "spec.router.tls.secretName": "router-certificate",
+    "spec.autoscaling.maxReplicas": "8",
+    "spec.autoscaling.policy.queueDepth.targetPerReplica": "32",
+    "spec.autoscaling.policy.drainTime.targetSeconds": "10",
+    "spec.autoscaling.policies[].queueDepth.targetPerReplica": "32",
+    "spec.autoscaling.policies[].drainTime.targetSeconds": "10",
+    "spec.autoscaling.budget.name": "gpus",
+    "spec.autoscaling.budget.maxReplicas": "16",
+    "spec.rollout.parity.goldenSetRef": "{name: golden-set}",
+    "spec.rollout.parity.maxAbsDiff": "0.05",
+    "spec.rollout.parity.goldenSetRef.name": "golden-set",
+}
+"""Required field -> a value it may have."""
+
+
+def _missing(path: str, _: ErrorDetails) -> str:
+    field = re.sub(r"\[\d+\]", "[]", path)
+    return f"{path}: Required value" + (f": such as {EXAMPLES[field]}" if field in EXAMPLES else "")
+
+
 _WORDS: dict[str, Callable[[str, ErrorDetails], str]] = {
     "extra_forbidden": lambda path, _: f'unknown field "{path}"',
-    "missing": lambda path, _: f"{path}: Required value",
+    "missing": _missing,
     "literal_error": _enum,
     "rule": lambda _, detail: detail["msg"],
     "int_type": _of_type("integer"),

@@ -7,12 +7,13 @@ The docstrings below are the field descriptions of the CRD and of the documentat
 import re
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from rewardpool_api import names
 from rewardpool_api.adapters import MAX_ADAPTERS, AdapterSpec, are_distinct
 from rewardpool_api.autoscaling import AutoscalingSpec
 from rewardpool_api.head import HeadSpec
+from rewardpool_api.inference import IS_INFERRED, with_inferred
 from rewardpool_api.quantities import EntryName, ObjectName, Seconds, ShortText
 from rewardpool_api.rules import ApiModel, Rule
 from rewardpool_api.source import SOURCE_MESSAGE, SOURCE_PATTERN, is_source
@@ -25,6 +26,12 @@ NamespaceName = Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9]([a-z0-9-
 ResourceName = Annotated[
     str, Field(max_length=253, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")
 ]
+_INFERRED = Field(json_schema_extra={IS_INFERRED: True})
+_FUNCTION_SOURCE = "self.source.startsWith('python://')"
+_DISCRIMINATIVE = f"(has(self.type) ? self.type == 'Discriminative' : !{_FUNCTION_SOURCE})"
+_IS_FUNCTION = "self.model.source.startsWith('python://')"
+_GPUS = f"(has(self.worker.gpus) ? self.worker.gpus : ({_IS_FUNCTION} ? 0 : 1))"
+"""In CEL, what `rewardpool_api.inference` infers in Python."""
 PodTemplate = Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})]
 
 
@@ -58,8 +65,8 @@ class ModelSpec(ApiModel):
     """`hf://ORG/NAME`, `s3://BUCKET/PREFIX`, `pvc://CLAIM/PATH`, `file:///ABSOLUTE/PATH` (on the node or machine), or `python://MODULE:FUNCTION`."""
     revision: ShortText = "main"
     """Branch, tag or commit of an `hf://` model."""
-    type: ModelType = "Discriminative"
-    """Discriminative: a model that scores without writing, as `head` says. Generative: a judge that writes. Function: a user's Python function."""
+    type: Annotated[ModelType, _INFERRED] = "Discriminative"
+    """Discriminative: a model that scores without writing, as `head` says. Generative: a judge that writes. Function: a user's Python function. Default: Function for a `python://` source, Discriminative for any other."""
     head: HeadSpec | None = None
     """Where a Discriminative model's score is. Default: in its one label, whose raw logit it is; a checkpoint with several is not served without it."""
     adapters: Annotated[
@@ -86,22 +93,27 @@ class ModelSpec(ApiModel):
             holds=lambda model: is_source(model.source),
         ),
         Rule(
+            cel=f"!has(self.type) || (self.type == 'Function') == {_FUNCTION_SOURCE}",
+            message="spec.model.type must be Function when spec.model.source is python://MODULE:FUNCTION, and only then: leave spec.model.type out, or give another source, such as python://rewards:score",
+            holds=lambda model: (model.type == "Function") == model.source.startswith("python://"),
+        ),
+        Rule(
             cel="!has(self.credentialsSecretRef) || self.source.startsWith('s3://')",
             message="spec.model.credentialsSecretRef is for a spec.model.source s3://BUCKET/PREFIX, and only for that",
             holds=lambda model: model.credentials_secret_ref is None or model.source.startswith("s3://"),
         ),
         Rule(
-            cel="!has(self.trustRemoteCode) || !self.trustRemoteCode || !has(self.type) || self.type != 'Function'",
+            cel=f"!has(self.trustRemoteCode) || !self.trustRemoteCode || !{_FUNCTION_SOURCE}",
             message="spec.model.trustRemoteCode must be false when spec.model.type is Function: a function has no checkpoint",
             holds=lambda model: not model.trust_remote_code or model.type != "Function",
         ),
         Rule(
-            cel="!has(self.head) || self.type == 'Discriminative'",
+            cel=f"!has(self.head) || {_DISCRIMINATIVE}",
             message="spec.model.head must not be set unless spec.model.type is Discriminative: judges write, and functions return their score",
             holds=lambda model: model.head is None or model.type == "Discriminative",
         ),
         Rule(
-            cel="!has(self.adapters) || size(self.adapters) == 0 || (self.type == 'Discriminative' && !has(self.head) && (!has(self.trustRemoteCode) || !self.trustRemoteCode))",
+            cel=f"!has(self.adapters) || size(self.adapters) == 0 || ({_DISCRIMINATIVE} && !has(self.head) && (!has(self.trustRemoteCode) || !self.trustRemoteCode))",
             message="spec.model.adapters must not be set unless spec.model.type is Discriminative, without spec.model.head and trustRemoteCode: adapters are for reward models with one label of a class that vLLM has",
             holds=lambda model: (
                 not model.adapters
@@ -128,8 +140,8 @@ class SleepSpec(ApiModel):
 class EngineSpec(ApiModel):
     """Which server runs the model, and how."""
 
-    name: EngineName = "vllm"
-    """`vllm`, `sglang`, `transformers` for a reward model that only its own code can score, or `python` for a Function model."""
+    name: Annotated[EngineName, _INFERRED] = "vllm"
+    """`vllm`, `sglang`, `transformers` for a reward model that only its own code can score, or `python` for a Function model. Default: python for a `python://` source, vllm for any other."""
     image: ShortText | None = None
     """Container image. Default: the engine's stock image; nothing of RewardPool needs to be baked in."""
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
@@ -150,11 +162,6 @@ class EngineSpec(ApiModel):
             cel="!has(self.args) || !self.args.exists(arg, arg.matches('^--(admin-)?api-key(=|$)'))",
             message="spec.engine.args must not have --api-key, which everybody could read: workers take the key of spec.router.auth",
             holds=lambda engine: not any(re.match(r"--(admin-)?api-key(=|$)", arg) for arg in engine.args),
-        ),
-        Rule(
-            cel="!has(self.sleep) || !self.sleep.enabled || self.name != 'python'",
-            message="spec.engine.sleep.enabled must be false when spec.engine.name is python: a function has no weights on a GPU",
-            holds=lambda engine: not engine.sleep.enabled or engine.name != "python",
         ),
         Rule(
             cel="!has(self.name) || self.name != 'transformers' || ((!has(self.sleep) || !self.sleep.enabled) && (!has(self.tensorParallelSize) || self.tensorParallelSize == 1))",
@@ -178,8 +185,8 @@ class EngineSpec(ApiModel):
 class WorkerSpec(ApiModel):
     """What a replica's pod needs."""
 
-    gpus: Annotated[int, Field(ge=0, le=64)] = 1
-    """GPUs per replica; 0 for CPU engines and functions. On one machine without Kubernetes each replica gets NVIDIA GPUs of its own by CUDA_VISIBLE_DEVICES, and with 0 all see the same."""
+    gpus: Annotated[int, Field(ge=0, le=64), _INFERRED] = 1
+    """GPUs per replica; 0 for CPU engines. Default: 0 for a `python://` source, 1 for any other. On one machine without Kubernetes each replica gets NVIDIA GPUs of its own by CUDA_VISIBLE_DEVICES, and with 0 all see the same."""
     gpu_resource: ResourceName = "nvidia.com/gpu"
     """Resource name the GPUs are requested by (MIG slices and other vendors have their own)."""
     drain_seconds: Seconds = 60
@@ -298,27 +305,27 @@ class RewardPoolSpec(ApiModel):
             holds=lambda spec: spec.replicas is None or spec.autoscaling is None or spec.autoscaling.is_external,
         ),
         Rule(
-            cel="(self.model.type == 'Function') == (self.engine.name == 'python')",
-            message="spec.engine.name must be python when spec.model.type is Function, and only then",
-            holds=lambda spec: (spec.model.type == "Function") == (spec.engine.name == "python"),
+            cel=f"!has(self.engine.name) || (self.engine.name == 'python') == {_IS_FUNCTION}",
+            message="spec.engine.name must be python when spec.model.source is python://MODULE:FUNCTION, and only then: leave spec.engine.name out",
+            holds=lambda spec: (spec.engine.name == "python") == spec.model.source.startswith("python://"),
         ),
         Rule(
-            cel="(self.model.type == 'Function') == self.model.source.startsWith('python://')",
-            message="spec.model.source must be python://MODULE:FUNCTION when spec.model.type is Function, and only then",
-            holds=lambda spec: (spec.model.type == "Function") == spec.model.source.startswith("python://"),
-        ),
-        Rule(
-            cel="self.engine.name != 'transformers' || self.model.type == 'Discriminative'",
+            cel="!has(self.engine.name) || self.engine.name != 'transformers' || !has(self.model.type) || self.model.type == 'Discriminative'",
             message="spec.model.type must be Discriminative when spec.engine.name is transformers: judges that write are for vllm and sglang",
             holds=lambda spec: spec.engine.name != "transformers" or spec.model.type == "Discriminative",
         ),
         Rule(
-            cel="self.worker.gpus == 0 || self.engine.tensorParallelSize <= self.worker.gpus",
+            cel=f"{_GPUS} == 0 || self.engine.tensorParallelSize <= {_GPUS}",
             message="spec.engine.tensorParallelSize must not be greater than spec.worker.gpus",
             holds=lambda spec: spec.worker.gpus == 0 or spec.engine.tensor_parallel_size <= spec.worker.gpus,
         ),
         Rule(
-            cel="!self.engine.sleep.enabled || self.worker.gpus > 0",
+            cel=f"!self.engine.sleep.enabled || !{_IS_FUNCTION}",
+            message="spec.engine.sleep.enabled must be false when spec.engine.name is python: a function has no weights on a GPU",
+            holds=lambda spec: not spec.engine.sleep.enabled or spec.engine.name != "python",
+        ),
+        Rule(
+            cel=f"!self.engine.sleep.enabled || {_GPUS} > 0",
             message="spec.worker.gpus must be at least 1 when spec.engine.sleep.enabled: engines sleep on GPUs only",
             holds=lambda spec: not spec.engine.sleep.enabled or spec.worker.gpus > 0,
         ),
@@ -328,24 +335,24 @@ class RewardPoolSpec(ApiModel):
             holds=lambda spec: not spec.engine.sleep.enabled or spec.autoscaling is None,
         ),
         Rule(
-            cel="self.model.type != 'Generative' || !has(self.rollout.parity)",
+            cel="!has(self.model.type) || self.model.type != 'Generative' || !has(self.rollout.parity)",
             message="spec.rollout.parity must not be set when spec.model.type is Generative: a judge writes text, which has no score to compare",
             holds=lambda spec: spec.model.type != "Generative" or spec.rollout.parity is None,
         ),
         Rule(
-            cel="!has(self.model.head) || !has(self.model.head.stepToken) || self.engine.name != 'sglang'",
+            cel="!has(self.model.head) || !has(self.model.head.stepToken) || !has(self.engine.name) || self.engine.name != 'sglang'",
             message="spec.model.head.stepToken must not be set when spec.engine.name is sglang, which has the value of the last token alone: steps are for vllm",
             holds=lambda spec: (
                 spec.model.head is None or spec.model.head.step_token is None or spec.engine.name != "sglang"
             ),
         ),
         Rule(
-            cel="!has(self.model.head) || self.engine.name != 'transformers'",
+            cel="!has(self.model.head) || !has(self.engine.name) || self.engine.name != 'transformers'",
             message="spec.model.head must not be set when spec.engine.name is transformers: the checkpoint's one label or its own code gives the score",
             holds=lambda spec: spec.model.head is None or spec.engine.name != "transformers",
         ),
         Rule(
-            cel="!has(self.model.adapters) || size(self.model.adapters) == 0 || (self.engine.name == 'vllm' && !self.engine.sleep.enabled)",
+            cel="!has(self.model.adapters) || size(self.model.adapters) == 0 || ((!has(self.engine.name) || self.engine.name == 'vllm') && !self.engine.sleep.enabled)",
             message="spec.model.adapters must not be set unless spec.engine.name is vllm and spec.engine.sleep.enabled false: SGLang and transformers would score without an adapter's own head, and a wake would be proved for the base alone",
             holds=lambda spec: (
                 not spec.model.adapters or (spec.engine.name == "vllm" and not spec.engine.sleep.enabled)
@@ -359,6 +366,11 @@ class RewardPoolSpec(ApiModel):
             ),
         ),
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _infer(cls, spec: Any) -> Any:
+        return with_inferred(spec)
 
     @property
     def start_seconds(self) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from rewardpool_api import names
+from rewardpool_api.inference import IS_INFERRED
 from rewardpool_api.pool import RewardPool, RewardPoolSpec
 from rewardpool_api.rules import ApiModel
 from rewardpool_api.status import RewardPoolStatus
@@ -152,8 +153,8 @@ def _structural(schema: Schema, definitions: Schema, rules: dict[str, tuple[Any,
     kept = {key: value for key, value in schema.items() if key in _KEPT}
     if "const" in schema:
         kept["enum"] = [schema["const"]]
-    if kept.get("default", ...) is None:
-        del kept["default"]
+    if kept.get("default", ...) is None or IS_INFERRED in schema:
+        kept.pop("default", None)
     elif "default" in kept and "properties" in schema:
         # The defaults of the fields inside fill it.
         kept["default"] = {}

@@ -45,16 +45,14 @@ def pool(name: str = POOL, *, in_namespace: str = NAMESPACE, workers: int, route
         "kind": names.KIND,
         "metadata": {"name": name, "namespace": in_namespace},
         "spec": {
-            "model": {"source": "python://faults.reward:compute_score", "type": "Function"},
+            "model": {"source": "python://faults.reward:compute_score"},
             "engine": {
-                "name": "python",
                 # Named here, because an upgraded operator would bring another default.
                 "image": IMAGE,
                 "env": {"PYTHONPATH": PROGRAMS_DIR},
                 "args": ["--concurrency=64"],
             },
             "worker": {
-                "gpus": 0,
                 "drainSeconds": 20,
                 "podTemplate": {
                     "spec": {

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from rewardpool_api.crd import crd_yaml
+from rewardpool_api.manifest import EXAMPLES
 from rewardpool_api.schema import custom_resource_definition
 
 CRD = Path(__file__).parents[2] / "crds" / "rewardpool.dev_rewardpools.yaml"
@@ -37,3 +38,26 @@ def test_rules_over_fields_are_in_the_schema_with_their_messages():
     assert "spec.autoscaling.minReplicas must not be greater than spec.autoscaling.maxReplicas" in {
         rule["message"] for rule in rules
     }
+
+
+def required(schema, path="spec"):
+    for name in schema.get("required", []):
+        yield f"{path}.{name}"
+    for name, part in schema.get("properties", {}).items():
+        yield from required(part, f"{path}.{name}")
+    if "items" in schema:
+        yield from required(schema["items"], f"{path}[]")
+
+
+def test_every_required_field_has_an_example():
+    assert set(required(SCHEMA["spec"])) | {"metadata", "metadata.name", "spec"} == set(EXAMPLES)
+
+
+def test_what_depends_on_the_source_has_no_default():
+    spec = SCHEMA["spec"]["properties"]
+    inferred = (
+        spec["model"]["properties"]["type"],
+        spec["engine"]["properties"]["name"],
+        spec["worker"]["properties"]["gpus"],
+    )
+    assert not any("default" in field for field in inferred)

@@ -30,6 +30,25 @@ def test_defaults_need_not_be_written():
     assert (pool.spec.router.replicas, pool.spec.rollout.strategy, pool.spec.worker.drain_seconds) == (1, "Auto", 60)
 
 
+@pytest.mark.parametrize(
+    ("model", "stands_for"),
+    [
+        ({"source": "python://rewards:score"}, ("Function", "python", 0)),
+        ({"source": "hf://org/model"}, ("Discriminative", "vllm", 1)),
+        ({"source": "hf://org/model", "type": "Generative"}, ("Generative", "vllm", 1)),
+    ],
+)
+def test_a_source_and_a_type_are_a_whole_spec(model, stands_for):
+    spec = load_manifest(manifest("spec", {"model": model})).spec
+    assert (spec.model.type, spec.engine.name, spec.worker.gpus) == stands_for
+
+
+def test_what_is_inferred_may_be_written_and_a_function_may_have_a_gpu():
+    model = {"source": "python://rewards:score", "type": "Function"}
+    spec = load_manifest(manifest("spec", {"model": model, "engine": {"name": "python"}, "worker": {"gpus": 1}})).spec
+    assert (spec.model.type, spec.engine.name, spec.worker.gpus) == ("Function", "python", 1)
+
+
 QUEUE_DEPTH = {"type": "QueueDepth", "queueDepth": {"targetPerReplica": 4}}
 
 BAD = {
@@ -72,7 +91,23 @@ BAD = {
         {"policy": QUEUE_DEPTH},
         "spec.autoscaling.maxReplicas: Required value",
     ),
-    "a function on vllm": ("spec.model.type", "Function", "spec.engine.name must be python when spec.model.type"),
+    "a model of type Function": (
+        "spec.model.type",
+        "Function",
+        "spec.model.type must be Function when spec.model.source",
+    ),
+    "a function on vllm": (
+        "spec",
+        {"model": {"source": "python://rewards:score"}, "engine": {"name": "vllm"}},
+        "spec.engine.name must be python when spec.model.source is python://MODULE:FUNCTION, and only then: leave",
+    ),
+    "a function as a judge": (
+        "spec",
+        {"model": {"source": "python://rewards:score", "type": "Generative"}},
+        "spec.model.type must be Function when spec.model.source is python://MODULE:FUNCTION, and only then: leave",
+    ),
+    "no model": ("spec", {}, "spec.model: Required value: such as {source: hf://ORG/NAME}"),
+    "a model from nowhere": ("spec.model", {}, "spec.model.source: Required value: such as hf://ORG/NAME for a model"),
     "a model split by transformers": (
         "spec.engine",
         {"name": "transformers", "tensorParallelSize": 2},

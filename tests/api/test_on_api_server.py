@@ -11,6 +11,7 @@ from support.command_lines import manifests
 from cluster.control_plane import ControlPlane
 from cluster.processes import ClusterError
 from rewardpool_api import ManifestError, dump_manifest, load_manifest, names
+from rewardpool_api.inference import inferred
 from rewardpool_api.pool import RewardPool, WorkerSpec
 from rewardpool_api.rules import ApiModel, Rule
 
@@ -79,7 +80,21 @@ VIOLATIONS: dict[str, dict[str, Any]] = {
         "spec.model": {"source": "python://rewards:score", "type": "Function"},
         "spec.engine.name": "vllm",
     },
-    "source of a model for a function": {"spec.model.type": "Function", "spec.engine.name": "python"},
+    "source of a model for a function": {"spec.model.type": "Function"},
+    "source of a function for a judge": {"spec.model": {"source": "python://rewards:score", "type": "Generative"}},
+    "function on an engine for models, for want of a type": {
+        "spec.model.source": "python://rewards:score",
+        "spec.engine.name": "vllm",
+    },
+    "a function's server for a model": {"spec.engine.name": "python"},
+    "more shards than the one GPU that nobody wrote": {"spec.engine.tensorParallelSize": 2},
+    "a head of a function that says no more than its source": {
+        "spec.model": {"source": "python://rewards:score", "head": CLASSIFIER}
+    },
+    "a function that sleeps and says no more than its source": {
+        "spec.model.source": "python://rewards:score",
+        "spec.engine.sleep": {"enabled": True},
+    },
     "credentials for no bucket": {"spec.model.credentialsSecretRef": {"name": "s3"}},
     "comparing what a judge writes": {
         "spec.model.type": "Generative",
@@ -195,7 +210,16 @@ def told_by_us(manifest: dict[str, Any]) -> list[str]:
 def test_kubectl_and_rewardpool_refuse_in_the_same_words(control_plane: ControlPlane, changes: dict[str, Any]) -> None:
     manifest = a_manifest(changes)
     (problem,) = told_by_us(manifest)
-    assert problem in told_by_kubectl(control_plane, manifest)
+    # One machine adds an example, where the API server's own words have no room for one.
+    assert problem.split(": such as")[0] in told_by_kubectl(control_plane, manifest)
+
+
+@pytest.mark.parametrize(
+    "model", [{"source": "python://rewards:score"}, {"source": "hf://org/judge", "type": "Generative"}]
+)
+def test_four_lines_of_spec_are_a_pool(control_plane: ControlPlane, model: dict[str, str]) -> None:
+    manifest = yaml.safe_dump(a_manifest({"spec.model": model}))
+    control_plane.kubectl("apply", "--dry-run=server", "-f", "-", input=manifest)
 
 
 def rules_of(model: type[ApiModel]) -> list[Rule]:
@@ -214,7 +238,10 @@ def test_defaults_are_those_of_the_models(control_plane: ControlPlane) -> None:
     changes = {"spec.autoscaling": {"maxReplicas": 2, "policy": QUEUE}}
     text = yaml.safe_dump(a_manifest(changes))
     answer = control_plane.kubectl("apply", "--dry-run=server", "-o", "json", "-f", "-", input=text)
-    assert json.loads(answer)["spec"] == dump_manifest(load_manifest(text))["spec"]
+    ours = dump_manifest(load_manifest(text))["spec"]
+    for part, field in inferred(ours["model"]["source"]):
+        del ours[part][field]
+    assert json.loads(answer)["spec"] == ours
 
 
 def test_every_manifest_of_the_examples_and_of_the_catalogue_is_taken(control_plane: ControlPlane) -> None:

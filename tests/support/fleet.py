@@ -179,7 +179,7 @@ class Fleet:
         ready = {"type": "Ready", "status": "True", "reason": "Ok", "lastTransitionTime": "2026-01-01T00:00:00Z"}
         state = {
             "metadata": {"name": name, "namespace": namespace},
-            "spec": {"model": {"source": "python://rewards:score", "type": "Function"}, "engine": {"name": "python"}},
+            "spec": {"model": {"source": "python://rewards:score"}},
             "status": {
                 "url": self.router.url,
                 "replicas": len(self.workers) + len(self._others),

@@ -60,8 +60,7 @@ class LocalMachine:
     def manifest(self, **spec: Any) -> Path:
         """A manifest of a pool of a reward function; `spec` is merged over it."""
         body = {
-            "model": {"source": "python://functions:length", "type": "Function"},
-            "engine": {"name": "python"},
+            "model": {"source": "python://functions:length"},
             "worker": {"gpus": 0, "drainSeconds": 10},
             **spec,
         }

@@ -92,8 +92,8 @@ class Cluster:
             "kind": names.KIND,
             "metadata": {"name": name, "namespace": NAMESPACE},
             "spec": {
-                "model": {"source": "python://reward_functions:compute_score", "type": "Function"},
-                "engine": {"name": "python", "env": {"PYTHONPATH": str(FUNCTIONS)}},
+                "model": {"source": "python://reward_functions:compute_score"},
+                "engine": {"env": {"PYTHONPATH": str(FUNCTIONS)}},
                 "worker": {"gpus": 0, "drainSeconds": 10},
                 "router": {"requestTimeoutSeconds": 10},
                 **spec,

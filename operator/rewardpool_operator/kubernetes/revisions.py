@@ -20,7 +20,7 @@ from rewardpool_api.pool import WorkerSpec
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.diff import short_hash
-from rewardpool_operator.kubernetes.render import CONTAINER_WORKER, Revision, uses_key
+from rewardpool_operator.kubernetes.render import CONTAINER_WORKER, Revision, spec_parts, uses_key
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,9 +95,7 @@ def _is_made_of(pool: RewardPool, revision: str, deployment: Object, objects: Ob
 
 
 def _cause(pool: RewardPool) -> _Cause:
-    parts = pool.spec.model_dump(
-        mode="json", by_alias=True, exclude_defaults=True, include={"model", "engine", "worker"}
-    )
+    parts = json.loads(spec_parts(pool))
     restarted_at = pool.metadata.annotations.get(names.ANNOTATION_RESTARTED_AT)
     return _Cause(parts=_without_times(parts), restarted_at=restarted_at, with_key=uses_key(pool))
 

@@ -107,6 +107,15 @@ def test_a_workers_deployment_says_what_of_the_spec_it_was_rendered_from() -> No
     assert "annotations" not in deployment["spec"]["template"]["metadata"]
 
 
+def test_a_rollback_brings_a_functions_gpu_back_and_writes_nothing_that_its_source_says() -> None:
+    def parts(**spec: Any) -> Any:
+        pool = a_pool(**{"model": {"source": "python://rewards:score"}, **spec})
+        return json.loads(render.spec_parts(pool))
+
+    assert parts() == {"model": {"source": "python://rewards:score"}} == parts(**FUNCTION)
+    assert parts(worker={"gpus": 1})["worker"] == {"gpus": 1}
+
+
 def test_other_keys_are_other_router_pods() -> None:
     other = render.router_deployment(a_pool(), fingerprint=Keys(pool="x", admin="y").fingerprint, image=IMAGE)
     assert other["spec"]["template"] != router(a_pool())

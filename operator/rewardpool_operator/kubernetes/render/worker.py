@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rewardpool_api import RewardPool, names, parse_source
+from rewardpool_api.inference import inferred, without_inferred
 from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.diff import short_hash
 from rewardpool_operator.kubernetes.merge import merged
@@ -102,12 +103,15 @@ def worker_deployment(pool: RewardPool, revision: Revision, *, replicas: int) ->
 def spec_parts(pool: RewardPool) -> str:
     """The parts of the spec that workers are rendered from, as canonical JSON: what a rollback by hand brings back.
 
-    Without defaults, so that a field that a newer operator knows changes nothing in the text.
+    Without defaults, so that a field that a newer operator knows changes nothing in the text; and without what the
+    source says, so that a manifest that leaves it out may have another source after a rollback.
     """
-    parts = pool.spec.model_dump(
-        mode="json", by_alias=True, exclude_defaults=True, include={"model", "engine", "worker"}
-    )
-    return json.dumps(parts, sort_keys=True, separators=(",", ":"))
+    chosen = {part: getattr(pool.spec, part) for part in ("model", "engine", "worker")}
+    parts = {part: spec.model_dump(mode="json", by_alias=True, exclude_defaults=True) for part, spec in chosen.items()}
+    # A default of the model's is not the inferred value everywhere.
+    for part, field in inferred(pool.spec.model.source):
+        parts[part][field] = getattr(chosen[part], field)
+    return json.dumps(without_inferred(parts), sort_keys=True, separators=(",", ":"))
 
 
 def worker_template(pool: RewardPool, *, image: str, ipv6: bool = False) -> Object:

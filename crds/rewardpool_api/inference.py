@@ -1,0 +1,46 @@
+"""What a manifest need not say, since its source says it: a function's type, engine and GPUs.
+
+The API server cannot make one field's default of another field, so an object is stored without these fields, and every
+reader of the object infers them anew. The CEL rules of `pool.py` infer the same.
+"""
+
+from typing import Any, Final
+
+IS_INFERRED: Final = "x-rewardpool-inferred"
+"""Marks such a field in pydantic's JSON schema; the CRD has no default for it."""
+
+Spec = dict[str, Any]
+
+
+def inferred(source: str) -> dict[tuple[str, str], Any]:
+    """Part and field of the spec -> the value that a model of this source has where the manifest says nothing."""
+    is_function = source.startswith("python://")
+    return {
+        ("model", "type"): "Function" if is_function else "Discriminative",
+        ("engine", "name"): "python" if is_function else "vllm",
+        ("worker", "gpus"): 0 if is_function else 1,
+    }
+
+
+def with_inferred(spec: Any) -> Any:
+    """The spec of a manifest with what it leaves out; what is malformed is left for the models to refuse."""
+    model = spec.get("model") if isinstance(spec, dict) else None
+    source = model.get("source") if isinstance(model, dict) else None
+    if not isinstance(source, str):
+        return spec
+    parts = {part: spec.get(part, {}) for part, _ in inferred(source)}
+    return spec | {
+        part: {field: value, **parts[part]}
+        for (part, field), value in inferred(source).items()
+        if isinstance(parts[part], dict)
+    }
+
+
+def without_inferred(spec: Spec) -> Spec:
+    """The parts of a spec without what their source says anyhow, and without parts that are empty then."""
+    values = inferred(spec["model"]["source"])
+    left = {
+        part: {field: value for field, value in fields.items() if values.get((part, field), ...) != value}
+        for part, fields in spec.items()
+    }
+    return {part: fields for part, fields in left.items() if fields}
