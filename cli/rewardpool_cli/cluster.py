@@ -20,10 +20,10 @@ from kubernetes_asyncio import config as kubernetes_config
 from pydantic import ValidationError
 
 from rewardpool_api import RewardPool, names
-from rewardpool_cli import targets
 from rewardpool_cli.errors import CommandError, RefusedError
 from rewardpool_cli.explain.evidence import Evidence, newest_warnings
-from rewardpool_cli.targets import Target
+from rewardpool_cli.program import program
+from rewardpool_cli.targets import Target, has_cluster
 from rewardpool_operator.bounded import read_text
 from rewardpool_operator.kubernetes.client import (
     DEPLOYMENTS,
@@ -171,7 +171,7 @@ class Cluster:
             deployments=tuple(deployments),
             warnings=newest_warnings(events),
             unreadable=unreadable,
-            program=targets.program(),
+            program=program(),
         )
 
 
@@ -182,7 +182,7 @@ async def connect(target: Target, *, environ: Mapping[str, str] = os.environ) ->
     Raises:
         CommandError: no credentials, no answer, or a refusal.
     """
-    if not targets.has_cluster(environ):
+    if not has_cluster(environ):
         raise RefusedError("no cluster is configured: set $KUBECONFIG, or say --local for pools of this machine")
     try:
         configuration, namespace = await _credentials(target.context, environ)

@@ -29,7 +29,7 @@ def explain(
     local: Local = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say in words why a pool is not ready, or has the size it has, and what to do next; with its last changes of size.
+    """Say in words why a pool is not ready, or has the size it has, and what to do next. With its last changes of size.
 
     Example: rewardpool explain rl/helpfulness
     """

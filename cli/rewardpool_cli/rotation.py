@@ -11,7 +11,8 @@ from rewardpool_api import RewardPool, names
 from rewardpool_cli import screens
 from rewardpool_cli.errors import RefusedError
 from rewardpool_cli.options import Context, Local, Namespace, NoWait, PoolName
-from rewardpool_cli.targets import Target, Where, locate, program
+from rewardpool_cli.program import program
+from rewardpool_cli.targets import Target, Where, locate
 from rewardpool_operator.times import rfc3339
 
 if TYPE_CHECKING:

@@ -7,6 +7,8 @@ import typer
 from rewardpool_api.crd import crd_yaml
 from rewardpool_operator.logs import LogFormat
 
+operator_app = typer.Typer(no_args_is_help=True, help="The Kubernetes operator.")
+
 
 def crd() -> None:
     """Print the CustomResourceDefinition.
@@ -16,6 +18,7 @@ def crd() -> None:
     typer.echo(crd_yaml(), nl=False)
 
 
+@operator_app.command("run")
 def operator_run(
     namespace: Annotated[list[str] | None, typer.Option(help="Watch only these. Default: all.")] = None,
     health_port: Annotated[int | None, typer.Option(min=1, max=65535, help="Serve /healthz there.")] = None,

@@ -8,7 +8,8 @@ import typer
 from rewardpool_api import RewardPool
 from rewardpool_cli.errors import RefusedError
 from rewardpool_cli.options import Context, Local, Namespace, NoWait, PoolName
-from rewardpool_cli.targets import Target, Where, locate, program
+from rewardpool_cli.program import program
+from rewardpool_cli.targets import Target, Where, locate
 from rewardpool_cli.up import existing, exit_unless, follow_change
 from rewardpool_local import commands
 

@@ -13,7 +13,6 @@ this machine, and where none of them says, `default`.
 """
 
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +20,8 @@ from typing import Final
 
 from rewardpool_api import names
 from rewardpool_cli.errors import RefusedError
+from rewardpool_cli.program import is_plugin
 from rewardpool_local.folder import PoolFolder, all_folders, folder_of
-
-PLUGIN: Final = "kubectl-rewardpool"
-"""kubectl finds a program of this name on the PATH and runs it for `kubectl rewardpool`."""
 
 _IN_POD: Final = "KUBERNETES_SERVICE_HOST"
 
@@ -52,16 +49,6 @@ class Target:
     def folder(self, environ: Mapping[str, str] = os.environ) -> PoolFolder:
         """The state folder of a pool on this machine."""
         return folder_of(f"{self.namespace or 'default'}/{self.name}", environ)
-
-
-def is_plugin() -> bool:
-    """Whether kubectl runs this program."""
-    return Path(sys.argv[0]).name == PLUGIN
-
-
-def program() -> str:
-    """What the user types before the command."""
-    return "kubectl rewardpool" if is_plugin() else "rewardpool"
 
 
 def locate(

@@ -9,8 +9,8 @@ from rewardpool_api import RewardPool
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_cli import screens
 from rewardpool_cli.cluster import Cluster
+from rewardpool_cli.program import program
 from rewardpool_cli.screens import wanted_replicas
-from rewardpool_cli.targets import program
 
 LOOK_SECONDS: Final = 1.0
 UNSEEN_SECONDS: Final = 30.0

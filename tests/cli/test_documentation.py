@@ -32,6 +32,7 @@ def unknown(words: list[str]) -> list[str]:
         if name not in command.commands:
             return [name]
         command, words = command.commands[name], words[1:]
+        command = getattr(command, "real", command)
     options = {option for parameter in command.params for option in parameter.opts} | {"--help"}
     return [word for word in words if word.startswith("-") and word.split("=")[0] not in options]
 

@@ -1,0 +1,105 @@
+"""The commands, each imported when it is called: a command of a second must not load what another one needs.
+
+`rewardpool --help` shows the sentences of this table; everything else of a command, its options among them, is in its
+module, whose docstring begins with the same sentence.
+"""
+
+from functools import cached_property
+from importlib import import_module
+from typing import Any, Final
+
+import typer.main
+from typer.core import TyperCommand, TyperGroup
+
+COMMANDS: Final = {
+    "up": ("up:up", "Run a pool on this machine, or give a running one its changed manifest."),
+    "down": ("up:down", "Stop a pool of this machine: requests in flight finish, no process is left."),
+    "status": (
+        "status:status",
+        "Show a pool: its workers and its conditions; without a name, all pools of this machine or of the namespace.",
+    ),
+    "top": ("top:top", "Show replicas and load of pools, the busiest first, every two seconds until interrupted."),
+    "explain": (
+        "explaining:explain",
+        "Say in words why a pool is not ready, or has the size it has, and what to do next.",
+    ),
+    "logs": ("logs:logs", "Show the logs of a pool's workers and routers."),
+    "scale": ("scale:scale", "Change the number of replicas of a running pool; what is in flight finishes."),
+    "restart": (
+        "rollouts:restart",
+        "Replace all workers by new ones of the same spec, as a rollout: no request is lost.",
+    ),
+    "rollback": (
+        "rollouts:rollback",
+        "Give a pool the model, engine and worker parts of an earlier revision's spec again.",
+    ),
+    "rotate-key": (
+        "rotation:rotate_key",
+        "Replace the keys of a pool by new ones while it serves: no request is lost.",
+    ),
+    "score": ("score:score", "Score one text as a trainer would; a Generative pool answers in words."),
+    "verify": (
+        "verify:verify",
+        "Compare a live pool's scores with those that its model should give. Exit code 1: they differ.",
+    ),
+    "gateway": (
+        "gateway:gateway",
+        "Answer the remote reward protocols of OpenRLHF (/get_reward) and slime (/slime) from a pool.",
+    ),
+    "models": (
+        "models:models",
+        "List the popular reward models and how each is served, or print the manifest of one.",
+    ),
+    "init": (
+        "models:init",
+        "Write the manifest that serves a reward model, by its config.json; refuse what no engine can serve.",
+    ),
+    "simulate": (
+        "simulate:simulate",
+        "Tell what policies would have made of training jobs: how long trainers stall, and what the GPUs cost.",
+    ),
+    "trace": ("traces:trace_app", "Traces for `rewardpool simulate`."),
+    "operator": ("running:operator_app", "The Kubernetes operator."),
+    "crd": ("running:crd", "Print the CustomResourceDefinition."),
+}
+"""Name → where it is in this package, and its first sentence."""
+
+
+class LazyCommand(TyperCommand):
+    """A command that is known by its name and its first sentence until it is called."""
+
+    def __init__(self, name: str, target: str, sentence: str) -> None:
+        """Import nothing yet.
+
+        Args:
+            name: as it is typed.
+            target: module and attribute of this package: a function, or the `typer.Typer` of a group.
+            sentence: what it does.
+        """
+        super().__init__(name, callback=None, help=sentence)
+        self._target = target
+
+    @cached_property
+    def real(self) -> Any:
+        """The command itself, as typer has it."""
+        module, _, attribute = self._target.partition(":")
+        found = getattr(import_module(f"rewardpool_cli.{module}"), attribute)
+        if isinstance(found, typer.Typer):
+            return typer.main.get_group(found)
+        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        alone.command(self.name)(found)
+        return typer.main.get_command(alone)
+
+    def make_context(self, *args: Any, **rest: Any) -> Any:
+        """Read the arguments as the command itself does; what is called afterwards is its own callback."""
+        return self.real.make_context(*args, **rest)
+
+
+class Commands(TyperGroup):
+    """All of the table."""
+
+    def __init__(self, **rest: Any) -> None:
+        """As typer makes a group."""
+        super().__init__(**rest)
+        for name, (target, sentence) in COMMANDS.items():
+            self.add_command(LazyCommand(name, target, sentence))

@@ -1,0 +1,18 @@
+"""What the command line is called: by its own name, or by kubectl as its plugin."""
+
+import sys
+from pathlib import Path
+from typing import Final
+
+PLUGIN: Final = "kubectl-rewardpool"
+"""kubectl finds a program of this name on the PATH and runs it for `kubectl rewardpool`."""
+
+
+def is_plugin() -> bool:
+    """Whether kubectl runs this program."""
+    return Path(sys.argv[0]).name == PLUGIN
+
+
+def program() -> str:
+    """What the user types before the command."""
+    return "kubectl rewardpool" if is_plugin() else "rewardpool"
