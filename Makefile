@@ -131,23 +131,23 @@ suites: test-operator other-suites
 other-suites: $(OTHER_SUITES)
 
 test-operator:
-	@$(NICE) $(DEV)/bin/pytest tests/operator
+	@$(DEV)/bin/pytest tests/operator
 
 # All that no other suite has, but for what the client's shares its vLLM with.
 ON_VLLM := tests/worker/test_real_vllm.py
 
 test-fleet:
-	@$(NICE) $(DEV)/bin/pytest tests --ignore=$(ON_VLLM) $(patsubst %,--ignore=tests/%,operator trainer trainer_torch frameworks engines judges $(TOOLS))
+	@$(DEV)/bin/pytest tests --ignore=$(ON_VLLM) $(patsubst %,--ignore=tests/%,operator trainer trainer_torch frameworks engines judges $(TOOLS))
 
 test-client:
-	@$(NICE) $(DEV)/bin/pytest tests/trainer $(ON_VLLM)
+	@$(DEV)/bin/pytest tests/trainer $(ON_VLLM)
 
 test-tools:
-	@$(NICE) $(DEV)/bin/pytest $(addprefix tests/,$(TOOLS))
+	@$(DEV)/bin/pytest $(addprefix tests/,$(TOOLS))
 
 # The least of test-engines: the two classes whose scores SGLang alone gets wrong.
 test-sglang:
-	@$(NICE) $(DEV)/bin/pytest tests/engines/test_sglang.py
+	@$(DEV)/bin/pytest tests/engines/test_sglang.py
 
 test-hostile: setup-dev binaries ## Only the tests of hostile input (HOSTILE_EXAMPLES=5000 for a long run, HOSTILE_SEED=1 for other input)
 	@$(DEV)/bin/pytest tests/hostile
@@ -159,10 +159,10 @@ test-judges: setup-dev setup-server setup-sglang smollm2-model ## Judge 500 time
 	@$(DEV)/bin/pytest tests/judges $(TESTS)
 
 test-actor:
-	@$(NICE) $(TRAINER)/bin/python -m pytest tests/trainer_torch
+	@$(TRAINER)/bin/python -m pytest tests/trainer_torch
 
 test-frameworks:
-	@$(NICE) $(FRAMEWORKS)/bin/python -m pytest tests/frameworks
+	@$(FRAMEWORKS)/bin/python -m pytest tests/frameworks
 
 e2e: setup ## The whole product on a real one-node Kubernetes cluster (needs root, Go, Debian's apt)
 	@PYTHONPATH=e2e $(DEV)/bin/python e2e/run.py

@@ -8,9 +8,9 @@ from cluster.cpu_share import share_processors
 
 
 @pytest.mark.parametrize(
-    ("hierarchy", "setting", "value"), [("cpu", "cpu.shares", "2048"), (".", "cpu.weight", "200")], ids=["v1", "v2"]
+    ("hierarchy", "setting", "value"), [("cpu", "cpu.shares", "4096"), (".", "cpu.weight", "400")], ids=["v1", "v2"]
 )
-def test_all_pods_weigh_as_much_as_a_process_for_each_processor(
+def test_all_pods_weigh_as_much_as_two_sessions_for_each_processor(
     tmp_path: Path, hierarchy: str, setting: str, value: str
 ) -> None:
     group = tmp_path / hierarchy / "k8s.io"
