@@ -8,8 +8,9 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from rewardpool import Endpoint, FunctionSample, Pool, RewardConfig, Sample, Scored
-from rewardpool.discovery.find import discover
+from rewardpool import Endpoint, FunctionSample, RewardConfig, Sample, Scored
+from rewardpool.client.pool import injected_pool
+from rewardpool.discovery.find import find_pool
 from rewardpool_api import names
 
 CONCURRENCY = 4096
@@ -32,7 +33,7 @@ class Load:
     def __init__(self, pool: str, *, address: str, kubeconfig: Path) -> None:
         self._address = address
         self._kubeconfig = kubeconfig
-        self._config = RewardConfig(reward_pool=pool, concurrency=CONCURRENCY, on_failure="skip", wait_seconds=60)
+        self._config = RewardConfig(pool=pool, concurrency=CONCURRENCY, on_failure="skip", wait_seconds=60)
         self._held = 0
         self._callers: list[asyncio.Task[None]] = []
         self.scored = 0
@@ -40,7 +41,7 @@ class Load:
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
-            self._pool = await stack.enter_async_context(Pool(self._config, find=self._find))
+            self._pool = await stack.enter_async_context(injected_pool(self._config, find=self._find))
             self._stack = stack.pop_all()
         return self
 
@@ -68,6 +69,6 @@ class Load:
                 self.failed.append(repr(outcome.error))
 
     async def _find(self, config: RewardConfig, **how: Any) -> Endpoint:
-        found = await discover(config, environ={"KUBECONFIG": str(self._kubeconfig)}, **how)
+        found = await find_pool(config, environ={"KUBECONFIG": str(self._kubeconfig)}, **how)
         port = urlsplit(found.url).port or names.ROUTER_PORT
         return replace(found, url=f"http://{self._address}:{port}")

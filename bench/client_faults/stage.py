@@ -32,7 +32,7 @@ class Traffic:
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = texts
-        self._config = RewardConfig(reward_pool=POOL, concurrency=CONCURRENCY, on_failure="skip")
+        self._config = RewardConfig(pool=POOL, concurrency=CONCURRENCY, on_failure="skip")
         self._progress = asyncio.Condition()
         self._work: asyncio.Task[None] | None = None
         self._cancelled = False

@@ -39,7 +39,7 @@ class Job:
         return {
             "policy": {"path": str(self.policy)},
             "data": {"prompts": str(self.prompts)},
-            "reward": {"reward_pool": self.pool},
+            "reward": {"pool": self.pool},
             "rollout": {"prompts_per_step": 8, "group_size": 8, "max_new_tokens": 48},
             "update": {"groups_per_minibatch": 2, "learning_rate": 2e-4},
             "schedule": self.schedule,

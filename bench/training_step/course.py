@@ -106,7 +106,7 @@ def scoring(pool: BlockingPool, protocol: Protocol) -> Score[int, Answer]:
 
 def config(pool: str, *, callers: int, protocol: Protocol) -> RewardConfig:
     """The client's settings: all as they are for everybody, but how many requests may be in flight."""
-    return RewardConfig(reward_pool=pool, concurrency=callers, timeout=3_600.0 / protocol.factor + 60.0)
+    return RewardConfig(pool=pool, concurrency=callers, timeout=3_600.0 / protocol.factor + 60.0)
 
 
 @dataclass(frozen=True, kw_only=True)

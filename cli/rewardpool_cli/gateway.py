@@ -38,7 +38,7 @@ def gateway(
     host, port = parse_listen(listen)
     key = key_for(host, key_file)
     text = PolicyText.load(policy_tokenizer, field="--policy-tokenizer")
-    spec: dict[str, Any] = {"reward_pool": pool, "timeout": timeout, "wait_seconds": wait_seconds}
+    spec: dict[str, Any] = {"pool": pool, "timeout": timeout, "wait_seconds": wait_seconds}
     if tokenizer is not None:
         spec["tokenizer"] = tokenizer
     # It stands for the job, whichever process of that asks.

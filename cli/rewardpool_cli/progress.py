@@ -124,7 +124,7 @@ def tell_ready(pool: RewardPool) -> None:
         f" at {status.url}"
     )
     err.print(f'  score a text       rewardpool score "some text" --pool {pool.key}')
-    err.print(f"  in a training job  reward_pool: {pool.key}")
+    err.print(f"  in a training job  pool: {pool.key}")
     err.print(f"  look, stop         rewardpool status {pool.key} · rewardpool down {pool.key}")
 
 

@@ -36,7 +36,7 @@ async def ask(
     Raises:
         RewardPoolError: no pool, or no score; the text says why.
     """
-    config = RewardConfig(reward_pool=pool, adapter=adapter, wait_seconds=wait_seconds)
+    config = RewardConfig(pool=pool, adapter=adapter, wait_seconds=wait_seconds)
     async with Pool(config) as client:
         if client.endpoint.not_ready:  # a job waits for that; whoever sits at a terminal is told
             found = client.endpoint

@@ -229,7 +229,7 @@ async def live_scores(pool: str, texts: Sequence[str], tell: Tell, *, adapter: s
     Raises:
         RewardPoolError: there is no such pool, or it cannot be used.
     """
-    config = RewardConfig(reward_pool=pool, adapter=adapter, on_failure="skip")
+    config = RewardConfig(pool=pool, adapter=adapter, on_failure="skip")
     found: list[float | str] = ["no outcome"] * len(texts)
     async with Pool(config) as client:
         if client.endpoint.not_ready:

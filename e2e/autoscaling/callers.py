@@ -49,7 +49,7 @@ async def run(pool_name: str, folder: Path, *, callers: int, samples: int | None
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     config = RewardConfig(
-        reward_pool=pool_name,
+        pool=pool_name,
         concurrency=callers,
         timeout=DEADLINE_SECONDS,
         on_failure="skip",

@@ -33,7 +33,7 @@ async def run(
 ) -> None:
     """Train until killed."""
     config = RewardConfig(
-        reward_pool=pool_name,
+        pool=pool_name,
         job=JOB,
         concurrency=CONCURRENCY,
         timeout=DEADLINE_SECONDS,

@@ -39,7 +39,7 @@ async def run(pool_name: str, folder: Path, *, rate: float) -> None:
     """Score samples until SIGTERM, then wait for those in flight."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    config = RewardConfig(reward_pool=pool_name, concurrency=CONCURRENCY, on_failure="skip", wait_seconds=60)
+    config = RewardConfig(pool=pool_name, concurrency=CONCURRENCY, on_failure="skip", wait_seconds=60)
     # The file outlives the tasks, which write their answers into it after the last question was asked.
     with (folder / SAMPLES).open("w", buffering=1) as out:
         async with Pool(config) as pool, asyncio.TaskGroup() as flying:

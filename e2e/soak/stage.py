@@ -171,7 +171,7 @@ def trainer(output: Path, lives: Path) -> Sequence[Object]:
         wait_seconds=DEADLINE_SECONDS,
         output=output,
     )
-    made["reward"]["reward_pool"] = f"{NAMESPACE}/{POOL}"
+    made["reward"]["pool"] = f"{NAMESPACE}/{POOL}"
     made["rollout"] |= {"group_size": 4, "max_new_tokens": 24}
     # A policy that learned these scores would write one and the same text, and no score could be another text's.
     made["update"]["learning_rate"] = 1e-7

@@ -2,7 +2,7 @@
 
     models    a reward model and a policy, made on the spot (models.py)
     pool      `rewardpool up -f pool.yaml`: two real vLLM replicas behind the real sglang-router
-    training  two ranks under torchrun; all they know of the pool is `reward_pool: default/quickstart`
+    training  two ranks under torchrun; all they know of the pool is `pool: default/quickstart`
     kill -9   half way, one replica with all its processes; the samples it held go to the other one
     result    a table, a picture and a summary.json; a lost sample, no kill, or no rise of the reward is a failure
 

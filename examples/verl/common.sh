@@ -23,7 +23,7 @@ COMMON=(
     actor_rollout_ref.rollout.gpu_memory_utilization=0.6
     # Scores come from the pool, and are asked for in the agent loop's own process.
     reward.reward_manager.name=rewardpool
-    +reward.reward_pool="$POOL"
+    +reward.pool="$POOL"
     actor_rollout_ref.rollout.agent.default_agent_loop=rewardpool
     reward.num_workers=1
 )

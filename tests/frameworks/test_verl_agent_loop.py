@@ -89,7 +89,7 @@ def asked(*digits: str) -> DataProto:
 async def test_what_was_written_is_scored_in_the_workers_own_process(
     make_worker: MakeWorker, function_pool: str
 ) -> None:
-    worker = make_worker(f"+reward.reward_pool={function_pool}")
+    worker = make_worker(f"+reward.pool={function_pool}")
     written = await worker.generate_sequences(asked("12", "345"))
     assert written.batch["rm_scores"].sum(dim=-1).tolist() == pytest.approx(
         [expected_score("12"), expected_score("345")]
@@ -113,19 +113,19 @@ async def test_the_reward_and_all_beside_it_are_those_of_the_reward_manager(
 async def test_of_a_trajectory_with_several_outputs_the_last_is_scored(
     make_worker: MakeWorker, function_pool: str
 ) -> None:
-    worker = make_worker(f"+reward.reward_pool={function_pool}", "+reward.rewardpool.agent_loop=two_outputs")
+    worker = make_worker(f"+reward.pool={function_pool}", "+reward.rewardpool.agent_loop=two_outputs")
     first, last = await _trajectory(worker)
     assert (first.reward_score, last.reward_score) == (None, expected_score("23"))
 
 
 async def test_an_agent_loop_that_scored_by_itself_is_left_alone(make_worker: MakeWorker, function_pool: str) -> None:
-    worker = make_worker(f"+reward.reward_pool={function_pool}", "+reward.rewardpool.agent_loop=scored_already")
+    worker = make_worker(f"+reward.pool={function_pool}", "+reward.rewardpool.agent_loop=scored_already")
     [output] = await _trajectory(worker)
     assert output.reward_score == 0.25
 
 
 async def test_an_agent_loop_that_nobody_registered_is_named(make_worker: MakeWorker, function_pool: str) -> None:
-    worker = make_worker(f"+reward.reward_pool={function_pool}", "+reward.rewardpool.agent_loop=tool_agnet")
+    worker = make_worker(f"+reward.pool={function_pool}", "+reward.rewardpool.agent_loop=tool_agnet")
     with pytest.raises(ConfigError, match=r"tool_agnet.*single_turn_agent, tool_agent"):
         await worker.generate_sequences(asked("12"))
 

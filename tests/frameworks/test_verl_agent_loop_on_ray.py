@@ -32,7 +32,7 @@ def config(machine: LocalMachine, function_pool: str, tmp_path_factory: pytest.T
         yield verl_config(
             policy,
             "reward.reward_manager.name=rewardpool",
-            f"+reward.reward_pool={function_pool}",
+            f"+reward.pool={function_pool}",
             "actor_rollout_ref.rollout.agent.default_agent_loop=rewardpool",
             "actor_rollout_ref.rollout.agent.num_workers=2",
             "actor_rollout_ref.rollout.name=vllm",

@@ -70,7 +70,7 @@ def test_verl_and_the_plugin_accept_its_config(config: Any, function_pool: str) 
     if config.data.train_batch_size:  # the fully async trainer, which has no batches, does not call it either
         validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
     settings = read_settings(plain_config(config))
-    assert (settings.spec["reward_pool"], settings.inline) == (function_pool, True)
+    assert (settings.spec["pool"], settings.inline) == (function_pool, True)
 
 
 @pytest.mark.parametrize("name", V1)

@@ -32,7 +32,7 @@ def reward_loop(machine: LocalMachine, function_pool: str, policy_tokenizer: Pat
     config = verl_config(
         policy_tokenizer,
         "reward.reward_manager.name=rewardpool",
-        f"+reward.reward_pool={function_pool}",
+        f"+reward.pool={function_pool}",
         f"data.train_batch_size={TRAIN_BATCH}",
         f"actor_rollout_ref.rollout.n={GROUP}",
     )

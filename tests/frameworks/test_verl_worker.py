@@ -70,7 +70,7 @@ def model_folder(name: str) -> Path:
 async def test_a_custom_reward_function_of_verl_can_be_the_pool(make_worker: MakeWorker, function_pool: str) -> None:
     worker = make_worker(
         "reward.custom_reward_function.path=pkg://rewardpool.verl.reward",
-        f"+reward.custom_reward_function.reward_kwargs.reward_pool={function_pool}",
+        f"+reward.custom_reward_function.reward_kwargs.pool={function_pool}",
         "+reward.custom_reward_function.reward_kwargs.rewardpool.announce=false",
     )
     scored = await worker.compute_score_batch(batch_of(["123", "45"]))
@@ -131,7 +131,7 @@ async def test_a_function_that_gives_no_number_is_an_error_and_no_reward(
     function = tmp_path / "nothing.py"
     function.write_text("def compute_score(**_of_verl):\n    return float('nan')\n")
     custom = f"reward.custom_reward_function.path={function}"
-    worker = make_worker(MANAGER, f"+reward.reward_pool={function_pool}", QUIETLY, custom)
+    worker = make_worker(MANAGER, f"+reward.pool={function_pool}", QUIETLY, custom)
     with pytest.raises(FunctionFailedError, match="no finite number"):
         await worker.compute_score(batch_of(["123"]))
 
@@ -139,7 +139,7 @@ async def test_a_function_that_gives_no_number_is_an_error_and_no_reward(
 async def test_a_sample_that_cannot_be_scored_raises_and_never_counts_as_zero(
     make_worker: MakeWorker, function_pool: str
 ) -> None:
-    worker = make_worker(MANAGER, f"+reward.reward_pool={function_pool}", QUIETLY)
+    worker = make_worker(MANAGER, f"+reward.pool={function_pool}", QUIETLY)
     data = batch_of(["123"])
     data.non_tensor_batch["extra_info"][0]["handle"] = object()
     with pytest.raises(InvalidSampleError, match="JSON"):
@@ -150,7 +150,7 @@ async def test_a_constant_is_taken_only_where_it_is_asked_for_and_is_marked(
     make_worker: MakeWorker, function_pool: str
 ) -> None:
     constant = "+reward.rewardpool.on_failure.constant=-1"
-    worker = make_worker(MANAGER, f"+reward.reward_pool={function_pool}", QUIETLY, constant)
+    worker = make_worker(MANAGER, f"+reward.pool={function_pool}", QUIETLY, constant)
     scored: list[dict[str, Any]] = await worker.compute_score_batch(batch_of(["", "123"]))
     assert [one["reward_score"] for one in scored] == [-1.0, expected_score("123")]
     assert [one["reward_extra_info"]["unscored"] for one in scored] == [1.0, 0.0]
@@ -158,6 +158,6 @@ async def test_a_constant_is_taken_only_where_it_is_asked_for_and_is_marked(
 
 
 async def test_a_pool_that_nobody_knows_is_named(make_worker: MakeWorker) -> None:
-    worker = make_worker(MANAGER, "+reward.reward_pool=rl/missing")
+    worker = make_worker(MANAGER, "+reward.pool=rl/missing")
     with pytest.raises(PoolNotFoundError, match="rl/missing"):
         await worker.compute_score(batch_of(["123"]))

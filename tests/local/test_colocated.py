@@ -21,13 +21,13 @@ from rewardpool_train.colocated import Costs, SharedGpu
 
 pytestmark = pytest.mark.real
 STAND_IN = ROOT / "tests" / "worker" / "stand_in_vllm"
-CONFIG = RewardConfig(reward_pool=POOL, wait_seconds=90, timeout=20)
+CONFIG = RewardConfig(pool=POOL, wait_seconds=90, timeout=20)
 
 HOLDER = """
 import sys, time
 from rewardpool import BlockingPool, RewardConfig
 
-pool = BlockingPool(RewardConfig(reward_pool=sys.argv[1], wait_seconds=90))
+pool = BlockingPool(RewardConfig(pool=sys.argv[1], wait_seconds=90))
 with pool.awake():
     print("awake", flush=True)
     time.sleep(600)
@@ -117,7 +117,7 @@ async def test_a_worker_that_died_while_it_slept_starts_at_the_next_wake(machine
     await eventually(gone, what="it is gone", seconds=10)
     await asyncio.sleep(2)
     assert machine_here.pool().status.workers[0].phase == "Waiting"
-    async with Pool(RewardConfig(reward_pool=POOL)) as pool, pool.awake():
+    async with Pool(RewardConfig(pool=POOL)) as pool, pool.awake():
         assert await pool.score(Sample(text="abc")) == 3.0
 
 

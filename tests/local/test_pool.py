@@ -11,7 +11,9 @@ import pytest
 from support.fleet import eventually
 from support.local_machine import POOL, LocalMachine, finish
 
-from rewardpool import Endpoint, FunctionSample, Pool, RewardConfig, Sample, discover
+from rewardpool import Endpoint, FunctionSample, RewardConfig, Sample
+from rewardpool.client.pool import injected_pool
+from rewardpool.discovery.find import find_pool
 from rewardpool.errors import PoolNotFoundError
 from rewardpool_local.folder import PoolFolder
 
@@ -52,7 +54,7 @@ async def test_a_pool_that_is_down_is_not_found(machine: LocalMachine) -> None:
     await machine.up()
     await machine.run("down")
     with pytest.raises(PoolNotFoundError, match="not running"):
-        await discover(RewardConfig(reward_pool=POOL), environ=machine.environ | {"KUBECONFIG": "/nowhere"})
+        await find_pool(RewardConfig(pool=POOL), environ=machine.environ | {"KUBECONFIG": "/nowhere"})
     assert "Stopped" in (await machine.run("status", POOL))[1]
 
 
@@ -101,10 +103,10 @@ async def test_a_pool_that_is_opened_after_its_only_worker_was_killed_scores_whe
         return ready is not None and ready.status == "False"
 
     async def find(config: RewardConfig, **how: Any) -> Endpoint:
-        return await discover(config, environ=machine.environ | {"KUBECONFIG": "/nowhere"}, **how)
+        return await find_pool(config, environ=machine.environ | {"KUBECONFIG": "/nowhere"}, **how)
 
     await eventually(missed, what="the worker is missed")
-    async with Pool(RewardConfig(reward_pool=POOL), find=find) as pool:
+    async with injected_pool(RewardConfig(pool=POOL), find=find) as pool:
         assert pool.endpoint.not_ready
         sample = FunctionSample(data_source="", solution_str="four", ground_truth="")
         assert await pool.score(Sample(function=sample)) == 4.0

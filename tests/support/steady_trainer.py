@@ -14,8 +14,9 @@ from support.reward_functions import expected_score
 from support.stand_in_service import StandInService
 
 from rewardpool import Endpoint, FunctionSample, Pool, RewardConfig, Sample, Scored
+from rewardpool.client.pool import injected_pool
 from rewardpool.client.report import Report
-from rewardpool.discovery.find import discover
+from rewardpool.discovery.find import find_pool
 
 SAMPLE_SECONDS = 0.05
 """As long as a sample takes, so many are in flight at every moment; with shorter ones they would only be more."""
@@ -37,7 +38,7 @@ class SteadyTrainer:
         self._kubeconfig = str(cluster.plane.kubeconfig)
         self._address = service.url.partition("://")[2]
         self._config = RewardConfig(
-            reward_pool=f"{NAMESPACE}/{pool}", concurrency=concurrency, on_failure="skip", wait_seconds=30
+            pool=f"{NAMESPACE}/{pool}", concurrency=concurrency, on_failure="skip", wait_seconds=30
         )
 
     def run(self) -> None:
@@ -45,11 +46,11 @@ class SteadyTrainer:
         asyncio.run(self._score())
 
     async def _find(self, config: RewardConfig, **how: Any) -> Endpoint:
-        found = await discover(config, environ={"KUBECONFIG": self._kubeconfig}, **how)
+        found = await find_pool(config, environ={"KUBECONFIG": self._kubeconfig}, **how)
         return replace(found, url=f"{found.url.partition('://')[0]}://{self._address}")
 
     async def _score(self) -> None:
-        async with Pool(self._config, find=self._find) as pool:
+        async with injected_pool(self._config, find=self._find) as pool:
             await asyncio.gather(*(self._until_done(pool, number) for number in range(self._config.concurrency)))
             self.report = pool.report()
 

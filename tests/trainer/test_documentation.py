@@ -55,7 +55,7 @@ async def test_the_documented_loop_that_announces_trains_on_every_step() -> None
 
 def test_every_setting_and_every_error_is_in_a_table() -> None:
     rows = set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE))
-    places = {"reward_pool", "url", "key_file"}  # explained in the text
+    places = {"pool", "url", "key_file"}  # explained in the text
     bases = {"RewardPoolError", "PoolError", "SampleError"}
     settings = set(RewardConfig.model_fields) - places
     kinds = {name for name in vars(errors) if name.endswith("Error")} - bases

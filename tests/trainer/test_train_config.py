@@ -18,7 +18,7 @@ def written(folder: Path, **changes: Any) -> Path:
     right = {
         "policy": {"path": "policy"},
         "data": {"prompts": "prompts.jsonl"},
-        "reward": {"reward_pool": "rl/skywork"},
+        "reward": {"pool": "rl/skywork"},
         "output": "out",
     }
     path = folder / "train.yaml"
@@ -33,8 +33,8 @@ def written(folder: Path, **changes: Any) -> Path:
         ({"rollout": {"groupsize": 4}}, "rollout.groupsize"),
         ({"update": {"learning_rate": "fast"}}, "update.learning_rate"),
         ({"update": {"order": "random"}}, "update.order"),
-        ({"reward": {"reward_pool": "skywork"}}, "reward.reward_pool"),
-        ({"reward": {"reward_pool": "rl/skywork", "on_failure": "zero"}}, "reward.on_failure"),
+        ({"reward": {"pool": "skywork"}}, "reward.pool"),
+        ({"reward": {"pool": "rl/skywork", "on_failure": "zero"}}, "reward.on_failure"),
         ({"data": {}}, "data.prompts"),
         ({"steps": 0}, "steps"),
         ({"learning_rate": 1e-3}, "learning_rate"),
@@ -47,6 +47,17 @@ def test_a_mistake_is_named_by_the_fields_path(tmp_path: Path, changes: dict[str
     with pytest.raises(ConfigError) as caught:
         load_train_config(written(tmp_path, **changes))
     assert caught.value.field == field
+
+
+def test_all_mistakes_are_told_at_once_with_what_a_misspelt_key_meant(tmp_path: Path) -> None:
+    wrong = {"update": {"lerning_rate": 1}, "stepz": 3, "reward": {"pool": "skywork"}}
+    with pytest.raises(ConfigError) as caught:
+        load_train_config(written(tmp_path, **wrong))
+    assert str(caught.value).splitlines() == [
+        "update.lerning_rate: unknown key; did you mean learning_rate?",
+        "stepz: unknown key; did you mean steps?",
+        "reward.pool: must be namespace/name of a RewardPool",
+    ]
 
 
 @pytest.mark.parametrize("text", ["policy: [", "- a list", ""])
@@ -84,7 +95,7 @@ def test_work_that_the_ranks_cannot_share_is_refused(
 def test_the_quick_starts_config_is_right_and_finds_its_pool_by_name_only() -> None:
     config = TrainConfig.model_validate(yaml.safe_load(QUICKSTART.read_text()))
     config.check_ranks(2)
-    assert config.reward == {"reward_pool": "default/quickstart"}
+    assert config.reward == {"pool": "default/quickstart"}
 
 
 def test_an_algorithm_is_a_set_of_choices(tmp_path: Path) -> None:

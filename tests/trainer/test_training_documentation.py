@@ -21,7 +21,7 @@ def job(**changes: Any) -> TrainConfig:
 
 def test_the_documented_pool_is_the_one_that_the_job_asks() -> None:
     pool = RewardPool.model_validate(POOL)
-    assert JOB["reward"]["reward_pool"] == f"{pool.metadata.namespace}/{pool.metadata.name}"
+    assert JOB["reward"]["pool"] == f"{pool.metadata.namespace}/{pool.metadata.name}"
 
 
 def test_the_documented_job_makes_as_many_updates_as_it_says_on_as_many_ranks() -> None:

@@ -47,7 +47,7 @@ async def test_a_column_that_is_not_there_is_named_with_those_that_are() -> None
 
 
 def test_a_wrong_field_is_refused_before_any_training() -> None:
-    with pytest.raises(ConfigError, match=r"^trl\.reward\.reward_pool"):
+    with pytest.raises(ConfigError, match=r"^trl\.reward\.pool"):
         rewardpool.trl.reward("skywork")
 
 
@@ -116,7 +116,7 @@ async def test_the_values_of_steps_are_a_column_of_the_log() -> None:
 
 def test_rewards_of_steps_are_refused_because_trl_would_drop_them() -> None:
     with pytest.raises(ConfigError, match=r"^trl\.reward\.supervision: must be outcome"):
-        rewardpool.trl.reward({"reward_pool": "rl/prm", "supervision": "process"})
+        rewardpool.trl.reward({"pool": "rl/prm", "supervision": "process"})
 
 
 async def test_rows_of_one_prompt_are_rated_as_a_group() -> None:

@@ -36,7 +36,7 @@ async def test_a_job_of_two_ranks_is_announced_once_from_its_loading_to_its_end(
     config = {
         "policy": {"path": str(policy_folder)},
         "data": {"prompts": "prompts.jsonl"},
-        "reward": {"reward_pool": POOL},
+        "reward": {"pool": POOL},
         "rollout": {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 48},
         "update": {"groups_per_minibatch": 2},
         "schedule": schedule,

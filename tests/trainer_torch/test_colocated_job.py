@@ -55,7 +55,7 @@ def config_of(machine: LocalMachine, policy_folder: Path, **changes: Any) -> Pat
     config = {
         "policy": {"path": str(policy_folder)},
         "data": {"prompts": "prompts.jsonl"},
-        "reward": {"reward_pool": POOL},
+        "reward": {"pool": POOL},
         "rollout": {"prompts_per_step": 8, "group_size": 4, "max_new_tokens": 12},
         "update": {"groups_per_minibatch": 4},
         "steps": 3,

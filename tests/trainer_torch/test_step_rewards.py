@@ -27,7 +27,7 @@ from rewardpool_train.config import TrainConfig, load_train_config
 
 STEP = "<|step|>"
 EPISODE = Episode(prompt="2 + 2?", response="2 and 2.\n\nThat is 4.\n\n", id="e1")
-PROCESS = {"reward_pool": POOL, "supervision": "process"}
+PROCESS = {"pool": POOL, "supervision": "process"}
 
 
 @pytest.fixture
@@ -115,8 +115,8 @@ async def test_more_or_fewer_values_than_steps_are_no_score_and_a_constant_is_on
     ("spec", "step_token", "field", "said"),
     [
         (PROCESS, None, "reward.supervision", "has no steps"),
-        ({"reward_pool": POOL, "steps": {"separator": "\n"}}, None, "reward.steps", "has no steps"),
-        ({"reward_pool": POOL, "steps": {"token": "#"}}, STEP, "reward.steps.token", "leave it out"),
+        ({"pool": POOL, "steps": {"separator": "\n"}}, None, "reward.steps", "has no steps"),
+        ({"pool": POOL, "steps": {"token": "#"}}, STEP, "reward.steps.token", "leave it out"),
         (PROCESS, "<|stop|>", "reward.tokenizer", "no token '<|stop|>'"),
         (
             {"url": "http://127.0.0.1:9", "type": "Discriminative", "supervision": "process"},
@@ -181,7 +181,7 @@ def config_of(tmp_path: Path, policy_folder: Path, **changes: Any) -> TrainConfi
     right = {
         "policy": {"path": str(policy_folder)},
         "data": {"prompts": "prompts.jsonl"},
-        "reward": {"reward_pool": "default/none", "supervision": "process"},
+        "reward": {"pool": "default/none", "supervision": "process"},
         "rollout": {"prompts_per_step": 4, "group_size": 8, "max_new_tokens": 12},
         "update": {"groups_per_minibatch": 2, "learning_rate": 1e-2, "order": "prompt"},
         "steps": 2,
@@ -238,7 +238,7 @@ def _steps_of(response_ids: Sequence[int]) -> list[tuple[int, float]]:
 def test_with_one_step_a_response_a_job_is_the_same_as_under_outcome_supervision(
     tmp_path: Path, policy_folder: Path
 ) -> None:
-    outcome = config_of(tmp_path, policy_folder, reward={"reward_pool": "default/none"})
+    outcome = config_of(tmp_path, policy_folder, reward={"pool": "default/none"})
     process = config_of(tmp_path, policy_folder)
     by_outcome, by_steps = (trained(config, DigitSteps(whole=True)) for config in (outcome, process))
     assert [(one.loss, one.grad_norm) for one in by_steps] == [(one.loss, one.grad_norm) for one in by_outcome]

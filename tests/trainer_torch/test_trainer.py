@@ -57,7 +57,7 @@ def config_of(tmp_path: Path, policy_folder: Path, **changes: Any) -> TrainConfi
     right = {
         "policy": {"path": str(policy_folder)},
         "data": {"prompts": "prompts.jsonl"},
-        "reward": {"reward_pool": "default/none"},
+        "reward": {"pool": "default/none"},
         "rollout": {"prompts_per_step": 4, "group_size": 8, "max_new_tokens": 12},
         "update": {"groups_per_minibatch": 2, "learning_rate": 1e-2, "order": "prompt"},
         "steps": 2,
@@ -251,7 +251,7 @@ def test_a_tokenizer_without_a_chat_template_is_refused(tmp_path: Path, policy_f
 
 
 def test_the_command_names_a_wrong_field_and_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "train.yaml").write_text("reward: {reward_pool: 1}")
+    (tmp_path / "train.yaml").write_text("reward: {pool: 1}")
     assert main([str(tmp_path / "train.yaml")]) == 1
     assert capsys.readouterr().err.startswith("error: policy: Field required")
 

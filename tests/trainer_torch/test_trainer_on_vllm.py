@@ -39,7 +39,7 @@ def config_of(folder: Path) -> TrainConfig:
         {
             "policy": {"path": folder / "policy"},
             "data": {"prompts": folder / "prompts.jsonl"},
-            "reward": {"reward_pool": "default/none"},
+            "reward": {"pool": "default/none"},
             "rollout": {
                 "engine": "vllm",
                 "prompts_per_step": 4,

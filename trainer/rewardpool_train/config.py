@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from rewardpool.config import config_error
 from rewardpool.errors import ConfigError
+from rewardpool.mistakes import Mistakes, validated
 from rewardpool.rewards.spec import parse_reward
 from rewardpool_train.config_part import ConfigPart, Count, Positive
 from rewardpool_train.pipeline.overlap import Overlap
@@ -112,7 +112,7 @@ class TrainConfig(ConfigPart):
     policy: PolicyConfig
     data: DataConfig
     reward: str | dict[str, Any]
-    """What rates the responses: `reward_pool: namespace/name`, or anything else that docs/rewards.md has."""
+    """What rates the responses: `pool: namespace/name`, or anything else that docs/rewards.md has."""
     rollout: RolloutConfig = RolloutConfig()
     update: UpdateConfig = UpdateConfig()
     schedule: ScheduleName = "minibatch"
@@ -241,7 +241,7 @@ def load_train_config(path: Path) -> TrainConfig:
     """Read a config file.
 
     Raises:
-        ConfigError: It cannot be read, is not YAML, or a field of it is wrong; names the first wrong field by its path.
+        ConfigError: It cannot be read, is not YAML, or fields of it are wrong; names every wrong field by its path.
     """
     try:
         raw = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -251,14 +251,20 @@ def load_train_config(path: Path) -> TrainConfig:
         raise ConfigError(str(path), f"is not YAML: {error}") from error
     if not isinstance(raw, dict):
         raise ConfigError(str(path), "must be a mapping with policy, data, reward and output")
-    try:
-        config = TrainConfig.model_validate(raw)
-    except ValidationError as error:
-        raise config_error(error, path="") from error
-    config.rewards_steps()
+    mistakes = Mistakes()
+    with mistakes.kept():
+        config = validated(TrainConfig, raw, path="")
+    if mistakes.any:  # then what is wrong with the reward is told with it
+        with mistakes.kept():
+            parse_reward(raw.get("reward", {}))
+    mistakes.check()
+    with mistakes.kept():
+        config.rewards_steps()
     if config.colocated.enabled:
-        config.check_shares_gpu()
+        with mistakes.kept():
+            config.check_shares_gpu()
     config = config.with_paths_from(path.resolve().parent)
     if not config.policy.path.is_dir():
-        raise ConfigError("policy.path", f"there is no folder {config.policy.path}")
+        mistakes.add("policy.path", f"there is no folder {config.policy.path}")
+    mistakes.check()
     return config

@@ -1,35 +1,83 @@
 """What a trainer imports: find a reward pool by its name and stream samples to it. Imports no torch.
 
-from rewardpool import Pool, RewardConfig, Sample
+import rewardpool
 
-async with Pool(RewardConfig(reward_pool="rl/skywork")) as pool:
+async with rewardpool.Pool("rl/skywork") as pool:
     async for index, outcome in pool.stream(samples):
         ...
 """
 
-from rewardpool.client.blocking import BlockingPool
-from rewardpool.client.pool import Pool
-from rewardpool.client.report import DemandReport, Latency, Report
-from rewardpool.config import Constant, RewardConfig
-from rewardpool.demand.handle import JobDemand
-from rewardpool.discovery.endpoint import Endpoint
-from rewardpool.discovery.find import discover
-from rewardpool.sample import FunctionSample, Outcome, Sample, Scored, Unscored
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "BlockingPool",
-    "Constant",
-    "DemandReport",
-    "Endpoint",
-    "FunctionSample",
-    "JobDemand",
-    "Latency",
-    "Outcome",
-    "Pool",
-    "Report",
-    "RewardConfig",
-    "Sample",
-    "Scored",
-    "Unscored",
-    "discover",
-]
+if TYPE_CHECKING:
+    from rewardpool.client.blocking import BlockingPool as BlockingPool
+    from rewardpool.client.pool import Pool as Pool
+    from rewardpool.client.report import DemandReport as DemandReport
+    from rewardpool.client.report import Latency as Latency
+    from rewardpool.client.report import Report as Report
+    from rewardpool.config import Constant as Constant
+    from rewardpool.config import RewardConfig as RewardConfig
+    from rewardpool.demand.handle import JobDemand as JobDemand
+    from rewardpool.discovery.endpoint import Endpoint as Endpoint
+    from rewardpool.discovery.find import discover as discover
+    from rewardpool.errors import ConfigError as ConfigError
+    from rewardpool.errors import DeadlineError as DeadlineError
+    from rewardpool.errors import FunctionFailedError as FunctionFailedError
+    from rewardpool.errors import InvalidSampleError as InvalidSampleError
+    from rewardpool.errors import OtherRankError as OtherRankError
+    from rewardpool.errors import PoolAccessError as PoolAccessError
+    from rewardpool.errors import PoolError as PoolError
+    from rewardpool.errors import PoolNotFoundError as PoolNotFoundError
+    from rewardpool.errors import PoolNotReadyError as PoolNotReadyError
+    from rewardpool.errors import PoolNotYetReadyError as PoolNotYetReadyError
+    from rewardpool.errors import PoolRefusesError as PoolRefusesError
+    from rewardpool.errors import RewardPoolError as RewardPoolError
+    from rewardpool.errors import RolloutError as RolloutError
+    from rewardpool.errors import SampleError as SampleError
+    from rewardpool.errors import SampleTooLongError as SampleTooLongError
+    from rewardpool.errors import ScoreError as ScoreError
+    from rewardpool.errors import TrainingError as TrainingError
+    from rewardpool.rewards.episode import Episode as Episode
+    from rewardpool.rewards.rating import Rating as Rating
+    from rewardpool.rewards.rating import StepReward as StepReward
+    from rewardpool.sample import FunctionSample as FunctionSample
+    from rewardpool.sample import Outcome as Outcome
+    from rewardpool.sample import Sample as Sample
+    from rewardpool.sample import Scored as Scored
+    from rewardpool.sample import Unscored as Unscored
+
+# Imported when first used: `import rewardpool` takes hundredths of a second, and a name no more than what it needs.
+_NAMES = {
+    "rewardpool.client.blocking": "BlockingPool",
+    "rewardpool.client.pool": "Pool",
+    "rewardpool.client.report": "DemandReport Latency Report",
+    "rewardpool.config": "Constant RewardConfig",
+    "rewardpool.demand.handle": "JobDemand",
+    "rewardpool.discovery.endpoint": "Endpoint",
+    "rewardpool.discovery.find": "discover",
+    "rewardpool.errors": (
+        "ConfigError DeadlineError FunctionFailedError InvalidSampleError OtherRankError PoolAccessError PoolError"
+        " PoolNotFoundError PoolNotReadyError PoolNotYetReadyError PoolRefusesError RewardPoolError RolloutError"
+        " SampleError SampleTooLongError ScoreError TrainingError"
+    ),
+    "rewardpool.rewards.episode": "Episode",
+    "rewardpool.rewards.rating": "Rating StepReward",
+    "rewardpool.sample": "FunctionSample Outcome Sample Scored Unscored",
+}
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+__all__ = sorted([*_MODULE_OF, "__version__"])
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return import_module("importlib.metadata").version("rewardpool")
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

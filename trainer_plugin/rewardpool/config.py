@@ -1,4 +1,4 @@
-"""The reward part of a training config. One key is enough: `reward_pool: namespace/name`."""
+"""The reward part of a training config. One key is enough: `pool: namespace/name`."""
 
 import re
 from collections.abc import Mapping
@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from rewardpool.errors import ConfigError
+from rewardpool.mistakes import validated
 from rewardpool_api.demand import JOB_PATTERN, MAX_JOB_NAME
 
 POOL_PATTERN = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?/[a-z0-9]([a-z0-9.-]*[a-z0-9])?"
@@ -73,7 +73,7 @@ class RewardConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    reward_pool: Annotated[str, AfterValidator(check_pool)] | None = None
+    pool: Annotated[str, AfterValidator(check_pool)] | None = None
     """`namespace/name` of the RewardPool object, in a cluster or on this machine. Default: $REWARDPOOL_POOL."""
     url: Annotated[str, AfterValidator(check_url)] | None = None
     """Base URL of a router, instead of discovery. Default: $REWARDPOOL_URL."""
@@ -137,18 +137,24 @@ class RewardConfig(BaseModel):
         """Build from the reward part of a config file, of which `path` is the place in that file.
 
         Raises:
-            ConfigError: Names the first wrong field by its whole path.
+            ConfigError: Names every wrong field by its whole path.
         """
-        try:
-            return cls.model_validate(dict(raw))
-        except ValidationError as error:
-            raise config_error(error, path=path) from error
+        return validated(cls, raw, path=path)
+
+    @classmethod
+    def of(cls, pool: "str | Mapping[str, Any] | RewardConfig") -> "RewardConfig":
+        """What stands for a pool as its config: `namespace/name`, a URL, or the fields of one.
+
+        Raises:
+            ConfigError: It is none.
+        """
+        if isinstance(pool, RewardConfig):
+            return pool
+        if isinstance(pool, str):
+            return cls.parse(pool_fields(pool), path="")
+        return cls.parse(pool, path="")
 
 
-def config_error(error: ValidationError, *, path: str) -> ConfigError:
-    """The first of pydantic's complaints as a `ConfigError`; `path` leads to what was validated, "" if all was."""
-    first = error.errors(include_url=False, include_context=False)[0]
-    # For a union, pydantic adds which member it tried: that is no field of the file.
-    parts = [str(part) for part in first["loc"] if not str(part).startswith(("Constant", "FixedMoments", "literal["))]
-    field = ".".join(filter(None, [path, *parts]))
-    return ConfigError(field, first["msg"].removeprefix("Value error, "))
+def pool_fields(pool: str) -> dict[str, str]:
+    """A pool's name or URL as the field of `RewardConfig` that it stands for."""
+    return {"url" if "://" in pool else "pool": pool}

@@ -12,15 +12,22 @@ class RewardPoolError(Exception):
 
 
 class ConfigError(RewardPoolError):
-    """The configuration is wrong; `field` is the path of the field, such as `reward.reward_pool`."""
+    """The configuration is wrong; it says all that is wrong with it, a line for each mistake.
 
-    def __init__(self, field: str, problem: str) -> None:
-        super().__init__(field, problem)
+    Attributes:
+        problems: Paths of fields, such as `reward.pool`, each with what is wrong there.
+        field: Of the first.
+        problem: Of the first.
+    """
+
+    def __init__(self, field: str, problem: str, *further: tuple[str, str]) -> None:
+        super().__init__(field, problem, *further)
+        self.problems = ((field, problem), *further)
         self.field = field
         self.problem = problem
 
     def __str__(self) -> str:
-        return f"{self.field}: {self.problem}"
+        return "\n".join(f"{field}: {problem}" for field, problem in self.problems)
 
 
 class PoolError(RewardPoolError):

@@ -17,7 +17,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rewardpool.deadline import waited
@@ -27,6 +27,7 @@ from rewardpool.gateway.wire import Query, openrlhf_answer, reads_prompts, score
 from rewardpool.policy_text import PolicyText
 from rewardpool.rewards.announced import Announcement
 from rewardpool.rewards.lazy import LazyReward
+from rewardpool.rewards.spec import RewardLike
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ RewardFunction = Callable[[Sequence[str], Sequence[str], Sequence[Any]], dict[st
 
 
 def reward_function(
-    spec: str | Mapping[str, Any],
+    spec: RewardLike,
     *,
     policy_tokenizer: str | None = None,
     samples: int | None = None,

@@ -12,7 +12,7 @@ deadlines of such a call begin anew. What killed the actor may have hit the pool
 import asyncio
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import ray
@@ -23,7 +23,7 @@ from rewardpool.rewards.announced import Announcement
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.lazy import LazyReward, by_group, in_order
 from rewardpool.rewards.rating import Rating
-from rewardpool.rewards.spec import parse_reward, refuse_running
+from rewardpool.rewards.spec import RewardLike, parse_reward, refuse_running
 
 RESTARTS = 100
 """Of one actor, before Ray gives it up."""
@@ -37,7 +37,7 @@ class RewardWorker:
     What goes wrong with a sample comes back as this package's own error, which Ray wraps so that it still is one.
     """
 
-    def __init__(self, spec: str | Mapping[str, Any], announcement: Announcement | None = None) -> None:
+    def __init__(self, spec: RewardLike, announcement: Announcement | None = None) -> None:
         self._lazy = LazyReward(spec, announcement=announcement)
 
     async def opened(self) -> int:
@@ -115,9 +115,7 @@ class RewardWorkers:
             ray.kill(actor)
 
 
-def spread(
-    spec: str | Mapping[str, Any], *, per_node: int = 1, num_cpus: float = 1.0, samples: int | None = None
-) -> RewardWorkers:
+def spread(spec: RewardLike, *, per_node: int = 1, num_cpus: float = 1.0, samples: int | None = None) -> RewardWorkers:
     """Start actors on every node that is alive now and has the CPUs, and open the reward in them.
 
     Args:

@@ -24,6 +24,7 @@ from rewardpool.errors import ConfigError, InvalidSampleError
 from rewardpool.rewards.episode import Episode, Message
 from rewardpool.rewards.lazy import LazyReward
 from rewardpool.rewards.rating import Rating
+from rewardpool.rewards.spec import RewardLike
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ NOT_COLUMNS = frozenset({"trainer_state", "log_extra", "log_metric", "environmen
 
 
 def reward(
-    spec: str | Mapping[str, Any],
+    spec: RewardLike,
     *,
     name: str | None = None,
     ground_truth: str | None = None,

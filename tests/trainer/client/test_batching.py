@@ -11,6 +11,7 @@ from support.fake_worker import Behaviour, FakeWorker, breaks_off, check_outcome
 
 from rewardpool import Pool, RewardConfig, Sample, Scored
 from rewardpool.client.batching import MOST_CHARACTERS, share
+from rewardpool.client.pool import injected_pool
 from rewardpool_api.contract import CallerError
 
 
@@ -27,7 +28,7 @@ async def no_pause(_: float) -> None:
 
 
 def pool_on(worker: FakeWorker, **settings: Any) -> Pool:
-    return Pool(RewardConfig(url=worker.url, **{"batch": 4, "concurrency": 2, **settings}), sleep=no_pause)
+    return injected_pool(RewardConfig(url=worker.url, **{"batch": 4, "concurrency": 2, **settings}), sleep=no_pause)
 
 
 def sizes(worker: FakeWorker) -> list[int]:

@@ -93,7 +93,7 @@ def test_a_pool_that_cannot_be_found_raises_where_it_is_made(tmp_path: Any, monk
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     monkeypatch.setenv("REWARDPOOL_STATE_DIR", str(tmp_path))
     with pytest.raises(PoolNotFoundError, match="rl/skywork"):
-        BlockingPool(RewardConfig(reward_pool="rl/skywork"))
+        BlockingPool(RewardConfig(pool="rl/skywork"))
 
 
 async def test_a_stream_shows_its_progress_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ from support.fake_worker import Behaviour, FakeWorker, refuses, right, says
 
 from rewardpool import Pool, RewardConfig, Sample, Scored
 from rewardpool.client.breaker import Breaker
+from rewardpool.client.pool import injected_pool
 from rewardpool.errors import InvalidSampleError, PoolError, PoolNotReadyError, PoolRefusesError, ScoreError
 from rewardpool_api.contract import CallerError
 
@@ -24,7 +25,7 @@ async def no_pause(_: float) -> None:
 
 
 def pool_on(worker: FakeWorker, **settings: Any) -> Pool:
-    return Pool(RewardConfig(url=worker.url, on_failure={"constant": 0}, **settings), sleep=no_pause)
+    return injected_pool(RewardConfig(url=worker.url, on_failure={"constant": 0}, **settings), sleep=no_pause)
 
 
 @pytest.mark.parametrize("status", [404, 405, 301, 410, 501])

@@ -11,6 +11,7 @@ from aiohttp import web
 from support.fake_worker import Behaviour, FakeWorker, breaks_off, hangs, refuses, right, says, score_of
 
 from rewardpool import Endpoint, Pool, RewardConfig, Sample, Scored, Unscored
+from rewardpool.client.pool import injected_pool
 from rewardpool.errors import (
     DeadlineError,
     FunctionFailedError,
@@ -34,7 +35,7 @@ async def no_pause(_: float) -> None:
 
 def pool_on(worker: FakeWorker, **settings: Any) -> Pool:
     """A client of the worker, whose pauses take no time."""
-    return Pool(RewardConfig(url=worker.url, **settings), sleep=no_pause)
+    return injected_pool(RewardConfig(url=worker.url, **settings), sleep=no_pause)
 
 
 class Directory:
@@ -57,7 +58,7 @@ def endpoint(url: str, **parts: Any) -> Endpoint:
 
 
 def pool_by(directory: Directory, **settings: Any) -> Pool:
-    return Pool(RewardConfig(reward_pool="rl/skywork", **settings), find=directory, sleep=no_pause)
+    return injected_pool(RewardConfig(pool="rl/skywork", **settings), find=directory, sleep=no_pause)
 
 
 @pytest.mark.parametrize(
@@ -496,7 +497,7 @@ async def test_a_server_that_says_when_to_come_again_is_obeyed(status: int) -> N
     async def later(_: web.Request) -> web.Response:
         return web.Response(status=status, headers={"Retry-After": "7"})
 
-    async with FakeWorker(later) as worker, Pool(RewardConfig(url=worker.url), sleep=pause) as pool:
+    async with FakeWorker(later) as worker, injected_pool(RewardConfig(url=worker.url), sleep=pause) as pool:
         assert await pool.score(Sample(text="four")) == 4.0
     [seconds] = paused
     assert 7.0 <= seconds <= 7.25

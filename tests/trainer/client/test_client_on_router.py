@@ -149,7 +149,7 @@ async def test_a_pool_whose_router_moved_is_followed_to_its_new_address(
 
     async with Fleet(tmp_path, workers=2, flavor=flavor) as fleet:
         fleet.write_state(tmp_path / "state")
-        async with during(move(fleet)), Pool(RewardConfig(reward_pool="rl/fleet", concurrency=16)) as pool:
+        async with during(move(fleet)), Pool(RewardConfig(pool="rl/fleet", concurrency=16)) as pool:
             outcomes = await collect(pool, samples(200, seconds=0.1))
             assert pool.endpoint.url == fleet.router.url
             assert pool.report().rediscoveries > 0

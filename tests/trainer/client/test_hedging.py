@@ -9,6 +9,7 @@ from support.fake_worker import FakeWorker, hangs, refuses, right, says
 from rewardpool import Pool, RewardConfig, Sample, Scored
 from rewardpool.client import timers
 from rewardpool.client.hedging import FLOOR_SECONDS, MIN_KNOWN, Hedging
+from rewardpool.client.pool import injected_pool
 from rewardpool.errors import InvalidSampleError, ScoreError
 from rewardpool_api.contract import CallerError
 
@@ -93,7 +94,7 @@ def quick(*, concurrency: int) -> Hedging:
 
 
 def pool_on(worker: FakeWorker, *, sleep: Any = asyncio.sleep, **settings: Any) -> Pool:
-    return Pool(RewardConfig(url=worker.url, **settings), hedging=quick, sleep=sleep)
+    return injected_pool(RewardConfig(url=worker.url, **settings), hedging=quick, sleep=sleep)
 
 
 async def test_a_request_that_hangs_is_overtaken_by_a_second_one() -> None:

@@ -7,7 +7,8 @@ import pytest
 from aiohttp import web
 from support.fake_worker import Behaviour, FakeWorker, right, says
 
-from rewardpool import Endpoint, Pool, RewardConfig, Sample
+from rewardpool import Endpoint, RewardConfig, Sample
+from rewardpool.client.pool import injected_pool
 from rewardpool.errors import PoolAccessError
 
 
@@ -47,8 +48,8 @@ async def test_every_sample_is_scored_while_half_of_the_routers_have_another_key
     rotation = Rotation("")
     async with FakeWorker(*[taking(rotation.next_router)] * 1000) as worker:
         rotation.url = worker.url
-        config = RewardConfig(reward_pool="rl/rm", concurrency=4)
-        async with Pool(config, find=rotation.find, sleep=no_pause) as pool:
+        config = RewardConfig(pool="rl/rm", concurrency=4)
+        async with injected_pool(config, find=rotation.find, sleep=no_pause) as pool:
             assert await pool.score(Sample(text="four")) == 4.0
             rotation.secret, rotation.routers = ("new", "old"), ["old", "new", "new"]
             assert [await pool.score(Sample(text="four")) for _ in range(50)] == [4.0] * 50
@@ -69,8 +70,8 @@ async def test_a_key_that_worked_is_waited_for_until_the_place_it_is_read_from_h
             if len(worker.requests) == 10:
                 rotation.secret = ("new",)
 
-        config = RewardConfig(reward_pool="rl/rm")
-        async with Pool(config, find=rotation.find, sleep=sleep, clock=lambda: len(worker.requests)) as pool:
+        config = RewardConfig(pool="rl/rm")
+        async with injected_pool(config, find=rotation.find, sleep=sleep, clock=lambda: len(worker.requests)) as pool:
             await pool.score(Sample(text="four"))
             rotation.routers = ["new"]
             assert await pool.score(Sample(text="four")) == 4.0
@@ -86,7 +87,7 @@ async def test_another_key_is_tried_without_a_pause() -> None:
     rotation.secret, rotation.routers = ("new", "old"), ["old"]
     async with FakeWorker(*[taking(rotation.next_router)] * 1000) as worker:
         rotation.url = worker.url
-        async with Pool(RewardConfig(reward_pool="rl/rm"), find=rotation.find, sleep=sleep) as pool:
+        async with injected_pool(RewardConfig(pool="rl/rm"), find=rotation.find, sleep=sleep) as pool:
             assert await pool.score(Sample(text="four")) == 4.0
             assert pool.report().setbacks["denied"] == 1
     assert pauses == []
@@ -96,8 +97,8 @@ async def test_a_pool_that_goes_on_refusing_is_no_fault_of_the_sample() -> None:
     rotation = Rotation("")
     async with FakeWorker(*[taking(rotation.next_router)] * 100_000) as worker:
         rotation.url = worker.url
-        config = RewardConfig(reward_pool="rl/rm", on_failure="skip", timeout=0.2)
-        async with Pool(config, find=rotation.find, sleep=no_pause) as pool:
+        config = RewardConfig(pool="rl/rm", on_failure="skip", timeout=0.2)
+        async with injected_pool(config, find=rotation.find, sleep=no_pause) as pool:
             await pool.score(Sample(text="four"))
             rotation.routers = ["another"]
             with pytest.raises(PoolAccessError, match="does not take the key") as caught:
@@ -111,7 +112,7 @@ async def test_each_of_several_keys_is_tried_once_where_none_ever_worked() -> No
     rotation.secret, rotation.routers = ("old", "older"), ["another"]
     async with FakeWorker(*[taking(rotation.next_router)] * 100) as worker:
         rotation.url = worker.url
-        async with Pool(RewardConfig(reward_pool="rl/rm"), find=rotation.find, sleep=no_pause) as pool:
+        async with injected_pool(RewardConfig(pool="rl/rm"), find=rotation.find, sleep=no_pause) as pool:
             with pytest.raises(PoolAccessError):
                 await pool.score(Sample(text="four"))
     assert [headers["authorization"] for headers in worker.headers] == ["Bearer old", "Bearer older"]

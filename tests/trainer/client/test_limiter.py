@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from support.fake_worker import FakeWorker, hangs, says
 
-from rewardpool import Pool, RewardConfig, Sample
+from rewardpool import RewardConfig, Sample
 from rewardpool.client.limiter import AdaptiveLimiter, Pace
+from rewardpool.client.pool import injected_pool
 
 
 def test_it_begins_with_all_of_it() -> None:
@@ -154,7 +155,7 @@ async def test_a_client_that_is_told_it_is_too_much_sends_less() -> None:
 
     async with (
         FakeWorker(*[says("", status=429)] * 8, *[hangs] * 7, last) as worker,
-        Pool(RewardConfig(url=worker.url, concurrency=16), sleep=no_pause) as pool,
+        injected_pool(RewardConfig(url=worker.url, concurrency=16), sleep=no_pause) as pool,
     ):
         tasks = [asyncio.create_task(pool.score(Sample(text="four"))) for _ in range(8)]
         await all_again.wait()
@@ -166,6 +167,6 @@ async def test_a_client_that_is_told_it_is_too_much_sends_less() -> None:
 
 async def test_a_router_without_a_worker_is_no_strain() -> None:
     none = says('{"error": {"code": "no_available_workers"}}', status=503)
-    async with FakeWorker(none) as worker, Pool(RewardConfig(url=worker.url), sleep=no_pause) as pool:
+    async with FakeWorker(none) as worker, injected_pool(RewardConfig(url=worker.url), sleep=no_pause) as pool:
         await pool.score(Sample(text="four"))
         assert pool.report().concurrency == 64

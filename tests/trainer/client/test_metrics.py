@@ -11,6 +11,7 @@ from support.fake_worker import FakeWorker, says
 from rewardpool import Pool, Report, RewardConfig, Sample
 from rewardpool.client import tracing
 from rewardpool.client.metrics import COUNTS, ReportCollector
+from rewardpool.client.pool import injected_pool
 
 
 async def no_pause(_: float) -> None:
@@ -20,8 +21,8 @@ async def no_pause(_: float) -> None:
 async def test_a_report_is_told_to_prometheus_as_it_is_when_scraped() -> None:
     registry = CollectorRegistry()
     async with FakeWorker(says("", status=500)) as worker:
-        config = RewardConfig(url=worker.url, reward_pool="rl/skywork")
-        async with Pool(config, sleep=no_pause) as pool:
+        config = RewardConfig(url=worker.url, pool="rl/skywork")
+        async with injected_pool(config, sleep=no_pause) as pool:
             registry.register(ReportCollector(pool))
             await pool.score(Sample(text="four"))
             text = generate_latest(registry).decode()

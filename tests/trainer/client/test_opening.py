@@ -10,6 +10,7 @@ from support.fake_worker import FakeWorker, hangs, says
 
 from rewardpool import Endpoint, Pool, RewardConfig, Sample
 from rewardpool.client.effort import Effort
+from rewardpool.client.pool import injected_pool
 from rewardpool.deadline import already_waited, waited
 from rewardpool.errors import DeadlineError, PoolNotYetReadyError
 from rewardpool.rewards import lazy
@@ -35,7 +36,7 @@ async def test_a_pool_opened_in_the_moment_in_which_its_workers_died_scores_when
     gone = says('{"error": {"code": "no_available_workers"}}', status=503)
     async with (
         FakeWorker(*[gone] * 20) as worker,
-        Pool(RewardConfig(reward_pool="rl/rm"), find=finds(worker.url), sleep=no_pause) as pool,
+        injected_pool(RewardConfig(pool="rl/rm"), find=finds(worker.url), sleep=no_pause) as pool,
     ):
         assert await pool.score(Sample(text="four")) == 4.0
 
@@ -43,8 +44,8 @@ async def test_a_pool_opened_in_the_moment_in_which_its_workers_died_scores_when
 async def test_a_sample_whose_pool_did_not_come_back_says_what_the_pool_said() -> None:
     async with FakeWorker() as gone:
         pass
-    config = RewardConfig(reward_pool="rl/rm", timeout=0.2)
-    async with Pool(config, find=finds(gone.url), sleep=no_pause) as pool:
+    config = RewardConfig(pool="rl/rm", timeout=0.2)
+    async with injected_pool(config, find=finds(gone.url), sleep=no_pause) as pool:
         with pytest.raises(DeadlineError, match="EngineExited: worker-0 starts again"):
             await pool.score(Sample(text="four"))
 

@@ -95,7 +95,7 @@ async def test_a_pool_that_does_not_sleep_is_always_awake(folder: Folder) -> Non
 
 
 async def test_a_url_alone_cannot_be_held(folder: Folder) -> None:
-    with pytest.raises(ConfigError, match="reward_pool: name the pool"):
+    with pytest.raises(ConfigError, match="pool: name the pool"):
         async with Awake().held(replace(folder.endpoint, place=None), within_seconds=1):
             pass
 

@@ -20,7 +20,7 @@ from rewardpool.demand.writers import FileWriter, NotWrittenError
 from rewardpool.errors import ConfigError
 from rewardpool_api.demand import LEASE_SECONDS, Demand, Phase
 
-CONFIG = RewardConfig(reward_pool=POOL)
+CONFIG = RewardConfig(pool=POOL)
 SECONDS = 40.0
 """Deadline of what should happen within a second."""
 
@@ -212,7 +212,7 @@ async def test_config_and_environment_can_switch_it_off(
     folder: Path, monkeypatch: pytest.MonkeyPatch, announce: bool, said: str
 ) -> None:
     monkeypatch.setenv("REWARDPOOL_ANNOUNCE", said)
-    async with Pool(RewardConfig(reward_pool=POOL, announce=announce)) as pool:
+    async with Pool(RewardConfig(pool=POOL, announce=announce)) as pool:
         pool.demand().rollout()
         assert pool.report().demand.problem == "it is switched off"
     assert announced(folder) is None
@@ -269,7 +269,7 @@ async def test_two_rewards_of_one_process_on_one_pool_do_not_overwrite_each_othe
         files = demand_file(folder).parent.glob("*.json")
         return {file.stem: json.loads(file.read_text())["demand"].get("samples") for file in files}
 
-    first, second = (Pool(RewardConfig(reward_pool=POOL, concurrency=number)) for number in (1, 2))
+    first, second = (Pool(RewardConfig(pool=POOL, concurrency=number)) for number in (1, 2))
     async with first, second:
         with first.demand(samples=100), second.demand(samples=7):
             await eventually(lambda: said() == {JOB: 100, f"{JOB}-2": 7})

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.real
 
 NAMESPACE = "demands"
 LEASE = "demand-skywork.grpo-7"
-CONFIG = RewardConfig(reward_pool=f"{NAMESPACE}/skywork", job="grpo-7")
+CONFIG = RewardConfig(pool=f"{NAMESPACE}/skywork", job="grpo-7")
 SECONDS = 60.0
 """Deadline of what should happen within some."""
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from cluster.certificates import Authority
-from rewardpool import Endpoint, RewardConfig, discover
+from rewardpool import Endpoint, RewardConfig
 from rewardpool.deadline import waited
-from rewardpool.discovery.find import AWAY_SECONDS, why_not_ready
+from rewardpool.discovery.find import AWAY_SECONDS, find_pool, why_not_ready
 from rewardpool.discovery.places import LocalPlace, NotHere, PlaceAwayError
 from rewardpool.errors import (
     ConfigError,
@@ -21,7 +21,7 @@ from rewardpool.errors import (
 )
 from rewardpool_api import RewardPool
 
-CONFIG = RewardConfig(reward_pool="rl/skywork")
+CONFIG = RewardConfig(pool="rl/skywork")
 POLICY = {"type": "QueueDepth", "queueDepth": {"targetPerReplica": 32}}
 AUTOSCALED = {"autoscaling": {"minReplicas": 0, "maxReplicas": 4, "policy": POLICY}}
 
@@ -98,7 +98,7 @@ async def find(
     require_ready: bool = True,
 ) -> Endpoint:
     time = time or FakeTime()
-    return await discover(
+    return await find_pool(
         config, environ=environ or {}, places=places, require_ready=require_ready, clock=time.clock, sleep=time.sleep
     )
 
@@ -156,7 +156,7 @@ def with_adapters(*served: str) -> dict[str, Any]:
 
 
 def by(adapter: str) -> RewardConfig:
-    return RewardConfig(reward_pool="rl/skywork", adapter=adapter)
+    return RewardConfig(pool="rl/skywork", adapter=adapter)
 
 
 async def test_an_adapter_is_a_name_under_which_the_pool_scores() -> None:
@@ -205,7 +205,7 @@ async def test_an_explicit_url_comes_before_everything(tmp_path: Path) -> None:
     key_file = tmp_path / "key"
     key_file.write_text("from-file\n")
     place = FakePlace(pool_object())
-    config = RewardConfig(reward_pool="rl/skywork", url="http://there:1/", key_file=key_file)
+    config = RewardConfig(pool="rl/skywork", url="http://there:1/", key_file=key_file)
     found = await find(place, config=config, environ={"REWARDPOOL_URL": "http://elsewhere:1"})
     assert (found.url, found.key, found.served_name, place.asked) == ("http://there:1", "from-file", "skywork", 0)
 
@@ -233,7 +233,7 @@ async def test_a_mounted_key_makes_the_right_to_read_secrets_needless(tmp_path: 
 @pytest.mark.parametrize(
     ("environ", "field"),
     [
-        ({}, "reward_pool"),
+        ({}, "pool"),
         ({"REWARDPOOL_POOL": "skywork"}, r"\$REWARDPOOL_POOL"),
         ({"REWARDPOOL_URL": "router"}, r"\$REWARDPOOL_URL"),
     ],
@@ -308,7 +308,7 @@ async def test_a_pool_of_which_the_operator_does_not_know_whether_it_serves_is_u
 ) -> None:
     raw, time = pool_object(ready="Unknown"), FakeTime()
     raw["status"]["conditions"][0]["reason"] = "SecretsUnreadable"
-    config = RewardConfig(reward_pool="rl/skywork", wait_seconds=wait_seconds)
+    config = RewardConfig(pool="rl/skywork", wait_seconds=wait_seconds)
     found = await find(FakePlace(raw), config=config, time=time)
     assert (found.url, found.not_ready, time.now) == ("http://router:8080", "", 0.0)
 
@@ -412,7 +412,7 @@ async def test_a_key_file_without_a_key_is_named(tmp_path: Path, content: str | 
 async def test_certificates_come_with_the_object(tmp_path: Path) -> None:
     pem = Authority(tmp_path).certificate.read_text()
     auth = {"caBundle": base64.b64encode(pem.encode()).decode()}
-    found = await discover(CONFIG, environ={}, places=[FakePlace(pool_object(status={"auth": auth}))])
+    found = await find_pool(CONFIG, environ={}, places=[FakePlace(pool_object(status={"auth": auth}))])
     assert found.ca == pem
 
 
@@ -420,4 +420,4 @@ async def test_certificates_come_with_the_object(tmp_path: Path) -> None:
 async def test_certificates_that_cannot_be_read_are_an_error(bundle: str) -> None:
     place = FakePlace(pool_object(status={"auth": {"caBundle": bundle}}))
     with pytest.raises(PoolNotReadyError, match=r"status\.auth\.caBundle is not PEM in base64"):
-        await discover(CONFIG, environ={}, places=[place])
+        await find_pool(CONFIG, environ={}, places=[place])

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from cluster.control_plane import ControlPlane
-from rewardpool import RewardConfig, discover
+from rewardpool import RewardConfig
+from rewardpool.discovery.find import find_pool
 from rewardpool.errors import PoolAccessError, PoolNotFoundError, PoolNotReadyError
 
 pytestmark = pytest.mark.real
@@ -90,7 +91,7 @@ def make_ready(plane: ControlPlane) -> None:
 
 async def test_one_key_finds_url_model_and_key(plane: ControlPlane, pool: str, trainer: TrainerOf) -> None:
     make_ready(plane)
-    found = await discover(RewardConfig(reward_pool=pool), environ=trainer(POOLS, "secrets"))
+    found = await find_pool(RewardConfig(pool=pool), environ=trainer(POOLS, "secrets"))
     assert (found.url, found.key, found.max_model_len) == ("http://skywork-router.trainers.svc:8080", "the-key", 4096)
 
 
@@ -98,7 +99,7 @@ async def test_a_job_without_the_right_to_the_pool_is_told_which(pool: str, trai
     with pytest.raises(
         PoolAccessError, match=r"no right to get rewardpools\.rewardpool\.dev/skywork in namespace trainers"
     ):
-        await discover(RewardConfig(reward_pool=pool), environ=trainer())
+        await find_pool(RewardConfig(pool=pool), environ=trainer())
 
 
 async def test_a_job_without_the_right_to_the_key_is_told_which(
@@ -106,24 +107,24 @@ async def test_a_job_without_the_right_to_the_key_is_told_which(
 ) -> None:
     make_ready(plane)
     with pytest.raises(PoolAccessError, match="no right to get secrets/skywork-key in namespace trainers"):
-        await discover(RewardConfig(reward_pool=pool), environ=trainer(POOLS))
+        await find_pool(RewardConfig(pool=pool), environ=trainer(POOLS))
 
 
 async def test_a_pool_that_is_not_there_is_named_with_where_it_was_looked_for(trainer: TrainerOf) -> None:
     with pytest.raises(
         PoolNotFoundError, match=r"no rewardpools.*/typo in namespace trainers.*there is no .*pool\.json"
     ):
-        await discover(RewardConfig(reward_pool=f"{NAMESPACE}/typo"), environ=trainer(POOLS))
+        await find_pool(RewardConfig(pool=f"{NAMESPACE}/typo"), environ=trainer(POOLS))
 
 
 async def test_a_pool_that_the_operator_has_not_seen_is_not_ready(pool: str, trainer: TrainerOf) -> None:
     with pytest.raises(PoolNotReadyError, match="is the operator running"):
-        await discover(RewardConfig(reward_pool=pool), environ=trainer(POOLS))
+        await find_pool(RewardConfig(pool=pool), environ=trainer(POOLS))
 
 
 async def test_a_pool_that_becomes_ready_is_waited_for(plane: ControlPlane, pool: str, trainer: TrainerOf) -> None:
     environ = trainer(POOLS, "secrets")
-    waiting = asyncio.create_task(discover(RewardConfig(reward_pool=pool, wait_seconds=30), environ=environ))
+    waiting = asyncio.create_task(find_pool(RewardConfig(pool=pool, wait_seconds=30), environ=environ))
     await asyncio.sleep(1.5)
     assert not waiting.done()
     await asyncio.to_thread(make_ready, plane)

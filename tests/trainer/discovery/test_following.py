@@ -8,6 +8,7 @@ from typing import Any, Self
 from support.fake_worker import FakeWorker
 
 from rewardpool import Endpoint, Pool, RewardConfig, Sample
+from rewardpool.client.pool import injected_pool
 from rewardpool.discovery.following import TURNOVER_SECONDS, ConnectionRecycler
 from rewardpool.errors import PoolAccessError
 
@@ -55,7 +56,7 @@ async def test_a_changed_key_is_known_before_a_request_fails() -> None:
     clock = Clock()
     async with FakeWorker() as worker:
         directory = Directory(endpoint(worker.url))
-        async with Pool(RewardConfig(reward_pool="rl/skywork"), find=directory, clock=clock) as pool:
+        async with injected_pool(RewardConfig(pool="rl/skywork"), find=directory, clock=clock) as pool:
             directory.found = endpoint(worker.url, key="new")
             await later(pool, clock, directory, seconds=75)
             await pool.score(Sample(text="four"))
@@ -68,7 +69,7 @@ async def test_a_pool_that_is_used_is_looked_up_about_once_a_minute() -> None:
     clock = Clock()
     async with FakeWorker() as worker:
         directory = Directory(endpoint(worker.url))
-        async with Pool(RewardConfig(reward_pool="rl/skywork"), find=directory, clock=clock) as pool:
+        async with injected_pool(RewardConfig(pool="rl/skywork"), find=directory, clock=clock) as pool:
             for _ in range(600):
                 clock.now += 1.0
                 await pool.score(Sample(text="four"))
@@ -79,7 +80,7 @@ async def test_a_look_up_that_fails_disturbs_no_request() -> None:
     clock = Clock()
     async with FakeWorker() as worker:
         directory = Directory(endpoint(worker.url))
-        async with Pool(RewardConfig(reward_pool="rl/skywork"), find=directory, clock=clock) as pool:
+        async with injected_pool(RewardConfig(pool="rl/skywork"), find=directory, clock=clock) as pool:
             directory.found = PoolAccessError("the API server does not answer")
             await later(pool, clock, directory, seconds=75)
             assert await pool.score(Sample(text="four")) == 4.0
@@ -126,7 +127,7 @@ async def test_a_router_replica_that_comes_later_gets_its_share() -> None:
         FakeWorker() as first,
         FakeWorker() as second,
         SimulatedService(first) as service,
-        Pool(RewardConfig(url=service.url, concurrency=4), clock=clock) as pool,
+        injected_pool(RewardConfig(url=service.url, concurrency=4), clock=clock) as pool,
     ):
         await score_for(pool, clock, seconds=60)
         service.routers.append(second)

@@ -119,7 +119,7 @@ class MetaModel:
 
 
 def meta(keep: int, **settings: Any) -> dict[str, Any]:
-    return {"reward_pool": "rl/meta", "keep": keep, **settings}
+    return {"pool": "rl/meta", "keep": keep, **settings}
 
 
 BOXED = ["Scores: \\boxed{9}", "Scores: \\boxed{3}", "Scores: \\boxed{5}", "Scores: \\boxed{1}"]
@@ -196,7 +196,7 @@ def test_no_vote_that_counts_is_rated_below_one_that_does_not(scores: list[int |
         ({"meta": meta(1)}, "set votes to 2 or more"),
         ({"votes": 2, "meta": meta(3)}, "keep to at most as many"),
         ({"votes": 2, "meta": meta(1, on_failure="skip")}, "on_failure is the judge's part's"),
-        ({"votes": 2, "meta": {"reward_pool": "rl/meta"}}, "keep"),
+        ({"votes": 2, "meta": {"pool": "rl/meta"}}, "keep"),
     ],
 )
 def test_a_meta_model_that_cannot_choose_is_refused_when_the_config_is_read(config: Any, problem: str) -> None:
@@ -249,8 +249,8 @@ async def test_a_judge_is_no_meta_reward_model(tmp_path: Path, monkeypatch: pyte
     async with FakeWorker() as judge:
         on_this_machine(monkeypatch, tmp_path)
         write_local_pool(tmp_path, url=judge.url, model_type="Generative")
-        asked = {"votes": 2, "meta": {"reward_pool": POOL, "keep": 1}}
+        asked = {"votes": 2, "meta": {"pool": POOL, "keep": 1}}
         spec = {"url": judge.url, "type": "Generative", "judge": asked}
-        with pytest.raises(ConfigError, match=rf"reward\.judge\.meta\.reward_pool: {POOL} is Generative"):
+        with pytest.raises(ConfigError, match=rf"reward\.judge\.meta\.pool: {POOL} is Generative"):
             async with open_reward(spec):
                 pass

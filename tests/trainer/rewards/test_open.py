@@ -254,4 +254,4 @@ async def test_a_reward_for_code_that_is_not_async_rates_the_same(worker: FakeWo
 
 def test_a_reward_that_cannot_be_opened_says_so_on_the_spot() -> None:
     with pytest.raises(ConfigError, match=r"reward\.colour"):
-        BlockingReward({"reward_pool": POOL, "colour": 1})
+        BlockingReward({"pool": POOL, "colour": 1})

@@ -19,11 +19,11 @@ def mixture(*rewards: Any, **more: Any) -> dict[str, Any]:
     return {"rewards": list(rewards), **more}
 
 
-@pytest.mark.parametrize("spec", ["rl/skywork", {"reward_pool": "rl/skywork"}])
+@pytest.mark.parametrize("spec", ["rl/skywork", {"pool": "rl/skywork"}, mixture("rl/skywork")])
 def test_one_key_is_a_reward(spec: Any) -> None:
     [part] = parse_reward(spec).parts
     assert isinstance(part, PoolPart)
-    assert (part.name, part.client.reward_pool, part.weight) == ("skywork", "rl/skywork", 1.0)
+    assert (part.name, part.client.pool, part.weight) == ("skywork", "rl/skywork", 1.0)
 
 
 def test_a_mixture_has_parts_of_every_kind_each_with_a_name() -> None:
@@ -44,7 +44,7 @@ def test_settings_beside_the_parts_hold_for_each_that_says_nothing_else() -> Non
 
 
 def test_the_client_raises_whatever_the_policy_of_the_part() -> None:
-    [part] = parse_reward({"reward_pool": "rl/skywork", "on_failure": {"constant": -1}}).parts
+    [part] = parse_reward({"pool": "rl/skywork", "on_failure": {"constant": -1}}).parts
     assert isinstance(part, PoolPart)
     assert part.client.on_failure == "raise"
     assert part.on_failure == Constant(constant=-1)
@@ -58,22 +58,51 @@ def test_a_function_may_be_given_itself() -> None:
     assert part.name == "rule"
 
 
+def test_words_stand_for_a_url_and_for_a_function() -> None:
+    router, rule = parse_reward(mixture({"url": "http://router", "name": "router"}, "python://pkg.mod:rule")).parts
+    assert isinstance(router, PoolPart)
+    assert isinstance(rule, FunctionPart)
+    assert (rule.name, rule.function) == ("rule", "pkg.mod:rule")
+    [part] = parse_reward("http://router").parts
+    assert isinstance(part, PoolPart)
+    assert part.client == router.client
+    assert [part.name for part in parse_reward(len).parts] == ["len"]
+
+
+def test_all_mistakes_of_a_mixture_are_told_at_once_and_each_once() -> None:
+    parts = [{**POOL, "wieght": 1, "clip": [1, 1]}, {"function": "nothing"}, {}]
+    with pytest.raises(ConfigError) as caught:
+        parse_reward(mixture(*parts, timeout=0, combine="max", url="http://h"))
+    assert [field for field, _ in caught.value.problems] == [
+        "reward.url",
+        "reward.timeout",
+        "reward.rewards[0].wieght",
+        "reward.rewards[0].clip",
+        "reward.rewards[1].function",
+        "reward.rewards[2]",
+        "reward.combine",
+    ]
+
+
 @pytest.mark.parametrize(
     ("spec", "field", "said"),
     [
-        ("skywork", "reward.reward_pool", "namespace/name"),
+        ("skywork", "reward.pool", "namespace/name"),
         (7, "reward", "mapping"),
-        ({"reward_pool": "rl/a", "colour": 1}, "reward.colour", "not permitted"),
-        ({"reward_pool": "rl/a", "timeout": 0}, "reward.timeout", "greater than 0"),
-        ({"reward_pool": "rl/a", "tokenizer": 3}, "reward.tokenizer", "string"),
-        ({"reward_pool": "rl/a", "function": "m:f"}, "reward", "several things"),
+        ({"pool": "rl/a", "colour": 1}, "reward.colour", "unknown key"),
+        ({"pool": "rl/a", "timeout": 0}, "reward.timeout", "greater than 0"),
+        ({"pool": "rl/a", "tokenizer": 3}, "reward.tokenizer", "string"),
+        ({"pool": "rl/a", "function": "m:f"}, "reward", "several things"),
         (mixture(), "reward.rewards", "at least one"),
-        (mixture("rl/a"), "reward.rewards[0]", "mapping"),
+        (mixture(7), "reward.rewards[0]", "mapping"),
+        ({"pool": "rl/a", "wieght": 2}, "reward.wieght", "did you mean weight?"),
+        ({"pool": "rl/a", "judge": {"rubrics": []}}, "reward.judge.rubrics", "did you mean rubric?"),
+        ({"pool": "rl/a", "judge": {"meta": {"kep": 1}}}, "reward.judge.meta.keep", "required"),
+        (mixture(POOL, timeot=1), "reward.timeot", "did you mean timeout?"),
         ({"rewards": "rl/a"}, "reward.rewards", "list"),
         (mixture({}), "reward.rewards[0]", "needs one of"),
         (mixture({"weight": 1}), "reward.rewards[0]", "needs one of"),
         (mixture({"pool": "a"}), "reward.rewards[0].pool", "namespace/name"),
-        (mixture({"reward_pool": "rl/a", "url": "http://h"}), "reward.rewards[0].reward_pool", "called pool"),
         (mixture(POOL, {**RULE, "weight": "much"}), "reward.rewards[1].weight", "number"),
         (mixture({**POOL, "weight": float("nan")}), "reward.rewards[0].weight", "finite"),
         (mixture(POOL, POOL), "reward.rewards[1].name", "reward.rewards[0]"),
@@ -84,8 +113,8 @@ def test_a_function_may_be_given_itself() -> None:
         (mixture({**POOL, "on_failure": "zero"}), "reward.rewards[0].on_failure", "'raise' or 'skip'"),
         (mixture(POOL, on_failure="zero"), "reward.on_failure", "'raise' or 'skip'"),
         (mixture(POOL, combine="max"), "reward.combine", "'sum', 'product' or 'gate'"),
-        (mixture(POOL, reward_pool="rl/b"), "reward.reward_pool", "does not go with rewards"),
-        (mixture(POOL, colour=1), "reward.colour", "does not go with rewards"),
+        (mixture(POOL, pool="rl/b"), "reward.pool", "does not go with rewards"),
+        (mixture(POOL, colour=1), "reward.colour", "unknown key"),
         (mixture(POOL, combine="gate"), "reward", "at least one part with gate"),
         (mixture({**POOL, "gate": {"at_least": 1}}, combine="gate"), "reward", "at least one without"),
         (mixture({**POOL, "gate": {"at_least": 1}}), "reward", "set combine to gate"),

@@ -6,7 +6,7 @@ from rewardpool.errors import ConfigError
 from rewardpool.rewards.spec import parse_reward
 from rewardpool.rewards.steps import MARK, steps_of
 
-PROCESS = {"reward_pool": "rl/prm", "supervision": "process"}
+PROCESS = {"pool": "rl/prm", "supervision": "process"}
 
 
 @pytest.mark.parametrize(

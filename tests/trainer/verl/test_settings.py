@@ -7,7 +7,7 @@ from rewardpool.verl.settings import read_settings
 
 
 def test_one_key_is_enough() -> None:
-    assert read_settings({"reward": {"reward_pool": "rl/skywork"}}).spec == {"reward_pool": "rl/skywork"}
+    assert read_settings({"reward": {"pool": "rl/skywork"}}).spec == {"pool": "rl/skywork"}
 
 
 def test_without_a_pool_the_environment_is_left_to_name_one() -> None:
@@ -15,13 +15,13 @@ def test_without_a_pool_the_environment_is_left_to_name_one() -> None:
 
 
 def test_further_fields_stand_in_a_mapping_beside_the_pool() -> None:
-    reward = {"reward_pool": "rl/skywork", "rewardpool": {"timeout": 5}}
-    assert read_settings({"reward": reward}).spec == {"reward_pool": "rl/skywork", "timeout": 5}
+    reward = {"pool": "rl/skywork", "rewardpool": {"timeout": 5}}
+    assert read_settings({"reward": reward}).spec == {"pool": "rl/skywork", "timeout": 5}
 
 
 def test_the_burst_is_known_from_the_batch_and_the_group() -> None:
     config = {
-        "reward": {"reward_pool": "rl/skywork", "num_workers": 8},
+        "reward": {"pool": "rl/skywork", "num_workers": 8},
         "data": {"train_batch_size": 256, "max_response_length": 1024},
         "actor_rollout_ref": {"rollout": {"n": 16}},
     }
@@ -30,13 +30,13 @@ def test_the_burst_is_known_from_the_batch_and_the_group() -> None:
 
 
 def test_a_trainer_without_batches_does_not_say_how_many_samples_come() -> None:
-    config = {"reward": {"reward_pool": "rl/skywork"}, "data": {"train_batch_size": 0}}
+    config = {"reward": {"pool": "rl/skywork"}, "data": {"train_batch_size": 0}}
     assert read_settings(config).samples is None
 
 
 def test_a_function_of_the_users_own_may_have_the_tokenizer_named() -> None:
     reward = {
-        "reward_pool": "rl/judge",
+        "pool": "rl/judge",
         "rewardpool": {"tokenizer": "org/judge"},
         "custom_reward_function": {"path": "judge.py"},
     }
@@ -50,22 +50,22 @@ MIXTURE = [{"pool": "rl/skywork"}, {"function": "rules:short", "on_failure": "sk
 @pytest.mark.parametrize(
     ("reward", "field"),
     [
-        ({"reward_pool": "skywork"}, "reward.reward_pool"),
-        ({"reward_pool": "rl/skywork", "rewardpool": "rl/other"}, "reward.rewardpool"),
-        ({"reward_pool": "rl/skywork", "rewardpool": {"rewards": MIXTURE}}, "reward.rewardpool.rewards"),
-        ({"reward_pool": "rl/skywork", "rewardpool": {"dead_line": 1}}, "reward.rewardpool.dead_line"),
-        ({"reward_pool": "rl/skywork", "rewardpool": {"on_failure": "skip"}}, "reward.rewardpool.on_failure"),
+        ({"pool": "skywork"}, "reward.pool"),
+        ({"pool": "rl/skywork", "rewardpool": "rl/other"}, "reward.rewardpool"),
+        ({"pool": "rl/skywork", "rewardpool": {"rewards": MIXTURE}}, "reward.rewardpool.rewards"),
+        ({"pool": "rl/skywork", "rewardpool": {"dead_line": 1}}, "reward.rewardpool.dead_line"),
+        ({"pool": "rl/skywork", "rewardpool": {"on_failure": "skip"}}, "reward.rewardpool.on_failure"),
         ({"rewardpool": {"rewards": MIXTURE}}, "reward.rewardpool.rewards[1].on_failure"),
-        ({"reward_pool": "rl/skywork", "rewardpool": {"normalize": "running"}}, "reward.rewardpool.normalize"),
+        ({"pool": "rl/skywork", "rewardpool": {"normalize": "running"}}, "reward.rewardpool.normalize"),
         (
-            {"reward_pool": "rl/skywork", "rewardpool": {"weight": 2}, "custom_reward_function": FUNCTION},
+            {"pool": "rl/skywork", "rewardpool": {"weight": 2}, "custom_reward_function": FUNCTION},
             "reward.rewardpool.weight",
         ),
         (
             {"rewardpool": {"on_failure": {"constant": 0}}, "custom_reward_function": FUNCTION},
             "reward.rewardpool.on_failure",
         ),
-        ({"reward_pool": "rl/skywork", "reward_model": {"enable": True}}, "reward.reward_model.enable"),
+        ({"pool": "rl/skywork", "reward_model": {"enable": True}}, "reward.reward_model.enable"),
     ],
 )
 def test_a_wrong_key_is_named_by_its_path(reward: dict[str, Any], field: str) -> None:
@@ -74,9 +74,22 @@ def test_a_wrong_key_is_named_by_its_path(reward: dict[str, Any], field: str) ->
     assert caught.value.field == field
 
 
+def test_all_mistakes_are_told_at_once() -> None:
+    reward = {"pool": "skywork", "reward_model": {"enable": True}}
+    agent = {"default_agent_loop": "rewardpool"}
+    with pytest.raises(ConfigError) as caught:
+        read_settings({"reward": reward, "actor_rollout_ref": {"rollout": {"agent": agent}}})
+    fields = [field for field, _ in caught.value.problems]
+    assert fields == ["reward.reward_model.enable", "reward.pool", "reward.reward_manager.name"]
+
+
+def test_a_url_stands_for_a_pool_too() -> None:
+    assert read_settings({"reward": {"pool": "http://router:1"}}).spec == {"url": "http://router:1"}
+
+
 def inline_config(**reward: Any) -> dict[str, Any]:
     agent = {"default_agent_loop": "rewardpool", "num_workers": 4}
-    reward = {"reward_pool": "rl/skywork", "num_workers": 8, "reward_manager": {"name": "rewardpool"}, **reward}
+    reward = {"pool": "rl/skywork", "num_workers": 8, "reward_manager": {"name": "rewardpool"}, **reward}
     return {"reward": reward, "actor_rollout_ref": {"rollout": {"agent": agent}}}
 
 
@@ -87,7 +100,7 @@ def test_where_agent_loops_score_their_workers_divide_the_samples() -> None:
 
 def test_the_agent_loop_that_writes_is_no_affair_of_the_pools() -> None:
     settings = read_settings(inline_config(rewardpool={"agent_loop": "tool_agent"}))
-    assert (settings.agent_loop, settings.spec) == ("tool_agent", {"reward_pool": "rl/skywork"})
+    assert (settings.agent_loop, settings.spec) == ("tool_agent", {"pool": "rl/skywork"})
 
 
 @pytest.mark.parametrize(
@@ -106,7 +119,7 @@ def test_what_does_not_go_with_scoring_in_agent_loops_is_named(reward: dict[str,
 
 def test_an_agent_loop_that_nobody_would_run_is_refused() -> None:
     with pytest.raises(ConfigError, match="default_agent_loop=rewardpool, which is not set"):
-        read_settings({"reward": {"reward_pool": "rl/skywork", "rewardpool": {"agent_loop": "tool_agent"}}})
+        read_settings({"reward": {"pool": "rl/skywork", "rewardpool": {"agent_loop": "tool_agent"}}})
 
 
 PROCESS = {"supervision": "process"}

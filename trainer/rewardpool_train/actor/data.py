@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from rewardpool.config import config_error
 from rewardpool.errors import ConfigError
+from rewardpool.mistakes import validated
 from rewardpool.rewards.episode import Episode
 
 
@@ -76,11 +76,12 @@ def read_prompts(path: Path) -> list[Prompt]:
 def _parse(path: Path, number: int, line: str) -> Prompt:
     place = f"data.prompts: line {number} of {path}"
     try:
-        return Prompt.model_validate(json.loads(line))
+        raw = json.loads(line)
     except json.JSONDecodeError as error:
         raise ConfigError(place, f"is not JSON: {error}") from error
-    except ValidationError as error:
-        raise config_error(error, path=place) from error
+    if not isinstance(raw, dict):
+        raise ConfigError(place, "must be a JSON object with a `prompt`")
+    return validated(Prompt, raw, path=place)
 
 
 class PromptOrder:

@@ -6,7 +6,7 @@ A trainer hands samples over as its rollouts end and goes on with its own work; 
 import concurrent.futures
 import itertools
 import time
-from collections.abc import Generator, Iterable, Iterator, Sized
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sized
 from contextlib import closing, contextmanager, nullcontext
 from types import TracebackType
 from typing import Any, Self
@@ -31,9 +31,9 @@ class BlockingPool:
         RewardPoolError: On construction, what `discover` raises.
     """
 
-    def __init__(self, config: RewardConfig) -> None:
-        self._config = config
-        self._thread = LoopThread(Pool(config), what="the pool")
+    def __init__(self, pool: str | Mapping[str, Any] | RewardConfig) -> None:
+        self._config = RewardConfig.of(pool)
+        self._thread = LoopThread(Pool(self._config), what="the pool")
         self._pool = self._thread.opened
 
     @property

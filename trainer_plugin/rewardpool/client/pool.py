@@ -45,10 +45,17 @@ class Pool:
     loop; `BlockingPool` is for everything else.
     """
 
-    def __init__(self, config: RewardConfig, **injected: Any) -> None:
-        """Prepare a client; `injected` is what `Connections` takes to be tested without a clock or a network."""
-        self._config = config
-        self._opening: Callable[[], AbstractAsyncContextManager[Connections]] = lambda: Connections(config, **injected)
+    def __init__(self, pool: str | Mapping[str, Any] | RewardConfig) -> None:
+        """Prepare a client.
+
+        Args:
+            pool: `namespace/name`, a router's URL, or how it is found and asked.
+
+        Raises:
+            ConfigError: It is none of these.
+        """
+        self._config = config = RewardConfig.of(pool)
+        self._opening: Callable[[], AbstractAsyncContextManager[Connections]] = lambda: Connections(config)
         self._open: AbstractAsyncContextManager[Connections] | None = None
         self._connections: Connections | None = None
         self._caller: Caller | None = None
@@ -60,15 +67,16 @@ class Pool:
         self._awake = Awake()
 
     @classmethod
-    def shared(cls, config: RewardConfig, **injected: Any) -> Self:
+    def shared(cls, pool: str | Mapping[str, Any] | RewardConfig) -> Self:
         """A client that shares with all others of the same config on the same event loop what is open.
 
         These are connections, the pace, what is known of stragglers, and where the pool is; `concurrency` is for all of
         them together. The last one that is left closes them. Counts and demand are each one's own, but `rediscoveries`.
         """
-        pool = cls(config)
-        pool._opening = lambda: shared().lease(config, lambda: Connections(config, **injected))
-        return pool
+        client = cls(pool)
+        config = client._config
+        client._opening = lambda: shared().lease(config, lambda: Connections(config))
+        return client
 
     async def __aenter__(self) -> Self:
         self._open = self._opening()
@@ -334,3 +342,10 @@ class Pool:
         if self._batcher is None:
             return self._entered.begin(one.effort, SCORE_PATH, one.body, self._read_score, one.ended)
         return self._batcher.begin(one.effort, one.body, one.ended)
+
+
+def injected_pool(config: RewardConfig, **injected: Any) -> Pool:
+    """A client whose `Connections` are given these: a clock, a network or a cluster other than the environment's."""
+    client = Pool(config)
+    client._opening = lambda: Connections(config, **injected)
+    return client

@@ -28,7 +28,7 @@ from rewardpool.client.timers import Watch
 from rewardpool.client.tracing import add_trace_context
 from rewardpool.config import RewardConfig
 from rewardpool.discovery.endpoint import Endpoint
-from rewardpool.discovery.find import discover
+from rewardpool.discovery.find import find_pool
 from rewardpool.discovery.following import ConnectionRecycler, Following
 from rewardpool_runtime.trust import verifying_context
 
@@ -66,7 +66,7 @@ class Connections:
         self,
         config: RewardConfig,
         *,
-        find: Callable[..., Awaitable[Endpoint]] = discover,
+        find: Callable[..., Awaitable[Endpoint]] = find_pool,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         uniform: Callable[[float, float], float] = random.uniform,

@@ -150,7 +150,7 @@ async def _place_of(endpoint: Endpoint) -> LocalPlace | None:
         ConfigError: The pool is to sleep, or may be, and is in no place where that can be done.
     """
     if endpoint.place is None:
-        raise ConfigError("reward_pool", "name the pool: by its URL alone it cannot be kept awake")
+        raise ConfigError("pool", "name the pool: by its URL alone it cannot be kept awake")
     found = await endpoint.place.read_pool(*_parts(endpoint.pool))
     if not found.spec.engine.sleep.enabled:
         return None

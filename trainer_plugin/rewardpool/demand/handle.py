@@ -38,12 +38,12 @@ class JobDemand:
     takes the same calls. Made after a fork, not before: threads do not survive one.
     """
 
-    def __init__(self, job: str, cadence: Cadence, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, job: str, cadence: Cadence) -> None:
         """Prepare; `announce` begins to tell anybody."""
         self.job = job
         """The name it is announced by."""
         self._cadence = cadence
-        self._clock = clock
+        self._clock = time.monotonic
         self._lock = threading.RLock()  # reentrant, as a signal handler may `end` what its own thread just holds
         self._announcer: Announcer | None = None
         self._silent_because = ""

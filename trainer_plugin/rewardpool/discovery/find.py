@@ -24,6 +24,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 from rewardpool.config import RewardConfig, check_pool, check_url
 from rewardpool.deadline import already_waited
@@ -72,7 +73,12 @@ UNNAMED_MODEL = "unknown"
 """The `model` of requests to a bare URL: the contract wants one, sglang-router ignores it, smg takes this for any."""
 
 
-async def discover(
+async def discover(pool: str | Mapping[str, Any] | RewardConfig) -> Endpoint:
+    """Find a pool, by `namespace/name`, a router's URL, or the config that names it; raises what `find_pool` does."""
+    return await find_pool(RewardConfig.of(pool))
+
+
+async def find_pool(
     config: RewardConfig,
     *,
     environ: Mapping[str, str] | None = None,
@@ -105,7 +111,7 @@ async def discover(
     pool = _pool_name(config, environ)
     if pool is None:
         raise ConfigError(
-            "reward_pool",
+            "pool",
             f"set it to namespace/name of a RewardPool, or set url, ${names.ENV_POOL} or ${names.ENV_URL}",
         )
     if places is None:
@@ -295,8 +301,8 @@ def _explicit_endpoint(config: RewardConfig, environ: Mapping[str, str]) -> Endp
 
 
 def _pool_name(config: RewardConfig, environ: Mapping[str, str]) -> str | None:
-    if config.reward_pool is not None or names.ENV_POOL not in environ:
-        return config.reward_pool
+    if config.pool is not None or names.ENV_POOL not in environ:
+        return config.pool
     return _checked(environ[names.ENV_POOL], check_pool, f"${names.ENV_POOL}")
 
 

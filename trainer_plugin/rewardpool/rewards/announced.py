@@ -15,6 +15,7 @@ from rewardpool.rewards.open import open_reward
 from rewardpool.rewards.rating import Rating
 from rewardpool.rewards.reward import Reward
 from rewardpool.rewards.running import RunningMoments
+from rewardpool.rewards.spec import RewardLike
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,9 +67,7 @@ class AnnouncedReward:
 
 
 @asynccontextmanager
-async def open_announced(
-    spec: str | Mapping[str, Any], announcement: Announcement, **options: Any
-) -> AsyncIterator[Reward]:
+async def open_announced(spec: RewardLike, announcement: Announcement, **options: Any) -> AsyncIterator[Reward]:
     """As `open_reward`, which takes the options; the demand ends with the `async with` block.
 
     Raises:

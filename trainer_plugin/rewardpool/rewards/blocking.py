@@ -17,6 +17,7 @@ from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.open import open_reward
 from rewardpool.rewards.rating import Rating
 from rewardpool.rewards.running import RunningMoments
+from rewardpool.rewards.spec import RewardLike
 
 
 class BlockingReward:
@@ -31,7 +32,7 @@ class BlockingReward:
 
     def __init__(
         self,
-        spec: str | Mapping[str, Any],
+        spec: RewardLike,
         *,
         tokenizer: Any = None,
         announcement: Announcement | None = None,

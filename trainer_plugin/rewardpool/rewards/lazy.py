@@ -10,7 +10,7 @@ import concurrent.futures
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rewardpool.deadline import waited
@@ -19,7 +19,7 @@ from rewardpool.rewards.announced import Announcement
 from rewardpool.rewards.blocking import BlockingReward
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.rating import Rating
-from rewardpool.rewards.spec import parse_reward, refuse_process, refuse_running
+from rewardpool.rewards.spec import RewardLike, as_mapping, parse_reward, refuse_process, refuse_running
 
 
 class LazyReward:
@@ -38,7 +38,7 @@ class LazyReward:
 
     def __init__(
         self,
-        spec: str | Mapping[str, Any],
+        spec: RewardLike,
         *,
         tokenizer: Any = None,
         path: str = "reward",
@@ -46,7 +46,7 @@ class LazyReward:
         **overrides: Any,
     ) -> None:
         if overrides:
-            spec = {**({"reward_pool": spec} if isinstance(spec, str) else spec), **overrides}
+            spec = {**as_mapping(spec, path=path), **overrides}
         parsed = parse_reward(spec, path=path)
         refuse_running(parsed)
         refuse_process(parsed, who="this trainer")

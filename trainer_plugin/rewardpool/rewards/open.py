@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -25,7 +25,7 @@ from rewardpool.rewards.pairwise import GroupComparer
 from rewardpool.rewards.parts import FunctionPart, JudgeConfig, LengthPenaltyPart, Part, PoolPart
 from rewardpool.rewards.reward import Reward
 from rewardpool.rewards.scorer import ComparedWithoutReasoning, Comparer, Scorer, WithoutReasoning
-from rewardpool.rewards.spec import RewardSpec, parse_reward
+from rewardpool.rewards.spec import RewardLike, RewardSpec, as_mapping, parse_reward
 from rewardpool_runtime.function_runner import FunctionNotFoundError, Runner, load_function
 
 log = logging.getLogger(__name__)
@@ -39,25 +39,25 @@ FIELDS_OF_TYPE = {
 
 @asynccontextmanager
 async def open_reward(
-    spec: str | Mapping[str, Any], *, tokenizer: Any = None, path: str = "reward", **overrides: Any
+    spec: RewardLike, *, tokenizer: Any = None, path: str = "reward", **overrides: Any
 ) -> AsyncIterator[Reward]:
     """Find the pools, load tokenizers and functions, and yield the reward; closed with the `async with` block.
 
     Rewards on one event loop share what is open of pools that they ask with the same settings; see `Pool.shared`.
 
     Args:
-        spec: `namespace/name` of a pool; a mapping with the fields of `RewardConfig` and `PoolPart`; one with
-            `function`; or one with `rewards`, the parts of a mixture.
+        spec: `namespace/name` of a pool, or its URL; `python://module:function`, or a function; a mapping with the
+            fields of `RewardConfig` and `PoolPart`; one with `function`; or one with `rewards`, the parts of a mixture.
         tokenizer: A loaded tokenizer of the reward model, instead of the one that the config or the pool names.
         path: Where `spec` stands in the trainer's config, for messages.
         overrides: Fields that win over those of `spec`.
 
     Raises:
-        ConfigError: A field is wrong, or a tokenizer or function cannot be loaded; the message has the field's path.
+        ConfigError: Fields are wrong, or a tokenizer or function cannot be loaded; the message has the fields' paths.
         PoolError: A pool cannot be used.
     """
     if overrides:
-        spec = {**({"reward_pool": spec} if isinstance(spec, str) else spec), **overrides}
+        spec = {**as_mapping(spec, path=path), **overrides}
     parsed = parse_reward(spec, path=path)
     post_process = _post_process(parsed, path=path)
     async with AsyncExitStack() as stack:
@@ -148,7 +148,7 @@ class _Opening:
         pool = await self._pool(part, path=path)
         if pool.endpoint.model_type not in (None, "Discriminative"):
             raise ConfigError(
-                f"{path}.reward_pool",
+                f"{path}.pool",
                 f"{pool.endpoint.pool} is {pool.endpoint.model_type}: a Discriminative pool scores a judge's answers",
             )
         # The tokenizer that was given is that of a reward of the config's, not of this one.

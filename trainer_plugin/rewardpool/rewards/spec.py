@@ -1,23 +1,25 @@
-"""From what a config says under `reward` to the parts of a reward; wrong fields are named by their whole path.
+"""From what a config says under `reward` to the parts of a reward; all wrong fields are named, by their whole path.
 
-"rl/skywork"                                   one pool
-{"reward_pool": "rl/skywork", ...}             one pool, with fields of RewardConfig and of PoolPart
-{"function": "pkg.mod:fn", ...}                one function
-{"rewards": [{...}, {...}], "combine": ...}    several; fields of RewardConfig beside them hold for every pool
+"rl/skywork", "https://router:30000"           one pool
+{"pool": "rl/skywork", ...}                    the same, with fields of RewardConfig and of PoolPart
+"python://pkg.mod:fn", fn                      one function
+{"function": "pkg.mod:fn", ...}                the same, with fields of FunctionPart
+{"rewards": [..., ...], "combine": ...}        several of these; fields of RewardConfig beside them hold for every pool
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, Self, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from rewardpool.config import FailurePolicy, RewardConfig, config_error
+from rewardpool.config import FailurePolicy, RewardConfig, pool_fields
 from rewardpool.errors import ConfigError
+from rewardpool.mistakes import Mistakes, unknown_key, validated
 from rewardpool.rewards.parts import FunctionPart, LengthPenaltyPart, Part, PoolPart, UserFunction
 
 MAX_PARTS = 64
 _SHARED_FIELDS = frozenset(RewardConfig.model_fields) - {
-    "reward_pool",
+    "pool",
     "url",
     "key_file",
     "ca_file",
@@ -25,8 +27,16 @@ _SHARED_FIELDS = frozenset(RewardConfig.model_fields) - {
     "adapter",
 }
 """Fields of RewardConfig that may stand beside `rewards`: not those that say which pool."""
-
-M = TypeVar("M", bound=BaseModel)
+_POOL_PART_KEYS = frozenset(PoolPart.model_fields) - {"client"}
+_KEYS = (
+    _POOL_PART_KEYS
+    | frozenset(RewardConfig.model_fields)
+    | frozenset(FunctionPart.model_fields)
+    | {"length_penalty", "post_process"}
+)
+"""Of rewards of one part."""
+FUNCTION_SCHEME = "python://"
+"""In front of `module:function`, as in the manifest of a pool that serves one."""
 
 
 class Mixing(BaseModel):
@@ -66,20 +76,39 @@ class RewardSpec(Mixing):
         return self
 
 
-def parse_reward(spec: str | Mapping[str, Any], *, path: str = "reward") -> RewardSpec:
+RewardLike = str | Callable[..., Any] | Mapping[str, Any]
+"""What a reward may be written as; see this module's text."""
+
+
+def as_mapping(reward: RewardLike, *, path: str = "reward") -> Mapping[str, Any]:
+    """A reward as its fields.
+
+    Raises:
+        ConfigError: It is of no kind that can be one.
+    """
+    if isinstance(reward, Mapping):
+        return reward
+    if isinstance(reward, str):
+        function = reward.removeprefix(FUNCTION_SCHEME)
+        return pool_fields(reward) if function == reward else {"function": function}
+    if callable(reward):
+        return {"function": reward}
+    raise ConfigError(
+        path, f"must be namespace/name of a RewardPool, a URL, {FUNCTION_SCHEME}module:function, or a mapping"
+    )
+
+
+def parse_reward(spec: RewardLike, *, path: str = "reward") -> RewardSpec:
     """Check a config's reward, of which `path` is the place in the config.
 
     Raises:
-        ConfigError: Names the first wrong field by its whole path.
+        ConfigError: Names every wrong field by its whole path.
     """
-    if isinstance(spec, str):
-        return _checked_spec([_pool_part({"reward_pool": spec}, path=path)], [path], {}, path=path)
-    if not isinstance(spec, Mapping):
-        raise ConfigError(path, "must be namespace/name of a RewardPool, or a mapping")
+    spec = as_mapping(spec, path=path)
     if "rewards" not in spec:
         mixing = {key: value for key, value in spec.items() if key == "post_process"}
         own = {key: value for key, value in spec.items() if key not in mixing}
-        return _checked_spec([_part(own, path=path, pool_field="reward_pool")], [path], mixing, path=path)
+        return _checked_spec([_part(own, path=path, is_whole=True)], [path], mixing, path=path)
     return _parse_mixture(spec, path=path)
 
 
@@ -125,16 +154,39 @@ def without_steps(field: str) -> ConfigError:
 def _parse_mixture(spec: Mapping[str, Any], *, path: str) -> RewardSpec:
     mixing = {key: spec[key] for key in Mixing.model_fields if key in spec}
     shared = {key: value for key, value in spec.items() if key not in mixing and key != "rewards"}
-    if misplaced := sorted(set(shared) - _SHARED_FIELDS):
-        raise ConfigError(f"{path}.{misplaced[0]}", "does not go with rewards; it belongs into one of them, or nowhere")
+    mistakes = Mistakes()
+    for key in [key for key in shared if key not in _SHARED_FIELDS]:
+        del shared[key]
+        mistakes.add(f"{path}.{key}", _misplaced(key))
+    # Checked for their own sake, so that a mistake in them is named where it is, and once.
+    with mistakes.kept():
+        RewardConfig.parse(shared, path=path)
+    if mistakes.any:
+        shared = {}
     rewards = spec["rewards"]
     if not isinstance(rewards, Sequence) or isinstance(rewards, str) or not rewards:
-        raise ConfigError(f"{path}.rewards", "must be a list with at least one part")
-    # Checked for their own sake, so that a mistake in them is named where it is.
-    RewardConfig.parse(shared, path=path)
+        rewards = []
+        mistakes.add(f"{path}.rewards", "must be a list with at least one part")
     paths = [f"{path}.rewards[{index}]" for index in range(len(rewards))]
-    parts = [_part(raw, path=place, shared=shared) for raw, place in zip(rewards, paths, strict=True)]
-    return _checked_spec(parts, paths, mixing, path=path)
+    parts = []
+    for raw, place in zip(rewards, paths, strict=True):
+        with mistakes.kept():
+            parts.append(_part(as_mapping(raw, path=place), path=place, shared=shared))
+    if len(parts) < len(paths) or not parts:
+        with mistakes.kept():
+            validated(Mixing, mixing, path=path)
+    else:
+        with mistakes.kept():
+            checked = _checked_spec(parts, paths, mixing, path=path)
+    mistakes.check()
+    return checked
+
+
+def _misplaced(key: str) -> str:
+    """What is wrong with a key beside `rewards` that does not belong there."""
+    if key in _KEYS:
+        return "does not go with rewards; it belongs into one of them, or nowhere"
+    return unknown_key(key, {"rewards", *Mixing.model_fields, *_SHARED_FIELDS})
 
 
 def _checked_spec(parts: list[Part], paths: list[str], mixing: Mapping[str, Any], *, path: str) -> RewardSpec:
@@ -143,7 +195,7 @@ def _checked_spec(parts: list[Part], paths: list[str], mixing: Mapping[str, Any]
         if part.name in taken:
             raise ConfigError(f"{place}.name", f"{part.name} is the name of {taken[part.name]} already; set another")
         taken[part.name] = place
-    spec = _checked(RewardSpec, {**mixing, "parts": tuple(parts), "paths": tuple(paths)}, path=path)
+    spec = validated(RewardSpec, {**mixing, "parts": tuple(parts), "paths": tuple(paths)}, path=path)
     if spec.process_field is not None and (len(parts) > 1 or spec.post_process is not None):
         raise ConfigError(
             spec.process_field,
@@ -153,12 +205,13 @@ def _checked_spec(parts: list[Part], paths: list[str], mixing: Mapping[str, Any]
     return spec
 
 
-def _part(raw: Any, *, path: str, shared: Mapping[str, Any] | None = None, pool_field: str = "pool") -> Part:
-    if not isinstance(raw, Mapping):
-        raise ConfigError(path, "must be a mapping with pool, function or length_penalty")
+def _part(
+    raw: Mapping[str, Any], *, path: str, shared: Mapping[str, Any] | None = None, is_whole: bool = False
+) -> Part:
+    """Check one part; the whole reward may leave it to the environment which pool it is."""
     kinds = [kind for kind in ("function", "length_penalty") if kind in raw]
-    if len(kinds) > 1 or (kinds and (pool_field in raw or "url" in raw)):
-        raise ConfigError(path, f"is several things at once; give it one of {pool_field}, function and length_penalty")
+    if len(kinds) > 1 or (kinds and ("pool" in raw or "url" in raw)):
+        raise ConfigError(path, "is several things at once; give it one of pool, function and length_penalty")
     shared = shared or {}
     policy: FailurePolicy = shared.get("on_failure", "raise")
     match kinds:
@@ -167,32 +220,25 @@ def _part(raw: Any, *, path: str, shared: Mapping[str, Any] | None = None, pool_
             name = (
                 function.rpartition(":")[2] if isinstance(function, str) else getattr(function, "__name__", "function")
             )
-            return _checked(FunctionPart, {"name": name, "on_failure": policy, **raw}, path=path)
+            return validated(FunctionPart, {"name": name, "on_failure": policy, **raw}, path=path)
         case ["length_penalty"]:
-            return _checked(LengthPenaltyPart, {"name": "length_penalty", "on_failure": policy, **raw}, path=path)
+            return validated(LengthPenaltyPart, {"name": "length_penalty", "on_failure": policy, **raw}, path=path)
         case _:
-            if pool_field == "pool" and "pool" not in raw and "url" not in raw:
+            if not is_whole and "pool" not in raw and "url" not in raw:
                 raise ConfigError(path, "needs one of pool, function and length_penalty")
-            return _pool_part({**shared, **raw}, path=path, pool_field=pool_field)
+            return _pool_part({**shared, **raw}, path=path)
 
 
-def _pool_part(raw: Mapping[str, Any], *, path: str, pool_field: str = "reward_pool") -> PoolPart:
-    own = {key: value for key, value in raw.items() if key in PoolPart.model_fields and key != "client"}
-    found_by = {"reward_pool" if key == pool_field else key: value for key, value in raw.items() if key not in own}
-    if pool_field != "reward_pool" and "reward_pool" in raw:
-        raise ConfigError(f"{path}.reward_pool", f"is called {pool_field} here")
-    try:
-        client = RewardConfig.parse(found_by, path=path)
-    except ConfigError as error:
-        raise ConfigError(error.field.replace(f"{path}.reward_pool", f"{path}.{pool_field}"), error.problem) from error
-    pool = client.reward_pool
-    name = pool.partition("/")[2] if pool else "pool"
-    # on_failure is the part's, so that every kind of part has the same policies; the client only raises.
-    return _checked(PoolPart, {"name": name, "client": client, **own}, path=path)
-
-
-def _checked(model: type[M], raw: Mapping[str, Any], *, path: str) -> M:
-    try:
-        return model.model_validate(dict(raw))
-    except ValidationError as error:
-        raise config_error(error, path=path) from error
+def _pool_part(raw: Mapping[str, Any], *, path: str) -> PoolPart:
+    own = {key: value for key, value in raw.items() if key in _POOL_PART_KEYS}
+    found_by = {key: value for key, value in raw.items() if key not in own}
+    mistakes = Mistakes()
+    client = RewardConfig()
+    with mistakes.kept():
+        client = validated(RewardConfig, found_by, path=path, also=_KEYS)
+    name = client.pool.partition("/")[2] if client.pool else "pool"
+    with mistakes.kept():
+        # on_failure is the part's, so that every kind of part has the same policies; the client only raises.
+        part = validated(PoolPart, {"name": name, "client": client, **own}, path=path)
+    mistakes.check()
+    return part

@@ -1,6 +1,6 @@
 """verl scores by a pool: an installed `rewardpool[verl]` is all that verl has to know of it.
 
-    reward.reward_manager.name=rewardpool +reward.reward_pool=rl/skywork
+    reward.reward_manager.name=rewardpool +reward.pool=rl/skywork
 
     manager         the reward manager that verl finds by its entry point group `verl.plugins`
     reward          the same as a custom reward function, for who wants to keep another reward manager

@@ -1,6 +1,6 @@
 """A pool as verl's reward functions know a reward model: by an address and a tokenizer.
 
-reward.custom_reward_function.path=judge.py reward.reward_manager.name=rewardpool +reward.reward_pool=rl/judge
+reward.custom_reward_function.path=judge.py reward.reward_manager.name=rewardpool +reward.pool=rl/judge
 
 Then `compute_score` in judge.py has `reward_router_address` and `reward_model_tokenizer` among its arguments, as if
 verl served the model itself.

@@ -47,7 +47,7 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
             reward_model_tokenizer: Of that model; not used.
 
         Raises:
-            ConfigError: Names the first wrong field by its whole path.
+            ConfigError: Names every wrong field by its whole path.
         """
         super().__init__(config, tokenizer, compute_score)
         self._settings = read_settings(plain_config(config))

@@ -1,7 +1,7 @@
 """The same as a custom reward function, for a trainer that keeps another reward manager of verl's.
 
 reward.custom_reward_function.path=pkg://rewardpool.verl.reward
-+reward.custom_reward_function.reward_kwargs.reward_pool=rl/skywork
++reward.custom_reward_function.reward_kwargs.pool=rl/skywork
 
 verl gives a function no prompt: a reward model or a judge sees the question that the data set has in `extra_info`.
 """
@@ -28,7 +28,7 @@ async def compute_score(
     ground_truth: Any,
     extra_info: Mapping[str, Any] | None = None,
     *,
-    reward_pool: str | None = None,
+    pool: str | None = None,
     rewardpool: Mapping[str, Any] | None = None,
     prompt_key: str = "question",
     **_of_verl: Any,
@@ -40,7 +40,7 @@ async def compute_score(
         solution_str: The response.
         ground_truth: Of verl.
         extra_info: Of verl.
-        reward_pool: `namespace/name` of a pool.
+        pool: `namespace/name` of a pool.
         rewardpool: Further settings, or a mixture, as under `reward.rewardpool`.
         prompt_key: Name in `extra_info` of the question, a text or chat messages.
         _of_verl: What verl gives to functions that use a model it serves itself; not used.
@@ -54,9 +54,7 @@ async def compute_score(
         ConfigError: The settings are wrong, the question is not where `prompt_key` says, or a model would read a
             response that has several turns.
     """
-    spec = pool_spec(
-        reward_pool, _mapping(rewardpool), pool_path=f"{PATH}.reward_pool", mapping_path=f"{PATH}.rewardpool"
-    )
+    spec = pool_spec(pool, _mapping(rewardpool), pool_path=f"{PATH}.pool", mapping_path=f"{PATH}.rewardpool")
     refuse_process(parse_reward(spec, path=f"{PATH}.rewardpool"), who="verl's reward function")
     began = time.monotonic()
     reward = await shared_reward(spec, path=f"{PATH}.rewardpool")

@@ -1,6 +1,6 @@
 """What a verl config says under `reward` about the pool, checked before the first sample. Pure.
 
-reward.reward_pool=rl/skywork                            one pool
+reward.pool=rl/skywork                            one pool
 reward.rewardpool={on_failure: ..., rewards: [...]}      any of `RewardConfig`, of a part, or a mixture
 
 Both may be there, unless the mapping says itself what scores. With neither, $REWARDPOOL_POOL or $REWARDPOOL_URL count.
@@ -15,9 +15,10 @@ from typing import Any
 
 from rewardpool.config import RewardConfig, check_pool
 from rewardpool.errors import ConfigError
-from rewardpool.rewards.spec import parse_reward, refuse_running
+from rewardpool.mistakes import Mistakes
+from rewardpool.rewards.spec import as_mapping, parse_reward, refuse_running
 
-POOL_PATH = "reward.reward_pool"
+POOL_PATH = "reward.pool"
 MAPPING_PATH = "reward.rewardpool"
 AGENT_LOOP = "rewardpool"
 """The name by which verl knows the agent loop that scores."""
@@ -27,7 +28,7 @@ _OUTCOME_ESTIMATORS = frozenset(
     | {"reinforce_plus_plus_baseline"}
 )
 """Advantage estimators of verl's that make one number of all rewards of a response, or take a number off it."""
-_SCORERS = frozenset({"reward_pool", "url", "function", "length_penalty", "rewards"})
+_SCORERS = frozenset({"pool", "url", "function", "length_penalty", "rewards"})
 
 
 @dataclass(frozen=True)
@@ -56,31 +57,38 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
     """Check the whole config of a verl trainer, as plain mappings.
 
     Raises:
-        ConfigError: Names the first wrong field by its whole path.
+        ConfigError: Names every wrong field by its whole path.
     """
+    mistakes = Mistakes()
     reward = config.get("reward") or {}
     if (reward.get("reward_model") or {}).get("enable"):
-        raise ConfigError(
+        mistakes.add(
             "reward.reward_model.enable", "must be False: with it verl serves a reward model itself and asks no pool"
         )
-    spec = dict(pool_spec(reward.get("reward_pool"), reward.get("rewardpool"), further=("agent_loop",)))
+    spec: dict[str, Any] = {}
+    with mistakes.kept():
+        spec = dict(pool_spec(reward.get("pool"), reward.get("rewardpool"), further=("agent_loop",)))
     writer = spec.pop("agent_loop", None)
     by_steps = parse_reward(spec, path=MAPPING_PATH).process_field
     calls_function = bool((reward.get("custom_reward_function") or {}).get("path"))
     if calls_function:
-        _check_for_function(spec)
+        with mistakes.kept():
+            _check_for_function(spec)
     data = config.get("data") or {}
     rollout = (config.get("actor_rollout_ref") or {}).get("rollout") or {}
     agent = rollout.get("agent") or {}
     inline = agent.get("default_agent_loop") == AGENT_LOOP
     if inline:
-        _check_inline(reward, writer, calls_function=calls_function)
+        with mistakes.kept():
+            _check_inline(reward, writer, calls_function=calls_function)
     elif writer is not None:
-        raise ConfigError(
+        mistakes.add(
             f"{MAPPING_PATH}.agent_loop", f"is for {_AGENT_PATH}.default_agent_loop={AGENT_LOOP}, which is not set"
         )
     if by_steps is not None:
-        _check_steps(by_steps, config, inline=inline)
+        with mistakes.kept():
+            _check_steps(by_steps, config, inline=inline)
+    mistakes.check()
     prompts = data.get("train_batch_size") or 0  # 0 in fully async trainers, which have no batches
     return Settings(
         spec=spec,
@@ -129,7 +137,7 @@ def pool_spec(
     """The two keys as one spec for `open_reward`.
 
     Args:
-        pool: `namespace/name`, or None.
+        pool: `namespace/name`, a URL or `python://module:function`; or None.
         mapping: The other key's value, or None.
         pool_path: Where the one is, for messages.
         mapping_path: Where the other is.
@@ -146,8 +154,11 @@ def pool_spec(
             raise ConfigError(
                 f"{mapping_path}.{said[0]}", f"says what scores, and so does {pool_path}; leave one of them out"
             )
+        fields = as_mapping(str(pool), path=pool_path)
         try:
-            spec = {"reward_pool": check_pool(str(pool)), **spec}
+            if "pool" in fields:
+                check_pool(fields["pool"])
+            spec = {**fields, **spec}
         except ValueError as error:
             raise ConfigError(pool_path, str(error)) from error
     _check_parts({name: value for name, value in spec.items() if name not in further}, path=mapping_path)
