@@ -195,9 +195,9 @@ class EndToEnd:
             pool = json.loads(self._kubectl("get", "rewardpool", POOL, "-o", "json"))
             status = pool.get("status", {})
             conditions = {item["type"]: item for item in status.get("conditions", [])}
-            ready = conditions.get("Ready", {}).get("status") == "True"
+            serves = conditions.get("Serving", {}).get("status") == "True"
             observed = status.get("observedGeneration", 0) >= pool["metadata"]["generation"]
-            return bool(ready and observed and status.get("readyReplicas", 0) == replicas)
+            return bool(serves and observed and status.get("readyReplicas", 0) == replicas)
 
         return check
 

@@ -218,7 +218,7 @@ async def measure_alone(api: Api, made: Made, programs: Programs, patience: Pati
 def is_complete(pool: Object) -> bool:
     """Whether all workers of the pool are in its routers, by the pool's own word."""
     conditions = {entry["type"]: entry["status"] for entry in pool.get("status", {}).get("conditions", [])}
-    return all(conditions.get(kind) == "True" for kind in ("Ready", "WorkersReady", "RouterReady"))
+    return all(conditions.get(kind) == "True" for kind in ("Serving", "WorkersReady", "RouterReady"))
 
 
 def first_incomplete(pools: list[Object]) -> str:

@@ -43,7 +43,7 @@ class Progress:
             return None
         for worker in pool.status.workers:
             self.since.setdefault((worker.name, worker.pid), now)
-        if not self.told_ready and is_ready(pool):
+        if not self.told_ready and is_serving(pool):
             self.told_ready = True
             tell_ready(pool)
         return pool
@@ -110,10 +110,10 @@ def _live(progress: Progress) -> Iterator[Callable[[], None]]:
         yield show
 
 
-def is_ready(pool: RewardPool | None) -> bool:
+def is_serving(pool: RewardPool | None) -> bool:
     """Whether samples can be scored now."""
-    ready = pool.status.condition("Ready") if pool else None
-    return ready is not None and ready.status == "True"
+    serving = pool.status.condition("Serving") if pool else None
+    return serving is not None and serving.status == "True"
 
 
 def tell_ready(pool: RewardPool) -> None:
@@ -131,7 +131,7 @@ def tell_ready(pool: RewardPool) -> None:
 def tell_trouble(folder: PoolFolder) -> None:
     """Why a pool is not what was asked for, with the engine's last lines."""
     pool = folder.read_pool_as_it_is()
-    for kind in ("Ready", "Degraded"):
+    for kind in ("Serving", "Degraded"):
         condition = pool.status.condition(kind) if pool else None
         if condition is not None and (condition.status == "True") == (kind == "Degraded"):
             err.print(f"{kind} is {condition.status}, {condition.reason}: {condition.message}", markup=False)

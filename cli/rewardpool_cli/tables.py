@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rewardpool_api import Condition, RewardPool, names
+from rewardpool_api.reasons import NOTHING_WANTED
 from rewardpool_api.status import DemandStatus, ScalingDecision
 from rewardpool_cli.screens import PHASE_STYLES, wanted_replicas
 from rewardpool_operator.times import from_rfc3339
@@ -142,7 +143,8 @@ def history_table(history: Sequence[ScalingDecision], now: datetime) -> Table:
 def _condition_table(conditions: Sequence[Condition]) -> Table:
     table = _table("condition", "status", "reason", "message")
     for condition in conditions:
-        fine = (condition.status == "True") != (condition.type in GOOD_WHEN_FALSE)
+        holds = (condition.status == "True") != (condition.type in GOOD_WHEN_FALSE)
+        fine = holds or condition.reason in NOTHING_WANTED
         style = "green" if fine else "yellow" if condition.type == "Progressing" else "red"
         table.add_row(
             condition.type, Text(condition.status, style=style), Text(condition.reason), Text(condition.message)

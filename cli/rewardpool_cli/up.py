@@ -47,7 +47,7 @@ def up(
         started = commands.start_in_background(folder, port=port, give_up_seconds=wait_seconds)
         # The supervisor gives up by itself; what it says last is to be shown. Some replicas are enough to go on with.
         complete = asyncio.run(progress.follow(started, seconds=seconds + commands.STOP_SECONDS))
-        exit_unless(complete or progress.is_ready(folder.read_pool_as_it_is()))
+        exit_unless(complete or progress.is_serving(folder.read_pool_as_it_is()))
     else:
         try:
             exit_unless(asyncio.run(_run_and_show(folder, port, wait_seconds)))

@@ -24,7 +24,7 @@ class _Reason(StrEnum):
 class ConditionReason(_Reason):
     """Why a condition is what it is."""
 
-    # Ready
+    # Ready and Serving
     SERVING = "Serving", "At least one worker is in every router that answers: samples are scored."
     SUSPENDED = "Suspended", "spec.suspend is set."
     AT_ZERO = "AtZero", "No replica is wanted just now; the message says why."
@@ -203,8 +203,8 @@ class ConditionReason(_Reason):
 class EventReason(_Reason):
     """What an event tells. Warnings are told once, when they begin."""
 
-    READY = "Ready", "The pool began to serve."
-    NOT_READY = "NotReady", "The pool stopped serving."
+    SERVING = "Serving", "The pool began to serve."
+    NOT_SERVING = "NotServing", "The pool does not serve yet, or stopped; a warning unless none is wanted."
     DEGRADED = (
         "Degraded",
         "Something is wrong that waiting does not heal; the message begins with the reason.",
@@ -248,6 +248,9 @@ class EventReason(_Reason):
     APPLY_FAILED = "ApplyFailed", "The API server refused an object of the pool, in its words."
     FAILED_CREATE = "FailedCreate", "Kubernetes could not make the pods, in its words."
 
+
+NOTHING_WANTED: Final = frozenset({ConditionReason.AT_ZERO, ConditionReason.SUSPENDED, ConditionReason.ASLEEP})
+"""Reasons of Serving=False under which the pool is Ready: that nobody is served is what was asked for."""
 
 DOWNLOAD_REASONS: Final = frozenset(
     {

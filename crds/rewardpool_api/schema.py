@@ -13,7 +13,7 @@ from rewardpool_api import names
 from rewardpool_api.inference import IS_INFERRED
 from rewardpool_api.pool import RewardPool, RewardPoolSpec
 from rewardpool_api.rules import ApiModel
-from rewardpool_api.status import RewardPoolStatus
+from rewardpool_api.status import NEVER_OBSERVED, RewardPoolStatus
 
 Schema = dict[str, Any]
 
@@ -102,7 +102,12 @@ def custom_resource_definition() -> Schema:
                                 "kind": {"type": "string"},
                                 "metadata": {"type": "object"},
                                 "spec": structural_schema(RewardPoolSpec),
-                                "status": _without_defaults(structural_schema(RewardPoolStatus)),
+                                # Without it kstatus takes a pool that no operator has seen for one without conditions,
+                                # which it calls current.
+                                "status": {
+                                    **_without_defaults(structural_schema(RewardPoolStatus)),
+                                    "default": {"observedGeneration": NEVER_OBSERVED},
+                                },
                             },
                             "x-kubernetes-validations": root_rules,
                         }

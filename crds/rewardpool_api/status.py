@@ -5,9 +5,10 @@ Conditions (each is always present once the operator has seen the pool; `reason`
 
 | type | True means | False means | what it blocks |
 |---|---|---|---|
-| Ready | samples can be scored now | no worker, or no router, answers | trainers wait or raise |
+| Ready | the pool is what its spec asks for: its present revision serves, or no replica is wanted (`AtZero`, `Suspended`, `Asleep`) | nothing serves yet or any more, or a rollout is under way, paused or failed | what applies manifests: `kubectl wait`, Flux, Argo CD |
+| Serving | a score can be had now: at least one replica serves behind a router that answers | no worker, or no router, answers, or none is wanted | trainers wait or raise; at zero their first request starts a replica |
 | WorkersReady | as many workers answer as are wanted | some are starting, failing or missing | nothing |
-| RouterReady | every wanted router replica answers and holds the right workers | a router is starting or missing | Ready, when none answers |
+| RouterReady | every wanted router replica answers and holds the right workers | a router is starting or missing | Serving, when none answers |
 | ScalingActive | the number of replicas is being decided from fresh figures, or is fixed | figures are missing: the size may grow by those that are there, and not shrink | shrinking |
 | Progressing | a rollout or a start is under way | nothing is changing, or it does not go on: the deadline passed, rolled back, paused, or the golden set cannot be used | nothing |
 | Degraded | something is wrong that does not heal by waiting; the message has the cause and the engine's last lines | no such thing | nothing |
@@ -19,9 +20,10 @@ from pydantic import Field
 
 from rewardpool_api.rules import ApiModel
 
-ConditionType = Literal["Ready", "WorkersReady", "RouterReady", "ScalingActive", "Progressing", "Degraded"]
+ConditionType = Literal["Ready", "Serving", "WorkersReady", "RouterReady", "ScalingActive", "Progressing", "Degraded"]
 CONDITION_TYPES: tuple[ConditionType, ...] = (
     "Ready",
+    "Serving",
     "WorkersReady",
     "RouterReady",
     "ScalingActive",
@@ -34,6 +36,8 @@ MAX_CONDITION_MESSAGE = 32_768
 """Characters that a condition's message may have, as in every API of Kubernetes (metav1.Condition)."""
 MAX_REQUEST = 253
 """Characters of an annotation's value that is remembered."""
+NEVER_OBSERVED = -1
+"""`status.observedGeneration` of a pool that no operator has seen; no object has this generation."""
 Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 """RFC 3339 time."""
 
@@ -324,8 +328,8 @@ class WorkerProcess(ApiModel):
 class RewardPoolStatus(ApiModel):
     """What is."""
 
-    observed_generation: int = 0
-    """Generation of the spec the rest of the status is about."""
+    observed_generation: int = NEVER_OBSERVED
+    """Generation of the spec the rest of the status is about; -1 until the operator has seen the pool, which kstatus (Flux, Helm) waits for."""
     url: str | None = None
     """Base URL of the router; trainers post to URL/v1/embeddings or URL/v1/chat/completions."""
     ready: str = ""

@@ -1,8 +1,9 @@
 """The programs of Kubernetes, built from Go modules.
 
 Nothing is downloaded ready-made: each program comes from a small module under `gomod/` whose go.mod names the version
-and whose go.sum pins every source file. Results lie in `.rewardpool/cache/bin/<module>-<hash of those two>/`, so a
-changed version is built anew and an unchanged one never twice. Where KUBEBUILDER_ASSETS (the convention of envtest)
+and whose go.sum pins every source file; kstatus, a library, has a main.go of ours there. Results lie in
+`.rewardpool/cache/bin/<module>-<hash of those files>/`, so a changed version is built anew and an unchanged one never
+twice. Where KUBEBUILDER_ASSETS (the convention of envtest)
 names a folder that holds a control-plane program, that one is taken instead.
 
     python -m cluster.binaries kube-apiserver etcd     # builds what is missing, prints the paths
@@ -30,7 +31,7 @@ GOMOD = Path(__file__).parent / "gomod"
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 NODE = ("kubelet", "kube-proxy", "coredns")
-TESTS = (*CONTROL_PLANE, "helm", "kubeconform", "kwok")
+TESTS = (*CONTROL_PLANE, "helm", "kstatus", "kubeconform", "kwok")
 
 BUILD_SECONDS = 1800.0
 """No build may take longer; the slowest, kube-apiserver and its kin, took 220 s on two cores."""
@@ -105,6 +106,7 @@ RECIPES: Mapping[str, Recipe] = {
             versioned_by="github.com/yannh/kubeconform",
             settings=("main.version={version}",),
         ),
+        Recipe(name="kstatus", module="kstatus", package=".", versioned_by="sigs.k8s.io/cli-utils"),
         Recipe(name="kind", module="kind", package="sigs.k8s.io/kind", versioned_by="sigs.k8s.io/kind"),
         Recipe(
             name="kwok",
@@ -137,9 +139,9 @@ def ensure(*names: str, say: Say | None = None) -> dict[str, Path]:
 
 
 def fingerprint(module: Path) -> str:
-    """A short hash of a module's go.mod and go.sum: two checkouts with the same one share its binaries."""
+    """A short hash of what a module is built from: two checkouts with the same one share its binaries."""
     digest = hashlib.sha256()
-    for file in sorted(module.glob("go.*")):
+    for file in sorted((*module.glob("go.*"), *module.glob("main.go"))):
         digest.update(f"{file.name}\0".encode() + file.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
 

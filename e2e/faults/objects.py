@@ -51,7 +51,7 @@ def delete_a_namespace(stage: Stage) -> str:
     doomed["spec"]["router"]["requestTimeoutSeconds"] = doomed["spec"]["worker"]["drainSeconds"] = 1
     stage.apply(*manifests.namespace(DOOMED), doomed)
     stage.until(
-        lambda: condition(stage.objects("rewardpools", namespace=DOOMED)[0], "Ready").get("status") == "True",
+        lambda: condition(stage.objects("rewardpools", namespace=DOOMED)[0], "Serving").get("status") == "True",
         what="the doomed pool serves",
         deadline_seconds=60,
     )

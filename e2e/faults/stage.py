@@ -87,10 +87,10 @@ def is_settled(objects: list[Object], name: str = POOL) -> bool:
         return False
     pool = found[0]
     workers, routers = of_component(objects, name, "worker"), of_component(objects, name, "router")
-    said = {kind: condition(pool, kind).get("status") for kind in ("Ready", "RouterReady", "Progressing")}
+    said = {kind: condition(pool, kind).get("status") for kind in ("Serving", "RouterReady", "Progressing")}
     deployments = [item for item in objects if item["kind"] == "Deployment"]
     return (
-        said == {"Ready": "True", "RouterReady": "True", "Progressing": "False"}
+        said == {"Serving": "True", "RouterReady": "True", "Progressing": "False"}
         and all(map(is_ready, [*workers, *routers]))
         and pool["status"].get("readyReplicas") == pool["spec"]["replicas"] == len(workers)
         and pool["spec"]["router"]["replicas"] == len(routers)

@@ -136,7 +136,7 @@ def wait_until_ready(process: subprocess.Popen[bytes], *, env: Mapping[str, str]
             pool = read_pool(env)
             if pool is not None:
                 wanted, ready = pool.spec.replicas, pool.status.ready_replicas
-                condition = pool.status.condition("Ready")
+                condition = pool.status.condition("Serving")
                 said = f": {escape(condition.message.splitlines()[0])}" if condition and condition.message else ""
                 progress.update(task, description=f"pool: {ready} of {wanted} replicas ready{said}")
                 if condition and condition.status == "True" and ready == wanted:

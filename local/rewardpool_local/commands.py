@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import psutil
 
 from rewardpool_api import RewardPool, RewardPoolStatus, dump_manifest
-from rewardpool_api.reasons import ConditionReason
+from rewardpool_api.reasons import NOTHING_WANTED, ConditionReason
 from rewardpool_local.folder import STARTING, PoolFolder, folder_of, stopped
 from rewardpool_local.gpus import VISIBLE
 from rewardpool_local.machine import NotStartableError, check, check_gpus, server_python
@@ -182,14 +182,10 @@ def down(folder: PoolFolder, *, tell: Callable[[str], None]) -> None:
 def is_settled(up: Up) -> bool:
     """Whether the pool is what was asked for: the asked replicas serve, or none are wanted, and nothing is changing."""
     status = _status_of(up)
-    ready, changing = status.condition("Ready"), status.condition("Progressing")
-    if ready is None or changing is None or changing.status == "True" or changing.reason in _FAILED:
+    serving, changing = status.condition("Serving"), status.condition("Progressing")
+    if serving is None or changing is None or changing.status == "True" or changing.reason in _FAILED:
         return False
-    return ready.status == "True" or ready.reason in (
-        ConditionReason.AT_ZERO,
-        ConditionReason.SUSPENDED,
-        ConditionReason.ASLEEP,
-    )
+    return serving.status == "True" or serving.reason in NOTHING_WANTED
 
 
 def has_failed(up: Up) -> bool:

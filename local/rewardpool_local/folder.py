@@ -25,6 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from rewardpool_api import Condition, RewardPool, RewardPoolStatus, dump_manifest, names
+from rewardpool_api.status import ConditionType
 from rewardpool_operator.times import rfc3339
 from rewardpool_runtime.file_lock import try_lock
 from rewardpool_runtime.state_files import (
@@ -42,7 +43,7 @@ LOCK_SECONDS = 1.0
 
 
 STARTING = "Starting"
-"""Reason of the condition Ready from the command to the supervisor's first pass."""
+"""Reason of the condition Serving from the command to the supervisor's first pass."""
 
 
 class AlreadyRunningError(RuntimeError):
@@ -124,8 +125,8 @@ class PoolFolder:
         pool = self.read_pool()
         if pool is None or self.is_supervised():
             return pool
-        ready = pool.status.condition("Ready")
-        if ready is not None and pool.status.url is None and ready.reason != STARTING:
+        serving = pool.status.condition("Serving")
+        if serving is not None and pool.status.url is None and serving.reason != STARTING:
             # It said so itself when it ended.
             return pool
         return stopped(
@@ -173,24 +174,28 @@ def all_folders(environ: Mapping[str, str]) -> list[PoolFolder]:
 
 
 def stopped(pool: RewardPool, *, reason: str, message: str) -> RewardPool:
-    """The object without processes: no URL, nobody ready, and the reason why."""
+    """The object without processes: no URL, nobody serving, and the reason why."""
     now = rfc3339(datetime.now(UTC))
     status = pool.status
     kept = [condition for condition in status.conditions if condition.type == "Degraded"]
-    ready = Condition(
-        type="Ready",
-        status="False",
-        reason=reason,
-        message=message,
-        last_transition_time=now,
-        observed_generation=pool.metadata.generation,
-    )
+    kinds: tuple[ConditionType, ...] = ("Ready", "Serving")
+    ended = [
+        Condition(
+            type=kind,
+            status="False",
+            reason=reason,
+            message=message,
+            last_transition_time=now,
+            observed_generation=pool.metadata.generation,
+        )
+        for kind in kinds
+    ]
     after = RewardPoolStatus(
         observed_generation=status.observed_generation,
         revision=status.revision,
         model=status.model,
         auth=status.auth,
-        conditions=[ready, *kept],
+        conditions=[*ended, *kept],
     )
     return pool.model_copy(update={"status": after})
 

@@ -265,9 +265,9 @@ class Supervisor:
 
     def _why_hopeless(self) -> str:
         status = self._pool.status
-        what, cause = f"no worker became ready within {self._patience_seconds:g} s", status.condition("Ready")
+        what, cause = f"no worker became ready within {self._patience_seconds:g} s", status.condition("Serving")
         if self._never_starts():
-            # Ready may still name the router, which starts more slowly than such a worker fails.
+            # Serving may still name the router, which starts more slowly than such a worker fails.
             what, cause = "no worker can start", status.condition("Progressing")
         return f"{what} ({cause.reason}: {cause.message.splitlines()[0]})" if cause and cause.message else what
 

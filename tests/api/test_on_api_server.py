@@ -294,6 +294,12 @@ def a_made_pool(control_plane: ControlPlane, name: str) -> str:
     return name
 
 
+def test_a_pool_that_no_operator_has_seen_says_so(control_plane: ControlPlane) -> None:
+    pool = a_made_pool(control_plane, "unseen")
+    observed = "jsonpath={.status.observedGeneration}"
+    assert control_plane.kubectl("--namespace", NAMESPACE, "get", "rp", pool, "--output", observed) == "-1"
+
+
 def test_another_controller_adds_a_condition_of_its_own_and_both_stay(control_plane: ControlPlane) -> None:
     pool = a_made_pool(control_plane, "shared")
     say(control_plane, pool, {"conditions": [a_condition("Ready")]}, "--field-manager=ours")

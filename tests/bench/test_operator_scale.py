@@ -108,9 +108,9 @@ def test_the_bare_client_makes_the_same_object_without_its_owner() -> None:
     }
 
 
-@pytest.mark.parametrize("missing", ["Ready", "WorkersReady", "RouterReady"])
+@pytest.mark.parametrize("missing", ["Serving", "WorkersReady", "RouterReady"])
 def test_a_pool_is_complete_once_all_its_workers_are_in_its_router(missing: str) -> None:
-    conditions = [{"type": kind, "status": "True"} for kind in ("Ready", "WorkersReady", "RouterReady")]
+    conditions = [{"type": kind, "status": "True"} for kind in ("Serving", "WorkersReady", "RouterReady")]
     pool: dict[str, Any] = {"status": {"conditions": conditions}}
     assert is_complete(pool)
 

@@ -102,7 +102,7 @@ class Machine:
             "revision": "new",
             "url": f"http://{name}-router.{NAMESPACE}.svc:8080",
             "scaling": {"desired": desired, "reason": "said so"},
-            "conditions": list(conditions) or [condition("Ready", "False", "Starting")],
+            "conditions": list(conditions) or [condition("Serving", "False", "Starting")],
             **(status or {}),
         }
         self.write_status("rewardpool", name, written)
@@ -154,7 +154,7 @@ def condition(kind: str, status: str, reason: str, message: str = "") -> dict[st
     return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": TIME}
 
 
-SERVING = condition("Ready", "True", "Serving", "1 of 1 replicas serve")
+SERVING = condition("Serving", "True", "Serving", "1 of 1 replicas serve")
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ def a_pod(component: str, *, ready: str = "True", **metadata: str) -> Object:
 
 
 def a_pool(*, generation: int = 1, progressing: str = "False") -> Object:
-    said = {"Ready": "True", "RouterReady": "True", "Progressing": progressing}
+    said = {"Serving": "True", "RouterReady": "True", "Progressing": progressing}
     return {
         "kind": "RewardPool",
         "metadata": {"name": "faults", "generation": generation},

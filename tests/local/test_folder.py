@@ -19,8 +19,8 @@ def folder(tmp_path: Path) -> PoolFolder:
 
 
 def ready_pool() -> RewardPool:
-    ready = Condition(type="Ready", status="True", reason="Serving", last_transition_time="2026-01-01T00:00:00Z")
-    return a_pool(RewardPoolStatus(url="http://127.0.0.1:1", ready_replicas=1, conditions=[ready]))
+    serving = Condition(type="Serving", status="True", reason="Serving", last_transition_time="2026-01-01T00:00:00Z")
+    return a_pool(RewardPoolStatus(url="http://127.0.0.1:1", ready_replicas=1, conditions=[serving]))
 
 
 def test_an_object_is_read_as_it_was_written(folder: PoolFolder) -> None:
@@ -44,9 +44,11 @@ def test_a_pool_whose_supervisor_is_gone_is_not_ready_and_has_no_url(folder: Poo
         pass
     pool = folder.read_pool_as_it_is()
     assert pool is not None
-    ready = pool.status.condition("Ready")
-    assert ready is not None
-    assert (pool.status.url, ready.status, ready.reason) == (None, "False", "SupervisorGone")
+    assert pool.status.url is None
+    for kind in ("Ready", "Serving"):
+        condition = pool.status.condition(kind)  # type: ignore[arg-type]
+        assert condition is not None
+        assert (condition.status, condition.reason) == ("False", "SupervisorGone")
 
 
 def test_a_pool_that_was_stopped_says_that_and_not_that_its_supervisor_is_gone(folder: PoolFolder) -> None:
@@ -55,9 +57,9 @@ def test_a_pool_that_was_stopped_says_that_and_not_that_its_supervisor_is_gone(f
         pass
     pool = folder.read_pool_as_it_is()
     assert pool is not None
-    ready = pool.status.condition("Ready")
-    assert ready is not None
-    assert ready.reason == "Stopped"
+    serving = pool.status.condition("Serving")
+    assert serving is not None
+    assert serving.reason == "Stopped"
 
 
 def test_there_is_one_supervisor_at_a_time(folder: PoolFolder) -> None:

@@ -99,8 +99,8 @@ async def test_a_pool_that_is_opened_after_its_only_worker_was_killed_scores_whe
     os.kill(pid, signal.SIGKILL)
 
     async def missed() -> bool:
-        ready = machine.pool().status.condition("Ready")
-        return ready is not None and ready.status == "False"
+        serving = machine.pool().status.condition("Serving")
+        return serving is not None and serving.status == "False"
 
     async def find(config: RewardConfig, **how: Any) -> Endpoint:
         return await find_pool(config, environ=machine.environ | {"KUBECONFIG": "/nowhere"}, **how)

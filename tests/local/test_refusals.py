@@ -102,10 +102,10 @@ async def test_an_engine_that_exits_at_once_is_retried_named_and_given_up(machin
     assert "the weights are gone" in said
     assert "starts again in" in said
     pool = machine.pool()
-    ready, degraded = pool.status.condition("Ready"), pool.status.condition("Degraded")
-    assert ready is not None
+    serving, degraded = pool.status.condition("Serving"), pool.status.condition("Degraded")
+    assert serving is not None
     assert degraded is not None
-    assert (ready.reason, degraded.status) == ("GaveUp", "True")
+    assert (serving.reason, degraded.status) == ("GaveUp", "True")
     assert "the weights are gone" in degraded.message
     assert machine.processes() == []
 

@@ -176,7 +176,7 @@ class Fleet:
         """Write the state file that a pool on this machine would have, below the state directory `folder`."""
         place = folder / namespace / name
         place.mkdir(parents=True, exist_ok=True)
-        ready = {"type": "Ready", "status": "True", "reason": "Ok", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        serving = {"type": "Serving", "status": "True", "reason": "Ok", "lastTransitionTime": "2026-01-01T00:00:00Z"}
         state = {
             "metadata": {"name": name, "namespace": namespace},
             "spec": {"model": {"source": "python://rewards:score"}},
@@ -185,7 +185,7 @@ class Fleet:
                 "replicas": len(self.workers) + len(self._others),
                 "model": {"type": "Function", "servedName": self._served_name},
                 "auth": {"keyFile": str(self.key_file)},
-                "conditions": [ready],
+                "conditions": [serving],
             },
         }
         fresh = place / "fresh.json"

@@ -27,7 +27,7 @@ def write_local_pool(
     folder = state_dir / POOL
     folder.mkdir(parents=True)
     namespace, _, name = POOL.partition("/")
-    ready = {"type": "Ready", "status": "True", "reason": "Ok", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    serving = {"type": "Serving", "status": "True", "reason": "Ok", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     pool = {
         "metadata": {"name": name, "namespace": namespace},
         "spec": {"model": {"source": source} | ({} if head is None else {"head": head})},
@@ -35,7 +35,7 @@ def write_local_pool(
             "replicas": 1,
             "url": url,
             "model": {"type": model_type, "servedName": name},
-            "conditions": [ready],
+            "conditions": [serving],
         },
     }
     (folder / names.STATE_FILE).write_text(json.dumps(pool))

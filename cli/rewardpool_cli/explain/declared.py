@@ -3,8 +3,8 @@
 from typing import Final
 
 from rewardpool_api import Condition
-from rewardpool_api.reasons import ConditionReason
-from rewardpool_api.status import FailedRollout, RolloutStatus
+from rewardpool_api.reasons import NOTHING_WANTED, ConditionReason
+from rewardpool_api.status import NEVER_OBSERVED, FailedRollout, RolloutStatus
 from rewardpool_cli.explain.evidence import Cause, Evidence, Explanation
 from rewardpool_cli.explain.pods import CAUSE_OF_REASON, meaning_of
 
@@ -20,9 +20,6 @@ _ROLLOUT_REASONS: Final = frozenset(
     }
 )
 """Told by `rollout_explanations`."""
-
-_EXPLAINED_BY_SIZE: Final = frozenset({ConditionReason.AT_ZERO, ConditionReason.SUSPENDED})
-"""Told by `scaling_explanations` and `asked_explanations`."""
 
 _LOCAL_REASONS: Final = frozenset(
     {
@@ -66,7 +63,7 @@ def _unseen(evidence: Evidence) -> list[Explanation]:
     if status.observed_generation == metadata.generation:
         return []
     age = evidence.seconds_since(metadata.creation_timestamp) or 0
-    never = status.observed_generation == 0
+    never = status.observed_generation == NEVER_OBSERVED
     young = never and age < SEEN_WITHIN_SECONDS
     what = f"No operator has looked at the pool since it was made {age} s ago"
     if not never:
@@ -230,18 +227,18 @@ def condition_explanations(evidence: Evidence, *, trouble_told: bool, told: bool
         told: whether anything is.
     """
     status = evidence.pool.status
-    degraded, ready = status.condition("Degraded"), status.condition("Ready")
+    degraded, serving = status.condition("Degraded"), status.condition("Serving")
     if degraded is not None and degraded.status == "True" and degraded.reason not in _ROLLOUT_REASONS:
         return [] if trouble_told else [_of_condition(evidence, degraded)]
-    if ready is None or ready.status == "True" or ready.reason in _EXPLAINED_BY_SIZE or told:
+    if serving is None or serving.status == "True" or serving.reason in NOTHING_WANTED or told:
         return []
-    if ready.reason in _LOCAL_REASONS:
-        said = f"{ready.reason}: {ready.message}"
+    if serving.reason in _LOCAL_REASONS:
+        said = f"{serving.reason}: {serving.message}"
         what = "The pool does not run"
         return [
             Explanation(cause=Cause.STOPPED, kind="problem", what=what, said=said, next=("rewardpool up -f MANIFEST",))
         ]
-    return [_of_condition(evidence, ready)]
+    return [_of_condition(evidence, serving)]
 
 
 def _of_condition(evidence: Evidence, condition: Condition) -> Explanation:

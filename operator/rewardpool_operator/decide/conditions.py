@@ -4,11 +4,11 @@ What each condition means is documented where it is defined, in `rewardpool_api.
 `rewardpool_api.reasons`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from rewardpool_api import Condition
-from rewardpool_api.reasons import ConditionReason
+from rewardpool_api.reasons import NOTHING_WANTED, ConditionReason
 from rewardpool_api.status import MAX_MESSAGE, ConditionType, ModelStatus, ScalingStatus
 from rewardpool_operator.autoscaler import budget
 from rewardpool_operator.decide.load import missing_figures
@@ -44,9 +44,12 @@ def conditions_of(
 ) -> list[Condition]:
     """All conditions, each with the time since when it is what it is. `staying` are the workers that do not leave."""
     ready = len(membership.serving)
+    resting = _resting(snapshot, sleeping, staying, ready)
+    serving = resting or _serving(snapshot, scaling, model, staying, ready)
     findings: dict[ConditionType, Finding] = {
-        "Ready": _resting(snapshot, sleeping, staying, ready) or _ready(snapshot, scaling, model, staying, ready),
-        "WorkersReady": _resting(snapshot, sleeping, staying, ready) or _workers_ready(scaling, staying, ready),
+        "Ready": _ready(snapshot, rollout, serving),
+        "Serving": serving,
+        "WorkersReady": resting or _workers_ready(scaling, staying, ready),
         "RouterReady": _router_ready(snapshot, membership),
         "ScalingActive": _scaling_active(snapshot, scaling),
         "Progressing": _progressing(snapshot, scaling, rollout, model, staying, _at_rest_or(ready, staying)),
@@ -64,16 +67,17 @@ def held_conditions(
         snapshot: what there is.
         cause: why.
         membership: the routers' lists; None where the routers could not be asked, and nobody knows whether they serve.
+            Whether the pool is what its spec asks for is not known in any case.
         staying: the workers that do not leave.
     """
     memory = snapshot.pool.status.scaling
     scaling = memory or ScalingStatus(desired=len(staying), reason=cause.message)
     held = Finding(holds=False, reason=cause.reason, message=f"the size stays as it is: {cause.message}")
-    findings: dict[ConditionType, Finding | None] = dict.fromkeys(("Ready", "WorkersReady", "RouterReady"))
+    findings: dict[ConditionType, Finding | None] = dict.fromkeys(("Ready", "Serving", "WorkersReady", "RouterReady"))
     if membership is not None:
         ready = len(membership.serving)
-        findings = {
-            "Ready": _ready(snapshot, scaling, model_status(snapshot, staying), staying, ready),
+        findings |= {
+            "Serving": _serving(snapshot, scaling, model_status(snapshot, staying), staying, ready),
             "WorkersReady": _workers_ready(scaling, staying, ready),
             "RouterReady": _router_ready(snapshot, membership),
         }
@@ -115,9 +119,26 @@ def _at_rest_or(ready: int, staying: list[Worker]) -> int:
     return ready + sum(worker.asleep for worker in staying)
 
 
-def _ready(
+def _ready(snapshot: Snapshot, rollout: Rollout, serving: Finding) -> Finding:
+    """Whether the pool is what its spec asks for; that may be to serve nobody."""
+    if snapshot.pool.spec.suspend:
+        return Finding(
+            holds=True, reason=ConditionReason.SUSPENDED, message="spec.suspend is set: no replica is wanted"
+        )
+    if not serving.holds and serving.reason not in NOTHING_WANTED:
+        return serving
+    stopped = _stopped(snapshot, rollout)
+    if stopped is not None:
+        return stopped
+    if rollout.reason is not None:
+        return Finding(holds=False, reason=rollout.reason, message=_rolling(rollout))
+    return replace(serving, holds=True)
+
+
+def _serving(
     snapshot: Snapshot, scaling: ScalingStatus, model: ModelStatus, staying: list[Worker], ready: int
 ) -> Finding:
+    """Whether a score can be had now."""
     if ready > 0:
         return Finding(
             holds=True, reason=ConditionReason.SERVING, message=f"{ready} of {scaling.desired} replicas serve"
@@ -216,9 +237,7 @@ def _progressing(
     if parity is not None and parity.outcome == "Waiting":
         return Finding(holds=True, reason=ConditionReason.CHECKING_PARITY, message=parity.message)
     if rollout.reason is not None:
-        message = f"rolling to revision {rollout.verdict.target} from {', '.join(rollout.others)}"
-        if rollout.replace_reason is not None:
-            message += f"; replacing one by one, since there was no room: {rollout.replace_reason}"
+        message = _rolling(rollout)
         if model.download is not None:
             message += f"; {in_words(model.download)}"
         return Finding(holds=True, reason=rollout.reason, message=message)
@@ -237,6 +256,13 @@ def _progressing(
         )
         return Finding(holds=False, reason=ConditionReason.UPDATE_AVAILABLE, message=message)
     return Finding(holds=False, reason=ConditionReason.STABLE, message="nothing is changing")
+
+
+def _rolling(rollout: Rollout) -> str:
+    message = f"rolling to revision {rollout.verdict.target} from {', '.join(rollout.others)}"
+    if rollout.replace_reason is not None:
+        message += f"; replacing one by one, since there was no room: {rollout.replace_reason}"
+    return message
 
 
 def _stopped(snapshot: Snapshot, rollout: Rollout) -> Finding | None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from rewardpool_api import Condition, RewardPoolStatus
-from rewardpool_api.reasons import ConditionReason, EventReason
+from rewardpool_api.reasons import NOTHING_WANTED, ConditionReason, EventReason
 from rewardpool_api.status import DemandStatus
 from rewardpool_operator.decide.drain import Drain
 from rewardpool_operator.decide.rollout import Rollout
@@ -20,7 +20,7 @@ _WARNINGS = frozenset(
 """Reasons of Progressing that a person should look at."""
 _TOLD_OF_PROGRESSING = _WARNINGS | {ConditionReason.PAUSED}
 _ON_THE_WAY = frozenset({ConditionReason.ROUTER_NOT_READY, ConditionReason.STARTING})
-"""Reasons of a pool that is not ready yet and was not before: steps of a start, which are no news."""
+"""Reasons of a pool that does not serve yet and did not before: steps of a start, which are no news."""
 _TOLD_BY_THEMSELVES = frozenset({ConditionReason.ROLLED_BACK, ConditionReason.PARITY_EXCEEDED})
 """Reasons that have an event of their own name, so that the condition's would be the same news twice."""
 
@@ -132,15 +132,15 @@ def condition_events(old: RewardPoolStatus, status: RewardPoolStatus) -> tuple[E
 def _condition_event(now: Condition, before: Condition | None) -> Event | None:
     message = f"{now.reason}: {now.message}"
     match now.type, now.status:
-        case "Ready", "True":
-            return _normal(EventReason.READY, message)
-        case "Ready", _ if before is not None and before.status == now.status and now.reason in _ON_THE_WAY:
+        case "Serving", "True":
+            return _normal(EventReason.SERVING, message)
+        case "Serving", _ if before is not None and before.status == now.status and now.reason in _ON_THE_WAY:
             return None
-        case "Ready", _:
-            # A pool that has never been ready yet is starting, which is no warning.
-            return (
-                _normal(EventReason.NOT_READY, message) if before is None else _warning(EventReason.NOT_READY, message)
-            )
+        case "Serving", _ if before is None or now.reason in NOTHING_WANTED:
+            # A pool that has never served yet is starting, which is no warning.
+            return _normal(EventReason.NOT_SERVING, message)
+        case "Serving", _:
+            return _warning(EventReason.NOT_SERVING, message)
         case "Degraded", "True":
             return _warning(EventReason.DEGRADED, message)
         case "Degraded", _:

@@ -70,7 +70,7 @@ def ended(message="", *, exit_code=1, reason="Error"):
     return a_pod(state={"waiting": {"reason": "CrashLoopBackOff"}}, lastState=state, started=False)
 
 
-SERVING = condition("Ready", "True", "Serving", "1 of 1 replicas serve")
+SERVING = condition("Serving", "True", "Serving", "1 of 1 replicas serve")
 
 
 def test_a_pool_that_serves_has_no_problem():
@@ -116,7 +116,7 @@ NO_PATH = 'MountVolume.SetUp failed for volume "model" : hostPath type check fai
     ],
 )
 def test_the_trouble_of_a_worker_has_its_cause(pod, cause, words):
-    evidence = seen(a_pool(condition("Ready", "False", "Starting")), pod)
+    evidence = seen(a_pool(condition("Serving", "False", "Starting")), pod)
     found = only(evidence, cause)
     assert causes(evidence) == [cause]
     assert words in found.what
@@ -198,7 +198,7 @@ def test_a_router_without_an_image_is_told_before_the_workers_that_start():
 
 def test_a_suspended_pool_says_how_to_resume():
     pool = a_pool(
-        condition("Ready", "False", "Suspended"), suspend=True, status={"scaling": {"desired": 0, "reason": ""}}
+        condition("Serving", "False", "Suspended"), suspend=True, status={"scaling": {"desired": 0, "reason": ""}}
     )
     evidence = seen(pool)
     assert causes(evidence) == [Cause.SUSPENDED]
@@ -208,7 +208,7 @@ def test_a_suspended_pool_says_how_to_resume():
 
 
 def test_a_pool_that_no_operator_looked_at_says_so():
-    pool = a_pool(status={"observedGeneration": 0, "scaling": None})
+    pool = a_pool(status={"observedGeneration": -1, "scaling": None})
     assert causes(seen(pool)) == [Cause.NOT_SEEN]
     assert "600 s ago" in only(seen(pool), Cause.NOT_SEEN).what
 
@@ -306,7 +306,7 @@ def test_a_condition_is_not_told_twice():
 
 
 def test_a_local_pool_that_was_stopped_says_how_to_start_it():
-    gone = condition("Ready", "False", "SupervisorGone", "its supervisor was killed")
+    gone = condition("Serving", "False", "SupervisorGone", "its supervisor was killed")
     evidence = seen(a_pool(gone, status={"scaling": None}), is_local=True)
     assert only(evidence, Cause.STOPPED).next == ("rewardpool up -f MANIFEST",)
 

@@ -17,6 +17,7 @@ def reasons(plan):
 def test_a_serving_pool_is_ready_and_nothing_moves():
     assert reasons(decide(a_snapshot(a_worker("one")))) == {
         "Ready": ("True", "Serving"),
+        "Serving": ("True", "Serving"),
         "WorkersReady": ("True", "AllReady"),
         "RouterReady": ("True", "AllReady"),
         "ScalingActive": ("True", "Fixed"),
@@ -36,13 +37,9 @@ def test_a_worker_that_recovered_is_no_longer_news():
     assert reasons(decide(a_snapshot(a_worker("one", failure=OOM))))["Degraded"] == ("False", "AsExpected")
 
 
-def test_a_pool_at_zero_says_so():
-    assert reasons(decide(a_snapshot(pool=a_pool(replicas=0))))["Ready"] == ("False", "AtZero")
-
-
-def test_without_a_router_nothing_is_ready():
+def test_without_a_router_nothing_is_served():
     plan = decide(a_snapshot(a_worker("one"), routers=(a_router(answering=False, registered=None),)))
-    assert reasons(plan)["Ready"] == ("False", "RouterNotReady")
+    assert reasons(plan)["Serving"] == ("False", "RouterNotReady")
 
 
 def test_a_worker_counts_as_ready_only_when_every_router_lists_it():
@@ -75,18 +72,24 @@ def test_leaving_workers_are_counted_apart():
     assert (plan.status.replicas, plan.status.draining_replicas) == (1, 1)
 
 
-def test_a_pool_that_becomes_ready_or_stops_being_so_is_an_event():
+def test_a_pool_that_begins_to_serve_or_stops_is_an_event():
     first = decide(a_snapshot(a_worker("one")))
-    assert ("Normal", "Ready") in {(event.type, event.reason) for event in first.events}
+    assert ("Normal", "Serving") in {(event.type, event.reason) for event in first.events}
     pool = a_pool(replicas=1, status=first.status)
     second = decide(a_snapshot(a_worker("one", answering=False, running=False), pool=pool))
-    assert ("Warning", "NotReady") in {(event.type, event.reason) for event in second.events}
+    assert ("Warning", "NotServing") in {(event.type, event.reason) for event in second.events}
+
+
+def test_a_pool_that_goes_to_zero_as_it_was_told_is_no_warning():
+    first = decide(a_snapshot(a_worker("one")))
+    plan = decide(a_snapshot(pool=a_pool(replicas=0, status=first.status), routers=(a_router(),)))
+    assert ("Normal", "NotServing") in {(event.type, event.reason) for event in plan.events}
 
 
 def test_the_steps_of_a_start_are_one_event_and_no_warning():
     starting = a_worker("one", answering=False)
     first = decide(a_snapshot(starting, routers=(a_router(answering=False),)))
-    assert ("Normal", "NotReady") in {(event.type, event.reason) for event in first.events}
+    assert ("Normal", "NotServing") in {(event.type, event.reason) for event in first.events}
     second = decide(a_snapshot(starting, routers=(a_router(),), pool=a_pool(replicas=1, status=first.status)))
-    assert reasons(second)["Ready"] == ("False", "Starting")
-    assert "NotReady" not in {event.reason for event in second.events}
+    assert reasons(second)["Serving"] == ("False", "Starting")
+    assert "NotServing" not in {event.reason for event in second.events}

@@ -35,7 +35,7 @@ def test_a_download_is_told_with_its_bytes() -> None:
     assert status.model is not None
     assert status.model.download is not None
     assert (status.model.download.downloaded_bytes, status.model.download.total_bytes) == (12 * GB, 40 * GB)
-    for kind in ("Progressing", "Ready"):
+    for kind in ("Progressing", "Serving", "Ready"):
         condition = status.condition(kind)
         assert condition is not None
         assert (condition.reason, condition.message) == (

@@ -48,6 +48,6 @@ def test_a_silent_worker_that_was_told_to_go_leaves_though_it_is_reached() -> No
 def test_a_pool_whose_workers_nobody_reaches_says_why() -> None:
     one = silent("one")
     plan = decide(a_snapshot(one, routers=(a_router_that_reaches(one, healthy=False),)))
-    ready = plan.status.condition("Ready")
-    assert ready is not None
-    assert (ready.status, ready.reason) == ("False", "NodeLost")
+    serving = plan.status.condition("Serving")
+    assert serving is not None
+    assert (serving.status, serving.reason) == ("False", "NodeLost")

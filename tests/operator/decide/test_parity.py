@@ -103,7 +103,7 @@ def test_a_golden_set_that_cannot_be_read_holds_the_rollout_and_the_good_revisio
     plan = decide(a_rollout(OLD, golden=problem, strategy="Replace"))
     assert (plan.drain, reason(plan), reason(plan, "Degraded")) == ((), "GoldenSetUnusable", "GoldenSetUnusable")
     assert "line 3" in plan.status.condition("Progressing").message
-    assert plan.status.condition("Ready").status == "True"
+    assert plan.status.condition("Serving").status == "True"
 
 
 def test_a_good_revision_without_workers_and_scores_blocks_nobody():

@@ -112,7 +112,7 @@ def test_a_new_revision_that_never_answers_takes_nothing_from_the_old_one():
     assert sizes(plan)["old"] == 2
     assert plan.drain == ()
     assert plan.status.condition("Progressing").reason == "ProgressDeadlineExceeded"
-    assert plan.status.condition("Ready").status == "True"
+    assert plan.status.condition("Serving").status == "True"
 
 
 def test_a_broken_revision_goes_before_a_good_one_so_it_never_blocks_the_fix():

@@ -32,7 +32,7 @@ def snapshot(
     )
 
 
-def said(seen: Snapshot, kind: str = "Ready") -> tuple[str, str]:
+def said(seen: Snapshot, kind: str = "Serving") -> tuple[str, str]:
     condition = decide(seen).status.condition(kind)  # type: ignore[arg-type]
     assert condition is not None
     return condition.status, condition.reason

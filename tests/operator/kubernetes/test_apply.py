@@ -394,12 +394,12 @@ def test_resources_know_their_paths() -> None:
 
 
 async def test_what_is_said_again_is_no_second_event() -> None:
-    plan = a_plan(events=(Event(type="Normal", reason="Ready", message="m"),))
+    plan = a_plan(events=(Event(type="Normal", reason="Serving", message="m"),))
     store, written = a_store(), Written()
     kube, _ = await carried_out(plan, store, written=written)
     again, _ = await carried_out(plan, store, written=written)
-    assert "create Ready" in kube.done()
-    assert "create Ready" not in again.done()
+    assert "create Serving" in kube.done()
+    assert "create Serving" not in again.done()
 
 
 async def test_an_event_that_somebody_deleted_is_no_refusal_and_is_told_anew() -> None:

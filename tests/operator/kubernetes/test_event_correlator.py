@@ -15,7 +15,7 @@ from rewardpool_operator.kubernetes.event_correlator import (
 )
 from rewardpool_operator.plan import Event
 
-READY = Event(type="Normal", reason="Ready", message="Serving: 2 of 2 replicas serve")
+SERVING = Event(type="Normal", reason="Serving", message="Serving: 2 of 2 replicas serve")
 
 
 def told(memory, event, *, now):
@@ -31,25 +31,25 @@ def another(number):
 
 
 def test_what_is_said_for_the_first_time_is_an_event():
-    assert told(EventCorrelator(), READY, now=0) == READY
+    assert told(EventCorrelator(), SERVING, now=0) == SERVING
 
 
 def test_what_is_said_again_soon_is_counted_in_the_first_one():
     memory = EventCorrelator()
-    told(memory, READY, now=0)
-    assert told(memory, READY, now=1) is None
-    assert told(memory, READY, now=COUNT_SECONDS) == Repeat(name="event-0", count=3)
+    told(memory, SERVING, now=0)
+    assert told(memory, SERVING, now=1) is None
+    assert told(memory, SERVING, now=COUNT_SECONDS) == Repeat(name="event-0", count=3)
 
 
 def test_what_is_said_again_much_later_is_news():
     memory = EventCorrelator()
-    told(memory, READY, now=0)
-    assert told(memory, READY, now=SERIES_SECONDS) == READY
+    told(memory, SERVING, now=0)
+    assert told(memory, SERVING, now=SERIES_SECONDS) == SERVING
 
 
 def test_what_differs_in_its_words_is_another_event():
     memory = EventCorrelator()
-    told(memory, READY, now=0)
+    told(memory, SERVING, now=0)
     assert told(memory, another(1), now=0) == another(1)
 
 
@@ -62,8 +62,8 @@ def test_a_pool_that_floods_is_cut_off_and_has_room_again_later():
 
 def test_an_event_that_was_not_written_is_tried_anew():
     memory = EventCorrelator()
-    memory.take(READY, now=0)
-    assert memory.take(READY, now=1) == READY
+    memory.take(SERVING, now=0)
+    assert memory.take(SERVING, now=1) == SERVING
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.floats(0, 100)), max_size=200))

@@ -63,7 +63,7 @@ async def test_a_pool_whose_secrets_are_refused_keeps_its_routers_lists_and_its_
     assert degraded(around) == ("True", "SecretsUnreadable")
     assert "since 20" in around.condition("Degraded")["message"]
     assert "not today" in around.condition("Degraded")["message"]
-    assert around.condition("Ready")["status"] == "True"
+    assert around.condition("Serving")["status"] == "True"
     around.kube.refused.clear()
     await looks(around)
     assert degraded(around) == ("False", "AsExpected")
@@ -108,9 +108,10 @@ async def test_an_operator_that_starts_while_secrets_are_refused_says_that_it_ha
     assert set(writes) <= {"apply RewardPool", "create Event"}
     assert secrets_of(around) == before
     assert degraded(around) == ("True", "SecretsUnreadable")
-    ready = around.condition("Ready")
-    assert (ready["status"], ready["reason"]) == ("Unknown", "SecretsUnreadable")
-    assert "not today" in ready["message"]
+    for kind in ("Ready", "Serving"):
+        condition = around.condition(kind)
+        assert (condition["status"], condition["reason"]) == ("Unknown", "SecretsUnreadable")
+        assert "not today" in condition["message"]
     around.kube.refused.clear()
     await looks(around, 6)
     assert around.condition("Ready")["reason"] == "Serving"
@@ -129,7 +130,7 @@ async def test_an_operator_that_starts_and_can_read_the_routers_key_alone_keeps_
     assert set(writes) <= {"apply RewardPool", "create Event"}
     assert secrets_of(around) == before
     assert degraded(around) == ("True", "SecretsUnreadable")
-    assert around.condition("Ready")["status"] == "True"
+    assert around.condition("Serving")["status"] == "True"
 
 
 @pytest.mark.parametrize("resource", [client.DEPLOYMENTS, client.CONFIG_MAPS, client.SERVICES, client.POOLS])
@@ -221,7 +222,7 @@ async def test_an_invalid_stored_pool_keeps_its_routers_lists_and_its_size_and_n
     assert {place: item for place, item in around.kube.objects.items() if place[0] != client.POOLS} == owned
     assert degraded(around) == ("True", "InvalidObject")
     assert field in around.condition("Degraded")["message"]
-    assert around.condition("Ready")["status"] == "True"
+    assert around.condition("Serving")["status"] == "True"
     assert around.pool["status"]["observedGeneration"] == 1
     assert around.reconciler.failing == ()
 

@@ -107,7 +107,7 @@ def test_a_pool_whose_secrets_are_refused_keeps_its_routers_lists(cluster: Clust
         assert "since 20" in told
         assert "secrets" in told
         assert "is forbidden" in told
-        assert cluster.condition(POOL, "Ready")["status"] == "True"
+        assert cluster.condition(POOL, "Serving")["status"] == "True"
         health = json.loads(get(cluster.health_port, "/healthz"))
         assert [one["step"] for one in health["failing"][f"{NAMESPACE}/{POOL}"]] == ["Secrets"]
         assert 'reason="SecretsUnreadable",step="Secrets"' in get(cluster.metrics_port, "/metrics")
@@ -122,8 +122,8 @@ def test_an_operator_that_starts_while_secrets_are_refused_says_that_it_has_no_k
     with secrets_refused(cluster):
         cluster.start_operator()
         cluster.eventually(lambda: degraded(cluster) == "SecretsUnreadable", seconds=TOLD_SECONDS, what="it is told")
-        ready = cluster.condition(POOL, "Ready")
-        assert (ready["status"], ready["reason"]) == ("Unknown", "SecretsUnreadable")
+        serving = cluster.condition(POOL, "Serving")
+        assert (serving["status"], serving["reason"]) == ("Unknown", "SecretsUnreadable")
     cluster.eventually(lambda: degraded(cluster) == "AsExpected", seconds=TOLD_SECONDS, what="nothing is wrong")
     cluster.eventually(lambda: listed(cluster) == workers(cluster), seconds=LIST_SECONDS, what="the list is whole")
     assert cluster.condition(POOL, "Ready")["reason"] == "Serving"

@@ -16,6 +16,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from support.kstatus import words_for
 from support.operator_cluster import Cluster, seconds_until
 from support.patience import PATIENCE
 from support.processes import http
@@ -82,6 +83,13 @@ def callers(cluster: Cluster, count: int, *, router: dict[str, Any] | None = Non
     finally:
         over.set()
         thread.join()
+
+
+def test_whoever_applied_a_pool_at_zero_waits_no_longer_for_it(cluster: Cluster) -> None:
+    cluster.kubectl("wait", "--for=condition=Ready", f"rewardpool/{POOL}", "--timeout=10s")
+    assert words_for(cluster.get("rewardpool", POOL) or {}) == ["Current"]
+    assert cluster.kubectl("get", "rp", POOL, "--no-headers").split()[:3] == [POOL, "0/0", "AtZero"]
+    assert cluster.condition(POOL, "Serving")["status"] == "False"
 
 
 def test_a_pool_follows_its_load_from_zero_and_back_and_no_caller_fails(cluster: Cluster) -> None:

@@ -65,7 +65,7 @@ def revision(cluster: Cluster) -> str:
 
 def test_prometheus_is_told_of_the_pool(cluster: Cluster) -> None:
     assert value(cluster, "rewardpool_pool_replicas", **SERIES, state="ready") == 1
-    assert value(cluster, "rewardpool_pool_condition", **SERIES, type="Ready") == 1
+    assert value(cluster, "rewardpool_pool_condition", **SERIES, type="Serving") == 1
     assert value(cluster, "rewardpool_leader") == 1
     assert (value(cluster, "rewardpool_kube_requests_total", verb="create", code="201") or 0) > 0
 
@@ -120,7 +120,7 @@ def test_a_revision_that_fails_is_explained_and_taken_back(cluster: Cluster) -> 
 
 def test_events_tell_each_thing_once(cluster: Cluster) -> None:
     told = [(event["reason"], event["note"]) for event in events(cluster)]
-    assert {"Ready", "Scaled", "RolloutStarted", "RolloutCompleted", "RolledBack", "Degraded"} <= {
+    assert {"Serving", "Scaled", "RolloutStarted", "RolloutCompleted", "RolledBack", "Degraded"} <= {
         reason for reason, _ in told
     }
     assert len(told) == len(set(told))

@@ -16,7 +16,7 @@ from rewardpool.errors import DeadlineError, PoolNotYetReadyError
 from rewardpool.rewards import lazy
 from rewardpool.rewards.lazy import LazyReward
 
-TROUBLE = "Ready is False, EngineExited: worker-0 starts again in 1.8 s"
+TROUBLE = "Serving is False, EngineExited: worker-0 starts again in 1.8 s"
 
 
 def finds(url: str) -> Any:

@@ -42,9 +42,9 @@ def uid(plane: ControlPlane) -> Iterator[str]:
         "metadata": {"name": "skywork", "namespace": NAMESPACE},
         "spec": {"model": {"source": "hf://org/model"}},
     }
-    ready = {"type": "Ready", "status": "True", "reason": "Ok", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    serving = {"type": "Serving", "status": "True", "reason": "Ok", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     model = {"type": "Discriminative", "servedName": "skywork"}
-    status = {"url": "http://127.0.0.1:9", "replicas": 1, "model": model, "conditions": [ready]}
+    status = {"url": "http://127.0.0.1:9", "replicas": 1, "model": model, "conditions": [serving]}
     plane.kubectl("apply", "-f", "-", input=json.dumps(manifest))
     patch = ("--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
     plane.kubectl("patch", "rewardpool", "skywork", "-n", NAMESPACE, *patch)

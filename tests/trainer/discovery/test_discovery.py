@@ -28,15 +28,15 @@ AUTOSCALED = {"autoscaling": {"minReplicas": 0, "maxReplicas": 4, "policy": POLI
 
 def pool_object(
     *,
-    ready: str | None = "True",
+    serving: str | None = "True",
     metadata: dict[str, Any] | None = None,
     spec: dict[str, Any] | None = None,
     status: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """A RewardPool as JSON, ready with two replicas but for what is given."""
+    """A RewardPool as JSON, serving with two replicas but for what is given."""
     condition = {
-        "type": "Ready",
-        "status": ready,
+        "type": "Serving",
+        "status": serving,
         "reason": "NoWorker",
         "message": "0 of 2 workers answer",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
@@ -50,7 +50,7 @@ def pool_object(
             "replicas": 2,
             "url": "http://router:8080",
             "model": {"type": "Discriminative", "servedName": "skywork", "maxModelLen": 1024},
-            "conditions": [condition] if ready else [],
+            "conditions": [condition] if serving else [],
             **(status or {}),
         },
     }
@@ -107,7 +107,7 @@ async def find(
     "raw",
     [
         pool_object(),
-        pool_object(ready="False", status={"replicas": 0}, spec=AUTOSCALED),  # samples start it, and wait
+        pool_object(serving="False", status={"replicas": 0}, spec=AUTOSCALED),  # samples start it, and wait
     ],
 )
 def test_a_pool_that_can_score_is_ready(raw: dict[str, Any]) -> None:
@@ -117,15 +117,15 @@ def test_a_pool_that_can_score_is_ready(raw: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("raw", "why"),
     [
-        (pool_object(ready="False"), "Ready is False, NoWorker: 0 of 2 workers answer"),
-        (pool_object(ready=None), "it has no status yet"),
-        (pool_object(ready="False", status={"url": None}), "it has no URL yet .*0 of 2.* is the operator running"),
+        (pool_object(serving="False"), "Serving is False, NoWorker: 0 of 2 workers answer"),
+        (pool_object(serving=None), "it has no status yet"),
+        (pool_object(serving="False", status={"url": None}), "it has no URL yet .*0 of 2.* is the operator running"),
         (pool_object(status={"model": None}), "it has no URL yet"),
         (pool_object(spec={"suspend": True}), "set spec.suspend to false"),
         (pool_object(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), "being deleted"),
-        (pool_object(ready="False", status={"replicas": 0}, spec={"replicas": 0}), "at zero .*set spec.replicas"),
-        (pool_object(ready="False", status={"replicas": 0}), "Ready is False, NoWorker"),
-        (pool_object(ready="False", status={"replicas": 1}, spec=AUTOSCALED), "Ready is False, NoWorker"),
+        (pool_object(serving="False", status={"replicas": 0}, spec={"replicas": 0}), "at zero .*set spec.replicas"),
+        (pool_object(serving="False", status={"replicas": 0}), "Serving is False, NoWorker"),
+        (pool_object(serving="False", status={"replicas": 1}, spec=AUTOSCALED), "Serving is False, NoWorker"),
     ],
 )
 def test_what_keeps_a_pool_from_scoring_is_said(raw: dict[str, Any], why: str) -> None:
@@ -267,8 +267,8 @@ async def test_a_place_that_cannot_be_asked_is_the_error_when_no_other_has_the_p
 
 
 def not_ready(reason: str, **parts: Any) -> dict[str, Any]:
-    """A pool whose condition Ready is False for that reason."""
-    raw = pool_object(ready="False", **parts)
+    """A pool whose condition Serving is False for that reason."""
+    raw = pool_object(serving="False", **parts)
     raw["status"]["conditions"][0]["reason"] = reason
     return raw
 
@@ -306,7 +306,7 @@ async def test_a_pool_whose_trouble_lasts_is_an_error_at_once(raw: dict[str, Any
 async def test_a_pool_of_which_the_operator_does_not_know_whether_it_serves_is_used_at_once(
     wait_seconds: float,
 ) -> None:
-    raw, time = pool_object(ready="Unknown"), FakeTime()
+    raw, time = pool_object(serving="Unknown"), FakeTime()
     raw["status"]["conditions"][0]["reason"] = "SecretsUnreadable"
     config = RewardConfig(pool="rl/skywork", wait_seconds=wait_seconds)
     found = await find(FakePlace(raw), config=config, time=time)
@@ -315,7 +315,7 @@ async def test_a_pool_of_which_the_operator_does_not_know_whether_it_serves_is_u
 
 async def test_a_pool_without_an_address_is_waited_for_whatever_the_operator_knows() -> None:
     time = FakeTime()
-    unknown = pool_object(ready="Unknown", status={"url": None})
+    unknown = pool_object(serving="Unknown", status={"url": None})
     await find(FakePlace(unknown, pool_object()), time=time)
     assert time.now == 1.0
 
@@ -349,7 +349,7 @@ async def test_an_api_server_that_stays_away_is_an_error_soon() -> None:
 
 
 async def test_a_pool_that_becomes_ready_is_waited_for_where_asked() -> None:
-    place = FakePlace(pool_object(ready="False"), pool_object(ready="False"), pool_object())
+    place = FakePlace(pool_object(serving="False"), pool_object(serving="False"), pool_object())
     time = FakeTime()
     found = await find(place, config=CONFIG.model_copy(update={"wait_seconds": 60.0}), time=time)
     assert (found.url, time.now) == ("http://router:8080", 2.0)
@@ -359,13 +359,13 @@ async def test_the_wait_for_a_pool_has_a_deadline() -> None:
     time = FakeTime()
     with pytest.raises(PoolNotReadyError):
         await find(
-            FakePlace(pool_object(ready="False")), config=CONFIG.model_copy(update={"wait_seconds": 2.5}), time=time
+            FakePlace(pool_object(serving="False")), config=CONFIG.model_copy(update={"wait_seconds": 2.5}), time=time
         )
     assert time.now == 2.5
 
 
 async def test_a_client_that_has_started_takes_the_address_of_a_pool_in_trouble() -> None:
-    found = await find(FakePlace(pool_object(ready="False")), require_ready=False)
+    found = await find(FakePlace(pool_object(serving="False")), require_ready=False)
     assert found.url == "http://router:8080"
 
 

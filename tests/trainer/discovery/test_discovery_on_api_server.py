@@ -80,7 +80,7 @@ def make_ready(plane: ControlPlane) -> None:
         "model": {"type": "Discriminative", "servedName": "skywork", "maxModelLen": 4096},
         "auth": {"secretName": "skywork-key"},
         "conditions": [
-            {"type": "Ready", "status": "True", "reason": "Ok", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+            {"type": "Serving", "status": "True", "reason": "Ok", "lastTransitionTime": "2026-01-01T00:00:00Z"}
         ],
     }
     patch = json.dumps({"status": status})

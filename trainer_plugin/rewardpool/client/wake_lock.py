@@ -132,13 +132,13 @@ class Awake:
         deadline = self._clock() + within_seconds
         while True:
             found = await _read(place, pool)
-            ready = found.status.condition("Ready")
+            serving = found.status.condition("Serving")
             if found.status.sleep is not None and holds(
-                found.status.sleep, ready is not None and ready.status == "True"
+                found.status.sleep, serving is not None and serving.status == "True"
             ):
                 return
             if self._clock() >= deadline:
-                said = f"{ready.reason}: {ready.message}" if ready else "it has no status"
+                said = f"{serving.reason}: {serving.message}" if serving else "it has no status"
                 raise PoolNotReadyError(f"RewardPool {pool} did not {what} within {within_seconds:g} s ({said})")
             await self._sleep(LOOK_SECONDS)
 

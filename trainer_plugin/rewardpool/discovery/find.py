@@ -68,7 +68,7 @@ LASTING = frozenset(
         ConditionReason.DOWNLOADER_MISSING,
     }
 )
-"""Reasons of Ready=False that last until somebody does something."""
+"""Reasons of Serving=False that last until somebody does something."""
 UNNAMED_MODEL = "unknown"
 """The `model` of requests to a bare URL: the contract wants one, sglang-router ignores it, smg takes this for any."""
 
@@ -149,12 +149,12 @@ def _patience(error: PoolNotReadyError | PlaceAwayError, config: RewardConfig) -
 def lasts(pool: RewardPool) -> bool:
     """Whether what keeps the pool from scoring, if anything does, lasts until somebody does something."""
     status = pool.status
-    ready = status.condition("Ready")
+    serving = status.condition("Serving")
     at_zero = status.replicas == 0 and pool.spec.replicas == 0 and pool.spec.autoscaling is None
     return (
         pool.metadata.deletion_timestamp is not None
         or pool.spec.suspend
-        or (ready is not None and ready.status == "False" and (at_zero or ready.reason in LASTING))
+        or (serving is not None and serving.status == "False" and (at_zero or serving.reason in LASTING))
     )
 
 
@@ -165,15 +165,15 @@ def why_not_ready(pool: RewardPool) -> str | None:
     sleeps can, once it is held awake.
     """
     status = pool.status
-    ready = status.condition("Ready")
-    said = f"Ready is {ready.status}, {ready.reason}: {ready.message}" if ready else "it has no status yet"
+    serving = status.condition("Serving")
+    said = f"Serving is {serving.status}, {serving.reason}: {serving.message}" if serving else "it has no status yet"
     if pool.metadata.deletion_timestamp is not None:
         return "it is being deleted"
     if pool.spec.suspend:
         return "it is suspended; set spec.suspend to false"
     if status.url is None or status.model is None:
         return f"it has no URL yet ({said}); is the operator running?"
-    if ready is not None and ready.status in ("True", "Unknown"):
+    if serving is not None and serving.status in ("True", "Unknown"):
         # Serving needs no operator: where that does not know, the samples tell.
         return None
     if status.sleep is not None and (status.sleep.holders or status.sleep.state == "Asleep"):
