@@ -77,6 +77,12 @@ def test_every_target_of_make_that_is_named_exists(page: Path) -> None:
     assert set(TARGET.findall(quoted)) <= targets
 
 
+@each_page
+def test_every_python_example_is_a_script(page: Path) -> None:
+    for code in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+        compile(code, str(page), "exec")
+
+
 def test_the_index_has_every_page_once() -> None:
     links = Counter(link for link in LINK.findall(prose(ROOT / "docs" / "index.md")) if "#" not in link)
     pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}

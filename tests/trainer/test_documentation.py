@@ -6,10 +6,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.fake_worker import FakeWorker
+from support.local_pool import on_this_machine, write_local_pool
 
 from rewardpool import RewardConfig, Sample, errors
 
+README = (Path(__file__).parents[2] / "README.md").read_text()
 PAGE = (Path(__file__).parents[2] / "docs" / "trainer.md").read_text()
 
 
@@ -19,6 +22,32 @@ def example(function: str) -> Any:
     for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
         exec(compile(code, "docs/trainer.md", "exec"), names)
     return names[function]
+
+
+@pytest.fixture
+async def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeWorker]:
+    """The pool of the pages, which scores functions' arguments by their length."""
+    async with FakeWorker() as worker:
+        write_local_pool(tmp_path, url=worker.url, model_type="Function")
+        on_this_machine(monkeypatch, tmp_path)
+        yield worker
+
+
+async def test_the_first_example_of_the_readme_scores_each_response(
+    pool: FakeWorker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [code] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    names: dict[str, Any] = {}
+    await asyncio.to_thread(exec, compile(code, "README.md", "exec"), names)
+    await asyncio.to_thread(names["reward"].close)
+    assert len(names["scores"]) == len(names["responses"]) == len(pool.requests)
+
+
+async def test_the_documented_calls_score_prompts_and_responses(pool: FakeWorker) -> None:
+    short, long = await asyncio.to_thread(example("scored"), ["?", "?"], ["a", "bb"], ["a", "b"])
+    assert long == short + 1
+    streamed = await example("scored_as_they_end")([("?", "bb"), ("?", "a")])
+    assert streamed[0] == streamed[1] + 1
 
 
 async def test_the_documented_loop_trains_on_every_group_once() -> None:

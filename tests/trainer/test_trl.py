@@ -10,7 +10,7 @@ import pytest
 import rewardpool.trl
 from rewardpool.errors import ConfigError, FunctionFailedError, InvalidSampleError
 from rewardpool.rewards import Episode, Rating
-from rewardpool.trl import groups_of, split, text_of
+from rewardpool.rewards.rows import groups_of, split, text_of
 
 
 def share_right(data_source: str, solution_str: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:

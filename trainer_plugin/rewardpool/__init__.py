@@ -2,9 +2,10 @@
 
 import rewardpool
 
-async with rewardpool.Pool("rl/skywork") as pool:
-    async for index, outcome in pool.stream(samples):
-        ...
+reward = rewardpool.Reward("rl/skywork", timeout=60)
+scores = reward(prompts, responses)
+
+`Pool` is the floor below: it takes samples that are made already, and no prompts.
 """
 
 from importlib import import_module
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from rewardpool.errors import SampleTooLongError as SampleTooLongError
     from rewardpool.errors import ScoreError as ScoreError
     from rewardpool.errors import TrainingError as TrainingError
+    from rewardpool.errors import UnscoredError as UnscoredError
+    from rewardpool.reward import Reward as Reward
     from rewardpool.rewards.episode import Episode as Episode
     from rewardpool.rewards.rating import Rating as Rating
     from rewardpool.rewards.rating import StepReward as StepReward
@@ -59,8 +62,9 @@ _NAMES = {
     "rewardpool.errors": (
         "ConfigError DeadlineError FunctionFailedError InvalidSampleError OtherRankError PoolAccessError PoolError"
         " PoolNotFoundError PoolNotReadyError PoolNotYetReadyError PoolRefusesError RewardPoolError RolloutError"
-        " SampleError SampleTooLongError ScoreError TrainingError"
+        " SampleError SampleTooLongError ScoreError TrainingError UnscoredError"
     ),
+    "rewardpool.reward": "Reward",
     "rewardpool.rewards.episode": "Episode",
     "rewardpool.rewards.rating": "Rating StepReward",
     "rewardpool.sample": "FunctionSample Outcome Sample Scored Unscored",

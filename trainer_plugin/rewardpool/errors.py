@@ -6,6 +6,11 @@ Two families. A `SampleError` is about one sample: the failure policy decides wh
 Every error keeps its parts in `args`, so that it survives pickling on its way through Ray or multiprocessing.
 """
 
+from collections.abc import Mapping, Sequence
+
+MOST_NAMED = 20
+"""Responses whose index is written out in a message."""
+
 
 class RewardPoolError(Exception):
     """Base of everything this package raises on purpose."""
@@ -81,6 +86,28 @@ class SampleError(RewardPoolError):
 
     def __str__(self) -> str:
         return f"sample {self.sample}: {self.problem}"
+
+
+class UnscoredError(RewardPoolError):
+    """Some responses of a batch have no score, and the failure policy is `raise`.
+
+    Attributes:
+        errors: Why, by the response's index in the batch.
+        scores: Of the whole batch in its order; None where there is none.
+    """
+
+    def __init__(self, errors: Mapping[int, SampleError], scores: Sequence[float | None]) -> None:
+        super().__init__(errors, scores)
+        self.errors = errors
+        self.scores = scores
+
+    def __str__(self) -> str:
+        indices = sorted(self.errors)
+        named = ", ".join(map(str, indices[:MOST_NAMED])) + (", ..." if len(indices) > MOST_NAMED else "")
+        return (
+            f"{len(indices)} of {len(self.scores)} responses have no score: {named}. "
+            f'The first: {self.errors[indices[0]]}. With on_failure="skip" they have None'
+        )
 
 
 class SampleTooLongError(SampleError):

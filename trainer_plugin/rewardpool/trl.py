@@ -12,7 +12,6 @@ is imported.
 """
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,10 +19,11 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from rewardpool.deadline import waited
-from rewardpool.errors import ConfigError, InvalidSampleError
-from rewardpool.rewards.episode import Episode, Message
+from rewardpool.errors import ConfigError
+from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.lazy import LazyReward
 from rewardpool.rewards.rating import Rating
+from rewardpool.rewards.rows import groups_of, split
 from rewardpool.rewards.spec import RewardLike
 
 log = logging.getLogger(__name__)
@@ -242,48 +242,3 @@ class BlockingTrlReward(TrlReward):
         with waited(time.monotonic() - started), self._announced(further.get("trainer_state")):
             ratings = self._lazy.rate_batch_blocking(episodes)
         return self._rewards(ratings, time.monotonic() - started, further)
-
-
-def groups_of(prompts: Sequence[Any]) -> list[int]:
-    """The same number for rows of the same prompt. A prompt whose rows are in several processes is a group in each."""
-    numbers: dict[str, int] = {}
-    keys = [json.dumps(prompt, sort_keys=True, default=str) for prompt in prompts]
-    return [numbers.setdefault(key, len(numbers)) for key in keys]
-
-
-def split(prompt: Any, completion: Any) -> dict[str, Any]:
-    """`prompt` and `response` of an episode, from a row of either of TRL's formats.
-
-    Of a completion with several turns (tools were called), the last assistant's turn is the response, and what was said
-    before it belongs to the prompt. One that ends in a tool's answer, or in the call of a tool, has `turns`: there is
-    no last word of the assistant's, and none is made up.
-
-    Raises:
-        InvalidSampleError: A completion has no turns, or a turn has parts that are no text.
-    """
-    if isinstance(completion, str):
-        return {"prompt": prompt, "response": completion}
-    if not completion:
-        raise InvalidSampleError("(unnamed)", "the completion has no messages")
-    turns: list[Message] = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
-    *before, last = completion
-    if last.get("role") != "assistant":
-        return {"prompt": turns, "response": "", "turns": list(completion)}
-    if last.get("tool_calls"):
-        return {"prompt": turns, "response": text_of(last.get("content")), "turns": list(completion)}
-    return {"prompt": [*turns, *before], "response": text_of(last.get("content"))}
-
-
-def text_of(content: Any) -> str:
-    """The text of a message's content, which may be in blocks.
-
-    Raises:
-        InvalidSampleError: A block is no text.
-    """
-    if content is None:  # an assistant that only calls tools
-        return ""
-    if isinstance(content, str):
-        return content
-    if other := next((block for block in content if block.get("type") != "text"), None):
-        raise InvalidSampleError("(unnamed)", f"a message has content of type {other.get('type')}; only text is rated")
-    return "".join(block["text"] for block in content)

@@ -8,10 +8,9 @@ import itertools
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sized
 from contextlib import closing, contextmanager, nullcontext
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from rewardpool.client.loop_thread import LoopThread, result_of
+from rewardpool.client.loop_thread import LoopThread
 from rewardpool.client.pool import Pool
 from rewardpool.client.progress import scoring_bar
 from rewardpool.client.report import Report
@@ -22,10 +21,8 @@ from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.sample import Outcome, Sample
 
 
-class BlockingPool:
-    """A `Pool` behind plain function calls; any thread may call it. Usable as a context manager.
-
-    Made after a fork, not before: threads do not survive one.
+class BlockingPool(LoopThread[Pool]):
+    """A `Pool` behind plain function calls; any thread may call it, as any `LoopThread`.
 
     Raises:
         RewardPoolError: On construction, what `discover` raises.
@@ -33,13 +30,12 @@ class BlockingPool:
 
     def __init__(self, pool: str | Mapping[str, Any] | RewardConfig) -> None:
         self._config = RewardConfig.of(pool)
-        self._thread = LoopThread(Pool(self._config), what="the pool")
-        self._pool = self._thread.opened
+        super().__init__(Pool(self._config), what="the pool")
 
     @property
     def endpoint(self) -> Endpoint:
         """Where the pool is now, and what it serves."""
-        return self._pool.endpoint
+        return self.opened.endpoint
 
     def submit(self, sample: Sample) -> concurrent.futures.Future[Outcome]:
         """Start scoring a sample; at most `concurrency` are at the pool at once, further ones wait their turn.
@@ -47,15 +43,15 @@ class BlockingPool:
         Under the policy `raise` the future has the sample's error; the other futures go on. Cancelling the future
         gives the sample up. A PoolError is in the future under every policy.
         """
-        return self._thread.start(self._pool.outcome(sample))
+        return self.start(self.opened.outcome(sample))
 
     def score(self, sample: Sample) -> float:
         """The raw score of one sample. Raises SampleError or PoolError, as `Pool.score` does."""
-        return result_of(self._thread.start(self._pool.score(sample)))
+        return self.run(self.opened.score(sample))
 
     def judge(self, messages: list[dict[str, Any]], **sampling: Any) -> str:
         """What a Generative pool writes about a conversation, as `Pool.judge` does."""
-        return result_of(self._thread.start(self._pool.judge(messages, **sampling)))
+        return self.run(self.opened.judge(messages, **sampling))
 
     def stream(self, samples: Iterable[Sample], *, progress: bool = False) -> Iterator[tuple[int, Outcome]]:
         """Score samples and yield `(index, outcome)` as they complete; the input is read in this thread.
@@ -81,7 +77,7 @@ class BlockingPool:
 
     def _stream(self, samples: Iterable[Sample]) -> Generator[tuple[int, Outcome], None, None]:
         source = enumerate(samples)
-        demand = self._pool.job_demand
+        demand = self.opened.job_demand
         flying: dict[concurrent.futures.Future[Outcome], int] = {}
         try:
             while True:
@@ -94,7 +90,7 @@ class BlockingPool:
                 began = time.monotonic()
                 with demand.waiting(), demand.holding_back() if is_full else nullcontext():
                     done, _ = concurrent.futures.wait(flying, return_when=concurrent.futures.FIRST_COMPLETED)
-                self._pool.waited(time.monotonic() - began)
+                self.opened.waited(time.monotonic() - began)
                 for future in done:
                     yield flying.pop(future), future.result()
         finally:
@@ -111,34 +107,18 @@ class BlockingPool:
         ranks: int | None = None,
     ) -> JobDemand:
         """Announce to the pool what this job is going to ask, as `Pool.demand` does."""
-        return self._pool.demand(samples=samples, steps=steps, every_seconds=every_seconds, rank=rank, ranks=ranks)
+        return self.opened.demand(samples=samples, steps=steps, every_seconds=every_seconds, rank=rank, ranks=ranks)
 
     @contextmanager
     def awake(self, *, within_seconds: float = WITHIN_SECONDS) -> Iterator[None]:
         """Within this block the engines of a pool that shares the trainer's GPUs are awake, as with `Pool.awake`."""
-        context = self._pool.awake(within_seconds=within_seconds)
-        result_of(self._thread.start(context.__aenter__()))
+        context = self.opened.awake(within_seconds=within_seconds)
+        self.run(context.__aenter__())
         try:
             yield
         finally:
-            result_of(self._thread.start(context.__aexit__(None, None, None)))
+            self.run(context.__aexit__(None, None, None))
 
     def report(self) -> Report:
         """Counts and latencies so far."""
-        return self._pool.report()
-
-    def close(self) -> None:
-        """Give up what is in flight and close the connections; may be called again.
-
-        Raises:
-            TimeoutError: The thread did not end within 10 s.
-        """
-        self._thread.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        return self.opened.report()

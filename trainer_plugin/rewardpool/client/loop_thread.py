@@ -10,7 +10,8 @@ import threading
 from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
 
 CLOSE_SECONDS = 10.0
 """For what is in flight to be cancelled at the end."""
@@ -54,7 +55,7 @@ class _Work(Generic[T]):
 class LoopThread(Generic[R]):
     """Enters an async context manager on a new thread, and leaves it in `close`; any thread may call it.
 
-    Made after a fork, not before: threads do not survive one.
+    Usable as a context manager. Made after a fork, not before: threads do not survive one.
 
     Args:
         opening: What is entered there.
@@ -98,6 +99,10 @@ class LoopThread(Generic[R]):
             self._handed_over.append(handed_over)
             return handed_over.future
 
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do some work on the loop, and wait for it; when this thread is interrupted meanwhile, it is given up."""
+        return result_of(self.start(work))
+
     def close(self) -> None:
         """Give up what is in flight, leave the context manager and end the thread; may be called again.
 
@@ -111,6 +116,14 @@ class LoopThread(Generic[R]):
         self._thread.join(CLOSE_SECONDS)
         if self._thread.is_alive():
             raise TimeoutError(f"the thread of {self._what} did not end within {CLOSE_SECONDS:g} s")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def _take_over(self) -> None:
         with self._lock:

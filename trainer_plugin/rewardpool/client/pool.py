@@ -298,7 +298,7 @@ class Pool:
             PoolError: The pool cannot be used, whatever the policy.
         """
 
-        def begin(sample: Sample, index: int, tell: Tell) -> UnderWay:
+        def begin(sample: Sample, index: int, tell: Tell[Outcome]) -> UnderWay:
             def settled(outcome: Outcome | None, error: BaseException | None) -> None:
                 try:
                     end = self._apply_policy(outcome) if outcome is not None else error or asyncio.CancelledError()
@@ -308,7 +308,9 @@ class Pool:
 
             return self._try(sample, sample.id or f"#{index}", settled)
 
-        course = Stream(begin, ahead=self._config.ahead, demand=self._demand, waited=self.waited)
+        course: Stream[Sample, Outcome] = Stream(
+            begin, ahead=self._config.ahead, demand=self._demand, waited=self.waited
+        )
         async with aclosing(course.outcomes(samples)) as outcomes:
             async for item in outcomes:
                 yield item

@@ -11,20 +11,22 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
 from contextlib import aclosing, nullcontext
+from typing import Generic, TypeVar
 
 from rewardpool.client.caller import UnderWay, given_up
 from rewardpool.demand.handle import JobDemand
-from rewardpool.sample import Outcome, Sample
 
-Tell = Callable[[int, Outcome | BaseException], None]
-Begin = Callable[[Sample, int, Tell], UnderWay]
+S = TypeVar("S")
+T = TypeVar("T")
+Tell = Callable[[int, T | BaseException], None]
+Begin = Callable[[S, int, Tell[T]], UnderWay]
 """Begins to score the sample with that index; with the index, its outcome is told later, or what ends the stream."""
 
 
-class Stream:
+class Stream(Generic[S, T]):
     """The samples of one input. For one use."""
 
-    def __init__(self, begin: Begin, *, ahead: int, demand: JobDemand, waited: Callable[[float], None]) -> None:
+    def __init__(self, begin: Begin[S, T], *, ahead: int, demand: JobDemand, waited: Callable[[float], None]) -> None:
         """Prepare.
 
         Args:
@@ -38,15 +40,13 @@ class Stream:
         self._demand = demand
         self._waited = waited
         self._under_way: dict[int, UnderWay] = {}
-        self._ready: deque[tuple[int, Outcome | BaseException]] = deque()
+        self._ready: deque[tuple[int, T | BaseException]] = deque()
         self._untaken = 0
         """Samples that are read and not taken."""
         self._news = asyncio.Event()
         self._room = asyncio.Event()
 
-    async def outcomes(
-        self, samples: Iterable[Sample] | AsyncIterable[Sample]
-    ) -> AsyncGenerator[tuple[int, Outcome], None]:
+    async def outcomes(self, samples: Iterable[S] | AsyncIterable[S]) -> AsyncGenerator[tuple[int, T], None]:
         """Index and outcome of each sample, as they are ready; raises what `Pool.stream` does."""
         reading = asyncio.create_task(self._read(samples))
         reading.add_done_callback(lambda _: self._news.set())
@@ -76,7 +76,7 @@ class Stream:
             await self._news.wait()
         self._waited(time.monotonic() - began)
 
-    async def _read(self, samples: Iterable[Sample] | AsyncIterable[Sample]) -> None:
+    async def _read(self, samples: Iterable[S] | AsyncIterable[S]) -> None:
         # An async input goes on by itself while the trainer waits; reading a plain one is all the trainer does.
         feeding = self._demand.feeding() if isinstance(samples, AsyncIterable) else nullcontext()
         async with aclosing(_as_async(samples)) as source:
@@ -97,13 +97,13 @@ class Stream:
                 self._room.clear()
                 await self._room.wait()
 
-    def _tell(self, index: int, outcome: Outcome | BaseException) -> None:
+    def _tell(self, index: int, outcome: T | BaseException) -> None:
         self._under_way.pop(index, None)
         self._ready.append((index, outcome))
         self._news.set()
 
 
-async def _as_async(samples: Iterable[Sample] | AsyncIterable[Sample]) -> AsyncGenerator[Sample, None]:
+async def _as_async(samples: Iterable[S] | AsyncIterable[S]) -> AsyncGenerator[S, None]:
     if isinstance(samples, AsyncIterable):
         async for sample in samples:
             yield sample

@@ -30,7 +30,7 @@ from rewardpool.errors import (
 )
 from rewardpool.gateway.wire import Query, SlimeSample, openrlhf_answer, reads_prompts, scored, slime_answer
 from rewardpool.policy_text import PolicyText
-from rewardpool.rewards.reward import Reward
+from rewardpool.rewards.opened import OpenReward
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ MAX_REQUESTS = 8192
 OPEN_PATHS = frozenset({"/health", "/metrics"})
 """Need no key."""
 
-REWARD = web.AppKey("reward", Reward)
+REWARD = web.AppKey("reward", OpenReward)
 M = TypeVar("M", bound=BaseModel)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -75,7 +75,7 @@ class Figures:
         self.rows = Counter("rewardpool_gateway_rewards", "Rewards given.", ["protocol"], registry=self.registry)
 
 
-def gateway_app(opening: AbstractAsyncContextManager[Reward], settings: GatewaySettings) -> web.Application:
+def gateway_app(opening: AbstractAsyncContextManager[OpenReward], settings: GatewaySettings) -> web.Application:
     """The application; it opens the reward when it starts, and closes it after the last request.
 
     Starting it raises what `opening` raises, and ConfigError where the reward needs groups, which the wire lacks.

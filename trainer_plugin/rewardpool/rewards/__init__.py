@@ -11,8 +11,8 @@ from rewardpool.rewards.blocking import BlockingReward
 from rewardpool.rewards.episode import Episode, Message
 from rewardpool.rewards.lazy import LazyReward
 from rewardpool.rewards.open import open_reward
+from rewardpool.rewards.opened import OpenReward
 from rewardpool.rewards.rating import Rating
-from rewardpool.rewards.reward import Reward
 from rewardpool.rewards.running import RunningMoments
 
 __all__ = [
@@ -21,8 +21,8 @@ __all__ = [
     "Episode",
     "LazyReward",
     "Message",
+    "OpenReward",
     "Rating",
-    "Reward",
     "RunningMoments",
     "open_announced",
     "open_reward",

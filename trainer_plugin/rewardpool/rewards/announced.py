@@ -12,8 +12,8 @@ from rewardpool.client.pool import Pool
 from rewardpool.demand.bursts import Bursts
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.open import open_reward
+from rewardpool.rewards.opened import OpenReward
 from rewardpool.rewards.rating import Rating
-from rewardpool.rewards.reward import Reward
 from rewardpool.rewards.running import RunningMoments
 from rewardpool.rewards.spec import RewardLike
 
@@ -29,45 +29,45 @@ class Announcement:
 
 
 class AnnouncedReward:
-    """A `Reward` that counts what is in flight; the rest is done by the one that it is made of."""
+    """An `OpenReward` that counts what is in flight; the rest is done by the one that it is made of."""
 
-    def __init__(self, reward: Reward, bursts: Bursts) -> None:
+    def __init__(self, reward: OpenReward, bursts: Bursts) -> None:
         self._reward = reward
         self._bursts = bursts
 
     @property
     def names(self) -> tuple[str, ...]:
-        """As `Reward.names`."""
+        """As `OpenReward.names`."""
         return self._reward.names
 
     @property
     def needs_group(self) -> bool:
-        """As `Reward.needs_group`."""
+        """As `OpenReward.needs_group`."""
         return self._reward.needs_group
 
     @property
     def moments(self) -> RunningMoments | None:
-        """As `Reward.moments`."""
+        """As `OpenReward.moments`."""
         return self._reward.moments
 
     @property
     def pools(self) -> Mapping[str, Pool]:
-        """As `Reward.pools`."""
+        """As `OpenReward.pools`."""
         return self._reward.pools
 
     async def rate(self, episode: Episode) -> Rating:
-        """As `Reward.rate`."""
+        """As `OpenReward.rate`."""
         with self._bursts.sample():
             return await self._reward.rate(episode)
 
     async def rate_group(self, episodes: Sequence[Episode]) -> list[Rating]:
-        """As `Reward.rate_group`."""
+        """As `OpenReward.rate_group`."""
         with self._bursts.sample():
             return await self._reward.rate_group(episodes)
 
 
 @asynccontextmanager
-async def open_announced(spec: RewardLike, announcement: Announcement, **options: Any) -> AsyncIterator[Reward]:
+async def open_announced(spec: RewardLike, announcement: Announcement, **options: Any) -> AsyncIterator[OpenReward]:
     """As `open_reward`, which takes the options; the demand ends with the `async with` block.
 
     Raises:

@@ -5,8 +5,7 @@ import concurrent.futures
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from rewardpool.client.loop_thread import LoopThread, result_of
 from rewardpool.client.pool import Pool
@@ -15,16 +14,16 @@ from rewardpool.rewards.announced import Announcement, open_announced
 from rewardpool.rewards.cross_loop import awake_elsewhere
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.open import open_reward
+from rewardpool.rewards.opened import OpenReward
 from rewardpool.rewards.rating import Rating
 from rewardpool.rewards.running import RunningMoments
 from rewardpool.rewards.spec import RewardLike
 
 
-class BlockingReward:
-    """A `Reward` behind plain function calls; any thread may call it. Usable as a context manager.
+class BlockingReward(LoopThread[OpenReward]):
+    """An `OpenReward` behind plain function calls; any thread may call it, as any `LoopThread`.
 
-    Made after a fork, not before: threads do not survive one. With an `announcement`, the pools are told of the job, as
-    by `open_announced`.
+    With an `announcement`, the pools are told of the job, as by `open_announced`.
 
     Raises:
         RewardPoolError: On construction, what `open_reward` raises.
@@ -43,43 +42,42 @@ class BlockingReward:
             if announcement is None
             else open_announced(spec, announcement, tokenizer=tokenizer, **overrides)
         )
-        self._thread = LoopThread(opening, what="the reward")
-        self._reward = self._thread.opened
+        super().__init__(opening, what="the reward")
 
     @property
     def names(self) -> tuple[str, ...]:
-        """As `Reward.names`."""
-        return self._reward.names
+        """As `OpenReward.names`."""
+        return self.opened.names
 
     @property
     def needs_group(self) -> bool:
-        """As `Reward.needs_group`."""
-        return self._reward.needs_group
+        """As `OpenReward.needs_group`."""
+        return self.opened.needs_group
 
     @property
     def moments(self) -> RunningMoments | None:
-        """As `Reward.moments`."""
-        return self._reward.moments
+        """As `OpenReward.moments`."""
+        return self.opened.moments
 
     @property
     def pools(self) -> Mapping[str, Pool]:
-        """As `Reward.pools`; of these, `demand`, `report` and `endpoint` may be used from any thread."""
-        return self._reward.pools
+        """As `OpenReward.pools`; of these, `demand`, `report` and `endpoint` may be used from any thread."""
+        return self.opened.pools
 
     def submit(self, episode: Episode) -> concurrent.futures.Future[Rating]:
-        """Start rating an episode; the future has what `Reward.rate` returns or raises."""
-        return self._thread.start(self._reward.rate(episode))
+        """Start rating an episode; the future has what `OpenReward.rate` returns or raises."""
+        return self.start(self.opened.rate(episode))
 
     def submit_group(self, episodes: Sequence[Episode]) -> concurrent.futures.Future[list[Rating]]:
-        """Start rating a group; the future has what `Reward.rate_group` returns or raises."""
-        return self._thread.start(self._reward.rate_group(episodes))
+        """Start rating a group; the future has what `OpenReward.rate_group` returns or raises."""
+        return self.start(self.opened.rate_group(episodes))
 
     def rate(self, episode: Episode) -> Rating:
-        """Rate one episode, as `Reward.rate` does."""
+        """Rate one episode, as `OpenReward.rate` does."""
         return result_of(self.submit(episode))
 
     def rate_group(self, episodes: Sequence[Episode]) -> list[Rating]:
-        """Rate a group, as `Reward.rate_group` does."""
+        """Rate a group, as `OpenReward.rate_group` does."""
         return result_of(self.submit_group(episodes))
 
     def sleeping(self) -> dict[str, Path]:
@@ -88,7 +86,7 @@ class BlockingReward:
         Raises:
             PoolError: A pool cannot be read.
         """
-        return result_of(self._thread.start(_sleeping(self.pools)))
+        return self.run(_sleeping(self.pools))
 
     @asynccontextmanager
     async def awake(self, *, within_seconds: float = WITHIN_SECONDS) -> AsyncGenerator[None, None]:
@@ -96,26 +94,10 @@ class BlockingReward:
 
         A block that is cancelled or fails lets go of the pools and does not wait until they sleep.
         """
-        sleeping = await asyncio.wrap_future(self._thread.start(_sleeping(self.pools)))
+        sleeping = await asyncio.wrap_future(self.start(_sleeping(self.pools)))
         contexts = [self.pools[name].awake(within_seconds=within_seconds) for name in sleeping]
-        async with awake_elsewhere(self._thread.start, contexts):
+        async with awake_elsewhere(self.start, contexts):
             yield
-
-    def close(self) -> None:
-        """Give up what is in flight and close the pools; may be called again.
-
-        Raises:
-            TimeoutError: The thread did not end within 10 s.
-        """
-        self._thread.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 async def _sleeping(pools: Mapping[str, Pool]) -> dict[str, Path]:

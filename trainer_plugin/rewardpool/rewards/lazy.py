@@ -29,6 +29,7 @@ class LazyReward:
         spec: As for `open_reward`.
         tokenizer: As for `open_reward`.
         path: Where `spec` stands in the trainer's config, for messages.
+        who: Takes one number for a response, so that the rewards of its steps would be lost; None takes them too.
         announcement: Tells the pools of the job by the samples that come, from the first call on; not with `announce`.
         overrides: As for `open_reward`.
 
@@ -42,6 +43,7 @@ class LazyReward:
         *,
         tokenizer: Any = None,
         path: str = "reward",
+        who: str | None = "this trainer",
         announcement: Announcement | None = None,
         **overrides: Any,
     ) -> None:
@@ -49,9 +51,10 @@ class LazyReward:
             spec = {**as_mapping(spec, path=path), **overrides}
         parsed = parse_reward(spec, path=path)
         refuse_running(parsed)
-        refuse_process(parsed, who="this trainer")
+        if who is not None:
+            refuse_process(parsed, who=who)
         self.names = tuple(part.name for part in parsed.parts)
-        """Names of the parts, as `Reward.names`."""
+        """Names of the parts, as `OpenReward.names`."""
         self._options: dict[str, Any] = {
             "spec": spec,
             "tokenizer": tokenizer,

@@ -1,4 +1,4 @@
-"""A `Reward` of one or several parts.
+"""An `OpenReward` of one or several parts.
 
     gates, one after the other -> closed: its floor is the total, and nothing behind it is asked
                                -> open:   all other parts at once -> policy -> clip -> normalize -> weight -> combine
@@ -133,7 +133,7 @@ class MixedReward:
         return self._pools
 
     async def rate(self, episode: Episode) -> Rating:
-        """Rate one episode; raises what `Reward.rate` does."""
+        """Rate one episode; raises what `OpenReward.rate` does."""
         if self._needs_group_for is not None:
             raise ConfigError(
                 self._needs_group_for, "needs the whole group of a prompt, and single episodes are rated here"
@@ -142,7 +142,7 @@ class MixedReward:
         return rating
 
     async def rate_group(self, episodes: Sequence[Episode]) -> list[Rating]:
-        """Rate the rollouts of one prompt; raises what `Reward.rate_group` does."""
+        """Rate the rollouts of one prompt; raises what `OpenReward.rate_group` does."""
         if self._needs_version_for is not None and any(episode.version is None for episode in episodes):
             raise without_steps(self._needs_version_for)
         drafts = [_Draft(episode, place) for place, episode in enumerate(episodes)]

@@ -21,9 +21,9 @@ from rewardpool.rewards.functions import FunctionScorer, LengthPenaltyScorer, st
 from rewardpool.rewards.judge import PointwiseScorer, ReferenceScorer
 from rewardpool.rewards.listwise import ListComparer
 from rewardpool.rewards.mixed import MixedReward, OpenPart, PostProcess
+from rewardpool.rewards.opened import OpenReward
 from rewardpool.rewards.pairwise import GroupComparer
 from rewardpool.rewards.parts import FunctionPart, JudgeConfig, LengthPenaltyPart, Part, PoolPart
-from rewardpool.rewards.reward import Reward
 from rewardpool.rewards.scorer import ComparedWithoutReasoning, Comparer, Scorer, WithoutReasoning
 from rewardpool.rewards.spec import RewardLike, RewardSpec, as_mapping, parse_reward
 from rewardpool_runtime.function_runner import FunctionNotFoundError, Runner, load_function
@@ -40,7 +40,7 @@ FIELDS_OF_TYPE = {
 @asynccontextmanager
 async def open_reward(
     spec: RewardLike, *, tokenizer: Any = None, path: str = "reward", **overrides: Any
-) -> AsyncIterator[Reward]:
+) -> AsyncIterator[OpenReward]:
     """Find the pools, load tokenizers and functions, and yield the reward; closed with the `async with` block.
 
     Rewards on one event loop share what is open of pools that they ask with the same settings; see `Pool.shared`.

@@ -6,14 +6,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from rewardpool.client.shared import shared
-from rewardpool.rewards import Reward, open_reward
+from rewardpool.rewards import OpenReward, open_reward
 from rewardpool.rewards.announced import AnnouncedReward
 from rewardpool.verl.bursts import announced_bursts
 
 
 async def shared_reward(
     spec: Mapping[str, Any], *, path: str, samples: int | None = None, workers: int | None = None
-) -> Reward:
+) -> OpenReward:
     """The reward of a spec on this event loop.
 
     Args:
@@ -32,6 +32,6 @@ async def shared_reward(
 @asynccontextmanager
 async def _open(
     spec: Mapping[str, Any], *, path: str, samples: int | None, workers: int | None
-) -> AsyncIterator[Reward]:
+) -> AsyncIterator[OpenReward]:
     async with open_reward(spec, path=path) as reward:
         yield AnnouncedReward(reward, announced_bursts(reward.pools.values(), samples=samples, workers=workers))

@@ -15,7 +15,7 @@ from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
 from rewardpool.deadline import waited
 from rewardpool.errors import ConfigError
-from rewardpool.rewards import Reward
+from rewardpool.rewards import OpenReward
 from rewardpool.verl.announced import shared_reward
 from rewardpool.verl.function_pool import FunctionPool, checked_result, shared_function_pool
 from rewardpool.verl.rollout import response_ids
@@ -106,7 +106,7 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
     async def _function_pool(self) -> FunctionPool:
         return await shared_function_pool(self._settings.spec, path=MAPPING_PATH, workers=self._settings.workers)
 
-    async def _reward(self) -> Reward:
+    async def _reward(self) -> OpenReward:
         settings = self._settings
         # Where agent loops score, they announce; whatever comes here is the exception.
         spec = {**settings.spec, "announce": False} if settings.inline else settings.spec

@@ -12,7 +12,7 @@ from typing import Any
 
 from rewardpool.deadline import waited
 from rewardpool.errors import ConfigError
-from rewardpool.rewards import Episode, Reward
+from rewardpool.rewards import Episode, OpenReward
 from rewardpool.rewards.spec import parse_reward, refuse_process
 from rewardpool.verl.announced import shared_reward
 from rewardpool.verl.result import score_and_extra_info
@@ -89,7 +89,7 @@ def check_readable(extra: Mapping[str, Any], prompt_key: str) -> None:
         )
 
 
-def _needs_prompt(reward: Reward) -> bool:
+def _needs_prompt(reward: OpenReward) -> bool:
     return any(pool.endpoint.model_type != "Function" for pool in reward.pools.values())
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from rewardpool.errors import ConfigError
 from rewardpool.policy_steps import at_tokens
 from rewardpool.policy_turns import PolicyTurns
-from rewardpool.rewards import Episode, Rating, Reward
+from rewardpool.rewards import Episode, OpenReward, Rating
 from rewardpool.rewards.episode import Message
 from rewardpool.verl.result import score_and_extra_info
 from rewardpool.verl.rollout import SINGLE_TURN, beside_prompt, episode, medium
@@ -29,7 +29,7 @@ class VerlScore:
 class Scorer:
     """A reward that knows the policy's tokens."""
 
-    def __init__(self, reward: Reward, tokenizer: Any, *, max_response_tokens: int | None) -> None:
+    def __init__(self, reward: OpenReward, tokenizer: Any, *, max_response_tokens: int | None) -> None:
         """Keep them.
 
         Args:

@@ -9,7 +9,7 @@ from rewardpool.rewards.rating import Rating
 from rewardpool.rewards.running import RunningMoments
 
 
-class Reward(Protocol):
+class OpenReward(Protocol):
     """Rates episodes; made by `open_reward`, and used by any number of tasks of one event loop."""
 
     @property

@@ -1,0 +1,270 @@
+"""The front door: what a response to a prompt is worth, by anything that can tell.
+
+import rewardpool
+
+reward = rewardpool.Reward("rl/skywork")
+scores = reward(prompts, responses)
+
+    rows, or trajectories -> episodes -> `LazyReward`, on a thread of its own -> ratings -> scores
+
+The thread is why one reward serves plain code, async code and notebooks, whose event loop runs already.
+"""
+
+import asyncio
+import concurrent.futures
+import sys
+import time
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from types import TracebackType
+from typing import Any, Self
+
+from rewardpool.client.pool import Pool
+from rewardpool.client.stream import Stream, Tell
+from rewardpool.deadline import waited
+from rewardpool.demand.handle import JobDemand
+from rewardpool.errors import ConfigError, SampleError, ScoreError, UnscoredError
+from rewardpool.rewards.blocking import BlockingReward
+from rewardpool.rewards.episode import Episode, Message
+from rewardpool.rewards.lazy import LazyReward, by_group
+from rewardpool.rewards.opened import OpenReward
+from rewardpool.rewards.rating import Rating
+from rewardpool.rewards.rows import episode_of, episodes_of
+from rewardpool.rewards.scorer import gathered
+from rewardpool.rewards.spec import RewardLike
+
+AHEAD = 1024
+"""Most trajectories of a stream that are begun and not yet taken."""
+BAR_AFTER_SECONDS = 2.0
+"""Shorter waits need no bar."""
+
+Text = str | Sequence[Message]
+"""Bare text, or chat messages."""
+Trajectory = Episode | tuple[Text, Text]
+"""An episode, or a prompt and the response to it."""
+
+
+class Reward:
+    """Rates responses by a pool, a function or a mixture; any thread and any event loop may use it.
+
+    It is opened when it is first used, or by `with`; copies in other processes (pickled, forked) open their own.
+
+    Args:
+        reward: `namespace/name` of a pool; the URL of its router; `python://module:function`, or a function; a mapping
+            with the fields that docs/rewards.md has, such as `rewards`, the parts of a mixture.
+        tokenizer: A loaded tokenizer of the reward model, instead of the one that the pool names.
+        progress: Whether calls that take more than two seconds show a bar, where stderr is a terminal.
+        settings: Fields that win over those of `reward`, such as `timeout` (seconds for one sample) and `on_failure`.
+
+    Raises:
+        ConfigError: Fields are wrong; it names them all.
+    """
+
+    def __init__(self, reward: RewardLike, *, tokenizer: Any = None, progress: bool = True, **settings: Any) -> None:
+        self._lazy = LazyReward(reward, tokenizer=tokenizer, who=None, **settings)
+        self._progress = progress
+
+    @property
+    def pools(self) -> Mapping[str, Pool]:
+        """The open pools by their name; their `report`, `demand` and `endpoint` may be used from any thread."""
+        return self._lazy.opened().pools
+
+    def __call__(
+        self,
+        prompts: Sequence[Text],
+        responses: Sequence[Text],
+        *,
+        ground_truth: Sequence[Any] | None = None,
+        data_source: str | Sequence[str] = "",
+        extra_info: Sequence[Mapping[str, Any]] | Mapping[str, Any] | None = None,
+    ) -> list[float | None]:
+        """Score a batch, and wait for it.
+
+        Args:
+            prompts: Texts, or lists of chat messages, without a chat template; shape (rows,).
+            responses: The same for what the policy wrote. Rows of the same prompt are a group.
+            ground_truth: Right answers, for functions and judges; shape (rows,).
+            data_source: Where the prompts are from, or where each is; for functions.
+            extra_info: What else is known, of all of them or of each.
+
+        Returns:
+            The scores, shape (rows,); None only where a response has none under `on_failure="skip"`.
+
+        Raises:
+            UnscoredError: Responses have no score under `on_failure="raise"`, the default; it has their indices, and
+                the scores of the others.
+            PoolError: A pool cannot be used.
+            ConfigError: A tokenizer or function cannot be loaded.
+            TypeError: A single text or conversation is where a list belongs.
+            ValueError: There are not as many of one as of the others.
+        """
+        episodes = episodes_of(
+            prompts, responses, ground_truth=ground_truth, data_source=data_source, extra_info=extra_info
+        )
+        return [rating.total for rating in self.rate(episodes)]
+
+    def rate(self, trajectories: Sequence[Trajectory]) -> list[Rating]:
+        """Rate a batch, and wait for it: each rating has the total, and what it is made of.
+
+        Raises:
+            UnscoredError: As for a call; the same for PoolError and ConfigError.
+        """
+        episodes = [_episode(one, row) for row, one in enumerate(trajectories)]
+        began = time.monotonic()
+        opened = self._lazy.opened()
+        work = _Batch(opened.opened, episodes)
+        with waited(time.monotonic() - began):
+            future = opened.start(work.rated())
+        outcomes = self._result(future, work)
+        if errors := {row: one for row, one in enumerate(outcomes) if isinstance(one, SampleError)}:
+            raise UnscoredError(errors, [one.total if isinstance(one, Rating) else None for one in outcomes])
+        return [one for one in outcomes if isinstance(one, Rating)]
+
+    async def score(self, prompt: Text, response: Text, **fields: Any) -> float:
+        """Score one response; `fields` are further ones of `Episode`, such as `ground_truth`.
+
+        Raises:
+            SampleError: It has no score, under every failure policy but a constant.
+            PoolError: A pool cannot be used.
+            ConfigError: A part compares the responses to a prompt, or a tokenizer or function cannot be loaded.
+        """
+        began = time.monotonic()
+        opened = await asyncio.to_thread(self._lazy.opened)
+        episode = episode_of(prompt, response, **fields)
+        with waited(time.monotonic() - began):
+            rating = await asyncio.wrap_future(opened.submit(episode))
+        if rating.total is None:
+            raise rating.error or ScoreError(episode.label, "is explicitly unscored")
+        return rating.total
+
+    async def stream(
+        self, trajectories: Iterable[Trajectory] | AsyncIterable[Trajectory]
+    ) -> AsyncGenerator[tuple[int, Rating], None]:
+        """Rate trajectories as they come, and yield `(index, rating)` as they are ready; every index comes once.
+
+        At most 1,024 are begun and not yet taken. Leaving the loop early gives up what is begun; wrap the stream in
+        `contextlib.aclosing` to have that happen at once.
+
+        Raises:
+            SampleError: A response has no score and `on_failure` is `raise`.
+            PoolError: A pool cannot be used.
+            ConfigError: A part compares the responses to a prompt, or a tokenizer or function cannot be loaded.
+        """
+        opened = await asyncio.to_thread(self._lazy.opened)
+        if opened.needs_group:
+            raise ConfigError("reward", "compares the responses to a prompt; call it with whole batches instead")
+        loop = asyncio.get_running_loop()
+
+        def begin(trajectory: Trajectory, index: int, tell: Tell[Rating]) -> _Begun:
+            return _Begun(opened, _episode(trajectory, index), index, tell, loop)
+
+        silent = JobDemand.silent("a stream of trajectories says nothing of steps")
+        course: Stream[Trajectory, Rating] = Stream(begin, ahead=AHEAD, demand=silent, waited=lambda seconds: None)
+        async with aclosing(course.outcomes(trajectories)) as outcomes:
+            async for item in outcomes:
+                yield item
+
+    def close(self) -> None:
+        """Give up what is in flight and close the connections; the next use opens them again. May be called again."""
+        self._lazy.close()
+
+    def __enter__(self) -> Self:
+        self._lazy.opened()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return await asyncio.to_thread(self.__enter__)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.close)
+
+    def _result(
+        self, future: "concurrent.futures.Future[list[Rating | SampleError]]", work: "_Batch"
+    ) -> list[Rating | SampleError]:
+        """What the future comes to; with Ctrl-C in the meantime, its work is given up."""
+        try:
+            if self._progress and sys.stderr.isatty():
+                _show(future, work, what=", ".join(self._lazy.names))
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+
+class _Batch:
+    """Rows that are rated together, whatever becomes of each; on the reward's loop."""
+
+    def __init__(self, reward: OpenReward, episodes: Sequence[Episode]) -> None:
+        self._reward = reward
+        self._episodes = episodes
+        self._outcomes: list[Rating | SampleError | None] = [None] * len(episodes)
+        self.rows = len(episodes)
+        self.done = 0
+
+    async def rated(self) -> list[Rating | SampleError]:
+        """Rate all of them; one without a score stops no other. Raises PoolError."""
+        groups = by_group(self._episodes) if self._reward.needs_group else [[row] for row in range(self.rows)]
+        await gathered([self._rate(rows) for rows in groups])
+        return [one for one in self._outcomes if one is not None]
+
+    async def _rate(self, rows: Sequence[int]) -> None:
+        try:
+            ratings: Sequence[Rating | SampleError]
+            ratings = await self._reward.rate_group([self._episodes[row] for row in rows])
+        except SampleError as error:
+            ratings = [error] * len(rows)
+        for row, rating in zip(rows, ratings, strict=True):
+            self._outcomes[row] = rating
+        self.done += len(rows)
+
+
+class _Begun:
+    """One trajectory of a stream, under way on the reward's loop; the stream is told of its end on its own."""
+
+    def __init__(
+        self, opened: BlockingReward, episode: Episode, index: int, tell: Tell[Rating], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.tasks: set[asyncio.Task[None]] = set()
+        self._future = opened.submit(episode)
+
+        def ended(future: "concurrent.futures.Future[Rating]") -> None:
+            if future.cancelled():
+                outcome: Rating | BaseException = RuntimeError("the reward was closed")
+            else:
+                outcome = future.exception() or future.result()
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(tell, index, outcome)
+
+        self._future.add_done_callback(ended)
+
+    def give_up(self) -> None:
+        """Nobody waits for it any more."""
+        self._future.cancel()
+
+
+def _episode(trajectory: Trajectory, index: int) -> Episode:
+    if isinstance(trajectory, Episode):
+        return trajectory
+    prompt, response = trajectory
+    return episode_of(prompt, response, id=f"#{index}")
+
+
+def _show(future: "concurrent.futures.Future[Any]", work: _Batch, *, what: str) -> None:
+    """A bar until the future is done, if that takes longer."""
+    concurrent.futures.wait([future], timeout=BAR_AFTER_SECONDS)
+    if future.done():
+        return
+    from rewardpool.client.progress import scoring_bar  # rich is slow to import, and most calls need no bar
+
+    with scoring_bar(what, total=work.rows) as bar:
+        while not future.done():
+            bar.update(bar.task_ids[0], completed=work.done)
+            concurrent.futures.wait([future], timeout=0.1)
+        bar.update(bar.task_ids[0], completed=work.done)
