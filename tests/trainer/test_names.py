@@ -26,11 +26,12 @@ def test_the_version_is_that_of_the_distribution() -> None:
 
 
 def test_no_name_takes_what_only_tests_need() -> None:
-    called = [getattr(rewardpool, name) for name in rewardpool.__all__]
+    named = [getattr(rewardpool, name) for name in rewardpool.__all__]
+    kinds = [one for one in named if inspect.isclass(one) and not issubclass(one, Exception | str)]
+    methods = [one for kind in kinds for name, one in inspect.getmembers(kind, inspect.isroutine) if name[0] != "_"]
     taken = {
-        f"{one.__name__}({parameter})"
-        for one in called
-        if inspect.isroutine(one) or (inspect.isclass(one) and not issubclass(one, Exception))
+        f"{one.__qualname__}({parameter})"
+        for one in [*filter(inspect.isroutine, named), *kinds, *filter(inspect.isfunction, methods)]
         for parameter in inspect.signature(one).parameters
         if parameter in HOOKS
     }

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rewardpool.client.answer import Judgement as Judgement
     from rewardpool.client.blocking import BlockingPool as BlockingPool
     from rewardpool.client.pool import Pool as Pool
     from rewardpool.client.report import DemandReport as DemandReport
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 
 # Imported when first used: `import rewardpool` takes hundredths of a second, and a name no more than what it needs.
 _NAMES = {
+    "rewardpool.client.answer": "Judgement",
     "rewardpool.client.blocking": "BlockingPool",
     "rewardpool.client.pool": "Pool",
     "rewardpool.client.report": "DemandReport Latency Report",
