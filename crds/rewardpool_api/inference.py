@@ -1,13 +1,17 @@
 """What a manifest need not say, since its source says it: a function's type, engine and GPUs.
 
 The API server cannot make one field's default of another field, so an object is stored without these fields, and every
-reader of the object infers them anew. The CEL rules of `pool.py` infer the same.
+reader of the object infers them anew. The CEL rules of `model.py` and `pool.py` infer the same.
 """
 
 from typing import Any, Final
 
+from pydantic import Field
+
 IS_INFERRED: Final = "x-rewardpool-inferred"
 """Marks such a field in pydantic's JSON schema; the CRD has no default for it."""
+INFERRED: Final[Any] = Field(json_schema_extra={IS_INFERRED: True})
+"""Goes into such a field's annotation."""
 
 Spec = dict[str, Any]
 

@@ -10,122 +10,20 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from rewardpool_api import names
-from rewardpool_api.adapters import MAX_ADAPTERS, AdapterSpec, are_distinct
 from rewardpool_api.autoscaling import AutoscalingSpec
-from rewardpool_api.head import HeadSpec
-from rewardpool_api.inference import IS_INFERRED, with_inferred
-from rewardpool_api.quantities import EntryName, ObjectName, Seconds, ShortText
+from rewardpool_api.inference import INFERRED, with_inferred
+from rewardpool_api.model import ModelSpec
+from rewardpool_api.quantities import EntryName, ObjectName, ShortText
 from rewardpool_api.rules import ApiModel, Rule
-from rewardpool_api.source import SOURCE_MESSAGE, SOURCE_PATTERN, is_source
 from rewardpool_api.status import RewardPoolStatus
+from rewardpool_api.worker import PodTemplate, WorkerSpec
 
-ModelType = Literal["Discriminative", "Generative", "Function"]
 EngineName = Literal["vllm", "sglang", "transformers", "python"]
 RouterFlavor = Literal["sglang-router", "smg"]
 NamespaceName = Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
-ResourceName = Annotated[
-    str, Field(max_length=253, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")
-]
-_INFERRED = Field(json_schema_extra={IS_INFERRED: True})
-_FUNCTION_SOURCE = "self.source.startsWith('python://')"
-_DISCRIMINATIVE = f"(has(self.type) ? self.type == 'Discriminative' : !{_FUNCTION_SOURCE})"
 _IS_FUNCTION = "self.model.source.startsWith('python://')"
 _GPUS = f"(has(self.worker.gpus) ? self.worker.gpus : ({_IS_FUNCTION} ? 0 : 1))"
 """In CEL, what `rewardpool_api.inference` infers in Python."""
-PodTemplate = Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})]
-
-
-class TokenSecretRef(ApiModel):
-    """A Secret of the pool's namespace with a hub token."""
-
-    name: ObjectName
-    """Name of the Secret."""
-    key: EntryName = "token"
-    """Entry of the Secret that holds the token."""
-
-
-class CredentialsSecretRef(ApiModel):
-    """A Secret of the pool's namespace with the variables that S3 clients read."""
-
-    name: ObjectName
-    """Name of the Secret, with the entries AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, where needed, AWS_REGION and AWS_ENDPOINT_URL."""
-
-
-class ModelCache(ApiModel):
-    """A volume shared by the pool's workers, so that the model is downloaded once."""
-
-    claim_name: ObjectName
-    """PersistentVolumeClaim of the pool's namespace that takes the downloads, in the layout of the hub's own cache."""
-
-
-class ModelSpec(ApiModel):
-    """Which reward model."""
-
-    source: Annotated[str, Field(max_length=1024)]
-    """`hf://ORG/NAME`, `s3://BUCKET/PREFIX`, `pvc://CLAIM/PATH`, `file:///ABSOLUTE/PATH` (on the node or machine), or `python://MODULE:FUNCTION`."""
-    revision: ShortText = "main"
-    """Branch, tag or commit of an `hf://` model."""
-    type: Annotated[ModelType, _INFERRED] = "Discriminative"
-    """Discriminative: a model that scores without writing, as `head` says. Generative: a judge that writes. Function: a user's Python function. Default: Function for a `python://` source, Discriminative for any other."""
-    head: HeadSpec | None = None
-    """Where a Discriminative model's score is. Default: in its one label, whose raw logit it is; a checkpoint with several is not served without it."""
-    adapters: Annotated[
-        list[AdapterSpec],
-        Field(
-            max_length=MAX_ADAPTERS,
-            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
-        ),
-    ] = []
-    """LoRA adapters over this reward model, on vLLM. Each is a reward model of its own, which a trainer chooses by its name; the same replicas score by all of them and by the base, and share the base's weights."""
-    trust_remote_code: bool = False
-    """Run the Python code that comes with the checkpoint (`auto_map` in its config.json), in the worker and with the worker's rights. False: a checkpoint that needs its own code is refused. Set it only for code that you have read, and pin spec.model.revision to the commit that you read."""
-    token_secret_ref: TokenSecretRef | None = None
-    """Token for a gated `hf://` model."""
-    credentials_secret_ref: CredentialsSecretRef | None = None
-    """Credentials for an `s3://` model; without it, those that the pod's ServiceAccount or node brings."""
-    cache: ModelCache | None = None
-    """Shared download cache for an `hf://` or `s3://` model. Without it every worker downloads for itself."""
-
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            cel=f"self.source.matches('{SOURCE_PATTERN}') && !(self.source + '/').contains('/../')",
-            message=SOURCE_MESSAGE,
-            holds=lambda model: is_source(model.source),
-        ),
-        Rule(
-            cel=f"!has(self.type) || (self.type == 'Function') == {_FUNCTION_SOURCE}",
-            message="spec.model.type must be Function when spec.model.source is python://MODULE:FUNCTION, and only then: leave spec.model.type out, or give another source, such as python://rewards:score",
-            holds=lambda model: (model.type == "Function") == model.source.startswith("python://"),
-        ),
-        Rule(
-            cel="!has(self.credentialsSecretRef) || self.source.startsWith('s3://')",
-            message="spec.model.credentialsSecretRef is for a spec.model.source s3://BUCKET/PREFIX, and only for that",
-            holds=lambda model: model.credentials_secret_ref is None or model.source.startswith("s3://"),
-        ),
-        Rule(
-            cel=f"!has(self.trustRemoteCode) || !self.trustRemoteCode || !{_FUNCTION_SOURCE}",
-            message="spec.model.trustRemoteCode must be false when spec.model.type is Function: a function has no checkpoint",
-            holds=lambda model: not model.trust_remote_code or model.type != "Function",
-        ),
-        Rule(
-            cel=f"!has(self.head) || {_DISCRIMINATIVE}",
-            message="spec.model.head must not be set unless spec.model.type is Discriminative: judges write, and functions return their score",
-            holds=lambda model: model.head is None or model.type == "Discriminative",
-        ),
-        Rule(
-            cel=f"!has(self.adapters) || size(self.adapters) == 0 || ({_DISCRIMINATIVE} && !has(self.head) && (!has(self.trustRemoteCode) || !self.trustRemoteCode))",
-            message="spec.model.adapters must not be set unless spec.model.type is Discriminative, without spec.model.head and trustRemoteCode: adapters are for reward models with one label of a class that vLLM has",
-            holds=lambda model: (
-                not model.adapters
-                or (model.type == "Discriminative" and model.head is None and not model.trust_remote_code)
-            ),
-        ),
-        Rule(
-            cel="!has(self.adapters) || self.adapters.all(one, self.adapters.exists_one(other, other.name == one.name))",
-            message="spec.model.adapters[].name must not be that of another adapter: a trainer chooses by the name",
-            holds=lambda model: are_distinct(model.adapters),
-        ),
-    )
 
 
 class SleepSpec(ApiModel):
@@ -140,7 +38,7 @@ class SleepSpec(ApiModel):
 class EngineSpec(ApiModel):
     """Which server runs the model, and how."""
 
-    name: Annotated[EngineName, _INFERRED] = "vllm"
+    name: Annotated[EngineName, INFERRED] = "vllm"
     """`vllm`, `sglang`, `transformers` for a reward model that only its own code can score, or `python` for a Function model. Default: python for a `python://` source, vllm for any other."""
     image: ShortText | None = None
     """Container image. Default: the engine's stock image; nothing of RewardPool needs to be baked in."""
@@ -180,19 +78,6 @@ class EngineSpec(ApiModel):
             ),
         ),
     )
-
-
-class WorkerSpec(ApiModel):
-    """What a replica's pod needs."""
-
-    gpus: Annotated[int, Field(ge=0, le=64), _INFERRED] = 1
-    """GPUs per replica; 0 for CPU engines. Default: 0 for a `python://` source, 1 for any other. On one machine without Kubernetes each replica gets NVIDIA GPUs of its own by CUDA_VISIBLE_DEVICES, and with 0 all see the same."""
-    gpu_resource: ResourceName = "nvidia.com/gpu"
-    """Resource name the GPUs are requested by (MIG slices and other vendors have their own)."""
-    drain_seconds: Seconds = 60
-    """How long a leaving replica may take to finish what it has in flight."""
-    pod_template: PodTemplate = {}
-    """Merged over the rendered pod template: resources, nodeSelector, tolerations, volumes, priorityClassName …; containers merge by name (`worker`)."""
 
 
 class RouterAuth(ApiModel):

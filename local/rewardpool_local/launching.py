@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from rewardpool_api import RewardPool
-from rewardpool_api.pool import WorkerSpec
+from rewardpool_api.worker import WorkerSpec
 from rewardpool_local.folder import PoolFolder
 from rewardpool_local.gpus import counted
 from rewardpool_local.machine import HOST, free_port, function_path

@@ -13,7 +13,7 @@ import aiohttp
 
 from rewardpool_api import names
 from rewardpool_api.contract import CHAT_PATH, SCORE_PATH, CallerError, NonsenseAnswerError, parse_answer
-from rewardpool_api.pool import ModelType
+from rewardpool_api.model import ModelType
 from rewardpool_operator.bounded import AnswerTooLargeError, read_text
 from rewardpool_operator.untrusted import count_of
 

@@ -12,8 +12,9 @@ from cluster.control_plane import ControlPlane
 from cluster.processes import ClusterError
 from rewardpool_api import ManifestError, dump_manifest, load_manifest, names
 from rewardpool_api.inference import inferred
-from rewardpool_api.pool import RewardPool, WorkerSpec
+from rewardpool_api.pool import RewardPool
 from rewardpool_api.rules import ApiModel, Rule
+from rewardpool_api.worker import WorkerSpec
 
 pytestmark = pytest.mark.real
 

@@ -8,7 +8,7 @@ import pytest
 
 from rewardpool_api import names
 from rewardpool_api.demand import Demand
-from rewardpool_api.pool import ModelType
+from rewardpool_api.model import ModelType
 from rewardpool_runtime.state_files import DEMANDS_DIR
 
 POOL = "rl/skywork"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rewardpool_api import RewardPool, names
-from rewardpool_api.pool import WorkerSpec
+from rewardpool_api.worker import WorkerSpec
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.diff import short_hash

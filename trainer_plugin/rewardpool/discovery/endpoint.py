@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from rewardpool.discovery.places import Place
 from rewardpool_api.contract import ADAPTER_USER
-from rewardpool_api.pool import ModelType
+from rewardpool_api.model import ModelType
 
 
 @dataclass(frozen=True, kw_only=True)

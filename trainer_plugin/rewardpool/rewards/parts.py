@@ -12,7 +12,7 @@ from rewardpool.rewards.answer_format import AnswerFormat, Form
 from rewardpool.rewards.scale import Labels, Range, Rubric, Scale, Several
 from rewardpool.rewards.steps import SEPARATOR
 from rewardpool.rewards.template import Template
-from rewardpool_api.pool import ModelType
+from rewardpool_api.model import ModelType
 
 T = TypeVar("T")
 Finite = Annotated[float, Field(allow_inf_nan=False)]
