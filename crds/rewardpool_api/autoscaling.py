@@ -45,11 +45,11 @@ class PolicySpec(ApiModel):
     type: PolicyType = "QueueDepth"
     """QueueDepth: requests at the routers over a target per replica. DrainTime: as many as answer those requests in time, at the measured rate. Demand: what trainers announce, ahead of it. External: spec.replicas, written by HPA, KEDA or kubectl scale."""
     queue_depth: QueueDepthPolicy | None = None
-    """Settings of the policy QueueDepth."""
+    """Settings of the policy QueueDepth; required when that is the type."""
     drain_time: DrainTimePolicy | None = None
-    """Settings of the policy DrainTime."""
+    """Settings of the policy DrainTime; required when that is the type."""
     demand: DemandPolicy | None = None
-    """Settings of the policy Demand."""
+    """Settings of the policy Demand; required when that is the type, and {} takes the defaults."""
 
     @property
     def uses_service_rate(self) -> bool:
@@ -97,11 +97,11 @@ class StepSpec(ApiModel):
     """Most replicas that are added, or taken away, within a period; with both given, the larger one counts."""
 
     replicas: Replicas | None = None
-    """So many."""
+    """Number of replicas that may be added or taken away within a period."""
     percent: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    """So many percent of the size at the beginning of the period, rounded up."""
+    """Share of the size at the beginning of the period, in percent and rounded up, that may be added or taken away within it."""
     period_seconds: Annotated[int, Field(ge=1, le=3600)] = 15
-    """The period."""
+    """Length of the period, in seconds, to which the other two fields apply."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -116,7 +116,7 @@ class ScaleUpSpec(ApiModel):
     """How quickly the pool grows."""
 
     step: StepSpec | None = None
-    """Limits growth. Default: at once to what is wanted."""
+    """Limits how much the pool grows in a period. Default: it grows at once to the wanted size."""
 
 
 class ScaleDownSpec(ApiModel):
@@ -125,7 +125,7 @@ class ScaleDownSpec(ApiModel):
     stabilization_window_seconds: Seconds = 120
     """The pool shrinks to the largest size that was needed within this window. Between two bursts, where every running job has announced when its next one comes, the window has nothing to guard against and is passed over."""
     step: StepSpec | None = None
-    """Limits shrinking. Default: at once to that size."""
+    """Limits how much the pool shrinks in a period. Default: it shrinks at once to the wanted size."""
 
 
 class BudgetSpec(ApiModel):
@@ -145,19 +145,19 @@ class AutoscalingSpec(ApiModel):
     min_replicas: Annotated[int, Field(ge=0, le=10_000)] = 1
     """Fewest replicas while there is, or lately was, work. 0 lets the pool go to zero after cooldownSeconds."""
     max_replicas: Replicas
-    """Most replicas."""
+    """Largest number of replicas that the autoscaler may ask for."""
     policy: PolicySpec | None = None
-    """How the number is chosen, by one policy."""
+    """Single policy by which the number of replicas is chosen; give this or `policies`."""
     policies: Annotated[list[PolicySpec], Field(min_length=1, max_length=3)] | None = None
-    """How the number is chosen, by the largest number of several policies; each type once."""
+    """Several policies, each type once: the largest number that one of them asks for is wanted."""
     service_rate: ServiceRateSpec = ServiceRateSpec()
-    """What one replica does, for DrainTime and Demand."""
+    """Throughput of one replica, for the policies DrainTime and Demand."""
     tolerance_percent: Annotated[int, Field(ge=0, le=90)] = 10
     """The size is kept while what is wanted differs from it by no more than this."""
     scale_up: ScaleUpSpec = ScaleUpSpec()
-    """How quickly the pool grows."""
+    """Limits on how quickly the pool grows."""
     scale_down: ScaleDownSpec = ScaleDownSpec()
-    """How carefully the pool shrinks."""
+    """Limits on how quickly the pool shrinks."""
     cooldown_seconds: Seconds = 600
     """Without a request for this long, a pool with minReplicas 0 goes to zero."""
     budget: BudgetSpec | None = None

@@ -21,7 +21,7 @@ class TokenSecretRef(ApiModel):
     """A Secret of the pool's namespace with a hub token."""
 
     name: ObjectName
-    """Name of the Secret."""
+    """Name of a Secret in the pool's namespace that holds the hub's token."""
     key: EntryName = "token"
     """Entry of the Secret that holds the token."""
 
@@ -44,9 +44,9 @@ class ModelSpec(ApiModel):
     """Which reward model."""
 
     source: Annotated[str, Field(max_length=1024)]
-    """`hf://ORG/NAME`, `s3://BUCKET/PREFIX`, `pvc://CLAIM/PATH`, `file:///ABSOLUTE/PATH` (on the node or machine), or `python://MODULE:FUNCTION`."""
+    """Where the model comes from: `hf://ORG/NAME`, `s3://BUCKET/PREFIX`, `pvc://CLAIM/PATH`, `file:///ABSOLUTE/PATH` (on the node or machine), or `python://MODULE:FUNCTION` for a Python function."""
     revision: ShortText = "main"
-    """Branch, tag or commit of an `hf://` model."""
+    """Branch, tag or commit of an `hf://` model to serve; other sources have none."""
     type: Annotated[ModelType, INFERRED] = "Discriminative"
     """Discriminative: a model that scores without writing, as `head` says. Generative: a judge that writes. Function: a user's Python function. Default: Function for a `python://` source, Discriminative for any other."""
     head: HeadSpec | None = None
@@ -62,7 +62,7 @@ class ModelSpec(ApiModel):
     trust_remote_code: bool = False
     """Run the Python code that comes with the checkpoint (`auto_map` in its config.json), in the worker and with the worker's rights. False: a checkpoint that needs its own code is refused. Set it only for code that you have read, and pin spec.model.revision to the commit that you read."""
     token_secret_ref: TokenSecretRef | None = None
-    """Token for a gated `hf://` model."""
+    """Secret with the hub's token, for a gated or private `hf://` model."""
     credentials_secret_ref: CredentialsSecretRef | None = None
     """Credentials for an `s3://` model; without it, those that the pod's ServiceAccount or node brings."""
     cache: ModelCache | None = None

@@ -47,13 +47,13 @@ class EngineSpec(ApiModel):
     max_model_len: Annotated[int, Field(ge=1, le=16_777_216)] | None = None
     """Longest sample in tokens. Default: what the model was trained for."""
     tensor_parallel_size: Annotated[int, Field(ge=1, le=64)] = 1
-    """GPUs of one node that share one replica's weights."""
+    """Number of GPUs of one node across which the engine splits one replica's weights."""
     args: Annotated[list[Annotated[str, Field(max_length=4096)]], Field(max_length=64)] = []
     """Further command-line arguments for the engine, after RewardPool's own."""
     env: Annotated[dict[str, Annotated[str, Field(max_length=4096)]], Field(max_length=64)] = {}
     """Environment variables of the engine. Nothing secret: use worker.podTemplate with a secretKeyRef for that."""
     sleep: SleepSpec = SleepSpec()
-    """Colocation with the trainer."""
+    """Lets the engine sleep while a trainer uses the same GPUs."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -100,7 +100,7 @@ class RouterSpec(ApiModel):
     flavor: RouterFlavor = "sglang-router"
     """Which program: `sglang-router` 0.3, or its successor `smg` 1.13. RewardPool's own image has both."""
     replicas: Annotated[int, Field(ge=1, le=16)] = 1
-    """Router replicas. On one machine there is one."""
+    """Number of router replicas in front of the workers. One machine always runs one."""
     image: ShortText | None = None
     """Container image that has the router's program. Default: RewardPool's own image."""
     request_timeout_seconds: Annotated[int, Field(ge=1, le=86_400)] = 300
@@ -108,7 +108,7 @@ class RouterSpec(ApiModel):
     pod_template: PodTemplate = {}
     """Merged over the rendered pod template of the routers; containers merge by name (`router`)."""
     auth: RouterAuth = RouterAuth()
-    """Who may score."""
+    """Whether scoring needs a key."""
     tls: RouterTls | None = None
     """Serve HTTPS instead of HTTP, with this certificate. In a cluster only."""
 
@@ -134,7 +134,7 @@ class GoldenSetRef(ApiModel):
     """A ConfigMap of the pool's namespace with texts to score."""
 
     name: ObjectName
-    """Name of the ConfigMap."""
+    """Name of a ConfigMap in the pool's namespace that holds the golden set."""
     key: EntryName = "golden.jsonl"
     """Entry of the ConfigMap: one JSON object per line, `{"text": "...", "score": 0.42}`, at most 256; `score` is optional. For a Function the text is the sample's JSON."""
 
@@ -162,24 +162,24 @@ class RolloutSpec(ApiModel):
 
 
 class RewardPoolSpec(ApiModel):
-    """What the user wants."""
+    """What the pool is to be: its model, its size, and how it changes. Written by users alone."""
 
     model: ModelSpec
-    """Which reward model."""
+    """Reward model that the pool serves, and how it scores."""
     engine: EngineSpec = EngineSpec()
-    """Which server runs it, and how."""
+    """Server that runs the model in each replica, and its settings."""
     worker: WorkerSpec = WorkerSpec()
-    """What a replica's pod needs."""
+    """What each replica's pod gets: GPUs, resources, labels and annotations."""
     router: RouterSpec = RouterSpec()
-    """The router in front."""
+    """Router that spreads requests over the replicas."""
     network: NetworkSpec = NetworkSpec()
-    """Who may connect to the pool's pods."""
+    """Which pods may connect to the pool's pods."""
     replicas: Annotated[int, Field(ge=0, le=10_000)] | None = None
-    """How many replicas, without autoscaling or under policy External. Default 1."""
+    """Number of replicas, for a pool without autoscaling or with policy External. Default 1."""
     autoscaling: AutoscalingSpec | None = None
-    """Bounds and policy; without it, `replicas` holds."""
+    """Bounds and policies by which the pool scales itself. Without it the pool keeps spec.replicas."""
     rollout: RolloutSpec = RolloutSpec()
-    """How changes reach the replicas."""
+    """How a changed spec reaches the running replicas."""
     suspend: bool = False
     """Take the pool to zero replicas and leave it there; the router and the URL stay."""
 

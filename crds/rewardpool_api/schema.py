@@ -50,7 +50,7 @@ PRINTER_COLUMNS: tuple[Schema, ...] = (
             {"name": "Asked", "type": "integer", "jsonPath": ".status.scaling.asked"},
             {"name": "Limit", "type": "string", "jsonPath": ".status.scaling.limit"},
             {"name": "Revision", "type": "string", "jsonPath": ".status.revision"},
-            {"name": "Engine", "type": "string", "jsonPath": ".spec.engine.name"},
+            {"name": "Engine", "type": "string", "jsonPath": ".status.model.engine"},
             {"name": "Model", "type": "string", "jsonPath": ".spec.model.source"},
             {"name": "URL", "type": "string", "jsonPath": ".status.url"},
         )
@@ -98,8 +98,11 @@ def custom_resource_definition() -> Schema:
                             "description": inspect.getdoc(RewardPool),
                             "required": ["spec"],
                             "properties": {
-                                "apiVersion": {"type": "string"},
-                                "kind": {"type": "string"},
+                                "apiVersion": {
+                                    "type": "string",
+                                    "description": "Version of the schema that the object is written in.",
+                                },
+                                "kind": {"type": "string", "description": "Kind of the object, which is RewardPool."},
                                 "metadata": {"type": "object"},
                                 "spec": structural_schema(RewardPoolSpec),
                                 # Without it kstatus takes a pool that no operator has seen for one without conditions,

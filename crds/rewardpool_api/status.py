@@ -48,15 +48,15 @@ class Condition(ApiModel):
     type: Annotated[str, Field(max_length=316)]
     """Which aspect. Other controllers may add types of their own; those of RewardPool are in docs/reference-status.md."""
     status: Literal["True", "False", "Unknown"]
-    """Whether it holds."""
+    """Whether the condition holds: True, False or Unknown."""
     reason: Annotated[str, Field(max_length=1024)]
-    """One CamelCase word for machines."""
+    """One CamelCase word for programs; docs/reference-status.md lists those that RewardPool gives."""
     message: Annotated[str, Field(max_length=MAX_CONDITION_MESSAGE)] = ""
-    """A sentence for people."""
+    """Cause in a sentence for people, and where there is something to do, what."""
     last_transition_time: Time
     """RFC 3339 time of the last change of `status`."""
     observed_generation: int = 0
-    """Generation of the spec this was said about."""
+    """Generation of the spec that the condition was set for."""
 
 
 class DownloadStatus(ApiModel):
@@ -65,13 +65,13 @@ class DownloadStatus(ApiModel):
     phase: Literal["Resolving", "Waiting", "Downloading", "Verifying"]
     """Resolving: asking what the revision is now. Waiting: for another worker's download into the same cache. Verifying: all bytes are there and are checked."""
     downloaded_bytes: int = 0
-    """Bytes on the disk."""
+    """Number of the model's bytes that are on the disk."""
     total_bytes: int | None = None
-    """Bytes of the model, once that is known."""
+    """Size of the model in bytes; absent until it is known."""
     note: Annotated[str, Field(max_length=512)] | None = None
-    """What holds it up, in words."""
+    """What delays the download, in words; absent when nothing does."""
     workers: int = 1
-    """Workers that download, or wait for one that does."""
+    """Number of workers that download the model, or wait for one that does."""
     time: Time
     """RFC 3339 time of these figures, which are written every few seconds."""
 
@@ -80,9 +80,11 @@ class ModelStatus(ApiModel):
     """The model as it is served."""
 
     type: Literal["Discriminative", "Generative", "Function"]
-    """How it scores."""
+    """How the model scores, as in spec.model.type."""
+    engine: str | None = None
+    """Engine that serves the model: spec.engine.name, or what the source stands for."""
     served_name: str
-    """The `model` of a request."""
+    """Value of the field `model` in a request to the router."""
     adapters: list[str] | None = None
     """Names of the LoRA adapters that every worker scores by, beside the model itself; a new one is here when its rollout is done."""
     max_model_len: int | None = None
@@ -99,31 +101,31 @@ class KeyRotation(ApiModel):
     phase: Literal["Preparing", "Changing", "Done"]
     """Preparing: workers learn the next key. Changing: routers change to it, one by one. Done: there is one key again."""
     since: Time
-    """RFC 3339 time at which the phase began."""
+    """RFC 3339 time at which the present phase began."""
     request: Annotated[str, Field(max_length=MAX_REQUEST)] | None = None
-    """Value of the annotation rewardpool.dev/rotate-key that was obeyed last."""
+    """Last value of the annotation rewardpool.dev/rotate-key that the operator acted on."""
     message: Annotated[str, Field(max_length=MAX_MESSAGE)] = ""
-    """Whom it has been waiting for too long."""
+    """Pods that the rotation has been waiting for too long, in words; empty when none."""
 
 
 class AuthStatus(ApiModel):
     """What a trainer needs beside the URL: where the key is (one place, or none when auth is disabled), and whom to trust."""
 
     secret_name: str | None = None
-    """Secret of the pool's namespace; the entry is `key`."""
+    """Name of the Secret in the pool's namespace whose entry `key` is the key."""
     key_file: str | None = None
-    """File on this machine."""
+    """Path of the file that holds the key, for a pool on one machine."""
     ca_bundle: str | None = None
     """Certificates, as PEM in base64, by which an https URL is verified; absent where the URL is http."""
     rotation: KeyRotation | None = None
-    """How the keys change; absent where they never did."""
+    """How far a change of the pool's keys is; absent until the first one."""
 
 
 class LoadStatus(ApiModel):
     """Requests at the routers, summed over router replicas."""
 
     in_flight: int = 0
-    """Requests at a worker now."""
+    """Number of requests that workers are computing now."""
     waiting: int = 0
     """Requests accepted by a router and not at a worker: retrying, or nobody is there."""
 
@@ -146,11 +148,11 @@ class ScalingDecision(ApiModel):
     """One change of the wanted number of replicas."""
 
     time: Time
-    """RFC 3339 time."""
+    """RFC 3339 time at which the number was decided."""
     replicas: int
-    """The number decided."""
+    """Number of replicas that was decided on."""
     reason: str
-    """Why, in words."""
+    """Cause of the decision in a sentence for people."""
     limit: Limit | None = None
     """What kept it from being more, or less; absent where nothing did."""
 
@@ -159,18 +161,18 @@ class DesiredAt(ApiModel):
     """What the policies asked for; scaling down looks back over a window of these."""
 
     time: Time
-    """RFC 3339 time."""
+    """RFC 3339 time at which the recommendation began, or for earlier ones ended."""
     replicas: int
-    """The number asked for."""
+    """Number of replicas that the policies asked for."""
 
 
 class BusyRate(ApiModel):
     """What one busy replica did for some seconds."""
 
     rate: float
-    """Requests that it answered in a second."""
+    """Requests per second that the replica answered."""
     in_flight: int
-    """Requests that it had meanwhile, at least."""
+    """Fewest requests that the replica had in flight meanwhile."""
 
 
 class ServiceRateStatus(ApiModel):
@@ -181,7 +183,7 @@ class ServiceRateStatus(ApiModel):
     in_flight: int
     """Requests that are enough for it: the fewest with which a replica was seen to answer about as many."""
     measured: Annotated[list[BusyRate], Field(max_length=16)] = []
-    """What that was made from, newest last."""
+    """Measurements that the rate was made from, newest last."""
     time: Time
     """RFC 3339 time of the newest measurement."""
 
@@ -190,16 +192,16 @@ class WorkerStart(ApiModel):
     """How long one replica took to start."""
 
     worker: str
-    """Name of the replica."""
+    """Name of the replica that started."""
     seconds: float
-    """From its making to its first score."""
+    """Seconds from the replica's creation to its first score."""
 
 
 class Burst(ApiModel):
     """A time in which there were requests, between two in which there were none, or were those of other jobs."""
 
     begun: Time
-    """RFC 3339 time of its first request."""
+    """RFC 3339 time of the burst's first request."""
     ended: Time | None = None
     """RFC 3339 time since which there is none; absent while it goes on."""
     replicas: int = 0
@@ -212,25 +214,25 @@ class ScalingStatus(ApiModel):
     """The autoscaler's decision and the state it needs to decide the same after a restart."""
 
     desired: int
-    """Wanted replicas."""
+    """Number of replicas that the pool is to have now."""
     reason: str
-    """Why, in words."""
+    """Cause of the present number in a sentence for people."""
     asked: int | None = None
     """What the policies ask for, before bounds, steps, windows and budget; absent where there are none."""
     limit: Limit | None = None
-    """What keeps `desired` from being `asked`."""
+    """What keeps `desired` from being `asked`; absent when nothing does."""
     idle_since: Time | None = None
     """RFC 3339 time since which no request was seen; absent while there are requests."""
     window: Annotated[list[DesiredAt], Field(max_length=64)] = []
     """Recommendations: last the present one with the time it began, before it larger ones with the time they ended."""
     service_rate: ServiceRateStatus | None = None
-    """What one replica does; absent until it was measured."""
+    """Measured throughput of one replica; absent until the first measurement."""
     starts: Annotated[list[WorkerStart], Field(max_length=8)] = []
     """How long the last replicas took to start, newest last."""
     bursts: Annotated[list[Burst], Field(max_length=16)] = []
     """The last bursts, newest last, for policy Demand with `learn`."""
     history: Annotated[list[ScalingDecision], Field(max_length=10)] = []
-    """The last ten changes, newest last."""
+    """Last ten changes of the wanted number, newest last."""
 
 
 class DemandStatus(ApiModel):
@@ -241,15 +243,15 @@ class DemandStatus(ApiModel):
     state: Literal["Live", "Lapsed", "Ended", "Ignored"]
     """Live: it counts. Lapsed: the job did not renew it in time. Ended: the job said so. Ignored: it makes no sense; the message says why."""
     phase: str | None = None
-    """What the job does: Starting, Rollout or Update."""
+    """What the training job does now: Starting, Rollout or Update."""
     samples: int | None = None
-    """Samples of one burst."""
+    """Number of samples in one burst of the job."""
     next_burst: Time | None = None
     """RFC 3339 time at which the next burst begins, or the present one began to be expected; absent where nobody knows."""
     replicas: int = 0
-    """Replicas asked for on its behalf now."""
+    """Number of replicas that the pool keeps for the job now."""
     stalled: bool = False
-    """The trainer does nothing but wait for scores."""
+    """Whether the trainer does nothing but wait for scores."""
     message: Annotated[str, Field(max_length=512)] = ""
     """What was made of it in words, such as that it was too large and was cut."""
 
@@ -258,24 +260,24 @@ class FailedRollout(ApiModel):
     """A revision that failed; it is not tried again before the spec renders to another one."""
 
     revision: str
-    """The revision."""
+    """Name of the revision that failed."""
     reason: str
-    """ProgressDeadlineExceeded or ParityExceeded."""
+    """Why the revision failed: ProgressDeadlineExceeded or ParityExceeded."""
     message: Annotated[str, Field(max_length=MAX_MESSAGE)] = ""
     """The cause, with the engine's last lines or the differing scores."""
     time: Time
-    """RFC 3339 time of the verdict."""
+    """RFC 3339 time at which the revision was found to have failed."""
 
 
 class ParityStatus(ApiModel):
     """What the comparison of the golden set's scores came to."""
 
     revision: str
-    """The revision that was compared."""
+    """Name of the revision whose scores were compared."""
     outcome: Literal["Passed", "Failed", "Waiting", "Unusable"]
     """Waiting: the scores are not all there yet. Unusable: the golden set is missing or malformed."""
     message: Annotated[str, Field(max_length=MAX_MESSAGE)] = ""
-    """The numbers, or what is waited for."""
+    """Differences of the scores, or what the comparison waits for."""
 
 
 class RolloutStatus(ApiModel):
@@ -288,9 +290,9 @@ class RolloutStatus(ApiModel):
     previous: str | None = None
     """The good revision before that one, kept at zero replicas for `rewardpool rollback`. Older ones are deleted."""
     failed: FailedRollout | None = None
-    """The present revision, when it failed."""
+    """Why the present revision failed; absent unless it did."""
     parity: ParityStatus | None = None
-    """The present revision's comparison, when spec.rollout.parity asks for one."""
+    """Outcome of the present revision's comparison, when spec.rollout.parity asks for one."""
     silent_since: Time | None = None
     """RFC 3339 time since which no worker of the present revision answers though there are some; the deadline runs from here."""
     replace_reason: Annotated[str, Field(max_length=MAX_MESSAGE)] | None = None
@@ -310,23 +312,23 @@ class WorkerProcess(ApiModel):
     """A replica as people see it in `rewardpool status`; only written on one machine, where there are no pods to look at."""
 
     name: str
-    """Name of the replica."""
+    """Name of the replica, such as worker-1."""
     revision: str
-    """Revision of its launch command."""
+    """Revision of the command that the replica was started with."""
     url: str
-    """Its own address."""
+    """Base URL at which the replica itself listens."""
     pid: int | None = None
-    """Process id of its process group's leader."""
+    """Process id of the leader of the replica's process group."""
     phase: str
     """Starting, Ready, Asleep, Draining, or Waiting (backing off after a failed start)."""
     restarts: int = 0
-    """Times it was started again."""
+    """Number of times the replica was started again."""
     in_flight: int | None = None
     """Requests it is working on, when a router says so."""
 
 
 class RewardPoolStatus(ApiModel):
-    """What is."""
+    """What the pool is now: its URL, its workers and its health. Written by the operator alone."""
 
     observed_generation: int = NEVER_OBSERVED
     """Generation of the spec the rest of the status is about; -1 until the operator has seen the pool, which kstatus (Flux, Helm) waits for."""
@@ -335,36 +337,36 @@ class RewardPoolStatus(ApiModel):
     ready: str = ""
     """Replicas that serve, of those that are wanted, such as `1/2`: what `kubectl get` shows."""
     replicas: int = 0
-    """Workers there are, leaving ones not counted."""
+    """Number of workers, without those that are leaving."""
     ready_replicas: int = 0
-    """Workers that answer and are in every router."""
+    """Number of workers that answer and are in every router's list."""
     draining_replicas: int = 0
-    """Workers that are leaving."""
+    """Number of workers that finish what they have in flight before they leave."""
     selector: str = ""
     """Label selector of the worker pods, for the scale subresource."""
     revision: str = ""
     """Revision that the pool runs or is being rolled to."""
     model: ModelStatus | None = None
-    """The model as it is served."""
+    """Model as the pool serves it now, and how far its download is."""
     auth: AuthStatus = AuthStatus()
-    """Where a trainer finds the key."""
+    """Where a trainer finds the key, and whom it trusts."""
     load: LoadStatus | None = None
     """Requests at the routers; absent while their figures are missing."""
     conditions: Annotated[
         list[Condition],
         Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
     ] = []
-    """Aspects of the pool's health."""
+    """Aspects of the pool's health, one for each type."""
     scaling: ScalingStatus | None = None
-    """The autoscaler's decision."""
+    """Autoscaler's last decision, and what the next one is made from."""
     demands: Annotated[list[DemandStatus], Field(max_length=32)] = []
-    """What training jobs announced, by job."""
+    """What each training job announced, and what the pool made of it."""
     rollout: RolloutStatus | None = None
-    """Revisions, good and failed."""
+    """Revisions of the workers: the present one, the last good one, and a failed one."""
     sleep: SleepStatus | None = None
     """Whether the engines sleep; only where they can, on one machine."""
     workers: list[WorkerProcess] = []
-    """The replicas' processes, on one machine only."""
+    """Processes of the replicas, for a pool on one machine only."""
 
     def condition(self, kind: ConditionType) -> Condition | None:
         """The condition of that type, or None when it was never set."""

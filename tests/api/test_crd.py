@@ -1,5 +1,6 @@
 """The generated CRD."""
 
+import re
 from pathlib import Path
 
 from rewardpool_api.crd import crd_yaml
@@ -27,10 +28,42 @@ def test_it_is_under_200_kb():
     assert len(crd_yaml().encode()) < 200_000
 
 
-def test_every_part_of_the_schema_has_a_type_and_every_spec_field_a_description():
-    assert all("type" in part for part in parts(SCHEMA["spec"]))
-    fields = [field for part in parts(SCHEMA["spec"]) for field in part.get("properties", {}).values()]
-    assert all(field.get("description") for field in fields)
+def fields(schema, path):
+    for name, part in schema.get("properties", {}).items():
+        yield f"{path}.{name}", part
+        yield from fields(part, f"{path}.{name}")
+    for key in ("items", "additionalProperties"):
+        if key in schema:
+            yield from fields(schema[key], f"{path}[]")
+
+
+FIELDS = {
+    path: field for part in ("spec", "status") for path, field in fields({"properties": {part: SCHEMA[part]}}, "")
+}
+
+
+def test_every_part_of_the_schema_has_a_type():
+    assert all("type" in part or "x-kubernetes-int-or-string" in part for part in parts(SCHEMA["spec"]))
+
+
+def test_every_field_has_a_description_that_is_a_sentence_and_no_repetition_of_its_name():
+    def says_more(path, text):
+        name = re.sub("([A-Z])", r" \1", path.rsplit(".", 1)[-1]).lower().split()
+        words = re.findall(r"[a-z0-9]+", text.lower())
+        return text.endswith(".") and len(words) >= 5 and len(set(words) - set(name) - {"the", "a", "of", "s"}) >= 3
+
+    bad = {
+        path: field.get("description")
+        for path, field in FIELDS.items()
+        if not says_more(path, field.get("description", ""))
+    }
+    assert bad == {}
+
+
+def test_no_two_fields_of_one_object_have_the_same_description():
+    for part in (*parts(SCHEMA["spec"]), *parts(SCHEMA["status"])):
+        told = [field["description"] for field in part.get("properties", {}).values()]
+        assert len(told) == len(set(told))
 
 
 def test_rules_over_fields_are_in_the_schema_with_their_messages():

@@ -19,6 +19,7 @@ def model_status(snapshot: Snapshot, staying: list[Worker]) -> ModelStatus:
     before = snapshot.pool.status.model
     return ModelStatus(
         type=snapshot.pool.spec.model.type,
+        engine=snapshot.pool.spec.engine.name,
         served_name=snapshot.pool.served_name,
         adapters=_adapters(snapshot),
         # The shortest, while a rollout changes it; the last known one while nobody answers.
