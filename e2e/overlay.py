@@ -42,7 +42,7 @@ def quick_start_on_this_machine(pool: Manifest, *, server: Environment, image: s
     """The quick-start pool with one replica on one (faked) GPU, its engine from the `server` environment."""
     spec = pool["spec"]
     volumes, mounts = host_folders(server.folders)
-    env = {**spec["engine"].get("env", {}), "PATH": server.search_path}
+    env = [*spec["engine"].get("env", []), {"name": "PATH", "value": server.search_path}]
     # These engines compute on the cores that the training job takes whole: a request gives them their share of those.
     worker = {"name": "worker", "volumeMounts": mounts, "resources": {"requests": {"cpu": WORKER_CPU}}}
     return {

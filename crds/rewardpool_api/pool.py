@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from rewardpool_api import names
 from rewardpool_api.autoscaling import AutoscalingSpec
+from rewardpool_api.environment import EnvVar
 from rewardpool_api.inference import INFERRED, with_inferred
 from rewardpool_api.model import ModelSpec
 from rewardpool_api.quantities import EntryName, ObjectName, ShortText
@@ -50,12 +51,23 @@ class EngineSpec(ApiModel):
     """Number of GPUs of one node across which the engine splits one replica's weights."""
     args: Annotated[list[Annotated[str, Field(max_length=4096)]], Field(max_length=64)] = []
     """Further command-line arguments for the engine, after RewardPool's own."""
-    env: Annotated[dict[str, Annotated[str, Field(max_length=4096)]], Field(max_length=64)] = {}
-    """Environment variables of the engine. Nothing secret: use worker.podTemplate with a secretKeyRef for that."""
+    env: Annotated[
+        list[EnvVar],
+        Field(
+            max_length=64,
+            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+        ),
+    ] = []
+    """Environment variables of the engine and of the model's download, as in a Pod. Variables that RewardPool itself sets win."""
     sleep: SleepSpec = SleepSpec()
     """Lets the engine sleep while a trainer uses the same GPUs."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="!has(self.env) || self.env.all(one, self.env.exists_one(other, other.name == one.name))",
+            message="spec.engine.env[].name must not be that of another variable",
+            holds=lambda engine: len({variable.name for variable in engine.env}) == len(engine.env),
+        ),
         Rule(
             cel="!has(self.args) || !self.args.exists(arg, arg.matches('^--(admin-)?api-key(=|$)'))",
             message="spec.engine.args must not have --api-key, which everybody could read: workers take the key of spec.router.auth",
@@ -78,6 +90,11 @@ class EngineSpec(ApiModel):
             ),
         ),
     )
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables whose value is written down, by name; those of a `valueFrom` are the pod's to find."""
+        return {variable.name: variable.value or "" for variable in self.env if variable.value_from is None}
 
 
 class RouterAuth(ApiModel):

@@ -49,7 +49,7 @@ def pool(name: str = POOL, *, in_namespace: str = NAMESPACE, workers: int, route
             "engine": {
                 # Named here, because an upgraded operator would bring another default.
                 "image": IMAGE,
-                "env": {"PYTHONPATH": PROGRAMS_DIR},
+                "env": [{"name": "PYTHONPATH", "value": PROGRAMS_DIR}],
                 "args": ["--concurrency=64"],
             },
             "worker": {

@@ -149,7 +149,7 @@ def pool(journal: Path) -> Object:
     """The pool of the faults, whose workers write what they scored into the folder `journal`."""
     made = copy.deepcopy(manifests.pool(in_namespace=NAMESPACE, workers=WORKERS, routers=ROUTERS))
     spec = made["spec"]
-    spec["engine"]["env"]["JOURNAL"] = str(journal)
+    spec["engine"]["env"].append({"name": "JOURNAL", "value": str(journal)})
     pod = spec["worker"]["podTemplate"]["spec"]
     pod["containers"][0]["volumeMounts"].append({"name": "journal", "mountPath": str(journal)})
     pod["volumes"].append({"name": "journal", "hostPath": {"path": str(journal), "type": "Directory"}})

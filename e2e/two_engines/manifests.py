@@ -27,10 +27,12 @@ def pool() -> Manifest:
 
 
 def on_sglang() -> dict[str, Any]:
-    """What of the spec changes with the engine; a merge patch, in which null takes away."""
-    only_vllm = ("VLLM_ENABLE_V1_MULTIPROCESSING", "VLLM_CPU_KVCACHE_SPACE")
-    path = environment("sglang").search_path
-    env = {**dict.fromkeys(only_vllm), "SGLANG_USE_CPU_ENGINE": "1", "PATH": path}
+    """What of the spec changes with the engine; a merge patch, in which a list is replaced."""
+    env = [
+        {"name": "HF_HUB_OFFLINE", "value": "1"},
+        {"name": "SGLANG_USE_CPU_ENGINE", "value": "1"},
+        {"name": "PATH", "value": environment("sglang").search_path},
+    ]
     return {"engine": {"name": "sglang", "args": SGLANG_ARGS, "env": env}}
 
 

@@ -79,7 +79,7 @@ class GpuShares:
 
     async def _visible_to(self, spec: RewardPoolSpec) -> tuple[Gpu, ...]:
         # Asked once: a replica that waits for a GPU looks again on every pass.
-        key = spec.engine.env.get(VISIBLE)
+        key = spec.engine.variables.get(VISIBLE)
         if key not in self._visible:
             if monotonic() < self._ask_at:
                 raise GpusUnreadableError(self._unreadable)

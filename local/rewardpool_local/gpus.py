@@ -53,7 +53,7 @@ def visible_to(spec: RewardPoolSpec, environ: Mapping[str, str]) -> tuple[Gpu, .
     Raises:
         GpusUnreadableError: nvidia-smi fails, or CUDA_VISIBLE_DEVICES names a GPU that is not there.
     """
-    in_spec = spec.engine.env.get(VISIBLE)
+    in_spec = spec.engine.variables.get(VISIBLE)
     where = f"spec.engine.env: {VISIBLE}" if in_spec is not None else VISIBLE
     return choose_visible(find(environ), environ.get(VISIBLE) if in_spec is None else in_spec, where=where)
 

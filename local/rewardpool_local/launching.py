@@ -67,7 +67,7 @@ class Launcher:
             # An engine is three processes that import the same 4,000 modules: 8 s of a CPU each with byte code, 16 s
             # without. So it may keep byte code in its own installation where the user has switched that off.
             return replace(launch, env={"PYTHONDONTWRITEBYTECODE": "", **launch.env})
-        path = function_path(pool.spec.engine.env, self.environ)
+        path = function_path(pool.spec.engine.variables, self.environ)
         return replace(launch, env={**launch.env, "PYTHONPATH": path})
 
 

@@ -42,6 +42,7 @@ def check(pool: RewardPool, *, port: int | None, environ: Mapping[str, str]) -> 
     Raises:
         NotStartableError: a model that is not there, a port in use, or a program that is missing.
     """
+    _check_variables(pool)
     _check_model(pool, environ)
     if pool.spec.router.tls is not None:
         raise NotStartableError(
@@ -105,6 +106,15 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def _check_variables(pool: RewardPool) -> None:
+    for variable in pool.spec.engine.env:
+        if variable.value_from is not None:
+            raise NotStartableError(
+                f"spec.engine.env[{variable.name}].valueFrom needs Kubernetes: write its value here, or leave"
+                f" the entry out and set {variable.name} in the environment of `rewardpool up`"
+            )
+
+
 def _check_model(pool: RewardPool, environ: Mapping[str, str]) -> None:
     for adapter in pool.spec.model.adapters:
         _check_adapter(adapter)
@@ -131,7 +141,7 @@ def _check_adapter(adapter: AdapterSpec) -> None:
 
 
 def _check_function(module: str, function: str, pool: RewardPool, environ: Mapping[str, str]) -> None:
-    path = function_path(pool.spec.engine.env, environ)
+    path = function_path(pool.spec.engine.variables, environ)
     try:
         missing = _missing(sys.executable, [module], {**environ, "PYTHONPATH": path})
     except NotStartableError as error:

@@ -60,6 +60,8 @@ def scaled(**autoscaling: Any) -> dict[str, Any]:
 CLASSIFIER = {"type": "Classifier", "weights": [0.5, -1]}
 STEPS = {"type": "TokenLevel", "stepToken": "<s>", "aggregate": "min"}
 
+TOKEN = {"secretKeyRef": {"name": "hub", "key": "token"}}
+
 SAFE = {"name": "safe", "source": "file:///adapters/safe"}
 
 VIOLATIONS: dict[str, dict[str, Any]] = {
@@ -150,6 +152,12 @@ VIOLATIONS: dict[str, dict[str, Any]] = {
     "an adapter on S3": {"spec.model.adapters": [{**SAFE, "source": "s3://bucket/safe"}]},
     "an adapter without its commit": {"spec.model.adapters": [{**SAFE, "source": "hf://org/safe"}]},
     "adapters of a judge": {"spec.model.type": "Generative", "spec.model.adapters": [SAFE]},
+    "two variables of one name": {"spec.engine.env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]},
+    "a variable with two values": {"spec.engine.env": [{"name": "A", "value": "1", "valueFrom": TOKEN}]},
+    "a variable from two places": {
+        "spec.engine.env": [{"name": "A", "valueFrom": {**TOKEN, "fieldRef": {"fieldPath": "metadata.name"}}}]
+    },
+    "a path to Python modules that nobody knows": {"spec.engine.env": [{"name": "PYTHONPATH", "valueFrom": TOKEN}]},
     "adapters on sglang": {"spec.engine.name": "sglang", "spec.model.adapters": [SAFE]},
 }
 """Every rule of the models is broken by one of these."""
@@ -162,6 +170,8 @@ MISTAKES: dict[str, dict[str, Any]] = {
     "number for a text": {"spec.model.source": 3},
     "text for a truth value": {"spec.suspend": "yes"},
     "one for a list": {"spec.engine.args": "--flag"},
+    "variables as a map": {"spec.engine.env": {"A": "1"}},
+    "a variable that no shell has": {"spec.engine.env": [{"name": "A=B", "value": "1"}]},
     "text for a part": {"spec.engine": "vllm"},
     "not in the enumeration": {"spec.engine.name": "tgi"},
     "a router that we do not know": {"spec.router.flavor": "nginx"},

@@ -57,6 +57,6 @@ def test_the_pool_is_one_that_the_api_takes_on_either_engine(monkeypatch: pytest
     changed = {**on_vllm, "spec": merged(on_vllm["spec"], manifests.on_sglang())}
     after = load_manifest(yaml.safe_dump(changed)).spec
     assert (spec.engine.name, after.engine.name) == ("vllm", "sglang")
-    assert after.engine.env["PATH"].startswith("/venvs/sglang/bin:")
-    assert "VLLM_CPU_KVCACHE_SPACE" not in after.engine.env
+    assert after.engine.variables["PATH"].startswith("/venvs/sglang/bin:")
+    assert "VLLM_CPU_KVCACHE_SPACE" not in after.engine.variables
     assert after.worker == spec.worker

@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 import pytest
+from support.env_vars import env_vars
 from support.fleet import ROOT, eventually
 from support.local_machine import POOL, LocalMachine
 
@@ -44,7 +45,7 @@ def machine_here(machine: LocalMachine, monkeypatch: pytest.MonkeyPatch) -> Loca
 
 
 def engine(**env: str) -> dict[str, Any]:
-    return {"name": "vllm", "sleep": {"enabled": True}, "env": {"PYTHONPATH": str(STAND_IN), **env}}
+    return {"name": "vllm", "sleep": {"enabled": True}, "env": env_vars({"PYTHONPATH": str(STAND_IN), **env})}
 
 
 async def up(machine: LocalMachine, replicas: int = 1, **env: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from support.decide_builders import a_pool
+from support.env_vars import env_vars
 from support.stand_in_nvidia_smi import stand_in_nvidia_smi
 
 from rewardpool_api import names
@@ -193,7 +194,7 @@ async def test_engines_that_sleep_share_gpus_with_each_other_alone(tmp_path: Pat
 async def test_the_list_in_the_manifest_goes_before_that_of_the_environment(tmp_path: Path) -> None:
     environ = {**machine_of(tmp_path, 4), "CUDA_VISIBLE_DEVICES": "0"}
     shares = GpuShares("rl/one", environ)
-    spec = a_pool(engine={"env": {"CUDA_VISIBLE_DEVICES": "2,3"}}).spec
+    spec = a_pool(engine={"env": env_vars({"CUDA_VISIBLE_DEVICES": "2,3"})}).spec
     assert [await shares.take(name, spec) for name in ("worker-1", "worker-2")] == [None, None]
     assert visible_of(shares, "worker-1", "worker-2") == ["2", "3"]
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from support.env_vars import env_vars
 from support.local_machine import POOL, LocalMachine, local_machine
 
 pytestmark = pytest.mark.real
@@ -51,7 +52,7 @@ async def test_a_changed_manifest_replaces_one_by_one_where_no_gpu_is_free(machi
     machine.give_gpus(2)
     await machine.up(replicas=2, worker=ONE_EACH)
     before = {process.pid for process in machine.processes()}
-    engine = {"name": "python", "env": {"CHANGED": "1"}}
+    engine = {"name": "python", "env": env_vars({"CHANGED": "1"})}
     said = await machine.up(replicas=2, worker=ONE_EACH, engine=engine)
     assert "is as the manifest says" in said
     await machine.serves(2)

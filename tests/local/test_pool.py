@@ -8,6 +8,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from support.env_vars import env_vars
 from support.fleet import eventually
 from support.local_machine import POOL, LocalMachine, finish
 
@@ -175,7 +176,7 @@ async def test_up_gives_up_at_once_when_no_attempt_can_help(machine: LocalMachin
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 async def test_a_signal_before_a_pool_was_ready_is_no_success(machine: LocalMachine, number: int, code: int) -> None:
-    command = machine.start("up", "-f", machine.manifest(engine={"name": "python", "env": {"EXIT_AT_ONCE": "1"}}))
+    command = machine.start("up", "-f", machine.manifest(engine={"env": env_vars({"EXIT_AT_ONCE": "1"})}))
 
     async def has_tried() -> bool:
         pool = machine.folder.read_pool()
@@ -206,7 +207,7 @@ async def test_a_second_signal_ends_everything_at_once(machine: LocalMachine, se
 
 async def test_up_ends_what_a_killed_supervisor_left(machine: LocalMachine) -> None:
     # This child leaves its group and its session, so nothing but its mark leads to it.
-    await machine.up(engine={"name": "python", "env": {"LEAVE_A_CHILD": "1"}})
+    await machine.up(engine={"env": env_vars({"LEAVE_A_CHILD": "1"})})
     machine.supervisor().kill()
 
     async def only_the_child() -> bool:
@@ -233,7 +234,7 @@ async def test_a_changed_manifest_is_rolled_out_without_losing_a_request(
 ) -> None:
     await machine.up(replicas=1)
     before = machine.pool()
-    rolling = machine.start("up", "-f", machine.manifest(engine={"name": "python", "env": {"NEW": "1"}}, replicas=1))
+    rolling = machine.start("up", "-f", machine.manifest(engine={"env": env_vars({"NEW": "1"})}, replicas=1))
     scores = []
     while rolling.poll() is None:
         scores.append(await score(session, machine, seconds=0.05))
@@ -272,9 +273,7 @@ async def test_a_revision_that_does_not_start_takes_nothing_from_the_one_that_se
     machine: LocalMachine, session: aiohttp.ClientSession
 ) -> None:
     await machine.up(replicas=1)
-    broken = machine.manifest(
-        engine={"name": "python", "env": {"EXIT_AT_ONCE": "1"}}, rollout={"progressDeadlineSeconds": 4}
-    )
+    broken = machine.manifest(engine={"env": env_vars({"EXIT_AT_ONCE": "1"})}, rollout={"progressDeadlineSeconds": 4})
     code, said = await machine.run("up", "-f", broken)
     assert (code, "the weights are gone" in said) == (1, True)
     assert await score(session, machine) == 4.0

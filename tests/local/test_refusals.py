@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.env_vars import env_vars
 from support.local_machine import POOL, LocalMachine
 
 from rewardpool_api import names
@@ -48,6 +49,11 @@ from rewardpool_api import names
             {"model": {"source": "pvc://models/rm"}, "engine": {"name": "vllm"}},
             "spec.model.source: pvc:// needs Kubernetes",
             id="a claim without a cluster",
+        ),
+        pytest.param(
+            {"engine": {"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}},
+            "spec.engine.env[A].valueFrom needs Kubernetes: write its value here",
+            id="a variable from a Secret",
         ),
         pytest.param(
             {"model": {"source": "python://absent:length", "type": "Function"}},
@@ -96,7 +102,7 @@ async def test_a_manifest_that_does_not_exist_is_refused(machine: LocalMachine) 
 
 @pytest.mark.real
 async def test_an_engine_that_exits_at_once_is_retried_named_and_given_up(machine: LocalMachine) -> None:
-    manifest = machine.manifest(engine={"name": "python", "env": {"EXIT_AT_ONCE": "1"}})
+    manifest = machine.manifest(engine={"name": "python", "env": env_vars({"EXIT_AT_ONCE": "1"})})
     code, said = await machine.run("up", "-f", manifest, "--wait-seconds", "6")
     assert code == 1, said
     assert "the weights are gone" in said

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 from support.custom_head import expected, token_ids, write_checkpoint
+from support.env_vars import env_vars
 from support.tiny_models import CLASSES, STEP, make, score
 
 ON_VLLM = {
@@ -21,7 +22,7 @@ ON_VLLM = {
     "dtype": "float32",
     "maxModelLen": 1024,
     "args": ["--enforce-eager", "--distributed-executor-backend", "uni"],
-    "env": {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_CPU_KVCACHE_SPACE": "1"},
+    "env": env_vars({"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_CPU_KVCACHE_SPACE": "1"}),
 }
 BY_ITS_OWN_CODE = {"name": "transformers", "dtype": "float32"}
 OWN_CODE = "own-code"

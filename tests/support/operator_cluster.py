@@ -13,6 +13,7 @@ import pytest
 import yaml
 from support.api_server import new_control_plane
 from support.cable import Cable
+from support.env_vars import env_vars
 from support.fleet import free_port, server_python
 from support.loopback_kubelet import LoopbackKubelet
 from support.operator_process import operator_process, restricted_kubeconfig
@@ -93,7 +94,7 @@ class Cluster:
             "metadata": {"name": name, "namespace": NAMESPACE},
             "spec": {
                 "model": {"source": "python://reward_functions:compute_score"},
-                "engine": {"env": {"PYTHONPATH": str(FUNCTIONS)}},
+                "engine": {"env": env_vars({"PYTHONPATH": str(FUNCTIONS)})},
                 "worker": {"gpus": 0, "drainSeconds": 10},
                 "router": {"requestTimeoutSeconds": 10},
                 **spec,

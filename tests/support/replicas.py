@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.env_vars import env_vars
 from support.fleet import ROOT, free_port, server_python
 from support.patience import PATIENCE
 from support.processes import RealProcess, http
@@ -35,11 +36,11 @@ SERVED_NAME = "rm"
 ON_CPU: dict[str, dict[str, Any]] = {
     "vllm": {
         "args": ["--enforce-eager", "--distributed-executor-backend", "uni"],
-        "env": {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_CPU_KVCACHE_SPACE": "1"},
+        "env": env_vars({"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_CPU_KVCACHE_SPACE": "1"}),
     },
     "sglang": {
         "args": ["--device", "cpu", "--mem-fraction-static", "0.3", "--max-total-tokens", "16384"],
-        "env": {"SGLANG_USE_CPU_ENGINE": "1"},
+        "env": env_vars({"SGLANG_USE_CPU_ENGINE": "1"}),
     },
 }
 """What each engine is given on a CPU, as docs/engines.md says."""

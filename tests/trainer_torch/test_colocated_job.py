@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 from support import torchrun
+from support.env_vars import env_vars
 from support.fleet import ROOT, eventually
 from support.local_machine import POOL, LocalMachine, local_machine, machine
 
@@ -44,7 +45,7 @@ def second(machine: LocalMachine) -> Iterator[LocalMachine]:
 
 async def up(machine: LocalMachine, policy_folder: Path, *, sleeps: bool = True) -> None:
     env = {"PYTHONPATH": str(STAND_IN), "STAND_IN_LOG": str(machine.home / "engine.log")}
-    engine = {"name": "vllm", "sleep": {"enabled": sleeps}, "env": env}
+    engine = {"name": "vllm", "sleep": {"enabled": sleeps}, "env": env_vars(env)}
     model = {"source": f"file://{policy_folder}", "type": "Discriminative"}
     machine.give_gpus(1)
     await machine.up(model=model, engine=engine, worker={"gpus": 1, "drainSeconds": 5})

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from support.env_vars import env_vars
 
 from rewardpool_api import RewardPoolSpec
 from rewardpool_worker.engines import Launch, Place, engine_for
@@ -113,7 +114,7 @@ def test_a_checkpoints_own_code_is_run_only_where_the_manifest_says_so(name: str
 def test_code_that_is_run_lies_in_the_pods_own_folder_and_not_in_a_cache_that_pods_share(name: str) -> None:
     assert launch({"trustRemoteCode": True}, name=name).env["HF_MODULES_CACHE"] == "/tmp/rewardpool-modules"
     mine = {"HF_MODULES_CACHE": "/mine"}
-    assert launch({"trustRemoteCode": True}, name=name, env=mine).env["HF_MODULES_CACHE"] == "/mine"
+    assert launch({"trustRemoteCode": True}, name=name, env=env_vars(mine)).env["HF_MODULES_CACHE"] == "/mine"
 
 
 @pytest.mark.parametrize(("name", "flag"), [("vllm", "--runner"), ("sglang", "--is-embedding")])
@@ -172,11 +173,11 @@ def test_the_key_is_named_as_a_file_and_by_no_flag() -> None:
 
 
 def test_the_users_python_path_stays_behind_the_mounted_files() -> None:
-    assert launch(env={"PYTHONPATH": "/mine"}).env["PYTHONPATH"] == "/files:/mine"
+    assert launch(env=env_vars({"PYTHONPATH": "/mine"})).env["PYTHONPATH"] == "/files:/mine"
 
 
 def test_the_users_variables_cannot_turn_the_key_off() -> None:
-    assert launch(env={"REWARDPOOL_KEY_FILE": ""}).env["REWARDPOOL_KEY_FILE"] == "/key"
+    assert launch(env=env_vars({"REWARDPOOL_KEY_FILE": ""})).env["REWARDPOOL_KEY_FILE"] == "/key"
 
 
 def test_a_function_is_served_by_our_own_server() -> None:

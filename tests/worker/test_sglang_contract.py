@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.env_vars import env_vars
 from support.processes import RealProcess, http
 from support.worker_place import KEY, place_in
 
@@ -30,7 +31,7 @@ def process(folder: Path, *args: str) -> tuple[RealProcess, str]:
                 "maxModelLen": 16,
                 "sleep": {"enabled": True},
                 "args": args,
-                "env": {"PYTHONPATH": str(FAKE_SGLANG)},
+                "env": env_vars({"PYTHONPATH": str(FAKE_SGLANG)}),
             },
         }
     )

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from support.asgi import ask
+from support.env_vars import env_vars
 from support.processes import RealProcess, http
 from support.vllm_server import START_SECONDS, quickstart_pool
 from support.worker_place import KEY, place_in
@@ -40,7 +41,7 @@ def running(engine: str, folder: Path, *, without: str = "", **env: str) -> Iter
                 "name": engine,
                 "maxModelLen": 512,
                 "sleep": {"enabled": True},
-                "env": {"PYTHONPATH": str(STAND_INS[engine]), **env},
+                "env": env_vars({"PYTHONPATH": str(STAND_INS[engine]), **env}),
             },
         }
     )

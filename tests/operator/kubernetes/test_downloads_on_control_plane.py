@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from support.downloads import FILES, REPO
+from support.env_vars import env_vars
 from support.fake_hub import FakeHub, FakeRepo
 from support.operator_cluster import FUNCTIONS, Cluster
 
@@ -53,7 +54,7 @@ def apply(cluster: Cluster, hub: FakeHub, **spec: Any) -> None:
     cluster.apply(
         POOL,
         model={"source": f"hf://{REPO}", "cache": {"claimName": "models"}},
-        engine={"name": "vllm", "env": {"HF_ENDPOINT": hub.url, "PYTHONPATH": str(FUNCTIONS)}},
+        engine={"name": "vllm", "env": env_vars({"HF_ENDPOINT": hub.url, "PYTHONPATH": str(FUNCTIONS)})},
         worker={"gpus": 0, "drainSeconds": 1, "podTemplate": {"spec": {"containers": [worker]}}},
         **spec,
     )

@@ -15,6 +15,7 @@ from signal import SIGKILL
 from typing import Any
 
 import pytest
+from support.env_vars import env_vars
 from support.operator_cluster import FUNCTIONS, Cluster, seconds_until
 from support.patience import PATIENCE
 from support.processes import http
@@ -316,7 +317,7 @@ def writes(cluster: Cluster) -> dict[str, float]:
 
 def test_a_changed_pod_reaches_the_workers_without_a_gap(cluster: Cluster) -> None:
     old = cluster.status(POOL)["revision"]
-    engine = {"name": "python", "env": {"PYTHONPATH": str(FUNCTIONS), "MARK": "changed"}}
+    engine = {"name": "python", "env": env_vars({"PYTHONPATH": str(FUNCTIONS), "MARK": "changed"})}
     cluster.apply(POOL, replicas=1, engine=engine)
     gaps = []
 

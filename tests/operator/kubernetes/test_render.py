@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from support.env_vars import env_vars
 from support.kube_builders import FUNCTION, a_pool
 
 from rewardpool_api import RewardPool, names
@@ -105,6 +106,35 @@ def test_a_workers_deployment_says_what_of_the_spec_it_was_rendered_from() -> No
     parts = json.loads(deployment["metadata"]["annotations"][names.ANNOTATION_SPEC])
     assert parts == {"model": {"source": "hf://org/model"}, "engine": {"dtype": "float32"}}
     assert "annotations" not in deployment["spec"]["template"]["metadata"]
+
+
+def test_a_variable_may_come_from_a_secret_a_config_map_or_the_pod() -> None:
+    variables = [
+        {"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k", "optional": True}}},
+        {"name": "B", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}},
+        {"name": "C", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+    ]
+    assert worker(engine={"env": variables})["env"][:3] == variables
+
+
+def test_variables_keep_their_order_since_one_may_name_another_further_up() -> None:
+    variables = env_vars({"Z": "1", "A": "$(Z)"})
+    assert worker(engine={"env": variables})["env"][:2] == variables
+
+
+def test_a_variable_of_rewardpools_own_wins_over_a_secret() -> None:
+    mine = {"name": names.ENV_KEY_FILE, "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
+    container = worker(engine={"env": [mine]})
+    assert env(container)[names.ENV_KEY_FILE] == "/etc/rewardpool/key/key"
+    assert len({variable["name"] for variable in container["env"]}) == len(container["env"])
+
+
+def test_another_secret_behind_a_variable_is_another_revision() -> None:
+    def revision(secret: str) -> str:
+        reference = {"secretKeyRef": {"name": secret, "key": "k"}}
+        return render.revision_of(template(engine={"env": [{"name": "A", "valueFrom": reference}]}))
+
+    assert revision("one") != revision("two")
 
 
 def test_a_rollback_brings_a_functions_gpu_back_and_writes_nothing_that_its_source_says() -> None:
@@ -239,7 +269,7 @@ def test_a_models_files_are_mounted_where_the_engine_looks(source: str, volume: 
 
 
 def test_the_users_own_hub_folder_wins() -> None:
-    container = worker(engine={"env": {"HF_HOME": "/mine"}})
+    container = worker(engine={"env": env_vars({"HF_HOME": "/mine"})})
     assert [entry["value"] for entry in container["env"] if entry["name"] == "HF_HOME"] == ["/mine"]
 
 

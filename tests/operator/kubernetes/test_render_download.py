@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from support.env_vars import env_vars
 from support.kube_builders import FUNCTION, a_pool
 
 from rewardpool_api import names
@@ -82,7 +83,7 @@ def test_credentials_are_known_to_the_download_alone() -> None:
 
 
 def test_a_mirror_or_proxy_of_the_engine_is_the_downloads_too() -> None:
-    spec = {**HUB, "engine": {"env": {"HF_ENDPOINT": "http://mirror", "HTTPS_PROXY": "http://proxy"}}}
+    spec = {**HUB, "engine": {"env": env_vars({"HF_ENDPOINT": "http://mirror", "HTTPS_PROXY": "http://proxy"})}}
     assert {"HF_ENDPOINT": "http://mirror", "HTTPS_PROXY": "http://proxy"}.items() <= env(download(**spec)).items()
 
 

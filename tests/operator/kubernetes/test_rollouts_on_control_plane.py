@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from support.env_vars import env_vars
 from support.operator_cluster import FUNCTIONS, Cluster, seconds_until
 from support.processes import http
 from support.reward_functions import expected_score
@@ -51,7 +52,7 @@ class Rolling:
     def apply(self, *, mark: int = 10, **spec: Any) -> None:
         """Change the pool; another mark is another revision that serves as well."""
         env = {"PYTHONPATH": str(FUNCTIONS), "MARK": str(mark)}
-        self.spec |= {"engine": {"name": "python", "env": env}, **spec}
+        self.spec |= {"engine": {"name": "python", "env": env_vars(env)}, **spec}
         self.cluster.apply(POOL, **self.spec)
 
     @property
@@ -181,7 +182,7 @@ def test_the_fix_goes_through_after_a_failure(rolling: Rolling) -> None:
     )
     assert rolling.rollout["previous"] == good
     parts = json.loads(rolling.deployments()[good]["metadata"]["annotations"][names.ANNOTATION_SPEC])
-    assert parts["engine"]["env"]["MARK"] == "10"
+    assert {"name": "MARK", "value": "10"} in parts["engine"]["env"]
 
 
 def test_a_paused_pool_is_scaled_and_not_rolled(rolling: Rolling) -> None:

@@ -100,7 +100,7 @@ def trust_flags(spec: RewardPoolSpec) -> tuple[str, ...]:
 
 def environment(spec: RewardPoolSpec, place: Place, **engine_variables: str) -> dict[str, str]:
     """The variables every worker gets: the user's, the engine's, and RewardPool's own, later ones winning."""
-    variables = {**spec.engine.env, **engine_variables}
+    variables = {**spec.engine.variables, **engine_variables}
     if _is_all_there(spec, place):
         # The files are all there; looking for newer ones on a hub costs seconds, or minutes without a network.
         variables.setdefault("HF_HUB_OFFLINE", "1")
@@ -142,5 +142,5 @@ def can_sleep(spec: RewardPoolSpec, place: Place) -> bool:
 
 def python_path(spec: RewardPoolSpec, place: Place) -> str:
     """PYTHONPATH with the mounted files in front of the user's own folders."""
-    users = spec.engine.env.get("PYTHONPATH")
+    users = spec.engine.variables.get("PYTHONPATH")
     return f"{place.files_dir}:{users}" if users else place.files_dir

@@ -74,6 +74,25 @@ def metadata(pool: RewardPool, name: str, component: str, *, revision: str | Non
     }
 
 
+def environment(pool: RewardPool, variables: Mapping[str, str]) -> list[Object]:
+    """A container's variables: first the user's own in their order, since `$(NAME)` stands for one further up.
+
+    Args:
+        pool: whose `spec.engine.env`.
+        variables: with those of the user whose value is written down; one that is of another value here, or that the
+            user takes from elsewhere, is RewardPool's own and wins.
+    """
+    users: dict[str, Object] = {}
+    for variable in pool.spec.engine.env:
+        if variable.value_from is None and variables.get(variable.name) == (variable.value or ""):
+            users[variable.name] = {"name": variable.name, "value": variable.value or ""}
+        elif variable.value_from is not None and variable.name not in variables:
+            source = variable.value_from.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+            users[variable.name] = {"name": variable.name, "valueFrom": source}
+    own = sorted(set(variables) - set(users))
+    return [*users.values(), *({"name": name, "value": variables[name]} for name in own)]
+
+
 def files_name(pool: RewardPool, files: Mapping[str, str]) -> str:
     """Name of the ConfigMap with these files: other files are another one, so what runs keeps its own."""
     return names.files_config_map(pool.metadata.name, short_hash(files))

@@ -10,7 +10,7 @@ from typing import Final
 from rewardpool_api import RewardPool, names, parse_source
 from rewardpool_api.adapters import AdapterSpec
 from rewardpool_operator.kubernetes.client import Object
-from rewardpool_operator.kubernetes.render.common import CONTAINER_SECURITY, every_address, files_name
+from rewardpool_operator.kubernetes.render.common import CONTAINER_SECURITY, environment, every_address, files_name
 from rewardpool_worker.engines import Engine
 from rewardpool_worker.engines.launch import LINK
 from rewardpool_worker.mounted import DOWNLOAD_PACKAGE, download_paths, worker_files
@@ -143,14 +143,14 @@ def _commands(pool: RewardPool, *, ipv6: bool) -> dict[str, list[str]]:
 
 def _environment(pool: RewardPool) -> list[Object]:
     """The engine's variables, which may name a proxy or a mirror of the hub, and what only the download may know."""
-    given = {"HF_HOME": HUB_DIR, **pool.spec.engine.env}
-    env: list[Object] = [{"name": name, "value": value} for name, value in sorted(given.items())]
+    env = environment(pool, {"HF_HOME": HUB_DIR, **pool.spec.engine.variables})
     # A template cannot name its own hash; the pod has it as a label.
     revision = {"fieldRef": {"fieldPath": f"metadata.labels['{names.LABEL_REVISION}']"}}
     env.append({"name": names.ENV_REVISION, "valueFrom": revision})
     token = pool.spec.model.token_secret_ref
     sources = (pool.spec.model.source, *(adapter.source for adapter in pool.spec.model.adapters))
     if token is not None and any(parse_source(source).scheme == "hf" for source in sources):
+        env = [variable for variable in env if variable["name"] != "HF_TOKEN"]
         env.append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": token.name, "key": token.key}}})
     return env
 

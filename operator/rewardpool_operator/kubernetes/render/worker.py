@@ -22,6 +22,7 @@ from rewardpool_operator.kubernetes.render.common import (
     PORT_HTTP,
     PRE_STOP_SECONDS,
     common_volumes,
+    environment,
     every_address,
     labels,
     metadata,
@@ -203,5 +204,4 @@ def _worker_volumes(pool: RewardPool) -> tuple[list[Object], list[Object]]:
 
 
 def _environment(pool: RewardPool, variables: Mapping[str, str]) -> list[Object]:
-    given = {**({"HF_HOME": HUB_DIR} if downloads_anything(pool) else {}), **variables}
-    return [{"name": name, "value": value} for name, value in sorted(given.items())]
+    return environment(pool, {**({"HF_HOME": HUB_DIR} if downloads_anything(pool) else {}), **variables})

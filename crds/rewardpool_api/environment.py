@@ -1,0 +1,85 @@
+"""Environment variables of the engine, written as a container's in a Pod."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from rewardpool_api.quantities import EntryName, ObjectName
+from rewardpool_api.rules import ApiModel, Rule
+
+
+class SecretKeyRef(ApiModel):
+    """One entry of a Secret, as in a Pod."""
+
+    name: ObjectName
+    """Name of a Secret in the pool's namespace."""
+    key: EntryName
+    """Entry of the Secret whose value the variable gets."""
+    optional: bool = False
+    """Whether a replica starts without the variable where the Secret or the entry is missing."""
+
+
+class ConfigMapKeyRef(ApiModel):
+    """One entry of a ConfigMap, as in a Pod."""
+
+    name: ObjectName
+    """Name of a ConfigMap in the pool's namespace."""
+    key: EntryName
+    """Entry of the ConfigMap whose value the variable gets."""
+    optional: bool = False
+    """Whether a replica starts without the variable where the ConfigMap or the entry is missing."""
+
+
+class FieldRef(ApiModel):
+    """One field of the replica's own pod, as in a Pod."""
+
+    field_path: Annotated[str, Field(min_length=1, max_length=512)]
+    """Path of the pod's field, such as metadata.name, spec.nodeName or status.podIP."""
+    api_version: Annotated[str, Field(max_length=63)] = "v1"
+    """Version of the Pod's schema that the path is written in."""
+
+
+class EnvVarSource(ApiModel):
+    """Where a variable's value comes from, in a cluster."""
+
+    secret_key_ref: SecretKeyRef | None = None
+    """Entry of a Secret that is the variable's value."""
+    config_map_key_ref: ConfigMapKeyRef | None = None
+    """Entry of a ConfigMap that is the variable's value."""
+    field_ref: FieldRef | None = None
+    """Field of the replica's pod that is the variable's value."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="[has(self.secretKeyRef), has(self.configMapKeyRef), has(self.fieldRef)].filter(one, one).size() == 1",
+            message="spec.engine.env[].valueFrom must have one of secretKeyRef, configMapKeyRef and fieldRef",
+            holds=lambda source: (
+                sum(one is not None for one in (source.secret_key_ref, source.config_map_key_ref, source.field_ref))
+                == 1
+            ),
+        ),
+    )
+
+
+class EnvVar(ApiModel):
+    """One environment variable, as in a Pod."""
+
+    name: Annotated[str, Field(max_length=253, pattern=r"^[-._a-zA-Z][-._a-zA-Z0-9]*$")]
+    """Name of the environment variable, once in the list."""
+    value: Annotated[str, Field(max_length=4096)] | None = None
+    """Value of the variable; nothing secret. In a cluster, `$(NAME)` stands for a variable that is above it in the list."""
+    value_from: EnvVarSource | None = None
+    """Where the value comes from, in place of `value`. In a cluster only: one machine has neither Secrets nor pods."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="!has(self.value) || !has(self.valueFrom)",
+            message="spec.engine.env[].value must not be set beside spec.engine.env[].valueFrom",
+            holds=lambda variable: variable.value is None or variable.value_from is None,
+        ),
+        Rule(
+            cel="self.name != 'PYTHONPATH' || !has(self.valueFrom)",
+            message="spec.engine.env[].valueFrom must not be set for PYTHONPATH, which RewardPool puts its own folder in front of: set value",
+            holds=lambda variable: variable.name != "PYTHONPATH" or variable.value_from is None,
+        ),
+    )
