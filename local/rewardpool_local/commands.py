@@ -20,7 +20,7 @@ from rewardpool_api import RewardPool, RewardPoolStatus, dump_manifest
 from rewardpool_api.reasons import NOTHING_WANTED, ConditionReason
 from rewardpool_local.folder import STARTING, PoolFolder, folder_of, stopped
 from rewardpool_local.gpus import VISIBLE
-from rewardpool_local.machine import NotStartableError, check, check_gpus, server_python
+from rewardpool_local.machine import NotStartableError, check, check_gpus, check_variables, server_python
 from rewardpool_local.process import kill_all
 from rewardpool_local.supervisor import Settings, Supervisor, kill_leftovers
 
@@ -121,6 +121,7 @@ def hand_over(pool: RewardPool, folder: PoolFolder) -> Up | None:
             "spec.router.auth.mode cannot change while the pool runs, since the workers that serve now would refuse"
             f" everybody: `rewardpool down {pool.key}` first"
         )
+    check_variables(pool)
     _check_gpus_of_running(pool, folder)
     folder.write_wanted(pool)
     return Up(folder, pool)

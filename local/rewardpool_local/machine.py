@@ -42,7 +42,7 @@ def check(pool: RewardPool, *, port: int | None, environ: Mapping[str, str]) -> 
     Raises:
         NotStartableError: a model that is not there, a port in use, or a program that is missing.
     """
-    _check_variables(pool)
+    check_variables(pool)
     _check_model(pool, environ)
     if pool.spec.router.tls is not None:
         raise NotStartableError(
@@ -106,7 +106,12 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _check_variables(pool: RewardPool) -> None:
+def check_variables(pool: RewardPool) -> None:
+    """Find out whether the value of each of the engine's variables is written down.
+
+    Raises:
+        NotStartableError: one comes from a Secret, a ConfigMap or a pod, which one machine has not.
+    """
     for variable in pool.spec.engine.env:
         if variable.value_from is not None:
             raise NotStartableError(

@@ -13,7 +13,6 @@ from overlay import Environment
 from rewardpool import Outcome, Sample, Scored, Unscored
 from rewardpool.errors import InvalidSampleError, SampleError
 from rewardpool_api import load_manifest
-from rewardpool_operator.kubernetes.merge import merged
 from two_engines import manifests
 
 NEITHER = Question(sample=Sample(token_ids=[4_000_000]), score=None)
@@ -54,7 +53,8 @@ def test_the_pool_is_one_that_the_api_takes_on_either_engine(monkeypatch: pytest
     monkeypatch.setattr("autoscaling.manifests.environment", environment)
     on_vllm = manifests.pool()
     spec = load_manifest(yaml.safe_dump(on_vllm)).spec
-    changed = {**on_vllm, "spec": merged(on_vllm["spec"], manifests.on_sglang())}
+    engine = {**on_vllm["spec"]["engine"], **manifests.on_sglang()["engine"]}
+    changed = {**on_vllm, "spec": {**on_vllm["spec"], "engine": engine}}
     after = load_manifest(yaml.safe_dump(changed)).spec
     assert (spec.engine.name, after.engine.name) == ("vllm", "sglang")
     assert after.engine.variables["PATH"].startswith("/venvs/sglang/bin:")
