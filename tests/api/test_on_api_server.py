@@ -170,7 +170,6 @@ MISTAKES: dict[str, dict[str, Any]] = {
     "number for a text": {"spec.model.source": 3},
     "text for a truth value": {"spec.suspend": "yes"},
     "one for a list": {"spec.engine.args": "--flag"},
-    "variables as a map": {"spec.engine.env": {"A": "1"}},
     "a variable that no shell has": {"spec.engine.env": [{"name": "A=B", "value": "1"}]},
     "text for a part": {"spec.engine": "vllm"},
     "not in the enumeration": {"spec.engine.name": "tgi"},
