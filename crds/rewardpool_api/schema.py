@@ -30,6 +30,7 @@ _KEPT = {
     "minimum",
     "pattern",
     "type",
+    "x-kubernetes-int-or-string",
     "x-kubernetes-list-map-keys",
     "x-kubernetes-list-type",
     "x-kubernetes-preserve-unknown-fields",

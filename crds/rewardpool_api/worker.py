@@ -1,17 +1,33 @@
 """What a replica's pod needs."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from rewardpool_api.inference import INFERRED
 from rewardpool_api.quantities import Seconds
-from rewardpool_api.rules import ApiModel
+from rewardpool_api.rules import ApiModel, Rule
 
 ResourceName = Annotated[
     str, Field(max_length=253, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")
 ]
 PodTemplate = Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})]
+
+
+Quantity = Annotated[int | str, WithJsonSchema({"x-kubernetes-int-or-string": True})]
+Quantities = Annotated[dict[str, Quantity], Field(max_length=16)]
+LabelValue = Annotated[str, Field(max_length=63, pattern=r"^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$")]
+Labels = Annotated[dict[str, LabelValue], Field(max_length=32)]
+Annotations = Annotated[dict[str, Annotated[str, Field(max_length=4096)]], Field(max_length=32)]
+
+
+class ResourceRequirements(ApiModel):
+    """What a replica's container is given, as in a Pod; GPUs are counted by `gpus`."""
+
+    requests: Quantities = {}
+    """Resources by name that a node must have free for the replica, such as {cpu: 4, memory: 32Gi}."""
+    limits: Quantities = {}
+    """Resources by name that the replica may not exceed, such as {memory: 48Gi}."""
 
 
 class WorkerSpec(ApiModel):
@@ -21,7 +37,40 @@ class WorkerSpec(ApiModel):
     """GPUs per replica; 0 for CPU engines. Default: 0 for a `python://` source, 1 for any other. On one machine without Kubernetes each replica gets NVIDIA GPUs of its own by CUDA_VISIBLE_DEVICES, and with 0 all see the same."""
     gpu_resource: ResourceName = "nvidia.com/gpu"
     """Resource name the GPUs are requested by (MIG slices and other vendors have their own)."""
+    resources: ResourceRequirements = ResourceRequirements()
+    """CPU, memory and other resources of the replica's container, as in a Pod. GPUs are in `gpus` alone. In a cluster only."""
+    labels: Labels = {}
+    """Labels of the replicas' pods and of their Deployments, such as a queue's name or a cost centre. Others are another revision, since queues and schedulers read them when a pod is made."""
+    annotations: Annotations = {}
+    """Annotations of the replicas' pods and of their Deployments. Others are another revision."""
     drain_seconds: Seconds = 60
     """How long a leaving replica may take to finish what it has in flight."""
     pod_template: PodTemplate = {}
-    """Merged over the rendered pod template: resources, nodeSelector, tolerations, volumes, priorityClassName …; containers merge by name (`worker`)."""
+    """Merged over the rendered pod template: nodeSelector, tolerations, volumes, priorityClassName …; containers merge by name (`worker`)."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="!has(self.resources) || !((has(self.resources.requests) && self.gpuResource in self.resources.requests) || "
+            "(has(self.resources.limits) && self.gpuResource in self.resources.limits))",
+            message="spec.worker.resources must not name the resource of spec.worker.gpuResource: set spec.worker.gpus",
+            holds=lambda worker: worker.gpu_resource not in {**worker.resources.requests, **worker.resources.limits},
+        ),
+        Rule(
+            cel="!has(self.labels) || self.labels.all(key, !key.startsWith('rewardpool.dev/') && "
+            "!key.startsWith('app.kubernetes.io/') && key != 'pod-template-hash')",
+            message="spec.worker.labels must not have pod-template-hash or keys that begin with rewardpool.dev/ or app.kubernetes.io/: RewardPool and Kubernetes set those",
+            holds=lambda worker: (
+                not any(
+                    key.startswith(("rewardpool.dev/", "app.kubernetes.io/")) or key == "pod-template-hash"
+                    for key in worker.labels
+                )
+            ),
+        ),
+        Rule(
+            cel="!has(self.annotations) || self.annotations.all(key, !key.startsWith('rewardpool.dev/') && !key.startsWith('deployment.kubernetes.io/'))",
+            message="spec.worker.annotations must not have keys that begin with rewardpool.dev/ or deployment.kubernetes.io/: RewardPool and Kubernetes set those",
+            holds=lambda worker: (
+                not any(key.startswith(("rewardpool.dev/", "deployment.kubernetes.io/")) for key in worker.annotations)
+            ),
+        ),
+    )

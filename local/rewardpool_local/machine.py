@@ -91,6 +91,9 @@ def unheeded(pool: RewardPool) -> tuple[str, ...]:
             "spec.autoscaling.budget is shared with nobody here: pools on one machine do not know of each other."
             " It only keeps this pool from having more than its maxReplicas"
         )
+    resources = pool.spec.worker.resources
+    if resources.requests or resources.limits:
+        found.append("spec.worker.resources bounds nothing here: a replica may use all of this machine")
     if pool.spec.worker.gpus > 0 and counted(pool.spec) == 0:
         found.append(
             f"spec.worker.gpus is not counted here for {pool.spec.worker.gpu_resource}: only NVIDIA's GPUs are. Every"

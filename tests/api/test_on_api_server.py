@@ -152,6 +152,9 @@ VIOLATIONS: dict[str, dict[str, Any]] = {
     "an adapter on S3": {"spec.model.adapters": [{**SAFE, "source": "s3://bucket/safe"}]},
     "an adapter without its commit": {"spec.model.adapters": [{**SAFE, "source": "hf://org/safe"}]},
     "adapters of a judge": {"spec.model.type": "Generative", "spec.model.adapters": [SAFE]},
+    "a GPU that is counted twice": {"spec.worker.resources": {"limits": {"nvidia.com/gpu": 1}}},
+    "a label of RewardPool's own": {"spec.worker.labels": {"rewardpool.dev/pool": "other"}},
+    "an annotation of RewardPool's own": {"spec.worker.annotations": {"rewardpool.dev/spec": "{}"}},
     "two variables of one name": {"spec.engine.env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]},
     "a variable with two values": {"spec.engine.env": [{"name": "A", "value": "1", "valueFrom": TOKEN}]},
     "a variable from two places": {
@@ -258,6 +261,23 @@ def test_every_manifest_of_the_examples_and_of_the_catalogue_is_taken(control_pl
     given = manifests()
     taken = control_plane.kubectl("apply", "--dry-run=server", "-f", "-", input=yaml.safe_dump_all(given))
     assert len(taken.splitlines()) == len(given) > 30
+
+
+def test_resources_labels_and_annotations_are_taken_as_in_a_pod(control_plane: ControlPlane) -> None:
+    resources = {"requests": {"cpu": 4, "memory": "32Gi"}, "limits": {"memory": "48Gi"}}
+    labels = {"kueue.x-k8s.io/queue-name": "rewards"}
+    worker = {"resources": resources, "labels": labels, "annotations": {"example.com/cost-centre": "a b"}}
+    text = yaml.safe_dump(a_manifest({"spec.worker": worker}))
+    load_manifest(text)
+    control_plane.kubectl("apply", "--dry-run=server", "-f", "-", input=text)
+
+
+def test_a_manifest_that_was_applied_shows_no_difference(control_plane: ControlPlane) -> None:
+    env = [{"name": "B", "value": "1"}, {"name": "A", "valueFrom": TOKEN}]
+    worker = {"resources": {"requests": {"cpu": 4}}, "labels": {"team": "rl"}}
+    text = yaml.safe_dump(a_manifest({"metadata.name": "same", "spec.engine.env": env, "spec.worker": worker}))
+    control_plane.kubectl("apply", "--server-side", "-f", "-", input=text)
+    assert control_plane.kubectl("diff", "--server-side", "-f", "-", input=text) == ""
 
 
 def test_the_longest_good_manifest_is_taken(control_plane: ControlPlane) -> None:

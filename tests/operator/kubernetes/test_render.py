@@ -108,6 +108,38 @@ def test_a_workers_deployment_says_what_of_the_spec_it_was_rendered_from() -> No
     assert "annotations" not in deployment["spec"]["template"]["metadata"]
 
 
+def test_every_object_has_the_recommended_labels_and_no_selector_has_one() -> None:
+    for manifest in all_manifests(a_pool()):
+        found = manifest["metadata"]["labels"]
+        assert {name: found[f"app.kubernetes.io/{name}"] for name in ("name", "instance", "part-of", "managed-by")} == {
+            "name": "rewardpool",
+            "instance": "rm",
+            "part-of": "rewardpool",
+            "managed-by": names.FIELD_MANAGER,
+        }
+        assert found["app.kubernetes.io/component"] == found[names.LABEL_COMPONENT]
+        assert "app.kubernetes.io" not in json.dumps(manifest["spec"].get("selector", {}) if "spec" in manifest else {})
+
+
+def test_a_container_has_the_resources_of_the_spec_beside_its_gpus() -> None:
+    resources = {"requests": {"cpu": 4}, "limits": {"memory": "48Gi"}}
+    found = worker(worker={"gpus": 2, "resources": resources})["resources"]
+    assert found == {"requests": {"cpu": "4"}, "limits": {"memory": "48Gi", "nvidia.com/gpu": "2"}}
+
+
+def test_labels_and_annotations_are_on_pods_and_on_the_deployment_and_in_no_selector() -> None:
+    pool = a_pool(worker={"labels": {"queue": "rewards"}, "annotations": {"cost": "rl"}})
+    deployment = render.worker_deployment(pool, render.worker_revision(pool, image=IMAGE), replicas=1)
+    for metadata in (deployment["metadata"], deployment["spec"]["template"]["metadata"]):
+        assert (metadata["labels"]["queue"], metadata["annotations"]["cost"]) == ("rewards", "rl")
+    assert "queue" not in deployment["spec"]["selector"]["matchLabels"]
+
+
+def test_another_label_is_another_revision_since_queues_read_it_when_a_pod_is_made() -> None:
+    one, two = (template(worker={"labels": {"queue": name}}) for name in ("one", "two"))
+    assert render.revision_of(one) != render.revision_of(two)
+
+
 def test_a_variable_may_come_from_a_secret_a_config_map_or_the_pod() -> None:
     variables = [
         {"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k", "optional": True}}},

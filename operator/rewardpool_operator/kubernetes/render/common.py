@@ -56,6 +56,19 @@ def labels(pool: RewardPool, component: str, revision: str | None = None) -> dic
     return chosen | ({names.LABEL_REVISION: revision} if revision else {})
 
 
+def recommended_labels(pool: RewardPool, component: str, revision: str | None = None) -> dict[str, str]:
+    """Labels by which dashboards and other tools know any application's objects; nothing of RewardPool selects by them."""
+    chosen = {
+        "name": "rewardpool",
+        "instance": pool.metadata.name,
+        "component": component,
+        "part-of": "rewardpool",
+        "managed-by": names.FIELD_MANAGER,
+        **({"version": revision} if revision else {}),
+    }
+    return {f"app.kubernetes.io/{name}": value for name, value in chosen.items()}
+
+
 def metadata(pool: RewardPool, name: str, component: str, *, revision: str | None = None) -> dict[str, Any]:
     """Metadata of an object that the pool owns, and that goes with it."""
     owner = {
@@ -69,7 +82,7 @@ def metadata(pool: RewardPool, name: str, component: str, *, revision: str | Non
     return {
         "name": name,
         "namespace": pool.metadata.namespace,
-        "labels": {**labels(pool, component, revision), "app.kubernetes.io/managed-by": names.FIELD_MANAGER},
+        "labels": {**recommended_labels(pool, component, revision), **labels(pool, component, revision)},
         "ownerReferences": [owner],
     }
 

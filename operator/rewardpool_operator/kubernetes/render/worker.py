@@ -13,6 +13,7 @@ from typing import Final
 
 from rewardpool_api import RewardPool, names, parse_source
 from rewardpool_api.inference import inferred, without_inferred
+from rewardpool_api.worker import WorkerSpec
 from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.diff import short_hash
 from rewardpool_operator.kubernetes.merge import merged
@@ -78,7 +79,9 @@ def worker_deployment(pool: RewardPool, revision: Revision, *, replicas: int) ->
     """The workers of the revision, in the number that was decided."""
     own_labels = labels(pool, names.COMPONENT_WORKER, revision.name)
     name = names.worker_name(pool.metadata.name, revision.name)
+    described = metadata(pool, name, names.COMPONENT_WORKER, revision=revision.name)
     annotations = {
+        **pool.spec.worker.annotations,
         names.ANNOTATION_SPEC: revision.spec,
         names.ANNOTATION_TEMPLATE: json.dumps(revision.template, sort_keys=True, separators=(",", ":")),
     }
@@ -86,7 +89,8 @@ def worker_deployment(pool: RewardPool, revision: Revision, *, replicas: int) ->
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {
-            **metadata(pool, name, names.COMPONENT_WORKER, revision=revision.name),
+            **described,
+            "labels": {**pool.spec.worker.labels, **described["labels"]},
             "annotations": annotations,
         },
         "spec": {
@@ -147,18 +151,29 @@ def worker_template(pool: RewardPool, *, image: str, ipv6: bool = False) -> Obje
         "volumeMounts": mounts,
         **_worker_probes(spec.start_seconds),
     }
-    if spec.worker.gpus:
-        container["resources"] = {"limits": {spec.worker.gpu_resource: str(spec.worker.gpus)}}
+    resources = _resources(spec.worker)
+    if resources:
+        container["resources"] = resources
     grace = PRE_STOP_SECONDS + spec.worker.drain_seconds + engine.end_seconds
     stock = engine.default_image is not None
     template = pod_template(container, volumes, grace_seconds=grace, security={} if stock else OWN_IMAGE)
     if downloads_anything(pool):
         template = with_download(template, pool, engine, own_image=image, ipv6=ipv6)
     restarted_at = pool.metadata.annotations.get(names.ANNOTATION_RESTARTED_AT)
-    if restarted_at is not None:
-        template["metadata"] = {"annotations": {names.ANNOTATION_RESTARTED_AT: restarted_at}}
+    annotations = {
+        **spec.worker.annotations,
+        **({names.ANNOTATION_RESTARTED_AT: restarted_at} if restarted_at is not None else {}),
+    }
+    users = {"labels": spec.worker.labels, "annotations": annotations}
+    template["metadata"] = {kind: values for kind, values in users.items() if values}
     result: Object = merged(template, spec.worker.pod_template)
     return result
+
+
+def _resources(worker: WorkerSpec) -> Object:
+    gpus = {worker.gpu_resource: worker.gpus} if worker.gpus else {}
+    found = {"requests": worker.resources.requests, "limits": {**worker.resources.limits, **gpus}}
+    return {kind: {name: str(amount) for name, amount in amounts.items()} for kind, amounts in found.items() if amounts}
 
 
 def _worker_probes(start_seconds: int) -> Object:
