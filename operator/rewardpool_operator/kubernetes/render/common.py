@@ -57,7 +57,7 @@ def labels(pool: RewardPool, component: str, revision: str | None = None) -> dic
 
 
 def recommended_labels(pool: RewardPool, component: str, revision: str | None = None) -> dict[str, str]:
-    """Labels by which dashboards and other tools know any application's objects; nothing of RewardPool selects by them."""
+    """Labels by which other tools know any application's objects; nothing of RewardPool selects by them."""
     chosen = {
         "name": "rewardpool",
         "instance": pool.metadata.name,
