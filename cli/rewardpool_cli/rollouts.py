@@ -51,7 +51,7 @@ async def _restart(target: Target, *, waits: bool) -> bool:
 def rollback(
     name: PoolName,
     to_revision: Annotated[
-        str | None, typer.Option(help="Default: the last good revision, or the good one before it if that one serves.")
+        str | None, typer.Option(help="Default: the stable revision, or the one before it if that one serves.")
     ] = None,
     namespace: Namespace = None,
     context: Context = None,
@@ -101,9 +101,13 @@ def earlier_revision(pool: RewardPool) -> str:
     status, rollout = pool.status, pool.status.rollout
     if rollout is None:
         raise RefusedError(f"the status of {pool.key} names no revisions: no operator that knows them looked at it yet")
-    found = rollout.good if rollout.good not in (None, status.revision) else rollout.previous
+    found = (
+        rollout.stable_revision
+        if rollout.stable_revision not in (None, status.current_revision)
+        else rollout.previous_revision
+    )
     if found is None:
-        raise RefusedError(f"{pool.key} has served with no other revision than {status.revision}")
+        raise RefusedError(f"{pool.key} has served with no other revision than {status.current_revision}")
     return found
 
 
@@ -150,4 +154,4 @@ async def _followed(cluster: "Cluster", before: RewardPool, *, waits: bool, what
 
     if not waits:
         return True
-    return await follow(cluster, before.metadata.name, what=what, revision_before=before.status.revision)
+    return await follow(cluster, before.metadata.name, what=what, revision_before=before.status.current_revision)

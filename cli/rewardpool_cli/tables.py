@@ -55,8 +55,8 @@ def pool_screen(
     """One pool: some lines, its workers and routers, what jobs announce, its conditions."""
     status = pool.status
     parts: list[RenderableType] = [_headline(pool, where)]
-    if status.rollout is not None and status.rollout.good not in (None, status.revision):
-        parts.append(Text(f"revision {status.revision} · last good {status.rollout.good}"))
+    if status.rollout is not None and status.rollout.stable_revision not in (None, status.current_revision):
+        parts.append(Text(f"revision {status.current_revision} · stable revision {status.rollout.stable_revision}"))
     parts += ["", _process_table(processes)] if processes else []
     parts += ["", _demand_table(status.demands, now or datetime.now(UTC))] if status.demands else []
     return Group(*parts, "", _condition_table(status.conditions))

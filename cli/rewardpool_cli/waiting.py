@@ -44,7 +44,7 @@ def outlook(pool: RewardPool, *, revision_before: str | None) -> Outlook:
         revision_before: the revision that the change replaces; None when it replaces none.
     """
     status, progressing = pool.status, pool.status.condition("Progressing")
-    unseen = status.observed_generation < pool.metadata.generation or status.revision == revision_before
+    unseen = status.observed_generation < pool.metadata.generation or status.current_revision == revision_before
     if unseen or progressing is None:
         return Outlook(state="unseen", words="the operator has not looked at it yet")
     if progressing.reason in _STOPPED:

@@ -160,7 +160,7 @@ class ParitySpec(ApiModel):
     """A check of a new revision's scores before it takes traffic."""
 
     golden_set_ref: GoldenSetRef
-    """The texts, with expected scores or without; those without are compared with the scores of the last good revision."""
+    """The texts, with expected scores or without; those without are compared with the scores of the stable revision."""
     max_abs_diff: Annotated[float, Field(ge=0)]
     """Largest difference that is let through, in units of the raw score. Other number formats, engines or kernels differ by some; see the documentation on parity."""
 
@@ -171,9 +171,9 @@ class RolloutSpec(ApiModel):
     strategy: Literal["Auto", "Surge", "Replace"] = "Auto"
     """Surge: new replicas start before old ones leave. Replace: an old one leaves first, for clusters without a spare GPU. Auto: Surge until a new replica cannot be scheduled, then Replace."""
     progress_deadline_seconds: Annotated[int, Field(ge=1, le=86_400)] | None = None
-    """A new revision of which no replica answers for this long, downloads of the model not counted, has failed: the last good revision is brought back. Also the budget of a replica's start. Default: 900, and 300 more for every GPU of a replica beyond the first."""
+    """A new revision of which no replica answers for this long, downloads of the model not counted, has failed: the stable revision is brought back. Also the budget of a replica's start. Default: 900, and 300 more for every GPU of a replica beyond the first."""
     paused: bool = False
-    """Keep the last good revision, scale it as ever, and leave a newer one waiting; false goes on."""
+    """Keep the stable revision, scale it as ever, and leave a newer one waiting; false goes on."""
     parity: ParitySpec | None = None
     """Compare the scores of a golden set before a new revision takes traffic. On Kubernetes; one machine has no ConfigMaps and warns."""
 

@@ -77,7 +77,7 @@ class ConditionReason(_Reason):
         "No node takes a new worker, and an old one's leaving would not help: a taint, a volume, a selector. On one"
         " machine: no GPU is free for it.",
     )
-    PAUSED = "Paused", "spec.rollout.paused is set: the last good revision serves and is scaled, a newer one waits."
+    PAUSED = "Paused", "spec.rollout.paused is set: the stable revision serves and is scaled, a newer one waits."
     CHECKING_PARITY = "CheckingParity", "A new worker answers; its scores of the golden set are being compared."
     GOLDEN_SET_UNUSABLE = (
         "GoldenSetUnusable",
@@ -93,7 +93,7 @@ class ConditionReason(_Reason):
     )
     ROLLED_BACK = (
         "RolledBack",
-        "The present revision failed and the last good one serves, until the spec changes; the message has the cause.",
+        "The present revision failed and the stable one serves, until the spec changes; the message has the cause.",
     )
 
     # Degraded
@@ -228,7 +228,7 @@ class EventReason(_Reason):
     PARITY_EXCEEDED = "ParityExceeded", "The new revision scores the golden set differently; it gets no traffic."
     ROLLED_BACK = (
         "RolledBack",
-        "The new revision failed and the last good one serves; the message has the cause.",
+        "The new revision failed and the stable one serves; the message has the cause.",
     )
     KEY_ROTATION_STARTED = "KeyRotationStarted", "New keys were made; workers learn the pool's next key first."
     KEY_ROTATION_WAITS = "KeyRotationWaits", "A rotation waits for pods for longer than it should; it goes on waiting."

@@ -217,10 +217,10 @@ class ScalingStatus(ApiModel):
     """Number of replicas that the pool is to have now."""
     reason: str
     """Cause of the present number in a sentence for people."""
-    asked: int | None = None
+    recommended_replicas: int | None = None
     """What the policies ask for, before bounds, steps, windows and budget; absent where there are none."""
     limit: Limit | None = None
-    """What keeps `desired` from being `asked`; absent when nothing does."""
+    """What keeps `desired` from being `recommendedReplicas`; absent when nothing does."""
     idle_since: Time | None = None
     """RFC 3339 time since which no request was seen; absent while there are requests."""
     window: Annotated[list[DesiredAt], Field(max_length=64)] = []
@@ -283,12 +283,12 @@ class ParityStatus(ApiModel):
 class RolloutStatus(ApiModel):
     """Which revisions there are, what became of them, and the state that the decision needs after a restart."""
 
-    target: str
-    """Revision that has the wanted number of replicas: the present one, or the last good one while the present one failed, waits or is paused."""
-    good: str | None = None
-    """The last revision whose wanted workers all answered. Kept, at zero replicas, until a newer one is good."""
-    previous: str | None = None
-    """The good revision before that one, kept at zero replicas for `rewardpool rollback`. Older ones are deleted."""
+    target_revision: str
+    """Revision that has the wanted number of replicas: the current one, or the stable one while the current one failed, waits or is paused."""
+    stable_revision: str | None = None
+    """The last revision whose wanted workers all answered. Kept, at zero replicas, until a newer one is stable."""
+    previous_revision: str | None = None
+    """The stable revision before that one, kept at zero replicas for `rewardpool rollback`. Older ones are deleted."""
     failed: FailedRollout | None = None
     """Why the present revision failed; absent unless it did."""
     parity: ParityStatus | None = None
@@ -344,7 +344,7 @@ class RewardPoolStatus(ApiModel):
     """Number of workers that finish what they have in flight before they leave."""
     selector: str = ""
     """Label selector of the worker pods, for the scale subresource."""
-    revision: str = ""
+    current_revision: str = ""
     """Revision that the pool runs or is being rolled to."""
     model: ModelStatus | None = None
     """Model as the pool serves it now, and how far its download is."""
@@ -362,7 +362,7 @@ class RewardPoolStatus(ApiModel):
     demands: Annotated[list[DemandStatus], Field(max_length=32)] = []
     """What each training job announced, and what the pool made of it."""
     rollout: RolloutStatus | None = None
-    """Revisions of the workers: the present one, the last good one, and a failed one."""
+    """Revisions of the workers: the present one, the stable one, and a failed one."""
     sleep: SleepStatus | None = None
     """Whether the engines sleep; only where they can, on one machine."""
     workers: list[WorkerProcess] = []

@@ -22,7 +22,7 @@ def delete_owned_objects(stage: Stage) -> str:
         ("configmap", names.pins_config_map(POOL)),
         ("secret", names.key_secret(POOL)),
         ("secret", names.admin_secret(POOL)),
-        ("deployment", names.worker_name(POOL, stage.pool()["status"]["revision"])),
+        ("deployment", names.worker_name(POOL, stage.pool()["status"]["currentRevision"])),
         ("deployment", names.router_name(POOL)),
     ):
         slowest = max(slowest, delete_and_wait(stage, kind, name))

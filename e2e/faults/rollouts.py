@@ -96,7 +96,7 @@ def failed(stage: Stage) -> dict[str, Any]:
 
 def roll(stage: Stage, engine: dict[str, Any]) -> tuple[float, list[str], int]:
     """Roll the workers; return the seconds, the reasons that were given on the way, and the fewest that answered."""
-    old = stage.pool()["status"]["revision"]
+    old = stage.pool()["status"]["currentRevision"]
     reasons: list[str] = []
     fewest = stage.pool()["spec"]["replicas"]
 
@@ -107,7 +107,7 @@ def roll(stage: Stage, engine: dict[str, Any]) -> tuple[float, list[str], int]:
         progressing = next(item for item in status["conditions"] if item["type"] == "Progressing")
         if progressing["status"] == "True" and progressing["reason"] not in reasons:
             reasons.append(progressing["reason"])
-        return status["revision"] != old and stage.is_settled()
+        return status["currentRevision"] != old and stage.is_settled()
 
     stage.change({"engine": engine})
     seconds = stage.until(rolled, what="the new revision serves alone", deadline_seconds=120)

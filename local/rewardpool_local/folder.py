@@ -192,7 +192,7 @@ def stopped(pool: RewardPool, *, reason: str, message: str) -> RewardPool:
     ]
     after = RewardPoolStatus(
         observed_generation=status.observed_generation,
-        revision=status.revision,
+        current_revision=status.current_revision,
         model=status.model,
         auth=status.auth,
         conditions=[*ended, *kept],

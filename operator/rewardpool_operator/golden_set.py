@@ -31,7 +31,7 @@ class GoldenText:
     """Its number in the file, from 1."""
     text: str
     expected: float | None = None
-    """The score that it should have; None: whatever the last good revision gives it."""
+    """The score that it should have; None: whatever the stable revision gives it."""
 
 
 @dataclass(frozen=True, kw_only=True)

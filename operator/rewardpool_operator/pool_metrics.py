@@ -32,7 +32,7 @@ class PoolFigures:
     requests: tuple[tuple[str, int], ...]
     """State -> requests; empty while the routers' figures are missing, since no figure is not zero."""
     limit: str | None
-    """What keeps the desired replicas from being what is asked for."""
+    """What keeps the desired replicas from being what the policies recommend."""
     demands: tuple[tuple[str, int], ...]
     """State -> training jobs; empty for a pool that does not scale."""
     service_rate: float | None
@@ -47,7 +47,7 @@ def figures_of(pool: RewardPool, status: RewardPoolStatus) -> PoolFigures:
     return PoolFigures(
         engine=pool.spec.engine.name,
         model_type=pool.spec.model.type,
-        revision=status.revision,
+        revision=status.current_revision,
         replicas=_replicas(status),
         conditions=tuple((condition.type, condition.status == "True") for condition in status.conditions),
         requests=(("in_flight", load.in_flight), ("waiting", load.waiting)) if load else (),
@@ -60,13 +60,17 @@ def figures_of(pool: RewardPool, status: RewardPoolStatus) -> PoolFigures:
 
 def _replicas(status: RewardPoolStatus) -> tuple[tuple[str, int], ...]:
     scaling = status.scaling
-    asked = (("asked", scaling.asked),) if scaling is not None and scaling.asked is not None else ()
+    recommended = (
+        (("recommended", scaling.recommended_replicas),)
+        if scaling is not None and scaling.recommended_replicas is not None
+        else ()
+    )
     return (
         ("desired", scaling.desired if scaling else status.replicas),
         ("ready", status.ready_replicas),
         ("starting", max(0, status.replicas - status.ready_replicas)),
         ("draining", status.draining_replicas),
-        *asked,
+        *recommended,
     )
 
 
@@ -126,7 +130,7 @@ class PoolCollector(Collector):
             ),
             GaugeMetricFamily(
                 "rewardpool_pool_replicas",
-                "Workers of the pool: asked for by its policies, desired, ready (in every router), starting, draining.",
+                "Workers of the pool: recommended by policies, desired, ready (in every router), starting, draining.",
                 labels=(*POOL_LABELS, "state"),
             ),
             GaugeMetricFamily(
@@ -141,7 +145,7 @@ class PoolCollector(Collector):
             ),
             GaugeMetricFamily(
                 "rewardpool_pool_scaling_limit",
-                "1 for what keeps the desired replicas from being what is asked for. No series where nothing does.",
+                "1 for what keeps the desired replicas from being those recommended. No series where nothing does.",
                 labels=(*POOL_LABELS, "limit"),
             ),
             GaugeMetricFamily(

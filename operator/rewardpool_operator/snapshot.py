@@ -197,7 +197,7 @@ class Snapshot:
     def is_trainers_turn(self) -> bool:
         """A pool that was complete once and that nobody holds awake: its GPUs are used by others, so nothing starts."""
         rollout = self.pool.status.rollout
-        complete = rollout is not None and rollout.good is not None
+        complete = rollout is not None and rollout.stable_revision is not None
         return self.pool.spec.engine.sleep.enabled and self.holders == () and complete
 
     def workers_of(self, revision: str) -> tuple[Worker, ...]:

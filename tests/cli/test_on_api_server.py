@@ -99,7 +99,7 @@ class Machine:
         written = {
             "observedGeneration": 1,
             "replicas": desired,
-            "revision": "new",
+            "currentRevision": "new",
             "url": f"http://{name}-router.{NAMESPACE}.svc:8080",
             "scaling": {"desired": desired, "reason": "said so"},
             "conditions": list(conditions) or [condition("Serving", "False", "Starting")],
@@ -230,7 +230,7 @@ def test_rollback_gives_the_pool_the_earlier_spec(machine: Machine) -> None:
         SERVING,
         model={"source": "hf://org/new"},
         engine={"args": ["--no-such"]},
-        status={"rollout": {"target": "new", "good": "new", "previous": "old"}},
+        status={"rollout": {"targetRevision": "new", "stableRevision": "new", "previousRevision": "old"}},
     )
     machine.workers("back", revision="old", replicas=0, annotations={names.ANNOTATION_SPEC: json.dumps(parts)})
     machine.says("rollback", "back", "--no-wait")
@@ -242,7 +242,7 @@ def test_rollback_gives_the_pool_the_earlier_spec(machine: Machine) -> None:
 
 
 def test_a_rollback_without_an_earlier_revision_is_refused(machine: Machine) -> None:
-    machine.pool("first", SERVING, status={"rollout": {"target": "new", "good": "new"}})
+    machine.pool("first", SERVING, status={"rollout": {"targetRevision": "new", "stableRevision": "new"}})
     code, _, err = machine.kubectl_rewardpool("rollback", "first")
     assert code == 2
     assert "has served with no other revision than new" in err
@@ -271,7 +271,7 @@ def test_scale_is_refused_where_a_policy_decides(machine: Machine) -> None:
 def test_a_wait_ends_when_nobody_does_what_was_asked(machine: Machine) -> None:
     failed = {"revision": "new", "reason": "ProgressDeadlineExceeded", "message": "no score", "time": TIME}
     rolled_back = condition("Progressing", "False", "RolledBack", "revision old serves")
-    status = {"observedGeneration": 2, "rollout": {"target": "old", "good": "old", "failed": failed}}
+    status = {"observedGeneration": 2, "rollout": {"targetRevision": "old", "stableRevision": "old", "failed": failed}}
     machine.pool("waits", SERVING, rolled_back, status=status)
     code, _, err = machine.kubectl_rewardpool("scale", "waits", "2")
     assert code == 1

@@ -20,7 +20,7 @@ def status(*, revision="new", ready=2, desired=2, draining=0, progressing=("Fals
     return RewardPoolStatus.model_validate(
         {
             "observedGeneration": generation,
-            "revision": revision,
+            "currentRevision": revision,
             "readyReplicas": ready,
             "drainingReplicas": draining,
             "scaling": {"desired": desired, "reason": ""},
@@ -33,20 +33,20 @@ def status(*, revision="new", ready=2, desired=2, draining=0, progressing=("Fals
                     "lastTransitionTime": "2026-01-01T00:00:00Z",
                 }
             ],
-            "rollout": {"target": revision, **rollout},
+            "rollout": {"targetRevision": revision, **rollout},
         }
     )
 
 
 def test_a_pool_that_rolled_back_goes_to_the_good_revision():
-    assert earlier_revision(a_pool(status(good="old", previous="older"))) == "old"
+    assert earlier_revision(a_pool(status(stableRevision="old", previousRevision="older"))) == "old"
 
 
 def test_a_pool_that_serves_goes_to_the_good_revision_before():
-    assert earlier_revision(a_pool(status(good="new", previous="old"))) == "old"
+    assert earlier_revision(a_pool(status(stableRevision="new", previousRevision="old"))) == "old"
 
 
-@pytest.mark.parametrize("pool", [a_pool(), a_pool(status(good="new"))])
+@pytest.mark.parametrize("pool", [a_pool(), a_pool(status(stableRevision="new"))])
 def test_a_pool_without_an_earlier_revision_is_refused(pool):
     with pytest.raises(RefusedError):
         earlier_revision(pool)

@@ -33,11 +33,11 @@ def status(*, ready=1, load=True, degraded=None):
             "readyReplicas": ready,
             "drainingReplicas": 1,
             "url": "http://rm-router.rl.svc:8080",
-            "revision": "new",
+            "currentRevision": "new",
             "scaling": {"desired": 3, "reason": ""},
             "load": {"inFlight": 7, "waiting": 5} if load else None,
             "conditions": conditions,
-            "rollout": {"target": "old", "good": "old"},
+            "rollout": {"targetRevision": "old", "stableRevision": "old"},
         }
     )
 
@@ -46,7 +46,7 @@ def test_a_pool_is_shown_with_its_load_and_conditions():
     shown = text_of(tables.pool_screen(a_pool(status()), [], where="in the cluster"))
     assert "rl/rm  Discriminative hf://org/model on vllm, in the cluster" in shown
     assert "1/3 ready · 7 in flight, 5 waiting" in shown
-    assert "revision new · last good old" in shown
+    assert "revision new · stable revision old" in shown
     assert "Serving" in shown
 
 

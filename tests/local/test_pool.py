@@ -242,7 +242,7 @@ async def test_a_changed_manifest_is_rolled_out_without_losing_a_request(
     await machine.serves(1)
     after = machine.pool()
     assert set(scores) == {4.0}
-    assert after.status.revision != before.status.revision
+    assert after.status.current_revision != before.status.current_revision
     assert after.metadata.generation == before.metadata.generation + 1
     assert after.status.url == before.status.url
 

@@ -22,7 +22,7 @@ def status(*, desired=2, ready=1, load=True, revision="abc"):
         replicas=2,
         ready_replicas=ready,
         draining_replicas=3,
-        revision=revision,
+        current_revision=revision,
         scaling=ScalingStatus(desired=desired, reason="spec.replicas"),
         load=LoadStatus(in_flight=7, waiting=5) if load else None,
         conditions=[
@@ -78,10 +78,10 @@ def scaled(**scaling):
 
 
 def test_what_is_asked_for_and_what_limits_it_are_told_while_it_does(metrics):
-    metrics.record_pool(*scaled(asked=9, limit="Budget"))
-    assert value(metrics, "rewardpool_pool_replicas", **KEY, state="asked") == 9
+    metrics.record_pool(*scaled(recommended_replicas=9, limit="Budget"))
+    assert value(metrics, "rewardpool_pool_replicas", **KEY, state="recommended") == 9
     assert value(metrics, "rewardpool_pool_scaling_limit", **KEY, limit="Budget") == 1
-    metrics.record_pool(*scaled(asked=4))
+    metrics.record_pool(*scaled(recommended_replicas=4))
     assert value(metrics, "rewardpool_pool_scaling_limit", **KEY, limit="Budget") is None
 
 
@@ -149,7 +149,7 @@ def used(metrics):
     """With a sample of everything."""
     metrics.record_pool(a_pool(), status(desired=1))
     metrics.record_pool(a_pool(), status(desired=2))
-    pool, measured = scaled(asked=9, limit="Budget", **MEASURED)
+    pool, measured = scaled(recommended_replicas=9, limit="Budget", **MEASURED)
     metrics.record_pool(pool, status().model_copy(update={"scaling": measured.scaling}))
     metrics.record_failing("rl", "rm", [("Secrets", "SecretsUnreadable", datetime(2026, 1, 1, tzinfo=UTC))])
     metrics.router_repaired("rl", "rm", "join")

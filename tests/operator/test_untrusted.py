@@ -71,6 +71,6 @@ def test_a_status_that_somebody_spoilt_is_read_as_far_as_it_makes_sense(status: 
 
 def test_a_part_of_a_status_with_a_time_that_is_none_is_left_out_and_the_others_stay() -> None:
     spoilt: dict[str, Any] = {"desired": 3, "reason": "so", "idleSince": "never"}
-    status = {"scaling": spoilt, "revision": "abc", "rollout": {"target": "abc", "silentSince": NOW}}
+    status = {"scaling": spoilt, "currentRevision": "abc", "rollout": {"targetRevision": "abc", "silentSince": NOW}}
     kept = with_sane_status({"status": status})["status"]
-    assert kept == {"revision": "abc", "rollout": {"target": "abc", "silentSince": NOW}}
+    assert kept == {"currentRevision": "abc", "rollout": {"targetRevision": "abc", "silentSince": NOW}}

@@ -182,12 +182,12 @@ def rollout_explanations(evidence: Evidence) -> list[Explanation]:
             Explanation(
                 cause=Cause.PAUSED,
                 kind="note",
-                what="Rollouts are paused: spec.rollout.paused is set, and the last good revision serves",
+                what="Rollouts are paused: spec.rollout.paused is set, and the stable revision serves",
                 next=(evidence.patch('{"rollout":{"paused":false}}'),),
             )
         )
     elif progressing is not None and progressing.status == "True" and rollout is not None:
-        found += _under_way(progressing, rollout.good, evidence.pool.status.revision)
+        found += _under_way(progressing, rollout.stable_revision, evidence.pool.status.current_revision)
     return found
 
 
@@ -200,7 +200,7 @@ def _under_way(progressing: Condition, good: str | None, revision: str) -> list[
 
 def _failed(evidence: Evidence, rollout: RolloutStatus, failed: FailedRollout) -> Explanation:
     compared = failed.reason == ConditionReason.PARITY_EXCEEDED
-    instead = f"; revision {rollout.good} serves instead" if rollout.good else ""
+    instead = f"; revision {rollout.stable_revision} serves instead" if rollout.stable_revision else ""
     what = (
         f"Revision {failed.revision} scores the golden set differently{instead}"
         if compared

@@ -240,7 +240,7 @@ def _at_least(evidence: Evidence, spec: AutoscalingSpec, scaling: ScalingStatus)
 
 
 def _asked(scaling: ScalingStatus) -> int:
-    return scaling.desired if scaling.asked is None else scaling.asked
+    return scaling.desired if scaling.recommended_replicas is None else scaling.recommended_replicas
 
 
 def _requests(evidence: Evidence) -> int:

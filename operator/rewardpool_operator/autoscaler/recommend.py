@@ -62,7 +62,7 @@ def recommend(*, scaling: AutoscalingSpec, signals: Signals, previous: ScalingSt
     decided = memory.model_copy(
         update={
             "desired": sized.replicas,
-            "asked": sized.asked,
+            "recommended_replicas": sized.recommended,
             "reason": sized.reason,
             "limit": sized.limit,
             "idle_since": sized.idle_since,
@@ -85,7 +85,7 @@ class _Sized:
     """A number on its way through the limits."""
 
     replicas: int
-    asked: int
+    recommended: int
     reason: str
     limit: Limit | None = None
     idle_since: str | None = None
@@ -189,7 +189,7 @@ def _without_figures(
         limit: Limit | None = "MetricsUnavailable" if ask.replicas < held else None
         return _Sized(
             replicas=held,
-            asked=ask.replicas,
+            recommended=ask.replicas,
             reason=MISSING,
             limit=limit,
             idle_since=idle_since,
@@ -198,7 +198,7 @@ def _without_figures(
     seconds = scaling.scale_down.stabilization_window_seconds
     return _Sized(
         replicas=ask.replicas,
-        asked=ask.replicas,
+        recommended=ask.replicas,
         reason=f"{ask.reason}; {MISSING}",
         idle_since=idle_since,
         window=limits.window(memory.window, ask.replicas, now=signals.now, seconds=seconds),
@@ -213,7 +213,7 @@ def _with_figures(
     is_near = limits.within_tolerance(for_requests, held=held, percent=scaling.tolerance_percent)
     is_held = is_near and plans.ask.replicas <= held
     ask = plans.ask if is_near and not is_held else _largest([for_requests, plans.ask])
-    sized = _Sized(replicas=ask.replicas, asked=ask.replicas, reason=ask.reason, window=[])
+    sized = _Sized(replicas=ask.replicas, recommended=ask.replicas, reason=ask.reason, window=[])
     if is_held:
         sized = sized.held_back(held, "Tolerance", f"{held} are near enough")
     if for_requests.exact == 0:

@@ -3,7 +3,7 @@
     0. who is there node_loss.py         workers of nodes that do not report -> there or not
     1. how many     load.py              what the routers hold, or the least that they do
                     replicas.py          spec, suspend or autoscaler -> wanted replicas
-    2. which        revisions.py         the present revision, or the last good one; parity.py compares their scores
+    2. which        revisions.py         the present revision, or the stable one; parity.py compares their scores
     3. how many of  rollout.py           wanted replicas -> a size for every revision
     4. who leaves   drain.py             sizes -> workers to drain, to keep after all, to stop
                     sleeping.py          who holds the pool awake -> engines to put to sleep, to wake

@@ -288,7 +288,9 @@ def _failed_revision(rollout: Rollout) -> Finding | None:
     """A present revision that failed, rolled back or with nothing to go back to."""
     failed, parity = rollout.memory.failed, rollout.verdict.parity_failed
     if failed is not None:
-        message = f"revision {rollout.memory.good} serves until the spec changes, since {failed.revision} failed"
+        message = (
+            f"revision {rollout.memory.stable_revision} serves until the spec changes, since {failed.revision} failed"
+        )
         return Finding(
             holds=False, reason=ConditionReason.ROLLED_BACK, message=f"{message}: {failed.reason}: {failed.message}"
         )

@@ -50,7 +50,7 @@ def scaling_change(old: RewardPoolStatus, status: RewardPoolStatus) -> str | Non
     before = old.scaling.desired if old.scaling else 0
     if now is None or before == now.desired:
         return None
-    asked = f", {now.asked} asked for" if now.asked not in (None, now.desired) else ""
+    asked = f", {now.recommended_replicas} recommended" if now.recommended_replicas not in (None, now.desired) else ""
     limit = f", limit {now.limit}" if now.limit is not None else ""
     return f"from {before} to {now.desired} replicas{asked}{limit}: {now.reason}"
 
@@ -98,8 +98,10 @@ def _in_words(demand: DemandStatus) -> str:
 def _rollout_events(old: RewardPoolStatus, status: RewardPoolStatus, rollout: Rollout) -> list[Event]:
     now, before = rollout.memory, old.rollout
     events = []
-    if rollout.others and old.revision and old.revision != status.revision:
-        events.append(_normal(EventReason.ROLLOUT_STARTED, f"revision {old.revision} to {status.revision}"))
+    if rollout.others and old.current_revision and old.current_revision != status.current_revision:
+        events.append(
+            _normal(EventReason.ROLLOUT_STARTED, f"revision {old.current_revision} to {status.current_revision}")
+        )
     outcome_before = (before.parity.revision, before.parity.outcome) if before and before.parity else None
     if now.parity is not None and outcome_before != (now.parity.revision, now.parity.outcome):
         said = f"revision {now.parity.revision}: {now.parity.message}"
@@ -108,10 +110,19 @@ def _rollout_events(old: RewardPoolStatus, status: RewardPoolStatus, rollout: Ro
         if now.parity.outcome == "Failed":
             events.append(_warning(EventReason.PARITY_EXCEEDED, said))
     if now.failed is not None and (before is None or before.failed != now.failed):
-        said = f"revision {now.failed.revision} to {now.good}: {now.failed.reason}: {now.failed.message}"
+        said = f"revision {now.failed.revision} to {now.stable_revision}: {now.failed.reason}: {now.failed.message}"
         events.append(_warning(EventReason.ROLLED_BACK, said))
-    if before is not None and before.good is not None and now.good not in (None, before.good):
-        events.append(_normal(EventReason.ROLLOUT_COMPLETED, f"revision {now.good} serves; before it, {before.good}"))
+    if (
+        before is not None
+        and before.stable_revision is not None
+        and now.stable_revision not in (None, before.stable_revision)
+    ):
+        events.append(
+            _normal(
+                EventReason.ROLLOUT_COMPLETED,
+                f"revision {now.stable_revision} serves; before it, {before.stable_revision}",
+            )
+        )
     return events
 
 

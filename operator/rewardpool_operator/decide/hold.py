@@ -70,7 +70,7 @@ def _unproven(snapshot: Snapshot) -> set[str]:
     memory = snapshot.pool.status.rollout
     if memory is None or (memory.parity is None and snapshot.pool.spec.rollout.parity is None):
         return set()
-    proven = {memory.good}
+    proven = {memory.stable_revision}
     if memory.parity is not None and memory.parity.outcome == "Passed":
         proven.add(memory.parity.revision)
     return {

@@ -51,7 +51,7 @@ def _adapters(snapshot: Snapshot) -> list[str] | None:
 def _commit(snapshot: Snapshot) -> str | None:
     """What the present revision is pinned to: what its first worker said, for as long as it is the present one."""
     before = snapshot.pool.status
-    if before.revision == snapshot.revision and before.model is not None and before.model.commit is not None:
+    if before.current_revision == snapshot.revision and before.model is not None and before.model.commit is not None:
         return before.model.commit
     workers = sorted(snapshot.workers_of(snapshot.revision), key=lambda worker: (worker.created, worker.name))
     return next((worker.download.commit for worker in workers if worker.download and worker.download.commit), None)

@@ -1,7 +1,7 @@
-"""Whether the present revision scores as the last good one does, or as the golden set expects.
+"""Whether the present revision scores as the stable one does, or as the golden set expects.
 
 The first worker of it that answers scores the golden set before any worker of it is in a router. Each text is compared
-with its expected score, or else with what the last good revision made of it. A revision that passed once has passed:
+with its expected score, or else with what the stable revision made of it. A revision that passed once has passed:
 what is changed about the golden set later is for the next one.
 """
 
@@ -49,7 +49,7 @@ def check_parity(snapshot: Snapshot, good: str | None) -> Parity:
 
     Args:
         snapshot: with the golden set and the scores of every revision.
-        good: the last good revision, where it still has a set.
+        good: the stable revision, where it still has a set.
     """
     asked, golden = snapshot.pool.spec.rollout.parity, snapshot.golden
     if asked is None or golden is None:

@@ -52,8 +52,8 @@ def _signals(snapshot: Snapshot) -> Signals:
 
 def _from_outside(snapshot: Snapshot, scaling: AutoscalingSpec, signals: Signals) -> Recommendation:
     """Policy External: the bounds and the budget hold for whoever writes spec.replicas, too."""
-    asked, previous = _written_or_there(snapshot), snapshot.pool.status.scaling
-    bounded = limits.clamp(asked, scaling)
+    recommended, previous = _written_or_there(snapshot), snapshot.pool.status.scaling
+    bounded = limits.clamp(recommended, scaling)
     reason = "spec.replicas, set from outside, within bounds"
     if scaling.budget is None:
         return _given(snapshot, bounded, reason)
@@ -62,8 +62,8 @@ def _from_outside(snapshot: Snapshot, scaling: AutoscalingSpec, signals: Signals
         signals, scaling=scaling, budget=scaling.budget, wanted=bounded, demands=demands, before=previous
     )
     if left.reason is None:
-        return _given(snapshot, bounded, reason, asked=asked)
-    return _given(snapshot, left.replicas, f"{reason}; {left.reason}", asked=asked, limit="Budget")
+        return _given(snapshot, bounded, reason, recommended=recommended)
+    return _given(snapshot, left.replicas, f"{reason}; {left.reason}", recommended=recommended, limit="Budget")
 
 
 def first_replicas(snapshot: Snapshot) -> int | None:
@@ -86,7 +86,7 @@ def _written_or_there(snapshot: Snapshot) -> int:
 
 
 def _given(
-    snapshot: Snapshot, replicas: int, reason: str, *, asked: int | None = None, limit: Limit | None = None
+    snapshot: Snapshot, replicas: int, reason: str, *, recommended: int | None = None, limit: Limit | None = None
 ) -> Recommendation:
     """A number that somebody else chose. What was learned is kept for when the load decides again."""
     previous = snapshot.pool.status.scaling
@@ -95,7 +95,7 @@ def _given(
         update={
             "desired": replicas,
             "reason": reason,
-            "asked": asked,
+            "recommended_replicas": recommended,
             "limit": limit,
             "idle_since": None,
             "window": [],

@@ -1,9 +1,9 @@
-"""Step 2: which revision shall have the wanted workers: the present one, or the last good one.
+"""Step 2: which revision shall have the wanted workers: the present one, or the stable one.
 
 The present revision is what the spec renders to. It becomes the *good* one once all wanted workers of it answered (or
 it is the only one left and some answer: a pool may want more than there is room for). It *fails* when none of its
 workers answers for `progressDeadlineSeconds`, when none ever can, or when it scores the golden set differently; then
-the last good revision gets the wanted number back, until the spec renders to another revision. That one is judged by
+the stable revision gets the wanted number back, until the spec renders to another revision. That one is judged by
 itself, so a broken revision never blocks the one that repairs it.
 
 The good revision keeps its set, at zero, while a newer one is on its way; so does the good one before it, for those who
@@ -47,7 +47,7 @@ class RevisionChoice:
     @property
     def kept(self) -> tuple[str, ...]:
         """Revisions whose sets stay also with nobody in them: nothing else has what they were rendered from."""
-        known = (self.target, self.memory.good, self.memory.previous)
+        known = (self.target, self.memory.stable_revision, self.memory.previous_revision)
         return tuple(dict.fromkeys(revision for revision in known if revision is not None))
 
     @property
@@ -64,8 +64,8 @@ class RevisionChoice:
 def judge(snapshot: Snapshot, wanted: int) -> RevisionChoice:
     """Tell good revisions from failed ones, and choose the target."""
     before, present = snapshot.pool.status.rollout, snapshot.revision
-    good = _still_there(snapshot, before.good if before else None)
-    previous = _still_there(snapshot, before.previous if before else None)
+    good = _still_there(snapshot, before.stable_revision if before else None)
+    previous = _still_there(snapshot, before.previous_revision if before else None)
     parity = check_parity(snapshot, good)
     silent_since = _silent_since(snapshot, admitted=parity.admits)
     limit = timedelta(seconds=snapshot.pool.spec.start_seconds)
@@ -78,9 +78,9 @@ def judge(snapshot: Snapshot, wanted: int) -> RevisionChoice:
         good, previous = present, good
     waiting_since = silent_since if failed is None else None
     memory = RolloutStatus(
-        target=target,
-        good=good,
-        previous=previous,
+        target_revision=target,
+        stable_revision=good,
+        previous_revision=previous,
         failed=failed,
         parity=parity.status,
         silent_since=rfc3339(waiting_since) if waiting_since is not None else None,
@@ -135,7 +135,7 @@ def _silent_since(snapshot: Snapshot, *, admitted: bool) -> datetime | None:
     if all(waits_for_room(worker, snapshot) for worker in active):
         return None
     before = snapshot.pool.status.rollout
-    if before is None or snapshot.pool.status.revision != snapshot.revision:
+    if before is None or snapshot.pool.status.current_revision != snapshot.revision:
         return min(worker.created for worker in active)
     return from_rfc3339(before.silent_since) if before.silent_since else snapshot.now
 
@@ -198,7 +198,7 @@ def _target(snapshot: Snapshot, good: str | None, parity: Parity, *, failed: boo
     if snapshot.pool.spec.rollout.paused:
         # No revision was ever good; what was on its way goes on.
         before = snapshot.pool.status.rollout
-        return _still_there(snapshot, before.target if before else None) or present
+        return _still_there(snapshot, before.target_revision if before else None) or present
     return present
 
 

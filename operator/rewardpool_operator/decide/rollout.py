@@ -81,7 +81,7 @@ def _strategy(snapshot: Snapshot, target: str, unschedulable: str | None) -> tup
             # Once there was no room, it stays Replace for this rollout: the worker that fitted nowhere is gone by the
             # next pass, and with it the evidence.
             before = snapshot.pool.status.rollout
-            replace_reason = before.replace_reason if before is not None and before.target == target else None
+            replace_reason = before.replace_reason if before is not None and before.target_revision == target else None
             if unschedulable is not None and lacks_room(unschedulable):
                 replace_reason = unschedulable[:MAX_MESSAGE]
             return (ConditionReason.NO_ROOM, replace_reason) if replace_reason else (ConditionReason.SURGING, None)

@@ -37,7 +37,7 @@ def status_and_events(
         ready_replicas=len(membership.serving),
         draining_replicas=len(snapshot.workers) - len(staying),
         selector=_worker_selector(snapshot.pool.metadata.name),
-        revision=snapshot.revision,
+        current_revision=snapshot.revision,
         model=model,
         auth=_auth(snapshot),
         load=load,

@@ -142,4 +142,4 @@ def _wanted(scaling: AutoscalingSpec, status: RewardPoolStatus) -> int:
         return scaling.min_replicas
     if decided.limit != "Budget":
         return decided.desired
-    return min(scaling.max_replicas, max(decided.asked or 0, decided.desired + 1))
+    return min(scaling.max_replicas, max(decided.recommended_replicas or 0, decided.desired + 1))

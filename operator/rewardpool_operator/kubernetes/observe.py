@@ -190,7 +190,7 @@ def snapshot_without_routers(pool: RewardPool, objects: Objects) -> Snapshot:
         workers=tuple(readable("pods", objects.pods_of(names.COMPONENT_WORKER), pods.worker_of, name=_name_of)),
         now=datetime.now(UTC),
         pool=pool,
-        revision=pool.status.revision,
+        revision=pool.status.current_revision,
         url=render.pool_url(pool),
         worker_sets=tuple(readable("deployments", objects.worker_deployments(), _worker_set, name=_name_of)),
     )

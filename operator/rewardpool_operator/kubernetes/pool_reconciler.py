@@ -235,7 +235,7 @@ class PoolReconciler:
         keys = await self._keys.look(pool, objects, may_change=may_change, known=self._secrets.known)
         tls = await self._look_at_certificate(pool, acting, pools=pools)
         held = self._why_held(stored)
-        seen = Seen(pool=pool, keys=keys, tls=tls, revision=pool.status.revision)
+        seen = Seen(pool=pool, keys=keys, tls=tls, revision=pool.status.current_revision)
         if held is not None:
             return await self._hold(seen, objects, held, acting, pools=pools)
         try:

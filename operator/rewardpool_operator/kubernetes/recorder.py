@@ -64,7 +64,9 @@ def log_scaling(old: RewardPoolStatus, status: RewardPoolStatus) -> None:
     if change is None or now is None:
         return
     before = old.scaling.desired if old.scaling else 0
-    fields = {"scaling": {"from": before, "to": now.desired, "asked": now.asked, "limit": now.limit}}
+    fields = {
+        "scaling": {"from": before, "to": now.desired, "recommended": now.recommended_replicas, "limit": now.limit}
+    }
     log.info("%s", change, extra={"fields": fields})
 
 

@@ -43,8 +43,8 @@ def present(pool: RewardPool, offered: Revision, objects: Objects) -> Revision:
     """
     there = {item["metadata"]["labels"][names.LABEL_REVISION]: item for item in objects.worker_deployments()}
     same = {name for name, item in there.items() if _is_made_of(pool, name, item, objects)}
-    if pool.status.revision in same:
-        chosen = pool.status.revision
+    if pool.status.current_revision in same:
+        chosen = pool.status.current_revision
     elif offered.name in there:
         chosen = offered.name
     else:
@@ -86,7 +86,7 @@ def _is_made_of(pool: RewardPool, revision: str, deployment: Object, objects: Ob
     drain = parts.get("worker", {}).get("drainSeconds", WorkerSpec().drain_seconds)
     times = drain, deployment["spec"].get("progressDeadlineSeconds")
     served = pool.status.rollout
-    has_served = served is not None and revision in (served.good, served.previous)
+    has_served = served is not None and revision in (served.stable_revision, served.previous_revision)
     if times != (pool.spec.worker.drain_seconds, max(2, pool.spec.start_seconds)) and not has_served:
         return False
     prefix = names.files_config_map(pool.metadata.name)

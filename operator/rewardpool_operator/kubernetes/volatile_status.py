@@ -10,7 +10,7 @@ status is kept in memory, and the next decision is made with it, so that none of
 from rewardpool_api.status import CONDITION_TYPES
 from rewardpool_operator.kubernetes.client import Object
 
-_OF_SCALING = frozenset({"reason", "asked", "idleSince", "window", "serviceRate", "bursts"})
+_OF_SCALING = frozenset({"reason", "recommendedReplicas", "idleSince", "window", "serviceRate", "bursts"})
 """`starts` and `history` are not among them: they change with the workers."""
 _OF_DEMANDS = frozenset({"phase", "samples", "nextBurst", "replicas", "message"})
 
@@ -32,7 +32,7 @@ def without_figures(status: Object) -> Object:
         told["scaling"] = _without(scaling, _OF_SCALING)
         if scaling.get("limit") == "Budget":
             # Other pools of the budget go by it.
-            told["scaling"]["asked"] = scaling.get("asked")
+            told["scaling"]["recommendedReplicas"] = scaling.get("recommendedReplicas")
     if demands is not None:
         told["demands"] = [_without(demand, _OF_DEMANDS) for demand in demands]
     return told

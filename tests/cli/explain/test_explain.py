@@ -245,7 +245,7 @@ def test_a_quota_that_keeps_pods_from_being_made_is_quoted():
 
 
 def rollout(**fields):
-    return {"revision": "new", "rollout": {"target": "old", "good": "old", **fields}}
+    return {"currentRevision": "new", "rollout": {"targetRevision": "old", "stableRevision": "old", **fields}}
 
 
 def test_a_revision_that_was_rolled_back_offers_the_spec_that_serves():

@@ -45,7 +45,7 @@ def explained(pool, cause, **fields):
 
 
 def decided(desired, asked, limit=None, **fields):
-    return {"desired": desired, "asked": asked, "limit": limit, **fields}
+    return {"desired": desired, "recommendedReplicas": asked, "limit": limit, **fields}
 
 
 @pytest.mark.parametrize(

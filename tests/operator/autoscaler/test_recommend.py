@@ -68,7 +68,7 @@ def test_requests_too_short_to_be_seen_in_flight_keep_the_pool_awake():
 
 def test_one_replica_is_kept_until_the_pool_was_idle_for_long_enough():
     decision = run(signals(5), signals(0, at=1), scaling=a_scaling(minReplicas=0))[-1]
-    assert (decision.desired, decision.asked, decision.limit) == (1, 0, "CooldownSeconds")
+    assert (decision.desired, decision.recommended_replicas, decision.limit) == (1, 0, "CooldownSeconds")
 
 
 def test_a_small_difference_changes_nothing():
@@ -130,7 +130,7 @@ def test_a_budget_leaves_what_others_do_not_hold():
     scaling = a_scaling(budget={"name": "gpus", "maxReplicas": 6})
     other = Claim(pool="rm-b", total=6, priority=1, wanted=4, held=4)
     decision = run(signals(80, pool="rm-a", others=(other,)), scaling=scaling)[-1]
-    assert (decision.desired, decision.asked, decision.limit) == (2, 8, "Budget")
+    assert (decision.desired, decision.recommended_replicas, decision.limit) == (2, 8, "Budget")
 
 
 def test_every_change_is_in_the_history_with_its_reason_and_limit():

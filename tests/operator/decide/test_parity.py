@@ -24,7 +24,9 @@ def scored(*scores, golden=GOLDEN, refusal=None):
 
 def a_rollout(*workers, golden=GOLDEN, old=None, new=None, status=None, **rollout):
     """One replica of `old`, which is good, and the revision `new` that was asked for."""
-    memory = RewardPoolStatus(revision="new", rollout=RolloutStatus(target="new", good="old"))
+    memory = RewardPoolStatus(
+        current_revision="new", rollout=RolloutStatus(target_revision="new", stable_revision="old")
+    )
     pool = a_pool(replicas=1, rollout={"parity": PARITY, **rollout}, status=status or memory)
     sets = (
         WorkerSet(revision="old", replicas=1, created=NOW, golden=old),
@@ -93,7 +95,7 @@ def test_a_first_revision_that_scores_otherwise_than_expected_gets_no_traffic():
     pool = a_pool(replicas=1, rollout={"parity": PARITY})
     sets = (WorkerSet(revision="new", replicas=1, golden=scored(0.5, 2.0)),)
     plan = decide(replace(a_snapshot(NEW, pool=pool, sets=sets, routers=(a_router(),)), golden=EXPECTING))
-    assert (plan.joins, plan.status.rollout.good) == ((), None)
+    assert (plan.joins, plan.status.rollout.stable_revision) == ((), None)
     assert (reason(plan), reason(plan, "Degraded")) == ("ParityExceeded", "ParityExceeded")
     assert "expected" in plan.status.condition("Degraded").message
 
@@ -122,7 +124,7 @@ def test_a_larger_allowance_lets_the_failed_revision_go_on():
     failed = decide(a_rollout(OLD, NEW, old=scored(1.0, -1.0), new=scored(1.0, -0.5))).status
     wider = {**PARITY, "maxAbsDiff": 0.6}
     plan = decide(a_rollout(OLD, old=scored(1.0, -1.0), new=scored(1.0, -0.5), status=failed, parity=wider))
-    assert (plan.status.rollout.failed, plan.status.rollout.target) == (None, "new")
+    assert (plan.status.rollout.failed, plan.status.rollout.target_revision) == (None, "new")
 
 
 @pytest.mark.parametrize("golden", [GOLDEN, GoldenProblem(message="ConfigMap golden is not there")])
@@ -130,11 +132,13 @@ def test_a_failed_revision_does_not_come_back_by_itself(golden):
     failed = decide(a_rollout(OLD, NEW, old=scored(1.0, -1.0), new=scored(1.0, -0.5))).status
     plan = decide(a_rollout(OLD, golden=golden, old=scored(1.0, -1.0), new=scored(1.0, -0.5), status=failed))
     assert plan.status.rollout.failed == failed.rollout.failed
-    assert plan.status.rollout.target == "old"
+    assert plan.status.rollout.target_revision == "old"
 
 
 def test_the_present_good_revision_is_measured_for_the_rollout_to_come():
-    status = RewardPoolStatus(revision="new", rollout=RolloutStatus(target="new", good="new"))
+    status = RewardPoolStatus(
+        current_revision="new", rollout=RolloutStatus(target_revision="new", stable_revision="new")
+    )
     pool = a_pool(replicas=1, rollout={"parity": PARITY}, status=status)
     plan = decide(replace(a_snapshot(NEW, pool=pool), golden=GOLDEN))
     assert plan.measure == (Measure(revision="new", worker_url="http://new-0:8000"),)

@@ -29,10 +29,10 @@ def empty(pool: RewardPool, *, routed: bool = True) -> Snapshot:
 
 
 def remembering(**rollout: Any) -> RewardPoolStatus:
-    return RewardPoolStatus(revision="new", rollout=RolloutStatus(**{"target": "new", **rollout}))
+    return RewardPoolStatus(current_revision="new", rollout=RolloutStatus(**{"target_revision": "new", **rollout}))
 
 
-PAUSED = a_pool(remembering(good="old"), replicas=1, rollout={"paused": True})
+PAUSED = a_pool(remembering(stable_revision="old"), replicas=1, rollout={"paused": True})
 
 SITUATIONS: Final[dict[str, tuple[Snapshot, str, str, str]]] = {
     # What is there, Serving, Ready, kstatus' word.
@@ -57,7 +57,9 @@ SITUATIONS: Final[dict[str, tuple[Snapshot, str, str, str]]] = {
     "rolling": (a_snapshot(OLD, pool=a_pool(replicas=1)), "True Serving", "False Surging", "InProgress"),
     "rolling, paused": (a_snapshot(OLD, pool=PAUSED), "True Serving", "False Paused", "InProgress"),
     "rolled back": (
-        a_snapshot(OLD, pool=a_pool(remembering(target="old", good="old", failed=FAILED), replicas=1)),
+        a_snapshot(
+            OLD, pool=a_pool(remembering(target_revision="old", stable_revision="old", failed=FAILED), replicas=1)
+        ),
         "True Serving",
         "False RolledBack",
         "InProgress",

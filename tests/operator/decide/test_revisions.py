@@ -24,7 +24,7 @@ def broken(age_seconds, revision="new", **fields):
 
 
 def remembering(revision="new", **rollout):
-    return RewardPoolStatus(revision=revision, rollout=RolloutStatus(**{"target": "new", **rollout}))
+    return RewardPoolStatus(current_revision=revision, rollout=RolloutStatus(**{"target_revision": "new", **rollout}))
 
 
 def a_case(*workers, status=None, sets=None, replicas=2, paused=False, listed=OLD, strategy="Surge", **spec):
@@ -48,32 +48,34 @@ def reason(plan, kind="Progressing"):
 
 def test_a_revision_is_good_when_all_wanted_workers_answer():
     plan = decide(a_snapshot(a_worker("one"), a_worker("two")))
-    assert plan.status.rollout == RolloutStatus(target="new", good="new")
+    assert plan.status.rollout == RolloutStatus(target_revision="new", stable_revision="new")
 
 
 def test_a_newer_good_revision_keeps_the_one_before_and_no_others():
     new = (a_worker("new-0"), a_worker("new-1"))
-    status = remembering(good="old", previous="older")
+    status = remembering(stable_revision="old", previous_revision="older")
     plan = decide(a_case(*new, status=status, sets={"new": 2, "old": 0, "older": 0}, listed=new))
-    assert (plan.status.rollout.good, plan.status.rollout.previous) == ("new", "old")
+    assert (plan.status.rollout.stable_revision, plan.status.rollout.previous_revision) == ("new", "old")
     assert sizes(plan) == {"new": 2, "old": 0}
     assert "RolloutCompleted" in told(plan)
 
 
 def test_a_pool_that_wants_more_than_fits_has_a_good_revision_too():
-    plan = decide(a_case(a_worker("new-0"), status=remembering(good="old"), sets={"new": 9, "old": 0}, replicas=9))
-    assert plan.status.rollout.good == "new"
+    plan = decide(
+        a_case(a_worker("new-0"), status=remembering(stable_revision="old"), sets={"new": 9, "old": 0}, replicas=9)
+    )
+    assert plan.status.rollout.stable_revision == "new"
 
 
 @pytest.mark.parametrize("spec", [{"replicas": 0}, {"suspend": True}])
 def test_nothing_is_known_of_a_revision_while_none_is_wanted(spec):
-    plan = decide(a_case(status=remembering(good="old"), sets={"new": 0, "old": 0}, listed=(), **spec))
-    assert plan.status.rollout.good == "old"
+    plan = decide(a_case(status=remembering(stable_revision="old"), sets={"new": 0, "old": 0}, listed=(), **spec))
+    assert plan.status.rollout.stable_revision == "old"
     assert sizes(plan) == {"new": 0, "old": 0}
 
 
 def test_a_silent_revision_is_rolled_back_with_the_engines_last_lines():
-    plan = decide(a_case(OLD[0], broken(61), status=remembering(revision="old", good="old"), listed=OLD[:1]))
+    plan = decide(a_case(OLD[0], broken(61), status=remembering(revision="old", stable_revision="old"), listed=OLD[:1]))
     assert plan.status.rollout.failed.reason == "ProgressDeadlineExceeded"
     assert plan.retire == ("new-0",)
     assert sizes(plan) == {"new": 0, "old": 2}
@@ -87,7 +89,7 @@ MISSPELT = Failure(reason="FunctionNotFound", message="the module rewards has no
 
 def test_what_no_other_attempt_changes_is_rolled_back_at_once():
     worker = broken(1, failure=MISSPELT)
-    plan = decide(a_case(OLD[0], worker, status=remembering(revision="old", good="old"), listed=OLD[:1]))
+    plan = decide(a_case(OLD[0], worker, status=remembering(revision="old", stable_revision="old"), listed=OLD[:1]))
     assert plan.status.rollout.failed.reason == "FunctionNotFound"
     assert sizes(plan) == {"new": 0, "old": 2}
     assert "can start; FunctionNotFound: the module rewards" in plan.status.condition("Degraded").message
@@ -99,7 +101,7 @@ def test_a_first_revision_that_can_never_start_says_so_at_once():
 
 
 def test_a_rollback_is_told_once():
-    first = decide(a_case(OLD[0], broken(61), status=remembering(revision="old", good="old")))
+    first = decide(a_case(OLD[0], broken(61), status=remembering(revision="old", stable_revision="old")))
     again = decide(a_case(*OLD, status=first.status, sets={"new": 0, "old": 2}))
     assert "RolledBack" not in told(again)
     assert again.status.rollout == first.status.rollout
@@ -107,21 +109,27 @@ def test_a_rollback_is_told_once():
 
 
 def test_a_rollback_survives_the_operator_and_time():
-    plan = decide(a_case(*OLD, status=remembering(target="old", good="old", failed=FAILED), sets={"new": 0, "old": 2}))
+    plan = decide(
+        a_case(
+            *OLD,
+            status=remembering(target_revision="old", stable_revision="old", failed=FAILED),
+            sets={"new": 0, "old": 2},
+        )
+    )
     assert plan.status.rollout.failed == FAILED
     assert sizes(plan) == {"new": 0, "old": 2}
 
 
 def test_the_fix_is_a_revision_of_its_own():
     failed = FAILED.model_copy(update={"revision": "broken"})
-    status = remembering(revision="broken", target="old", good="old", failed=failed)
+    status = remembering(revision="broken", target_revision="old", stable_revision="old", failed=failed)
     plan = decide(a_case(*OLD, status=status, sets={"broken": 0, "old": 2}))
-    assert (plan.status.rollout.failed, plan.status.rollout.target) == (None, "new")
+    assert (plan.status.rollout.failed, plan.status.rollout.target_revision) == (None, "new")
     assert sizes(plan) == {"new": 2, "old": 2}
 
 
 def test_a_rolled_back_pool_goes_on_scaling():
-    status = remembering(target="old", good="old", failed=FAILED)
+    status = remembering(target_revision="old", stable_revision="old", failed=FAILED)
     assert sizes(decide(a_case(*OLD, status=status, sets={"new": 0, "old": 2}, replicas=5))) == {"new": 0, "old": 5}
 
 
@@ -133,14 +141,14 @@ def test_without_a_good_revision_the_present_one_goes_on_trying():
 
 
 def test_a_good_revision_whose_deployment_was_deleted_cannot_come_back():
-    status = remembering(good="old", silent_since="2026-01-01T11:00:00.000000Z")
+    status = remembering(stable_revision="old", silent_since="2026-01-01T11:00:00.000000Z")
     plan = decide(a_case(broken(61), status=status, sets={"new": 1}, replicas=1, listed=()))
-    assert (plan.status.rollout.failed, plan.status.rollout.good) == (None, None)
+    assert (plan.status.rollout.failed, plan.status.rollout.stable_revision) == (None, None)
     assert reason(plan) == "ProgressDeadlineExceeded"
 
 
 def test_a_pool_that_was_at_zero_is_not_overdue_when_it_grows():
-    status = remembering(good="old")
+    status = remembering(stable_revision="old")
     day_old = WorkerSet(revision="new", replicas=1, created=NOW - timedelta(days=1))
     fresh = broken(5)
     pool = a_pool(replicas=1, rollout={"progressDeadlineSeconds": 60}, status=status)
@@ -150,7 +158,7 @@ def test_a_pool_that_was_at_zero_is_not_overdue_when_it_grows():
 
 
 def test_a_worker_that_answered_and_crashed_has_its_time_again():
-    plan = decide(a_case(*OLD, broken(3600), status=remembering(good="old")))
+    plan = decide(a_case(*OLD, broken(3600), status=remembering(stable_revision="old")))
     assert plan.status.rollout.failed is None
     assert plan.status.rollout.silent_since == "2026-01-01T12:00:00.000000Z"
 
@@ -158,14 +166,14 @@ def test_a_worker_that_answered_and_crashed_has_its_time_again():
 def test_the_clock_stands_still_while_the_model_is_downloaded():
     download = Download(phase="Downloading", begun=NOW - timedelta(hours=1))
     loading = broken(3600, failure=None, download=download)
-    assert decide(a_case(*OLD, loading, status=remembering("old", good="old"))).status.rollout.failed is None
+    assert decide(a_case(*OLD, loading, status=remembering("old", stable_revision="old"))).status.rollout.failed is None
     loaded = broken(3600, failure=None, download=Download(phase="Done"))
-    plan = decide(a_case(*OLD, loaded, status=remembering(good="old")))
+    plan = decide(a_case(*OLD, loaded, status=remembering(stable_revision="old")))
     assert plan.status.rollout.silent_since == "2026-01-01T12:00:00.000000Z"
 
 
 def test_a_good_revision_that_falls_silent_is_not_rolled_back():
-    status = remembering(good="new", previous="old", silent_since="2026-01-01T11:00:00.000000Z")
+    status = remembering(stable_revision="new", previous_revision="old", silent_since="2026-01-01T11:00:00.000000Z")
     plan = decide(a_case(broken(3600), status=status, sets={"new": 1, "old": 0}, replicas=1, listed=()))
     assert plan.status.rollout.failed is None
     assert sizes(plan) == {"new": 1, "old": 0}
@@ -173,7 +181,14 @@ def test_a_good_revision_that_falls_silent_is_not_rolled_back():
 
 
 def test_a_paused_pool_keeps_the_good_revision_and_scales_it():
-    plan = decide(a_case(*OLD, status=remembering(revision="old", target="old", good="old"), paused=True, replicas=3))
+    plan = decide(
+        a_case(
+            *OLD,
+            status=remembering(revision="old", target_revision="old", stable_revision="old"),
+            paused=True,
+            replicas=3,
+        )
+    )
     assert sizes(plan) == {"new": 0, "old": 3}
     assert reason(plan) == "Paused"
     assert "revision new waits" in plan.status.condition("Progressing").message
@@ -181,13 +196,13 @@ def test_a_paused_pool_keeps_the_good_revision_and_scales_it():
 
 def test_a_rollout_that_is_paused_half_way_goes_back_to_the_good_revision():
     new = a_worker("new-0")
-    plan = decide(a_case(OLD[0], new, status=remembering(good="old"), paused=True))
+    plan = decide(a_case(OLD[0], new, status=remembering(stable_revision="old"), paused=True))
     assert sizes(plan) == {"new": 1, "old": 2}
     assert plan.drain == ()
 
 
 def test_an_unpaused_pool_goes_on():
-    status = remembering(target="old", good="old")
+    status = remembering(target_revision="old", stable_revision="old")
     assert sizes(decide(a_case(*OLD, status=status, sets={"new": 0, "old": 2}))) == {"new": 2, "old": 2}
 
 
@@ -208,26 +223,30 @@ GATED = "SchedulingGated: Scheduling is blocked due to non-empty scheduling gate
 @pytest.mark.parametrize("strategy", ["Surge", "Auto"])
 def test_nothing_is_rolled_back_for_want_of_room(words, strategy):
     waiting = broken(100_000, failure=None, url=None, unschedulable=words)
-    status = decide(a_case(*OLD, waiting, status=remembering(revision="old", good="old"), strategy=strategy)).status
+    status = decide(
+        a_case(*OLD, waiting, status=remembering(revision="old", stable_revision="old"), strategy=strategy)
+    ).status
     assert (status.rollout.failed, status.rollout.silent_since) == (None, None)
 
 
 def test_the_clock_runs_for_a_worker_that_has_room():
     waiting = broken(100, failure=None, url=None, unschedulable=NO_GPU)
     crashing = replace(broken(100), name="new-1")
-    plan = decide(a_case(*OLD, waiting, crashing, status=remembering(revision="old", good="old")))
+    plan = decide(a_case(*OLD, waiting, crashing, status=remembering(revision="old", stable_revision="old")))
     assert plan.status.rollout.failed is not None
 
 
 def test_a_revision_that_fits_nowhere_though_all_others_left_asks_too_much_and_is_rolled_back():
     waiting = broken(100, failure=None, url=None, unschedulable=NO_GPU)
     sets = {"old": 0, "new": 1}
-    plan = decide(a_case(waiting, replicas=1, sets=sets, listed=(), status=remembering(revision="old", good="old")))
+    plan = decide(
+        a_case(waiting, replicas=1, sets=sets, listed=(), status=remembering(revision="old", stable_revision="old"))
+    )
     assert NO_GPU in plan.status.rollout.failed.message
 
 
 def test_a_revision_that_nobody_schedules_fails_with_the_schedulers_words():
     taint = "0/1 nodes are available: 1 node(s) had untolerated taint {spot: true}."
     stuck = broken(61, failure=None, url=None, unschedulable=taint)
-    plan = decide(a_case(*OLD, stuck, status=remembering(revision="old", good="old")))
+    plan = decide(a_case(*OLD, stuck, status=remembering(revision="old", stable_revision="old")))
     assert "untolerated taint" in plan.status.rollout.failed.message

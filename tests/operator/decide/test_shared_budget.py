@@ -33,7 +33,7 @@ def another(wanted, held, *, total=4, **fields):
 @pytest.mark.parametrize(("policy", "replicas"), [(QUEUE, None), (EXTERNAL, 9)])
 def test_what_others_hold_is_left_to_them_and_the_status_says_so(policy, replicas):
     scaling = scaling_of(policy=policy, replicas=replicas, others=(another(3, 3, stalled=True),))
-    assert (scaling.desired, scaling.asked, scaling.limit) == (1, 9, "Budget")
+    assert (scaling.desired, scaling.recommended_replicas, scaling.limit) == (1, 9, "Budget")
     assert scaling.reason.endswith("the budget has 4 replicas: other, for which a trainer waits, has 3")
 
 
@@ -63,4 +63,4 @@ def test_pools_that_state_different_totals_are_told_so():
 
 def test_a_change_is_told_with_what_was_asked_for_and_what_limits_it():
     (event,) = [event for event in plan_of().events if event.reason == "Scaled"]
-    assert event.message.startswith("from 0 to 4 replicas, 9 asked for, limit Budget: 90 requests over 10 per replica;")
+    assert event.message.startswith("from 0 to 4 replicas, 9 recommended, limit Budget: 90 requests over 10 per replica;")

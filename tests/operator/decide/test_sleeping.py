@@ -17,7 +17,7 @@ def snapshot(
     *, holders: tuple[str, ...] | None = (), listed: bool = False, complete: bool = True, **worker: bool
 ) -> Snapshot:
     """A pool of one worker that answers."""
-    rollout = RolloutStatus(target="r", good="r") if complete else None
+    rollout = RolloutStatus(target_revision="r", stable_revision="r") if complete else None
     state = Worker(name="w", revision="r", url=URL, created=NOW, running=True, answering=True)
     entries = (RegisteredWorker(id="1", url=URL),) if listed else ()
     return Snapshot(

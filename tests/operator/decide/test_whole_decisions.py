@@ -74,7 +74,7 @@ def test_a_healthy_newest_revision_always_gets_there(fleet, story):
     settled(fleet)
     assert {worker.revision for worker in fleet.workers.values()} == {fleet.revision}
     assert len(fleet.workers) == fleet.serving() == fleet.replicas
-    assert fleet.status.rollout.good == fleet.revision
+    assert fleet.status.rollout.stable_revision == fleet.revision
     assert fleet.status.condition("Progressing").reason == "Stable"
 
 

@@ -93,7 +93,7 @@ def test_a_claim_tells_what_the_pool_states(namespace: Namespace) -> None:
 
 
 def test_what_a_pool_wants_is_what_it_decided(namespace: Namespace) -> None:
-    namespace.pool("other", status=scaled(3, asked=7, limit="Step"))
+    namespace.pool("other", status=scaled(3, recommended_replicas=7, limit="Step"))
     assert namespace.claim().wanted == 3
 
 
@@ -101,7 +101,7 @@ def test_what_a_pool_wants_is_what_it_decided(namespace: Namespace) -> None:
 def test_what_a_pool_wants_that_has_less_by_its_budget_is_what_it_asked_for(
     namespace: Namespace, asked: int, wanted: int
 ) -> None:
-    namespace.pool("other", status=scaled(2, asked=asked, limit="Budget"))
+    namespace.pool("other", status=scaled(2, recommended_replicas=asked, limit="Budget"))
     assert namespace.claim().wanted == wanted
 
 

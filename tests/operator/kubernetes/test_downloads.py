@@ -132,7 +132,7 @@ def test_a_pin_goes_with_the_revisions_deployment() -> None:
 
 def test_a_lost_pin_comes_back_from_the_status() -> None:
     model = ModelStatus(type="Discriminative", served_name="rm", commit="abc")
-    pool = a_pool().model_copy(update={"status": RewardPoolStatus(revision="new", model=model)})
+    pool = a_pool().model_copy(update={"status": RewardPoolStatus(current_revision="new", model=model)})
     assert pins_of(pool, pool_objects()) == {"new": "abc"}
 
 

@@ -96,7 +96,7 @@ def test_the_worker_serves_and_its_commit_is_pinned(cluster: Cluster, repo: Fake
     cluster.eventually(lambda: cluster.is_ready(POOL, replicas=1), seconds=START_SECONDS, what="the pool is ready")
     assert model(cluster)["commit"] == repo.main
     assert "download" not in model(cluster)
-    assert pins(cluster) == {cluster.status(POOL)["revision"]: repo.main}
+    assert pins(cluster) == {cluster.status(POOL)["currentRevision"]: repo.main}
 
 
 def test_a_second_worker_takes_the_pinned_commit_out_of_the_cache(

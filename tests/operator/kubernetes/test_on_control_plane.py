@@ -174,7 +174,7 @@ def test_a_worker_put_on_the_list_by_hand_is_taken_off(cluster: Cluster) -> None
 
 
 def owned_objects(cluster: Cluster) -> list[tuple[str, str]]:
-    revision = cluster.status(POOL)["revision"]
+    revision = cluster.status(POOL)["currentRevision"]
     return [
         ("service", names.router_name(POOL)),
         ("configmap", names.pins_config_map(POOL)),
@@ -316,14 +316,14 @@ def writes(cluster: Cluster) -> dict[str, float]:
 
 
 def test_a_changed_pod_reaches_the_workers_without_a_gap(cluster: Cluster) -> None:
-    old = cluster.status(POOL)["revision"]
+    old = cluster.status(POOL)["currentRevision"]
     engine = {"name": "python", "env": env_vars({"PYTHONPATH": str(FUNCTIONS), "MARK": "changed"})}
     cluster.apply(POOL, replicas=1, engine=engine)
     gaps = []
 
     def rolled() -> bool:
         gaps.append(listed(cluster) == set())
-        return cluster.status(POOL)["revision"] != old and is_whole(cluster)
+        return cluster.status(POOL)["currentRevision"] != old and is_whole(cluster)
 
     cluster.eventually(rolled, seconds=40, what="the new revision serves alone")
     assert not any(gaps)

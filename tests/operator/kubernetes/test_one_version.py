@@ -34,7 +34,7 @@ def often_read(monkeypatch: pytest.MonkeyPatch) -> None:
 def rendered(around: Surroundings) -> tuple[Any, ...]:
     """What of the spec is found in the owned objects: the engine's arguments, replicas, the routers' time limit."""
     deployments = {name: item for (kind, name), item in around.kube.objects.items() if kind == client.DEPLOYMENTS}
-    worker = deployments[names.worker_name("rm", around.pool["status"]["revision"])]
+    worker = deployments[names.worker_name("rm", around.pool["status"]["currentRevision"])]
     (container,) = worker["spec"]["template"]["spec"]["containers"]
     seeds = [word for word in container["command"] + container.get("args", []) if word.startswith("--seed")]
     router = str(deployments[names.router_name("rm")]["spec"]["template"]["spec"]["containers"][0])

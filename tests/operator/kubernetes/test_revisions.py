@@ -26,8 +26,8 @@ def rendered(pool: RewardPool, image: str = "own:1") -> Revision:
 
 def serving(pool: RewardPool, revision: str, *, good: str | None = None) -> RewardPool:
     """The pool with a status by which that revision is the present one, and was the good one."""
-    rollout = RolloutStatus(target=revision, good=good or revision)
-    return pool.model_copy(update={"status": RewardPoolStatus(revision=revision, rollout=rollout)})
+    rollout = RolloutStatus(target_revision=revision, stable_revision=good or revision)
+    return pool.model_copy(update={"status": RewardPoolStatus(current_revision=revision, rollout=rollout)})
 
 
 def live(pool: RewardPool, revision: Revision, *, made: str = "2026-01-01T00:00:00Z") -> Object:

@@ -87,7 +87,7 @@ class Rolling:
     def serves(self, *, replicas: int = 1) -> bool:
         """Whether the present revision serves alone and is the good one."""
         status = self.status
-        good = status.get("rollout", {}).get("good") == status.get("revision")
+        good = status.get("rollout", {}).get("stableRevision") == status.get("currentRevision")
         return good and self.cluster.is_ready(POOL, replicas=replicas)
 
     def eventually(self, holds: Any, what: str, *, seconds: float = CHANGE_SECONDS) -> None:
@@ -151,11 +151,11 @@ def no_request_fails(rolling: Rolling) -> Iterator[None]:
 
 
 def test_a_broken_revision_is_rolled_back_with_its_last_words(rolling: Rolling) -> None:
-    good = rolling.status["revision"]
+    good = rolling.status["currentRevision"]
     rolling.apply(model=BROKEN)
     rolling.eventually(lambda: rolling.reason() == "RolledBack", "the good revision is brought back")
     failed = rolling.rollout["failed"]["revision"]
-    assert failed == rolling.status["revision"] != good
+    assert failed == rolling.status["currentRevision"] != good
     assert "no_such_module" in rolling.message("Degraded")
     rolling.eventually(lambda: rolling.sizes() == {good: 1, failed: 0}, "only the good revision has workers")
     assert "RolledBack" in rolling.cluster.kubectl("describe", "rewardpool", POOL)
@@ -172,10 +172,10 @@ def test_a_restarted_operator_does_not_try_the_failed_revision_again(rolling: Ro
 
 
 def test_the_fix_goes_through_after_a_failure(rolling: Rolling) -> None:
-    good, failed = rolling.rollout["good"], rolling.status["revision"]
+    good, failed = rolling.rollout["stableRevision"], rolling.status["currentRevision"]
     rolling.apply(model=GOOD, mark=11)
     rolling.eventually(rolling.serves, "the fix serves")
-    fix = rolling.status["revision"]
+    fix = rolling.status["currentRevision"]
     assert fix not in (good, failed)
     rolling.eventually(
         lambda: rolling.sizes() == {fix: 1, good: 0}, "the good one before is kept, the failed one is not"
@@ -186,18 +186,18 @@ def test_the_fix_goes_through_after_a_failure(rolling: Rolling) -> None:
 
 
 def test_a_paused_pool_is_scaled_and_not_rolled(rolling: Rolling) -> None:
-    good = rolling.rollout["good"]
+    good = rolling.rollout["stableRevision"]
     rolling.apply(rollout={**ROLLOUT, "paused": True}, mark=12, replicas=2)
     rolling.eventually(lambda: rolling.reason() == "Paused", "it is said to be paused")
     rolling.eventually(lambda: rolling.sizes()[good] == rolling.status["readyReplicas"] == 2, "two old workers serve")
-    assert rolling.sizes()[rolling.status["revision"]] == 0
+    assert rolling.sizes()[rolling.status["currentRevision"]] == 0
     rolling.apply(rollout=ROLLOUT, mark=12, replicas=1)
     rolling.eventually(rolling.serves, "unpaused, it goes on")
 
 
 def test_a_revision_that_scores_otherwise_is_in_no_router_and_rolled_back(rolling: Rolling) -> None:
     rolling.cluster.kubectl("create", "configmap", "golden", f"--from-literal=golden.jsonl={GOLDEN_LINES}")
-    good = rolling.rollout["good"]
+    good = rolling.rollout["stableRevision"]
     rolling.apply(rollout={**ROLLOUT, "parity": PARITY}, mark=12)
     rolling.eventually(
         lambda: names.ANNOTATION_GOLDEN_SCORES in rolling.deployments()[good]["metadata"]["annotations"],
@@ -219,7 +219,7 @@ def test_a_revision_that_scores_otherwise_is_in_no_router_and_rolled_back(rollin
 
 
 def test_a_malformed_golden_set_holds_the_rollout_until_it_is_mended(rolling: Rolling) -> None:
-    good = rolling.rollout["good"]
+    good = rolling.rollout["stableRevision"]
     patch = {"data": {"golden.jsonl": "no JSON"}}
     rolling.cluster.kubectl("patch", "configmap", "golden", "--type=merge", "-p", json.dumps(patch))
     rolling.apply(model=GOOD, mark=13)
@@ -269,7 +269,7 @@ class WorkerPod:
 
     def _pods(self) -> list[dict[str, Any]]:
         """All workers; none while one of them is not ready, or of the revision before."""
-        pods, revision = self._rolling.cluster.pods(POOL, "worker"), self._rolling.status["revision"]
+        pods, revision = self._rolling.cluster.pods(POOL, "worker"), self._rolling.status["currentRevision"]
         alone = all(pod["metadata"]["labels"][names.LABEL_REVISION] == revision for pod in pods)
         return pods if alone and all(map(takes_connections, pods)) else []
 

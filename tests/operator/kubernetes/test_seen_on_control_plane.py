@@ -60,7 +60,7 @@ def events(cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def revision(cluster: Cluster) -> str:
-    return str(cluster.status(POOL)["revision"])
+    return str(cluster.status(POOL)["currentRevision"])
 
 
 def test_prometheus_is_told_of_the_pool(cluster: Cluster) -> None:

@@ -50,7 +50,7 @@ async def test_an_upgraded_operator_with_other_files_and_another_default_image_c
     assert after.keys() == before.keys()
     assert after[revision] == before[revision]
     status = around.kube.objects[client.POOLS, "rm"]["status"]
-    assert revision.endswith(status["revision"])
+    assert revision.endswith(status["currentRevision"])
     (progressing,) = (item for item in status["conditions"] if item["type"] == "Progressing")
     assert progressing["reason"] == "UpdateAvailable"
     assert "image vllm/vllm-openai:next instead of" in progressing["message"]

@@ -81,7 +81,7 @@ def test_an_upgrade_with_other_files_and_another_image_replaces_no_worker(upgrad
         assert [pod["metadata"]["uid"] for pod in upgraded.pods(pool, "worker")] == [
             pod["metadata"]["uid"] for pod in pods
         ]
-        assert upgraded.status(pool)["revision"] == deployment["metadata"]["labels"][names.LABEL_REVISION]
+        assert upgraded.status(pool)["currentRevision"] == deployment["metadata"]["labels"][names.LABEL_REVISION]
 
 
 def test_what_the_upgrade_offers_is_said(upgraded: Cluster) -> None:

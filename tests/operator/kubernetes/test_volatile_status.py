@@ -13,7 +13,7 @@ BEFORE: dict[str, Any] = {
     "scaling": {
         "desired": 1,
         "reason": "3 requests over 4 per replica",
-        "asked": 1,
+        "recommendedReplicas": 1,
         "window": [{"time": TIME, "replicas": 1}],
         "serviceRate": {"perReplica": 3.0, "inFlight": 4, "measured": [], "time": TIME},
         "bursts": [{"begun": TIME, "replicas": 1}],
@@ -41,7 +41,7 @@ def is_news(after: dict[str, Any]) -> bool:
         changed(load={"inFlight": 4}),
         changed(load=None),
         changed(scaling={"reason": "4 requests over 4 per replica"}),
-        changed(scaling={"asked": 2}),
+        changed(scaling={"recommendedReplicas": 2}),
         changed(scaling={"idleSince": TIME}),
         changed(scaling={"window": [{"time": TIME, "replicas": 2}]}),
         changed(scaling={"serviceRate": {"perReplica": 4.0, "inFlight": 4, "measured": [], "time": TIME}}),
@@ -71,8 +71,8 @@ def test_decisions_and_conditions_are(after: dict[str, Any]) -> None:
 
 
 def test_what_is_asked_of_a_budget_is_news_for_its_other_pools() -> None:
-    held = changed(scaling={"limit": "Budget", "asked": 5})
-    assert without_figures(held) != without_figures(changed(scaling={"limit": "Budget", "asked": 6}))
+    held = changed(scaling={"limit": "Budget", "recommendedReplicas": 5})
+    assert without_figures(held) != without_figures(changed(scaling={"limit": "Budget", "recommendedReplicas": 6}))
 
 
 def test_conditions_of_other_controllers_and_their_order_are_nothing_to_write_for() -> None:

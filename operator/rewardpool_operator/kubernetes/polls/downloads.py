@@ -38,8 +38,8 @@ def pins_of(pool: RewardPool, objects: Objects) -> dict[str, str]:
     there = {item["metadata"]["labels"][names.LABEL_REVISION] for item in objects.worker_deployments()}
     pins = {revision: commit for revision, commit in _written_pins(pool, objects).items() if revision in there}
     status = pool.status
-    if status.model is not None and status.model.commit is not None and status.revision in there:
-        pins.setdefault(status.revision, status.model.commit)
+    if status.model is not None and status.model.commit is not None and status.current_revision in there:
+        pins.setdefault(status.current_revision, status.model.commit)
     workers = objects.pods_of(names.COMPONENT_WORKER)
     for pod in sorted(workers, key=lambda pod: str(pod["metadata"]["creationTimestamp"])):
         commit = commit_of(_report(pod).get("commit"))

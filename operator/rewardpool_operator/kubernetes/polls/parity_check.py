@@ -115,7 +115,7 @@ class ParityCheck:
             self._read, self.refused = None, None
             return None
         rollout = pool.status.rollout
-        settled = rollout is not None and rollout.good == revision
+        settled = rollout is not None and rollout.stable_revision == revision
         fresh_for = READ_SETTLED_SECONDS if settled else READ_SECONDS
         ref = parity.golden_set_ref
         before = self._read if self._read is not None and self._read.ref == ref else None
