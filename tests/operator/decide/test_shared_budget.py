@@ -63,4 +63,6 @@ def test_pools_that_state_different_totals_are_told_so():
 
 def test_a_change_is_told_with_what_was_asked_for_and_what_limits_it():
     (event,) = [event for event in plan_of().events if event.reason == "Scaled"]
-    assert event.message.startswith("from 0 to 4 replicas, 9 recommended, limit Budget: 90 requests over 10 per replica;")
+    assert event.message.startswith(
+        "from 0 to 4 replicas, 9 recommended, limit Budget: 90 requests over 10 per replica;"
+    )
