@@ -81,7 +81,7 @@ def test_the_status_tells_a_trainer_all_it_needs(cluster: Cluster) -> None:
     status = cluster.status(POOL)
     assert status["url"] == "http://fn-router.pools.svc:8080"
     assert status["auth"] == {"secretName": "fn-key"}
-    assert status["model"] == {"type": "Function", "servedName": "fn"}
+    assert status["model"] == {"type": "Function", "engine": "python", "servedName": "fn"}
     assert cluster.condition(POOL, "Serving")["status"] == "True"
 
 

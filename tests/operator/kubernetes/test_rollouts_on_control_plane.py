@@ -180,7 +180,7 @@ def test_the_fix_goes_through_after_a_failure(rolling: Rolling) -> None:
     rolling.eventually(
         lambda: rolling.sizes() == {fix: 1, good: 0}, "the good one before is kept, the failed one is not"
     )
-    assert rolling.rollout["previous"] == good
+    assert rolling.rollout["previousRevision"] == good
     parts = json.loads(rolling.deployments()[good]["metadata"]["annotations"][names.ANNOTATION_SPEC])
     assert {"name": "MARK", "value": "10"} in parts["engine"]["env"]
 

@@ -117,9 +117,16 @@ def test_a_deadline_and_a_drain_time_replace_no_worker(upgraded: Cluster) -> Non
 def test_a_restart_takes_what_the_upgrade_offers_and_keeps_the_files_of_the_revision_before(upgraded: Cluster) -> None:
     deployment, _ = upgraded.before["second"]  # type: ignore[attr-defined]
     old = {volume["configMap"]["name"] for volume in deployment["spec"]["template"]["spec"]["volumes"][:1]}
+    before = upgraded.status("second")["currentRevision"]
     upgraded.kubectl("annotate", "rewardpool", "second", f"{names.ANNOTATION_RESTARTED_AT}=2026-01-01T00:00:00Z")
+
+    # An annotation is no new generation: a status of before may still call the pool whole.
+    def is_new_and_whole() -> bool:
+        is_new = image(worker_deployment(upgraded, "second")) == "rewardpool:other"
+        return is_new and upgraded.status("second")["currentRevision"] != before and is_whole(upgraded, "second")
+
     upgraded.eventually(
-        lambda: image(worker_deployment(upgraded, "second")) == "rewardpool:other" and is_whole(upgraded, "second"),
+        is_new_and_whole,
         seconds=CHANGE_SECONDS,
         what="the offered revision serves",
     )
