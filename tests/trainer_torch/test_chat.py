@@ -1,5 +1,6 @@
 """Conversations in a real tokenizer's tokens, with real chat templates: one BOS, every turn, whatever the template."""
 
+import asyncio
 import re
 import subprocess
 import sys
@@ -103,12 +104,12 @@ async def test_the_call_that_the_readme_shows_sends_one_bos(monkeypatch: pytest.
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     [code] = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
     names: dict[str, Any] = {}
-    exec(compile(code, "README.md", "exec"), names)
     async with FakeWorker() as worker:
         write_local_pool(tmp_path / "state", url=worker.url, source=f"file://{tmp_path / 'model'}")
-        totals = await names["rewards"]([("2 + 2?", "4"), (TURNS[:4], "4")])
+        await asyncio.to_thread(exec, compile(code, "README.md", "exec"), names)
+        await asyncio.to_thread(names["reward"].close)
     inputs = [request["input"] for request in worker.requests]
-    assert sorted(totals) == sorted(float(len(ids)) for ids in inputs)
+    assert sorted(names["scores"]) == sorted(float(len(ids)) for ids in inputs)
     assert [tokenizer.convert_ids_to_tokens(ids).count(BOS) for ids in inputs] == [1, 1]
 
 
