@@ -293,11 +293,11 @@ def test_a_pool_is_listed_scaled_and_described(control_plane: ControlPlane) -> N
     status |= {"conditions": [a_condition("Ready", reason="Surging")]}
     say(control_plane, "pool", status)
 
-    header, row = control_plane.kubectl(*kubectl, "get", "rp").splitlines()
+    header, row = control_plane.kubectl(*kubectl, "get", "rp", "pool").splitlines()
     assert header.split() == ["NAME", "READY", "STATUS", "AGE"]
     assert row.split()[:3] == ["pool", "1/2", "Surging"]
     assert "rewardpool.rewardpool.dev/pool" in control_plane.kubectl(*kubectl, "get", "all", "--output=name")
-    wide = control_plane.kubectl(*kubectl, "get", "rp", "--output=wide").splitlines()[1].split()
+    wide = control_plane.kubectl(*kubectl, "get", "rp", "pool", "--output=wide").splitlines()[1].split()
     assert {"7", "3", "hf://org/model", "http://there:8080"} <= set(wide)
 
     control_plane.kubectl(*kubectl, "scale", "rewardpool", "pool", "--replicas=2")
