@@ -55,7 +55,8 @@ $(SERVER)/.ready: constraints/server.txt constraints/server-overrides.txt | $(UV
 	@$(PACKAGES) engine
 	@echo "==> $(SERVER): vLLM for CPU, sglang-router and smg (about 6 GB, once)"
 	@$(UV) venv --quiet --allow-existing --python $(PYTHON) $(SERVER)
-	@$(UV) pip install --python $(SERVER)/bin/python --override constraints/server-overrides.txt --requirement constraints/server.txt
+	@# Pods mount it and cannot write: without byte code each of their engines would compile for half a minute.
+	@$(UV) pip install --python $(SERVER)/bin/python --compile-bytecode --override constraints/server-overrides.txt --requirement constraints/server.txt
 	@touch $@
 
 $(SGLANG)/.ready: constraints/sglang.txt $(wildcard workers/sgl_kernel_on_cpu/*.toml workers/sgl_kernel_on_cpu/*/*.py) | $(UV)

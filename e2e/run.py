@@ -38,7 +38,7 @@ from installation import IMAGE, Installation, evidence, refuse_used_cluster
 from machine import ENGINE_CONTAINER_FILE, ENGINE_IMAGE, MODELS, QUICKSTART, VENVS, environment, make_models, mounts
 from overlay import chart_values, quick_start_on_this_machine, training_config, training_job
 from rewardpool_api import names
-from scene import StoryError
+from scene import StoryError, in_words
 from soak.report import shortcomings
 
 NAMESPACE = "default"
@@ -225,7 +225,8 @@ class EndToEnd:
         while not check():
             now = time.monotonic()
             if now - began > deadline_seconds:
-                raise StoryError(f"{what}: not after {deadline_seconds:.0f} s")
+                objects = json.loads(self._kubectl("get", "rewardpools,pods", "-o", "json"))["items"]
+                raise StoryError(f"{what}: not after {deadline_seconds:.0f} s; {in_words(objects, POOL)}")
             if now - said > 10:
                 said = now
                 self._say(f"waiting until {what}: {now - began:.0f} s, {self._news()}")

@@ -13,6 +13,8 @@ from rewardpool_api import names
 Object = dict[str, Any]
 
 POLL_SECONDS = 0.4
+LONGEST_WORDS = 200
+"""Characters of one message in an error's."""
 
 
 class StoryError(RuntimeError):
@@ -87,9 +89,16 @@ class Scene:
         began = time.monotonic()
         while not check():
             if time.monotonic() - began > deadline_seconds:
-                raise StoryError(f"{what}: not after {deadline_seconds:.0f} s")
+                raise StoryError(f"{what}: not after {deadline_seconds:.0f} s; {self.state()}")
             time.sleep(POLL_SECONDS)
         return time.monotonic() - began
+
+    def state(self) -> str:
+        """The pool and its pods in one line, for an error's message."""
+        try:
+            return in_words(self.objects("rewardpools,pods"), self.name)
+        except ClusterError as error:
+            return f"what it looks like cannot be said: {error}"
 
 
 def node_of(pod: Object) -> str:
@@ -108,6 +117,35 @@ def of_component(objects: list[Object], pool: str, component: str) -> list[Objec
     labels = {names.LABEL_POOL: pool, names.LABEL_COMPONENT: component}.items()
     found = [pod for pod in objects if pod["kind"] == "Pod" and labels <= pod["metadata"].get("labels", {}).items()]
     return sorted(found, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+
+
+def in_words(objects: list[Object], pool: str) -> str:
+    """A pool's conditions and its pods, in one line: what they are, and why they are no further."""
+    conditions = [
+        _words(item["type"], item["status"], item.get("reason"), item.get("message"))
+        for found in objects
+        if found["kind"] == "RewardPool" and found["metadata"]["name"] == pool
+        for item in found.get("status", {}).get("conditions", [])
+    ]
+    pods = [_pod_in_words(found) for found in objects if found["kind"] == "Pod"]
+    return "; ".join([*conditions, *pods]) or "there is neither the pool nor a pod"
+
+
+def _pod_in_words(pod: Object) -> str:
+    status = pod["status"]
+    where = "being deleted" if "deletionTimestamp" in pod["metadata"] else status.get("phase")
+    unplaced = [item.get("message") for item in status.get("conditions", []) if item.get("reason") == "Unschedulable"]
+    containers = status.get("containerStatuses", [])
+    ready = f"{sum(one['ready'] for one in containers)}/{len(pod['spec']['containers'])} ready"
+    restarts = f"{sum(one['restartCount'] for one in containers)} restarts"
+    states = [state for one in containers for state in (one.get("state", {}), one.get("lastState", {}))]
+    ends = [f"{end.get('reason')} {end.get('exitCode')}" for state in states if (end := state.get("terminated"))]
+    waits = [f"{wait.get('reason')} {wait.get('message', '')}" for state in states if (wait := state.get("waiting"))]
+    return _words(pod["metadata"]["name"], where, ready, restarts, *unplaced, *waits, *ends)
+
+
+def _words(*parts: str | None) -> str:
+    return " ".join(part.strip()[:LONGEST_WORDS] for part in parts if part)
 
 
 def is_ready(pod: Object) -> bool:

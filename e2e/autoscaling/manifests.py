@@ -27,7 +27,10 @@ LARGEST: Final = 3
 IDLE_SECONDS: Final = 30
 LEAVING_SECONDS: Final = 45.0
 """For replicas that nobody wants any more: off the routers, at work no more, gone."""
-CALLS_PER_REPLICA: Final = 16
+CALLS_PER_REPLICA: Final = 4
+CALLERS: Final = 48
+"""Four times as many as three replicas are wanted for: an engine answers them all at once, and until the callers, which
+share its cores, have asked again, most are with nobody."""
 
 START_SECONDS: Final = 6
 """What the function takes to load. A bare Python starts in 3 s or, on a busy machine, in 6: that is twice as much. With

@@ -74,8 +74,8 @@ def first_request(scene: Scene, course: Course, *, folder: Path, texts: str) -> 
 
 def under_load(scene: Scene, course: Course, *, folder: Path, texts: str) -> tuple[dict[str, Any], Tally]:
     """Load for three replicas makes it three, and no more."""
-    at_once = LARGEST * manifests.CALLS_PER_REPLICA
-    asking = Asking.start(scene, manifests.callers("load", folder, at_once=at_once), folder=folder, texts=texts)
+    pod = manifests.callers("load", folder, at_once=manifests.CALLERS)
+    asking = Asking.start(scene, pod, folder=folder, texts=texts)
     scene.until((folder / "samples.jsonl").exists, what="the load has begun", deadline_seconds=POD_SECONDS)
     began = time.monotonic()
     course.until(

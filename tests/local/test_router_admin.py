@@ -14,7 +14,6 @@ from support.fleet import (
     FLAVORS,
     ROUTER_LAUNCHER,
     SERVED_NAME,
-    START_SECONDS,
     Program,
     eventually,
     free_port,
@@ -32,6 +31,10 @@ from rewardpool_operator.throughput import Throughputs
 
 pytestmark = pytest.mark.real
 ADMIN_KEY = "admin-key-of-the-test"
+SCORE_SECONDS = 0.5
+"""That the worker takes for a sample."""
+MEASURED_SECONDS = 60.0
+"""A measurement takes three seconds, and begins anew where a busy machine held up a look."""
 
 
 @dataclass
@@ -75,7 +78,7 @@ def admin_of(
 
 async def score(session: aiohttp.ClientSession, router: RealRouter, *, seconds: float = 30) -> int:
     timeout = aiohttp.ClientTimeout(total=seconds)
-    sample = {"data_source": "", "solution_str": "x", "ground_truth": "", "extra_info": {"seconds": 0.5}}
+    sample = {"data_source": "", "solution_str": "x", "ground_truth": "", "extra_info": {"seconds": SCORE_SECONDS}}
     body = {"model": SERVED_NAME, "input": json.dumps(sample)}
     async with session.post(router.program.url + "/v1/embeddings", json=body, timeout=timeout) as answer:
         return answer.status
@@ -187,15 +190,17 @@ async def test_the_throughput_of_a_busy_worker_is_what_its_callers_get(
     await join(router, worker)
     throughputs, workers, got = Throughputs(), (a_worker("a", url=worker.url),), list[float]()
 
-    async def call_again_and_again() -> None:
+    async def call_again_and_again(after_seconds: float) -> None:
+        # One after the other: the looks come as often as answers do, and would fall between waves of them, where none is.
+        await asyncio.sleep(after_seconds)
         while True:
             await score(session, router)
             got.append(monotonic())
 
-    callers = [asyncio.create_task(call_again_and_again()) for _ in range(4)]
+    callers = [asyncio.create_task(call_again_and_again(caller * SCORE_SECONDS / 4)) for caller in range(4)]
     measured, began = None, monotonic()
     try:
-        while measured is None and monotonic() < began + START_SECONDS:
+        while measured is None and monotonic() < began + MEASURED_SECONDS:
             await asyncio.sleep(BUSY_SECONDS / 2)
             seen = await router.admin.observe("router")
             measured = throughputs.measure(workers, (seen,), now=monotonic())[0].throughput

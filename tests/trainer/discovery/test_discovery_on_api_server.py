@@ -119,7 +119,7 @@ async def test_a_pool_that_is_not_there_is_named_with_where_it_was_looked_for(tr
 
 async def test_a_pool_that_the_operator_has_not_seen_is_not_ready(pool: str, trainer: TrainerOf) -> None:
     with pytest.raises(PoolNotReadyError, match="is the operator running"):
-        await find_pool(RewardConfig(pool=pool), environ=trainer(POOLS))
+        await find_pool(RewardConfig(pool=pool, wait_seconds=1), environ=trainer(POOLS))
 
 
 async def test_a_pool_that_becomes_ready_is_waited_for(plane: ControlPlane, pool: str, trainer: TrainerOf) -> None:
