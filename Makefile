@@ -25,7 +25,7 @@ export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 export REWARDPOOL_SGLANG_PYTHON  := $(CURDIR)/$(SGLANG)/bin/python
 
-.PHONY: golden bench-autoscaler bench-client bench-engine bench-learning bench-operator bench-step client-faults help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 smollm2-model soak test needs suites other-suites e2e e2e-faults e2e-autoscaling e2e-engines test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges lint reference format crds binaries clean
+.PHONY: golden bench-autoscaler bench-client bench-engine bench-learning bench-operator bench-step client-faults help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 smollm2-model soak test needs suites other-suites e2e e2e-faults e2e-autoscaling e2e-engines test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -131,24 +131,27 @@ suites: test-operator other-suites
 
 other-suites: $(OTHER_SUITES)
 
+# What another test or the end-to-end run would find as well, and takes long, is test-long's.
+SHORT := -m "not long"
+
 test-operator:
-	@$(DEV)/bin/pytest tests/operator
+	@$(DEV)/bin/pytest $(SHORT) tests/operator
 
 # All that no other suite has, but for what the client's shares its vLLM with.
 ON_VLLM := tests/worker/test_real_vllm.py
 
 test-fleet:
-	@$(DEV)/bin/pytest tests --ignore=$(ON_VLLM) $(patsubst %,--ignore=tests/%,operator trainer trainer_torch frameworks engines judges $(TOOLS))
+	@$(DEV)/bin/pytest $(SHORT) tests --ignore=$(ON_VLLM) $(patsubst %,--ignore=tests/%,operator trainer trainer_torch frameworks engines judges $(TOOLS))
 
 test-client:
-	@$(DEV)/bin/pytest tests/trainer $(ON_VLLM)
+	@$(DEV)/bin/pytest $(SHORT) tests/trainer $(ON_VLLM)
 
 test-tools:
-	@$(DEV)/bin/pytest $(addprefix tests/,$(TOOLS))
+	@$(DEV)/bin/pytest $(SHORT) $(addprefix tests/,$(TOOLS))
 
-# The least of test-engines: the two classes whose scores SGLang alone gets wrong.
+# The least of test-engines: a class whose scores SGLang alone gets wrong.
 test-sglang:
-	@$(DEV)/bin/pytest tests/engines/test_sglang.py
+	@$(DEV)/bin/pytest $(SHORT) tests/engines/test_sglang.py
 
 test-hostile: setup-dev binaries ## Only the tests of hostile input (HOSTILE_EXAMPLES=5000 for a long run, HOSTILE_SEED=1 for other input)
 	@$(DEV)/bin/pytest tests/hostile
@@ -160,10 +163,15 @@ test-judges: setup-dev setup-server setup-sglang smollm2-model ## Judge 500 time
 	@$(DEV)/bin/pytest tests/judges $(TESTS)
 
 test-actor:
-	@$(TRAINER)/bin/python -m pytest tests/trainer_torch
+	@$(TRAINER)/bin/python -m pytest $(SHORT) tests/trainer_torch
 
 test-frameworks:
-	@$(FRAMEWORKS)/bin/python -m pytest tests/frameworks
+	@$(FRAMEWORKS)/bin/python -m pytest $(SHORT) tests/frameworks
+
+test-long: packages needs ## What `make test` leaves out for its length (a quarter of an hour)
+	@$(DEV)/bin/pytest -m long tests --ignore=tests/trainer_torch --ignore=tests/frameworks
+	@$(TRAINER)/bin/python -m pytest -m long tests/trainer_torch
+	@$(FRAMEWORKS)/bin/python -m pytest -m long tests/frameworks
 
 e2e: setup ## The whole product on a real one-node Kubernetes cluster (needs root, Go, Debian's apt)
 	@PYTHONPATH=e2e $(DEV)/bin/python e2e/run.py

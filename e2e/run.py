@@ -6,11 +6,10 @@
     while it trains 1 → 2 → 1 replicas with `kubectl scale`
     at the end      the pool is deleted; whatever still carries its label is a failure
     then            another pool under steady load, and everything that can happen to it (`faults/`)
-    and             a minute of everything at once, two faults at a time, while a job trains (`soak/`)
     at last         pools at zero, which are asked, or told by a training job when it will ask (`autoscaling/`)
 
-What was measured goes to `.rewardpool/e2e/summary.json`, `faults.json` and `autoscaling.json`, and to
-`.rewardpool/soak/`. The exit status is 0 only when no sample was lost, nothing is left and every fault was survived.
+What was measured goes to `.rewardpool/e2e/summary.json`, `faults.json` and `autoscaling.json`. The exit status is
+0 only when no sample was lost, nothing is left and every fault was survived. Faults at random are `make soak`.
 Ctrl-C and failures clean up as well; a failure first shows pods, events and the operator's last lines.
 """
 
@@ -27,9 +26,7 @@ import yaml
 
 import autoscaling.play
 import faults.play
-import soak.play
 from cluster.choose import Cluster, open_cluster
-from cluster.contract import NotPossibleError
 from cluster.folders import REPOSITORY, STATE
 from cluster.processes import ClusterError, output_of
 from cluster.progress import Say, timed_lines
@@ -39,7 +36,6 @@ from machine import ENGINE_CONTAINER_FILE, ENGINE_IMAGE, MODELS, QUICKSTART, VEN
 from overlay import chart_values, quick_start_on_this_machine, training_config, training_job
 from rewardpool_api import names
 from scene import StoryError, in_words
-from soak.report import shortcomings
 
 NAMESPACE = "default"
 POOL = "quickstart"
@@ -57,9 +53,6 @@ TRAINING_END_SECONDS = 60.0
 GONE_SECONDS = 120.0
 POLL_SECONDS = 0.5
 RANKS = 2
-SOAK_MINUTES = 1.0
-SOAK_SEED = 7
-"""Every run breaks the same things, so that two runs can be compared; `make soak` draws a plan of its own."""
 STEPS = 100_000
 """More than there is time for: the job is told to end when the scaling is done, however fast the machine is."""
 
@@ -264,7 +257,6 @@ def run(folder: Path, say: Say) -> dict[str, Any]:
         try:
             summary = tell_story(cluster, installation, folder=folder, say=say)
             results = faults.play.play_all(cluster, installation, folder=folder, say=say)
-            soaked = short_soak(cluster, installation, say=say)
             scaled = autoscaling.play.play_all(cluster, installation, folder=folder, say=say)
         finally:
             say("cleaning up")
@@ -273,23 +265,7 @@ def run(folder: Path, say: Say) -> dict[str, Any]:
     return {
         **summary,
         "faults_not_survived": [result.name for result in results if not result.passed],
-        "soak": soaked,
         "autoscaling": autoscaling.play.totals(scaled),
-    }
-
-
-def short_soak(cluster: Cluster, installation: Installation, *, say: Say) -> dict[str, Any]:
-    """A minute of the soak; return what it came to, and why it did not pass, if it did not."""
-    say(f"a soak of {SOAK_MINUTES:g} minute, seed {SOAK_SEED}")
-    try:
-        made = soak.play.play(cluster, installation, minutes=SOAK_MINUTES, seed=SOAK_SEED, say=say)
-    except NotPossibleError as error:
-        return {"not_possible": str(error), "shortcomings": []}
-    return {
-        "seed": SOAK_SEED,
-        "faults": sum(made["faults"].values()),
-        "samples": made["samples"],
-        "shortcomings": shortcomings(made),
     }
 
 
@@ -315,7 +291,7 @@ def tell() -> int:
     summary_file.write_text(json.dumps(summary, indent=2) + "\n")
     print(json.dumps(summary, indent=2))
     lost = summary["lost"] + summary["autoscaling"]["failed"] + summary["autoscaling"]["wrong"]
-    broken = summary["left_after_delete"] or summary["faults_not_survived"] or summary["soak"]["shortcomings"]
+    broken = summary["left_after_delete"] or summary["faults_not_survived"]
     return 1 if lost or broken else 0
 
 

@@ -36,6 +36,8 @@ EXAMPLES = ROOT / "examples" / "verl"
 V1 = ["sync", "colocate_async", "separate_async"]
 APART = ["one_step_off", "fully_async"]
 """With mains of their own."""
+ALIKE = sorted({*V1, *APART} - {"sync", "fully_async"})
+"""Each of them is like one of the two others in all that the plugin sees."""
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +57,9 @@ def composed(name: str, policy: Path, pool: str) -> Any:
     return migrate_legacy_reward_impl(OmegaConf.create(text))
 
 
-@pytest.fixture(params=[*V1, *APART])
+@pytest.fixture(
+    params=["sync", "fully_async", *(pytest.param(name, marks=pytest.mark.long) for name in ALIKE)],
+)
 def config(request: pytest.FixtureRequest, policy: Path, function_pool: str) -> Any:
     return composed(request.param, policy, function_pool).copy()
 

@@ -191,7 +191,7 @@ async def test_the_throughput_of_a_busy_worker_is_what_its_callers_get(
     throughputs, workers, got = Throughputs(), (a_worker("a", url=worker.url),), list[float]()
 
     async def call_again_and_again(after_seconds: float) -> None:
-        # One after the other: the looks come as often as answers do, and would fall between waves of them, where none is.
+        # Apart: the looks come as often as answers do, and would fall between waves of them, where none is in flight.
         await asyncio.sleep(after_seconds)
         while True:
             await score(session, router)

@@ -28,7 +28,7 @@ async def heard_until(ended: asyncio.Task[int], folder: Path) -> list[Demand]:
     return heard
 
 
-@pytest.mark.parametrize("schedule", ["minibatch", "fully_async"])
+@pytest.mark.parametrize("schedule", ["minibatch", pytest.param("fully_async", marks=pytest.mark.long)])
 async def test_a_job_of_two_ranks_is_announced_once_from_its_loading_to_its_end(
     tmp_path: Path, policy_folder: Path, schedule: str
 ) -> None:

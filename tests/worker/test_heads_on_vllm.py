@@ -42,7 +42,7 @@ def scored(server: VllmServer, given: Any) -> list[dict[str, Any]]:
     return answer.get("data") or [answer["error"]]
 
 
-@pytest.mark.parametrize("name", ["process-reward", "yes-no-capped"])
+@pytest.mark.parametrize("name", ["process-reward", pytest.param("yes-no-capped", marks=pytest.mark.long)])
 def test_a_declared_head_is_scored_as_transformers_does(name: str, tmp_path: Path) -> None:
     run("make", name, str(tmp_path / "model"))
     give_tokenizer_one_token_more(tmp_path / "model")

@@ -170,6 +170,7 @@ def real_vllm(folder: Path) -> tuple[Launch, str]:
     return launch, f"http://127.0.0.1:{place.port}"
 
 
+@pytest.mark.long
 def test_the_real_vllm_refuses_the_flag_on_a_cpu(tmp_path: Path) -> None:
     launch, _ = real_vllm(tmp_path)
     with RealProcess(launch.argv, env=launch.env, log=tmp_path / "log", cwd=tmp_path) as server:

@@ -233,6 +233,7 @@ def test_a_malformed_golden_set_holds_the_rollout_until_it_is_mended(rolling: Ro
     assert rolling.rollout["parity"]["outcome"] == "Passed"
 
 
+@pytest.mark.long
 def test_under_a_quota_without_room_auto_replaces_one_by_one_and_is_not_rolled_back(rolling: Rolling) -> None:
     rolling.apply(replicas=2, mark=13)
     rolling.eventually(lambda: rolling.serves(replicas=2), "two workers serve")
