@@ -53,8 +53,13 @@ class Mistakes:
 
 def unknown_key(key: str, known: Iterable[str]) -> str:
     """What to say of a key that is not there: the nearest one that is, if one is near."""
-    near = get_close_matches(key, sorted(known), n=1)
-    return f"unknown key; did you mean {near[0]}?" if near else "unknown key"
+    return f"unknown key{did_you_mean(key, known)}"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The end of a message on a word that is not known: the nearest one that is; "" if none is near."""
+    near = get_close_matches(word, known, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def validated(model: type[M], raw: Mapping[str, Any], *, path: str, also: Iterable[str] = ()) -> M:

@@ -22,7 +22,6 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +44,7 @@ from rewardpool.errors import (
     PoolNotReadyError,
     PoolNotYetReadyError,
 )
+from rewardpool.mistakes import did_you_mean
 from rewardpool_api import RewardPool, names
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_runtime.trust import verifying_context
@@ -231,10 +231,10 @@ def _check_adapter(pool: RewardPool, adapter: str | None) -> None:
         return
     if adapter in there:
         raise PoolNotYetReadyError(f"RewardPool {pool.key}: not every worker has the adapter {adapter} yet")
-    near = get_close_matches(adapter, there, n=1)
-    meant = f"; did you mean {near[0]}?" if near else ""
     has = f"has {', '.join(there)}" if there else "has no spec.model.adapters"
-    raise ConfigError("adapter", f"{adapter} is no adapter of RewardPool {pool.key}, which {has}{meant}")
+    raise ConfigError(
+        "adapter", f"{adapter} is no adapter of RewardPool {pool.key}, which {has}{did_you_mean(adapter, there)}"
+    )
 
 
 async def _endpoint(pool: RewardPool, place: Place, *, keys: tuple[str, ...], require_ready: bool) -> Endpoint:
