@@ -115,10 +115,7 @@ class _Place:
         there: Any = model
         for part in loc:
             there = _plain(there)
-            if get_origin(there) in (
-                Union,
-                types.UnionType,
-            ):  # of several members, as `_plain` has unwrapped the others
+            if get_origin(there) in UNIONS:  # of several members: `_plain` has unwrapped the others
                 owner = owner or tuple(self.parts)
                 there = next((one for one in map(_plain, get_args(there)) if getattr(one, "__name__", "") == part), Any)
                 continue
