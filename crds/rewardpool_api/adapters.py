@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Final
 from pydantic import Field
 
 from rewardpool_api.rules import ApiModel, Rule
-from rewardpool_api.source import SOURCE_PATTERN, is_source
+from rewardpool_api.source import FUNCTION_SCHEME, SOURCE_PATTERN, is_source
 
 MAX_ADAPTERS: Final = 16
 
@@ -27,7 +27,7 @@ class AdapterSpec(ApiModel):
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             cel=f"self.source.matches('{SOURCE_PATTERN}') && !(self.source + '/').contains('/../') "
-            "&& !self.source.startsWith('s3://') && !self.source.startsWith('python://')",
+            f"&& !self.source.startsWith('s3://') && !self.source.startsWith('{FUNCTION_SCHEME}')",
             message="spec.model.adapters[].source must be hf://ORG/NAME, pvc://CLAIM/PATH or file:///ABSOLUTE/PATH",
             holds=lambda adapter: is_source(adapter.source) and adapter.source.partition("://")[0] in _TAKEN,
         ),

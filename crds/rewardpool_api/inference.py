@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from pydantic import Field
 
+from rewardpool_api.source import is_function
+
 IS_INFERRED: Final = "x-rewardpool-inferred"
 """Marks such a field in pydantic's JSON schema; the CRD has no default for it."""
 INFERRED: Final[Any] = Field(json_schema_extra={IS_INFERRED: True})
@@ -18,12 +20,9 @@ Spec = dict[str, Any]
 
 def inferred(source: str) -> dict[tuple[str, str], Any]:
     """Part and field of the spec -> the value that a model of this source has where the manifest says nothing."""
-    is_function = source.startswith("python://")
-    return {
-        ("model", "type"): "Function" if is_function else "Discriminative",
-        ("engine", "name"): "python" if is_function else "vllm",
-        ("worker", "gpus"): 0 if is_function else 1,
-    }
+    if is_function(source):
+        return {("model", "type"): "Function", ("engine", "name"): "python", ("worker", "gpus"): 0}
+    return {("model", "type"): "Discriminative", ("engine", "name"): "vllm", ("worker", "gpus"): 1}
 
 
 def with_inferred(spec: Any) -> Any:

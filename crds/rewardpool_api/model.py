@@ -9,10 +9,10 @@ from rewardpool_api.head import HeadSpec
 from rewardpool_api.inference import INFERRED
 from rewardpool_api.quantities import EntryName, ObjectName, ShortText
 from rewardpool_api.rules import ApiModel, Rule
-from rewardpool_api.source import SOURCE_MESSAGE, SOURCE_PATTERN, is_source
+from rewardpool_api.source import FUNCTION_SCHEME, SOURCE_MESSAGE, SOURCE_PATTERN, is_function, is_source
 
 ModelType = Literal["Discriminative", "Generative", "Function"]
-_FUNCTION_SOURCE = "self.source.startsWith('python://')"
+_FUNCTION_SOURCE = f"self.source.startsWith('{FUNCTION_SCHEME}')"
 _DISCRIMINATIVE = f"(has(self.type) ? self.type == 'Discriminative' : !{_FUNCTION_SOURCE})"
 """In CEL, what `inference.py` infers in Python."""
 
@@ -77,7 +77,7 @@ class ModelSpec(ApiModel):
         Rule(
             cel=f"!has(self.type) || (self.type == 'Function') == {_FUNCTION_SOURCE}",
             message="spec.model.type must be Function when spec.model.source is python://MODULE:FUNCTION, and only then: leave spec.model.type out, or give another source, such as python://rewards:score",
-            holds=lambda model: (model.type == "Function") == model.source.startswith("python://"),
+            holds=lambda model: (model.type == "Function") == is_function(model.source),
         ),
         Rule(
             cel="!has(self.credentialsSecretRef) || self.source.startsWith('s3://')",

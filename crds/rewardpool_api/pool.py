@@ -16,13 +16,14 @@ from rewardpool_api.inference import INFERRED, with_inferred
 from rewardpool_api.model import ModelSpec
 from rewardpool_api.quantities import EntryName, ObjectName, ShortText
 from rewardpool_api.rules import ApiModel, Rule
+from rewardpool_api.source import FUNCTION_SCHEME, is_function
 from rewardpool_api.status import RewardPoolStatus
 from rewardpool_api.worker import PodTemplate, WorkerSpec
 
 EngineName = Literal["vllm", "sglang", "transformers", "python"]
 RouterFlavor = Literal["sglang-router", "smg"]
 NamespaceName = Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")]
-_IS_FUNCTION = "self.model.source.startsWith('python://')"
+_IS_FUNCTION = f"self.model.source.startsWith('{FUNCTION_SCHEME}')"
 _GPUS = f"(has(self.worker.gpus) ? self.worker.gpus : ({_IS_FUNCTION} ? 0 : 1))"
 """In CEL, what `rewardpool_api.inference` infers in Python."""
 
@@ -209,7 +210,7 @@ class RewardPoolSpec(ApiModel):
         Rule(
             cel=f"!has(self.engine.name) || (self.engine.name == 'python') == {_IS_FUNCTION}",
             message="spec.engine.name must be python when spec.model.source is python://MODULE:FUNCTION, and only then: leave spec.engine.name out",
-            holds=lambda spec: (spec.engine.name == "python") == spec.model.source.startswith("python://"),
+            holds=lambda spec: (spec.engine.name == "python") == is_function(spec.model.source),
         ),
         Rule(
             cel="!has(self.engine.name) || self.engine.name != 'transformers' || !has(self.model.type) || self.model.type == 'Discriminative'",

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Scheme = Literal["hf", "s3", "pvc", "file", "python"]
+FUNCTION_SCHEME: Final = "python://"
+"""In front of `MODULE:FUNCTION`, for a Python function in place of a model."""
 
 SOURCE_PATTERN: Final = (
     r"^(hf://[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?"
@@ -42,6 +44,11 @@ class ModelSource:
 def is_source(url: str) -> bool:
     """Whether the URL is one of the forms; `..` as a path segment is refused."""
     return re.fullmatch(SOURCE_PATTERN, url) is not None and "/../" not in f"{url}/"
+
+
+def is_function(url: str) -> bool:
+    """Whether the URL is that of a Python function."""
+    return url.startswith(FUNCTION_SCHEME)
 
 
 def parse_source(url: str) -> ModelSource:

@@ -16,6 +16,7 @@ from rewardpool.config import FailurePolicy, RewardConfig, pool_fields
 from rewardpool.errors import ConfigError
 from rewardpool.mistakes import Mistakes, unknown_key, validated
 from rewardpool.rewards.parts import FunctionPart, LengthPenaltyPart, Part, PoolPart, UserFunction
+from rewardpool_api.source import FUNCTION_SCHEME
 
 MAX_PARTS = 64
 _SHARED_FIELDS = frozenset(RewardConfig.model_fields) - {
@@ -35,8 +36,6 @@ _KEYS = (
     | {"length_penalty", "post_process"}
 )
 """Of rewards of one part."""
-FUNCTION_SCHEME = "python://"
-"""In front of `module:function`, as in the manifest of a pool that serves one."""
 
 
 class Mixing(BaseModel):
