@@ -1,7 +1,7 @@
 """What a verl config says under `reward` about the pool, checked before the first sample. Pure.
 
-reward.pool=rl/skywork                            one pool
-reward.rewardpool={on_failure: ..., rewards: [...]}      any of `RewardConfig`, of a part, or a mixture
+reward.pool=rl/skywork                                            one pool
+reward.rewardpool={on_failure: ..., rewards: [...]}               any of `RewardConfig`, of a part, or a mixture
 
 Both may be there, unless the mapping says itself what scores. With neither, $REWARDPOOL_POOL or $REWARDPOOL_URL count.
 
@@ -9,14 +9,14 @@ actor_rollout_ref.rollout.agent.default_agent_loop=rewardpool     agent loops sc
 reward.rewardpool.agent_loop=tool_agent                           what they run for it; single_turn_agent without it
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rewardpool.config import RewardConfig, check_pool
 from rewardpool.errors import ConfigError
 from rewardpool.mistakes import Mistakes
-from rewardpool.rewards.spec import as_mapping, parse_reward, refuse_running
+from rewardpool.rewards.spec import RewardSpec, as_mapping, parse_reward, refuse_running
 
 POOL_PATH = "reward.pool"
 MAPPING_PATH = "reward.rewardpool"
@@ -66,10 +66,12 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
             "reward.reward_model.enable", "must be False: with it verl serves a reward model itself and asks no pool"
         )
     spec: dict[str, Any] = {}
+    writer = by_steps = None
     with mistakes.kept():
-        spec = dict(pool_spec(reward.get("pool"), reward.get("rewardpool"), further=("agent_loop",)))
-    writer = spec.pop("agent_loop", None)
-    by_steps = parse_reward(spec, path=MAPPING_PATH).process_field
+        unchecked = pool_spec(reward.get("pool"), reward.get("rewardpool"))
+        writer = unchecked.pop("agent_loop", None)
+        by_steps = parse_parts(unchecked, path=MAPPING_PATH).process_field
+        spec = unchecked
     calls_function = bool((reward.get("custom_reward_function") or {}).get("path"))
     if calls_function:
         with mistakes.kept():
@@ -132,19 +134,17 @@ def pool_spec(
     *,
     pool_path: str = POOL_PATH,
     mapping_path: str = MAPPING_PATH,
-    further: Collection[str] = (),
-) -> Mapping[str, Any]:
-    """The two keys as one spec for `open_reward`.
+) -> dict[str, Any]:
+    """The two keys as one spec, which `parse_parts` checks.
 
     Args:
         pool: `namespace/name`, a URL or `python://module:function`; or None.
         mapping: The other key's value, or None.
         pool_path: Where the one is, for messages.
         mapping_path: Where the other is.
-        further: Names of the mapping that are the adapter's own, and are left in the spec unchecked.
 
     Raises:
-        ConfigError: One of them is wrong, or they contradict each other.
+        ConfigError: One of them is nothing that can be a spec, or they contradict each other.
     """
     spec = {} if mapping is None else mapping
     if not isinstance(spec, Mapping):
@@ -161,8 +161,26 @@ def pool_spec(
             spec = {**fields, **spec}
         except ValueError as error:
             raise ConfigError(pool_path, str(error)) from error
-    _check_parts({name: value for name, value in spec.items() if name not in further}, path=mapping_path)
-    return spec
+    return dict(spec)
+
+
+def parse_parts(spec: Mapping[str, Any], *, path: str) -> RewardSpec:
+    """A spec for `open_reward`, checked for a trainer that takes a number for every sample.
+
+    Raises:
+        ConfigError: Names every wrong field by its whole path, or the first that does not go with verl.
+    """
+    parsed = parse_reward(spec, path=path)
+    refuse_running(parsed)
+    for part, place in zip(parsed.parts, parsed.paths, strict=True):
+        if part.on_failure == "skip":
+            where = path if spec.get("on_failure") == "skip" else place
+            raise ConfigError(
+                f"{where}.on_failure",
+                "must not be skip: verl takes a number for every sample, and NaN would spoil the advantages of the "
+                "sample's whole group; leave it out (raise), or set {constant: x}",
+            )
+    return parsed
 
 
 def _check_for_function(spec: Mapping[str, Any]) -> None:
@@ -219,16 +237,3 @@ def _check_steps(field: str, config: Mapping[str, Any], *, inline: bool) -> None
             "must be False with rewardpool_process_grpo, to which each token with a penalty would be a step; set"
             " actor_rollout_ref.actor.use_kl_loss instead",
         )
-
-
-def _check_parts(spec: Mapping[str, Any], *, path: str) -> None:
-    parsed = parse_reward(spec, path=path)
-    refuse_running(parsed)
-    for part, place in zip(parsed.parts, parsed.paths, strict=True):
-        if part.on_failure == "skip":
-            where = path if spec.get("on_failure") == "skip" else place
-            raise ConfigError(
-                f"{where}.on_failure",
-                "must not be skip: verl takes a number for every sample, and NaN would spoil the advantages of the "
-                "sample's whole group; leave it out (raise), or set {constant: x}",
-            )
