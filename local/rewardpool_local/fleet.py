@@ -99,7 +99,7 @@ class Fleet:
         present = [
             replica
             for replica in self._replicas.values()
-            if replica.revision == wanted.revision and not replica.kept.stopping
+            if replica.revision == wanted.revision and not replica.process.stopping
         ]
         for _ in range(wanted.replicas - len(present)):
             name = self._free_name()
@@ -125,7 +125,7 @@ class Fleet:
         return f"worker-{number}"
 
     def _retire(self, replica: Replica) -> None:
-        replica.kept.stopping = True
+        replica.process.stopping = True
         task = asyncio.create_task(self._stop_and_forget(replica))
         self._stopping.add(task)
         task.add_done_callback(self._stopping.discard)

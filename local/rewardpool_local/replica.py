@@ -90,7 +90,7 @@ class Replica:
         self._key = key
         self._take_gpus = take_gpus
         self._unschedulable: str | None = None
-        self.kept = SupervisedProcess(name, run=run, command=command)
+        self.process = SupervisedProcess(name, run=run, command=command)
         self._answered_pid: int | None = None
         self._in_flight: int | None = None
         self._max_model_len: int | None = None
@@ -103,25 +103,25 @@ class Replica:
     @property
     def answering(self) -> bool:
         """Whether a real score came back from the process it has."""
-        return self.kept.running and self._answered_pid == self.kept.pid
+        return self.process.running and self._answered_pid == self.process.pid
 
     @property
     def asleep(self) -> bool:
         """Whether the engine of the process it has sleeps."""
-        return self.kept.running and self._asleep_pid == self.kept.pid
+        return self.process.running and self._asleep_pid == self.process.pid
 
     @property
     def has_gpu(self) -> bool:
         """Whether its engine has a GPU: it runs and does not sleep, or is just waking."""
         turning = self._turning is not None and not self._turning.done()
-        return self.kept.running and (turning or not self.asleep)
+        return self.process.running and (turning or not self.asleep)
 
     @property
     def phase(self) -> str:
         """What `rewardpool status` shows."""
-        if self.draining_since is not None or self.kept.stopping:
+        if self.draining_since is not None or self.process.stopping:
             return "Draining"
-        if not self.kept.running and (self.kept.failure is not None or self._unschedulable is not None):
+        if not self.process.running and (self.process.failure is not None or self._unschedulable is not None):
             return "Waiting"
         if self.asleep:
             return "Asleep"
@@ -138,17 +138,17 @@ class Replica:
         return Worker(
             name=self.name,
             revision=self.revision,
-            url=self.kept.url if self.kept.running else None,
+            url=self.process.url if self.process.running else None,
             created=self.created,
-            running=self.kept.running,
+            running=self.process.running,
             answering=self.answering,
             asleep=self.asleep,
             draining_since=self.draining_since,
-            deleting=self.kept.stopping,
-            in_flight=self._in_flight if self.kept.running else None,
+            deleting=self.process.stopping,
+            in_flight=self._in_flight if self.process.running else None,
             unschedulable=self._unschedulable,
             failure=self._failure,
-            restarts=self.kept.restarts,
+            restarts=self.process.restarts,
             max_model_len=self._max_model_len,
         )
 
@@ -157,10 +157,10 @@ class Replica:
         return WorkerProcess(
             name=self.name,
             revision=self.revision,
-            url=self.kept.url,
-            pid=self.kept.pid,
+            url=self.process.url,
+            pid=self.process.pid,
             phase=self.phase,
-            restarts=self.kept.restarts,
+            restarts=self.process.restarts,
             in_flight=self._in_flight if self.answering else None,
         )
 
@@ -168,15 +168,15 @@ class Replica:
     def _failure(self) -> Failure | None:
         if self._unschedulable is not None:
             return Failure(reason=ConditionReason.UNSCHEDULABLE, message=self._unschedulable)
-        return self.kept.failure
+        return self.process.failure
 
     async def start_if_due(self, *, may_start: bool) -> None:
         """Start its process unless it has one, is leaving, is pausing, or no process may start."""
-        if self.draining_since is None and may_start and self.kept.is_due:
+        if self.draining_since is None and may_start and self.process.is_due:
             self._unschedulable = await self._take_gpus()
             if self._unschedulable is None:
-                await self.kept.start_if_due()
-        self.kept.bound_log()
+                await self.process.start_if_due()
+        self.process.bound_log()
 
     def turn(self, *, awake: bool) -> None:
         """Begin to wake the engine or to put it to sleep, unless that is under way or failed a moment ago."""
@@ -184,16 +184,16 @@ class Replica:
             self._turning = asyncio.create_task(self._turn(awake=awake))
 
     async def _turn(self, *, awake: bool) -> None:
-        pid, began = self.kept.pid, monotonic()
-        turned = await turn(self._session, self.kept.url, awake=awake, key=self._key)
-        if self.kept.pid != pid:
+        pid, began = self.process.pid, monotonic()
+        turned = await turn(self._session, self.process.url, awake=awake, key=self._key)
+        if self.process.pid != pid:
             return
         if turned.ok:
             self._asleep_pid = None if awake else pid
             log.info("%s: %s after %.2f s", self.name, "wakes" if awake else "sleeps", monotonic() - began)
             self._run.changed()
         elif turned.weights_lost:
-            await self.kept.start_again(Failure(reason=ConditionReason.WEIGHTS_LOST, message=turned.error))
+            await self.process.start_again(Failure(reason=ConditionReason.WEIGHTS_LOST, message=turned.error))
         elif turned.busy:
             self._turn_at = monotonic() + BUSY_SECONDS
         else:
@@ -202,34 +202,34 @@ class Replica:
 
     async def stop(self) -> None:
         """End its process, and look no more."""
-        await self.kept.stop(grace_seconds=STOP_SECONDS)
+        await self.process.stop(grace_seconds=STOP_SECONDS)
         self._looking.cancel()
 
     async def kill(self) -> None:
         """End its process at once, and look no more."""
-        await self.kept.kill()
+        await self.process.kill()
         self._looking.cancel()
 
     async def _look_forever(self) -> None:
         while True:
-            pid = self.kept.pid
+            pid = self.process.pid
             if pid is not None:
                 await self._look(pid)
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _look(self, pid: int) -> None:
-        session, url, key = self._session, self.kept.url, self._key
+        session, url, key = self._session, self.process.url, self._key
         if self._answered_pid == pid:
             self._in_flight = await read_in_flight(session, url, key=key)
             if self._silence.note(answered=self._in_flight is not None, now=monotonic()):
                 hung = f"it runs and has not answered for {Silence.SECONDS:.0f} s"
-                await self.kept.start_again(Failure(reason="Hung", message=hung))
+                await self.process.start_again(Failure(reason="Hung", message=hung))
             return
         served_name, model_type = self._pool.served_name, self._pool.spec.model.type
         result = await probe_score(session, url, key=key, served_name=served_name, model_type=model_type)
-        if result.ok and self.kept.pid == pid:
+        if result.ok and self.process.pid == pid:
             self._answered_pid, self._in_flight, self._max_model_len = pid, 0, result.max_model_len
             self._silence = Silence()
-            self.kept.note_serving()
+            self.process.note_serving()
             log.info("%s: scores", self.name)
             self._run.changed()

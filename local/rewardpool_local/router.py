@@ -49,7 +49,7 @@ class LocalRouter:
         self._flags: tuple[str, ...] = ()
         self._metrics_port = 0
         self._pool: RewardPool | None = None
-        self._kept = SupervisedProcess(NAME, run=run, command=self._command)
+        self._process = SupervisedProcess(NAME, run=run, command=self._command)
 
     @property
     def url(self) -> str:
@@ -59,24 +59,24 @@ class LocalRouter:
     async def ensure(self, pool: RewardPool) -> None:
         """Have it run as the pool says; with other flags it is started anew once its requests are done."""
         self._pool = pool
-        if self._kept.running and self._flags != self._make_flags(pool, metrics_port=self._metrics_port):
+        if self._process.running and self._flags != self._make_flags(pool, metrics_port=self._metrics_port):
             log.info("router: its settings changed, it starts anew")
             await self.stop()
-            self._kept = SupervisedProcess(NAME, run=self._run, command=self._command)
-        await self._kept.start_if_due()
-        self._kept.bound_log()
+            self._process = SupervisedProcess(NAME, run=self._run, command=self._command)
+        await self._process.start_if_due()
+        self._process.bound_log()
 
     async def observe(self) -> Router:
         """What a snapshot says of it."""
-        if not self._kept.running or self._admin is None:
-            return Router(name=NAME, failure=self._kept.failure)
+        if not self._process.running or self._admin is None:
+            return Router(name=NAME, failure=self._process.failure)
         asked_at = monotonic()
         seen = replace(await self._admin.observe(NAME), age_seconds=monotonic() - asked_at)
         if seen.answering:
             self._port_is_free_to_choose = False
-            self._kept.note_serving()
+            self._process.note_serving()
             return seen
-        return replace(seen, failure=seen.failure or self._kept.failure)
+        return replace(seen, failure=seen.failure or self._process.failure)
 
     async def add(self, worker_url: str) -> None:
         """Put a worker on its list; when that fails, the next pass tries again."""
@@ -97,16 +97,16 @@ class LocalRouter:
     async def stop(self) -> None:
         """Take no new request, finish those in flight, end."""
         seconds = self._pool.spec.worker.drain_seconds if self._pool else 0
-        await self._kept.stop(grace_seconds=seconds + GRACE_SECONDS)
+        await self._process.stop(grace_seconds=seconds + GRACE_SECONDS)
 
     async def kill(self) -> None:
         """End it at once."""
-        await self._kept.kill()
+        await self._process.kill()
 
     def _command(self) -> Command:
         if self._pool is None:
             raise RuntimeError("ensure() gives the pool before anything is started")
-        if self._port_is_free_to_choose and self._kept.failure and self._kept.failure.reason == "PortInUse":
+        if self._port_is_free_to_choose and self._process.failure and self._process.failure.reason == "PortInUse":
             self._port = free_port()
         self._metrics_port = free_port()
         self._flags = self._make_flags(self._pool, metrics_port=self._metrics_port)

@@ -252,16 +252,16 @@ def load_train_config(path: Path) -> TrainConfig:
     if not isinstance(raw, dict):
         raise ConfigError(str(path), "must be a mapping with policy, data, reward and output")
     mistakes = Mistakes()
-    with mistakes.kept():
+    with mistakes.gather():
         config = validated(TrainConfig, raw, path="")
     if mistakes.any:  # then what is wrong with the reward is told with it
-        with mistakes.kept():
+        with mistakes.gather():
             parse_reward(raw.get("reward", {}))
     mistakes.check()
-    with mistakes.kept():
+    with mistakes.gather():
         config.rewards_steps()
     if config.colocated.enabled:
-        with mistakes.kept():
+        with mistakes.gather():
             config.check_shares_gpu()
     config = config.with_paths_from(path.resolve().parent)
     if not config.policy.path.is_dir():

@@ -18,7 +18,7 @@ UNIONS = (Union, types.UnionType)
 
 
 class Mistakes:
-    """Keeps what checks raise, so that the next check runs too."""
+    """Gathers what checks raise, so that the next check runs too."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str], None] = {}
@@ -28,7 +28,7 @@ class Mistakes:
         self._found[field, problem] = None
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
+    def gather(self) -> Iterator[None]:
         """Within this block a ConfigError ends the block alone."""
         try:
             yield

@@ -52,7 +52,7 @@ class Answer(NamedTuple):
 class _Used:
     """What is known of the connection that a request goes on."""
 
-    kept: bool = False
+    reused: bool = False
     """It was open before."""
 
 
@@ -222,7 +222,7 @@ class Connections:
                 ssl=True if endpoint.ca is None else _verifying(endpoint.ca),
                 trace_request_ctx=used,
             ) as answer:
-                used.kept = False  # an answer has begun: who breaks off now is the server
+                used.reused = False  # an answer has begun: who breaks off now is the server
                 status, body = answer.status, await _read(answer)
                 retry_after = retry_after_seconds(answer.headers.get("Retry-After"), now=datetime.now(UTC))
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientResponseError) as error:
@@ -232,7 +232,7 @@ class Connections:
             ) from error
         except (aiohttp.ClientError, OSError) as error:
             reason = str(error) or type(error).__name__
-            if used.kept:
+            if used.reused:
                 raise RetryableError("stale", f"a connection that was kept open broke: {reason}") from error
             raise RetryableError("worker", f"the connection broke: {reason}") from error
         if status == 200:
@@ -254,7 +254,7 @@ class Connections:
 def _session(*, keep: bool) -> aiohttp.ClientSession:
     """One that keeps its connections open, and says so of those it uses again, or opens one for each request."""
     tracing = aiohttp.TraceConfig()
-    tracing.on_connection_reuseconn.append(_note_kept)
+    tracing.on_connection_reuseconn.append(_note_reused)
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, force_close=not keep),  # the slots are the limit
         # The time of the whole is watched for all requests at once.
@@ -264,8 +264,8 @@ def _session(*, keep: bool) -> aiohttp.ClientSession:
     )
 
 
-async def _note_kept(_: aiohttp.ClientSession, context: Any, __: aiohttp.TraceConnectionReuseconnParams) -> None:
-    context.trace_request_ctx.kept = True
+async def _note_reused(_: aiohttp.ClientSession, context: Any, __: aiohttp.TraceConnectionReuseconnParams) -> None:
+    context.trace_request_ctx.reused = True
 
 
 _verifying = lru_cache(maxsize=8)(verifying_context)

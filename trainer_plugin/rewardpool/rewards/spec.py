@@ -158,7 +158,7 @@ def _parse_mixture(spec: Mapping[str, Any], *, path: str) -> RewardSpec:
         del shared[key]
         mistakes.add(f"{path}.{key}", _misplaced(key))
     # Checked for their own sake, so that a mistake in them is named where it is, and once.
-    with mistakes.kept():
+    with mistakes.gather():
         RewardConfig.parse(shared, path=path)
     if mistakes.any:
         shared = {}
@@ -169,13 +169,13 @@ def _parse_mixture(spec: Mapping[str, Any], *, path: str) -> RewardSpec:
     paths = [f"{path}.rewards[{index}]" for index in range(len(rewards))]
     parts = []
     for raw, place in zip(rewards, paths, strict=True):
-        with mistakes.kept():
+        with mistakes.gather():
             parts.append(_part(as_mapping(raw, path=place), path=place, shared=shared))
     if len(parts) < len(paths) or not parts:
-        with mistakes.kept():
+        with mistakes.gather():
             validated(Mixing, mixing, path=path)
     else:
-        with mistakes.kept():
+        with mistakes.gather():
             checked = _checked_spec(parts, paths, mixing, path=path)
     mistakes.check()
     return checked
@@ -233,10 +233,10 @@ def _pool_part(raw: Mapping[str, Any], *, path: str) -> PoolPart:
     found_by = {key: value for key, value in raw.items() if key not in own}
     mistakes = Mistakes()
     client = RewardConfig()
-    with mistakes.kept():
+    with mistakes.gather():
         client = validated(RewardConfig, found_by, path=path, also=_KEYS)
     name = client.pool.partition("/")[2] if client.pool else "pool"
-    with mistakes.kept():
+    with mistakes.gather():
         # on_failure is the part's, so that every kind of part has the same policies; the client only raises.
         part = validated(PoolPart, {"name": name, "client": client, **own}, path=path)
     mistakes.check()

@@ -67,28 +67,28 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
         )
     spec: dict[str, Any] = {}
     writer = by_steps = None
-    with mistakes.kept():
+    with mistakes.gather():
         unchecked = pool_spec(reward.get("pool"), reward.get("rewardpool"))
         writer = unchecked.pop("agent_loop", None)
         by_steps = parse_parts(unchecked, path=MAPPING_PATH).process_field
         spec = unchecked
     calls_function = bool((reward.get("custom_reward_function") or {}).get("path"))
     if calls_function:
-        with mistakes.kept():
+        with mistakes.gather():
             _check_for_function(spec)
     data = config.get("data") or {}
     rollout = (config.get("actor_rollout_ref") or {}).get("rollout") or {}
     agent = rollout.get("agent") or {}
     inline = agent.get("default_agent_loop") == AGENT_LOOP
     if inline:
-        with mistakes.kept():
+        with mistakes.gather():
             _check_inline(reward, writer, calls_function=calls_function)
     elif writer is not None:
         mistakes.add(
             f"{MAPPING_PATH}.agent_loop", f"is for {_AGENT_PATH}.default_agent_loop={AGENT_LOOP}, which is not set"
         )
     if by_steps is not None:
-        with mistakes.kept():
+        with mistakes.gather():
             _check_steps(by_steps, config, inline=inline)
     mistakes.check()
     prompts = data.get("train_batch_size") or 0  # 0 in fully async trainers, which have no batches
