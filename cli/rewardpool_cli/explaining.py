@@ -69,10 +69,10 @@ def _of_this_machine(target: Target) -> "Evidence":
 
 def show(evidence: "Evidence", found: "list[Explanation]") -> None:
     """The explanations, as text, and how the size changed."""
-    trouble = any(item.kind == "problem" for item in found)
+    has_problem = any(item.kind == "problem" for item in found)
     waiting = any(item.kind == "waiting" for item in found)
-    verdict = "has a problem" if trouble else "is on its way" if waiting else "is healthy"
-    screens.out.print(Text.assemble((evidence.pool.key, "bold"), f" {verdict}"))
+    state = "has a problem" if has_problem else "is on its way" if waiting else "is healthy"
+    screens.out.print(Text.assemble((evidence.pool.key, "bold"), f" {state}"))
     for item in found:
         mark, style = _MARKS[item.kind]
         screens.out.print()

@@ -2,7 +2,7 @@
 
 from rewardpool_api import names
 from rewardpool_cli.explain.evidence import Cause, Evidence, Object
-from rewardpool_cli.explain.pods import Trouble, trouble_of
+from rewardpool_cli.explain.pods import PodProblem, problem_of
 from rewardpool_cli.tables import Process
 from rewardpool_operator.kubernetes.pods import is_deleting
 from rewardpool_operator.times import from_rfc3339
@@ -20,7 +20,7 @@ def _process(evidence: Evidence, pod: Object, component: str) -> Process:
     return Process(
         name=metadata["name"],
         component=component,
-        phase=phase_of(pod, trouble_of(pod, warning=evidence.warnings.get(metadata["name"]))),
+        phase=phase_of(pod, problem_of(pod, warning=evidence.warnings.get(metadata["name"]))),
         restarts=sum(status.get("restartCount", 0) for status in statuses),
         revision=metadata["labels"].get(names.LABEL_REVISION, ""),
         place=pod["spec"].get("nodeName", ""),
@@ -28,10 +28,10 @@ def _process(evidence: Evidence, pod: Object, component: str) -> Process:
     )
 
 
-def phase_of(pod: Object, trouble: Trouble | None) -> str:
+def phase_of(pod: Object, problem: PodProblem | None) -> str:
     """One word for where a pod is in its life, or for what is wrong with it."""
     if is_deleting(pod) or names.ANNOTATION_DRAINING_SINCE in (pod["metadata"].get("annotations") or {}):
         return "Draining"
-    if trouble is None:
+    if problem is None:
         return "Ready"
-    return "Pending" if trouble.cause is Cause.UNSCHEDULABLE else trouble.cause.value
+    return "Pending" if problem.cause is Cause.UNSCHEDULABLE else problem.cause.value

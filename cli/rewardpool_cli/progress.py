@@ -34,7 +34,7 @@ class Progress:
     """By worker: the phase that was last said, and when (monotonic seconds)."""
     since: dict[tuple[str, int | None], float] = field(default_factory=dict)
     """By worker and process: when it was first seen (monotonic seconds)."""
-    told_ready: bool = False
+    is_ready_printed: bool = False
 
     def look(self, now: float) -> RewardPool | None:
         """Read the state, and say once that samples can be scored."""
@@ -43,9 +43,9 @@ class Progress:
             return None
         for worker in pool.status.workers:
             self.since.setdefault((worker.name, worker.pid), now)
-        if not self.told_ready and is_serving(pool):
-            self.told_ready = True
-            tell_ready(pool)
+        if not self.is_ready_printed and is_serving(pool):
+            self.is_ready_printed = True
+            print_ready(pool)
         return pool
 
     def seconds(self, worker: WorkerProcess, now: float) -> float:
@@ -83,7 +83,7 @@ async def follow(up: Up, *, seconds: float, serves_already: bool = False) -> boo
 
     It ends when nothing changes any more, when the pool's supervisor gives up, or after so many seconds.
     """
-    progress = Progress(up, told_ready=serves_already)
+    progress = Progress(up, is_ready_printed=serves_already)
     deadline = time.monotonic() + seconds
     with _live(progress) as show:
         while not is_settled(up) and not has_failed(up) and time.monotonic() < deadline:
@@ -92,7 +92,7 @@ async def follow(up: Up, *, seconds: float, serves_already: bool = False) -> boo
         show()
     settled = is_settled(up)
     if not settled:
-        tell_trouble(up.folder)
+        print_failure(up.folder)
     return settled
 
 
@@ -116,7 +116,7 @@ def is_serving(pool: RewardPool | None) -> bool:
     return serving is not None and serving.status == "True"
 
 
-def tell_ready(pool: RewardPool) -> None:
+def print_ready(pool: RewardPool) -> None:
     """Where the pool is and how to use it."""
     status = pool.status
     err.print(
@@ -128,7 +128,7 @@ def tell_ready(pool: RewardPool) -> None:
     err.print(f"  look, stop         rewardpool status {pool.key} · rewardpool down {pool.key}")
 
 
-def tell_trouble(folder: PoolFolder) -> None:
+def print_failure(folder: PoolFolder) -> None:
     """Why a pool is not what was asked for, with the engine's last lines."""
     pool = folder.read_pool_as_it_is()
     for kind in ("Serving", "Degraded"):

@@ -79,10 +79,10 @@ def show_evidence(evidence: "Evidence") -> None:
     screens.out.print(tables.pool_screen(evidence.pool, processes_of_pods(evidence), where="in the cluster"))
     for what, why in evidence.unreadable.items():
         screens.err.print(f"{what}: {why}", markup=False, soft_wrap=True)
-    if _has_trouble(evidence.pool):
+    if _has_problem(evidence.pool):
         screens.out.print(f"\nwhy, and what to do: {evidence.command('explain')}", style="dim", soft_wrap=True)
 
 
-def _has_trouble(pool: RewardPool) -> bool:
+def _has_problem(pool: RewardPool) -> bool:
     ready, degraded = pool.status.condition("Ready"), pool.status.condition("Degraded")
     return ready is None or ready.status != "True" or (degraded is not None and degraded.status == "True")

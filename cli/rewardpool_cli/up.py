@@ -122,5 +122,5 @@ async def _run_and_show(folder: PoolFolder, port: int | None, give_up_seconds: f
         with suppress(asyncio.CancelledError):
             await showing
     if not succeeded:
-        progress.tell_trouble(folder)
+        progress.print_failure(folder)
     return succeeded

@@ -54,14 +54,14 @@ class DemandFiles:
         self._files: dict[str, _File] = {}
         self._renewals = Renewals()
         self._announcements: tuple[Announcement, ...] = ()
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     def look(self, *, now: datetime) -> tuple[Announcement, ...]:
         """What is announced now, by name. Where the folder cannot be read, what was there at last, until it lapses."""
         try:
             self._files = {path.name: file for path in self._paths() if (file := self._file(path)) is not None}
         except OSError as error:
-            self._tell(f"demands cannot be read: {error}")
+            self._warn_once(f"demands cannot be read: {error}")
         renewed = self._renewals.look({name: file.written for name, file in self._files.items()}, now=now)
         words = [
             # A file has no time of its making that outlives its renewals, so of too many the first names count.
@@ -70,7 +70,7 @@ class DemandFiles:
         ]
         self._announcements = announcements(words, now=now)
         if len(words) > MOST:
-            self._tell(f"of {len(words)} demands, {MOST} count")
+            self._warn_once(f"of {len(words)} demands, {MOST} count")
         return self._announcements
 
     def remove_old(self, *, now: datetime) -> None:
@@ -82,13 +82,13 @@ class DemandFiles:
                 if is_over(one, now=now) and _stamp_of(path) == self._files[one.name].stamp:
                     path.unlink(missing_ok=True)
             except OSError as error:
-                self._tell(f"a demand that is over cannot be removed: {error}")
+                self._warn_once(f"a demand that is over cannot be removed: {error}")
 
-    def _tell(self, trouble: str) -> None:
-        """Once, though every pass finds it."""
-        if trouble not in self._told:
-            log.warning("%s", trouble)
-            self._told.add(trouble)
+    def _warn_once(self, problem: str) -> None:
+        """Though every pass finds it."""
+        if problem not in self._warned:
+            log.warning("%s", problem)
+            self._warned.add(problem)
 
     def _paths(self) -> Iterator[Path]:
         try:

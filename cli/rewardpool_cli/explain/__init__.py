@@ -30,7 +30,7 @@ def explain(evidence: Evidence) -> list[Explanation]:
     found += pod_explanations(evidence, names.COMPONENT_WORKER)
     found += rollout_explanations(evidence)
     found += condition_explanations(
-        evidence, trouble_told=any(item.kind == "problem" for item in found), told=bool(found)
+        evidence, has_problem=any(item.kind == "problem" for item in found), has_any=bool(found)
     )
     found += _draining(evidence)
     found += scaling_explanations(evidence)

@@ -218,19 +218,19 @@ def _failed(evidence: Evidence, rollout: RolloutStatus, failed: FailedRollout) -
     )
 
 
-def condition_explanations(evidence: Evidence, *, trouble_told: bool, told: bool) -> list[Explanation]:
+def condition_explanations(evidence: Evidence, *, has_problem: bool, has_any: bool) -> list[Explanation]:
     """What the conditions say that nothing else explained: all there is on one machine, or without the right to look.
 
     Args:
         evidence: what was read.
-        trouble_told: whether some problem is explained already.
-        told: whether anything is.
+        has_problem: whether some problem is explained already.
+        has_any: whether anything is.
     """
     status = evidence.pool.status
     degraded, serving = status.condition("Degraded"), status.condition("Serving")
     if degraded is not None and degraded.status == "True" and degraded.reason not in _ROLLOUT_REASONS:
-        return [] if trouble_told else [_of_condition(evidence, degraded)]
-    if serving is None or serving.status == "True" or serving.reason in NOTHING_WANTED or told:
+        return [] if has_problem else [_of_condition(evidence, degraded)]
+    if serving is None or serving.status == "True" or serving.reason in NOTHING_WANTED or has_any:
         return []
     if serving.reason in _LOCAL_REASONS:
         said = f"{serving.reason}: {serving.message}"

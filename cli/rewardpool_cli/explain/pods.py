@@ -1,4 +1,4 @@
-"""Why pods do not serve: each pod gets one cause, and pods with the same trouble are told together."""
+"""Why pods do not serve: each pod gets one cause, and pods with the same problem are explained together."""
 
 import re
 from collections import defaultdict
@@ -52,7 +52,7 @@ def meaning_of(reason: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trouble:
+class PodProblem:
     """Why one pod does not serve."""
 
     cause: Cause
@@ -64,18 +64,18 @@ class Trouble:
 def pod_explanations(evidence: Evidence, component: str) -> list[Explanation]:
     """What keeps the pods of one component from serving."""
     pods = evidence.pods_of(component)
-    together: dict[tuple[Cause, str], list[tuple[Object, Trouble]]] = defaultdict(list)
+    together: dict[tuple[Cause, str], list[tuple[Object, PodProblem]]] = defaultdict(list)
     for pod in pods:
-        trouble = trouble_of(pod, warning=evidence.warnings.get(pod["metadata"]["name"]))
-        if trouble is not None:
-            together[trouble.cause, trouble.name].append((pod, trouble))
+        problem = problem_of(pod, warning=evidence.warnings.get(pod["metadata"]["name"]))
+        if problem is not None:
+            together[problem.cause, problem.name].append((pod, problem))
     return [
         _explanation(evidence, component, [pod for pod, _ in found], found[0][1], of=len(pods))
         for found in together.values()
     ]
 
 
-def trouble_of(pod: Object, *, warning: str | None) -> Trouble | None:
+def problem_of(pod: Object, *, warning: str | None) -> PodProblem | None:
     """Why a pod does not serve; None for one that does, or is leaving."""
     if is_deleting(pod) or names.ANNOTATION_DRAINING_SINCE in (pod["metadata"].get("annotations") or {}):
         return None
@@ -83,16 +83,16 @@ def trouble_of(pod: Object, *, warning: str | None) -> Trouble | None:
         if (condition["type"], condition["status"]) == ("PodScheduled", "False"):
             return _unscheduled(str(condition.get("message") or condition.get("reason", "")))
     if is_lost(pod):
-        return Trouble(cause=Cause.NODE_LOST, said=f"node {pod['spec'].get('nodeName', '')} does not report")
+        return PodProblem(cause=Cause.NODE_LOST, said=f"node {pod['spec'].get('nodeName', '')} does not report")
     stuck = warning if is_stuck_before_start(pod) else None
     for status in _statuses(pod):
-        failure = failure_of(status, trouble=stuck)
+        failure = failure_of(status, warning=stuck)
         if failure is not None:
             return _failed(failure.reason, failure.message)
     if any(is_download(status["name"]) and "running" in status.get("state", {}) for status in _statuses(pod)):
-        return Trouble(cause=Cause.DOWNLOADING)
+        return PodProblem(cause=Cause.DOWNLOADING)
     if not all(status.get("started") for status in _statuses(pod)) or not _statuses(pod):
-        return Trouble(cause=Cause.STARTING, said=stuck or "")
+        return PodProblem(cause=Cause.STARTING, said=stuck or "")
     return None
 
 
@@ -108,67 +108,69 @@ def _statuses(pod: Object) -> list[Object]:
     return pending + [found for found in status.get("containerStatuses", []) if found["name"] == component]
 
 
-def _unscheduled(message: str) -> Trouble:
+def _unscheduled(message: str) -> PodProblem:
     if claim := _CLAIM.search(message):
-        return Trouble(cause=Cause.MISSING_CLAIM, said=message, name=claim[1])
+        return PodProblem(cause=Cause.MISSING_CLAIM, said=message, name=claim[1])
     if "unbound immediate PersistentVolumeClaims" in message:
-        return Trouble(cause=Cause.UNBOUND_CLAIM, said=message)
-    return Trouble(cause=Cause.UNSCHEDULABLE, said=message)
+        return PodProblem(cause=Cause.UNBOUND_CLAIM, said=message)
+    return PodProblem(cause=Cause.UNSCHEDULABLE, said=message)
 
 
-def _failed(reason: str, message: str) -> Trouble:
+def _failed(reason: str, message: str) -> PodProblem:
     known = CAUSE_OF_REASON.get(reason)
     if known is not None:
-        return Trouble(cause=known, said=message)
+        return PodProblem(cause=known, said=message)
     if reason in DOWNLOAD_REASONS:
-        return Trouble(cause=Cause.DOWNLOAD, said=message, name=reason)
+        return PodProblem(cause=Cause.DOWNLOAD, said=message, name=reason)
     for pattern, cause in _MISSING:
         if found := pattern.search(message):
-            return Trouble(cause=cause, said=message, name=next(group for group in found.groups() if group))
-    return Trouble(cause=Cause.NOT_STARTING, said=f"{reason}: {message}")
+            return PodProblem(cause=cause, said=message, name=next(group for group in found.groups() if group))
+    return PodProblem(cause=Cause.NOT_STARTING, said=f"{reason}: {message}")
 
 
-def _explanation(evidence: Evidence, component: str, pods: list[Object], trouble: Trouble, *, of: int) -> Explanation:
+def _explanation(
+    evidence: Evidence, component: str, pods: list[Object], problem: PodProblem, *, of: int
+) -> Explanation:
     who = f"{len(pods)} of {of} {component} pods" if of > 1 else f"the {component} pod"
     one = len(pods) == 1
-    is_waiting = trouble.cause in (Cause.STARTING, Cause.DOWNLOADING)
-    what = f"{who} {_words(evidence, trouble, pods, one=one)}"
+    is_waiting = problem.cause in (Cause.STARTING, Cause.DOWNLOADING)
+    what = f"{who} {_words(evidence, problem, pods, one=one)}"
     return Explanation(
-        cause=trouble.cause,
+        cause=problem.cause,
         kind="waiting" if is_waiting else "problem",
         what=what[0].upper() + what[1:],
-        said=trouble.said,
-        next=_steps(evidence, component, trouble),
+        said=problem.said,
+        next=_steps(evidence, component, problem),
     )
 
 
-def _words(evidence: Evidence, trouble: Trouble, pods: list[Object], *, one: bool) -> str:
+def _words(evidence: Evidence, problem: PodProblem, pods: list[Object], *, one: bool) -> str:
     """What is the matter with the pods, as the rest of a sentence."""
     does, is_, waits = ("does", "is", "waits") if one else ("do", "are", "wait")
-    if trouble.cause is Cause.STARTING:
+    if problem.cause is Cause.STARTING:
         oldest = max(_age_seconds(evidence, pod) for pod in pods)
         budget = evidence.pool.spec.start_seconds
         return (
             f"{is_} starting: no score yet, {'after' if one else 'the oldest after'} {oldest} s of {budget} s allowed"
         )
-    if trouble.cause is Cause.UNSCHEDULABLE:
-        lacking = sorted({found[1].rstrip(".") for found in _INSUFFICIENT.finditer(trouble.said)})
+    if problem.cause is Cause.UNSCHEDULABLE:
+        lacking = sorted({found[1].rstrip(".") for found in _INSUFFICIENT.finditer(problem.said)})
         why = f"there is not enough {' and '.join(lacking)}" if lacking else "no node is allowed to or can take it"
         return f"{waits} for a node: {why}"
-    if trouble.cause is Cause.DOWNLOAD:
-        return f"cannot download the model ({trouble.name}): {meaning_of(trouble.name)}"
-    if trouble.cause is Cause.DOWNLOADING:
+    if problem.cause is Cause.DOWNLOAD:
+        return f"cannot download the model ({problem.name}): {meaning_of(problem.name)}"
+    if problem.cause is Cause.DOWNLOADING:
         model = evidence.pool.status.model
         far = (
             in_words(model.download) if model is not None and model.download is not None else "no progress is known yet"
         )
         return f"{waits} for the model: {far}"
     return {
-        Cause.MISSING_CLAIM: f'{waits} for the PersistentVolumeClaim "{trouble.name}", which does not exist',
+        Cause.MISSING_CLAIM: f'{waits} for the PersistentVolumeClaim "{problem.name}", which does not exist',
         Cause.UNBOUND_CLAIM: f"{waits} for a PersistentVolumeClaim that has no volume yet",
-        Cause.MISSING_SECRET: f'cannot start: the Secret "{trouble.name}", or the entry asked of it, is missing',
-        Cause.MISSING_CONFIG_MAP: f'cannot start: the ConfigMap "{trouble.name}", or the entry asked of it, is missing',
-        Cause.MISSING_PATH: f"cannot start: the path {trouble.name} is not on the node",
+        Cause.MISSING_SECRET: f'cannot start: the Secret "{problem.name}", or the entry asked of it, is missing',
+        Cause.MISSING_CONFIG_MAP: f'cannot start: the ConfigMap "{problem.name}", or the entry asked of it, is missing',
+        Cause.MISSING_PATH: f"cannot start: the path {problem.name} is not on the node",
         Cause.IMAGE: f"cannot start: the image {_image(pods[0])} cannot be pulled",
         Cause.MODEL_NOT_FOUND: f"{does} not start: no model at {evidence.pool.spec.model.source}, or it is refused",
         Cause.OUT_OF_MEMORY: f"{does} not start: the model does not fit into the memory it is given",
@@ -177,10 +179,10 @@ def _words(evidence: Evidence, trouble: Trouble, pods: list[Object], *, one: boo
         Cause.ENDS: "started and ended again; Kubernetes tries with growing pauses",
         Cause.NODE_LOST: f"{is_} on a node that does not report any more",
         Cause.NOT_STARTING: f"{is_} on a node, which cannot start {'it' if one else 'them'}",
-    }[trouble.cause]
+    }[problem.cause]
 
 
-def _steps(evidence: Evidence, component: str, trouble: Trouble) -> tuple[str, ...]:
+def _steps(evidence: Evidence, component: str, problem: PodProblem) -> tuple[str, ...]:
     namespace = evidence.pool.metadata.namespace
     logs = evidence.command("logs", f"--component {component}", "--previous")
     template = f"spec.{component}.podTemplate"
@@ -200,11 +202,11 @@ def _steps(evidence: Evidence, component: str, trouble: Trouble) -> tuple[str, .
         Cause.UNBOUND_CLAIM: (f"kubectl describe pvc -n {namespace}",),
         Cause.MISSING_SECRET: (
             f"make the Secret in namespace {namespace}, or correct its name or entry in spec.model or {template}",
-            f"kubectl get secret {trouble.name} -n {namespace}",
+            f"kubectl get secret {problem.name} -n {namespace}",
         ),
         Cause.MISSING_CONFIG_MAP: (
             f"make the ConfigMap in namespace {namespace}, or correct its name or entry in {template}",
-            f"kubectl get configmap {trouble.name} -n {namespace}",
+            f"kubectl get configmap {problem.name} -n {namespace}",
         ),
         Cause.MISSING_PATH: (
             "put the model there on every node that may run the pool, or choose nodes that have it"
@@ -239,7 +241,7 @@ def _steps(evidence: Evidence, component: str, trouble: Trouble) -> tuple[str, .
             f"kubectl describe pods -n {namespace} -l {names.LABEL_POOL}={evidence.pool.metadata.name}",
         ),
     }
-    return steps[trouble.cause]
+    return steps[problem.cause]
 
 
 def _age_seconds(evidence: Evidence, pod: Object) -> int:

@@ -56,12 +56,12 @@ def is_over(pod: Object) -> bool:
     return pod.get("status", {}).get("phase") in ("Failed", "Succeeded")
 
 
-def worker_of(pod: Object, *, trouble: str | None = None) -> Worker:
+def worker_of(pod: Object, *, warning: str | None = None) -> Worker:
     """A worker pod.
 
     Args:
         pod: the object.
-        trouble: the last warning event of a pod whose containers do not even start.
+        warning: the last warning event of a pod whose containers do not even start.
     """
     metadata, status = pod["metadata"], _container_status(pod, CONTAINER_WORKER)
     lost = _lost(pod)
@@ -79,12 +79,12 @@ def worker_of(pod: Object, *, trouble: str | None = None) -> Worker:
         deleting=is_deleting(pod),
         doomed=_doomed(pod),
         unschedulable=_unschedulable(pod),
-        failure=lost or failure_of(status, trouble=trouble),
+        failure=lost or failure_of(status, warning=warning),
         restarts=count_of(status.get("restartCount", 0)) or 0,
     )
 
 
-def router_of(pod: Object, *, trouble: str | None = None) -> Router:
+def router_of(pod: Object, *, warning: str | None = None) -> Router:
     """A router pod, as far as Kubernetes knows it; what it answers is added by `observe`."""
     status = _container_status(pod, CONTAINER_ROUTER)
     gate = _condition(pod, names.CONDITION_HOLDS_WORKERS).get("status")
@@ -96,7 +96,7 @@ def router_of(pod: Object, *, trouble: str | None = None) -> Router:
         # A process that ended has nothing any more.
         concealed=gate == "False" and _is_running(status),
         deleting=is_deleting(pod),
-        failure=failure_of(status, trouble=trouble) or no_node or None,
+        failure=failure_of(status, warning=warning) or no_node or None,
     )
 
 
@@ -178,7 +178,7 @@ def _container_port(pod: Object, container: str, port: str) -> int:
     return defaults[container, port]
 
 
-def failure_of(status: Mapping[str, Any], *, trouble: str | None = None) -> Failure | None:
+def failure_of(status: Mapping[str, Any], *, warning: str | None = None) -> Failure | None:
     """Why a container does not run, or stopped the last time it did."""
     state = status.get("state", {})
     waiting, terminated = state.get("waiting", {}), state.get("terminated")
@@ -188,8 +188,8 @@ def failure_of(status: Mapping[str, Any], *, trouble: str | None = None) -> Fail
         return _failure(ConditionReason.IMAGE_PULL, f"the image cannot be had: {message or reason}")
     if terminated is not None and not status.get("started"):
         return _ended(terminated, of_download=is_download(str(status.get("name"))))
-    if trouble is not None:
-        return _failure(ConditionReason.POD_NOT_STARTING, trouble)
+    if warning is not None:
+        return _failure(ConditionReason.POD_NOT_STARTING, warning)
     if reason == "CrashLoopBackOff":
         return _failure(ConditionReason.ENGINE_EXITED, f"it ended and is started again after a pause: {message}")
     if reason and reason not in _STARTING_REASONS:

@@ -20,7 +20,7 @@ class Surroundings:
         self.asked: list[str] = []
         self.now = 0.0
         self.news = 0
-        self.trouble = PodWarnings(self, news=self._tell, aside=asyncio.Semaphore(1), clock=lambda: self.now)  # type: ignore[arg-type]
+        self.warnings = PodWarnings(self, news=self._tell, aside=asyncio.Semaphore(1), clock=lambda: self.now)  # type: ignore[arg-type]
 
     async def last_warning(self, namespace: str, uid: str) -> str | None:
         self.asked.append(uid)
@@ -30,7 +30,7 @@ class Surroundings:
         self.news += 1
 
     async def notes(self, *pods: Object, now: datetime = LATER) -> dict[str, str]:
-        found = dict(self.trouble.notes(Objects(pool={}, pods=pods), now=now))
+        found = dict(self.warnings.notes(Objects(pool={}, pods=pods), now=now))
         for _ in range(20):
             await asyncio.sleep(0)
         return found

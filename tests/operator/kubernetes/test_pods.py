@@ -159,7 +159,7 @@ def test_a_container_that_is_being_made_is_no_failure() -> None:
 
 def test_a_mount_that_fails_is_told_from_the_pods_event() -> None:
     pod = a_pod(started=False, state={"waiting": {"reason": "ContainerCreating"}})
-    worker = pods.worker_of(pod, trouble="FailedMount: hostPath type check failed")
+    worker = pods.worker_of(pod, warning="FailedMount: hostPath type check failed")
     assert worker.failure is not None
     assert "hostPath type check failed" in worker.failure.message
 

@@ -85,13 +85,13 @@ class Ranks:
             Exception: The problem of this rank.
             OtherRankError: Another rank has one.
         """
-        told = None if problem is None else f"{type(problem).__name__}: {problem}"
-        problems = self.gathered(told)
+        own = None if problem is None else f"{type(problem).__name__}: {problem}"
+        problems = self.gathered(own)
         if problem is not None:
             raise problem
-        for rank, trouble in enumerate(problems):
-            if trouble is not None:
-                raise OtherRankError(f"rank {rank} failed: {trouble}")
+        for rank, other in enumerate(problems):
+            if other is not None:
+                raise OtherRankError(f"rank {rank} failed: {other}")
 
     def _reduce(self, values: tuple[float, ...], operation: Any) -> list[float]:
         together = torch.tensor(values, dtype=torch.float64, device=self.device)

@@ -93,8 +93,8 @@ class Caller:
 
         try:
             return await end_of(begin)
-        except (RetryableError, SampleError) as trouble:
-            log.debug("sending %s alone: %s", whole.label, trouble)
+        except (RetryableError, SampleError) as error:
+            log.debug("sending %s alone: %s", whole.label, error)
             self._ledger.splits += 1
             return None
         finally:

@@ -21,15 +21,15 @@ from rewardpool_operator.untrusted import printable
 log = logging.getLogger(__name__)
 
 MAX_EXPLAINED: Final = 3
-"""Pods of one pool; of a hundred, all have the same trouble."""
+"""Pods of one pool; of a hundred, all have the same problem."""
 SLOW: Final = timedelta(seconds=5)
-"""A pod that has not started for this long has trouble, or pulls an image."""
+"""A pod that has not started for this long has a problem, or pulls an image."""
 AGAIN_SECONDS: Final = 10.0
 """Between two looks."""
 
 
 class PodWarnings:
-    """The trouble of one pool's pods.
+    """The last warnings about one pool's pods that do not start.
 
     Args:
         kube: the API server.
