@@ -1,7 +1,8 @@
 """Where a discriminative model's score is, for a checkpoint that does not simply have one label.
 
 Reward models keep their score in one of three places: in several labels of a classification head, in the scores of some
-tokens of the vocabulary, or in a value for each token of the text, of which those at the ends of steps count.
+tokens of the vocabulary, or in a value for each token of the text, of which those at the ends of steps count. The last
+two meet in language models that judge each step by two tokens, without a head of their own (Math-Shepherd).
 """
 
 from typing import Annotated, ClassVar, Literal
@@ -28,13 +29,13 @@ class HeadSpec(ApiModel):
     token: TokenText | None = None
     """Of an LMHead: the token whose raw logit after the text is the score, as the tokenizer's vocabulary spells it, or a text that is one token."""
     yes_token: TokenText | None = None
-    """Of an LMHead: the token of a judge's yes. The score is its raw logit less that of `noToken`: the log-odds of yes against no."""
+    """Of an LMHead: the token of a judge's yes. The score is its raw logit less that of `noToken`: the log-odds of yes against no. Of a TokenLevel head with a `stepToken`: the same question at each step of a language model, and the value of a step is the probability of yes against no."""
     no_token: TokenText | None = None
-    """Of an LMHead: the token of a judge's no."""
+    """The token of a judge's no, beside `yesToken`."""
     step_token: TokenText | None = None
     """Of a TokenLevel head: the token that ends each step. Without it the last token of a text is its only step."""
     aggregate: Aggregate | None = None
-    """Of a TokenLevel head: how the values of the steps make one score. The value of a step is the probability of the second of two labels, or the raw logit of a single one; `product` takes probabilities only."""
+    """Of a TokenLevel head: how the values of the steps make one score. The value of a step is the probability of the second of two labels, or of `yesToken`, or the raw logit of a single label; `product` takes probabilities only."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -50,10 +51,27 @@ class HeadSpec(ApiModel):
             ),
         ),
         Rule(
-            cel="self.type == 'LMHead' ? (has(self.token) ? !has(self.yesToken) && !has(self.noToken) : "
-            "has(self.yesToken) && has(self.noToken)) : !has(self.token) && !has(self.yesToken) && !has(self.noToken)",
-            message="spec.model.head must have either token, or yesToken and noToken, when spec.model.head.type is LMHead, and only then",
-            holds=lambda head: _has_its_tokens(head),
+            cel="self.type == 'LMHead' ? has(self.token) != has(self.yesToken) : !has(self.token)",
+            message="spec.model.head must have either token, or yesToken and noToken, when spec.model.head.type is LMHead, and token only then",
+            holds=lambda head: (
+                (head.token is not None) != (head.yes_token is not None)
+                if head.type == "LMHead"
+                else head.token is None
+            ),
+        ),
+        Rule(
+            cel="has(self.yesToken) == has(self.noToken)",
+            message="spec.model.head.yesToken and spec.model.head.noToken must be set together",
+            holds=lambda head: (head.yes_token is None) == (head.no_token is None),
+        ),
+        Rule(
+            cel="!has(self.yesToken) || self.type == 'LMHead' || (self.type == 'TokenLevel' && has(self.stepToken))",
+            message="spec.model.head.yesToken must not be set unless spec.model.head.type is LMHead, or TokenLevel with a stepToken: after the whole text an LMHead asks for it",
+            holds=lambda head: (
+                head.yes_token is None
+                or head.type == "LMHead"
+                or (head.type == "TokenLevel" and head.step_token is not None)
+            ),
         ),
         Rule(
             cel="!has(self.yesToken) || !has(self.noToken) || self.yesToken != self.noToken",
@@ -76,8 +94,3 @@ class HeadSpec(ApiModel):
             holds=lambda head: head.aggregate in (None, "last") or head.step_token is not None,
         ),
     )
-
-
-def _has_its_tokens(head: HeadSpec) -> bool:
-    given = (head.token is not None, head.yes_token is not None, head.no_token is not None)
-    return given in ((True, False, False), (False, True, True)) if head.type == "LMHead" else not any(given)

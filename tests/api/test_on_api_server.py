@@ -136,6 +136,17 @@ VIOLATIONS: dict[str, dict[str, Any]] = {
     "labels of no classifier": {"spec.model.head": {"type": "LMHead", "token": "!", "labels": ["helpful"]}},
     "a language model's head without a token": {"spec.model.head": {"type": "LMHead"}},
     "a yes without a no": {"spec.model.head": {"type": "LMHead", "yesToken": "yes"}},
+    "a no without a yes": {"spec.model.head": {"type": "LMHead", "token": "!", "noToken": "no"}},
+    "a yes of each step without a no": {"spec.model.head": {**STEPS, "yesToken": "+"}},
+    "a yes that is no of each step": {"spec.model.head": {**STEPS, "yesToken": "+", "noToken": "+"}},
+    "yes and no of a classifier": {"spec.model.head": {**CLASSIFIER, "yesToken": "+", "noToken": "-"}},
+    "yes and no without steps": {
+        "spec.model.head": {"type": "TokenLevel", "aggregate": "last", "yesToken": "+", "noToken": "-"}
+    },
+    "yes and no of each step on sglang": {
+        "spec.model.head": {**STEPS, "yesToken": "+", "noToken": "-"},
+        "spec.engine.name": "sglang",
+    },
     "a token beside yes and no": {"spec.model.head": {"type": "LMHead", "token": "!", "yesToken": "a", "noToken": "b"}},
     "yes that is no": {"spec.model.head": {"type": "LMHead", "yesToken": "yes", "noToken": "yes"}},
     "a token of a classifier": {"spec.model.head": {**CLASSIFIER, "token": "!"}},

@@ -28,6 +28,7 @@ weights of several labels multiply it. Two replicas have other prefixes in their
 REFUSED = {
     ("sglang", "Mistral"): "SGLang has no class for MistralForSequenceClassification",
     ("sglang", "process-reward"): "spec.model.head.stepToken",
+    ("sglang", "steps-yes-no"): "spec.model.head.stepToken",
     ("sglang", "generative"): "LlamaForCausalLM has no reward head",
     ("vllm", "generative"): "LlamaForCausalLM without a classification head",
 }

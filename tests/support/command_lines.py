@@ -85,7 +85,8 @@ def flags_of_head(pool: RewardPool, argv: list[str]) -> list[str]:
     if pool.spec.model.head is None:
         return []
     head = pool.spec.model.head.model_dump(by_alias=True, exclude_none=True)
-    architecture = "LlamaForCausalLM" if head["type"] == "LMHead" else "Qwen2ForRewardModel"
+    of_vocabulary = head["type"] == "LMHead" or "yesToken" in head
+    architecture = "LlamaForCausalLM" if of_vocabulary else "Qwen2ForRewardModel"
     checkpoint = Checkpoint({"architectures": [architecture]}, lambda token: [sum(token.encode())], str)
     if pool.spec.engine.name == "sglang":
         return sglang_launcher.head_flags(resolve(head, checkpoint), checkpoint.as_classifier, argv)

@@ -43,7 +43,11 @@ _WITHOUT_STEPS: Final = (
     {"type": "TokenLevel", "aggregate": "last"},
 )
 _HEADS: Final[dict[str, tuple[dict[str, Any] | None, ...]]] = {
-    "vllm": (*_WITHOUT_STEPS, {"type": "TokenLevel", "stepToken": "<s>", "aggregate": "product"}),
+    "vllm": (
+        *_WITHOUT_STEPS,
+        {"type": "TokenLevel", "stepToken": "<s>", "aggregate": "product"},
+        {"type": "TokenLevel", "stepToken": "<s>", "yesToken": "+", "noToken": "-", "aggregate": "min"},
+    ),
     "sglang": _WITHOUT_STEPS,
     "transformers": (None,),
     "Generative": (None,),

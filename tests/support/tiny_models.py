@@ -70,6 +70,10 @@ CLASSES = {
     "yes-no-capped": RewardClass(
         "Gemma2ForCausalLM", YES_NO, {"tie_word_embeddings": True, "final_logit_softcapping": CAPPED_AT}
     ),
+    "steps-yes-no": RewardClass(
+        "MistralForCausalLM",
+        {"type": "TokenLevel", "stepToken": STEP, "yesToken": "yes", "noToken": "no", "aggregate": "product"},
+    ),
     "generative": RewardClass("LlamaForCausalLM"),
 }
 """One label for the families; then each declared head, and a language model without one."""
@@ -216,7 +220,9 @@ def answer(head: dict[str, Any], logits: Any, ids: Any, words: Any) -> dict[str,
     if "token" in head:
         return {"embedding": [logits[-1, words.convert_tokens_to_ids(head["token"])].item()]}
     if "yesToken" in head:
-        yes, no = logits[-1, words.convert_tokens_to_ids([head["yesToken"], head["noToken"]])].tolist()
+        logits = logits[:, words.convert_tokens_to_ids([head["noToken"], head["yesToken"]])]
+    if head.get("type") == "LMHead":
+        no, yes = logits[-1].tolist()
         return {"embedding": [yes - no]}
     if head.get("type") != "TokenLevel":
         return {"embedding": [logits.reshape(-1)[-1].item()]}

@@ -198,6 +198,7 @@ HEADS = (
     {"type": "Classifier", "weights": [0.5, -1.0], "labels": ["helpful", "é"]},
     {"type": "LMHead", "yesToken": "Yes", "noToken": "No"},
     {"type": "TokenLevel", "stepToken": "<extra_0>", "aggregate": "min"},
+    {"type": "TokenLevel", "stepToken": "▁ки", "yesToken": "▁+", "noToken": "▁-", "aggregate": "min"},
 )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ def steps(aggregate: str) -> Head:
         (steps("product"), [[0.0, 0.0], [math.log(3), 0.0]], 0.125),
         (steps("mean"), [[1.5], [-2.5]], -0.5),
         (steps("min"), [[1.5], [-2.5]], -2.5),
+        (replace(steps("last"), softcap=2.0), [[-900.0, 900.0]], 1 / (1 + math.exp(-4.0))),
         (Head(type="TokenLevel", aggregate="last"), [[9.0], [9.0], [0.75]], 0.75),
     ],
 )
@@ -205,6 +207,11 @@ async def test_weights_for_another_count_of_labels_are_not_served() -> None:
     [
         ('{"type": "TokenLevel", "stepToken": "<s>", "aggregate": "min", "stepTokenId": 5}', steps("min")),
         ('{"type": "LMHead", "yesToken": "y", "noToken": "n", "tokenIds": [7, 8]}', YES_NO),
+        (
+            '{"type": "TokenLevel", "stepToken": "<s>", "yesToken": "y", "noToken": "n", "aggregate": "min",'
+            ' "tokenIds": [8, 7], "stepTokenId": 5, "softcap": 2.0}',
+            replace(steps("min"), softcap=2.0),
+        ),
         ('{"type": "LMHead", "token": "y", "tokenIds": [7], "softcap": 2.0}', Head(type="LMHead", softcap=2.0)),
     ],
 )

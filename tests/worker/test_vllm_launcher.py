@@ -33,6 +33,13 @@ def test_a_step_token_becomes_its_id() -> None:
     assert found == {"--pooler-config": {"task": "token_classify", "tok_pooling_type": "STEP", "step_tag_id": 11}}
 
 
+def test_yes_and_no_of_a_step_are_rows_of_a_classifier_that_is_asked_at_the_step_token() -> None:
+    head = {"type": "TokenLevel", "stepToken": "<s>", "yesToken": " yes", "noToken": "no", "aggregate": "min"}
+    found = flags({**head, "tokenIds": [8, 7], "stepTokenId": 11})
+    assert found["--hf-overrides"]["classifier_from_token"] == ["no", "Ġyes"]
+    assert found["--pooler-config"] == {"task": "token_classify", "tok_pooling_type": "STEP", "step_tag_id": 11}
+
+
 def test_without_a_step_token_every_token_is_asked_for() -> None:
     assert flags({"type": "TokenLevel", "aggregate": "last"}) == {"--pooler-config": {"task": "token_classify"}}
 

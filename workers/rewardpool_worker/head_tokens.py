@@ -75,35 +75,24 @@ def resolve(head: dict[str, Any], checkpoint: Checkpoint) -> dict[str, Any]:
     """Find a head in a checkpoint; pure.
 
     Returns:
-        `spec.model.head` with `tokenIds` of an LMHead (that of yes before that of no) and `softcap` where the model
-        bounds its logits, or `stepTokenId` of a TokenLevel head.
+        `spec.model.head` with `tokenIds` where it names tokens of the language model's vocabulary, `softcap` where such
+        a model bounds its logits, and `stepTokenId` where it has a step token. An LMHead's yes is before its no; a
+        TokenLevel head's behind it, since the value of a step is the probability of the second of two labels.
 
     Raises:
         HeadError: the checkpoint has no such head, or the tokenizer no such token.
     """
     architecture = checkpoint.architecture
     if head["type"] == "LMHead":
-        if not architecture.endswith(LANGUAGE_MODEL):
-            raise HeadError(
-                f"spec.model.head.type LMHead takes the logits of tokens, and the checkpoint is a {architecture}: it "
-                f"needs an architecture that ends in {LANGUAGE_MODEL}"
-            )
-        if scale := next((name for name in SCALES if checkpoint.config.get(name) not in (None, 1)), None):
-            raise HeadError(
-                f"spec.model.head.type LMHead: {scale} of the checkpoint's config.json changes the logits of "
-                f"{architecture} outside of its head, and the score would be without it: not supported"
-            )
-        fields = ("token",) if "token" in head else ("yesToken", "noToken")
-        ids = [_one_id(head[field], field, checkpoint) for field in fields]
-        if len(set(ids)) != len(ids):
-            raise HeadError("spec.model.head.yesToken and noToken are one token to this tokenizer")
-        softcap = checkpoint.config.get(SOFTCAP)
-        return {**head, "tokenIds": ids, **({"softcap": softcap} if softcap else {})}
+        return _of_vocabulary(head, ("token",) if "token" in head else ("yesToken", "noToken"), checkpoint)
     if head["type"] != "TokenLevel":
         return head
-    if architecture.endswith(LANGUAGE_MODEL):
+    if "yesToken" in head:
+        head = _of_vocabulary(head, ("noToken", "yesToken"), checkpoint)
+    elif architecture.endswith(LANGUAGE_MODEL):
         raise HeadError(
-            f"spec.model.head.type TokenLevel needs a head with a value per token, and a {architecture} has none"
+            f"spec.model.head.type TokenLevel needs a head with a value per token, and a {architecture} has none: "
+            "where two tokens of its vocabulary judge a step, set yesToken and noToken"
         )
     if "stepToken" in head:
         return {**head, "stepTokenId": _one_id(head["stepToken"], "stepToken", checkpoint)}
@@ -123,6 +112,27 @@ def resolve_or_refuse(
         # In the words that the diagnosis of a worker that ended looks for.
         print(f"model refused: {error}", file=sys.stderr)
         return None
+
+
+def _of_vocabulary(head: dict[str, Any], fields: Sequence[str], checkpoint: Checkpoint) -> dict[str, Any]:
+    """A head with the ids of the tokens in its fields, and with what bounds their logits; raises HeadError."""
+    architecture = checkpoint.architecture
+    named = "type LMHead" if head["type"] == "LMHead" else "yesToken"
+    if not architecture.endswith(LANGUAGE_MODEL):
+        raise HeadError(
+            f"spec.model.head.{named} takes the logits of tokens, and the checkpoint is a {architecture}: it needs an "
+            f"architecture that ends in {LANGUAGE_MODEL}"
+        )
+    if scale := next((name for name in SCALES if checkpoint.config.get(name) not in (None, 1)), None):
+        raise HeadError(
+            f"spec.model.head.{named}: {scale} of the checkpoint's config.json changes the logits of {architecture} "
+            "outside of its head, and the score would be without it: not supported"
+        )
+    ids = [_one_id(head[field], field, checkpoint) for field in fields]
+    if len(set(ids)) != len(ids):
+        raise HeadError("spec.model.head.yesToken and noToken are one token to this tokenizer")
+    softcap = checkpoint.config.get(SOFTCAP)
+    return {**head, "tokenIds": ids, **({"softcap": softcap} if softcap else {})}
 
 
 def _one_id(token: str, field: str, checkpoint: Checkpoint) -> int:

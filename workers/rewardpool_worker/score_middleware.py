@@ -363,7 +363,7 @@ class Head:
     | TokenLevel | per step a raw logit, or two | last, min, mean or product of the steps' values |
 
     The value of a step is its one raw logit, or the probability of the second of two labels: softmax, as the authors
-    of process reward models compute it.
+    of process reward models compute it. A language model's no and yes are two such labels.
     """
 
     type: str = "OneLabel"
@@ -384,7 +384,7 @@ class Head:
         said = json.loads(text)
         return cls(
             type=said["type"],
-            weights=tuple(said.get("weights", (1.0, -1.0) if "yesToken" in said else ())),
+            weights=tuple(said.get("weights", (1.0, -1.0) if said["type"] == "LMHead" and "yesToken" in said else ())),
             labels=tuple(said.get("labels", ())),
             aggregate=said.get("aggregate", ""),
             step_token=said.get("stepToken"),
@@ -426,7 +426,7 @@ class Head:
         return found if self.softcap is None else self.softcap * math.tanh(found / self.softcap)
 
     def _of_step(self, raw: Any) -> float:
-        logits = [_finite(logit) for logit in raw] if isinstance(raw, list) else [_finite(raw)]
+        logits = [self._bounded(logit) for logit in (raw if isinstance(raw, list) else [raw])]
         if len(logits) == 2:
             # softmax(logits)[1], in the form that neither overflows nor rounds a small probability to 0.
             largest = max(logits)

@@ -33,20 +33,21 @@ def head_flags(
     parser.add_argument("--hf-overrides", type=json.loads, default={})
     parser.add_argument("--pooler-config", type=json.loads, default={})
     own, _ = parser.parse_known_args(list(given))
-    if head["type"] == "LMHead":
+    flags = []
+    if "tokenIds" in head:
         overrides = {
             "architectures": [as_classifier],
             # A raw logit for each token. `from_2_way_softmax` has their difference, which no softcap can be applied to.
             "method": "no_post_processing",
             "classifier_from_token": [spell(one) for one in head["tokenIds"]],
         }
-        return ["--hf-overrides", json.dumps({**own.hf_overrides, **overrides})]
-    if head["type"] != "TokenLevel":
-        return []
-    pooler = {"task": "token_classify"}
-    if "stepTokenId" in head:
-        pooler |= {"tok_pooling_type": "STEP", "step_tag_id": head["stepTokenId"]}
-    return ["--pooler-config", json.dumps({**own.pooler_config, **pooler})]
+        flags += ["--hf-overrides", json.dumps({**own.hf_overrides, **overrides})]
+    if head["type"] == "TokenLevel":
+        pooler = {"task": "token_classify"}
+        if "stepTokenId" in head:
+            pooler |= {"tok_pooling_type": "STEP", "step_tag_id": head["stepTokenId"]}
+        flags += ["--pooler-config", json.dumps({**own.pooler_config, **pooler})]
+    return flags
 
 
 def main(argv: list[str]) -> int:

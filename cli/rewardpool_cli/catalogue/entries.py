@@ -203,6 +203,34 @@ ENTRIES: Final = (
         notes="Trainers put <extra_0> at each blank line of an answer. `min` is one choice of four: its worst step.",
     ),
     Entry(
+        name="math-shepherd-prm",
+        repository="peiyi9979/math-shepherd-mistral-7b-prm",
+        architecture="MistralForCausalLM",
+        kind="probability of + against - at every step, in the language model's head",
+        spec=_served(
+            max_model_len=4096,
+            head={"type": "TokenLevel", "stepToken": "▁ки", "yesToken": "▁+", "noToken": "▁-", "aggregate": "min"},
+        ),
+        run="vLLM: a tiny one of the class equals transformers, step by step. SGLang: refused by its stepToken",
+        notes="Its authors' code has the ids 12902, 648 and 387: these tokens in Mistral 7B's vocabulary, where `ки`"
+        " without its blank is another one. It reads plain text with ` ки` before each newline: give the reward the"
+        " separator and the chat_template of docs/rewards.md.",
+    ),
+    Entry(
+        name="rlhflow-prm",
+        repository="RLHFlow/Llama3.1-8B-PRM-Deepseek-Data",
+        also=("RLHFlow/Llama3.1-8B-PRM-Mistral-Data",),
+        architecture="LlamaForCausalLM",
+        kind="log-odds of + against - for the last step, in the language model's head",
+        spec=_served(head={"type": "LMHead", "yesToken": "+", "noToken": "-"}),
+        also_on=("sglang",),
+        run="vLLM and SGLang: a token's logit in a tiny one of the class, and yes against no in other classes, equal"
+        " transformers",
+        notes="One score a text: that of its last step. Its authors write each step as a user's turn that the assistant"
+        " answers with +, so the text ends with the assistant's header; give the reward such a chat_template. Earlier"
+        " steps are judged at a blank line's token, of which a text has others.",
+    ),
+    Entry(
         name="qwen2-5-math-rm",
         repository="Qwen/Qwen2.5-Math-RM-72B",
         architecture="Qwen2ForRewardModel",
