@@ -9,13 +9,14 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from rewardpool_api import RewardPool
+from rewardpool_api.status import KeyRotation
 from rewardpool_operator.autoscaler.signals import Announcement, Claim, Throughput
 from rewardpool_operator.golden_set import GoldenProblem, GoldenScores, GoldenSet
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """Why a worker or router does not come up."""
+    """Why a worker or router does not come up, or a step of a pass is not done."""
 
     reason: str
     """One CamelCase word: ModelNotFound, PortInUse, OutOfMemory, EngineExited, ImagePull …"""
@@ -192,6 +193,14 @@ class Snapshot:
     """Certificates that verify the routers, PEM in base64; None for http."""
     tls_problem: str | None = None
     """Why the certificate of `spec.router.tls` cannot be used; no router is started or changed until it can."""
+    rotation: KeyRotation | None = None
+    """How far a change of the keys is; None for a pool whose keys never changed."""
+    key_refused: str | None = None
+    """Why an edit of the keys' Secret is taken back."""
+    routers_refused: str | None = None
+    """Why Kubernetes does not make all routers, in its words."""
+    failures: tuple[Failure, ...] = ()
+    """Steps of earlier passes that fail, and what keeps the operator from seeing the pool; most important first."""
 
     @property
     def is_trainers_turn(self) -> bool:

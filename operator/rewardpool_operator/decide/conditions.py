@@ -15,6 +15,7 @@ from rewardpool_operator.decide.load import missing_figures
 from rewardpool_operator.decide.model_status import in_words, model_status
 from rewardpool_operator.decide.revisions import overdue_message
 from rewardpool_operator.decide.rollout import Rollout
+from rewardpool_operator.decide.room import lacks_room
 from rewardpool_operator.decide.router_readiness import PATIENCE_SECONDS
 from rewardpool_operator.decide.sleeping import Sleeping
 from rewardpool_operator.decide.worker_lists import WorkerListChanges
@@ -46,14 +47,15 @@ def conditions_of(
     ready = len(membership.serving)
     resting = _resting(snapshot, sleeping, staying, ready)
     serving = resting or _serving(snapshot, scaling, model, staying, ready)
+    progressing = _progressing(snapshot, scaling, rollout, model, staying, _at_rest_or(ready, staying))
     findings: dict[ConditionType, Finding] = {
         "Ready": _ready(snapshot, rollout, serving),
         "Serving": serving,
         "WorkersReady": resting or _workers_ready(scaling, staying, ready),
         "RouterReady": _router_ready(snapshot, membership),
         "ScalingActive": _scaling_active(snapshot, scaling),
-        "Progressing": _progressing(snapshot, scaling, rollout, model, staying, _at_rest_or(ready, staying)),
-        "Degraded": _degraded(snapshot, rollout, staying),
+        "Progressing": progressing,
+        "Degraded": _with_failures(_degraded(snapshot, rollout, staying), snapshot, progressing),
     }
     return [_condition(snapshot, kind, finding) for kind, finding in findings.items()]
 
@@ -84,7 +86,7 @@ def held_conditions(
     findings |= {
         "ScalingActive": held,
         "Progressing": held,
-        "Degraded": Finding(holds=True, reason=cause.reason, message=cause.message),
+        "Degraded": _with_failures(Finding(holds=True, reason=cause.reason, message=cause.message), snapshot, held),
     }
     return [
         _condition(snapshot, kind, finding) if finding is not None else _unknown(snapshot, kind, cause)
@@ -324,6 +326,28 @@ def _degraded(snapshot: Snapshot, rollout: Rollout, staying: list[Worker]) -> Fi
     if failure is None:
         return Finding(holds=False, reason=ConditionReason.AS_EXPECTED)
     return Finding(holds=True, reason=failure.reason, message=failure.message)
+
+
+def _with_failures(degraded: Finding, snapshot: Snapshot, progressing: Finding) -> Finding:
+    """The condition with what of the pool could not be read or written, the first of it as its reason."""
+    failures = [*snapshot.failures, *_refusals(snapshot, progressing)]
+    if not failures:
+        return degraded
+    messages = [failure.message for failure in failures]
+    if degraded.holds:
+        messages.append(f"{degraded.reason}: {degraded.message}")
+    # Of one message the end counts, where a program's last words are; of several the first is the most important.
+    message = messages[0] if len(messages) == 1 else printable("; ".join(messages), most=MAX_MESSAGE, keep="head")
+    return Finding(holds=True, reason=failures[0].reason, message=message)
+
+
+def _refusals(snapshot: Snapshot, progressing: Finding) -> list[Failure]:
+    """Pods that Kubernetes does not make, the first refusal alone."""
+    refused = [*(worker_set.refused for worker_set in snapshot.worker_sets), snapshot.routers_refused]
+    # A rollout that makes the room by itself says so; there is nothing for people to do.
+    makes_room = progressing.reason == ConditionReason.NO_ROOM
+    found = (words for words in refused if words is not None and not (makes_room and lacks_room(words)))
+    return [Failure(reason=ConditionReason.FAILED_CREATE, message=words) for words in found][:1]
 
 
 def _silence(snapshot: Snapshot) -> Failure | None:

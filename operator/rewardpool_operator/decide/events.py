@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from rewardpool_api import Condition, RewardPoolStatus
 from rewardpool_api.reasons import NOTHING_WANTED, ConditionReason, EventReason
-from rewardpool_api.status import DemandStatus
+from rewardpool_api.status import DemandStatus, KeyRotation
 from rewardpool_operator.decide.drain import Drain
 from rewardpool_operator.decide.rollout import Rollout
 from rewardpool_operator.plan import Event
@@ -25,7 +25,9 @@ _TOLD_BY_THEMSELVES = frozenset({ConditionReason.ROLLED_BACK, ConditionReason.PA
 """Reasons that have an event of their own name, so that the condition's would be the same news twice."""
 
 
-def events_of(old: RewardPoolStatus, status: RewardPoolStatus, leaving: Drain, rollout: Rollout) -> tuple[Event, ...]:
+def events_of(
+    old: RewardPoolStatus, status: RewardPoolStatus, leaving: Drain, rollout: Rollout, *, key_refused: str | None
+) -> tuple[Event, ...]:
     """The events that tell the way from the old status to the new one."""
     return (
         *_scaling_events(old, status),
@@ -33,6 +35,7 @@ def events_of(old: RewardPoolStatus, status: RewardPoolStatus, leaving: Drain, r
         *_rollout_events(old, status, rollout),
         *(_normal(EventReason.DRAINING, f"{name} leaves the routers") for name in leaving.drain),
         *condition_events(old, status),
+        *key_events(old.auth.rotation, status.auth.rotation, refused=key_refused),
     )
 
 
@@ -126,6 +129,23 @@ def _rollout_events(old: RewardPoolStatus, status: RewardPoolStatus, rollout: Ro
     return events
 
 
+def key_events(
+    before: KeyRotation | None, after: KeyRotation | None, *, refused: str | None = None
+) -> tuple[Event, ...]:
+    """The beginning and the end of a change of keys, a wait that takes too long, an edit that was taken back."""
+    found = [_warning(EventReason.KEY_REFUSED, refused)] if refused else []
+    was, now = (before.phase if before else "Done"), (after.phase if after else "Done")
+    if was == "Done" != now:
+        message = "the keys change: workers learn the next one, then routers change to it one by one"
+        found.append(_normal(EventReason.KEY_ROTATION_STARTED, message))
+    if was == "Changing" and now == "Done":
+        message = "all routers have the new keys; the previous ones are taken nowhere any more"
+        found.append(_normal(EventReason.KEY_ROTATED, message))
+    if after and after.message and now != "Done" and not (before and before.message):
+        found.append(_warning(EventReason.KEY_ROTATION_WAITS, after.message))
+    return tuple(found)
+
+
 def condition_events(old: RewardPoolStatus, status: RewardPoolStatus) -> tuple[Event, ...]:
     """What of the conditions is news."""
     events: list[Event] = []
@@ -152,6 +172,8 @@ def _condition_event(now: Condition, before: Condition | None) -> Event | None:
             return _normal(EventReason.NOT_SERVING, message)
         case "Serving", _:
             return _warning(EventReason.NOT_SERVING, message)
+        case "Degraded", "True" if now.reason in set(EventReason):
+            return Event(type="Warning", reason=now.reason, message=now.message)
         case "Degraded", "True":
             return _warning(EventReason.DEGRADED, message)
         case "Degraded", _:

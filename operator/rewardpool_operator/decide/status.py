@@ -56,7 +56,7 @@ def status_and_events(
         sleep=sleeping.status,
         workers=old.workers,
     )
-    return status, events_of(old, status, leaving, rollout)
+    return status, events_of(old, status, leaving, rollout, key_refused=snapshot.key_refused)
 
 
 def _worker_selector(pool: str) -> str:
@@ -67,8 +67,9 @@ def _worker_selector(pool: str) -> str:
 def _auth(snapshot: Snapshot) -> AuthStatus:
     """Where the key is: `local/` puts a file there once; on Kubernetes it is the Secret."""
     if snapshot.pool.spec.router.auth.mode == "Disabled":
-        return AuthStatus(ca_bundle=snapshot.ca_bundle)
+        return AuthStatus(ca_bundle=snapshot.ca_bundle, rotation=snapshot.rotation)
     before = snapshot.pool.status.auth
     if before.key_file:
         return before
-    return AuthStatus(secret_name=names.key_secret(snapshot.pool.metadata.name), ca_bundle=snapshot.ca_bundle)
+    secret = names.key_secret(snapshot.pool.metadata.name)
+    return AuthStatus(secret_name=secret, ca_bundle=snapshot.ca_bundle, rotation=snapshot.rotation)

@@ -2,20 +2,18 @@
 
 Three parts, of which none waits for another to succeed: the routers' lists, which take no API server; the objects; and
 what is told. An object that is refused does not keep the others from being done: the next pass sees what is still
-missing. What failed is told by the condition Degraded and one event, in the API server's own words.
+missing, and what failed, which is for its decision to tell.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Final, Literal
 
 from rewardpool_api import RewardPool, RewardPoolStatus, names
-from rewardpool_api.reasons import ConditionReason
-from rewardpool_operator.decide.room import lacks_room
 from rewardpool_operator.kubernetes import client, render, scale_down_order
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.cache.store import Store
@@ -25,8 +23,8 @@ from rewardpool_operator.kubernetes.credentials.secret_reader import secret_name
 from rewardpool_operator.kubernetes.desired import Rendered, Settled
 from rewardpool_operator.kubernetes.ensure import Ensure, Known, NotOursError, is_ours
 from rewardpool_operator.kubernetes.event_correlator import EventCorrelator, RepairTally, Repeat
-from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST, is_deleting, refusal_of
-from rewardpool_operator.kubernetes.recorder import event_object, with_failures
+from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST, is_deleting
+from rewardpool_operator.kubernetes.recorder import event_object
 from rewardpool_operator.kubernetes.requeue import FIGURES_SECONDS
 from rewardpool_operator.kubernetes.revisions import files_of
 from rewardpool_operator.kubernetes.volatile_status import own, without_figures
@@ -34,7 +32,7 @@ from rewardpool_operator.kubernetes.worker_list_drift import WorkerListDrift
 from rewardpool_operator.metrics import METRICS, Change
 from rewardpool_operator.plan import Event, Join, Leave, Plan
 from rewardpool_operator.routers.admin import RouterAdmin, RouterError
-from rewardpool_operator.snapshot import Failure, WorkerSet
+from rewardpool_operator.snapshot import WorkerSet
 from rewardpool_operator.times import rfc3339
 
 log = logging.getLogger(__name__)
@@ -92,7 +90,6 @@ class Apply:
         written: Written,
         router_admin: Callable[[str], RouterAdmin | None],
         figures_seconds: float = FIGURES_SECONDS,
-        unseen: str | None = None,
     ) -> None:
         self._kube = kube
         self._store = store
@@ -101,7 +98,6 @@ class Apply:
         self._written = written
         self._router_admin = router_admin
         self._figures_seconds = figures_seconds
-        self._unseen = unseen
         self._namespace = pool.metadata.namespace
         self._upkeep = Ensure(kube, store, pool, known=written.manifests)
         self.failures: list[str] = []
@@ -171,14 +167,11 @@ class Apply:
             *(self._guarded(self._set_gate(router, "False", "ListIncomplete")) for router in plan.conceal),
         )
 
-    async def tell(
-        self, plan: Plan, failures: Sequence[Failure] = (), *, write_status: bool = True, held: bool = False
-    ) -> None:
+    async def tell(self, plan: Plan, *, write_status: bool = True, held: bool = False) -> None:
         """Write status and events.
 
         Args:
             plan: what to say.
-            failures: what failed, most important first.
             write_status: False for events alone.
             held: whether nothing was decided, so that no figures are to be waited for.
 
@@ -186,12 +179,10 @@ class Apply:
             KubeError: the API server does not take the status.
             KubeUnreachableError: the API server went away.
         """
-        told = (*failures, *self._of_kubernetes(plan))
-        status, events = with_failures(plan, told, self._pool.status)
-        news = (*events, *self._written.repairs.due(now=monotonic()))
+        news = (*plan.events, *self._written.repairs.due(now=monotonic()))
         # Together: where a thousand pools start at once, every single write waits its turn at the API server.
         outcomes = await asyncio.gather(
-            *((self._write_status(status, held=held),) if write_status else ()),
+            *((self._write_status(plan.status, held=held),) if write_status else ()),
             *(self._told(event) for event in news),
             return_exceptions=True,
         )
@@ -458,17 +449,3 @@ class Apply:
         manifest = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "status": wanted}
         self._store.put(client.POOLS, await self._kube.apply(client.POOLS, manifest, subresource="status"))
         self._written.status_at, self._written.unwritten = now, None
-
-    def _of_kubernetes(self, plan: Plan) -> list[Failure]:
-        """What keeps the pool from being as declared, and is no failure of a step."""
-        found = []
-        if self._unseen is not None:
-            found.append(Failure(reason=ConditionReason.NAMESPACE_NOT_SERVED, message=self._unseen))
-        progressing = plan.status.condition("Progressing")
-        makes_room = progressing is not None and progressing.reason == ConditionReason.NO_ROOM
-        for deployment in self._objects.deployments:
-            refusal = refusal_of(deployment)
-            # A rollout that makes the room by itself says so; there is nothing for people to do.
-            if refusal is not None and not (makes_room and lacks_room(refusal)):
-                found.append(Failure(reason=ConditionReason.FAILED_CREATE, message=refusal))
-        return found[:1]

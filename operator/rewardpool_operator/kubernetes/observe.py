@@ -95,6 +95,7 @@ class Observer:
             ca_bundle=bundle,
             tls_problem=tls.problem,
             worker_sets=tuple(readable("deployments", objects.worker_deployments(), _worker_set, name=_name_of)),
+            routers_refused=_routers_refused(objects),
         )
 
     def router_admin(self, name: str) -> RouterAdmin | None:
@@ -193,6 +194,7 @@ def snapshot_without_routers(pool: RewardPool, objects: Objects) -> Snapshot:
         revision=pool.status.current_revision,
         url=render.pool_url(pool),
         worker_sets=tuple(readable("deployments", objects.worker_deployments(), _worker_set, name=_name_of)),
+        routers_refused=_routers_refused(objects),
     )
 
 
@@ -245,6 +247,12 @@ def _worker_set(deployment: Object) -> WorkerSet:
         golden=_golden_scores(deployment),
         refused=pods.refusal_of(deployment),
     )
+
+
+def _routers_refused(objects: Objects) -> str | None:
+    workers = objects.worker_deployments()
+    found = (pods.refusal_of(deployment) for deployment in objects.deployments if deployment not in workers)
+    return next(filter(None, found), None)
 
 
 def _golden_scores(deployment: Object) -> GoldenScores | None:

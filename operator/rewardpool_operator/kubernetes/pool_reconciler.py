@@ -12,7 +12,7 @@ import asyncio
 import enum
 import logging
 import random
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
@@ -156,6 +156,8 @@ class PoolReconciler:
         self._rendered: tuple[object, Rendered] | None = None
         self._busy_at = monotonic()
         self._steps = Steps()
+        self._decided_with: tuple[Failure, ...] = ()
+        """What failed at the last decision; what fails since is for the next one."""
         self._oriented = False
         """Whether every router was heard, or is known to be silent, since this operator began."""
 
@@ -195,7 +197,7 @@ class PoolReconciler:
         if self._steps.failing:
             self._busy_at = monotonic()
             outcome = Outcome.BUSY if outcome is Outcome.QUIET else outcome
-        if self._has_changed_since(objects.pool):
+        if self._has_changed_since(objects.pool) or self._failures() != self._decided_with:
             outcome = Outcome.CHANGED
         return self._pause(outcome, scales=bool(objects.pool["spec"].get("autoscaling")), pools=pools)
 
@@ -213,6 +215,7 @@ class PoolReconciler:
         self._certificate.close()
 
     async def _pass(self, objects: Objects, acting: Acting, *, pools: int) -> Outcome:
+        self._decided_with = self._failures()
         if acting is Acting.FULL:
             await self._read_secrets(objects, pools=pools)
             # What came meanwhile is looked at in this pass, and what comes from here on in the next one: everything
@@ -251,7 +254,7 @@ class PoolReconciler:
         # From here to `decided` nothing is waited for, or two pools could take the same replicas of a budget.
         snapshot = replace(snapshot, claims=self._budgets.claims(self.key))
         try:
-            plan = self._keys.told(decide(snapshot), pool)
+            plan = decide(snapshot)
         except Exception as error:
             return await self._hold(seen, objects, self._defect(error), acting, pools=pools)
         self._steps.succeeded(Step.DECISION)
@@ -282,7 +285,6 @@ class PoolReconciler:
             written=self._written,
             router_admin=self._observer.router_admin,
             figures_seconds=seconds_between_figures(pools),
-            unseen=self._unseen(),
         )
 
     async def _read_secrets(self, objects: Objects, *, pools: int) -> None:
@@ -315,7 +317,13 @@ class PoolReconciler:
         )
         self._came_to(Step.GOLDEN_SET, ConditionReason.GOLDEN_SET_UNREADABLE, self._golden.refused)
         self._came_to(Step.DEMANDS, ConditionReason.DEMANDS_UNREADABLE, self._demands.refused)
-        return snapshot
+        return self._with_failures(self._keys.observed(snapshot))
+
+    def _with_failures(self, snapshot: Snapshot, *, cause: Failure | None = None) -> Snapshot:
+        """The snapshot with what fails now beside this cause."""
+        self._decided_with = self._failures()
+        others = [failure for failure in self._decided_with if cause is None or failure.reason != cause.reason]
+        return replace(snapshot, failures=tuple(others))
 
     def _came_to(self, step: Step, reason: ConditionReason, problem: str | None) -> None:
         """What trying a step came to."""
@@ -347,7 +355,7 @@ class PoolReconciler:
         if acting is not Acting.FULL or self._secrets.problem is None:
             return Outcome.BUSY
         plan = hold(snapshot_without_routers(pool, objects), self._cause(Step.SECRETS), routers_asked=False)
-        await self._tell(self._carrying(pool, objects, pools=pools), plan, [], held=True)
+        await self._tell(self._carrying(pool, objects, pools=pools), plan, held=True)
         METRICS.record_pool(pool, plan.status)
         return Outcome.BUSY
 
@@ -358,13 +366,13 @@ class PoolReconciler:
         )
         self._oriented = self._oriented or not self._observer.is_waiting_for_first_answers
         snapshot = replace(snapshot, routers=self._written.lists.see(snapshot.routers, now=monotonic()))
-        plan = hold(snapshot, cause)
+        plan = hold(self._with_failures(snapshot, cause=cause), cause)
         carrying = self._carrying(seen.pool, objects, pools=pools)
         if acting is not Acting.FULL or not self._oriented:
             await carrying.restore_routers(plan)
             return Outcome.BUSY
         await carrying.keep_lists(plan)
-        await self._beside_the_lists(self._write_held(carrying, plan, cause), seen, leaving=set())
+        await self._beside_the_lists(self._write_held(carrying, plan), seen, leaving=set())
         METRICS.record_pool(seen.pool, plan.status)
         return Outcome.BUSY
 
@@ -407,26 +415,29 @@ class PoolReconciler:
         else:
             if carrying.failures or not carrying.put_off:
                 self._came_to(Step.OBJECTS, ConditionReason.APPLY_FAILED, "; ".join(carrying.failures) or None)
-        await self._tell(carrying, plan, self._told())
+        await self._tell(carrying, plan)
 
-    async def _write_held(self, carrying: Apply, plan: Plan, cause: Failure) -> None:
+    async def _write_held(self, carrying: Apply, plan: Plan) -> None:
         try:
             await carrying.expose(plan)
         except KubeUnreachableError as error:
             self._came_to(Step.OBJECTS, ConditionReason.API_SERVER_UNREACHABLE, str(error))
-        others = [failure for failure in self._told() if failure.reason != cause.reason]
-        await self._tell(carrying, plan, others, held=True)
+        await self._tell(carrying, plan, held=True)
 
-    def _told(self) -> list[Failure]:
+    def _failures(self) -> tuple[Failure, ...]:
         """What fails, as the status tells it; an object that is refused at once, all else when it is no blip."""
-        return [
+        failing = [
             one.as_failure() for one in self._steps.failing if one.is_told or one.reason is ConditionReason.APPLY_FAILED
         ]
+        unseen = self._unseen()
+        if unseen is not None:
+            failing.append(Failure(reason=ConditionReason.NAMESPACE_NOT_SERVED.value, message=unseen))
+        return tuple(failing)
 
-    async def _tell(self, carrying: Apply, plan: Plan, failures: Sequence[Failure], *, held: bool = False) -> None:
+    async def _tell(self, carrying: Apply, plan: Plan, *, held: bool = False) -> None:
         may_write = self._steps.pause(Step.STATUS) == 0
         try:
-            await carrying.tell(plan, failures, write_status=may_write, held=held)
+            await carrying.tell(plan, write_status=may_write, held=held)
         except (KubeError, KubeUnreachableError) as error:
             self._came_to(Step.STATUS, ConditionReason.STATUS_NOT_WRITTEN, str(error))
         else:

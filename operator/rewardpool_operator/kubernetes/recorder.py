@@ -1,19 +1,15 @@
-"""What people are told of a pool: the status with what Kubernetes refused in it, events, and decisions in the log."""
+"""What people are told of a pool beside its status: events, and decisions in the log."""
 
 import logging
 import socket
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from secrets import token_hex
 from typing import Final
 
-from rewardpool_api import Condition, RewardPool, RewardPoolStatus, names
-from rewardpool_api.reasons import EventReason
-from rewardpool_api.status import MAX_MESSAGE
+from rewardpool_api import RewardPool, RewardPoolStatus, names
 from rewardpool_operator.decide.events import scaling_change
 from rewardpool_operator.kubernetes.client import Object
-from rewardpool_operator.plan import Event, Plan
-from rewardpool_operator.snapshot import Failure
+from rewardpool_operator.plan import Event
 from rewardpool_operator.times import rfc3339
 from rewardpool_operator.untrusted import printable
 
@@ -21,41 +17,6 @@ log = logging.getLogger(__name__)
 
 MAX_NOTE: Final = 1024
 """Bytes the API server takes in an event."""
-
-
-def with_failures(
-    plan: Plan, failures: Sequence[Failure], old: RewardPoolStatus
-) -> tuple[RewardPoolStatus, tuple[Event, ...]]:
-    """The plan's status and events, with what failed in the condition Degraded, the first of it as its reason."""
-    if not failures:
-        return plan.status, plan.events
-    decided = plan.status.condition("Degraded")
-    told = [failure.message for failure in failures]
-    if decided is not None and decided.status == "True":
-        told.append(f"{decided.reason}: {decided.message}")
-    before = old.condition("Degraded")
-    known = before is not None and before.status == "True"
-    reason = failures[0].reason
-    degraded = Condition(
-        type="Degraded",
-        status="True",
-        reason=reason,
-        message=printable("; ".join(told), most=MAX_MESSAGE, keep="tail" if len(told) == 1 else "head"),
-        last_transition_time=before.last_transition_time if before and known else rfc3339(datetime.now(UTC)),
-        observed_generation=plan.status.observed_generation,
-    )
-    conditions = [degraded if condition.type == "Degraded" else condition for condition in plan.status.conditions]
-    events = tuple(event for event in plan.events if not event.reason.endswith("Degraded"))
-    if before is None or (before.status, before.reason) != ("True", reason):
-        events += (_failure_event(failures[0]),)
-    return plan.status.model_copy(update={"conditions": conditions}), events
-
-
-def _failure_event(failure: Failure) -> Event:
-    """One of the failure's own name where there is such a reason of an event."""
-    if failure.reason in set(EventReason):
-        return Event(type="Warning", reason=failure.reason, message=failure.message)
-    return Event(type="Warning", reason=EventReason.DEGRADED.value, message=f"{failure.reason}: {failure.message}")
 
 
 def log_scaling(old: RewardPoolStatus, status: RewardPoolStatus) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from support.kube_builders import a_pod, a_pool
 
-from rewardpool_api import Condition, RewardPool, RewardPoolStatus, names
+from rewardpool_api import RewardPool, RewardPoolStatus, names
 from rewardpool_operator.kubernetes import client, diff, render
 from rewardpool_operator.kubernetes.apply import Apply, Written
 from rewardpool_operator.kubernetes.cache.owned import RESOURCES
@@ -17,10 +17,10 @@ from rewardpool_operator.kubernetes.credentials.secret_deletion import with_witn
 from rewardpool_operator.kubernetes.desired import rendered
 from rewardpool_operator.kubernetes.event_correlator import COUNT_SECONDS
 from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST
-from rewardpool_operator.kubernetes.recorder import event_object, with_failures
+from rewardpool_operator.kubernetes.recorder import event_object
 from rewardpool_operator.plan import Event, Join, Leave, Plan
 from rewardpool_operator.routers.admin import RouterUnreachableError
-from rewardpool_operator.snapshot import Failure, WorkerSet
+from rewardpool_operator.snapshot import WorkerSet
 
 POOL = a_pool()
 RENDERED = rendered(POOL, Keys(pool="p", admin="a"), image="own:1")
@@ -155,8 +155,7 @@ async def carry_out(carrying: Apply, plan: Plan) -> None:
     await carrying.keep_lists(plan)
     await carrying.expose(plan)
     await carrying.bring_about(plan, RENDERED)
-    failures = [Failure(reason="ApplyFailed", message="; ".join(carrying.failures))] if carrying.failures else []
-    await carrying.tell(plan, failures)
+    await carrying.tell(plan)
 
 
 def an_apply(kube: FakeKube, store: Store, written: Written, router: FakeRouter, *, pool: RewardPool = POOL) -> Apply:
@@ -290,14 +289,11 @@ async def test_a_router_that_is_away_holds_up_nothing() -> None:
     assert kube.done() == ["apply rm/status"]
 
 
-async def test_a_refusal_is_told_and_the_rest_is_done() -> None:
-    plan = a_plan(joins=(Join(router="r", worker_url="u"),), status=a_status("False", "AsExpected"))
+async def test_a_refusal_keeps_nothing_else_from_being_done() -> None:
+    plan = a_plan(joins=(Join(router="r", worker_url="u"),))
     kube, carrying = await carried_out(plan, a_store(replicas=2), FakeKube(refuse=f"rm-worker-{REVISION}"))
-    assert kube.done() == ["join u", "apply rm/status", "create ApplyFailed"]
-    (condition,) = kube.calls[1][2]["status"]["conditions"]
-    assert (condition["status"], condition["reason"]) == ("True", "ApplyFailed")
-    assert "spec.imagine" in condition["message"]
-    assert carrying.failures
+    assert kube.done() == ["join u", "apply rm/status"]
+    assert "spec.imagine" in carrying.failures[0]
 
 
 async def test_an_object_of_somebody_else_is_left_alone() -> None:
@@ -356,27 +352,6 @@ async def test_routers_are_only_given_workers_while_the_api_server_is_away() -> 
 
 def as_json(status: RewardPoolStatus) -> Object:
     return status.model_dump(mode="json", by_alias=True, exclude_none=True)
-
-
-def a_status(status: str, reason: str, since: str = "2026-01-01T12:00:00Z") -> RewardPoolStatus:
-    condition = Condition.model_validate(
-        {"type": "Degraded", "status": status, "reason": reason, "lastTransitionTime": since}
-    )
-    return RewardPoolStatus(conditions=[condition])
-
-
-def test_a_failure_that_lasts_is_told_once_and_keeps_its_time() -> None:
-    plan = a_plan(
-        status=a_status("False", "AsExpected"), events=(Event(type="Normal", reason="NotDegraded", message=""),)
-    )
-    status, events = with_failures(plan, [Failure(reason="ApplyFailed", message="m")], a_status("True", "ApplyFailed"))
-    assert events == ()
-    assert status.conditions[0].last_transition_time == "2026-01-01T12:00:00Z"
-
-
-def test_no_failure_leaves_the_plan_as_it_is() -> None:
-    plan = a_plan(events=(Event(type="Normal", reason="Scaled", message=""),))
-    assert with_failures(plan, (), RewardPoolStatus()) == (plan.status, plan.events)
 
 
 @pytest.mark.parametrize("message", ["x" * 5000, "é" * 5000])

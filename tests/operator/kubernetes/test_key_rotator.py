@@ -17,7 +17,7 @@ from rewardpool_operator.kubernetes import render
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.credentials.key_rotator import SYNC, KeyRotator, outdated_routers
 from rewardpool_operator.kubernetes.credentials.keys import Keys
-from rewardpool_operator.plan import Plan
+from rewardpool_operator.kubernetes.observe import snapshot_without_routers
 from rewardpool_operator.times import rfc3339
 
 KEY, NEXT = "k" * 20, "n" * 20
@@ -115,22 +115,19 @@ async def test_nothing_changes_while_nothing_can_be_written(rotator: KeyRotator)
     assert (kept.pool, kept.next) == (KEY, NEXT)
 
 
-async def test_status_and_events_tell_of_the_rotation(rotator: KeyRotator) -> None:
+async def test_the_snapshot_has_how_far_the_rotation_is(rotator: KeyRotator) -> None:
     asking = pool(**{names.ANNOTATION_ROTATE_KEY: "2"})
     settled = objects(next="", step_since=None)  # type: ignore[arg-type]
     await rotator.look(asking, settled, may_change=True)
-    told = rotator.told(Plan(status=RewardPoolStatus(auth=AuthStatus(secret_name="rm-key"))), asking)
-    assert told.status.auth.secret_name == "rm-key"
-    assert told.status.auth.rotation is not None
-    assert (told.status.auth.rotation.phase, told.status.auth.rotation.request) == ("Preparing", "2")
-    assert [event.reason for event in told.events] == ["KeyRotationStarted"]
+    seen = rotator.observed(snapshot_without_routers(asking, settled)).rotation
+    assert seen is not None
+    assert (seen.phase, seen.request) == ("Preparing", "2")
 
 
-async def test_what_was_told_stays_while_nothing_can_be_written(rotator: KeyRotator) -> None:
+async def test_what_was_said_stays_while_nothing_can_be_written(rotator: KeyRotator) -> None:
     before = KeyRotation(phase="Changing", since=rfc3339(now()), request="2")
     await rotator.look(pool(rotation=before), objects(), may_change=False)
-    told = rotator.told(Plan(status=RewardPoolStatus()), pool(rotation=before))
-    assert told.status.auth.rotation == before
+    assert rotator.observed(snapshot_without_routers(pool(rotation=before), objects())).rotation == before
 
 
 def a_router(name: str, keys: Keys, *, ready: str = "True") -> dict[str, Any]:

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rewardpool_api.status import KeyRotation
+from rewardpool_operator.decide.events import key_events
 from rewardpool_operator.kubernetes.credentials.keys import Keys
-from rewardpool_operator.kubernetes.credentials.rotation import GRACE, OVERDUE, Progress, Step, events, next_step, told
+from rewardpool_operator.kubernetes.credentials.rotation import GRACE, OVERDUE, Progress, Step, next_step, progress_of
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 A, B, C = ("a" * 20, "b" * 20, "c" * 20)
@@ -132,19 +133,19 @@ def rotation(phase: Any, message: str = "") -> KeyRotation:
     ],
 )
 def test_the_status_has_the_phase(keys: Keys, before: KeyRotation | None, phase: str | None) -> None:
-    said = told(keys, Progress(), before, now=NOW)
+    said = progress_of(keys, Progress(), before, now=NOW)
     assert (said.phase if said else None) == phase
 
 
 def test_a_wait_that_takes_too_long_names_whom_it_waits_for_once() -> None:
-    overdue = told(PREPARING, Progress(refusing=("w1", "w2")), rotation("Preparing"), now=NOW + OVERDUE)
+    overdue = progress_of(PREPARING, Progress(refusing=("w1", "w2")), rotation("Preparing"), now=NOW + OVERDUE)
     assert overdue is not None
     assert overdue.message == "for 10 minutes workers do not take the next key: w1, w2"
-    (event,) = events(rotation("Preparing"), overdue)
+    (event,) = key_events(rotation("Preparing"), overdue)
     assert (event.type, event.reason) == ("Warning", "KeyRotationWaits")
-    again = told(PREPARING, Progress(refusing=("w1",)), overdue, now=NOW + 2 * OVERDUE)
+    again = progress_of(PREPARING, Progress(refusing=("w1",)), overdue, now=NOW + 2 * OVERDUE)
     assert again == overdue
-    assert events(overdue, again) == ()
+    assert key_events(overdue, again) == ()
 
 
 @pytest.mark.parametrize(
@@ -160,7 +161,7 @@ def test_a_wait_that_takes_too_long_names_whom_it_waits_for_once() -> None:
     ],
 )
 def test_beginning_and_end_are_told_once(before: Any, after: Any, reasons: list[str]) -> None:
-    assert [event.reason for event in events(before, after)] == reasons
+    assert [event.reason for event in key_events(before, after)] == reasons
 
 
 # Whatever happens in whatever order.

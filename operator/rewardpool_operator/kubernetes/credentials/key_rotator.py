@@ -1,4 +1,4 @@
-"""The keys of one pool from pass to pass: what the Secrets say, the next step of a rotation, and what is told of it.
+"""The keys of one pool from pass to pass: what the Secrets say, the next step of a rotation, and how far it is.
 
 The step itself is decided in `rotation.py`; here workers are asked whether they take the next key, and router pods are
 looked at for the keys they were started with.
@@ -20,9 +20,8 @@ from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.credentials import rotation
 from rewardpool_operator.kubernetes.credentials.keys import Keys, found_keys, new_key
 from rewardpool_operator.kubernetes.credentials.rotation import Progress, Step
-from rewardpool_operator.plan import Plan
 from rewardpool_operator.probe import takes_key
-from rewardpool_operator.snapshot import Worker
+from rewardpool_operator.snapshot import Snapshot, Worker
 
 log = logging.getLogger(__name__)
 
@@ -81,17 +80,13 @@ class KeyRotator:
             self._keys = keys
         return keys
 
-    def told(self, plan: Plan, pool: RewardPool) -> Plan:
-        """The plan with what its status and events say of the rotation."""
-        before = pool.status.auth.rotation
+    def observed(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with how far the rotation is; before the first step, with what was said of it last."""
+        before = snapshot.pool.status.auth.rotation
         if self._step is None:
-            auth = plan.status.auth.model_copy(update={"rotation": before})
-            return replace(plan, status=plan.status.model_copy(update={"auth": auth}))
-        after = rotation.told(self._step.keys, self._progress, before, now=datetime.now(UTC))
-        auth = plan.status.auth.model_copy(update={"rotation": after})
-        events = rotation.events(before, after, refused=self._step.refused)
-        status = plan.status.model_copy(update={"auth": auth})
-        return replace(plan, status=status, events=(*plan.events, *events))
+            return replace(snapshot, rotation=before)
+        after = rotation.progress_of(self._step.keys, self._progress, before, now=snapshot.now)
+        return replace(snapshot, rotation=after, key_refused=self._step.refused)
 
     async def _refusing(self, keys: Keys, objects: Objects, now: datetime) -> tuple[str, ...]:
         if keys.next is None:

@@ -24,10 +24,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-from rewardpool_api.reasons import EventReason
 from rewardpool_api.status import MAX_REQUEST, KeyRotation
 from rewardpool_operator.kubernetes.credentials.keys import Keys
-from rewardpool_operator.plan import Event
 from rewardpool_operator.times import rfc3339
 
 GRACE: Final = timedelta(seconds=30)
@@ -132,8 +130,8 @@ def _edited(keys: Keys, now: datetime) -> Step:
     return Step(keys=replace(back, next=keys.pool, step_since=keys.step_since if is_changing(keys) else now))
 
 
-def told(keys: Keys, progress: Progress, before: KeyRotation | None, *, now: datetime) -> KeyRotation | None:
-    """What the status says of the rotation; None for a pool whose keys never changed."""
+def progress_of(keys: Keys, progress: Progress, before: KeyRotation | None, *, now: datetime) -> KeyRotation | None:
+    """How far the rotation is; None for a pool whose keys never changed."""
     changing = is_changing(keys)
     if not changing and keys.next is None:
         if before is None or before.phase == "Done":
@@ -149,21 +147,6 @@ def told(keys: Keys, progress: Progress, before: KeyRotation | None, *, now: dat
 
 def _request(keys: Keys) -> str | None:
     return keys.obeyed[:MAX_REQUEST] if keys.obeyed else None
-
-
-def events(before: KeyRotation | None, after: KeyRotation | None, *, refused: str | None = None) -> tuple[Event, ...]:
-    """What is worth telling once: the beginning, the end, a wait that takes too long, an edit that was taken back."""
-    found = [Event(type="Warning", reason=EventReason.KEY_REFUSED, message=refused)] if refused else []
-    was, now = (before.phase if before else "Done"), (after.phase if after else "Done")
-    if was == "Done" != now:
-        message = "the keys change: workers learn the next one, then routers change to it one by one"
-        found.append(Event(type="Normal", reason=EventReason.KEY_ROTATION_STARTED, message=message))
-    if was == "Changing" and now == "Done":
-        message = "all routers have the new keys; the previous ones are taken nowhere any more"
-        found.append(Event(type="Normal", reason=EventReason.KEY_ROTATED, message=message))
-    if after and after.message and now != "Done" and not (before and before.message):
-        found.append(Event(type="Warning", reason=EventReason.KEY_ROTATION_WAITS, message=after.message))
-    return tuple(found)
 
 
 def _waits(changing: bool, waiting: tuple[str, ...]) -> str:
