@@ -1,4 +1,4 @@
-"""What is to be done about one pool: the only output of `decide`, carried out by `kubernetes/apply.py` or `local/`."""
+"""What is to be done about a pool, the only output of `decide`: carried out by `kubernetes/reconcilers` or `local`."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -20,8 +20,10 @@ One pass over one pool:
     render/             a pool -> the manifests that it should own (pure)
     desired.py          all of them together
     diff.py             a manifest and the live object -> whether they differ (pure)
-    apply.py            Plan -> API server and routers, in the plan's order; ensure.py: writing only what differs
-    recorder.py         the status and events, with what Kubernetes refused (pure)
+    reconcilers/        credentials, then Plan -> routers' lists, owned objects, status: each with its own errors
+    steps.py            which of them fail, since when, and when each is tried again
+    ensure.py           writing only what differs
+    recorder.py         events as objects (pure)
     event_correlator.py each event once
 
     permissions.py      the verbs all of that takes

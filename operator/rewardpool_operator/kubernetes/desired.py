@@ -11,6 +11,7 @@ from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.tls import PLAIN, Tls
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
 from rewardpool_operator.kubernetes.render import Revision
+from rewardpool_operator.kubernetes.stored_pool import StoredPool
 from rewardpool_operator.snapshot import WorkerSet
 from rewardpool_worker.mounted import router_files, worker_files
 
@@ -88,6 +89,28 @@ def rendered(
         ),
         revision=render.worker_revision(pool, image=image, ipv6=ipv6),
     )
+
+
+class Renderer:
+    """Renders one pool anew when something changed that it is rendered from; never from the status, which always does.
+
+    Args:
+        image: RewardPool's own.
+        place: as for `rendered`.
+    """
+
+    def __init__(self, *, image: str, place: OperatorIdentity | None) -> None:
+        self._image = image
+        self._place = place
+        self._last: tuple[object, Rendered] | None = None
+
+    def rendered(self, stored: StoredPool, *, keys: Keys, tls: Tls, pins: Mapping[str, str]) -> Rendered:
+        """As `rendered`, of the pool as it is stored."""
+        inputs = (stored.declared, keys, tls, pins)
+        if self._last is None or self._last[0] != inputs:
+            wanted = rendered(stored.pool, keys, image=self._image, tls=tls, place=self._place, pins=pins)
+            self._last = inputs, wanted
+        return self._last[1]
 
 
 def left_running(wanted: Rendered, pool: RewardPool, objects: Objects, *, may_upgrade: Callable[[], bool]) -> Rendered:

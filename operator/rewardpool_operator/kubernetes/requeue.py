@@ -8,8 +8,12 @@ looked at every second all the time while there are few: nobody else tells that 
 A look that finds nothing new takes about 2 ms of a processor, half of it to ask one router.
 """
 
+import enum
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
+
+from rewardpool_api.reasons import ConditionReason
+from rewardpool_operator.plan import Plan
 
 BUSY_SECONDS: Final = 1.0
 """While there is load, change or trouble: how long a router that lost its list is without workers, and how long more
@@ -18,6 +22,36 @@ FIGURES_SECONDS: Final = 5.0
 """A status that differs in its figures alone is written no more often than this."""
 FIGURES_WRITES_PER_SECOND: Final = 40
 """Of all pools together."""
+
+
+AFTER_CHANGE_SECONDS: Final = 0.5
+"""Until the next pass after one that wrote something: a step of a plan is often followed by another."""
+_SAID_BY_WATCHES: Final = (ConditionReason.SCALING, ConditionReason.UNSCHEDULABLE)
+"""Reasons of Progressing whose end a pod tells by itself; a pool may have them for days."""
+
+
+class Outcome(enum.Enum):
+    """What a pass came to, as far as the next one depends on it."""
+
+    QUIET = enum.auto()
+    BUSY = enum.auto()
+    """There is load, or something is under way that no event will tell the end of."""
+    CHANGED = enum.auto()
+    """Something was written."""
+
+    @classmethod
+    def of(cls, plan: Plan, *, changed: bool) -> Self:
+        """The outcome of a plan that was carried out."""
+        status = plan.status
+        loaded = status.load is not None and (status.load.in_flight or status.load.waiting)
+        moving = plan.joins or plan.leaves or plan.drain or plan.keep or plan.retire or status.draining_replicas
+        progressing = status.condition("Progressing")
+        rolling = progressing and progressing.status == "True" and progressing.reason not in _SAID_BY_WATCHES
+        rotation = status.auth.rotation
+        rotating = rotation is not None and rotation.phase != "Done"
+        if changed:
+            return cls.CHANGED
+        return cls.BUSY if loaded or moving or rolling or rotating else cls.QUIET
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,14 +78,17 @@ def seconds_between_figures(pools: int) -> float:
     return max(FIGURES_SECONDS, pools / FIGURES_WRITES_PER_SECOND)
 
 
-def seconds_until_next(*, quiet_for: float, scales: bool, pools: int) -> float:
+def seconds_until_next(outcome: Outcome, *, quiet_for: float, scales: bool, pools: int) -> float:
     """Seconds until the next look.
 
     Args:
+        outcome: what this one came to.
         quiet_for: seconds since there was load, change or trouble.
         scales: whether the pool's size follows its load.
         pools: how many there are.
     """
+    if outcome is not Outcome.QUIET:
+        return AFTER_CHANGE_SECONDS if outcome is Outcome.CHANGED else BUSY_SECONDS
     rest = SCALING if scales else FIXED
     longest = min(rest.longest, max(rest.shortest, pools / rest.per_second))
     # Half as long again as it has been quiet: grows by itself, without a count of passes. A thousand pools that are

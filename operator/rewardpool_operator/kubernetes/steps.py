@@ -8,6 +8,7 @@ None of them keeps another from being done, and none the routers from their work
 Degraded, and, since a status that cannot be written says nothing, by /healthz and the metrics as well.
 """
 
+import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,8 +18,11 @@ from time import monotonic
 from typing import Final
 
 from rewardpool_api.reasons import ConditionReason
+from rewardpool_operator.metrics import METRICS
 from rewardpool_operator.snapshot import Failure
 from rewardpool_operator.times import rfc3339
+
+log = logging.getLogger(__name__)
 
 SHORTEST_PAUSE_SECONDS: Final = 0.5
 LONGEST_PAUSE_SECONDS: Final = 5.0
@@ -67,13 +71,19 @@ class Steps:
     """The failing steps of one pool.
 
     Args:
+        is_away: whether the API server does not answer, for the metric.
         clock: monotonic seconds.
         now: timezone-aware.
     """
 
     def __init__(
-        self, *, clock: Callable[[], float] = monotonic, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        *,
+        is_away: Callable[[], bool] = lambda: False,
+        clock: Callable[[], float] = monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
+        self._is_away = is_away
         self._clock = clock
         self._now = now
         self._failing: dict[Step, Failing] = {}
@@ -87,6 +97,15 @@ class Steps:
         """Seconds until the step may be tried; 0 for one that does not fail."""
         failing = self._failing.get(step)
         return max(0.0, failing.not_before - self._clock()) if failing else 0.0
+
+    def came_to(self, step: Step, reason: ConditionReason, problem: str | None) -> None:
+        """The step was tried: done, or failed with this problem, which is logged and counted."""
+        if problem is None:
+            self.succeeded(step)
+            return
+        METRICS.pass_failed("unreachable" if self._is_away() else "refused")
+        is_news = self.failed(step, reason, problem)
+        log.log(logging.WARNING if is_news else logging.DEBUG, "%s: %s", step, problem)
 
     def failed(self, step: Step, reason: ConditionReason, message: str) -> bool:
         """The step was tried and failed; whether that is news."""

@@ -71,7 +71,6 @@ def rotate(cluster: Cluster, request: str) -> None:
     cluster.kubectl("annotate", "rewardpool", POOL, f"{names.ANNOTATION_ROTATE_KEY}={request}", "--overwrite")
 
 
-@pytest.mark.long
 def test_new_keys_on_request_cost_no_request(cluster: Cluster, service: StandInService) -> None:
     before, admin_before = entries(cluster)[names.SECRET_KEY], entries(cluster, ADMIN_SECRET)[names.SECRET_KEY]
     told_before = rotation(cluster)

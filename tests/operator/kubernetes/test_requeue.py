@@ -9,6 +9,7 @@ from rewardpool_operator.kubernetes.requeue import (
     BUSY_SECONDS,
     FIXED,
     SCALING,
+    Outcome,
     seconds_between_figures,
     seconds_until_next,
 )
@@ -33,7 +34,7 @@ from rewardpool_operator.kubernetes.requeue import (
 def test_a_pool_is_looked_at_less_often_the_longer_it_is_quiet(
     quiet_for: float, scales: bool, pools: int, seconds: float
 ) -> None:
-    assert seconds_until_next(quiet_for=quiet_for, scales=scales, pools=pools) == seconds
+    assert seconds_until_next(Outcome.QUIET, quiet_for=quiet_for, scales=scales, pools=pools) == seconds
 
 
 @given(st.floats(0, 1e6), st.booleans(), st.integers(1, 10_000))
@@ -41,13 +42,13 @@ def test_no_pool_is_looked_at_more_often_than_a_busy_one_nor_forgotten(
     quiet_for: float, scales: bool, pools: int
 ) -> None:
     longest = SCALING.longest if scales else FIXED.longest
-    assert BUSY_SECONDS <= seconds_until_next(quiet_for=quiet_for, scales=scales, pools=pools) <= longest
+    assert BUSY_SECONDS <= seconds_until_next(Outcome.QUIET, quiet_for=quiet_for, scales=scales, pools=pools) <= longest
 
 
 @pytest.mark.parametrize(("scales", "pools"), [(True, 100), (True, 500), (False, 180), (False, 900)])
 def test_the_looks_at_all_quiet_pools_together_are_bounded(scales: bool, pools: int) -> None:
     bound = SCALING.per_second if scales else FIXED.per_second
-    assert pools / seconds_until_next(quiet_for=3600.0, scales=scales, pools=pools) <= bound
+    assert pools / seconds_until_next(Outcome.QUIET, quiet_for=3600.0, scales=scales, pools=pools) <= bound
 
 
 @pytest.mark.parametrize(("pools", "seconds"), [(1, 5.0), (200, 5.0), (1000, 25.0)])

@@ -95,7 +95,6 @@ def test_what_the_upgrade_offers_is_said(upgraded: Cluster) -> None:
     assert "other mounted files" in message
 
 
-@pytest.mark.long
 def test_a_new_replica_of_the_old_revision_starts_with_the_old_files(upgraded: Cluster) -> None:
     upgraded.apply("first", replicas=2)
     upgraded.eventually(lambda: is_whole(upgraded, "first", 2), seconds=CHANGE_SECONDS, what="two workers serve")

@@ -26,6 +26,12 @@ class Objects:
     trouble: Mapping[str, str] = field(default_factory=dict)
     """Pod name -> last warning event, for pods whose containers do not even start."""
 
+    @property
+    def status(self) -> Object:
+        """The pool's status; empty before the first is written."""
+        found: Object = self.pool.get("status") or {}
+        return found
+
     def find(self, kind: str, name: str) -> Object | None:
         """The owned object of that kind and name."""
         kinds = {

@@ -1,5 +1,6 @@
-"""The order and the economy of carrying out, on an API server that only remembers what it was asked (a fake)."""
+"""The order and the economy of reconcilers out, on an API server that only remembers what it was asked (a fake)."""
 
+from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
@@ -8,7 +9,6 @@ from support.kube_builders import a_pod, a_pool
 
 from rewardpool_api import RewardPool, RewardPoolStatus, names
 from rewardpool_operator.kubernetes import client, diff, render
-from rewardpool_operator.kubernetes.apply import Apply, Written
 from rewardpool_operator.kubernetes.cache.owned import RESOURCES
 from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.client import KubeError, Object, Resource
@@ -17,7 +17,11 @@ from rewardpool_operator.kubernetes.credentials.secret_deletion import with_witn
 from rewardpool_operator.kubernetes.desired import rendered
 from rewardpool_operator.kubernetes.event_correlator import COUNT_SECONDS
 from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST
+from rewardpool_operator.kubernetes.reconcilers.owned_objects import OwnedObjectsReconciler
+from rewardpool_operator.kubernetes.reconcilers.status import StatusReconciler
+from rewardpool_operator.kubernetes.reconcilers.worker_lists import WorkerListReconciler
 from rewardpool_operator.kubernetes.recorder import event_object
+from rewardpool_operator.kubernetes.steps import Steps
 from rewardpool_operator.plan import Event, Join, Leave, Plan
 from rewardpool_operator.routers.admin import RouterUnreachableError
 from rewardpool_operator.snapshot import WorkerSet
@@ -33,8 +37,8 @@ class FakeKube:
 
     def __init__(self, *, refuse: str = "", refusal: int = 409, foreign: str = "") -> None:
         self.calls: list[tuple[str, str, Any]] = []
-        self._refusal = refusal
-        self._refuse, self._foreign = refuse, foreign
+        self.refusal = refusal
+        self.refuse, self._foreign = refuse, foreign
         self._version = 1
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
@@ -42,7 +46,7 @@ class FakeKube:
 
     async def apply(self, resource: Resource, manifest: Object, *, subresource: str = "") -> Object:
         name = manifest["metadata"]["name"]
-        if name == self._refuse:
+        if name == self.refuse:
             raise KubeError(f"PATCH {name}", status=422, reason="Invalid", message="spec.imagine: unknown field")
         self._note("apply", f"{name}/{subresource}" if subresource else name, manifest)
         return live({**manifest, "metadata": {**manifest["metadata"], "resourceVersion": self._next_version()}})
@@ -55,9 +59,9 @@ class FakeKube:
         self, resource: Resource, namespace: str, name: str, patch: Object, *, subresource: str = ""
     ) -> Object:
         name = f"{name}/{subresource}" if subresource else name
-        if name == self._refuse:
+        if name == self.refuse:
             raise KubeError(
-                f"PATCH {name}", status=self._refusal, reason="Conflict", message="the object has been modified"
+                f"PATCH {name}", status=self.refusal, reason="Conflict", message="the object has been modified"
             )
         self._note("merge", name, patch)
         return live({"metadata": {"name": name, "resourceVersion": "0"}, "spec": {"containers": []}})
@@ -141,78 +145,91 @@ def a_plan(*, replicas: int = 1, **parts: Any) -> Plan:
     return Plan(worker_sets=sets, status=parts.pop("status", RewardPoolStatus(replicas=1)), **parts)
 
 
+class Reconcilers:
+    """Those of the pool, as a pass takes them, with what one pass came to."""
+
+    def __init__(
+        self, kube: FakeKube, store: Store, *, away: bool = False, clock: Callable[[], float] = monotonic
+    ) -> None:
+        router: Any = FakeRouter(kube, away=away)
+        api: Any = kube
+        self._store = store
+        self._steps = Steps()
+        self.lists = WorkerListReconciler(("rl", "rm"), lambda _: router)
+        self.status = StatusReconciler(api, store, self._steps, clock=clock)
+        self._owned = OwnedObjectsReconciler(api, store, self._steps)
+        self.changed = False
+
+    @property
+    def failures(self) -> list[str]:
+        return [failing.message for failing in self._steps.failing]
+
+    async def carry_out(self, plan: Plan, pool: RewardPool = POOL) -> None:
+        objects = self._store.objects(("rl", "rm"))
+        assert objects is not None
+        in_lists = await self.lists.reconcile(plan)
+        self.changed = await self._owned.reconcile(pool, objects, plan, RENDERED) or in_lists
+        await self.status.reconcile(pool, objects.status, plan, also=self.lists.repairs())
+
+
 async def carried_out(
-    plan: Plan, store: Store, kube: FakeKube | None = None, *, written: Written | None = None, **fakes: Any
-) -> tuple[FakeKube, Apply]:
+    plan: Plan, store: Store, kube: FakeKube | None = None, **how: Any
+) -> tuple[FakeKube, Reconcilers]:
     kube = kube or FakeKube()
-    carrying = an_apply(kube, store, written or Written(), FakeRouter(kube, **fakes))
-    await carry_out(carrying, plan)
-    return kube, carrying
-
-
-async def carry_out(carrying: Apply, plan: Plan) -> None:
-    """All steps, as a pass takes them."""
-    await carrying.keep_lists(plan)
-    await carrying.expose(plan)
-    await carrying.bring_about(plan, RENDERED)
-    await carrying.tell(plan)
-
-
-def an_apply(kube: FakeKube, store: Store, written: Written, router: FakeRouter, *, pool: RewardPool = POOL) -> Apply:
-    objects = store.objects(("rl", "rm"))
-    assert objects is not None
-    return Apply(kube, store, pool, objects, written=written, router_admin=lambda _: router)  # type: ignore[arg-type, return-value]
+    reconcilers = Reconcilers(kube, store, **how)
+    await reconcilers.carry_out(plan)
+    return kube, reconcilers
 
 
 async def test_an_empty_cluster_gets_every_object_before_the_workers() -> None:
-    kube, carrying = await carried_out(a_plan(), an_empty_store())
+    kube, reconcilers = await carried_out(a_plan(), an_empty_store())
     names_in_order = [name for verb, name, _ in kube.calls if verb == "apply"]
     assert names_in_order == [
         "rm-key", "rm-router-admin", "rm-pins", *FILES, "rm-router", "rm-router", f"rm-worker-{REVISION}", "rm/status",
     ]  # fmt: skip
-    assert not carrying.changed, "watches tell what becomes of it"
+    assert not reconcilers.changed, "watches tell what becomes of it"
 
 
 async def test_a_scale_that_nobody_can_read_is_written_as_it_was_seen() -> None:
-    kube, carrying = await carried_out(a_plan(first_replicas=2), a_store())
+    kube, reconcilers = await carried_out(a_plan(first_replicas=2), a_store())
     (body,) = (body for verb, name, body in kube.calls if (verb, name) == ("merge", "rm/scale"))
     assert body["spec"] == {"replicas": 2}
     assert body["metadata"]["resourceVersion"]
-    assert not carrying.failures
+    assert not reconcilers.failures
 
 
 async def test_who_wrote_the_scale_meanwhile_is_right() -> None:
-    _, carrying = await carried_out(a_plan(first_replicas=2), a_store(), FakeKube(refuse="rm/scale"))
-    assert not carrying.failures
-    assert carrying.changed, "the next pass sees what they wrote"
+    _, reconcilers = await carried_out(a_plan(first_replicas=2), a_store(), FakeKube(refuse="rm/scale"))
+    assert not reconcilers.failures
+    assert reconcilers.changed, "the next pass sees what they wrote"
 
 
 async def test_disruption_budgets_are_made_once_a_worker_serves() -> None:
     serving = POOL.model_copy(update={"status": RewardPoolStatus(ready_replicas=1)})
     kube, store = FakeKube(), a_store(without="PodDisruptionBudget")
-    await carry_out(an_apply(kube, store, Written(), FakeRouter(kube), pool=serving), a_plan())
+    await Reconcilers(kube, store).carry_out(a_plan(), serving)
     assert [body["kind"] for verb, _, body in kube.calls if verb == "apply"][:2] == ["PodDisruptionBudget"] * 2
 
 
 async def test_what_was_found_as_rendered_is_compared_again_once_it_changed() -> None:
-    kube, store, written = FakeKube(), a_store(), Written()
-    await carried_out(a_plan(), store, kube, written=written)
-    assert written.settled is not None
+    kube, store = FakeKube(), a_store()
+    reconcilers = Reconcilers(kube, store)
+    await reconcilers.carry_out(a_plan())
     edited = store.find(client.SERVICES, "rl", "rm-router")
     assert edited is not None
     metadata = {**edited["metadata"], "resourceVersion": "2", "generation": 2}
     store.put(client.SERVICES, {**edited, "metadata": metadata, "spec": {"type": "ExternalName"}})
     kube.calls.clear()
-    await carried_out(a_plan(), store, kube, written=written)
+    await reconcilers.carry_out(a_plan())
     assert "apply rm-router" in kube.done()
 
 
 async def test_what_is_as_declared_is_not_written() -> None:
     status = RewardPoolStatus(replicas=1)
     store = a_store(status=status.model_dump(mode="json", by_alias=True, exclude_none=True))
-    kube, carrying = await carried_out(a_plan(status=status), store)
+    kube, reconcilers = await carried_out(a_plan(status=status), store)
     assert kube.calls == []
-    assert not carrying.changed
+    assert not reconcilers.changed
 
 
 async def test_the_order_is_the_plans() -> None:
@@ -291,43 +308,49 @@ async def test_a_router_that_is_away_holds_up_nothing() -> None:
 
 async def test_a_refusal_keeps_nothing_else_from_being_done() -> None:
     plan = a_plan(joins=(Join(router="r", worker_url="u"),))
-    kube, carrying = await carried_out(plan, a_store(replicas=2), FakeKube(refuse=f"rm-worker-{REVISION}"))
+    kube, reconcilers = await carried_out(plan, a_store(replicas=2), FakeKube(refuse=f"rm-worker-{REVISION}"))
     assert kube.done() == ["join u", "apply rm/status"]
-    assert "spec.imagine" in carrying.failures[0]
+    assert "spec.imagine" in reconcilers.failures[0]
 
 
 async def test_an_object_of_somebody_else_is_left_alone() -> None:
-    kube, carrying = await carried_out(a_plan(), a_store(without="Service"), FakeKube(foreign="rm-router"))
+    kube, reconcilers = await carried_out(a_plan(), a_store(without="Service"), FakeKube(foreign="rm-router"))
     assert "apply rm-router" not in kube.done()
-    assert "not this pool's" in carrying.failures[0]
+    assert "not this pool's" in reconcilers.failures[0]
 
 
 async def test_a_status_that_differs_in_figures_alone_waits_for_its_turn_and_is_not_forgotten() -> None:
     found = as_json(RewardPoolStatus())
-    loaded = RewardPoolStatus.model_validate({"load": {"inFlight": 3, "waiting": 0}})
-    written = Written(status_at=float("inf"))
-    kube, _ = await carried_out(a_plan(status=loaded), a_store(status=found), written=written)
+    loaded = RewardPoolStatus.model_validate({"replicas": 7, "load": {"inFlight": 3, "waiting": 0}})
+    kube, store = FakeKube(), a_store(status=found)
+    reconcilers = Reconcilers(kube, store, clock=lambda: 0.0)
+    await reconcilers.carry_out(a_plan(status=RewardPoolStatus(replicas=7)))
+    kube.calls.clear()
+    await reconcilers.carry_out(a_plan(status=loaded))
     assert kube.calls == []
-    assert written.as_decided(POOL, found).status == loaded
+    (pool,) = (store.pool(("rl", "rm")),)
+    assert pool is not None
+    assert reconcilers.status.as_decided(POOL, pool["status"]).status == loaded
 
 
 async def test_a_status_is_forgotten_that_somebody_else_has_written_over() -> None:
     loaded = RewardPoolStatus.model_validate({"load": {"inFlight": 3, "waiting": 0}})
-    written = Written(unwritten=(as_json(RewardPoolStatus()), loaded))
-    assert written.as_decided(POOL, {"replicas": 7}) is POOL
+    kube, store = FakeKube(), a_store()
+    reconcilers = Reconcilers(kube, store, clock=lambda: 0.0)
+    await reconcilers.carry_out(a_plan())
+    await reconcilers.carry_out(a_plan(status=loaded))
+    assert reconcilers.status.as_decided(POOL, {"replicas": 7}) is POOL
 
 
-async def test_what_was_written_waits_no_more() -> None:
-    written = Written(unwritten=({}, RewardPoolStatus()))
-    await carried_out(a_plan(status=RewardPoolStatus(replicas=7)), a_store(), written=written)
-    assert written.unwritten is None
-
-
-@pytest.mark.parametrize(("begun_at", "written"), [(float("inf"), []), (0.0, ["apply rm/status"])])
-async def test_a_new_operator_keeps_the_figures_until_it_has_its_own(begun_at: float, written: list[str]) -> None:
+@pytest.mark.parametrize(("seconds", "written"), [(0.0, []), (60.0, ["apply rm/status"])])
+async def test_a_new_operator_keeps_the_figures_until_it_has_its_own(seconds: float, written: list[str]) -> None:
     known = RewardPoolStatus.model_validate({"load": {"inFlight": 0, "waiting": 0}})
     store = a_store(status=as_json(known))
-    kube, _ = await carried_out(a_plan(status=RewardPoolStatus()), store, written=Written(begun_at=begun_at))
+    times = [0.0]
+    kube = FakeKube()
+    reconcilers = Reconcilers(kube, store, clock=lambda: times[-1])
+    times.append(seconds)
+    await reconcilers.carry_out(a_plan(status=RewardPoolStatus()))
     assert kube.done() == written
 
 
@@ -346,7 +369,7 @@ async def test_routers_are_only_given_workers_while_the_api_server_is_away() -> 
         joins=(Join(router="r", worker_url="http://w1"),),
         drain=("w0",),
     )
-    await an_apply(kube, a_store(), Written(), FakeRouter(kube)).restore_routers(plan)
+    await Reconcilers(kube, a_store()).lists.restore(plan)
     assert kube.done() == ["join http://w1"]
 
 
@@ -370,21 +393,25 @@ def test_resources_know_their_paths() -> None:
 
 async def test_what_is_said_again_is_no_second_event() -> None:
     plan = a_plan(events=(Event(type="Normal", reason="Serving", message="m"),))
-    store, written = a_store(), Written()
-    kube, _ = await carried_out(plan, store, written=written)
-    again, _ = await carried_out(plan, store, written=written)
-    assert "create Serving" in kube.done()
-    assert "create Serving" not in again.done()
+    kube = FakeKube()
+    reconcilers = Reconcilers(kube, a_store())
+    await reconcilers.carry_out(plan)
+    await reconcilers.carry_out(plan)
+    assert kube.done().count("create Serving") == 1
 
 
 async def test_an_event_that_somebody_deleted_is_no_refusal_and_is_told_anew() -> None:
     event = Event(type="Normal", reason="Scaled", message="from 1 to 2 replicas")
-    kube, written = FakeKube(refuse="rm.told", refusal=404), Written()
-    written.events.written(event, "rm.told", now=monotonic() - COUNT_SECONDS)
-    _, carrying = await carried_out(a_plan(events=(event,)), a_store(), kube, written=written)
-    assert carrying.failures == []
-    await carried_out(a_plan(events=(event,)), a_store(), kube, written=written)
-    assert "create Scaled" in kube.done()
+    times, kube = [0.0], FakeKube()
+    reconcilers = Reconcilers(kube, a_store(), clock=lambda: times[-1])
+    await reconcilers.carry_out(a_plan(events=(event,)))
+    (name,) = (body["metadata"]["name"] for verb, _, body in kube.calls if verb == "create")
+    kube.refuse, kube.refusal = name, 404
+    times.append(COUNT_SECONDS)
+    await reconcilers.carry_out(a_plan(events=(event,)))
+    assert reconcilers.failures == []
+    await reconcilers.carry_out(a_plan(events=(event,)))
+    assert kube.done().count("create Scaled") == 2
 
 
 async def test_a_routers_gate_is_opened_and_closed() -> None:

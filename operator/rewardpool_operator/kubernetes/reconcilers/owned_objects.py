@@ -1,129 +1,119 @@
-"""Carrying a plan out: routers and objects, in the plan's order, writing only what differs.
+"""The objects that a pool owns: their manifests, their sizes, the marks on its pods; writing only what differs.
 
-Three parts, of which none waits for another to succeed: the routers' lists, which take no API server; the objects; and
-what is told. An object that is refused does not keep the others from being done: the next pass sees what is still
-missing, and what failed, which is for its decision to tell.
+An object that is refused does not keep the others from being done: the next pass sees what is still missing, and its
+decision says what failed, in the API server's own words. What was refused and is the same is tried again more rarely.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from time import monotonic
-from typing import Final, Literal
+from typing import Literal
 
-from rewardpool_api import RewardPool, RewardPoolStatus, names
+from rewardpool_api import RewardPool, names
+from rewardpool_api.reasons import ConditionReason
 from rewardpool_operator.kubernetes import client, render, scale_down_order
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.cache.store import Store
-from rewardpool_operator.kubernetes.client import Kube, KubeError, Object, Resource
+from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object, Resource
 from rewardpool_operator.kubernetes.credentials.secret_deletion import with_witness
 from rewardpool_operator.kubernetes.credentials.secret_reader import secret_names
 from rewardpool_operator.kubernetes.desired import Rendered, Settled
 from rewardpool_operator.kubernetes.ensure import Ensure, Known, NotOursError, is_ours
-from rewardpool_operator.kubernetes.event_correlator import EventCorrelator, RepairTally, Repeat
 from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST, is_deleting
-from rewardpool_operator.kubernetes.recorder import event_object
-from rewardpool_operator.kubernetes.requeue import FIGURES_SECONDS
 from rewardpool_operator.kubernetes.revisions import files_of
-from rewardpool_operator.kubernetes.volatile_status import own, without_figures
-from rewardpool_operator.kubernetes.worker_list_drift import WorkerListDrift
-from rewardpool_operator.metrics import METRICS, Change
-from rewardpool_operator.plan import Event, Join, Leave, Plan
-from rewardpool_operator.routers.admin import RouterAdmin, RouterError
+from rewardpool_operator.kubernetes.steps import Step, Steps
+from rewardpool_operator.plan import Plan
 from rewardpool_operator.snapshot import WorkerSet
 from rewardpool_operator.times import rfc3339
 
 log = logging.getLogger(__name__)
 
-ORIENTATION_SECONDS: Final = 6.0
-"""A new operator needs two or three looks to tell requests that wait from connections that were leaked. Until then the
-status keeps the figures it has."""
-
 
 @dataclass(kw_only=True)
-class Written:
-    """What was written, kept from pass to pass."""
+class _Memory:
+    """What is kept from pass to pass."""
 
     manifests: Known = field(default_factory=dict)
     """What `ensure.py` knows of the owned objects."""
-    lists: WorkerListDrift = field(default_factory=WorkerListDrift)
-    """What the routers' lists were."""
-    repairs: RepairTally = field(default_factory=RepairTally)
-    """Repairs of them that are not told yet."""
-    events: EventCorrelator = field(default_factory=EventCorrelator)
-    """What was told."""
     settled: Settled | None = None
     """What was found to be as rendered; None when something had to be written."""
     refused: Settled | None = None
     """What was refused; None when nothing was."""
-    begun_at: float = field(default_factory=monotonic)
-    """Monotonic time from which on the pool was looked at."""
-    status_at: float = 0.0
-    """Monotonic time of the last write of the status."""
-    unwritten: tuple[Object, RewardPoolStatus] | None = None
-    """The status that was found, and the one that replaces it when its turn comes; None when nothing waits."""
-
-    def as_decided(self, pool: RewardPool, found: Object) -> RewardPool:
-        """The pool with the status that was decided last, be it written or not.
-
-        Args:
-            pool: the object, parsed.
-            found: its status as JSON. When that is another than it was, somebody else decided meanwhile.
-        """
-        if self.unwritten is None or self.unwritten[0] != found:
-            return pool
-        return pool.model_copy(update={"status": self.unwritten[1]})
 
 
-class Apply:
-    """One pass of carrying out over one pool."""
+class OwnedObjectsReconciler:
+    """The objects of one pool.
 
-    def __init__(
+    Args:
+        kube: the API server.
+        store: knows what is written at once.
+        steps: hears what was refused.
+    """
+
+    def __init__(self, kube: Kube, store: Store, steps: Steps) -> None:
+        self._kube = kube
+        self._store = store
+        self._steps = steps
+        self._memory = _Memory()
+
+    async def reconcile(
         self,
-        kube: Kube,
-        store: Store,
         pool: RewardPool,
         objects: Objects,
+        plan: Plan,
+        rendered: Rendered | None,
         *,
-        written: Written,
-        router_admin: Callable[[str], RouterAdmin | None],
-        figures_seconds: float = FIGURES_SECONDS,
-    ) -> None:
+        may_write_secrets: bool = True,
+    ) -> bool:
+        """Bring a plan about, but for its lists and its status.
+
+        Args:
+            pool: whose.
+            objects: what there is.
+            plan: after its lists.
+            rendered: what the pool shall own; None where nothing was decided but which routers may be asked.
+            may_write_secrets: False while nobody knows what the Secrets are.
+
+        Returns:
+            Whether something was done whose outcome no watch tells, or that another step follows.
+        """
+        again = self._steps.pause(Step.OBJECTS) == 0
+        one = _Pass(self._kube, self._store, pool, objects, memory=self._memory)
+        try:
+            await one.expose(plan)
+            if rendered is not None:
+                await one.bring_about(plan, rendered, may_write_secrets=may_write_secrets, again=again)
+        except KubeUnreachableError as error:
+            self._steps.came_to(Step.OBJECTS, ConditionReason.API_SERVER_UNREACHABLE, str(error))
+        else:
+            if rendered is not None and (one.failures or not one.put_off):
+                self._steps.came_to(Step.OBJECTS, ConditionReason.APPLY_FAILED, "; ".join(one.failures) or None)
+        return one.changed
+
+
+class _Pass:
+    """One pass over one pool's objects."""
+
+    def __init__(self, kube: Kube, store: Store, pool: RewardPool, objects: Objects, *, memory: _Memory) -> None:
         self._kube = kube
         self._store = store
         self._pool = pool
         self._objects = objects
-        self._written = written
-        self._router_admin = router_admin
-        self._figures_seconds = figures_seconds
+        self._memory = memory
         self._namespace = pool.metadata.namespace
-        self._upkeep = Ensure(kube, store, pool, known=written.manifests)
+        self._upkeep = Ensure(kube, store, pool, known=memory.manifests)
         self.failures: list[str] = []
-        """What the API server refused of the pool's objects in this pass."""
+        """What the API server refused in this pass."""
         self.put_off = False
         """Whether what was refused before, and is the same now, was not tried in this pass."""
         self.changed = False
-        """Whether something was done whose outcome no watch tells, or that another step follows."""
+        """See `OwnedObjectsReconciler.reconcile`."""
         self._wrote = False
         """Whether any owned object was not as rendered."""
 
-    async def restore_routers(self, plan: Plan) -> None:
-        """Put back what routers lost, and nothing else: for when the API server is away, or somebody else may lead.
-
-        No worker is taken out: what is known of the pods may be old, and the routers have health checks of their own.
-        """
-        await self._join(plan.joins)
-
-    async def keep_lists(self, plan: Plan) -> None:
-        """Bring the routers' lists to what they shall be: off first, then on. Needs nobody but the routers."""
-        await self._leave(plan.leaves)
-        await self._join(plan.joins)
-
-    async def bring_about(
-        self, plan: Plan, rendered: Rendered, *, may_write_secrets: bool = True, again: bool = True
-    ) -> None:
+    async def bring_about(self, plan: Plan, rendered: Rendered, *, may_write_secrets: bool, again: bool) -> None:
         """Bring the owned objects about: marks on workers, their number, what is rendered.
 
         Args:
@@ -136,8 +126,8 @@ class Apply:
             KubeUnreachableError: the API server went away; what was not done is done by a later pass.
         """
         seen = self._looked_at(plan, rendered)
-        is_settled = seen.holds(self._written.settled)
-        self.put_off = not again and seen.holds(self._written.refused)
+        is_settled = seen.holds(self._memory.settled)
+        self.put_off = not again and seen.holds(self._memory.refused)
         tries = not is_settled and not self.put_off
         if tries:
             await self._guarded(self._upkeep.look_for(self._names_in(plan, rendered)))
@@ -150,8 +140,8 @@ class Apply:
         await self._mark(plan)
         if tries:
             await self._size(plan, rendered)
-            self._written.refused = seen if self.failures else None
-            self._written.settled = None if self._wrote or self.failures or not may_write_secrets else seen
+            self._memory.refused = seen if self.failures else None
+            self._memory.settled = None if self._wrote or self.failures or not may_write_secrets else seen
         await self._remove_files(rendered.shared)
         if plan.first_replicas is not None:
             await self._guarded(self._give_scale(plan.first_replicas))
@@ -166,55 +156,6 @@ class Apply:
             *(self._guarded(self._set_gate(router, "True", "ListComplete")) for router in plan.expose),
             *(self._guarded(self._set_gate(router, "False", "ListIncomplete")) for router in plan.conceal),
         )
-
-    async def tell(self, plan: Plan, *, write_status: bool = True, held: bool = False) -> None:
-        """Write status and events.
-
-        Args:
-            plan: what to say.
-            write_status: False for events alone.
-            held: whether nothing was decided, so that no figures are to be waited for.
-
-        Raises:
-            KubeError: the API server does not take the status.
-            KubeUnreachableError: the API server went away.
-        """
-        news = (*plan.events, *self._written.repairs.due(now=monotonic()))
-        # Together: where a thousand pools start at once, every single write waits its turn at the API server.
-        outcomes = await asyncio.gather(
-            *((self._write_status(plan.status, held=held),) if write_status else ()),
-            *(self._told(event) for event in news),
-            return_exceptions=True,
-        )
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
-
-    async def _told(self, event: Event) -> None:
-        try:
-            await self._tell(event)
-        except KubeError as error:
-            # The log has what an event would have said, and conditions have what lasts.
-            log.warning("an event was not written: %s", error)
-
-    async def _tell(self, event: Event) -> None:
-        """Write an event, or that it was said again."""
-        memory, now = self._written.events, monotonic()
-        taken = memory.take(event, now=now)
-        if isinstance(taken, Repeat):
-            series = {"count": taken.count, "lastObservedTime": rfc3339(datetime.now(UTC))}
-            try:
-                await self._kube.merge(client.EVENTS, self._namespace, taken.name, {"series": series})
-            except KubeError as error:
-                # Events end after an hour, or by hand; the next time that it is said it is a new one.
-                if error.status != 404:
-                    raise
-                memory.gone(event)
-        elif taken is not None:
-            log.info("%s: %s", event.reason, event.message)
-            manifest = event_object(self._pool, event)
-            await self._kube.create(client.EVENTS, manifest)
-            memory.written(event, manifest["metadata"]["name"], now=now)
 
     def _looked_at(self, plan: Plan, rendered: Rendered) -> Settled:
         found = self._objects
@@ -304,32 +245,6 @@ class Apply:
             log.warning("%s", error)
             self.failures.append(str(error))
             self.changed = True
-
-    async def _leave(self, leaves: Iterable[Leave]) -> None:
-        await asyncio.gather(*(self._at_router(leave) for leave in leaves))
-
-    async def _join(self, joins: tuple[Join, ...]) -> None:
-        self._written.lists.to_join(joins, now=monotonic())
-        await asyncio.gather(*(self._at_router(join) for join in joins))
-
-    async def _at_router(self, change: Join | Leave) -> None:
-        admin = self._router_admin(change.router)
-        if admin is None:
-            return
-        try:
-            if isinstance(change, Join):
-                await admin.add(change.worker_url)
-            else:
-                await admin.remove(change.worker_id)
-        except RouterError as error:
-            log.warning("router %s: %s", change.router, error)
-            return
-        self.changed = True
-        if self._written.lists.is_repair(change):
-            kind: Change = "join" if isinstance(change, Join) else "leave"
-            METRICS.router_repaired(self._namespace, self._pool.metadata.name, kind)
-            self._written.repairs.add(kind)
-        self._written.lists.done(change)
 
     async def _mark(self, plan: Plan) -> None:
         """Write on the pods who is leaving, and who goes first when the set shrinks."""
@@ -429,23 +344,3 @@ class Apply:
             if error.status != 409:
                 raise
         self.changed = True
-
-    async def _write_status(self, status: RewardPoolStatus, *, held: bool) -> None:
-        wanted = status.model_dump(mode="json", by_alias=True, exclude_none=True)
-        found = self._objects.pool.get("status") or {}
-        ours, before = own(wanted), own(found)
-        if ours == before:
-            self._written.unwritten = None
-            return
-        now = monotonic()
-        is_new_here = not held and now - self._written.begun_at < ORIENTATION_SECONDS
-        if status.load is None and found.get("load") and is_new_here:
-            return
-        is_news = without_figures(ours) != without_figures(before)
-        if not is_news and now - self._written.status_at < self._figures_seconds:
-            self._written.unwritten = found, status
-            return
-        metadata = {"name": self._pool.metadata.name, "namespace": self._namespace}
-        manifest = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "status": wanted}
-        self._store.put(client.POOLS, await self._kube.apply(client.POOLS, manifest, subresource="status"))
-        self._written.status_at, self._written.unwritten = now, None

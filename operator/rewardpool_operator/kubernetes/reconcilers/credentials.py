@@ -1,0 +1,116 @@
+"""The keys and the certificate of one pool: Secrets are read, and a change of keys goes one step further.
+
+What cannot be read is as it was read last; while not all of it was read, nothing is made of it. See `credentials/`.
+"""
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+
+import aiohttp
+
+from rewardpool_api import RewardPool, names
+from rewardpool_api.reasons import ConditionReason
+from rewardpool_operator.kubernetes.cache.objects import Objects
+from rewardpool_operator.kubernetes.cache.store import Key, Store
+from rewardpool_operator.kubernetes.client import Kube
+from rewardpool_operator.kubernetes.credentials.key_rotator import KeyRotator
+from rewardpool_operator.kubernetes.credentials.keys import Keys
+from rewardpool_operator.kubernetes.credentials.secret_deletion import shows_a_deletion
+from rewardpool_operator.kubernetes.credentials.secret_reader import SecretReader
+from rewardpool_operator.kubernetes.credentials.tls import CertificateReader, Tls
+from rewardpool_operator.kubernetes.requeue import BUSY_SECONDS
+from rewardpool_operator.kubernetes.steps import Step, Steps
+from rewardpool_operator.snapshot import Snapshot
+
+
+class CredentialsReconciler:
+    """Those of one pool.
+
+    Args:
+        kube: the API server.
+        store: takes the Secrets.
+        session: carries the questions to workers whether they take the next key.
+        key: namespace and name of the pool.
+        steps: hears what could not be read.
+        news: called when an answer came that no pass waited for.
+        aside: bounds what is asked aside at a time, of all pools together.
+    """
+
+    def __init__(
+        self,
+        kube: Kube,
+        store: Store,
+        session: aiohttp.ClientSession,
+        key: Key,
+        steps: Steps,
+        *,
+        news: Callable[[], None],
+        aside: asyncio.Semaphore,
+    ) -> None:
+        self._pool = key[1]
+        self._steps = steps
+        self._secrets = SecretReader(kube, store, key, news=news)
+        self._certificate = CertificateReader(kube, news=news)
+        self._keys = KeyRotator(session, aside=aside)
+
+    @property
+    def opens_routers(self) -> bool:
+        """Whether the key of the routers' worker lists was read, at any time."""
+        return self._secrets.opens_routers
+
+    @property
+    def known(self) -> bool:
+        """Whether all Secrets were read, at any time."""
+        return self._secrets.known
+
+    @property
+    def may_write(self) -> bool:
+        """Whether the last reading was complete, so that Secrets may be made of it."""
+        return self._secrets.current
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether the last reading that ended was not complete."""
+        return self._secrets.problem is not None
+
+    async def read(self, objects: Objects, *, pools: int) -> None:
+        """Read the Secrets if they may have changed."""
+        if shows_a_deletion(objects.find("ConfigMap", names.pins_config_map(self._pool)), objects.secrets):
+            self._secrets.suspect()
+        now = monotonic()
+        waits = self._steps.pause(Step.SECRETS) > 0 and not self._secrets.pending
+        if self._secrets.due(now, pools=pools) > 0 or waits or not await self._secrets.read(now):
+            return
+        self._steps.came_to(Step.SECRETS, ConditionReason.SECRETS_UNREADABLE, self._secrets.problem)
+
+    async def keys(self, pool: RewardPool, objects: Objects, *, may_change: bool) -> Keys:
+        """The keys that the Secrets shall have; the same as they have where they may not change."""
+        may_change = may_change and self._secrets.current
+        return await self._keys.look(pool, objects, may_change=may_change, known=self._secrets.known)
+
+    async def certificate(self, pool: RewardPool, *, may_read: bool, pools: int) -> Tls:
+        """The routers' certificate, read now and then."""
+        may_read = may_read and self._steps.pause(Step.CERTIFICATE) == 0
+        tls = await self._certificate.look(pool, now=monotonic(), pools=pools, may_read=may_read)
+        if may_read:
+            self._steps.came_to(Step.CERTIFICATE, ConditionReason.CERTIFICATE_UNREADABLE, self._certificate.refused)
+        return tls
+
+    def observed(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with how far a change of keys is."""
+        return self._keys.observed(snapshot)
+
+    def suspect(self) -> None:
+        """Have the Secrets read by the next pass: something failed that they may be the cause of."""
+        self._secrets.suspect()
+
+    def seconds_until_reading(self, *, pools: int) -> float:
+        """Until the Secrets are to be read, or an answer is to be looked for."""
+        due = BUSY_SECONDS if self._secrets.pending else self._secrets.due(monotonic(), pools=pools)
+        return max(due, self._steps.pause(Step.SECRETS))
+
+    def close(self) -> None:
+        """Stop asking."""
+        self._secrets.close()
+        self._certificate.close()

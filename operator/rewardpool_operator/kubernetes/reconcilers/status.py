@@ -1,0 +1,149 @@
+"""The status and events of one pool: what was decided is written once it is news, and its figures every few seconds.
+
+Events are written beside the status. One that the API server does not take is in the log; what lasts is in conditions.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Final
+
+from rewardpool_api import RewardPool, RewardPoolStatus, names
+from rewardpool_api.reasons import ConditionReason
+from rewardpool_operator.kubernetes import client
+from rewardpool_operator.kubernetes.cache.store import Store
+from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object
+from rewardpool_operator.kubernetes.event_correlator import EventCorrelator, Repeat
+from rewardpool_operator.kubernetes.recorder import event_object
+from rewardpool_operator.kubernetes.requeue import FIGURES_SECONDS
+from rewardpool_operator.kubernetes.steps import Step, Steps
+from rewardpool_operator.kubernetes.volatile_status import own, without_figures
+from rewardpool_operator.plan import Event, Plan
+from rewardpool_operator.times import rfc3339
+
+log = logging.getLogger(__name__)
+
+ORIENTATION_SECONDS: Final = 6.0
+"""A new operator needs two or three looks to tell requests that wait from connections that were leaked. Until then the
+status keeps the figures it has."""
+
+
+class StatusReconciler:
+    """The status and events of one pool.
+
+    Args:
+        kube: the API server.
+        store: knows what is written at once.
+        steps: hears whether the status was written.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, kube: Kube, store: Store, steps: Steps, *, clock: Callable[[], float] = monotonic) -> None:
+        self._kube = kube
+        self._store = store
+        self._steps = steps
+        self._events = EventCorrelator()
+        self._clock = clock
+        self._begun_at = clock()
+        self._status_at = float("-inf")
+        """Monotonic time of the last write."""
+        self._unwritten: tuple[Object, RewardPoolStatus] | None = None
+        """The status that was found, and the one that replaces it when its turn comes; None when nothing waits."""
+
+    def as_decided(self, pool: RewardPool, found: Object) -> RewardPool:
+        """The pool with the status that was decided last, be it written or not.
+
+        Args:
+            pool: the object, parsed.
+            found: its status as JSON. When that is another than it was, somebody else decided meanwhile.
+        """
+        if self._unwritten is None or self._unwritten[0] != found:
+            return pool
+        return pool.model_copy(update={"status": self._unwritten[1]})
+
+    async def reconcile(
+        self,
+        pool: RewardPool,
+        found: Object,
+        plan: Plan,
+        *,
+        also: Iterable[Event] = (),
+        held: bool = False,
+        figures_seconds: float = FIGURES_SECONDS,
+    ) -> None:
+        """Write status and events; the status later where it failed a moment ago.
+
+        Args:
+            pool: whose.
+            found: its status as JSON, as it is.
+            plan: what to say.
+            also: events that no decision made.
+            held: whether nothing was decided, so that no figures are to be waited for.
+            figures_seconds: between two writes of figures alone.
+        """
+        may_write = self._steps.pause(Step.STATUS) == 0
+        # Together: where a thousand pools start at once, every single write waits its turn at the API server.
+        outcomes = await asyncio.gather(
+            *(
+                (self._write(pool, found, plan.status, held=held, figures_seconds=figures_seconds),)
+                if may_write
+                else ()
+            ),
+            *(self._record(pool, event) for event in (*plan.events, *also)),
+            return_exceptions=True,
+        )
+        failed = next((outcome for outcome in outcomes if isinstance(outcome, BaseException)), None)
+        if failed is not None and not isinstance(failed, (KubeError, KubeUnreachableError)):
+            raise failed
+        if failed is not None or may_write:
+            problem = None if failed is None else str(failed)
+            self._steps.came_to(Step.STATUS, ConditionReason.STATUS_NOT_WRITTEN, problem)
+
+    async def _write(
+        self, pool: RewardPool, found: Object, status: RewardPoolStatus, *, held: bool, figures_seconds: float
+    ) -> None:
+        wanted = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+        ours, before = own(wanted), own(found)
+        if ours == before:
+            self._unwritten = None
+            return
+        now = self._clock()
+        is_new_here = not held and now - self._begun_at < ORIENTATION_SECONDS
+        if status.load is None and found.get("load") and is_new_here:
+            return
+        is_news = without_figures(ours) != without_figures(before)
+        if not is_news and now - self._status_at < figures_seconds:
+            self._unwritten = found, status
+            return
+        metadata = {"name": pool.metadata.name, "namespace": pool.metadata.namespace}
+        manifest = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "status": wanted}
+        self._store.put(client.POOLS, await self._kube.apply(client.POOLS, manifest, subresource="status"))
+        self._status_at, self._unwritten = now, None
+
+    async def _record(self, pool: RewardPool, event: Event) -> None:
+        try:
+            await self._write_event(pool, event)
+        except KubeError as error:
+            # The log has what an event would have said, and conditions have what lasts.
+            log.warning("an event was not written: %s", error)
+
+    async def _write_event(self, pool: RewardPool, event: Event) -> None:
+        """Write an event, or that it was said again."""
+        memory, now = self._events, self._clock()
+        taken = memory.take(event, now=now)
+        if isinstance(taken, Repeat):
+            series = {"count": taken.count, "lastObservedTime": rfc3339(datetime.now(UTC))}
+            try:
+                await self._kube.merge(client.EVENTS, pool.metadata.namespace, taken.name, {"series": series})
+            except KubeError as error:
+                # Events end after an hour, or by hand; the next time that it is said it is a new one.
+                if error.status != 404:
+                    raise
+                memory.gone(event)
+        elif taken is not None:
+            log.info("%s: %s", event.reason, event.message)
+            manifest = event_object(pool, event)
+            await self._kube.create(client.EVENTS, manifest)
+            memory.written(event, manifest["metadata"]["name"], now=now)

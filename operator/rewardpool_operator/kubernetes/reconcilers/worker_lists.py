@@ -1,0 +1,77 @@
+"""The routers' lists: who leaves and who joins, by the routers' own API. Takes no API server, and waits for none.
+
+A router that refuses or is silent is tried again by the next pass, which sees what its list still lacks.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from time import monotonic
+
+from rewardpool_operator.kubernetes.cache.store import Key
+from rewardpool_operator.kubernetes.event_correlator import RepairTally
+from rewardpool_operator.kubernetes.worker_list_drift import WorkerListDrift
+from rewardpool_operator.metrics import METRICS, Change
+from rewardpool_operator.plan import Event, Join, Leave, Plan
+from rewardpool_operator.routers.admin import RouterAdmin, RouterError
+from rewardpool_operator.snapshot import Router
+
+log = logging.getLogger(__name__)
+
+
+class WorkerListReconciler:
+    """The lists of one pool's routers.
+
+    Args:
+        key: namespace and name of the pool.
+        router_admin: the router of a pod's name; None while it is silent.
+    """
+
+    def __init__(self, key: Key, router_admin: Callable[[str], RouterAdmin | None]) -> None:
+        self._key = key
+        self._router_admin = router_admin
+        self._drift = WorkerListDrift()
+        self._repairs = RepairTally()
+
+    def see(self, routers: Iterable[Router]) -> tuple[Router, ...]:
+        """Take in what the routers say before anything is changed; return them with how long they lack a worker."""
+        return self._drift.see(routers, now=monotonic())
+
+    async def reconcile(self, plan: Plan) -> bool:
+        """Bring the lists to what they shall be, off first, then on; return whether a router took a change."""
+        left = await self._change(plan.leaves)
+        return await self.restore(plan) or left
+
+    async def restore(self, plan: Plan) -> bool:
+        """Put back what routers lost, and nothing else: for when the API server is away, or somebody else may lead.
+
+        No worker is taken out: what is known of the pods may be old, and the routers have health checks of their own.
+        """
+        self._drift.to_join(plan.joins, now=monotonic())
+        return await self._change(plan.joins)
+
+    def repairs(self) -> Iterable[Event]:
+        """The event that sums up what was put right, when it is time for one."""
+        return self._repairs.due(now=monotonic())
+
+    async def _change(self, changes: Iterable[Join | Leave]) -> bool:
+        return any(await asyncio.gather(*(self._at_router(change) for change in changes)))
+
+    async def _at_router(self, change: Join | Leave) -> bool:
+        admin = self._router_admin(change.router)
+        if admin is None:
+            return False
+        try:
+            if isinstance(change, Join):
+                await admin.add(change.worker_url)
+            else:
+                await admin.remove(change.worker_id)
+        except RouterError as error:
+            log.warning("router %s: %s", change.router, error)
+            return False
+        if self._drift.is_repair(change):
+            kind: Change = "join" if isinstance(change, Join) else "leave"
+            METRICS.router_repaired(*self._key, kind)
+            self._repairs.add(kind)
+        self._drift.done(change)
+        return True
