@@ -3,13 +3,14 @@
 The API server is a fake that keeps objects and refuses, or hangs at, what the test says.
 """
 
+from types import ModuleType
 from typing import Any
 
 import pytest
 from support.pool_surroundings import URL, Surroundings
 
 from rewardpool_api import names
-from rewardpool_operator.kubernetes import client, pool_reconciler, steps
+from rewardpool_operator.kubernetes import client, desired, pool_reconciler, steps
 from rewardpool_operator.kubernetes.client import Resource
 from rewardpool_operator.kubernetes.polls import background_poll
 
@@ -173,15 +174,17 @@ async def test_a_status_that_cannot_be_written_is_told_elsewhere(around: Surroun
     assert around.pool["status"]["scaling"]["desired"] == 3
 
 
-@pytest.mark.parametrize("broken_part", ["decide", "rendered"])
+@pytest.mark.parametrize(
+    ("module", "broken_part"), [(pool_reconciler, "decide"), (desired, "rendered")], ids=["decide", "rendered"]
+)
 async def test_a_decision_that_fails_keeps_the_routers_lists_and_is_told(
-    around: Surroundings, monkeypatch: pytest.MonkeyPatch, broken_part: str
+    around: Surroundings, monkeypatch: pytest.MonkeyPatch, module: ModuleType, broken_part: str
 ) -> None:
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("words of somebody's pod")
 
     with monkeypatch.context() as patch:
-        patch.setattr(pool_reconciler, broken_part, broken)
+        patch.setattr(module, broken_part, broken)
         around.declare(replicas=5)
         around.listed.clear()
         await looks(around)
