@@ -31,13 +31,18 @@ class Installation:
         self._helm_program = binaries.ensure("helm", say=say)["helm"]
 
     def load_image(
-        self, tag: str = IMAGE, *, container_file: str = "workers/Containerfile", base: str | None = None
+        self,
+        tag: str = IMAGE,
+        *,
+        container_file: str = "workers/Containerfile",
+        context: Path = REPOSITORY,
+        base: str | None = None,
     ) -> None:
         """Build an image of the project, on `base` or on a bare system, and give it to the nodes."""
         base = base or images.base_image(say=self._say)
         archive = images.build(
             REPOSITORY / container_file,
-            context=REPOSITORY,
+            context=context,
             tag=tag,
             archive=CACHE / "images" / f"{tag.rpartition('/')[2].replace(':', '-')}.tar",
             arguments={"BASE": base},
