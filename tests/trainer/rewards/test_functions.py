@@ -68,8 +68,8 @@ async def test_what_a_function_says_beside_its_score_is_kept() -> None:
 )
 async def test_a_function_without_a_number_is_an_error_and_never_a_zero(function: Any, said: str) -> None:
     with pytest.raises(FunctionFailedError, match=f"sample e1: .*{said}"):
-        await rate(function, timeout_seconds=0.05)
-    skipped = await rate(function, timeout_seconds=0.05, on_failure="skip")
+        await rate(function, timeout=0.05)
+    skipped = await rate(function, timeout=0.05, on_failure="skip")
     assert (skipped.total, skipped.components) == (None, {"rule": None})
 
 
@@ -96,7 +96,7 @@ async def test_a_thread_that_is_stuck_in_a_function_is_told_of_at_the_end(caplog
         return float(released.wait(60))
 
     with pytest.raises(FunctionFailedError, match="longer than"):
-        await rate(stuck, timeout_seconds=0.01)
+        await rate(stuck, timeout=0.01)
     released.set()
     assert "rule has a thread that is stuck" in caplog.text
 

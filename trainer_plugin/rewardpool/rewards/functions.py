@@ -46,14 +46,14 @@ async def started_runner(part: FunctionPart, *, path: str) -> Runner:
             runner = ProcessRunner(
                 str(part.function),
                 processes=part.concurrency,
-                timeout_seconds=part.timeout_seconds,
+                timeout_seconds=part.timeout,
                 further=part.kwargs,
             )
         else:
             runner = LocalRunner(
                 part.function,
                 concurrency=part.concurrency,
-                timeout_seconds=part.timeout_seconds,
+                timeout_seconds=part.timeout,
                 further=part.kwargs,
             )
         await runner.start()

@@ -339,8 +339,8 @@ class FunctionPart(Part):
     into processes."""
     concurrency: Count = 8
     """Calls at a time."""
-    timeout_seconds: PositiveSeconds = 60.0
-    """For one call."""
+    timeout: PositiveSeconds = 60.0
+    """Seconds for one call."""
 
     @model_validator(mode="after")
     def _processes_import_it(self) -> Self:
