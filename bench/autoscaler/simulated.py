@@ -8,7 +8,7 @@ from typing import Any, Final
 from autoscaler.manifests import LARGEST, STEP, TARGET
 from cluster.progress import Say, timed_lines
 from rewardpool_simulator import builtin
-from rewardpool_simulator.compare import Tell, compare
+from rewardpool_simulator.compare import OnProgress, compare
 from rewardpool_simulator.policies import makers, makers_for
 from rewardpool_simulator.run import PolicyMaker
 from rewardpool_simulator.step import NothingElse, StepResponse, step_response
@@ -75,17 +75,17 @@ def summary(found: Sequence[StepResponse]) -> dict[str, float | None]:
 def of_trace(name: str) -> dict[str, Any]:
     """All figures of one trace by policy, with the smallest fleet of fixed size that stalls no more than the first."""
     trace = builtin.load_trace(name)
-    return compare(trace, makers_for(trace), name=name, tell=_first_of_each(name, say=timed_lines())).as_json()
+    return compare(trace, makers_for(trace), name=name, on_progress=_first_of_each(name, say=timed_lines())).as_json()
 
 
-def _first_of_each(trace: str, *, say: Say) -> Tell:
+def _first_of_each(trace: str, *, say: Say) -> OnProgress:
     """Says it when another run begins."""
     told = ""
 
-    def tell(what: str, share: float) -> None:
+    def on_progress(what: str, share: float) -> None:
         nonlocal told
         if what != told:
             told = what
             say(f"{trace}: {what}")
 
-    return tell
+    return on_progress

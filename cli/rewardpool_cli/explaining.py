@@ -40,12 +40,12 @@ def explain(
     found = explaining.explain(evidence)
     if as_json:
         scaling = evidence.pool.status.scaling
-        told = {
+        document = {
             "pool": evidence.pool.key,
             "explanations": [asdict(item) for item in found],
             "scaling": scaling.model_dump(mode="json", by_alias=True, exclude_none=True) if scaling else None,
         }
-        typer.echo(json.dumps(told, indent=2))
+        typer.echo(json.dumps(document, indent=2))
         return
     show(evidence, found)
 

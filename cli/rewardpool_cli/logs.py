@@ -100,7 +100,7 @@ class Printer:
 
 
 async def _of_this_machine(target: Target, component: Component | None, *, lines: int, follows: bool) -> None:
-    folder, tell = existing(target.folder().pool_key).logs, Printer()
+    folder, printer = existing(target.folder().pool_key).logs, Printer()
     read: dict[Path, int] = {}
     while True:
         for file in sorted(folder.glob("*.log")):
@@ -109,7 +109,7 @@ async def _of_this_machine(target: Target, component: Component | None, *, lines
             before = read.get(file)
             text, read[file] = _text_of(file, before, lines)
             for line in text:
-                tell(file.stem, line)
+                printer(file.stem, line)
         if not follows:
             return
         await asyncio.sleep(1)
@@ -164,12 +164,12 @@ async def _of_cluster(target: Target, component: Component | None, query: dict[s
     async with connect(target) as cluster:
         name = (await cluster.pool(str(target.name))).metadata.name
         streams: dict[Source, asyncio.Task[None]] = {}
-        tell = Printer()
+        printer = Printer()
         try:
             while True:
                 pods = await cluster.kube.list(PODS, cluster.namespace, selector=f"{names.LABEL_POOL}={name}")
                 found = list(sources_of(pods, component, previous="previous" in query))
-                _begin(cluster, [source for source in found if source not in streams], streams, query, tell)
+                _begin(cluster, [source for source in found if source not in streams], streams, query, printer)
                 if not streams and not follows:
                     screens.err.print(f"no container of {name} has a log yet; `explain {name}` says why", markup=False)
                 if not follows:
@@ -187,12 +187,12 @@ def _begin(
     sources: list[Source],
     streams: dict[Source, asyncio.Task[None]],
     query: dict[str, str],
-    tell: Printer,
+    printer: Printer,
 ) -> None:
     """Read these, as far as there is room."""
     room = MAX_STREAMS - sum(not stream.done() for stream in streams.values())
     for source in sources[:room]:
-        streams[source] = asyncio.create_task(_copy(cluster, source, query, tell))
+        streams[source] = asyncio.create_task(_copy(cluster, source, query, printer))
     if sources[room:]:
         left = ", ".join(source.who for source in sources[room : room + 3])
         screens.err.print(
@@ -200,13 +200,13 @@ def _begin(
         )
 
 
-async def _copy(cluster: "Cluster", source: Source, query: dict[str, str], tell: Printer) -> None:
+async def _copy(cluster: "Cluster", source: Source, query: dict[str, str], printer: Printer) -> None:
     from rewardpool_operator.kubernetes.client import KubeError
 
     asked = {**query, "container": source.container}
     try:
         async for line in cluster.kube.log_lines(cluster.namespace, source.pod, query=asked, follows="follow" in query):
-            tell(source.who, line)
+            printer(source.who, line)
     except KubeError as error:
         if error.status == 403:
             raise

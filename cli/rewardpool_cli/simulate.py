@@ -16,7 +16,7 @@ from rewardpool_cli import screens
 from rewardpool_cli.errors import CommandError, RefusedError
 from rewardpool_cli.options import AsJson
 from rewardpool_simulator import builtin, policies
-from rewardpool_simulator.compare import Comparison, Outcome, Tell, compare
+from rewardpool_simulator.compare import Comparison, OnProgress, Outcome, compare
 from rewardpool_simulator.run import PolicyMaker
 from rewardpool_simulator.trace import Trace, TraceError
 
@@ -53,9 +53,9 @@ def simulate(
     """
     draw = _drawing(plot)
     chosen = [(Path(name).stem, _load(name)) for name in traces or builtin.NAMES]
-    with _progress() as tell:
+    with _progress() as on_progress:
         comparisons = [
-            compare(trace, _makers(trace, names, manifest), name=name, seed=seed, tell=tell(name))
+            compare(trace, _makers(trace, names, manifest), name=name, seed=seed, on_progress=on_progress(name))
             for name, trace in chosen
         ]
     draw(comparisons)
@@ -113,7 +113,7 @@ def _by_manifest(manifest: Path) -> PolicyMaker:
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[str], Tell]]:
+def _progress() -> Iterator[Callable[[str], OnProgress]]:
     """A bar per trace on a terminal; a line per run elsewhere."""
     if not screens.err.is_terminal:
         yield _lines
@@ -122,21 +122,21 @@ def _progress() -> Iterator[Callable[[str], Tell]]:
     with Progress(*columns, console=screens.err, transient=True) as progress:
         task = progress.add_task("", total=1.0)
 
-        def tell_of(trace: str) -> Tell:
+        def on_progress_of(trace: str) -> OnProgress:
             return lambda run, share: progress.update(task, description=f"{trace}: {run}", completed=share)
 
-        yield tell_of
+        yield on_progress_of
 
 
-def _lines(trace: str) -> Tell:
-    told: set[str] = set()
+def _lines(trace: str) -> OnProgress:
+    shown: set[str] = set()
 
-    def tell(run: str, share: float) -> None:
-        if run not in told:
-            told.add(run)
+    def on_progress(run: str, share: float) -> None:
+        if run not in shown:
+            shown.add(run)
             screens.err.print(f"{trace}: {run}", markup=False)
 
-    return tell
+    return on_progress
 
 
 def _drawing(path: Path | None) -> Callable[[Sequence[Comparison]], None]:

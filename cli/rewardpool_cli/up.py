@@ -66,7 +66,7 @@ def down(
     Example: rewardpool down quickstart
     """
     folder = existing(name)
-    commands.down(folder, tell=lambda line: screens.err.print(line, soft_wrap=True))
+    commands.down(folder, on_progress=lambda line: screens.err.print(line, soft_wrap=True))
     screens.out.print(f"{folder.pool_key} is down")
 
 

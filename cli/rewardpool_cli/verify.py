@@ -45,7 +45,7 @@ OWN_TEXTS: Final = (
 )
 """Scored where no file names texts: short ones that fit into every model."""
 
-Tell = Callable[[int], None]
+OnProgress = Callable[[int], None]
 
 
 def verify(
@@ -211,19 +211,23 @@ async def _compared(
     if device is None:
         known = [(item.line, item.text, item.expected) for item in texts.texts if item.expected is not None]
     else:
-        with _progress("transformers", len(asked)) as tell:
-            given = await scores_by_transformers(pool, asked, device=device, environ=os.environ, tell=tell)
+        with _progress("transformers", len(asked)) as on_progress:
+            given = await scores_by_transformers(
+                pool, asked, device=device, environ=os.environ, on_progress=on_progress
+            )
         known = []
         for item, score in zip(texts.texts, given, strict=True):
             if isinstance(score, str):
                 raise NoReferenceError(f"transformers has no score for line {item.line}: {score}; leave the text out")
             known.append((item.line, item.text, score))
-    with _progress(pool.key, len(asked)) as tell:
-        outcomes = await live_scores(pool.key, asked, tell, adapter=adapter)
+    with _progress(pool.key, len(asked)) as on_progress:
+        outcomes = await live_scores(pool.key, asked, on_progress, adapter=adapter)
     return compare(known, outcomes, tolerance)
 
 
-async def live_scores(pool: str, texts: Sequence[str], tell: Tell, *, adapter: str | None = None) -> list[float | str]:
+async def live_scores(
+    pool: str, texts: Sequence[str], on_progress: OnProgress, *, adapter: str | None = None
+) -> list[float | str]:
     """What a pool, or one of its adapters, gives each text, as a trainer gets it, or why it gives none.
 
     Raises:
@@ -238,12 +242,12 @@ async def live_scores(pool: str, texts: Sequence[str], tell: Tell, *, adapter: s
         async for index, outcome in client.stream(Sample(text=text) for text in texts):
             found[index] = outcome.value if isinstance(outcome, Scored) else str(outcome.error)
             count += 1
-            tell(count)
+            on_progress(count)
     return found
 
 
 @contextmanager
-def _progress(what: str, total: int) -> Iterator[Tell]:
+def _progress(what: str, total: int) -> Iterator[OnProgress]:
     """A bar on a terminal; a line now and then elsewhere."""
     if not screens.err.is_terminal:
         since = monotonic()

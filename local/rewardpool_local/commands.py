@@ -146,12 +146,12 @@ def scale(folder: PoolFolder, replicas: int) -> Up:
     return Up(folder, changed)
 
 
-def down(folder: PoolFolder, *, tell: Callable[[str], None]) -> None:
+def down(folder: PoolFolder, *, on_progress: Callable[[str], None]) -> None:
     """Stop a pool: its requests in flight finish, nothing of it is left.
 
     Args:
         folder: the pool's.
-        tell: gets a line about what is waited for.
+        on_progress: gets a line about what is waited for.
 
     Raises:
         NotRunningError: it does not run, and nothing was left of it.
@@ -164,17 +164,17 @@ def down(folder: PoolFolder, *, tell: Callable[[str], None]) -> None:
                 folder.write_pool(stopped(pool, reason="Stopped", message="it was stopped"))
         if not killed:
             raise NotRunningError(f"{folder.pool_key} does not run")
-        tell(f"ended {len(killed)} processes that a killed supervisor had left: {_listed(killed)}")
+        on_progress(f"ended {len(killed)} processes that a killed supervisor had left: {_listed(killed)}")
         return
     record = folder.read_supervisor()
     if record is None:
         raise NotRunningError(f"{folder.pool_key} is just being started or stopped; try again in a moment")
     pool = folder.read_pool()
     drain_seconds = pool.spec.worker.drain_seconds if pool else 0
-    tell(f"{folder.pool_key} finishes what is in flight, for up to {drain_seconds} s")
+    on_progress(f"{folder.pool_key} finishes what is in flight, for up to {drain_seconds} s")
     os.kill(record.pid, signal.SIGTERM)
     if not _wait_until(lambda: not folder.is_supervised(), drain_seconds + STOP_SECONDS):
-        tell(f"its supervisor, process {record.pid}, does not end and is killed")
+        on_progress(f"its supervisor, process {record.pid}, does not end and is killed")
         kill_all([psutil.Process(record.pid)])
         with folder.supervised():
             kill_leftovers(folder)

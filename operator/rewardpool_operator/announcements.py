@@ -27,7 +27,7 @@ KEPT: Final = timedelta(minutes=10)
 class Renewal:
     """The last time that an announcement was renewed."""
 
-    told: datetime
+    written: datetime
     """By the clock of whoever keeps it."""
     at: datetime
     """By this operator's clock: what the announcement says of times counts from here."""
@@ -48,14 +48,14 @@ class Renewals:
     def __init__(self) -> None:
         self._known: dict[str, Renewal] = {}
 
-    def look(self, told: Mapping[str, datetime], *, now: datetime) -> Mapping[str, Renewal]:
+    def look(self, written: Mapping[str, datetime], *, now: datetime) -> Mapping[str, Renewal]:
         """Take in what is there now, and forget what is not.
 
         Args:
-            told: announcement -> when it was written, by the clock of whoever keeps it.
+            written: announcement -> when it was written, by the clock of whoever keeps it.
             now: by this operator's clock.
         """
-        self._known = {name: self._renewal(name, time, now) for name, time in told.items()}
+        self._known = {name: self._renewal(name, time, now) for name, time in written.items()}
         return self._known
 
     def excuse(self, names: Iterable[str], *, now: datetime) -> None:
@@ -64,11 +64,11 @@ class Renewals:
             known = self._known[name]
             self._known[name] = replace(known, excused_seconds=(now - known.at).total_seconds())
 
-    def _renewal(self, name: str, told: datetime, now: datetime) -> Renewal:
+    def _renewal(self, name: str, written: datetime, now: datetime) -> Renewal:
         before = self._known.get(name)
         if before is None:
-            return Renewal(told, min(told, now))
-        return before if before.told == told else Renewal(told, now)
+            return Renewal(written, min(written, now))
+        return before if before.written == written else Renewal(written, now)
 
 
 def lasting(stated: object) -> tuple[float, str]:

@@ -1,4 +1,4 @@
-"""What comes from outside and makes no sense: left out, counted, told once; whoever reads it goes on with the rest."""
+"""What comes from outside and makes no sense: left out, counted, logged once; who reads it goes on with the rest."""
 
 import logging
 from collections import OrderedDict
@@ -13,8 +13,8 @@ from rewardpool_operator.untrusted import NONSENSE, printable, time_of
 
 log = logging.getLogger(__name__)
 
-MAX_TOLD: Final = 4096
-"""Odd things that are remembered as told."""
+MAX_LOGGED: Final = 4096
+"""Odd things that are remembered as logged."""
 
 Kind = Literal["pods", "deployments", "leases", "statuses", "routers", "objects"]
 """What is left out, as the metric names it."""
@@ -22,11 +22,11 @@ Kind = Literal["pods", "deployments", "leases", "statuses", "routers", "objects"
 T = TypeVar("T")
 R = TypeVar("R")
 
-_told: OrderedDict[tuple[Kind, str, str], None] = OrderedDict()
+_logged: OrderedDict[tuple[Kind, str, str], None] = OrderedDict()
 
 
 def readable(kind: Kind, items: Iterable[T], read: Callable[[T], R], *, name: Callable[[T], object]) -> list[R]:
-    """What could be read of the items; the others are left out, counted, and told in the log once.
+    """What could be read of the items; the others are left out, counted, and logged once.
 
     Args:
         kind: of all items.
@@ -44,16 +44,16 @@ def readable(kind: Kind, items: Iterable[T], read: Callable[[T], R], *, name: Ca
 
 
 def leave_out(kind: Kind, name: str, error: BaseException) -> None:
-    """Count something that makes no sense, and tell it in the log the first time."""
+    """Count something that makes no sense, and log it the first time."""
     METRICS.left_out(kind)
     words = printable(f"{type(error).__name__}: {error}", most=512).replace("\n", " ")
     news = (kind, name, words)
-    if news in _told:
-        _told.move_to_end(news)
+    if news in _logged:
+        _logged.move_to_end(news)
         return
-    _told[news] = None
-    while len(_told) > MAX_TOLD:
-        _told.popitem(last=False)
+    _logged[news] = None
+    while len(_logged) > MAX_LOGGED:
+        _logged.popitem(last=False)
     log.warning("%s %s is left out, it makes no sense: %s", kind, name, words)
 
 

@@ -99,10 +99,10 @@ async def read_in_flight(session: aiohttp.ClientSession, worker_url: str, *, key
     except NoScoreError as error:
         log.debug("%s does not say what it is working on: %s", worker_url, error)
         return None
-    told = (answer or {}).get("in_flight")
-    count = count_of(told)
+    stated = (answer or {}).get("in_flight")
+    count = count_of(stated)
     if count is None:
-        log.warning("%s is working on %.60r requests, which is no number of requests: left out", worker_url, told)
+        log.warning("%s is working on %.60r requests, which is no number of requests: left out", worker_url, stated)
     return count
 
 

@@ -16,7 +16,7 @@ from rewardpool_simulator.trace import Trace
 AS_LITTLE_SECONDS: Final = 1.0
 """A fleet stalls as little as a policy if it stalls no more than this longer."""
 
-Tell = Callable[[str, float], None]
+OnProgress = Callable[[str, float], None]
 """Told which run goes on, and which share of it is done."""
 
 
@@ -61,7 +61,7 @@ class Comparison:
 
 
 def compare(
-    trace: Trace, makers: Mapping[str, PolicyMaker], *, name: str, seed: int = 0, tell: Tell | None = None
+    trace: Trace, makers: Mapping[str, PolicyMaker], *, name: str, seed: int = 0, on_progress: OnProgress | None = None
 ) -> Comparison:
     """Run each policy against a trace.
 
@@ -70,16 +70,16 @@ def compare(
         makers: of the policies, by name; at least one.
         name: of the trace.
         seed: of all chance.
-        tell: called now and then.
+        on_progress: called now and then.
     """
     if not makers:
         raise ValueError("a comparison needs at least one policy")
-    return _Comparer(trace, seed=seed, tell=tell or (lambda what, share: None)).compare(makers, name)
+    return _Comparer(trace, seed=seed, on_progress=on_progress or (lambda what, share: None)).compare(makers, name)
 
 
 class _Comparer:
-    def __init__(self, trace: Trace, *, seed: int, tell: Tell) -> None:
-        self._trace, self._seed, self._tell = trace, seed, tell
+    def __init__(self, trace: Trace, *, seed: int, on_progress: OnProgress) -> None:
+        self._trace, self._seed, self._on_progress = trace, seed, on_progress
         full = trace.fleet.max_replicas
         self._fixed: dict[int, Run] = {}
         self._least_wait = self._always_on(full).wait_seconds
@@ -106,7 +106,7 @@ class _Comparer:
         return self._fixed[replicas]
 
     def _run(self, what: str, make: PolicyMaker) -> Run:
-        return simulate(self._trace, make, seed=self._seed, tell=lambda share: self._tell(what, share))
+        return simulate(self._trace, make, seed=self._seed, on_progress=lambda share: self._on_progress(what, share))
 
     def _outcome(self, run: Run) -> Outcome:
         return Outcome(run=run, stall_seconds=max(0.0, run.wait_seconds - self._least_wait))

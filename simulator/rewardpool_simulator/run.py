@@ -113,16 +113,18 @@ PolicyMaker = Callable[[Senses], Policy]
 """Makes a policy without a past; other projects' take no notice of what ours may see."""
 
 
-def simulate(trace: Trace, make: PolicyMaker, *, seed: int = 0, tell: Callable[[float], None] | None = None) -> Run:
+def simulate(
+    trace: Trace, make: PolicyMaker, *, seed: int = 0, on_progress: Callable[[float], None] | None = None
+) -> Run:
     """Run a policy against a trace.
 
     Args:
         trace: what happens.
         make: of the policy.
         seed: of all chance; the same seed gives the same run.
-        tell: called now and then with the share of the trace that is done, 0 to 1.
+        on_progress: called now and then with the share of the trace that is done, 0 to 1.
     """
-    return _Simulation(trace, make, seed=seed, tell=tell or (lambda share: None)).run()
+    return _Simulation(trace, make, seed=seed, on_progress=on_progress or (lambda share: None)).run()
 
 
 def ends_with_instant_scores(trace: Trace, *, seed: int = 0) -> dict[str, float]:
@@ -142,8 +144,8 @@ def _trainers(trace: Trace, scorer: Scorer, events: Events, *, seed: int) -> lis
 class _Simulation:
     """One run; also what our own policies see (`ours.Senses`)."""
 
-    def __init__(self, trace: Trace, make: PolicyMaker, *, seed: int, tell: Callable[[float], None]) -> None:
-        self._trace, self._seed, self._tell = trace, seed, tell
+    def __init__(self, trace: Trace, make: PolicyMaker, *, seed: int, on_progress: Callable[[float], None]) -> None:
+        self._trace, self._seed, self._on_progress = trace, seed, on_progress
         self._events = events = Events()
         self._fleet = Fleet(trace.fleet, events, seed=str(seed))
         self._trainers = _trainers(trace, self._fleet, events, seed=seed)
@@ -213,7 +215,7 @@ class _Simulation:
         view = self._fleet.view()
         self._fleet.scale(max(0, min(self._policy.decide(view), self._trace.fleet.max_replicas)))
         self._note(view)
-        self._tell(min(1.0, self._events.now / self._trace.seconds))
+        self._on_progress(min(1.0, self._events.now / self._trace.seconds))
         self._events.after(self._policy.period_seconds, self._decide)
 
     def _note(self, view: View) -> None:

@@ -16,7 +16,7 @@ SECOND = timedelta(seconds=1)
 
 def a_word(job: str = "a", *, age: float = 0, made: str = "1", stated: object = 15, **fields: object) -> Word:
     demand = Demand.model_validate({"job": job, "phase": "Rollout", **fields})
-    renewal = Renewal(told=NOW, at=NOW - age * SECOND)
+    renewal = Renewal(written=NOW, at=NOW - age * SECOND)
     return Word(name=job, made=made, renewal=renewal, stated=stated, read=lambda: demand)
 
 

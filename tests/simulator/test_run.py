@@ -125,7 +125,7 @@ def test_stall_is_told_beside_the_smallest_fleet_that_stalls_as_little():
 
 def test_progress_is_told_up_to_the_end():
     shares = []
-    simulate(trace(), always_on(1), tell=shares.append)
+    simulate(trace(), always_on(1), on_progress=shares.append)
     assert shares == sorted(shares)
     assert (shares[0], shares[-1]) == (0, 1)
 

@@ -249,7 +249,7 @@ def test_a_job_goes_on_with_the_rewards_of_steps_that_a_checkpoint_has(tmp_path:
     _, whole = trained(config_of(tmp_path, policy_folder, output="whole", **changes), DigitSteps())
     parts = config_of(tmp_path, policy_folder, output="parts", **changes)
     with joined(deadline_seconds=60) as ranks:
-        Trainer(parts, ranks=ranks, reward=DigitSteps()).run(lambda record: None, told_to_end=lambda: True)
+        Trainer(parts, ranks=ranks, reward=DigitSteps()).run(lambda record: None, should_stop=lambda: True)
         [rest] = Trainer(parts, ranks=ranks, reward=DigitSteps()).run(lambda record: None)
     assert (rest.step, rest.scored, rest.loss) == (whole.step, whole.scored, pytest.approx(whole.loss))
 

@@ -138,7 +138,7 @@ def test_a_job_goes_on_from_the_middle_of_its_pipeline(tmp_path: Path, policy_fo
     config = config_of(tmp_path, policy_folder, steps=4, schedule=schedule, checkpoint={"every_steps": 2})
     with joined(deadline_seconds=60) as ranks:
         first = Trainer(config, ranks=ranks, reward=FakeReward(share_of_sevens))
-        begun = first.run(lambda record: None, told_to_end=iter([False, True]).__next__)
+        begun = first.run(lambda record: None, should_stop=iter([False, True]).__next__)
         second = Trainer(config, ranks=ranks, reward=FakeReward(share_of_sevens))
         done = second.steps_done
         resumed = second.run(lambda record: None)
@@ -218,7 +218,7 @@ def normalized_job(config: TrainConfig, *, stop_after: int | None = None) -> lis
     with joined(deadline_seconds=60) as ranks, BlockingReward(spec) as reward:
         trainer = Trainer(config, ranks=ranks, reward=reward)
         told = iter(range(1, 100))
-        return trainer.run(lambda record: None, told_to_end=lambda: next(told) == stop_after)
+        return trainer.run(lambda record: None, should_stop=lambda: next(told) == stop_after)
 
 
 def share_of_sevens_in(data_source: str, solution_str: str, ground_truth: Any, extra_info: Any) -> float:
@@ -298,7 +298,7 @@ def test_a_job_that_is_told_to_end_ends_after_its_step_with_nothing_lost(tmp_pat
     with joined(deadline_seconds=60) as ranks:
         config = config_of(tmp_path, policy_folder, steps=100)
         trainer = Trainer(config, ranks=ranks, reward=FakeReward(share_of_sevens))
-        records = trainer.run(lambda record: None, told_to_end=lambda: True)
+        records = trainer.run(lambda record: None, should_stop=lambda: True)
     assert (len(records), trainer.tally.lost) == (1, 0)
 
 
@@ -335,7 +335,7 @@ def test_the_phases_of_every_step_are_told(tmp_path: Path, policy_folder: Path) 
 
 
 def test_sigterm_tells_a_job_to_end_instead_of_ending_it() -> None:
-    with _ended_by(signal.SIGTERM) as told_to_end:
-        before = told_to_end()
+    with _ended_by(signal.SIGTERM) as should_stop:
+        before = should_stop()
         os.kill(os.getpid(), signal.SIGTERM)
-        assert (before, told_to_end()) == (False, True)
+        assert (before, should_stop()) == (False, True)

@@ -93,8 +93,8 @@ def train(config: TrainConfig, ranks: Ranks) -> int:
                 config.output, steps=config.steps, done=trainer.steps_done, tensorboard=config.tensorboard
             )
             quiet = nullcontext(lambda record: None)
-            with shown if ranks.first else quiet as on_step, _ended_by(signal.SIGTERM) as told_to_end:
-                records = trainer.run(on_step, told_to_end=told_to_end)
+            with shown if ranks.first else quiet as on_step, _ended_by(signal.SIGTERM) as should_stop:
+                records = trainer.run(on_step, should_stop=should_stop)
         reports = [pool.report() for pool in reward.pools.values()]
         totals = summarise(records, total_tally(trainer.tally, ranks), total_retries(reports, ranks), ranks.size)
         trainer.save_policy()

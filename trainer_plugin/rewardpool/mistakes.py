@@ -82,7 +82,7 @@ def validated(model: type[M], raw: Mapping[str, Any], *, path: str, also: Iterab
 
 def _config_error(error: ValidationError, model: type[BaseModel], *, path: str, also: Iterable[str]) -> ConfigError:
     # Of a field that may be one of several things pydantic complains once for each; the deepest complaint knows most.
-    told: dict[tuple[Any, ...], tuple[str, str]] = {}
+    deepest: dict[tuple[Any, ...], tuple[str, str]] = {}
     depth: dict[tuple[Any, ...], int] = {}
     for one in error.errors(include_url=False, include_context=False):
         place = _Place(model, one["loc"])
@@ -94,8 +94,8 @@ def _config_error(error: ValidationError, model: type[BaseModel], *, path: str, 
         )
         if depth.get(place.owner, -1) < len(place.parts):
             depth[place.owner] = len(place.parts)
-            told[place.owner] = (".".join(filter(None, [path, *place.parts])), problem)
-    (field, problem), *further = told.values()
+            deepest[place.owner] = (".".join(filter(None, [path, *place.parts])), problem)
+    (field, problem), *further = deepest.values()
     return ConfigError(field, problem, *further)
 
 

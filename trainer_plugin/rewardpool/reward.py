@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from rewardpool.client.pool import Pool
-from rewardpool.client.stream import Stream, Tell
+from rewardpool.client.stream import Deliver, Stream
 from rewardpool.deadline import waited
 from rewardpool.demand.handle import JobDemand
 from rewardpool.errors import ConfigError, SampleError, ScoreError, UnscoredError
@@ -155,8 +155,8 @@ class Reward:
             raise ConfigError("reward", "compares the responses to a prompt; call it with whole batches instead")
         loop = asyncio.get_running_loop()
 
-        def begin(trajectory: Trajectory, index: int, tell: Tell[Rating]) -> _Begun:
-            return _Begun(opened, _episode(trajectory, index), index, tell, loop)
+        def begin(trajectory: Trajectory, index: int, deliver: Deliver[Rating]) -> _Begun:
+            return _Begun(opened, _episode(trajectory, index), index, deliver, loop)
 
         silent = JobDemand.silent("a stream of trajectories says nothing of steps")
         course: Stream[Trajectory, Rating] = Stream(begin, ahead=AHEAD, demand=silent, waited=lambda seconds: None)
@@ -229,7 +229,12 @@ class _Begun:
     """One trajectory of a stream, under way on the reward's loop; the stream is told of its end on its own."""
 
     def __init__(
-        self, opened: BlockingReward, episode: Episode, index: int, tell: Tell[Rating], loop: asyncio.AbstractEventLoop
+        self,
+        opened: BlockingReward,
+        episode: Episode,
+        index: int,
+        deliver: Deliver[Rating],
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.tasks: set[asyncio.Task[None]] = set()
         self._future = opened.submit(episode)
@@ -240,7 +245,7 @@ class _Begun:
             else:
                 outcome = future.exception() or future.result()
             if not loop.is_closed():
-                loop.call_soon_threadsafe(tell, index, outcome)
+                loop.call_soon_threadsafe(deliver, index, outcome)
 
         self._future.add_done_callback(ended)
 

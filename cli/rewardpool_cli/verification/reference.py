@@ -40,7 +40,7 @@ async def scores_by_transformers(
     *,
     device: str,
     environ: Mapping[str, str],
-    tell: Callable[[int], None],
+    on_progress: Callable[[int], None],
 ) -> list[float | str]:
     """The score of each text, or why it has none.
 
@@ -49,7 +49,7 @@ async def scores_by_transformers(
         texts: what to score.
         device: as torch calls it; the weights, four bytes each, need room there.
         environ: says which interpreter has torch.
-        tell: gets the number of scores that are there.
+        on_progress: gets the number of scores that are there.
 
     Raises:
         NoReferenceError: the model cannot be loaded, or no score came for as long as a replica may take to start.
@@ -70,7 +70,7 @@ async def scores_by_transformers(
                 limit=MOST_LINE_BYTES,
             )
         try:
-            return await _read(process, len(texts), said, seconds=pool.spec.start_seconds, tell=tell)
+            return await _read(process, len(texts), said, seconds=pool.spec.start_seconds, on_progress=on_progress)
         finally:
             if process.returncode is None:
                 process.kill()
@@ -94,7 +94,7 @@ def _offline(pool: RewardPool) -> dict[str, str]:
 
 
 async def _read(
-    process: asyncio.subprocess.Process, count: int, said: Path, *, seconds: float, tell: Callable[[int], None]
+    process: asyncio.subprocess.Process, count: int, said: Path, *, seconds: float, on_progress: Callable[[int], None]
 ) -> list[float | str]:
     found: list[float | str] = []
     if process.stdout is None:
@@ -110,7 +110,7 @@ async def _read(
             raise NoReferenceError(f"transformers gave no scores: {words.removeprefix('model refused: ')}")
         entry = json.loads(line)
         found.append(entry["score"] if "score" in entry else str(entry["problem"]))
-        tell(len(found))
+        on_progress(len(found))
     return found
 
 

@@ -179,8 +179,8 @@ def disagreement(budget: BudgetSpec, pool: str, others: Sequence[Claim]) -> str 
         stated.setdefault(claim.total, []).append(claim.pool)
     if len(stated) == 1:
         return None
-    told = [f"{total} by {_some(sorted(pools))}" for total, pools in sorted(stated.items())]
-    return f"maxReplicas of budget {budget.name} is {', '.join(told)}; {min(stated)} holds"
+    parts = [f"{total} by {_some(sorted(pools))}" for total, pools in sorted(stated.items())]
+    return f"maxReplicas of budget {budget.name} is {', '.join(parts)}; {min(stated)} holds"
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -264,13 +264,13 @@ def _takers(others: Sequence[Claim], shares: Mapping[str, int]) -> list[_Taker]:
 
 
 def _reason(total: int, takers: Sequence[_Taker], *, to_come: int) -> str:
-    told = [taker.words for taker in takers[:NAMED]]
+    parts = [taker.words for taker in takers[:NAMED]]
     if len(takers) > NAMED:
         rest = takers[NAMED:]
-        told.append(f"{len(rest)} more pools have {sum(taker.replicas for taker in rest)}")
+        parts.append(f"{len(rest)} more pools have {sum(taker.replicas for taker in rest)}")
     words = f"the budget has {_replicas(total)}"
-    if told:
-        words += f": {', '.join(told)}"
+    if parts:
+        words += f": {', '.join(parts)}"
     return f"{words}; {to_come} of them are to come here" if to_come else words
 
 

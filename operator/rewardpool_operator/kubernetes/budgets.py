@@ -35,7 +35,7 @@ class Budgets:
         self._store = store
         self._clock = clock
         self._decided: dict[Key, int] = {}
-        self._told: dict[Key, tuple[str, Claim]] = {}
+        self._claimed: dict[Key, tuple[str, Claim]] = {}
         self._parsed: dict[Key, tuple[Object, RewardPool | None]] = {}
 
     def claims(self, key: Key) -> tuple[Claim, ...]:
@@ -53,9 +53,9 @@ class Budgets:
 
     def woken_by(self, key: Key) -> list[Key]:
         """The other pools of the budget, where the pool's claim is another than at the last call."""
-        before, now = self._told.pop(key, None), self._named_claim(key)
+        before, now = self._claimed.pop(key, None), self._named_claim(key)
         if now is not None:
-            self._told[key] = now
+            self._claimed[key] = now
         if now == before:
             return []
         budgets = {name for name, _ in filter(None, (before, now))}
@@ -71,7 +71,7 @@ class Budgets:
         return [key for key, pool in found if pool is not None and _budget_of(pool) == name]
 
     def _named_claim(self, key: Key) -> tuple[str, Claim] | None:
-        """Budget and claim, as far as others are to be told: that a while has passed they notice by themselves."""
+        """Budget and claim, as far as others are to know: that a while has passed they notice by themselves."""
         pool = self._store.pool(key)
         name = _budget_of(pool) if pool is not None else None
         claim = self._claim(key) if name is not None else None

@@ -156,7 +156,7 @@ class Demands:
             heard = announcements_of(leases, renewals=self._renewals, now=now)
         self._announcements = heard
         self._live = {one.name for one in heard if one.is_live(now)}
-        self._tell_left_out(len(leases))
+        self._log_left_out(len(leases))
         return heard
 
     async def _asked_for(self, leases: Sequence[Object], lapsing: Collection[str], *, now: datetime) -> list[Object]:
@@ -187,7 +187,7 @@ class Demands:
         else:
             self._store.put(client.LEASES, there)
 
-    def _tell_left_out(self, found: int) -> None:
+    def _log_left_out(self, found: int) -> None:
         left_out = found - len(self._announcements)
         if left_out != self._left_out:
             log.warning("of %d demands, %d are left out: %d of a pool count", found, left_out, MOST)
@@ -239,7 +239,7 @@ class Strays:
         self._demands: dict[Key, Demands] = {}
         self._since: dict[str, datetime] = {}
         """Uid of a Lease -> since when its pool is missed."""
-        self._told: set[str] = set()
+        self._recorded: set[str] = set()
         """Uids."""
 
     async def run(self) -> None:
@@ -268,19 +268,19 @@ class Strays:
         self._demands = {key: self._demands.get(key) or Demands(self._kube, self._store) for key in strays}
         uids = {lease["metadata"]["uid"] for leases in strays.values() for lease in leases}
         self._since = {uid: self._since.get(uid, now) for uid in uids}
-        self._told &= uids
+        self._recorded &= uids
         room = AT_A_TIME
         for key, leases in strays.items():
             await self._demands[key].look(leases, now=now)
             room -= await self._demands[key].remove_old(leases, now=now, most=room)
             for lease in leases:
                 uid = lease["metadata"]["uid"]
-                if room > 0 and uid not in self._told and now - self._since[uid] >= PATIENCE:
+                if room > 0 and uid not in self._recorded and now - self._since[uid] >= PATIENCE:
                     room -= 1
-                    await self._tell(lease, key)
-                    self._told.add(uid)
+                    await self._record(lease, key)
+                    self._recorded.add(uid)
 
-    async def _tell(self, lease: Object, key: Key) -> None:
+    async def _record(self, lease: Object, key: Key) -> None:
         what = (
             f"there is no RewardPool {'/'.join(key)}, so nobody heeds this demand; make the pool, or name another one"
         )
@@ -289,6 +289,6 @@ class Strays:
         try:
             await self._kube.create(client.EVENTS, lease_event_object(lease, event))
         except KubeError as error:
-            # This operator's predecessor told it.
+            # This operator's predecessor recorded it.
             if error.status != CONFLICT:
                 raise

@@ -42,7 +42,7 @@ ACTING_SECONDS: Final = 0.2
 """Between two looks at whether this operator may act."""
 DEAD_SECONDS: Final = 180.0
 """A watch that did nothing for this long, not even in vain, is dead; silence ends it after half of that."""
-MOST_TOLD: Final = 50
+MOST_NAMED: Final = 50
 """Pools that /healthz names when something of them fails."""
 ASIDE: Final = 8
 """Questions that are asked aside at a time."""
@@ -163,7 +163,7 @@ class Manager:
                 {"step": one.step, "reason": one.reason, "since": rfc3339(one.since), "message": one.message}
                 for one in failing
             ]
-            for key, failing in found[:MOST_TOLD]
+            for key, failing in found[:MOST_NAMED]
         }
 
     def _may_write(self) -> bool:

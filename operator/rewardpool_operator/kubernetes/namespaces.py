@@ -58,7 +58,7 @@ class Namespaces:
         self._reflectors = reflectors
         self._ready = ready
         self._may_act = may_act
-        self._told: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
 
     def is_known(self, namespace: str) -> bool:
         """Whether everything in it was listed once, so that its pools may be looked after."""
@@ -75,11 +75,11 @@ class Namespaces:
         return {name or ALL: problem for name, problem in problems.items() if problem is not None}
 
     async def run(self) -> None:
-        """Have pools looked after once their namespace is known, and tell what is wrong; until cancelled."""
+        """Have pools looked after once their namespace is known, and report what is wrong; until cancelled."""
         async with asyncio.TaskGroup() as group:
             for namespace in self._reflectors:
                 group.create_task(self._start(namespace), name=f"start of {namespace or ALL}")
-            group.create_task(self._tell_forever(), name="namespaces")
+            group.create_task(self._report_forever(), name="namespaces")
 
     def _of(self, namespace: str) -> Sequence[Reflector]:
         return self._reflectors.get(namespace) or self._reflectors.get("", ())
@@ -92,26 +92,26 @@ class Namespaces:
             await reflector.synced.wait()
         self._ready([key for key in self._store.pools() if namespace in ("", key[0])])
 
-    async def _tell_forever(self) -> None:
+    async def _report_forever(self) -> None:
         while True:
             try:
-                await self.tell()
+                await self.report()
             except Exception:
                 # What somebody wrote into a status must not end the care for the others.
                 log.exception("the conditions about namespaces could not be written")
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def tell(self) -> None:
-        """Say once what is new: in the log, in the metrics, and on pools that no pass tells of."""
+    async def report(self) -> None:
+        """Say once what is new: in the log, in the metrics, and on pools that no pass reports on."""
         wrong = self.not_served()
         for namespace in self._reflectors:
             name = namespace or ALL
             METRICS.serves_namespace(name, name not in wrong)
             problem = self.problem(namespace)
-            if problem is not None and self._told.get(namespace) != problem:
+            if problem is not None and self._reported.get(namespace) != problem:
                 log.warning("namespace %s is not served: %s", name, problem)
-                self._told[namespace] = problem
-            elif name not in wrong and self._told.pop(namespace, None) is not None:
+                self._reported[namespace] = problem
+            elif name not in wrong and self._reported.pop(namespace, None) is not None:
                 log.info("namespace %s is served again", name)
             if problem is not None and not self.is_known(namespace) and self._may_act():
                 pools = [key for key in self._store.pools() if namespace in ("", key[0])]

@@ -91,4 +91,4 @@ def test_those_who_wait_hear_from_the_holder(tmp_path: Path) -> None:
     first, second = a_lock(tmp_path, "pod-a"), a_lock(tmp_path, "pod-b")
     first.try_acquire()
     first.beat({"verifiedBytes": 5})
-    assert (second.holder(), second.told()) == ("pod-a", {"verifiedBytes": 5})
+    assert (second.holder(), second.report()) == ("pod-a", {"verifiedBytes": 5})

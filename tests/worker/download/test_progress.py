@@ -26,7 +26,7 @@ class Seen:
         self.watch = Watch(
             self.progress,
             beat=self.beats.append,
-            holder_told=lambda: dict(self.holder),
+            holder_report=lambda: dict(self.holder),
             give_up=self.given_up.append,
             stall_seconds=stall_seconds,
             say=self.lines.append,
@@ -75,8 +75,8 @@ def test_the_log_has_a_line_every_ten_seconds_with_the_rate() -> None:
 def test_with_all_bytes_there_it_is_checking() -> None:
     seen = Seen()
     seen.bytes = 10_000_000_000
-    assert seen.progress.told()["phase"] == "Verifying"
-    assert line(seen.progress.told(), None).startswith("verifying 10.00 of 10.00 GB")
+    assert seen.progress.report()["phase"] == "Verifying"
+    assert line(seen.progress.report(), None).startswith("verifying 10.00 of 10.00 GB")
 
 
 @pytest.mark.parametrize(("listens", "asked"), [("127.0.0.1", "127.0.0.1"), ("::", "[::1]")])

@@ -127,7 +127,7 @@ class Trainer:
         )
 
     def run(
-        self, on_step: Callable[[StepRecord], None], *, told_to_end: Callable[[], bool] = lambda: False
+        self, on_step: Callable[[StepRecord], None], *, should_stop: Callable[[], bool] = lambda: False
     ) -> list[StepRecord]:
         """Run the steps and return their records; `on_step` is called after each, on every rank.
 
@@ -140,7 +140,7 @@ class Trainer:
             TimeoutError: A mini-batch's scores did not come within the deadline.
         """
         with self._opened() as (engine, thread):
-            run = _Run(self, engine, thread, on_step=on_step, told_to_end=told_to_end)
+            run = _Run(self, engine, thread, on_step=on_step, should_stop=should_stop)
             asyncio.run(run.go())
             return run.records
 
@@ -203,12 +203,12 @@ class _Run:
         thread: Executor,
         *,
         on_step: Callable[[StepRecord], None],
-        told_to_end: Callable[[], bool],
+        should_stop: Callable[[], bool],
     ) -> None:
         self._trainer = trainer
         self._thread = thread
-        self._tell = on_step
-        self._told_to_end = told_to_end
+        self._on_step = on_step
+        self._should_stop = should_stop
         self.records: list[StepRecord] = []
         config, ranks = trainer._config, trainer._ranks
         schedule = SCHEDULES[config.schedule]
@@ -280,7 +280,7 @@ class _Run:
         if every and (record.step % every == 0 or ends):
             await on_thread(self._thread, self._save, record.step, self._state().to_json())
         self.records.append(record)
-        self._tell(record)
+        self._on_step(record)
         if ends:
             self.pipeline.end()
 
@@ -300,7 +300,7 @@ class _Run:
         ranks = self._trainer._ranks
         trainer = self._trainer
         record = figures.record(times, ranks, parts=trainer._reward.names, score_dtype=trainer._score_dtype)
-        [ends] = ranks.max(self._told_to_end())
+        [ends] = ranks.max(self._should_stop())
         return record, bool(ends)
 
     def _save(self, step: int, state: checkpoint.State) -> None:

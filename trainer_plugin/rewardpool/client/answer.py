@@ -100,7 +100,7 @@ def _first_choice(status: int, body: bytes, sample: str) -> dict[str, Any]:
     answer = _json_object(body)
     error = answer.get("error")
     if isinstance(error, dict):
-        raise _told_error(error, body, sample)
+        raise _completion_error(error, body, sample)
     choices = answer.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(choice, dict):
@@ -153,14 +153,14 @@ def _with_status(error: SampleError, status: int) -> SampleError:
     return error
 
 
-def _told_error(error: dict[str, Any], body: bytes, sample: str) -> SampleError:
+def _completion_error(error: dict[str, Any], body: bytes, sample: str) -> SampleError:
     """What the `error` of a chat completion says: the contract's, or that of a server that speaks only OpenAI's."""
     try:
-        told = parse_answer(body, count=0)
+        parsed = parse_answer(body, count=0)
     except NonsenseAnswerError:
-        told = []
-    if isinstance(told, CallerError):
-        return _sample_error(told, sample)
+        parsed = []
+    if isinstance(parsed, CallerError):
+        return _sample_error(parsed, sample)
     return InvalidSampleError(sample, str(error.get("message", "refused by the worker")))
 
 

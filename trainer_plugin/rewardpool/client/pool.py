@@ -22,7 +22,7 @@ from rewardpool.client.effort import Effort
 from rewardpool.client.report import Ledger, Report
 from rewardpool.client.scoring import Scoring
 from rewardpool.client.shared import shared
-from rewardpool.client.stream import Stream, Tell
+from rewardpool.client.stream import Deliver, Stream
 from rewardpool.client.transport import Connections
 from rewardpool.client.wake_lock import WITHIN_SECONDS, Awake, sleeping_folder
 from rewardpool.config import Constant, RewardConfig
@@ -298,13 +298,13 @@ class Pool:
             PoolError: The pool cannot be used, whatever the policy.
         """
 
-        def begin(sample: Sample, index: int, tell: Tell[Outcome]) -> UnderWay:
+        def begin(sample: Sample, index: int, deliver: Deliver[Outcome]) -> UnderWay:
             def settled(outcome: Outcome | None, error: BaseException | None) -> None:
                 try:
                     end = self._apply_policy(outcome) if outcome is not None else error or asyncio.CancelledError()
                 except SampleError as failure:  # raised by the stream
                     end = failure
-                tell(index, end)
+                deliver(index, end)
 
             return self._try(sample, sample.id or f"#{index}", settled)
 

@@ -18,9 +18,9 @@ from rewardpool.demand.handle import JobDemand
 
 S = TypeVar("S")
 T = TypeVar("T")
-Tell = Callable[[int, T | BaseException], None]
-Begin = Callable[[S, int, Tell[T]], UnderWay]
-"""Begins to score the sample with that index; with the index, its outcome is told later, or what ends the stream."""
+Deliver = Callable[[int, T | BaseException], None]
+Begin = Callable[[S, int, Deliver[T]], UnderWay]
+"""Begins to score the sample with that index, and later delivers its outcome, or what ends the stream."""
 
 
 class Stream(Generic[S, T]):
@@ -32,8 +32,8 @@ class Stream(Generic[S, T]):
         Args:
             begin: Scores a sample.
             ahead: At most so many are read and not yet taken.
-            demand: Is told what the trainer waits for.
-            waited: Is told seconds in which there was nothing to take.
+            demand: Receives what the trainer waits for.
+            waited: Receives seconds in which there was nothing to take.
         """
         self._begin = begin
         self._ahead = ahead
@@ -89,7 +89,7 @@ class Stream(Generic[S, T]):
                     except StopAsyncIteration:
                         return
                     self._untaken += 1
-                    self._under_way[index] = self._begin(sample, index, self._tell)
+                    self._under_way[index] = self._begin(sample, index, self._deliver)
 
     async def _for_room(self) -> None:
         with self._demand.holding_back():
@@ -97,7 +97,7 @@ class Stream(Generic[S, T]):
                 self._room.clear()
                 await self._room.wait()
 
-    def _tell(self, index: int, outcome: T | BaseException) -> None:
+    def _deliver(self, index: int, outcome: T | BaseException) -> None:
         self._under_way.pop(index, None)
         self._ready.append((index, outcome))
         self._news.set()

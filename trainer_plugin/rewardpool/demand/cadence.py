@@ -87,7 +87,7 @@ class Cadence:
         self._job = job
         self._plan = plan
         self._sees_all = sees_all
-        self._samples_told = plan.samples
+        self._samples_given = plan.samples
         self._phase: Phase = "Starting"
         self._begun = 0
         self._bursts: deque[_Burst] = deque(maxlen=KEPT + 1)
@@ -108,11 +108,11 @@ class Cadence:
             ValueError: `samples` is negative.
             TypeError: `samples` is no whole number.
         """
-        told = _count("samples", samples)
+        given = _count("samples", samples)
         if self._phase == "Ended":
             return
-        if told is not None:
-            self._samples_told = told
+        if given is not None:
+            self._samples_given = given
         if self._bursts:
             present = self._bursts[-1]
             present.stood_still_seconds = self._stood_still(at)
@@ -179,8 +179,8 @@ class Cadence:
         return [burst for burst in known if burst.samples]
 
     def _samples(self) -> int | None:
-        if self._samples_told is not None:
-            return min(self._samples_told, MAX_SAMPLES)
+        if self._samples_given is not None:
+            return min(self._samples_given, MAX_SAMPLES)
         counted = self._counted()
         if not self._sees_all or not counted:
             return None

@@ -55,7 +55,7 @@ def main() -> None:
     watch = Watch(
         progress,
         beat=_beating(lock, give_up),
-        holder_told=lock.told,
+        holder_report=lock.report,
         give_up=give_up,
         stall_seconds=wanted.stall_seconds,
         say=_say,
@@ -120,9 +120,9 @@ def _pin(pins: Path | None) -> str | None:
 
 
 def _beating(lock: CacheLock, give_up: Callable[[str], object]) -> Callable[[dict[str, Any]], None]:
-    def beat(told: dict[str, Any]) -> None:
+    def beat(report: dict[str, Any]) -> None:
         try:
-            lock.beat(told)
+            lock.beat(report)
         except LostLockError:
             give_up("this process was stopped for so long that another one took over")
 
@@ -136,8 +136,8 @@ def _fail(report: Path, reason: str, message: str) -> NoReturn:
     end_at_once(1)
 
 
-def _report(path: Path, told: dict[str, Any]) -> None:
-    path.write_text(json.dumps(told))
+def _report(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content))
 
 
 def _say(line: str) -> None:

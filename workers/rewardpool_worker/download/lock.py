@@ -84,7 +84,7 @@ class CacheLock:
             raise
         return True
 
-    def beat(self, told: dict[str, Any]) -> None:
+    def beat(self, report: dict[str, Any]) -> None:
         """Show that the holder lives, and how far it is.
 
         Raises:
@@ -95,12 +95,12 @@ class CacheLock:
                 return
             if not self._is_mine():
                 raise LostLockError
-            self._write_beat(told)
+            self._write_beat(report)
 
-    def told(self) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         """What the holder said last; empty when there is none."""
-        told: dict[str, Any] = self._read_beat().get("told", {})
-        return told
+        report: dict[str, Any] = self._read_beat().get("report", {})
+        return report
 
     def holder(self) -> str:
         """Name of the machine or pod that holds the lock, as far as it says."""
@@ -152,9 +152,9 @@ class CacheLock:
             return beat
         return {}
 
-    def _write_beat(self, told: dict[str, Any]) -> None:
+    def _write_beat(self, report: dict[str, Any]) -> None:
         self._beats += 1
-        beat = {"host": self._host, "process": self._process, "beat": self._beats, "told": told}
+        beat = {"host": self._host, "process": self._process, "beat": self._beats, "report": report}
         temporary = self._folder / f".holder.{self._process}"
         temporary.write_text(json.dumps(beat))
         os.replace(temporary, self._heart)

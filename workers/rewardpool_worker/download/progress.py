@@ -42,7 +42,7 @@ class Progress:
         with self._lock:
             self._read += count
 
-    def told(self) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         """The state as JSON, for whoever asks."""
         downloaded = self._measure()
         checking = self.phase == "Downloading" and downloaded == self.total_bytes
@@ -64,7 +64,7 @@ class Watch:
         progress: Progress,
         *,
         beat: Callable[[dict[str, Any]], object],
-        holder_told: Callable[[], object],
+        holder_report: Callable[[], object],
         give_up: Callable[[str], object],
         stall_seconds: float,
         say: Callable[[str], object],
@@ -74,14 +74,14 @@ class Watch:
         Args:
             progress: what to look at.
             beat: given the state every time, to show others that we live.
-            holder_told: what the one who downloads says, which may be somebody else.
+            holder_report: what the one who downloads says, which may be somebody else.
             give_up: called with a sentence when nothing has moved for `stall_seconds`.
             stall_seconds: how long that may be.
             say: writes a line to the log.
         """
         self._progress = progress
         self._beat = beat
-        self._holder_told = holder_told
+        self._holder_report = holder_report
         self._give_up = give_up
         self._stall_seconds = stall_seconds
         self._say = say
@@ -100,29 +100,29 @@ class Watch:
 
     def look(self, now: float) -> None:
         """One look, at `now` in monotonic seconds."""
-        told = self._progress.told()
-        self._beat(told)
-        state = (told, self._holder_told())
+        report = self._progress.report()
+        self._beat(report)
+        state = (report, self._holder_report())
         if self._moved is None or self._moved[0] != state:
             self._moved = (state, now)
         elif now - self._moved[1] >= self._stall_seconds:
-            self._give_up(f"nothing moved for {self._stall_seconds:.0f} s: {line(told, None)}")
+            self._give_up(f"nothing moved for {self._stall_seconds:.0f} s: {line(report, None)}")
         if self._said is None or now - self._said[0] >= LINE_SECONDS:
-            self._say(line(told, self._rate(told, now)))
-            self._said = (now, told["downloadedBytes"])
+            self._say(line(report, self._rate(report, now)))
+            self._said = (now, report["downloadedBytes"])
 
-    def _rate(self, told: dict[str, Any], now: float) -> float | None:
-        return None if self._said is None else (told["downloadedBytes"] - self._said[1]) / (now - self._said[0])
+    def _rate(self, report: dict[str, Any], now: float) -> float | None:
+        return None if self._said is None else (report["downloadedBytes"] - self._said[1]) / (now - self._said[0])
 
 
-def line(told: dict[str, Any], bytes_per_second: float | None) -> str:
+def line(report: dict[str, Any], bytes_per_second: float | None) -> str:
     """The state for people."""
-    text = str(told["phase"]).lower()
-    if told["totalBytes"] is not None:
-        text += f" {told['downloadedBytes'] / 1e9:.2f} of {told['totalBytes'] / 1e9:.2f} GB"
+    text = str(report["phase"]).lower()
+    if report["totalBytes"] is not None:
+        text += f" {report['downloadedBytes'] / 1e9:.2f} of {report['totalBytes'] / 1e9:.2f} GB"
     if bytes_per_second:
         text += f", {bytes_per_second / 1e6:.0f} MB/s"
-    return f"{text}, {told['note']}" if told["note"] else text
+    return f"{text}, {report['note']}" if report["note"] else text
 
 
 def serve(progress: Progress, host: str, port: int) -> None:
@@ -134,7 +134,7 @@ def serve(progress: Progress, host: str, port: int) -> None:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = json.dumps(progress.told() if self.path == PATH else {"error": f"only {PATH} is here"}).encode()
+            body = json.dumps(progress.report() if self.path == PATH else {"error": f"only {PATH} is here"}).encode()
             self.send_response(200 if self.path == PATH else 404)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))

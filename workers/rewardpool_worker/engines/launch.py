@@ -131,8 +131,8 @@ def _is_all_there(spec: RewardPoolSpec, place: Place) -> bool:
 
 
 def _for_worker(adapter: AdapterSpec, place: Place) -> dict[str, str]:
-    told = {"name": adapter.name, "path": adapter_path(adapter, place)}
-    return told | ({"revision": adapter.revision} if adapter.revision and place.adapters_dir is None else {})
+    described = {"name": adapter.name, "path": adapter_path(adapter, place)}
+    return described | ({"revision": adapter.revision} if adapter.revision and place.adapters_dir is None else {})
 
 
 def can_sleep(spec: RewardPoolSpec, place: Place) -> bool:
