@@ -745,7 +745,7 @@ class ScoreMiddleware:
             await _send(send, _fault(500, str(error)))
 
     async def _serve_chat(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
-        """Pass a request on as it is, and a streamed answer as it comes; only a complaint is held and reworded."""
+        """Pass a request on as it is, and a streamed answer as it comes; only a complaint is buffered and reworded."""
         try:
             request = chat_of(body)
             refuse_media(scope, request.get("messages"))
@@ -756,14 +756,14 @@ class ScoreMiddleware:
         except EngineFaultError as error:
             await _send(send, _fault(500, str(error)))
             return
-        complaint_held = _Held()
+        buffered = _BufferedAnswer()
         status = 0
 
         async def forward(message: Message) -> None:
             nonlocal status
             status = message.get("status", status)
             if status in COMPLAINTS:
-                await complaint_held.send(message)
+                await buffered.send(message)
                 return
             await send(message)
             if status == 200 and message["type"] == "http.response.body" and not message.get("more_body"):
@@ -772,7 +772,7 @@ class ScoreMiddleware:
         await self._app(scope, _replay(body, receive), forward)
         if status not in COMPLAINTS:
             return
-        answer = complaint_held.answer()
+        answer = buffered.answer()
         complaint = caller_complaint(answer)
         if complaint is None:
             await _send(send, _engine_fault(answer))
@@ -846,9 +846,9 @@ class ScoreMiddleware:
             "query_string": b"",
             "headers": [*_kept_headers(scope), (b"content-length", str(len(body)).encode())],
         }
-        held = _Held()
-        await self._app(inner, _replay(body, receive or _never), held.send)
-        return held.answer()
+        buffered = _BufferedAnswer()
+        await self._app(inner, _replay(body, receive or _never), buffered.send)
+        return buffered.answer()
 
     async def _probe(self, scope: Scope) -> dict[str, Any]:
         """Make one real score, within the scope of the prober's request: frameworks keep their application in it.
@@ -977,7 +977,7 @@ class Readiness:
         self._reason = reason
 
 
-class _Held:
+class _BufferedAnswer:
     """Collects the messages of one answer instead of sending them."""
 
     def __init__(self) -> None:

@@ -25,7 +25,7 @@ def scaling_explanations(evidence: Evidence) -> list[Explanation]:
     if spec.is_external:
         found.append(_external(evidence, spec, scaling))
         return found + ([_budget(evidence, spec, scaling)] if scaling.limit == "Budget" else [])
-    found.append(_held(evidence, scaling) if _is_held(evidence) else _decided(evidence, spec, scaling))
+    found.append(_without_metrics(evidence, scaling) if _lacks_metrics(evidence) else _decided(evidence, spec, scaling))
     return found + foresight_explanations(evidence, spec, scaling)
 
 
@@ -69,12 +69,12 @@ def _disagreement(evidence: Evidence) -> list[Explanation]:
     ]
 
 
-def _is_held(evidence: Evidence) -> bool:
+def _lacks_metrics(evidence: Evidence) -> bool:
     active = evidence.pool.status.condition("ScalingActive")
     return active is not None and active.reason == ConditionReason.METRICS_UNAVAILABLE
 
 
-def _held(evidence: Evidence, scaling: ScalingStatus) -> Explanation:
+def _without_metrics(evidence: Evidence, scaling: ScalingStatus) -> Explanation:
     active = evidence.pool.status.condition("ScalingActive")
     return Explanation(
         cause=Cause.METRICS_UNAVAILABLE,

@@ -60,7 +60,7 @@ def allowance(mine: Claim, others: Sequence[Claim]) -> Allowance:
     if share <= kept:
         replicas = share
     else:
-        room = total - sum(claim.held for claim in claims)
+        room = total - sum(claim.allocated for claim in claims)
         replicas = kept + _deal(_growth(claims, shares), room)[mine.pool]
     if replicas >= mine.wanted:
         return Allowance(replicas=replicas)
@@ -105,7 +105,7 @@ def claim(
         priority=budget.priority,
         wanted=wanted,
         minimum=min(scaling.min_replicas, wanted),
-        held=max(there, decided) + ending,
+        allocated=max(there, decided) + ending,
         ending=ending,
         stalled=stalled,
         yielded=has_yielded(history, now=now),
@@ -220,7 +220,7 @@ def _bids_of(claim: Claim) -> tuple[_Bid, ...]:
 
 def _kept(claim: Claim) -> int:
     """What the pool has and can go on having."""
-    return claim.held - claim.ending
+    return claim.allocated - claim.ending
 
 
 def _growth(claims: Sequence[Claim], shares: Mapping[str, int]) -> list[_Bid]:
@@ -249,12 +249,12 @@ class _Taker:
 
     @property
     def replicas(self) -> int:
-        return max(self.claim.held, self.share)
+        return max(self.claim.allocated, self.share)
 
     @property
     def words(self) -> str:
         why = ", for which a trainer waits," if self.claim.stalled else ""
-        return f"{self.claim.pool}{why} {'is to have' if self.share > self.claim.held else 'has'} {self.replicas}"
+        return f"{self.claim.pool}{why} {'is to have' if self.share > self.claim.allocated else 'has'} {self.replicas}"
 
 
 def _takers(others: Sequence[Claim], shares: Mapping[str, int]) -> list[_Taker]:

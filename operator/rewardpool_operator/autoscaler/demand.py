@@ -45,7 +45,7 @@ class Fleet:
     """What the policy uses."""
 
     now: datetime
-    held: int
+    current: int
     """Replicas that were wanted until now."""
     lead_seconds: float
     """What a start takes."""
@@ -195,7 +195,7 @@ def _due(worth: float, begins: datetime | None, demand: Demand, fleet: Fleet) ->
     """How much of that is asked for now."""
     if begins is None:
         # A job that loads may begin at any moment. One that trains and knows no beat yet keeps what it has.
-        return worth if demand.phase == "Starting" else min(worth, fleet.held)
+        return worth if demand.phase == "Starting" else min(worth, fleet.current)
     return _due_at(worth, begins, fleet)
 
 
@@ -204,7 +204,7 @@ def _due_at(worth: float, begins: datetime, fleet: Fleet) -> float:
     if ahead <= fleet.lead_seconds:
         return worth
     # Let go now, they would have to be asked for again in less time than their start takes.
-    return min(worth, fleet.held) if ahead <= 2 * fleet.lead_seconds else 0.0
+    return min(worth, fleet.current) if ahead <= 2 * fleet.lead_seconds else 0.0
 
 
 def _when(demand: Demand, begins: datetime | None) -> str:

@@ -24,11 +24,11 @@ def clamp(replicas: int, scaling: AutoscalingSpec) -> int:
     return max(scaling.min_replicas, min(scaling.max_replicas, replicas))
 
 
-def within_tolerance(ask: Ask, *, held: int, percent: int) -> bool:
+def within_tolerance(ask: Ask, *, current: int, percent: int) -> bool:
     """Whether the ask is so near to the size that it is not worth a change; to and from zero always is."""
-    if held == 0 or ask.exact <= 0:
+    if current == 0 or ask.exact <= 0:
         return False
-    return abs(ask.exact - held) <= held * percent / 100 + 1e-9
+    return abs(ask.exact - current) <= current * percent / 100 + 1e-9
 
 
 def window(previous: Sequence[DesiredAt], wanted: int, *, now: datetime, seconds: float) -> list[DesiredAt]:
@@ -54,18 +54,18 @@ def window(previous: Sequence[DesiredAt], wanted: int, *, now: datetime, seconds
 
 
 def stepped(
-    wanted: int, *, held: int, history: Sequence[ScalingDecision], scaling: AutoscalingSpec, now: datetime
+    wanted: int, *, current: int, history: Sequence[ScalingDecision], scaling: AutoscalingSpec, now: datetime
 ) -> int:
     """What may be had of it within the period, by the sizes that there were in it."""
-    step = scaling.scale_up.step if wanted > held else scaling.scale_down.step
-    if step is None or wanted == held:
+    step = scaling.scale_up.step if wanted > current else scaling.scale_down.step
+    if step is None or wanted == current:
         return wanted
-    sizes = _sizes_within(step, held, history, now)
-    if wanted > held:
+    sizes = _sizes_within(step, current, history, now)
+    if wanted > current:
         base = min(sizes)
-        return max(held, min(wanted, base + _size_of(step, base)))
+        return max(current, min(wanted, base + _size_of(step, base)))
     base = max(sizes)
-    return min(held, max(wanted, base - _size_of(step, base)))
+    return min(current, max(wanted, base - _size_of(step, base)))
 
 
 def _size_of(step: StepSpec, base: int) -> int:
@@ -74,10 +74,10 @@ def _size_of(step: StepSpec, base: int) -> int:
     return max(1, step.replicas or 0, by_share)
 
 
-def _sizes_within(step: StepSpec, held: int, history: Sequence[ScalingDecision], now: datetime) -> list[int]:
+def _sizes_within(step: StepSpec, current: int, history: Sequence[ScalingDecision], now: datetime) -> list[int]:
     """Every size that was wanted within the period before now."""
     begun = now - timedelta(seconds=step.period_seconds)
-    sizes = [held]
+    sizes = [current]
     for change in reversed(history):
         sizes.append(change.replicas)
         if from_rfc3339(change.time) <= begun:

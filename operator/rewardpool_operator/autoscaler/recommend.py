@@ -49,14 +49,14 @@ def recommend(*, scaling: AutoscalingSpec, signals: Signals, previous: ScalingSt
         previous: the last decision, None for a new pool.
     """
     before = previous or ScalingStatus(desired=signals.replicas, reason="")
-    held = limits.clamp(before.desired, scaling)
+    current = limits.clamp(before.desired, scaling)
     memory, rate, now_asked = _remembered(scaling, signals, before)
-    plans = _plans(scaling, signals, memory, rate, held=held)
+    plans = _plans(scaling, signals, memory, rate, current=current)
     if now_asked is None or signals.partial:
-        sized = _without_figures(scaling, signals, memory, now_asked, plans, held=held)
+        sized = _without_figures(scaling, signals, memory, now_asked, plans, current=current)
     else:
-        sized = _with_figures(scaling, signals, memory, now_asked, plans, held=held)
-    sized = _bounded(scaling, signals, sized, history=before.history, held=held)
+        sized = _with_figures(scaling, signals, memory, now_asked, plans, current=current)
+    sized = _bounded(scaling, signals, sized, history=before.history, current=current)
     sized = _within_budget(scaling, signals, sized, plans, before=before)
     sized = _placed(signals, sized)
     decided = memory.model_copy(
@@ -91,7 +91,7 @@ class _Sized:
     idle_since: str | None = None
     window: list[DesiredAt]
 
-    def held_back(self, replicas: int, limit: Limit, why: str) -> "_Sized":
+    def limited_to(self, replicas: int, limit: Limit, why: str) -> "_Sized":
         """The number that a limit leaves of it."""
         if replicas == self.replicas:
             return self
@@ -150,7 +150,7 @@ def _largest(asks: Sequence[Ask]) -> Ask:
 
 
 def _plans(
-    scaling: AutoscalingSpec, signals: Signals, memory: ScalingStatus, rate: ServiceRate | None, *, held: int
+    scaling: AutoscalingSpec, signals: Signals, memory: ScalingStatus, rate: ServiceRate | None, *, current: int
 ) -> Plans:
     """Step 2, for what is to come."""
     policies = scaling.combined
@@ -160,7 +160,7 @@ def _plans(
         return Plans(ask=Ask.whole(0, ""), demands=demands, is_gap=False)
     fleet = Fleet(
         now=signals.now,
-        held=held,
+        current=current,
         lead_seconds=starts.lead_seconds(memory.starts),
         rate=rate,
         per_replica=next((p.queue_depth.target_per_replica for p in policies if p.queue_depth is not None), None),
@@ -178,17 +178,17 @@ def _without_figures(
     for_requests: Ask | None,
     plans: Plans,
     *,
-    held: int,
+    current: int,
 ) -> _Sized:
     """Nothing is taken away; what the known requests are worth, and what a job announced, may be added."""
     known = for_requests or Ask.whole(0, MISSING)
-    is_near = limits.within_tolerance(known, held=held, percent=scaling.tolerance_percent)
+    is_near = limits.within_tolerance(known, current=current, percent=scaling.tolerance_percent)
     ask = plans.ask if is_near else _largest([known, plans.ask])
     idle_since = None if known.exact > 0 else memory.idle_since
-    if ask.replicas <= held:
-        limit: Limit | None = "MetricsUnavailable" if ask.replicas < held else None
+    if ask.replicas <= current:
+        limit: Limit | None = "MetricsUnavailable" if ask.replicas < current else None
         return _Sized(
-            replicas=held,
+            replicas=current,
             recommended=ask.replicas,
             reason=MISSING,
             limit=limit,
@@ -206,16 +206,16 @@ def _without_figures(
 
 
 def _with_figures(
-    scaling: AutoscalingSpec, signals: Signals, memory: ScalingStatus, for_requests: Ask, plans: Plans, *, held: int
+    scaling: AutoscalingSpec, signals: Signals, memory: ScalingStatus, for_requests: Ask, plans: Plans, *, current: int
 ) -> _Sized:
     """Steps 3 to 5."""
     # The band is for requests, which come and go. What is announced for later is known, and had in full.
-    is_near = limits.within_tolerance(for_requests, held=held, percent=scaling.tolerance_percent)
-    is_held = is_near and plans.ask.replicas <= held
-    ask = plans.ask if is_near and not is_held else _largest([for_requests, plans.ask])
+    is_near = limits.within_tolerance(for_requests, current=current, percent=scaling.tolerance_percent)
+    stays = is_near and plans.ask.replicas <= current
+    ask = plans.ask if is_near and not stays else _largest([for_requests, plans.ask])
     sized = _Sized(replicas=ask.replicas, recommended=ask.replicas, reason=ask.reason, window=[])
-    if is_held:
-        sized = sized.held_back(held, "Tolerance", f"{held} are near enough")
+    if stays:
+        sized = sized.limited_to(current, "Tolerance", f"{current} are near enough")
     if for_requests.exact == 0:
         was_idle = None if signals.answered else memory.idle_since
         sized = replace(sized, idle_since=was_idle or rfc3339(signals.now))
@@ -223,7 +223,7 @@ def _with_figures(
             if _idle_seconds(sized, signals) >= scaling.cooldown_seconds:
                 return replace(sized, reason=f"no request for {scaling.cooldown_seconds} s")
             why = f"none since {sized.idle_since}, and to zero after {scaling.cooldown_seconds} s"
-            sized = sized.held_back(min(1, held), "CooldownSeconds", why)
+            sized = sized.limited_to(min(1, current), "CooldownSeconds", why)
     # A gap in which there are requests is none.
     is_gap = plans.is_gap and for_requests.exact == 0
     return _through_window(scaling, signals, memory, sized, heeded=not is_gap)
@@ -243,7 +243,7 @@ def _through_window(
     window = limits.window(memory.window, sized.replicas, now=signals.now, seconds=seconds)
     sized = replace(sized, window=window)
     most = max(entry.replicas for entry in window)
-    return sized.held_back(most, "Window", f"{most} were wanted within {seconds} s") if heeded else sized
+    return sized.limited_to(most, "Window", f"{most} were wanted within {seconds} s") if heeded else sized
 
 
 def _bounded(
@@ -252,15 +252,15 @@ def _bounded(
     sized: _Sized,
     *,
     history: Sequence[ScalingDecision],
-    held: int,
+    current: int,
 ) -> _Sized:
     """Step 6."""
-    step = limits.stepped(sized.replicas, held=held, history=history, scaling=scaling, now=signals.now)
-    sized = sized.held_back(step, "Step", f"{step} are as many as a step allows")
+    step = limits.stepped(sized.replicas, current=current, history=history, scaling=scaling, now=signals.now)
+    sized = sized.limited_to(step, "Step", f"{step} are as many as a step allows")
     bounded = limits.clamp(sized.replicas, scaling)
     if bounded < sized.replicas:
-        return sized.held_back(bounded, "MaxReplicas", f"maxReplicas is {bounded}")
-    return sized.held_back(bounded, "MinReplicas", f"minReplicas is {bounded}")
+        return sized.limited_to(bounded, "MaxReplicas", f"maxReplicas is {bounded}")
+    return sized.limited_to(bounded, "MinReplicas", f"minReplicas is {bounded}")
 
 
 def _within_budget(
@@ -277,7 +277,7 @@ def _within_budget(
         demands=plans.demands,
         before=before,
     )
-    return sized.held_back(left.replicas, "Budget", left.reason or f"the budget leaves {left.replicas}")
+    return sized.limited_to(left.replicas, "Budget", left.reason or f"the budget leaves {left.replicas}")
 
 
 def _placed(signals: Signals, sized: _Sized) -> _Sized:

@@ -67,7 +67,7 @@ class Claim:
     """Replicas, before the budget."""
     minimum: int = 0
     """Its minReplicas, or fewer where it wants fewer."""
-    held: int
+    allocated: int
     """Replicas that there are, leaving ones too, or that are decided, whichever is more."""
     ending: int = 0
     """How many of those are on their way out, so that they cannot be kept."""

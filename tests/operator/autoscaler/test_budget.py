@@ -14,8 +14,8 @@ from rewardpool_operator.autoscaler.signals import Claim
 from rewardpool_operator.times import rfc3339
 
 
-def a_claim(pool, wanted, held=0, *, total=4, **given):
-    return Claim(pool=pool, total=total, wanted=wanted, held=held, **given)
+def a_claim(pool, wanted, allocated=0, *, total=4, **given):
+    return Claim(pool=pool, total=total, wanted=wanted, allocated=allocated, **given)
 
 
 def allowed(*claims):
@@ -143,8 +143,8 @@ def budgets(draw, *, settled=False):
     total = draw(st.integers(1, 12))
     left, claims = total, []
     for number in range(draw(st.integers(1, 5))):
-        held = draw(st.integers(0, left if settled else 12))
-        left -= held if settled else 0
+        allocated = draw(st.integers(0, left if settled else 12))
+        left -= allocated if settled else 0
         wanted = draw(st.integers(0, 12))
         claim = Claim(
             pool=f"p{number}",
@@ -152,8 +152,8 @@ def budgets(draw, *, settled=False):
             priority=draw(st.integers(0, 2)),
             wanted=wanted,
             minimum=draw(st.integers(0, wanted)),
-            held=held,
-            ending=0 if settled else draw(st.integers(0, held)),
+            allocated=allocated,
+            ending=0 if settled else draw(st.integers(0, allocated)),
             stalled=draw(st.booleans()),
             yielded=draw(st.booleans()),
         )
@@ -177,8 +177,8 @@ def test_no_pool_takes_more_than_it_wants_or_less_than_nothing(budget):
 def test_what_is_there_and_what_is_decided_never_grows_beyond_the_budget(budget):
     total, claims = budget
     replicas = allowed(*claims)
-    after = sum(max(claim.held, replicas[claim.pool] + claim.ending) for claim in claims)
-    assert after <= max(total, sum(claim.held for claim in claims))
+    after = sum(max(claim.allocated, replicas[claim.pool] + claim.ending) for claim in claims)
+    assert after <= max(total, sum(claim.allocated for claim in claims))
 
 
 @given(budgets())
@@ -218,7 +218,7 @@ def test_the_higher_rank_goes_without_only_when_all_lower_ones_are_at_their_mini
 def test_the_pools_come_to_rest(budget):
     _, claims = budget
     final = settled(claims)
-    rested = [replace(claim, held=final[claim.pool]) for claim in claims]
+    rested = [replace(claim, allocated=final[claim.pool]) for claim in claims]
     assert allowed(*rested) == final
 
 
@@ -226,14 +226,14 @@ def test_the_pools_come_to_rest(budget):
 def test_passes_in_any_order_with_flipping_claims_never_exceed_the_budget(budget, steps):
     """One pool after the other decides, as one operator's passes do; what it gives up is there until a later step."""
     total, claims = budget
-    pods = {claim.pool: claim.held for claim in claims}
+    pods = {claim.pool: claim.allocated for claim in claims}
     sizes = dict(pods)
     for number, wanted, stalled in steps:
         number %= len(claims)
         claims[number] = replace(
             claims[number], wanted=wanted, minimum=min(wanted, claims[number].minimum), stalled=stalled
         )
-        view = [replace(claim, held=max(pods[claim.pool], sizes[claim.pool])) for claim in claims]
+        view = [replace(claim, allocated=max(pods[claim.pool], sizes[claim.pool])) for claim in claims]
         mine = view[number]
         sizes[mine.pool] = allowance(mine, others_of(mine, view)).replicas
         pods[mine.pool] = max(pods[mine.pool], sizes[mine.pool])
@@ -244,11 +244,11 @@ def test_passes_in_any_order_with_flipping_claims_never_exceed_the_budget(budget
 
 def settled(claims):
     """The sizes once everything that was given up is gone and taken."""
-    held = {claim.pool: claim.held - claim.ending for claim in claims}
+    sizes = {claim.pool: claim.allocated - claim.ending for claim in claims}
     for _ in range(2 * len(claims) + 2):
-        view = [replace(claim, held=held[claim.pool], ending=0) for claim in claims]
-        held = allowed(*view)
-    return held
+        view = [replace(claim, allocated=sizes[claim.pool], ending=0) for claim in claims]
+        sizes = allowed(*view)
+    return sizes
 
 
 def test_a_stall_that_comes_and_goes_every_second_moves_replicas_once_a_minute():

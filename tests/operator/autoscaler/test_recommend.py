@@ -128,7 +128,7 @@ def test_a_worker_that_fits_nowhere_is_not_asked_for_again():
 
 def test_a_budget_leaves_what_others_do_not_hold():
     scaling = a_scaling(budget={"name": "gpus", "maxReplicas": 6})
-    other = Claim(pool="rm-b", total=6, priority=1, wanted=4, held=4)
+    other = Claim(pool="rm-b", total=6, priority=1, wanted=4, allocated=4)
     decision = run(signals(80, pool="rm-a", others=(other,)), scaling=scaling)[-1]
     assert (decision.desired, decision.recommended_replicas, decision.limit) == (2, 8, "Budget")
 

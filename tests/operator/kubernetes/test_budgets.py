@@ -109,7 +109,7 @@ def test_a_suspended_pool_wants_nothing_and_holds_what_is_still_there(namespace:
     namespace.pool("other", suspend=True, minReplicas=2, status=scaled(0))
     namespace.pod("other", "w0")
     claim = namespace.claim()
-    assert (claim.wanted, claim.minimum, claim.held) == (0, 0, 1)
+    assert (claim.wanted, claim.minimum, claim.allocated) == (0, 0, 1)
 
 
 def test_a_deleted_pool_claims_nothing(namespace: Namespace) -> None:
@@ -123,21 +123,21 @@ def test_a_pool_holds_its_pods_and_those_that_end(namespace: Namespace) -> None:
     namespace.pod("other", "w0")
     namespace.pod("other", "w1", deletionTimestamp="2026-01-01T12:00:00Z")
     claim = namespace.claim()
-    assert (claim.held, claim.ending) == (2, 1)
+    assert (claim.allocated, claim.ending) == (2, 1)
 
 
 def test_a_pool_holds_what_its_deployments_declare_before_there_are_pods(namespace: Namespace) -> None:
     namespace.pool("other", status=scaled(1))
     namespace.deployment("other", 3)
-    assert namespace.claim().held == 3
+    assert namespace.claim().allocated == 3
 
 
 def test_a_pool_holds_what_was_decided_before_anything_is_written(namespace: Namespace) -> None:
     namespace.pool("other", status=scaled(1))
     namespace.budgets.decided(OTHER, RewardPoolStatus.model_validate(scaled(4)))
-    assert namespace.claim().held == 4
+    assert namespace.claim().allocated == 4
     namespace.budgets.decided(OTHER, RewardPoolStatus.model_validate(scaled(2)))
-    assert namespace.claim().held == 2
+    assert namespace.claim().allocated == 2
 
 
 @pytest.mark.parametrize(

@@ -55,9 +55,9 @@ def folder(tmp_path: Path) -> Folder:
 
 async def test_blocks_that_overlap_are_one_hold(folder: Folder) -> None:
     awake = Awake(sleep=folder.obey)
-    async with awake.held(folder.endpoint, within_seconds=5):
+    async with awake.hold(folder.endpoint, within_seconds=5):
         (held,) = folder.holders()
-        async with awake.held(folder.endpoint, within_seconds=5):
+        async with awake.hold(folder.endpoint, within_seconds=5):
             assert folder.holders() == [held]
         assert folder.holders() == [held]
     assert folder.holders() == []
@@ -65,7 +65,7 @@ async def test_blocks_that_overlap_are_one_hold(folder: Folder) -> None:
 
 async def test_a_hold_is_let_go_when_the_block_fails(folder: Folder) -> None:
     with pytest.raises(ZeroDivisionError):
-        async with Awake(sleep=folder.obey).held(folder.endpoint, within_seconds=5):
+        async with Awake(sleep=folder.obey).hold(folder.endpoint, within_seconds=5):
             raise ZeroDivisionError
     assert folder.holders() == []
 
@@ -74,7 +74,7 @@ async def test_a_pool_that_does_not_wake_is_an_error_and_nothing_is_held(folder:
     ticks = iter(range(100))
     awake = Awake(clock=lambda: float(next(ticks)), sleep=folder.ignore)
     with pytest.raises(PoolNotReadyError, match="did not wake within 3 s"):
-        async with awake.held(folder.endpoint, within_seconds=3):
+        async with awake.hold(folder.endpoint, within_seconds=3):
             pass
     assert folder.holders() == []
 
@@ -84,19 +84,19 @@ async def test_an_earlier_status_is_no_answer(folder: Folder) -> None:
     ticks = iter(range(100))
     awake = Awake(clock=lambda: float(next(ticks)), sleep=folder.ignore)
     with pytest.raises(PoolNotReadyError):
-        async with awake.held(folder.endpoint, within_seconds=3):
+        async with awake.hold(folder.endpoint, within_seconds=3):
             pass
 
 
 async def test_a_pool_that_does_not_sleep_is_always_awake(folder: Folder) -> None:
     folder.say(state="Awake", sleeps=False)
-    async with Awake(sleep=folder.ignore).held(folder.endpoint, within_seconds=1):
+    async with Awake(sleep=folder.ignore).hold(folder.endpoint, within_seconds=1):
         assert folder.holders() == []
 
 
 async def test_a_url_alone_cannot_be_held(folder: Folder) -> None:
     with pytest.raises(ConfigError, match="pool: name the pool"):
-        async with Awake().held(replace(folder.endpoint, place=None), within_seconds=1):
+        async with Awake().hold(replace(folder.endpoint, place=None), within_seconds=1):
             pass
 
 
@@ -106,7 +106,7 @@ async def test_a_pool_in_a_cluster_cannot_be_held(folder: Folder, monkeypatch: p
     assert place is not None
     monkeypatch.setattr(cluster, "read_pool", place.read_pool)
     with pytest.raises(ConfigError, match="nobody wakes engines"):
-        async with Awake().held(replace(folder.endpoint, place=cluster), within_seconds=1):
+        async with Awake().hold(replace(folder.endpoint, place=cluster), within_seconds=1):
             pass
 
 

@@ -170,7 +170,7 @@ class Pool:
             ConfigError: The pool is in a cluster, where nobody wakes engines, or only its URL is known.
             PoolAccessError: The pool's folder on this machine cannot be written.
         """
-        return self._awake.held(self.endpoint, within_seconds=within_seconds)
+        return self._awake.hold(self.endpoint, within_seconds=within_seconds)
 
     async def sleeping_folder(self) -> Path | None:
         """The folder on this machine of a pool that sleeps while nobody holds it awake; None for any other pool.

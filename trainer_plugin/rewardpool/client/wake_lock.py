@@ -75,7 +75,7 @@ class Awake:
         self._turn = asyncio.Lock()
 
     @asynccontextmanager
-    async def held(self, endpoint: Endpoint, *, within_seconds: float) -> AsyncGenerator[None, None]:
+    async def hold(self, endpoint: Endpoint, *, within_seconds: float) -> AsyncGenerator[None, None]:
         """As `Pool.awake`."""
         place = await _place_of(endpoint)
         if place is None:
