@@ -35,9 +35,9 @@ app = typer.Typer(
 )
 
 
-def show_version(asked: bool) -> None:
+def show_version(show: bool) -> None:
     """Print it, and end."""
-    if asked:
+    if show:
         typer.echo(version("rewardpool"))
         raise typer.Exit
 

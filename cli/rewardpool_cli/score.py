@@ -26,7 +26,7 @@ def score(
 
     Example: rewardpool score "The sky is blue." --pool default/quickstart
     """
-    asked = scoring.Question(text=text, ground_truth=ground_truth, data_source=data_source)
+    question = scoring.Question(text=text, ground_truth=ground_truth, data_source=data_source)
     named = pool or (None if scoring.is_named_by_environment() else only_pool())
-    answer = asyncio.run(scoring.ask(asked, pool=named, adapter=adapter, wait_seconds=wait_seconds))
+    answer = asyncio.run(scoring.ask(question, pool=named, adapter=adapter, wait_seconds=wait_seconds))
     typer.echo(json.dumps(answer) if as_json else answer.get("score", answer.get("text")))

@@ -207,21 +207,21 @@ def _words(tolerance: Tolerance, dtype: str | None) -> str:
 async def _compared(
     pool: RewardPool, adapter: str | None, texts: GoldenSet, tolerance: Tolerance, device: str | None
 ) -> Comparison:
-    asked = [item.text for item in texts.texts]
+    samples = [item.text for item in texts.texts]
     if device is None:
         known = [(item.line, item.text, item.expected) for item in texts.texts if item.expected is not None]
     else:
-        with _progress("transformers", len(asked)) as on_progress:
+        with _progress("transformers", len(samples)) as on_progress:
             given = await scores_by_transformers(
-                pool, asked, device=device, environ=os.environ, on_progress=on_progress
+                pool, samples, device=device, environ=os.environ, on_progress=on_progress
             )
         known = []
         for item, score in zip(texts.texts, given, strict=True):
             if isinstance(score, str):
                 raise NoReferenceError(f"transformers has no score for line {item.line}: {score}; leave the text out")
             known.append((item.line, item.text, score))
-    with _progress(pool.key, len(asked)) as on_progress:
-        outcomes = await live_scores(pool.key, asked, on_progress, adapter=adapter)
+    with _progress(pool.key, len(samples)) as on_progress:
+        outcomes = await live_scores(pool.key, samples, on_progress, adapter=adapter)
     return compare(known, outcomes, tolerance)
 
 

@@ -95,17 +95,17 @@ def refusal(pool: RewardPool, visible: Sequence[Gpu], owners: Mapping[str, str])
     needed = each * replicas
     if needed == 0:
         return None
-    asked = f"spec.worker.gpus is {each} for each of {replicas} replica{'s' * (replicas != 1)}"
+    request = f"spec.worker.gpus is {each} for each of {replicas} replica{'s' * (replicas != 1)}"
     if needed > len(visible):
         return (
-            f"{asked}, and this machine has {_counted(len(visible))} for the pool ({PROGRAM}, {VISIBLE}): lower"
+            f"{request}, and this machine has {_counted(len(visible))} for the pool ({PROGRAM}, {VISIBLE}): lower"
             f" spec.replicas or spec.worker.gpus; {_UNCOUNTED}"
         )
     taken = {gpu.name: owners[gpu.uuid] for gpu in visible if gpu.uuid in owners}
     if needed > len(visible) - len(taken):
         have = ", ".join(f"GPU {name} is {owner}'s" for name, owner in taken.items())
         return (
-            f"{asked}, and {len(visible) - len(taken)} of {_counted(len(visible))} are free: {have}. Stop a pool"
+            f"{request}, and {len(visible) - len(taken)} of {_counted(len(visible))} are free: {have}. Stop a pool"
             f" (`rewardpool down {next(iter(taken.values()))}`), lower spec.replicas or spec.worker.gpus;"
             f" {_UNCOUNTED}"
         )
@@ -128,10 +128,10 @@ def find(environ: Mapping[str, str]) -> tuple[Gpu, ...] | None:
         return None
     command = [program, "--query-gpu=index,uuid", "--format=csv,noheader"]
     try:
-        asked = subprocess.run(command, env=dict(environ), capture_output=True, text=True, timeout=FIND_SECONDS)
+        listing = subprocess.run(command, env=dict(environ), capture_output=True, text=True, timeout=FIND_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise GpusUnreadableError(_unreadable(str(error))) from None
-    return parse(asked.stdout, asked.stderr, asked.returncode)
+    return parse(listing.stdout, listing.stderr, listing.returncode)
 
 
 def parse(output: str, errors: str, code: int) -> tuple[Gpu, ...]:

@@ -50,7 +50,7 @@ class Trainer:
         self.job = job
         self.ended: float | None = None
         """When it was over, or dead; None before that."""
-        self.asked = 0
+        self.submitted = 0
         """Samples whose score was wanted."""
         self.scored = 0
         self.announcer = Announcer(job, events)
@@ -128,7 +128,7 @@ class Trainer:
         """Samples of a rollout are there to be scored."""
         if self.is_over:
             return
-        self.asked += samples
+        self.submitted += samples
         self.announcer.samples_come(samples)
         for _ in range(samples):
             self._without_caller.append(requests.popleft())
@@ -148,7 +148,7 @@ class Trainer:
             return
         if self._without_caller:
             self._call()
-        if self.scored == self.asked:
+        if self.scored == self.submitted:
             self._fall_quiet()
         if self._updates_begun == self._updates_done:
             self._go_on()
@@ -165,7 +165,7 @@ class Trainer:
             return
         self._rollouts_done += 1
         self._go_on()
-        if self.scored == self.asked:
+        if self.scored == self.submitted:
             self._fall_quiet()
 
     def _end_update(self) -> None:

@@ -80,7 +80,7 @@ def test_rollouts_run_no_further_ahead_than_the_staleness_allows():
     stuck, events, _ = trainer(0, mode="FullyAsync", staleness=2, steps=20, not_before=10_000)
     while events.now < 9_000 and events.next():
         pass
-    assert stuck.asked == 3 * 10
+    assert stuck.submitted == 3 * 10
 
 
 def test_callers_bound_what_is_asked_for_at_once():
@@ -88,7 +88,7 @@ def test_callers_bound_what_is_asked_for_at_once():
     while events.next():
         pass
     assert scorer.most_at_once == 4
-    assert made.scored == made.asked == 30
+    assert made.scored == made.submitted == 30
 
 
 def test_a_job_that_is_killed_asks_for_nothing_more():
@@ -96,7 +96,7 @@ def test_a_job_that_is_killed_asks_for_nothing_more():
     while events.next():
         pass
     assert made.ended == LOAD + (ROLLOUT + 1 + UPDATE) + ROLLOUT / 2
-    assert made.asked == 10
+    assert made.submitted == 10
 
 
 def at(seconds, **given):

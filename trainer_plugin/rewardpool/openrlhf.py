@@ -69,14 +69,14 @@ def reward_function(
         """Rate rows; each of the three has shape (rows,)."""
         import torch  # OpenRLHF has it
 
-        asked = Query(query=list(queries), prompts=list(prompts), labels=list(labels))
+        query = Query(query=list(queries), prompts=list(prompts), labels=list(labels))
         try:
             began = time.monotonic()
-            episodes = asked.episodes(text, strict=reads_prompts(lazy.opened().pools.values()))
+            episodes = query.episodes(text, strict=reads_prompts(lazy.opened().pools.values()))
             with waited(time.monotonic() - began):
                 answer = openrlhf_answer(scored(lazy.rate_batch_blocking(episodes)))
         except RewardPoolError as error:
-            log.error("no reward for %d rows: %s", len(asked.query), error)  # noqa: TRY400 - OpenRLHF has the traceback
+            log.error("no reward for %d rows: %s", len(query.query), error)  # noqa: TRY400 - OpenRLHF has the traceback
             raise
         logs = {part: torch.tensor(scores) for part, scores in answer["extra_logs"].items()}
         return {

@@ -416,12 +416,12 @@ def _score_in_float32(model: Any) -> None:
             head.float().register_forward_pre_hook(lambda _, inputs: tuple(each.float() for each in inputs))
 
 
-def _limit(config: Any, tokenizer: Any, asked: int | None) -> int:
+def _limit(config: Any, tokenizer: Any, requested: int | None) -> int:
     positions = next((getattr(config, name, None) for name in ("max_position_embeddings", "n_positions")), None)
-    if asked is not None:
-        if positions is not None and asked > positions:
-            raise ModelRefusedError(f"spec.engine.maxModelLen is {asked}, and the model has {positions} positions")
-        return asked
+    if requested is not None:
+        if positions is not None and requested > positions:
+            raise ModelRefusedError(f"spec.engine.maxModelLen is {requested}, and the model has {positions} positions")
+        return requested
     # A tokenizer that was told nothing says 10^30.
     known = [int(limit) for limit in (positions, tokenizer.model_max_length) if limit is not None and limit < 10**9]
     if not known:

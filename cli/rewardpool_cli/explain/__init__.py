@@ -6,11 +6,11 @@ operator's conditions say that something is wrong; this looks closer, since some
 
 from rewardpool_api import names
 from rewardpool_cli.explain.declared import (
-    asked_explanations,
     condition_explanations,
     failing_explanations,
     refused_explanations,
     rollout_explanations,
+    spec_explanations,
 )
 from rewardpool_cli.explain.evidence import Cause, Evidence, Explanation, newest_warnings
 from rewardpool_cli.explain.pods import pod_explanations
@@ -23,7 +23,7 @@ _ORDER = {cause: place for place, cause in enumerate(Cause)}
 
 def explain(evidence: Evidence) -> list[Explanation]:
     """Everything that is the matter with the pool, the cause of the rest first; notes on its size and rights last."""
-    found = asked_explanations(evidence)
+    found = spec_explanations(evidence)
     found += failing_explanations(evidence)
     found += refused_explanations(evidence)
     found += pod_explanations(evidence, names.COMPONENT_ROUTER)

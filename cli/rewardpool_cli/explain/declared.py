@@ -31,7 +31,7 @@ _LOCAL_REASONS: Final = frozenset(
 )
 
 
-def asked_explanations(evidence: Evidence) -> list[Explanation]:
+def spec_explanations(evidence: Evidence) -> list[Explanation]:
     """What was asked of the pool that keeps it from serving, and whether anybody heard it."""
     pool = evidence.pool
     found = []

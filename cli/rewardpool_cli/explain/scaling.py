@@ -41,10 +41,10 @@ def _fixed(evidence: Evidence, scaling: ScalingStatus) -> Explanation:
 
 def _external(evidence: Evidence, spec: AutoscalingSpec, scaling: ScalingStatus) -> Explanation:
     replicas = evidence.pool.spec.replicas
-    asked = 1 if replicas is None else replicas
+    stated = 1 if replicas is None else replicas
     what = f"{_replicas(scaling.desired)} wanted: policy External, so HPA, KEDA or a person writes spec.replicas"
-    if asked != scaling.desired:
-        what += f"; it says {asked}, and the bounds are {spec.min_replicas} to {spec.max_replicas}"
+    if stated != scaling.desired:
+        what += f"; it says {stated}, and the bounds are {spec.min_replicas} to {spec.max_replicas}"
     namespace = evidence.pool.metadata.namespace
     return Explanation(
         cause=Cause.AT_ZERO if scaling.desired == 0 else Cause.SIZE,
@@ -128,12 +128,12 @@ def _at_zero(evidence: Evidence, scaling: ScalingStatus) -> Explanation:
 
 
 def _at_most(evidence: Evidence, spec: AutoscalingSpec, scaling: ScalingStatus) -> Explanation:
-    asked = _asked(scaling)
-    room = min(asked, MOST_REPLICAS)
+    recommended = _recommended(scaling)
+    room = min(recommended, MOST_REPLICAS)
     return Explanation(
         cause=Cause.AT_MOST,
         kind="problem",
-        what=f"The pool does not grow: {asked} replicas are asked for, and spec.autoscaling.maxReplicas is"
+        what=f"The pool does not grow: {recommended} replicas are asked for, and spec.autoscaling.maxReplicas is"
         f" {spec.max_replicas}",
         said=scaling.reason,
         next=(evidence.patch(f'{{"autoscaling":{{"maxReplicas":{room}}}}}'),),
@@ -142,7 +142,7 @@ def _at_most(evidence: Evidence, spec: AutoscalingSpec, scaling: ScalingStatus) 
 
 def _budget(evidence: Evidence, spec: AutoscalingSpec, scaling: ScalingStatus) -> Explanation:
     # Windows and steps may want more than the policies do.
-    of = f" of the {_asked(scaling)} that are asked for" if _asked(scaling) > scaling.desired else ""
+    of = f" of the {_recommended(scaling)} that are asked for" if _recommended(scaling) > scaling.desired else ""
     name = spec.budget.name if spec.budget else ""
     return Explanation(
         cause=Cause.BUDGET,
@@ -169,12 +169,12 @@ def _ways_to_more(evidence: Evidence, budget: BudgetSpec, scaling: ScalingStatus
 
 
 def _step(spec: AutoscalingSpec, scaling: ScalingStatus) -> Explanation:
-    grows = _asked(scaling) > scaling.desired
+    grows = _recommended(scaling) > scaling.desired
     direction, step = ("scaleUp", spec.scale_up.step) if grows else ("scaleDown", spec.scale_down.step)
     return Explanation(
         cause=Cause.STEP,
         kind="waiting",
-        what=f"{_replicas(scaling.desired)} wanted on the way to the {_asked(scaling)} that are asked for:"
+        what=f"{_replicas(scaling.desired)} wanted on the way to the {_recommended(scaling)} that are asked for:"
         f" spec.autoscaling.{direction}.step{_step_in_words(step)}",
         said=scaling.reason,
         next=(f"for a faster way, raise spec.autoscaling.{direction}.step, or leave it out",),
@@ -197,8 +197,8 @@ def _window(evidence: Evidence, spec: AutoscalingSpec, scaling: ScalingStatus) -
     return Explanation(
         cause=Cause.HELD_FOR_A_WHILE,
         kind="note",
-        what=f"{_replicas(scaling.desired)} kept, though {_asked(scaling)} would do now: the pool shrinks to the most"
-        f" that was asked for within {seconds} s{until}",
+        what=f"{_replicas(scaling.desired)} kept, though {_recommended(scaling)} would do now: the pool shrinks to the"
+        f" most that was asked for within {seconds} s{until}",
         said=scaling.reason,
         next=("for a faster way down, lower spec.autoscaling.scaleDown.stabilizationWindowSeconds",),
     )
@@ -220,7 +220,7 @@ def _tolerance(spec: AutoscalingSpec, scaling: ScalingStatus) -> Explanation:
     return Explanation(
         cause=Cause.SIZE,
         kind="note",
-        what=f"{_replicas(scaling.desired)} kept, though {_asked(scaling)} are asked for: a difference of"
+        what=f"{_replicas(scaling.desired)} kept, though {_recommended(scaling)} are asked for: a difference of"
         f" {spec.tolerance_percent} % is not worth a change",
         said=scaling.reason,
         next=("for a closer size, lower spec.autoscaling.tolerancePercent",),
@@ -228,18 +228,18 @@ def _tolerance(spec: AutoscalingSpec, scaling: ScalingStatus) -> Explanation:
 
 
 def _at_least(evidence: Evidence, spec: AutoscalingSpec, scaling: ScalingStatus) -> Explanation:
-    fewer = min(_asked(scaling), spec.min_replicas - 1)
+    fewer = min(_recommended(scaling), spec.min_replicas - 1)
     return Explanation(
         cause=Cause.SIZE,
         kind="note",
-        what=f"{_replicas(scaling.desired)} kept, though {_asked(scaling)} would do:"
+        what=f"{_replicas(scaling.desired)} kept, though {_recommended(scaling)} would do:"
         f" spec.autoscaling.minReplicas is {spec.min_replicas}",
         said=scaling.reason,
         next=("let it have fewer: " + evidence.patch(f'{{"autoscaling":{{"minReplicas":{fewer}}}}}'),),
     )
 
 
-def _asked(scaling: ScalingStatus) -> int:
+def _recommended(scaling: ScalingStatus) -> int:
     return scaling.desired if scaling.recommended_replicas is None else scaling.recommended_replicas
 
 

@@ -170,16 +170,16 @@ def compare(
     return Comparison(items=tuple(items))
 
 
-def served_dtype(asked: str, *, of_checkpoint: str | None, engine: str) -> str | None:
+def served_dtype(requested: str, *, of_checkpoint: str | None, engine: str) -> str | None:
     """The number format that a pool's weights are in; None where that cannot be told.
 
     Args:
-        asked: `spec.engine.dtype`.
+        requested: `spec.engine.dtype`.
         of_checkpoint: `dtype` of config.json; None where that is not here.
         engine: `spec.engine.name`.
     """
-    if asked != "auto":
-        return asked
+    if requested != "auto":
+        return requested
     if of_checkpoint == "float32" and engine in ("vllm", "sglang"):
         return "float16"  # what both make of float32 weights unless they are told
     return of_checkpoint

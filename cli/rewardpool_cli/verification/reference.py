@@ -57,9 +57,9 @@ async def scores_by_transformers(
     arguments = _arguments(pool, device)
     with tempfile.TemporaryDirectory(prefix="rewardpool-verify-") as name:
         folder = Path(name)
-        program, asked, said = write_reference(folder), folder / "texts.jsonl", folder / "said.log"
-        asked.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-        with asked.open("rb") as stdin, said.open("wb") as stderr:
+        program, inputs, said = write_reference(folder), folder / "texts.jsonl", folder / "said.log"
+        inputs.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+        with inputs.open("rb") as stdin, said.open("wb") as stderr:
             process = await asyncio.create_subprocess_exec(
                 server_python(environ),
                 *(str(program), *arguments),

@@ -37,7 +37,7 @@ MAX_PROBLEM: Final = 512
 """Characters of a message in the status."""
 
 
-NOT_ASKED: Final = "no policy of the pool is Demand, so nothing is done for it"
+NO_DEMAND_POLICY: Final = "no policy of the pool is Demand, so nothing is done for it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ def rolling_out(announcements: Sequence[Announcement], *, now: datetime) -> froz
 
 def told(announcements: Sequence[Announcement], *, now: datetime) -> list[DemandStatus]:
     """What the status says of the jobs where no policy heeds them."""
-    return [_status(announcement, now=now, message=NOT_ASKED) for announcement in announcements][:SHOWN]
+    return [_status(announcement, now=now, message=NO_DEMAND_POLICY) for announcement in announcements][:SHOWN]
 
 
 @dataclass(frozen=True, kw_only=True)

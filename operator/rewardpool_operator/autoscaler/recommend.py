@@ -50,12 +50,12 @@ def recommend(*, scaling: AutoscalingSpec, signals: Signals, previous: ScalingSt
     """
     before = previous or ScalingStatus(desired=signals.replicas, reason="")
     current = limits.clamp(before.desired, scaling)
-    memory, rate, now_asked = _remembered(scaling, signals, before)
+    memory, rate, for_requests = _remembered(scaling, signals, before)
     plans = _plans(scaling, signals, memory, rate, current=current)
-    if now_asked is None or signals.partial:
-        sized = _without_figures(scaling, signals, memory, now_asked, plans, current=current)
+    if for_requests is None or signals.partial:
+        sized = _without_figures(scaling, signals, memory, for_requests, plans, current=current)
     else:
-        sized = _with_figures(scaling, signals, memory, now_asked, plans, current=current)
+        sized = _with_figures(scaling, signals, memory, for_requests, plans, current=current)
     sized = _bounded(scaling, signals, sized, history=before.history, current=current)
     sized = _within_budget(scaling, signals, sized, plans, before=before)
     sized = _placed(signals, sized)
@@ -107,16 +107,16 @@ def _remembered(
     )
     rate = service_rate.service_rate(measured, spec=scaling.service_rate)
     update: dict[str, object] = {"service_rate": measured, "starts": starts.learned(before.starts, signals.starts)}
-    asked = None
+    for_requests = None
     if signals.load is not None:
         requests = signals.load.in_flight + signals.load.waiting
-        asked = _for_requests(scaling, requests, rate, serving=signals.serving)
+        for_requests = _for_requests(scaling, requests, rate, serving=signals.serving)
         policy = _demand_policy(scaling)
         # Where a router does not say what it has, no request at the others ends no burst.
         if policy is not None and policy.learn and not (signals.partial and requests == 0):
             most = scaling.max_replicas
             height = bursts.Height(
-                to_answer=min(asked.replicas, most),
+                to_answer=min(for_requests.replicas, most),
                 to_keep_up=min(rate.to_hold(requests), signals.serving, most) if rate is not None else 0,
                 settled_seconds=policy.drain_seconds,
             )
@@ -124,7 +124,7 @@ def _remembered(
             update["bursts"] = bursts.learned(
                 before.bursts, requests=requests, height=height, jobs=jobs, now=signals.now
             )
-    return before.model_copy(update=update), rate, asked
+    return before.model_copy(update=update), rate, for_requests
 
 
 def _demand_policy(scaling: AutoscalingSpec) -> DemandPolicy | None:

@@ -58,9 +58,9 @@ class Observer:
         self._session = session
         self._news = news
         self._clock = clock
-        self._routers: dict[str, _AskedRouter] = {}
+        self._routers: dict[str, _PolledRouter] = {}
         self._in_flight: dict[tuple[str, str, str | None], BackgroundPoll[int | None]] = {}
-        self._lengths = MaxModelLens(session, news=news, aside=aside)
+        self._max_model_lens = MaxModelLens(session, news=news, aside=aside)
         self._downloads = Downloads(session, news=news)
         self._start_times = StartTimes()
         self._throughputs = Throughputs()
@@ -79,12 +79,12 @@ class Observer:
         )
         heard_at = self._clock()
         workers = await self._downloads.progress(workers, worker_pods)
-        self._lengths.ask(pool, workers, key=key)
+        self._max_model_lens.ask(pool, workers, key=key)
         measured = self._start_times.measure(workers, now=heard_at)
         measured = self._throughputs.measure(measured, routers, now=heard_at)
         return Snapshot(
             routers=tuple(routers),
-            workers=tuple(replace(worker, max_model_len=self._lengths.of(worker)) for worker in measured),
+            workers=tuple(replace(worker, max_model_len=self._max_model_lens.of(worker)) for worker in measured),
             now=datetime.now(UTC),
             pool=pool,
             revision=revision,
@@ -100,13 +100,13 @@ class Observer:
 
     def router_admin(self, name: str) -> RouterAdmin | None:
         """The router of that pod name; None for one that was not asked, or is silent at the moment."""
-        asked = self._routers.get(name)
-        return None if asked is None or asked.list.pending else asked.admin
+        polled = self._routers.get(name)
+        return None if polled is None or polled.list.pending else polled.admin
 
     @property
     def is_waiting_for_first_answers(self) -> bool:
         """Whether there is a router of which nothing is known yet."""
-        return any(asked.list.pending and asked.list.last is None for asked in self._routers.values())
+        return any(polled.list.pending and polled.list.last is None for polled in self._routers.values())
 
     async def _router(self, pod: Object, pool: RewardPool, objects: Objects, keys: Keys, bundle: str | None) -> Router:
         router = pods.router_of(pod, warning=objects.trouble.get(pod["metadata"]["name"]))
@@ -118,11 +118,11 @@ class Observer:
             return router
         # The same pod has another address once its sandbox was made anew, and another process once it was restarted.
         place = (pod["metadata"]["uid"], pods.container_id(pod, render.CONTAINER_ROUTER), url, metrics_url)
-        asked = self._routers.get(router.name)
-        if asked is not None and asked.place != place:
+        polled = self._routers.get(router.name)
+        if polled is not None and polled.place != place:
             self._routers.pop(router.name).list.close()
-            asked = None
-        if asked is None:
+            polled = None
+        if polled is None:
             admin = RouterAdmin(
                 self._session,
                 flavor=pods.router_flavor(pod),
@@ -132,19 +132,19 @@ class Observer:
                 served_name=pool.served_name,
                 trust=trust(bundle, render.pool_host(pool)) if pods.served_certificate(pod) else None,
             )
-            asked = self._routers[router.name] = _AskedRouter(place, admin, self._news, self._clock)
-        asked.admin.take_keys(keys.admins)
-        await asked.list.ask(partial(asked.admin.observe, router.name))
+            polled = self._routers[router.name] = _PolledRouter(place, admin, self._news, self._clock)
+        polled.admin.take_keys(keys.admins)
+        await polled.list.ask(partial(polled.admin.observe, router.name))
         # Of a router that takes long its last answer holds, until it is known that there is none.
-        seen = asked.list.last or router
+        seen = polled.list.last or router
         return replace(
             seen,
             exposed=router.exposed,
             concealed=router.concealed,
-            silent_seconds=asked.list.silent_seconds,
+            silent_seconds=polled.list.silent_seconds,
             deleting=router.deleting,
             failure=seen.failure or router.failure,
-            age_seconds=asked.list.age_seconds,
+            age_seconds=polled.list.age_seconds,
         )
 
     async def _worker(self, pod: Object, objects: Objects, key: str | None) -> Worker:
@@ -155,11 +155,11 @@ class Observer:
         if worker.url is None or not worker.running or worker.draining_since is None:
             return worker
         place = (worker.name, pods.container_id(pod), worker.url)
-        asked = self._in_flight.get(place)
-        if asked is None:
-            asked = self._in_flight[place] = BackgroundPoll(self._news, is_answer=_is_count)
+        polled = self._in_flight.get(place)
+        if polled is None:
+            polled = self._in_flight[place] = BackgroundPoll(self._news, is_answer=_is_count)
         # An old count is none: it may be from before the last request came.
-        in_flight = await asked.ask(partial(read_in_flight, self._session, worker.url, key=key))
+        in_flight = await polled.ask(partial(read_in_flight, self._session, worker.url, key=key))
         return replace(worker, in_flight=in_flight)
 
     def _forget(self, router_pods: tuple[Object, ...], worker_pods: tuple[Object, ...]) -> None:
@@ -180,12 +180,12 @@ class Observer:
     def close(self) -> None:
         """Stop asking."""
         self._forget((), ())
-        self._lengths.close()
+        self._max_model_lens.close()
         self._downloads.close()
 
 
 def snapshot_without_routers(pool: RewardPool, objects: Objects) -> Snapshot:
-    """What Kubernetes alone tells of the pods, where no router can be asked."""
+    """What Kubernetes alone tells of the pods, where no router can be polled."""
     return Snapshot(
         routers=tuple(readable("pods", objects.pods_of(names.COMPONENT_ROUTER), pods.router_of, name=_name_of)),
         workers=tuple(readable("pods", objects.pods_of(names.COMPONENT_WORKER), pods.worker_of, name=_name_of)),
@@ -198,7 +198,7 @@ def snapshot_without_routers(pool: RewardPool, objects: Objects) -> Snapshot:
     )
 
 
-class _AskedRouter:
+class _PolledRouter:
     """A router at its place, and the question for its list."""
 
     def __init__(

@@ -35,47 +35,47 @@ def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background_poll, "FIRST_PATIENCE_SECONDS", 0.01)
 
 
-def an_asked(news: list[str]) -> BackgroundPoll[str]:
+def a_poll(news: list[str]) -> BackgroundPoll[str]:
     return BackgroundPoll(lambda: news.append("!"), is_answer=lambda answer: answer != "nobody there")
 
 
 async def test_who_answers_at_once_is_heard_at_once() -> None:
     address, news = Address(), list[str]()
     address.says("here")
-    assert await an_asked(news).ask(address.question) == "here"
+    assert await a_poll(news).ask(address.question) == "here"
     assert news == []
 
 
 async def test_who_is_silent_is_asked_on_aside_and_wakes_the_pool_when_it_answers() -> None:
     address, news = Address(), list[str]()
-    asked = an_asked(news)
-    assert await asked.ask(address.question) is None
-    assert asked.pending
-    assert await asked.ask(address.question) is None
+    poll = a_poll(news)
+    assert await poll.ask(address.question) is None
+    assert poll.pending
+    assert await poll.ask(address.question) is None
     address.says("late")
     await asyncio.sleep(0.01)
     assert news == ["!"]
-    assert await asked.ask(address.question) == "late"
+    assert await poll.ask(address.question) == "late"
     assert address.asked == 1
 
 
 async def test_the_last_answer_stays_known_while_a_new_one_is_waited_for() -> None:
     address, news = Address(), list[str]()
-    asked = an_asked(news)
+    poll = a_poll(news)
     address.says("here")
-    await asked.ask(address.question)
+    await poll.ask(address.question)
     address.falls_silent()
-    assert await asked.ask(address.question) is None
-    assert asked.last == "here"
+    assert await poll.ask(address.question) is None
+    assert poll.last == "here"
 
 
 async def test_an_answer_that_is_no_news_wakes_nobody() -> None:
     address, news = Address(), list[str]()
-    asked = an_asked(news)
+    poll = a_poll(news)
     address.says("nobody there")
-    await asked.ask(address.question)
+    await poll.ask(address.question)
     address.falls_silent()
-    await asked.ask(address.question)
+    await poll.ask(address.question)
     address.says("nobody there")
     await asyncio.sleep(0.01)
     assert news == []
@@ -83,9 +83,9 @@ async def test_an_answer_that_is_no_news_wakes_nobody() -> None:
 
 async def test_who_is_not_asked_any_more_wakes_nobody() -> None:
     address, news = Address(), list[str]()
-    asked = an_asked(news)
-    await asked.ask(address.question)
-    asked.close()
+    poll = a_poll(news)
+    await poll.ask(address.question)
+    poll.close()
     await asyncio.sleep(0)
     assert news == []
     assert address.answer.cancelled()
@@ -93,15 +93,15 @@ async def test_who_is_not_asked_any_more_wakes_nobody() -> None:
 
 async def test_an_answer_is_as_old_as_its_question() -> None:
     address, now = Address(), 0.0
-    asked: BackgroundPoll[str] = BackgroundPoll(lambda: None, is_answer=bool, clock=lambda: now)
+    poll: BackgroundPoll[str] = BackgroundPoll(lambda: None, is_answer=bool, clock=lambda: now)
     address.says("here")
-    await asked.ask(address.question)
+    await poll.ask(address.question)
     address.falls_silent()
     now = 3.0
-    await asked.ask(address.question)
-    assert asked.age_seconds == 3.0
+    await poll.ask(address.question)
+    assert poll.age_seconds == 3.0
     now = 5.0
     address.says("late")
     await asyncio.sleep(0)
-    await asked.ask(address.question)
-    assert asked.age_seconds == 2.0
+    await poll.ask(address.question)
+    assert poll.age_seconds == 2.0

@@ -20,7 +20,7 @@ class Surroundings:
         self.news = 0
         self.now = 0.0
         monkeypatch.setattr(lengths, "probe_score", self._probe)
-        self.lengths = MaxModelLens(None, news=self._tell, aside=asyncio.Semaphore(1), clock=lambda: self.now)  # type: ignore[arg-type]
+        self.max_model_lens = MaxModelLens(None, news=self._tell, aside=asyncio.Semaphore(1), clock=lambda: self.now)  # type: ignore[arg-type]
 
     async def _probe(self, session: None, url: str, **_: object) -> ProbeResult:
         self.asked.append(url)
@@ -31,10 +31,10 @@ class Surroundings:
 
     async def ask(self, *revisions: str) -> list[int | None]:
         workers = [a_worker(f"{revision}-{index}", revision=revision) for index, revision in enumerate(revisions)]
-        self.lengths.ask(a_pool(), workers, key=None)
+        self.max_model_lens.ask(a_pool(), workers, key=None)
         for _ in range(10):
             await asyncio.sleep(0)
-        return [self.lengths.of(worker) for worker in workers]
+        return [self.max_model_lens.of(worker) for worker in workers]
 
 
 @pytest.fixture

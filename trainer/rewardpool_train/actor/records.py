@@ -102,7 +102,7 @@ class StepFigures:
     ) -> StepRecord:
         """Return the record; all ranks call this together, with the names of the reward's parts in the same order."""
         scores = [score for group in self.groups for score in group.scores if score is not None]
-        lengths, dropped = _lengths(self.groups), _lengths(self.dropped)
+        lengths, dropped = _response_lengths(self.groups), _response_lengths(self.dropped)
         count, total, squares, tokens, samples, staleness, groups, *others = ranks.sum(
             len(scores),
             math.fsum(scores),
@@ -152,7 +152,7 @@ class StepFigures:
         return total / count if count else math.nan
 
 
-def _lengths(groups: Sequence[RatedGroup[Prompt, Rollout]]) -> list[int]:
+def _response_lengths(groups: Sequence[RatedGroup[Prompt, Rollout]]) -> list[int]:
     return [len(rollout.response_ids) for group in groups for rollout in group.rollouts]
 
 

@@ -121,18 +121,18 @@ class _Gateway:
 
     async def openrlhf(self, request: web.Request) -> web.Response:
         """`--reward.remote_url http://HOST:PORT/get_reward`."""
-        asked = await _body(request, Query)
+        query = await _body(request, Query)
         reward = request.app[REWARD]
-        episodes = asked.episodes(self._settings.text, strict=reads_prompts(reward.pools.values()))
+        episodes = query.episodes(self._settings.text, strict=reads_prompts(reward.pools.values()))
         ratings = scored(await reward.rate_group(episodes))
         self._figures.rows.labels("get_reward").inc(len(ratings))
         return web.json_response(openrlhf_answer(ratings))
 
     async def slime(self, request: web.Request) -> web.Response:
         """`--rm-type remote_rm --rm-url http://HOST:PORT/slime`."""
-        asked = await _body(request, SlimeSample)
+        sample = await _body(request, SlimeSample)
         reward = request.app[REWARD]
-        episode = asked.episode(self._settings.text, strict=reads_prompts(reward.pools.values()))
+        episode = sample.episode(self._settings.text, strict=reads_prompts(reward.pools.values()))
         [rating] = scored([await reward.rate(episode)])
         self._figures.rows.labels("slime").inc()
         return web.json_response(slime_answer(rating, with_parts=self._settings.with_parts))

@@ -192,8 +192,8 @@ class PairJudge:
         """
         orders = ((first, second), (second, first))
         how = self._answer.instruction
-        asked = [await self._prompt.prepared(episode, {"response_a": a, "response_b": b}, how=how) for a, b in orders]
-        there, back = await gathered([self._judge.ask(one, self._answer, label=episode.label) for one in asked])
+        prompts = [await self._prompt.prepared(episode, {"response_a": a, "response_b": b}, how=how) for a, b in orders]
+        there, back = await gathered([self._judge.ask(one, self._answer, label=episode.label) for one in prompts])
         won, lost = (self._judge.decide(verdicts, label=episode.label) for verdicts in (there, back))
         value = (won + 1.0 - lost) / 2
         return PartScore(value, info_of([*there, *back]))

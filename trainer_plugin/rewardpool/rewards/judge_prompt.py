@@ -160,8 +160,8 @@ def _value(episode: Episode, field: str) -> list[Piece]:
         turns = episode.prompt_messages()
         if field == "conversation":
             return _shown(turns, episode.label)
-        asked = [place for place, turn in enumerate(turns) if turn.get("role") == "user"]
-        return _content_of(turns[asked[-1]], f"prompt[{asked[-1]}]", episode.label) if asked else [""]
+        users = [place for place, turn in enumerate(turns) if turn.get("role") == "user"]
+        return _content_of(turns[users[-1]], f"prompt[{users[-1]}]", episode.label) if users else [""]
     return [_text_value(episode, field)]
 
 

@@ -26,7 +26,7 @@ from rewardpool_operator.snapshot import Download, DownloadPhase, Worker
 from rewardpool_operator.untrusted import NONSENSE, count_of, printable, time_of
 
 ASK_SECONDS: Final = 2.0
-MAX_ASKED: Final = 4
+MAX_POLLED: Final = 4
 """Workers of one pool that are asked how far they are; those that share a cache all say the same."""
 MAX_ANSWER_BYTES: Final = 16 * 1024
 MAX_NOTE: Final = 512
@@ -75,32 +75,32 @@ class Downloads:
     def __init__(self, session: aiohttp.ClientSession, *, news: Callable[[], None]) -> None:
         self._session = session
         self._news = news
-        self._asked: dict[str, BackgroundPoll[Download | None]] = {}
+        self._polls: dict[str, BackgroundPoll[Download | None]] = {}
 
     async def progress(self, workers: list[Worker], found: tuple[Object, ...]) -> list[Worker]:
         """The workers, with their downloads as the pods and the programs tell them."""
         by_name = {pod["metadata"]["name"]: pod for pod in found}
         seen = [with_download(worker, by_name[worker.name]) for worker in workers]
-        asked = [worker for worker in seen if worker.is_downloading and worker.active][:MAX_ASKED]
-        self._forget({worker.name for worker in asked})
-        answers = await asyncio.gather(*(self._ask(worker) for worker in asked))
-        told = {worker.name: answer for worker, answer in zip(asked, answers, strict=True) if answer is not None}
-        return [replace(worker, download=told.get(worker.name, worker.download)) for worker in seen]
+        polled = [worker for worker in seen if worker.is_downloading and worker.active][:MAX_POLLED]
+        self._forget({worker.name for worker in polled})
+        answers = await asyncio.gather(*(self._ask(worker) for worker in polled))
+        progress = {worker.name: answer for worker, answer in zip(polled, answers, strict=True) if answer is not None}
+        return [replace(worker, download=progress.get(worker.name, worker.download)) for worker in seen]
 
     def close(self) -> None:
         """Stop asking."""
         self._forget(set())
 
     async def _ask(self, worker: Worker) -> Download | None:
-        asked = self._asked.setdefault(
+        poll = self._polls.setdefault(
             worker.name, BackgroundPoll(self._news, is_answer=lambda answer: answer is not None)
         )
-        answer = await asked.ask(partial(_read, self._session, worker)) if worker.url else None
-        return answer or asked.last
+        answer = await poll.ask(partial(_read, self._session, worker)) if worker.url else None
+        return answer or poll.last
 
     def _forget(self, wanted: set[str]) -> None:
-        for gone in self._asked.keys() - wanted:
-            self._asked.pop(gone).close()
+        for gone in self._polls.keys() - wanted:
+            self._polls.pop(gone).close()
 
 
 async def _read(session: aiohttp.ClientSession, worker: Worker) -> Download | None:
@@ -110,23 +110,23 @@ async def _read(session: aiohttp.ClientSession, worker: Worker) -> Download | No
         async with session.get(f"{worker.url}{names.DOWNLOAD_PATH}", timeout=timeout) as response:
             if response.status != 200:
                 return None
-            told = json.loads(await response.content.read(MAX_ANSWER_BYTES))
-        return download_of(told, begun=worker.download.begun if worker.download else None)
+            progress = json.loads(await response.content.read(MAX_ANSWER_BYTES))
+        return download_of(progress, begun=worker.download.begun if worker.download else None)
     except (aiohttp.ClientError, TimeoutError, *NONSENSE):
         # Not there yet, just over, or not ours: what the pod says has to do.
         return None
 
 
-def download_of(told: Mapping[str, Any], *, begun: datetime | None) -> Download:
+def download_of(progress: Mapping[str, Any], *, begun: datetime | None) -> Download:
     """The program's words as a snapshot has them.
 
     Raises:
         KeyError, TypeError, ValueError: they are not that program's.
     """
-    total, note, commit, phase = told["totalBytes"], told["note"], told["commit"], told["phase"]
-    downloaded_bytes, total_bytes = count_of(told["downloadedBytes"]), count_of(total)
+    total, note, commit, phase = progress["totalBytes"], progress["note"], progress["commit"], progress["phase"]
+    downloaded_bytes, total_bytes = count_of(progress["downloadedBytes"]), count_of(total)
     if phase not in get_args(DownloadPhase) or downloaded_bytes is None or (total_bytes is None) != (total is None):
-        raise ValueError(f"{phase!r:.60}, {told['downloadedBytes']!r:.60} of {total!r:.60} bytes")
+        raise ValueError(f"{phase!r:.60}, {progress['downloadedBytes']!r:.60} of {total!r:.60} bytes")
     return Download(
         phase=phase,
         begun=begun,
@@ -137,9 +137,9 @@ def download_of(told: Mapping[str, Any], *, begun: datetime | None) -> Download:
     )
 
 
-def commit_of(told: object) -> str | None:
+def commit_of(commit: object) -> str | None:
     """What a download says that the model's commit is; None for what can be no commit, nor a digest."""
-    return told if isinstance(told, str) and _COMMIT.fullmatch(told) else None
+    return commit if isinstance(commit, str) and _COMMIT.fullmatch(commit) else None
 
 
 def _report(pod: Object) -> dict[str, Any]:
