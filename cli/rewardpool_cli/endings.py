@@ -11,7 +11,7 @@ from rewardpool_local.machine import NotStartableError
 
 
 def message_and_code(error: Exception) -> tuple[str, int]:
-    """What a user is told, and the exit code; an error that is none of a user's is raised again."""
+    """What a user reads, and the exit code; an error that is none of a user's is raised again."""
     match error:
         case CommandError():
             return str(error), error.exit_code

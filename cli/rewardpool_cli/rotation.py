@@ -22,7 +22,7 @@ LOOK_SECONDS: Final = 1.0
 UNSEEN_SECONDS: Final = 30.0
 """An operator that runs has looked at a request by then."""
 LONGEST_SECONDS: Final = 1800.0
-"""Workers learn a key in two minutes, routers change in some minutes; who waits longer is told why and let go."""
+"""Workers learn a key in two minutes, routers change in some minutes; who waits longer reads why and is let go."""
 
 
 def rotate_key(

@@ -38,7 +38,7 @@ async def ask(
     """
     config = RewardConfig(pool=pool, adapter=adapter, wait_seconds=wait_seconds)
     async with Pool(config) as client:
-        if client.endpoint.not_ready:  # a job waits for that; whoever sits at a terminal is told
+        if client.endpoint.not_ready:  # a job waits for that; whoever sits at a terminal reads it
             found = client.endpoint
             raise PoolNotReadyError(f"RewardPool {found.pool} ({found.origin}) is not ready: {found.not_ready}")
         started = time.monotonic()

@@ -106,7 +106,7 @@ ENV_ADAPTERS: Final = "REWARDPOOL_ADAPTERS"
 """Tells the worker its LoRA adapters: a JSON list of `{"name", "path", "revision"}`; absent without any."""
 ENV_MAX_BODY_BYTES: Final = "REWARDPOOL_MAX_BODY_BYTES"
 
-# What the operator's own pod is told of its place.
+# What the operator's own pod gets to know of its place.
 ENV_POD_NAMESPACE: Final = "POD_NAMESPACE"
 ENV_OPERATOR_SELECTOR: Final = "REWARDPOOL_OPERATOR_SELECTOR"
 """`LABEL=VALUE,…` of the operator's pods, for network policies that let them through."""
@@ -114,7 +114,7 @@ ENV_MONITORING_NAMESPACES: Final = "REWARDPOOL_MONITORING_NAMESPACES"
 """`NAMESPACE,…` whose pods may read metrics of workers and routers."""
 
 DOWNLOAD_PATH: Final = "/rewardpool/download"
-"""How far a worker's download is, told by its init container on the worker's port."""
+"""How far a worker's download is, served by its init container on the worker's port."""
 PINS_FILE: Final = "pins.json"
 """Entry of a ConfigMap of its own: revision of workers -> commit of the model."""
 ENV_REVISION: Final = "REWARDPOOL_REVISION"

@@ -201,7 +201,7 @@ class ConditionReason(_Reason):
 
 
 class EventReason(_Reason):
-    """What an event tells. Warnings are told once, when they begin."""
+    """What an event says. Warnings are emitted once, when they begin."""
 
     SERVING = "Serving", "The pool began to serve."
     NOT_SERVING = "NotServing", "The pool does not serve yet, or stopped; a warning unless none is wanted."

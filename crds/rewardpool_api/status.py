@@ -141,7 +141,7 @@ Limit = Literal[
     "MetricsUnavailable",
     "Unschedulable",
 ]
-"""What keeps the number from being what the policies ask for; each is told in docs/autoscaling.md."""
+"""What keeps the number from being what the policies ask for; each is explained in docs/autoscaling.md."""
 
 
 class ScalingDecision(ApiModel):

@@ -36,7 +36,7 @@ class GpuShares:
         """Begin with none.
 
         Args:
-            pool: `namespace/name`, which others are told.
+            pool: `namespace/name`, which others see.
             environ: The supervisor's environment.
         """
         self._pool = pool

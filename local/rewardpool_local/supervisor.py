@@ -1,6 +1,6 @@
 """The loop of a pool on one machine: observe, decide, carry out, until told to stop; then drain, and leave nothing.
 
-It is told what to run by `wanted.json` in the pool's folder, before the start and at any time later, and to stop by
+It reads what to run from `wanted.json` in the pool's folder, before the start and at any time later, and to stop by
 SIGINT, SIGTERM or SIGHUP. The order of stopping: the router takes no new request and finishes those in flight, with all
 workers still behind it; then the workers, which have nothing left. A second signal ends everything at once.
 """

@@ -74,5 +74,5 @@ def set_up(log_format: LogFormat, *, verbose: bool = False) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler], force=True)
-    # kopf tells every event at INFO. What goes wrong in it is told.
+    # kopf logs every event at INFO. What goes wrong in it is logged.
     logging.getLogger("kopf").setLevel(logging.WARNING)

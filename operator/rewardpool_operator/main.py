@@ -46,7 +46,7 @@ RUNNING: Final = "the operator runs"
 
 
 def wiring(operator: Manager, running: "asyncio.Task[None]") -> kopf.OperatorRegistry:
-    """The handlers, each of which only tells the operator what to look at."""
+    """The handlers, each of which only says to the operator what to look at."""
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)

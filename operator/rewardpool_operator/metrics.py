@@ -1,8 +1,8 @@
-"""What Prometheus is told of the operator and its pools.
+"""What Prometheus scrapes of the operator and its pools.
 
 The gauges of a pool are made at each scrape (`pool_metrics.py`), and a pool that is forgotten is gone with all of its
 series. Labels are bounded by what there is: pools, and words of fixed lists. Nothing about single workers, requests or
-samples is told here; routers and engines have metrics of their own.
+samples is exposed here; routers and engines have metrics of their own.
 
 Names follow https://prometheus.io/docs/practices/naming/; docs/reference-status.md lists them.
 """

@@ -1,4 +1,4 @@
-"""What Prometheus is told of each pool: its figures as of its last pass, made into series at each scrape.
+"""What Prometheus scrapes of each pool: its figures as of its last pass, made into series at each scrape.
 
 So no series can outlive what it is about: a revision, a limit, a pool.
 """
@@ -20,7 +20,7 @@ _DEMANDS: Final = ("Live", "Lapsed", "Ignored")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PoolFigures:
-    """What is told of one pool, and no more of it than that: a thousand pools are kept."""
+    """What is exposed of one pool, and no more of it than that: a thousand pools are kept."""
 
     engine: str
     model_type: str

@@ -95,7 +95,7 @@ class CheckpointConfig(ConfigPart):
 
 
 class ColocatedConfig(ConfigPart):
-    """The turns of the job and of reward models that sleep on the job's own GPUs; docs/colocated.md tells all of it."""
+    """The turns of the job and of reward models that sleep on the job's own GPUs; docs/colocated.md has all of it."""
 
     enabled: bool | None = None
     """Whether they take turns. By default they do where a pool of the reward has `spec.engine.sleep.enabled` and is on
@@ -254,7 +254,7 @@ def load_train_config(path: Path) -> TrainConfig:
     mistakes = Mistakes()
     with mistakes.gather():
         config = validated(TrainConfig, raw, path="")
-    if mistakes.any:  # then what is wrong with the reward is told with it
+    if mistakes.any:  # then what is wrong with the reward is reported with it
         with mistakes.gather():
             parse_reward(raw.get("reward", {}))
     mistakes.check()

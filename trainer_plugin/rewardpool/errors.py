@@ -111,7 +111,7 @@ class UnscoredError(RewardPoolError):
 
 
 class SampleTooLongError(SampleError):
-    """The sample has more tokens than the model takes; both lengths are in tokens, None where no server told."""
+    """The sample has more tokens than the model takes; both lengths are in tokens, None where no server said."""
 
     def __init__(self, sample: str, length_tokens: int | None, limit_tokens: int | None) -> None:
         length = "an unknown number of" if length_tokens is None else length_tokens

@@ -226,7 +226,7 @@ class _Batch:
 
 
 class _Begun:
-    """One trajectory of a stream, under way on the reward's loop; the stream is told of its end on its own."""
+    """One trajectory of a stream, under way on the reward's loop; its end reaches the stream on its own."""
 
     def __init__(
         self,

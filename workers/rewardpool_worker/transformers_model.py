@@ -422,7 +422,7 @@ def _limit(config: Any, tokenizer: Any, requested: int | None) -> int:
         if positions is not None and requested > positions:
             raise ModelRefusedError(f"spec.engine.maxModelLen is {requested}, and the model has {positions} positions")
         return requested
-    # A tokenizer that was told nothing says 10^30.
+    # A tokenizer whose config sets none says 10^30.
     known = [int(limit) for limit in (positions, tokenizer.model_max_length) if limit is not None and limit < 10**9]
     if not known:
         raise ModelRefusedError("the model does not say how long a sample may be: set spec.engine.maxModelLen")

@@ -281,7 +281,7 @@ def _within_budget(
 
 
 def _placed(signals: Signals, sized: _Sized) -> _Sized:
-    """A worker that fits nowhere is supply on its way, neither asked for again nor waited for: it is only told."""
+    """A worker that fits nowhere is supply on its way, neither asked for again nor waited for: it is only reported."""
     if signals.unschedulable is None or signals.serving >= sized.replicas or sized.limit is not None:
         return sized
     return replace(sized, limit="Unschedulable", reason=f"{sized.reason}; a worker fits nowhere")

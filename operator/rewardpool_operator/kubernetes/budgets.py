@@ -2,7 +2,7 @@
 
 What a pool wants is in its status. What it holds is counted: its pods and what its Deployments declare, so an operator
 that takes over in the middle of a step of another one knows it too. Between a decision and its first write this process
-alone knows; `decided` is told at once, and so no two passes can give the same room away.
+alone knows; `decided` is called at once, and so no two passes can give the same room away.
 
     one pool's pass ends ─> its claim is another ─> passes of all other pools of the budget
 """

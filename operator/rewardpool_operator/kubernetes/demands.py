@@ -1,7 +1,7 @@
 """What training jobs announce by Leases: read, believed as far as they make sense, and removed when nobody renews them.
 
     Demands   of one pool: part of every pass over it
-    Strays    of pools that are not there: nobody else would tell the trainer, nor remove them
+    Strays    of pools that are not there: nobody else would warn the trainer, nor remove them
 
 A Lease is `demand-POOL.JOB` (`rewardpool_api.demand`), of earlier trainers `demand-POOL-JOB`. Who may write one may
 write any other of its name into the same namespace, so nothing is done to a Lease that is not called that way, whatever
@@ -37,7 +37,7 @@ PATIENCE: Final = timedelta(seconds=10)
 ASK_SECONDS: Final = 1.0
 """For the API server to say whether a demand was renewed; meanwhile it counts."""
 AT_A_TIME: Final = 10
-"""Leases that are told of, and removed, in one look: somebody may make thousands."""
+"""Leases that are reported, and removed, in one look: somebody may make thousands."""
 REFUSED_PAUSE: Final = timedelta(minutes=1)
 """After the API server refused to remove one."""
 CONFLICT: Final = 409
@@ -257,7 +257,7 @@ class Strays:
                 log.exception("demands for pools that are not there are not looked at now")
 
     async def look(self, *, now: datetime) -> None:
-        """Tell their trainers, and remove what is old.
+        """Warn their trainers, and remove what is old.
 
         Raises:
             KubeError: the API server refuses.

@@ -1,8 +1,8 @@
-"""What of a pool's news becomes a new event, what a repeat of one, and what is not told: pure, without a clock.
+"""What of a pool's news becomes a new event, what a repeat of one, and what is not recorded: pure, without a clock.
 
-`kubectl describe` should tell a story, and etcd should not be filled by a pool that flaps. So what is said again within
-`SERIES_SECONDS` is counted in the event that said it first (the series of events.k8s.io/v1), a pool has `ROOM` new
-events and gets another one every `REFILL_SECONDS`, and repairs of routers' lists are summed up.
+`kubectl describe` should read as a story, and etcd should not be filled by a pool that flaps. So what is said again
+within `SERIES_SECONDS` is counted in the event that said it first (the series of events.k8s.io/v1), a pool has `ROOM`
+new events and gets another one every `REFILL_SECONDS`, and repairs of routers' lists are summed up.
 """
 
 from collections.abc import Iterable

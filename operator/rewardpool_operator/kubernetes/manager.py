@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 GATHER_SECONDS: Final = 0.05
 """From an event to its pass: what happens together is looked at together."""
 RESYNC_SECONDS: Final = 60.0
-"""Between two lists of all pools: kopf's watch is known to go silent, and nobody tells of a deletion it missed."""
+"""Between two lists of all pools: kopf's watch is known to go silent, and nobody reports a deletion it missed."""
 ACTING_SECONDS: Final = 0.2
 """Between two looks at whether this operator may act."""
 DEAD_SECONDS: Final = 180.0
@@ -135,7 +135,7 @@ class Manager:
 
         An API server that is away is neither: a restart would not bring it back, and the routers need their operator.
         Nor is a namespace where something may not be seen; `namespaces_not_served` names it, and says why.
-        Nor is a pool of which something fails, and which is told: a restart would lose the keys that are known.
+        Nor is a pool of which something fails, and which is reported: a restart would lose the keys that are known.
         """
         now = monotonic()
         watches: dict[str, float] = {}

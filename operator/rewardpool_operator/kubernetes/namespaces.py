@@ -40,7 +40,7 @@ class Namespaces:
         kube: the API server.
         store: what there is.
         reflectors: of all kinds, by namespace; "" stands for all namespaces at once.
-        ready: is told the pools of a namespace that is served from now on.
+        ready: receives the pools of a namespace that is served from now on.
         may_act: whether this operator may write now.
     """
 

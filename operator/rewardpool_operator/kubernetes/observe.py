@@ -185,7 +185,7 @@ class Observer:
 
 
 def snapshot_without_routers(pool: RewardPool, objects: Objects) -> Snapshot:
-    """What Kubernetes alone tells of the pods, where no router can be polled."""
+    """What Kubernetes alone says of the pods, where no router can be polled."""
     return Snapshot(
         routers=tuple(readable("pods", objects.pods_of(names.COMPONENT_ROUTER), pods.router_of, name=_name_of)),
         workers=tuple(readable("pods", objects.pods_of(names.COMPONENT_WORKER), pods.worker_of, name=_name_of)),

@@ -1,9 +1,9 @@
 """How soon a pool is looked at again when no event comes. Pure.
 
-Watches tell of everything in Kubernetes at once; looking again is for the routers, which tell nothing by themselves.
+Watches report everything in Kubernetes at once; looking again is for the routers, which report nothing by themselves.
 While something goes on, that is every second. A quiet pool is looked at less and less often, up to a limit that grows
 with the number of pools, so that a thousand quiet ones are sixty looks a second and not a thousand. One that scales is
-looked at every second all the time while there are few: nobody else tells that the first request waits at it.
+looked at every second all the time while there are few: nobody else reports that the first request waits at it.
 
 A look that finds nothing new takes about 2 ms of a processor, half of it to ask one router.
 """

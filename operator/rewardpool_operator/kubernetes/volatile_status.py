@@ -3,8 +3,8 @@
 Some of a status changes all the time, and so is written every few seconds and not at every look. Some of it is not
 ours: other controllers may add conditions, which server-side apply leaves alone.
 
-Whatever differs beside these figures is told at once: a decision, what limits it, a condition. Until its turn comes a
-status is kept in memory, and the next decision is made with it, so that none of it is forgotten.
+Whatever differs beside these figures is written at once: a decision, what limits it, a condition. Until its turn comes
+a status is kept in memory, and the next decision is made with it, so that none of it is forgotten.
 """
 
 from rewardpool_api.status import CONDITION_TYPES

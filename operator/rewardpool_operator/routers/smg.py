@@ -52,8 +52,9 @@ SMG: Final = RouterProgram(
     package="smg",
     requirement="smg==1.13.0",
     waiting=RefusedRequests,
-    # It routes by `model`, so it is told which one a worker has. Told the program as well it asks the worker nothing;
-    # otherwise it tries three times in 3 s, with a key it does not have. `sglang` stands for plain HTTP and JSON.
+    # It routes by `model`, so its list says which one a worker has. Given the program as well it asks the worker
+    # nothing; otherwise it tries three times in 3 s, with a key it does not have. `sglang` stands for plain HTTP and
+    # JSON.
     worker=lambda served_name: {"models": [{"id": served_name}], "runtime_type": "sglang"},
     # These turn off what it would do by itself: refuse at a limit of its own, ask workers for figures they do not have,
     # ask a hub for tokenizers.

@@ -44,7 +44,7 @@ class Rollout:
         token_versions: The version that made each token, shape (response tokens,), where the weights changed while it
             was made; None where `version` made all of it.
         log_probs: Log-probabilities of the response tokens when they were sampled, by the weights and at the
-            temperature they were sampled with, shape (response tokens,); None where the engine does not tell.
+            temperature they were sampled with, shape (response tokens,); None where the engine does not say.
     """
 
     group: int

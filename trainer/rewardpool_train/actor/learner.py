@@ -189,7 +189,7 @@ def behaviour_of(rollout: Rollout) -> torch.Tensor:
     """Return the log-probabilities that a rollout was sampled with, float32 (response tokens,).
 
     Raises:
-        ValueError: Its engine did not tell.
+        ValueError: Its engine did not say.
     """
     if rollout.log_probs is None:
         raise ValueError("the engine gave no log-probabilities with a rollout; the loss cannot do without")

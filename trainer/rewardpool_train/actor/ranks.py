@@ -1,4 +1,4 @@
-"""The processes of one training job, as torchrun starts them, and the few numbers they tell each other."""
+"""The processes of one training job, as torchrun starts them, and the few numbers they exchange."""
 
 import logging
 import os

@@ -4,9 +4,9 @@
     update    for each mini-batch: wait for its groups' scores, if they are not there yet; one optimiser step
     publish   the rollout engine gets the new weights
 
-The config's `schedule` says how these follow each other. Each is told to the reward pool by rank 0, so that the pool is
-warm when samples come. What the waiting costs is measured, because avoiding it is the point: `reward_exposed_seconds`
-is the time in which the actor had nothing left to do but wait for scores.
+The config's `schedule` says how these follow each other. Each is announced to the reward pool by rank 0, so that the
+pool is warm when samples come. What the waiting costs is measured, because avoiding it is the point:
+`reward_exposed_seconds` is the time in which the actor had nothing left to do but wait for scores.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ class Trainer:
             config: Of the job.
             ranks: This process among its peers.
             reward: Rates the rollouts.
-            demand: Is told what this rank does; None announces nothing.
+            demand: Announces what this rank does; None announces nothing.
             sharing: Of the GPUs with the reward's pools; None where these have their own.
             score_dtype: What the reward's pools compute in, where the config does not say.
         """
@@ -131,7 +131,7 @@ class Trainer:
     ) -> list[StepRecord]:
         """Run the steps and return their records; `on_step` is called after each, on every rank.
 
-        After each step the ranks tell each other whether one of them was told to end; then that step was the last.
+        After each step the ranks agree on whether one of them is to stop; then that step was the last.
 
         Raises:
             SampleError: A sample has no score and the failure policy is `raise`.

@@ -49,7 +49,7 @@ class NoPeers:
         return True
 
     def let_go(self) -> None:
-        """Nobody else is told."""
+        """Nobody else is notified."""
 
     def others_compute(self) -> bool:
         """Nobody else does."""

@@ -1,4 +1,4 @@
-"""How those who wait for something to be different are told that it may be."""
+"""Notifies those who wait for something to be different that it may be."""
 
 import asyncio
 

@@ -53,7 +53,7 @@ class Pipeline(Generic[P, R]):
             overlap: How these follow each other; the default trains mini-batches as they are complete.
             sampling: How groups that teach nothing are replaced; None trains on them.
             deadline_seconds: For one mini-batch to be complete once the learner has nothing else to do.
-            announcer: Is told what the job does.
+            announcer: Announces what the job does.
             on_update: Called with the new version after each update: a place for a checkpoint with `state`.
             on_step: Called after each step, when its weights are published; a place for `end`.
             resume: The state that the job goes on from; the learner has its weights already.
@@ -117,7 +117,7 @@ class Pipeline(Generic[P, R]):
     def end(self) -> None:
         """End the run before its next operation; rollouts and scores that are under way are given up.
 
-        In `on_step` that is the end of the step. `state` tells what a resumed job has to do.
+        In `on_step` that is the end of the step. `state` says what a resumed job has to do.
         """
         self._is_ending = True
 

@@ -46,7 +46,7 @@ class OpenGroup(Generic[P, R]):
         return [(member, rollout) for member, rollout in self.rollouts.items() if member not in self.scores]
 
     def rolled(self) -> RolledGroup[P, R]:
-        """Return it as what the learner is told of a group that it does not train on yet."""
+        """Return it as what the learner gets to know of a group that it does not train on yet."""
         return RolledGroup(task=self.task, rollouts=[self.rollouts[member] for member in range(self.task.size)])
 
     def rated(self) -> RatedGroup[P, R]:

@@ -30,7 +30,7 @@ class MiniBatches(Generic[P, R]):
         scores: That are under way.
         changes: Are noted when a group is complete.
         watch: Of the time in which the learner waits for scores.
-        announcer: Is told of that.
+        announcer: Announces that.
         deadline_seconds: For each such wait.
     """
 

@@ -122,7 +122,7 @@ class Learner(Protocol[P, R]):
 
 
 class Announcer(Protocol):
-    """Is told what the job does, so that the reward servers can be there when samples come; a `JobDemand` is one."""
+    """Announces what the job does, so that the reward servers can be there when samples come; a `JobDemand` is one."""
 
     def rollout(self) -> None:
         """A rollout begins."""

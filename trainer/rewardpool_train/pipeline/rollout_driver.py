@@ -30,7 +30,7 @@ class RolloutDriver(Generic[P, R]):
         scores: Get each rollout the moment it ends.
         tasks: Of the run; what goes wrong goes wrong with them.
         watch: Of the time in which something is rolled out.
-        announcer: Is told.
+        announcer: Announces them.
     """
 
     def __init__(

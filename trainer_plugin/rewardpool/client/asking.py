@@ -1,14 +1,14 @@
 """One request, sent again until it is answered; further ones go beside a straggler.
 
-    a slot is free -> attempt -> answer, of the first or of one beside it (`hedging.py`) -> the end, told once
+    a slot is free -> attempt -> answer, of the first or of one beside it (`hedging.py`) -> the end, reported once
                               -> setback -> recover (`recovery.py`) -> attempt … until the deadline (`timers.py`)
 
 Those beside it race on while it recovers: one may sit at a silent worker, and nobody waits for that. The deadline
 counts from when the sample came, less the time in which it waited for a slot while others were answered: a pool that
 answers nobody uses up the time of those that wait for a slot too.
 
-Who asks is told by a call, not by a task that ends: the first attempt runs in the task of the whole, and when one
-beside it is answered earlier it stays open for some seconds after that (`timers.py` says why), while the sample is
+Who asks gets the result by a call, not by a task that ends: the first attempt runs in the task of the whole, and when
+one beside it is answered earlier it stays open for some seconds after that (`timers.py` says why), while the sample is
 done.
 """
 
@@ -32,7 +32,7 @@ Body = Callable[[Endpoint], dict[str, Any]]
 Read = Callable[[int, bytes, str], T]
 """Makes of status, body and the sample's label a result, a SampleError or a RetryableError."""
 OnEnd = Callable[[T | None, BaseException | None], None]
-"""Is told the result, or the error in its place; called once, and must not raise."""
+"""Receives the result, or the error in its place; called once, and must not raise."""
 
 
 class Asking(Generic[T]):
@@ -87,7 +87,7 @@ class Asking(Generic[T]):
             path: Of the request, below the pool's URL.
             body: Makes the request.
             read: Reads the answer.
-            on_end: Is told the result. The error in its place is a SampleError or a PoolError, CancelledError when
+            on_end: Receives the result. The error in its place is a SampleError or a PoolError, CancelledError when
                 nobody wants the result any more, or whatever went wrong in this program.
             samples: That are in the request; with more than one it is sent once, and a RetryableError ends it.
         """

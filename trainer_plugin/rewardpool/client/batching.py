@@ -36,7 +36,7 @@ class Waiting:
     """A sample that waits for a slot, and then for its score."""
 
     def __init__(self, batcher: "Batcher", effort: Effort, body: Body, on_end: OnEnd[float]) -> None:
-        """`on_end` is told the score, or the error in its place; once."""
+        """`on_end` receives the score, or the error in its place; once."""
         self.effort = effort
         self.body = body
         self.came = asyncio.get_running_loop().time()

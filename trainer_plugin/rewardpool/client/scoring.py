@@ -24,7 +24,7 @@ class Scoring:
             sample: To be scored.
             label: Names it in messages.
             ledger: Where its score is counted.
-            on_end: Is told the outcome, or the error in its place where that is none of this sample's.
+            on_end: Receives the outcome, or the error in its place where that is none of this sample's.
         """
         self.effort = Effort(label)
         self._sample = sample

@@ -1,4 +1,4 @@
-"""Tells pools when rollouts begin and end where the trainer tells a reward nothing of them: samples just come.
+"""Announces to pools when rollouts begin and end where the trainer says nothing of them to a reward: samples just come.
 
 A rollout begins with the first sample after a quiet time, and has ended when nothing came, or was on its way, for
 `QUIET_SECONDS`. A trainer that generates all the time is in one rollout that never ends, which is right.

@@ -4,7 +4,7 @@
     |<------------------------------------ every ------------------------------------------>|
 
 Each figure is the median of the last few bursts, which one slow step does not move; the lead alone is the least of
-them, because a pool that is warm too early costs less than one that is warm too late. What the trainer tells wins over
+them, because a pool that is warm too early costs less than one that is warm too late. What the trainer says wins over
 what was learned.
 
 Two things would make the pool's own slowness part of the beat, and a slow pool would then be given less to do: samples
@@ -31,7 +31,7 @@ STALL_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What the trainer tells of itself; None leaves a figure to be learned.
+    """What the trainer says of itself; None leaves a figure to be learned.
 
     Raises:
         ValueError: A figure is out of range.

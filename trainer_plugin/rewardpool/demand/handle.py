@@ -39,7 +39,7 @@ class JobDemand:
     """
 
     def __init__(self, job: str, cadence: Cadence) -> None:
-        """Prepare; `announce` begins to tell anybody."""
+        """Prepare; nothing is announced before `announce`."""
         self.job = job
         """The name it is announced by."""
         self._cadence = cadence
@@ -125,7 +125,7 @@ class JobDemand:
             return DemandReport(job=self.job, problem=self._silent_because)
         return replace(self._announcer.report(), job=self.job)
 
-    # What the client tells.
+    # What the client reports.
 
     def sample_comes(self) -> None:
         """The client was given a sample."""

@@ -1,4 +1,4 @@
-"""The demands of one job for several pools: what it does is told to all of them."""
+"""The demands of one job for several pools: what it does is announced to all of them."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -7,7 +7,7 @@ from rewardpool.demand.handle import JobDemand
 
 
 class Together:
-    """Demands that are told the same; ends them all at the end of its `with` block."""
+    """Demands that announce the same; ends them all at the end of its `with` block."""
 
     def __init__(self, demands: Sequence[JobDemand]) -> None:
         self._demands = tuple(demands)

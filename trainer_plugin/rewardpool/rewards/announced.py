@@ -1,4 +1,4 @@
-"""A reward whose pools are told, by the samples that come, when rollouts begin and end.
+"""A reward that announces to its pools, by the samples that come, when rollouts begin and end.
 
 For the rewards of trainers that say nothing of their steps. Those that do say it themselves, by `Pool.demand`.
 """

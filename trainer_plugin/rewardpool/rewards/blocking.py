@@ -23,7 +23,7 @@ from rewardpool.rewards.spec import RewardLike
 class BlockingReward(LoopThread[OpenReward]):
     """An `OpenReward` behind plain function calls; any thread may call it, as any `LoopThread`.
 
-    With an `announcement`, the pools are told of the job, as by `open_announced`.
+    With an `announcement`, the job is announced to the pools, as by `open_announced`.
 
     Raises:
         RewardPoolError: On construction, what `open_reward` raises.

@@ -30,7 +30,7 @@ class LazyReward:
         tokenizer: As for `open_reward`.
         path: Where `spec` stands in the trainer's config, for messages.
         who: Takes one number for a response, so that the rewards of its steps would be lost; None takes them too.
-        announcement: Tells the pools of the job by the samples that come, from the first call on; not with `announce`.
+        announcement: Announces the job to its pools by the samples that come, from the first call; not with `announce`.
         overrides: As for `open_reward`.
 
     Raises:

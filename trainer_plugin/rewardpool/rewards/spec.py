@@ -112,7 +112,7 @@ def parse_reward(spec: RewardLike, *, path: str = "reward") -> RewardSpec:
 
 
 def refuse_running(spec: RewardSpec) -> None:
-    """See to it that no part goes by the steps of a job, where nobody tells the reward of them.
+    """See to it that no part goes by the steps of a job, where the reward does not know them.
 
     Raises:
         ConfigError: One does.
@@ -141,7 +141,7 @@ def refuse_process(spec: RewardSpec, *, who: str) -> None:
 
 
 def without_steps(field: str) -> ConfigError:
-    """What is wrong with `normalize: running` in that field, where nobody tells the reward of a job's steps."""
+    """What is wrong with `normalize: running` in that field, where the reward does not know a job's steps."""
     return ConfigError(
         field,
         "must not be running here: it goes by the scores of earlier steps, the same in all processes and kept in the "

@@ -1,4 +1,4 @@
-"""Which of verl's workers tells the pools when rollouts begin and end: the one with number 0, for all of them."""
+"""Which of verl's workers announces to pools when rollouts begin and end: the one with number 0, for all of them."""
 
 import re
 from collections.abc import Iterable

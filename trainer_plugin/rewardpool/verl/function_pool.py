@@ -35,7 +35,7 @@ class FunctionPool:
     tokenizer: Any
     """The model's; None where it is not known which model is served, or that is a function."""
     bursts: Bursts
-    """To be told of every sample, which may be any number of requests."""
+    """To be called for every sample, which may be any number of requests."""
 
 
 async def shared_function_pool(spec: Mapping[str, Any], *, path: str, workers: int) -> FunctionPool:

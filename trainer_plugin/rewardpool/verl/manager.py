@@ -113,7 +113,7 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
         return await shared_reward(spec, path=MAPPING_PATH, samples=settings.samples, workers=settings.workers)
 
     def _begin_to_open(self) -> "asyncio.Task[Any] | None":
-        """Made on the actor's event loop, as verl does it, this tells what is missing long before the first sample."""
+        """Made on the actor's event loop, as verl does it, this says what is missing long before the first sample."""
         if self._settings.inline:  # no sample is expected here
             return None
         try:

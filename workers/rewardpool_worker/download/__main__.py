@@ -32,7 +32,7 @@ MAX_MESSAGE = 2000
 def main() -> None:
     """Have the model where it is wanted, or say why not."""
     wanted = _arguments()
-    # Bars are for terminals, the lines of the log come from the watch; and nobody is told who downloads what.
+    # Bars are for terminals, the lines of the log come from the watch; and nobody learns who downloads what.
     os.environ.update(HF_HUB_DISABLE_PROGRESS_BARS="1", HF_HUB_DISABLE_TELEMETRY="1")
     try:
         source = _source(wanted.source, wanted.revision)

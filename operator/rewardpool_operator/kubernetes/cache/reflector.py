@@ -42,7 +42,7 @@ LONGEST_PAUSE_SECONDS: Final = 3.0
 """An API server that is back is noticed within this time."""
 EXPIRED: Final = 410
 REFUSALS: Final = 3
-"""In a row, before they are told as a problem: one alone is soon over."""
+"""In a row, before they are reported as a problem: one alone is soon over."""
 
 
 class Reflector:
@@ -54,7 +54,7 @@ class Reflector:
         namespace: where; "" means in all namespaces.
         selector: of labels; "" means all objects.
         store: takes what there is.
-        changed: is told the pools that have news.
+        changed: receives the pools that have news.
         clock: monotonic seconds.
     """
 
@@ -145,7 +145,7 @@ class Reflector:
         version, restored = "", False
         async for page in self._kube.pages(self.resource, self.namespace, selector=self._selector):
             self.heard()
-            # The first page's version: what is made while the others are read is told by the watch.
+            # The first page's version: what is made while the others are read comes by the watch.
             if not version:
                 version = page.version
                 restored = int(version) < self._newest

@@ -1,6 +1,6 @@
 """All pools and what they own, in memory: what watches said, and what the API server answered to our own writes.
 
-Pure: no clock, no client. Whoever puts something in is told which pools have news by that.
+Pure: no clock, no client. Whoever puts something in gets back which pools have news by that.
 
 Versions go forward only: the answer to a write of ours is put in at once, so the next pass sees it, and the watch's
 later word of the same version is no news. (Versions of one kind are compared as numbers, as Kubernetes' own caches do.)
@@ -122,7 +122,7 @@ class Store:
     def keep_only(
         self, resource: Resource, namespace: str, listed: Iterable[str], *, version: str, restored: bool = False
     ) -> list[Key]:
-        """Drop what a list did not have: what a broken watch did not tell.
+        """Drop what a list did not have: what a broken watch did not report.
 
         Args:
             resource: which kind was listed.

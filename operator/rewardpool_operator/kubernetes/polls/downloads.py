@@ -1,8 +1,8 @@
 """Downloads of a pool's workers: what their pods and programs say of them, and the pins that keep a revision together.
 
-A revision of workers serves one commit of its model. The first download resolves the branch and tells the commit; it is
-written into the ConfigMap POOL-pins, where every later pod of the revision finds it. It is kept there for as long as
-the revision has a Deployment. What the pods tell stays in their status, so a lost pin is found again.
+A revision of workers serves one commit of its model. The first download resolves the branch and reports the commit; it
+is written into the ConfigMap POOL-pins, where every later pod of the revision finds it. It is kept there for as long as
+the revision has a Deployment. What the pods report stays in their status, so a lost pin is found again.
 """
 
 import asyncio
@@ -78,7 +78,7 @@ class Downloads:
         self._polls: dict[str, BackgroundPoll[Download | None]] = {}
 
     async def progress(self, workers: list[Worker], found: tuple[Object, ...]) -> list[Worker]:
-        """The workers, with their downloads as the pods and the programs tell them."""
+        """The workers, with their downloads as the pods and the programs report them."""
         by_name = {pod["metadata"]["name"]: pod for pod in found}
         seen = [with_download(worker, by_name[worker.name]) for worker in workers]
         polled = [worker for worker in seen if worker.is_downloading and worker.active][:MAX_POLLED]
@@ -172,7 +172,7 @@ def _written_pins(pool: RewardPool, objects: Objects) -> dict[str, str]:
     try:
         pins = json.loads((files.get("data") or {}).get(names.PINS_FILE, "{}"))
     except NONSENSE:
-        # Edited by hand; what the pods tell puts it right.
+        # Edited by hand; what the pods report puts it right.
         return {}
     written = pins.items() if isinstance(pins, dict) else ()
     return {revision: pinned for revision, commit in written if (pinned := commit_of(commit)) is not None}

@@ -1,6 +1,6 @@
 """The golden set of a pool, read from its ConfigMap, and the scores that revisions give it, kept on their Deployments.
 
-The ConfigMap is a user's, without our label, so no watch tells of it: it is read by name, now and then. Scoring is done
+The ConfigMap is a user's, without our label, so no watch reports it: it is read by name, now and then. Scoring is done
 aside, since a pass waits for nobody; its outcome is an annotation, so a restarted operator asks nobody again, and the
 scores of a revision outlive its workers.
 """

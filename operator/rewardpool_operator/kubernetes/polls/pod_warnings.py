@@ -33,7 +33,7 @@ class PodWarnings:
 
     Args:
         kube: the API server.
-        news: called when there is something new to tell.
+        news: called when there is something new.
         aside: bounds what is asked aside at a time, of all pools together.
         clock: monotonic seconds.
     """
