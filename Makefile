@@ -147,9 +147,9 @@ test-client:
 test-tools:
 	@$(DEV)/bin/pytest $(SHORT) $(addprefix tests/,$(TOOLS))
 
-# The least of test-engines: a class whose scores SGLang alone gets wrong.
+# The least of test-engines: the two classes whose scores SGLang alone gets wrong.
 test-sglang:
-	@$(DEV)/bin/pytest $(SHORT) tests/engines/test_sglang.py
+	@$(DEV)/bin/pytest tests/engines/test_sglang.py
 
 test-hostile: setup-dev binaries ## Only the tests of hostile input (HOSTILE_EXAMPLES=5000 for a long run, HOSTILE_SEED=1 for other input)
 	@$(DEV)/bin/pytest tests/hostile

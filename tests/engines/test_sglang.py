@@ -29,7 +29,7 @@ class Pool:
     expected: list[Numbers]
 
 
-@pytest.fixture(scope="module", params=["Qwen3", pytest.param("Qwen2", marks=pytest.mark.long)])
+@pytest.fixture(scope="module", params=["Qwen3", "Qwen2"])
 def pool(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
     engine_python("sglang")
     folder = tmp_path_factory.mktemp("sglang")
