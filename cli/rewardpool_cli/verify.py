@@ -103,12 +103,12 @@ def verify(
 
 def screen(comparison: Comparison, *, pool: str, reference: str, allowed: str) -> RenderableType:
     """What came out, as a person reads it."""
-    held = comparison.holds
+    holds = comparison.holds
     off = sum(not item.holds for item in comparison.items)
-    verdict = "holds" if held else f"does not hold: {off} of {len(comparison.items)} texts are off"
+    summary = "holds" if holds else f"does not hold: {off} of {len(comparison.items)} texts are off"
     unscored = sum(item.score is None for item in comparison.items)
     lines = [
-        Text.assemble(f"{pool} against {reference}: ", (verdict, "green" if held else "red")),
+        Text.assemble(f"{pool} against {reference}: ", (summary, "green" if holds else "red")),
         Text(f"{len(comparison.items)} texts, {unscored} without a score; allowed: {allowed}"),
     ]
     if comparison.max_abs_diff is not None:

@@ -17,7 +17,7 @@ from rewardpool_api.status import NEVER_OBSERVED, RewardPoolStatus
 
 Schema = dict[str, Any]
 
-_KEPT = {
+_KEYWORDS = {
     "default",
     "description",
     "enum",
@@ -159,7 +159,7 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
 
 def _structural(schema: Schema, definitions: Schema, rules: dict[str, tuple[Any, ...]]) -> Schema:
     schema = _resolved(_without_null(_resolved(schema, definitions)), definitions)
-    kept = {key: value for key, value in schema.items() if key in _KEPT}
+    kept = {key: value for key, value in schema.items() if key in _KEYWORDS}
     if "const" in schema:
         kept["enum"] = [schema["const"]]
     if kept.get("default", ...) is None or IS_INFERRED in schema:

@@ -19,7 +19,7 @@ from rewardpool_operator.autoscaler.signals import Announcement
 
 MOST: Final = 32
 """Announcements of one pool that count."""
-KEPT: Final = timedelta(minutes=10)
+RETENTION: Final = timedelta(minutes=10)
 """For so long one that lapsed is kept, for people to see, and for a trainer that comes back to find it as it was."""
 
 
@@ -133,4 +133,4 @@ def is_over(heard: Announcement, *, now: datetime) -> bool:
     """Whether it may be removed: its job said that it has ended, or has not been heard of for long."""
     if heard.demand is not None and heard.demand.phase == "Ended":
         return True
-    return now >= heard.renewed + timedelta(seconds=heard.seconds) + KEPT
+    return now >= heard.renewed + timedelta(seconds=heard.seconds) + RETENTION

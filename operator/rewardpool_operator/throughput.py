@@ -28,7 +28,7 @@ APART_SECONDS: Final = 3.0
 """Two looks further apart say nothing of the time between: the worker may have had nothing to do."""
 FRESH_SECONDS: Final = 1.0
 """A router's figures that are older were counted at another moment than the look."""
-HELD_SECONDS: Final = 3.0
+VALID_SECONDS: Final = 3.0
 """For so long a measurement is passed on, so that those of several workers meet; not long enough to be kept twice."""
 
 
@@ -88,7 +88,7 @@ class BusyWorker:
             self._answered(more, count.in_flight, now=now)
         elif self._span is not None:
             self._span = replace(self._span, in_flight=min(self._span.in_flight, count.in_flight))
-        if self._measured is None or now - self._measured[0] >= HELD_SECONDS:
+        if self._measured is None or now - self._measured[0] >= VALID_SECONDS:
             return None
         return self._measured[1:]
 

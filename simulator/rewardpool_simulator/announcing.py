@@ -34,7 +34,7 @@ class Announcer:
         self._started: float | None = None
         self._changed = 0.0
         self._fell_silent: float | None = None
-        self._stands_still = False
+        self._is_stalled = False
         self._last: Announcement | None = None
 
     def start(self) -> None:
@@ -54,11 +54,11 @@ class Announcer:
         """All scores are there, and no rollout goes on."""
         self._cadence.update_begins(self._change())
 
-    def stand_still(self, stands_still: bool) -> None:
+    def stall(self, is_stalled: bool) -> None:
         """The trainer begins or ceases to wait for scores alone."""
-        if stands_still != self._stands_still:
-            self._stands_still = stands_still
-            self._cadence.waits(self._events.now, 1 if stands_still else -1)
+        if is_stalled != self._is_stalled:
+            self._is_stalled = is_stalled
+            self._cadence.waits(self._events.now, 1 if is_stalled else -1)
 
     def end(self) -> None:
         """No more samples will come."""

@@ -82,7 +82,7 @@ class Trainer:
             self._events.after(self.job.update_seconds.draw(self._chance(step, "update")), self._end_update)
         if self._may_roll_out():
             self._roll_out()
-        self.announcer.stand_still(self._stands_still())
+        self.announcer.stall(self._is_stalled())
 
     def _has_scores_of(self, step: int) -> bool:
         if self.job.mode == "FullyAsync":
@@ -93,7 +93,7 @@ class Trainer:
         step = self._rollouts_begun
         return step == self._rollouts_done and step < self.job.steps and step - self.job.ahead <= self._updates_done
 
-    def _stands_still(self) -> bool:
+    def _is_stalled(self) -> bool:
         """Whether neither rollouts nor updates go on."""
         return self._rollouts_begun == self._rollouts_done and self._updates_begun == self._updates_done
 

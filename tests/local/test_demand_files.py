@@ -12,7 +12,7 @@ from rewardpool.demand.writers import FileWriter
 from rewardpool_api.demand import LEASE_SECONDS, Demand
 from rewardpool_local.demand_files import MAX_FILE_BYTES, DemandFiles
 from rewardpool_local.folder import PoolFolder
-from rewardpool_operator.announcements import KEPT, MOST
+from rewardpool_operator.announcements import MOST, RETENTION
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -137,8 +137,8 @@ def test_a_folder_that_cannot_be_read_ends_nothing_at_once(
 
 def test_what_is_over_is_removed_unless_it_was_renewed_since_the_look(folder: Folder) -> None:
     ended, old, renewed = folder.write("ended", phase="Ended"), folder.write("old"), folder.write("renewed")
-    lapsed = folder.write("lapsed", at=NOW + KEPT)
-    late = NOW + KEPT + 16 * SECOND
+    lapsed = folder.write("lapsed", at=NOW + RETENTION)
+    late = NOW + RETENTION + 16 * SECOND
     folder.files.look(now=late)
     folder.write("renewed", at=late)
     folder.files.remove_old(now=late)

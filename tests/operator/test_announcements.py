@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rewardpool_api.demand import MAX_LEASE_SECONDS, MAX_SAMPLES, Demand, DemandError
-from rewardpool_operator.announcements import KEPT, MOST, Renewal, Renewals, Word, announcements, is_over, lasting
+from rewardpool_operator.announcements import MOST, RETENTION, Renewal, Renewals, Word, announcements, is_over, lasting
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -76,8 +76,8 @@ def test_of_too_many_the_first_count_and_those_that_lapsed_do_not() -> None:
     [
         (0, "Rollout", False),
         (16, "Rollout", False),
-        (14 + KEPT.total_seconds(), "Rollout", False),
-        (15 + KEPT.total_seconds(), "Rollout", True),
+        (14 + RETENTION.total_seconds(), "Rollout", False),
+        (15 + RETENTION.total_seconds(), "Rollout", True),
         (0, "Ended", True),
     ],
 )

@@ -13,9 +13,9 @@ from rewardpool_operator.kubernetes.requeue import BUSY_SECONDS
 from rewardpool_operator.snapshot import RegisteredWorker, Router, Worker
 from rewardpool_operator.throughput import (
     APART_SECONDS,
-    HELD_SECONDS,
     LONGEST_SECONDS,
     SHORTEST_SECONDS,
+    VALID_SECONDS,
     BusyWorker,
     Count,
     Throughputs,
@@ -66,8 +66,8 @@ def test_what_a_worker_does(looks: Sequence[Look], expected: tuple[float, int] |
 
 def test_a_measurement_is_passed_on_for_a_moment_and_not_for_ever() -> None:
     looks = steady(6, until=4)
-    assert measured(*looks, (4 + HELD_SECONDS - 0.5, 24, 0)) == (6.0, 4)
-    assert measured(*looks, (4 + HELD_SECONDS, 24, 0)) is None
+    assert measured(*looks, (4 + VALID_SECONDS - 0.5, 24, 0)) == (6.0, 4)
+    assert measured(*looks, (4 + VALID_SECONDS, 24, 0)) is None
 
 
 def test_a_figure_that_is_missing_begins_anew() -> None:

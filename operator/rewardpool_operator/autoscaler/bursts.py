@@ -16,7 +16,7 @@ from typing import Final
 from rewardpool_api.status import Burst
 from rewardpool_operator.times import from_rfc3339, rfc3339
 
-KEPT: Final = 16
+MAX_BURSTS: Final = 16
 """Bursts in the status."""
 PAUSE_SECONDS: Final = 10.0
 """Silence that ends a burst; shorter ones are breaths within it."""
@@ -77,7 +77,7 @@ def learned(
 
 
 def _begun(known: Sequence[Burst], height: Height, jobs: Collection[str], now: datetime) -> list[Burst]:
-    return [*known, Burst(begun=rfc3339(now), replicas=height.to_answer, jobs=sorted(jobs))][-KEPT:]
+    return [*known, Burst(begun=rfc3339(now), replicas=height.to_answer, jobs=sorted(jobs))][-MAX_BURSTS:]
 
 
 def _ended(known: Sequence[Burst], now: datetime) -> list[Burst]:

@@ -21,7 +21,7 @@ from rewardpool_api.status import BusyRate, ServiceRateStatus
 from rewardpool_operator.autoscaler.signals import Throughput
 from rewardpool_operator.times import from_rfc3339, rfc3339
 
-KEPT: Final = 16
+MAX_MEASUREMENTS: Final = 16
 """Measurements in the status."""
 APART_SECONDS: Final = 5.0
 """Between two measurements that are kept, so that they tell of more than a moment, and are written seldom."""
@@ -56,7 +56,7 @@ def _with(
 ) -> ServiceRateStatus:
     before = known.measured if known is not None else []
     full = [one for one in before if one.in_flight >= newest.in_flight or one.rate >= ALIKE * newest.rate]
-    measured = [*full, newest][-KEPT:]
+    measured = [*full, newest][-MAX_MEASUREMENTS:]
     rate = _quantile([one.rate for one in measured], spec.quantile)
     if known is None or enough is None or len(full) < len(before):
         # What was enough for a lower rate need not be for this one.

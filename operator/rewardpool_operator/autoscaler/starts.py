@@ -6,7 +6,7 @@ from typing import Final
 from rewardpool_api.status import WorkerStart
 from rewardpool_operator.autoscaler.signals import Start
 
-KEPT: Final = 8
+MAX_STARTS: Final = 8
 """Starts in the status."""
 UNKNOWN_SECONDS: Final = 60.0
 """Taken for a start until one was seen: about what an engine with a small model takes."""
@@ -26,7 +26,7 @@ def learned(known: Sequence[WorkerStart], seen: Sequence[Start]) -> list[WorkerS
     """
     there = [WorkerStart(worker=one.worker, seconds=round(one.seconds, 1)) for one in seen]
     names = {start.worker for start in there}
-    return [*(start for start in known if start.worker not in names), *there][-KEPT:]
+    return [*(start for start in known if start.worker not in names), *there][-MAX_STARTS:]
 
 
 def lead_seconds(known: Sequence[WorkerStart]) -> float:

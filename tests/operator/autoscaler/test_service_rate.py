@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.decide_builders import NOW
 
 from rewardpool_api.autoscaling import ServiceRateSpec
-from rewardpool_operator.autoscaler.service_rate import KEPT, learned, service_rate
+from rewardpool_operator.autoscaler.service_rate import MAX_MEASUREMENTS, learned, service_rate
 from rewardpool_operator.autoscaler.signals import Throughput
 
 SPEC = ServiceRateSpec()
@@ -81,7 +81,7 @@ def test_measurements_are_kept_some_seconds_apart():
 
 
 def test_the_last_measurements_are_kept():
-    assert len(measured(*range(1, 40)).measured) == KEPT
+    assert len(measured(*range(1, 40)).measured) == MAX_MEASUREMENTS
 
 
 @pytest.mark.parametrize("rate", [float("nan"), float("inf"), 0.0, -1.0])

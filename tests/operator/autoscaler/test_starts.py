@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from rewardpool_api.status import WorkerStart
 from rewardpool_operator.autoscaler.signals import Start
-from rewardpool_operator.autoscaler.starts import KEPT, learned
+from rewardpool_operator.autoscaler.starts import MAX_STARTS, learned
 
 
 def seen(*seconds: float) -> list[Start]:
@@ -23,8 +23,8 @@ def test_a_new_replica_with_an_old_name_counts() -> None:
     assert [start.seconds for start in learned(known, [Start(worker="w0", seconds=5.0)])] == [4.0, 5.0]
 
 
-@given(st.lists(st.floats(0, 1000), max_size=3 * KEPT))
+@given(st.lists(st.floats(0, 1000), max_size=3 * MAX_STARTS))
 def test_looking_again_changes_nothing_however_many_replicas_there_are(seconds: list[float]) -> None:
     once = learned([WorkerStart(worker="gone", seconds=9.0)], seen(*seconds))
     assert learned(once, seen(*seconds)) == once
-    assert len(once) <= KEPT
+    assert len(once) <= MAX_STARTS

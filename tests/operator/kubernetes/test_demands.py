@@ -9,7 +9,7 @@ import pytest
 
 from rewardpool_api import names
 from rewardpool_api.demand import MAX_BYTES, Demand, former_lease_name, lease_manifest, lease_name
-from rewardpool_operator.announcements import KEPT, Renewals
+from rewardpool_operator.announcements import RETENTION, Renewals
 from rewardpool_operator.autoscaler.signals import Announcement
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.cache.owned import selector_of, trimmed
@@ -242,7 +242,7 @@ async def test_an_outage_brings_back_nothing_that_had_lapsed() -> None:
 
 
 async def test_what_lapsed_long_ago_and_what_has_ended_is_removed_and_nothing_else() -> None:
-    long_ago = NOW - KEPT - 16 * SECOND
+    long_ago = NOW - RETENTION - 16 * SECOND
     ended = json_of(job="done", phase="Ended")
     world = World(a_lease("old", at=long_ago), a_lease("lapsed", at=NOW - 20 * SECOND), a_lease("done", said=ended))
     assert sorted(await world.remove_old(at=NOW)) == ["demand-rm.done", "demand-rm.old"]

@@ -7,7 +7,7 @@ import pytest
 
 from cluster.control_plane import ControlPlane
 from rewardpool_api.demand import Demand, lease_manifest
-from rewardpool_operator.announcements import KEPT
+from rewardpool_operator.announcements import RETENTION
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.cache.owned import selector_of, trimmed
 from rewardpool_operator.kubernetes.cache.store import Store
@@ -64,7 +64,7 @@ async def test_what_lapsed_long_ago_is_removed_unless_it_was_renewed_since_the_l
     await announce(kube)
     seen = await leases(kube)
     demands = Demands(kube, Store())
-    late = datetime.now(UTC) + KEPT + timedelta(seconds=16)
+    late = datetime.now(UTC) + RETENTION + timedelta(seconds=16)
     await demands.look(seen, now=late)
     if is_renewed:
         await announce(kube, renewal=2)

@@ -23,7 +23,7 @@ from typing import Final
 
 from rewardpool_api.demand import LEASE_SECONDS, MAX_SAMPLES, MAX_SECONDS, Demand, Phase
 
-KEPT: Final = 7
+MAX_BURSTS: Final = 7
 """Bursts that are learned from; older ones are forgotten."""
 STALL_SECONDS: Final = 1.0
 """A trainer that waits for scores for less than this does not stand still."""
@@ -90,7 +90,7 @@ class Cadence:
         self._samples_given = plan.samples
         self._phase: Phase = "Starting"
         self._begun = 0
-        self._bursts: deque[_Burst] = deque(maxlen=KEPT + 1)
+        self._bursts: deque[_Burst] = deque(maxlen=MAX_BURSTS + 1)
         """The last one is the present one."""
         self._waiting = 0
         self._feeding = 0
@@ -150,12 +150,12 @@ class Cadence:
     def waits(self, at: float, change: int) -> None:
         """One (`change` is 1) or one less (-1) of the trainer's threads waits for scores and does nothing else."""
         self._waiting += change
-        self._see_whether_it_stands_still(at)
+        self._notice_stall(at)
 
     def feeds(self, at: float, change: int) -> None:
         """One input more, or one less, may still bring samples: then whoever waits is not all there is to the job."""
         self._feeding += change
-        self._see_whether_it_stands_still(at)
+        self._notice_stall(at)
 
     def demand(self, at: float) -> Demand:
         """What there is to announce at a moment."""
@@ -227,7 +227,7 @@ class Cadence:
         end = max(at, self._bursts[-1].begun + self._every) + left * self._every
         return max(at + LEASE_SECONDS, end)
 
-    def _see_whether_it_stands_still(self, at: float) -> None:
+    def _notice_stall(self, at: float) -> None:
         still = self._waiting > 0 and self._feeding == 0
         if still and self._still_since is None:
             self._still_since = at
