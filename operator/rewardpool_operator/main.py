@@ -28,8 +28,8 @@ from rewardpool_operator.kubernetes.client import (
     Kube,
     KubeError,
     KubeUnreachableError,
-    load_configuration,
 )
+from rewardpool_operator.kubernetes.configuration import load_configuration
 from rewardpool_operator.kubernetes.images import own_image
 from rewardpool_operator.kubernetes.leader import Acting, Leadership
 from rewardpool_operator.kubernetes.manager import Manager

@@ -2,7 +2,7 @@
 
 What there is, and whose turn it is:
 
-    client.py           the API server, as plain JSON objects
+    client.py           the API server, as plain JSON objects; configuration.py: where it is
     cache/              every kind of object that pools own, listed once, watched, and kept in memory
     workqueue.py        which pool is looked at when; so many passes at a time
     requeue.py          how soon a pool is looked at again when nothing happens (pure)

@@ -6,20 +6,18 @@ into objects costs more than everything else in a pass.
 """
 
 import json
-import os
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final, Literal, Self
-from urllib.parse import quote, urlsplit
-from urllib.request import getproxies, proxy_bypass
+from urllib.parse import quote
 
 import aiohttp
 from kubernetes_asyncio import client as kubernetes_client
-from kubernetes_asyncio import config as kubernetes_config
 
 from rewardpool_api import names
+from rewardpool_operator.kubernetes.configuration import proxy_of_environment
 from rewardpool_operator.metrics import METRICS, Verb
 
 Object = dict[str, Any]
@@ -126,7 +124,7 @@ class Kube:
         """Monotonic time at which a call got no answer while no other got one; None after an answer."""
 
     async def __aenter__(self) -> Self:
-        self._configuration.proxy = self._configuration.proxy or _proxy_of_environment(self._configuration.host)
+        self._configuration.proxy = self._configuration.proxy or proxy_of_environment(self._configuration.host)
         self._client = kubernetes_client.ApiClient(self._configuration)
         self._client.user_agent = names.FIELD_MANAGER
         # The library's session looks for a proxy and for a netrc file at every call, each in a thread: half of what a
@@ -356,13 +354,6 @@ _METHODS: Final[Mapping[Verb, str]] = {
 }
 
 
-def _proxy_of_environment(url: str) -> str | None:
-    parts = urlsplit(url)
-    if parts.hostname is None or proxy_bypass(parts.hostname):
-        return None
-    return getproxies().get(parts.scheme)
-
-
 def _time_of(event: Object) -> str:
     series = event.get("series") or {}
     times = (series.get("lastObservedTime"), event.get("deprecatedLastTimestamp"), event.get("eventTime"))
@@ -396,20 +387,3 @@ def _answer(call: str, status: int, text: str) -> Object:
             is_status=said.get("kind") == "Status",
         )
     return answer
-
-
-async def load_configuration(environ: Mapping[str, str] = os.environ) -> kubernetes_client.Configuration:
-    """Credentials: $KUBECONFIG where it is set, else the pod's ServiceAccount, else `~/.kube/config`.
-
-    Raises:
-        kubernetes_config.ConfigException: none of them is there or usable.
-    """
-    configuration = kubernetes_client.Configuration()
-    if "KUBECONFIG" not in environ and "KUBERNETES_SERVICE_HOST" in environ:
-        kubernetes_config.load_incluster_config(client_configuration=configuration)
-    else:
-        # Named here: the library reads the variable once, when it is imported.
-        await kubernetes_config.load_kube_config(
-            config_file=environ.get("KUBECONFIG"), client_configuration=configuration
-        )
-    return configuration

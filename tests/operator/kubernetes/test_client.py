@@ -9,7 +9,8 @@ from kubernetes_asyncio.client import Configuration
 
 from cluster.control_plane import ControlPlane
 from rewardpool_operator.kubernetes import client
-from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, load_configuration
+from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError
+from rewardpool_operator.kubernetes.configuration import load_configuration
 
 pytestmark = pytest.mark.real
 

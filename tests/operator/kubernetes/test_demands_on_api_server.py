@@ -11,7 +11,8 @@ from rewardpool_operator.announcements import RETENTION
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.cache.owned import selector_of, trimmed
 from rewardpool_operator.kubernetes.cache.store import Store
-from rewardpool_operator.kubernetes.client import Kube, Object, load_configuration
+from rewardpool_operator.kubernetes.client import Kube, Object
+from rewardpool_operator.kubernetes.configuration import load_configuration
 from rewardpool_operator.kubernetes.demands import Demands
 from rewardpool_operator.times import from_rfc3339
 

@@ -1,0 +1,34 @@
+"""Where the API server is, and by what credentials and proxy it is reached."""
+
+import os
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from kubernetes_asyncio import client as kubernetes_client
+from kubernetes_asyncio import config as kubernetes_config
+
+
+async def load_configuration(environ: Mapping[str, str] = os.environ) -> kubernetes_client.Configuration:
+    """Credentials: $KUBECONFIG where it is set, else the pod's ServiceAccount, else `~/.kube/config`.
+
+    Raises:
+        kubernetes_config.ConfigException: none of them is there or usable.
+    """
+    configuration = kubernetes_client.Configuration()
+    if "KUBECONFIG" not in environ and "KUBERNETES_SERVICE_HOST" in environ:
+        kubernetes_config.load_incluster_config(client_configuration=configuration)
+    else:
+        # Named here: the library reads the variable once, when it is imported.
+        await kubernetes_config.load_kube_config(
+            config_file=environ.get("KUBECONFIG"), client_configuration=configuration
+        )
+    return configuration
+
+
+def proxy_of_environment(url: str) -> str | None:
+    """The proxy that the environment names for a URL; None where it names none."""
+    parts = urlsplit(url)
+    if parts.hostname is None or proxy_bypass(parts.hostname):
+        return None
+    return getproxies().get(parts.scheme)
