@@ -45,19 +45,19 @@ def decide(snapshot: Snapshot) -> Plan:
     rollout = allocate(snapshot, scaling.desired, choice)
     leaving = leave(snapshot, rollout.sizes, choice.kept)
     sleeping = rest(snapshot, leaving)
-    membership = reconcile_routers(snapshot, leaving, barred=choice.barred | sleeping.barred)
-    exposure = expose_and_conceal(snapshot, membership)
+    lists = reconcile_routers(snapshot, leaving, barred=choice.barred | sleeping.barred)
+    readiness = expose_and_conceal(snapshot, lists)
     status, events = status_and_events(
         snapshot,
         load=load,
         recommendation=recommendation,
         rollout=rollout,
         leaving=leaving,
-        membership=membership,
+        lists=lists,
         sleeping=sleeping,
     )
     return Plan(
-        leaves=membership.leaves,
+        leaves=lists.leaves,
         drain=leaving.drain,
         keep=leaving.keep,
         retire=leaving.retire,
@@ -65,9 +65,9 @@ def decide(snapshot: Snapshot) -> Plan:
         sleep=sleeping.sleep,
         wake=sleeping.wake,
         hold_starts=sleeping.hold_starts,
-        joins=membership.joins,
-        expose=exposure.expose,
-        conceal=exposure.conceal,
+        joins=lists.joins,
+        expose=readiness.expose,
+        conceal=readiness.conceal,
         measure=choice.parity.measure,
         protected_workers=protected_workers(snapshot),
         protected_routers=protected_routers(snapshot),

@@ -39,12 +39,12 @@ def conditions_of(
     scaling: ScalingStatus,
     model: ModelStatus,
     rollout: Rollout,
-    membership: WorkerListChanges,
+    lists: WorkerListChanges,
     sleeping: Sleeping,
     staying: list[Worker],
 ) -> list[Condition]:
     """All conditions, each with the time since when it is what it is. `staying` are the workers that do not leave."""
-    ready = len(membership.serving)
+    ready = len(lists.serving)
     resting = _resting(snapshot, sleeping, staying, ready)
     serving = resting or _serving(snapshot, scaling, model, staying, ready)
     progressing = _progressing(snapshot, scaling, rollout, model, staying, _at_rest_or(ready, staying))
@@ -52,7 +52,7 @@ def conditions_of(
         "Ready": _ready(snapshot, rollout, serving),
         "Serving": serving,
         "WorkersReady": resting or _workers_ready(scaling, staying, ready),
-        "RouterReady": _router_ready(snapshot, membership),
+        "RouterReady": _router_ready(snapshot, lists),
         "ScalingActive": _scaling_active(snapshot, scaling),
         "Progressing": progressing,
         "Degraded": _with_failures(_degraded(snapshot, rollout, staying), snapshot, progressing),
@@ -61,14 +61,14 @@ def conditions_of(
 
 
 def held_conditions(
-    snapshot: Snapshot, cause: Failure, *, membership: WorkerListChanges | None, staying: list[Worker]
+    snapshot: Snapshot, cause: Failure, *, lists: WorkerListChanges | None, staying: list[Worker]
 ) -> list[Condition]:
     """All conditions of a pool of which nothing but its routers' lists is kept, for this cause.
 
     Args:
         snapshot: what there is.
         cause: why.
-        membership: the routers' lists; None where the routers could not be asked, and nobody knows whether they serve.
+        lists: the routers' lists; None where the routers could not be asked, and nobody knows whether they serve.
             Whether the pool is what its spec asks for is not known in any case.
         staying: the workers that do not leave.
     """
@@ -76,12 +76,12 @@ def held_conditions(
     scaling = memory or ScalingStatus(desired=len(staying), reason=cause.message)
     held = Finding(holds=False, reason=cause.reason, message=f"the size stays as it is: {cause.message}")
     findings: dict[ConditionType, Finding | None] = dict.fromkeys(("Ready", "Serving", "WorkersReady", "RouterReady"))
-    if membership is not None:
-        ready = len(membership.serving)
+    if lists is not None:
+        ready = len(lists.serving)
         findings |= {
             "Serving": _serving(snapshot, scaling, model_status(snapshot, staying), staying, ready),
             "WorkersReady": _workers_ready(scaling, staying, ready),
-            "RouterReady": _router_ready(snapshot, membership),
+            "RouterReady": _router_ready(snapshot, lists),
         }
     findings |= {
         "ScalingActive": held,
@@ -180,7 +180,7 @@ def _workers_ready(scaling: ScalingStatus, staying: list[Worker], ready: int) ->
     )
 
 
-def _router_ready(snapshot: Snapshot, membership: WorkerListChanges) -> Finding:
+def _router_ready(snapshot: Snapshot, lists: WorkerListChanges) -> Finding:
     if snapshot.tls_problem is not None:
         return Finding(holds=False, reason=ConditionReason.TLS_UNUSABLE, message=snapshot.tls_problem)
     routers = [router for router in snapshot.routers if not router.deleting]
@@ -191,7 +191,7 @@ def _router_ready(snapshot: Snapshot, membership: WorkerListChanges) -> Finding:
         return Finding(holds=False, reason=failure.reason, message=failure.message)
     if answering < wanted:
         return Finding(holds=False, reason=ConditionReason.STARTING, message=f"{answering} of {wanted} routers answer")
-    changes = len(membership.joins) + len(membership.leaves)
+    changes = len(lists.joins) + len(lists.leaves)
     if changes:
         return Finding(
             holds=False, reason=ConditionReason.UPDATING_WORKER_LIST, message=f"{changes} changes to the routers' lists"

@@ -40,11 +40,11 @@ def hold(snapshot: Snapshot, cause: Failure, *, routers_asked: bool = True) -> P
     """
     cause = replace(cause, message=cause.message[:MAX_MESSAGE])
     reached = as_reached(snapshot)
-    membership = kept_lists(snapshot) if routers_asked else None
-    exposure = expose_and_conceal(reached, membership) if membership else RouterReadiness()
+    lists = kept_lists(snapshot) if routers_asked else None
+    readiness = expose_and_conceal(reached, lists) if lists else RouterReadiness()
     staying = [worker for worker in reached.workers if Drain().stays(worker)]
     old = reached.pool.status
-    ready = len(membership.serving) if membership else old.ready_replicas
+    ready = len(lists.serving) if lists else old.ready_replicas
     status: RewardPoolStatus = old.model_copy(
         update={
             "ready": f"{ready}/{old.scaling.desired if old.scaling else len(staying)}",
@@ -52,14 +52,14 @@ def hold(snapshot: Snapshot, cause: Failure, *, routers_asked: bool = True) -> P
             "ready_replicas": ready,
             "draining_replicas": len(reached.workers) - len(staying),
             "load": None,
-            "conditions": held_conditions(reached, cause, membership=membership, staying=staying),
+            "conditions": held_conditions(reached, cause, lists=lists, staying=staying),
         }
     )
     return Plan(
-        leaves=membership.leaves if membership else (),
-        joins=membership.joins if membership else (),
-        expose=exposure.expose,
-        conceal=exposure.conceal,
+        leaves=lists.leaves if lists else (),
+        joins=lists.joins if lists else (),
+        expose=readiness.expose,
+        conceal=readiness.conceal,
         status=status,
         events=condition_events(old, status),
     )

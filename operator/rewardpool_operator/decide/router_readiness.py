@@ -30,9 +30,9 @@ class RouterReadiness:
     """Routers, by name, whose readiness gate is to be closed."""
 
 
-def expose_and_conceal(snapshot: Snapshot, membership: WorkerListChanges) -> RouterReadiness:
+def expose_and_conceal(snapshot: Snapshot, lists: WorkerListChanges) -> RouterReadiness:
     """Compare the routers that trainers are sent to with those whose lists are right."""
-    incomplete = {join.router for join in membership.joins}
+    incomplete = {join.router for join in lists.joins}
     staying = [router for router in snapshot.routers if not router.deleting]
 
     def is_right(router: Router) -> bool:
@@ -44,7 +44,7 @@ def expose_and_conceal(snapshot: Snapshot, membership: WorkerListChanges) -> Rou
         return max(missing_for, router.silent_seconds) >= PATIENCE_SECONDS
 
     exposed = [router for router in staying if router.exposed]
-    may_conceal = bool(membership.wanted) and any(is_right(router) for router in exposed)
+    may_conceal = bool(lists.wanted) and any(is_right(router) for router in exposed)
     return RouterReadiness(
         expose=tuple(router.name for router in staying if not router.exposed and is_right(router)),
         conceal=tuple(router.name for router in exposed if may_conceal and is_wrong(router)),

@@ -21,7 +21,7 @@ def status_and_events(
     recommendation: Recommendation,
     rollout: Rollout,
     leaving: Drain,
-    membership: WorkerListChanges,
+    lists: WorkerListChanges,
     sleeping: Sleeping,
 ) -> tuple[RewardPoolStatus, tuple[Event, ...]]:
     """The new status, and events for what differs from the old one."""
@@ -32,9 +32,9 @@ def status_and_events(
     status = RewardPoolStatus(
         observed_generation=snapshot.pool.metadata.generation,
         url=snapshot.url,
-        ready=f"{len(membership.serving)}/{scaling.desired}",
+        ready=f"{len(lists.serving)}/{scaling.desired}",
         replicas=len(staying),
-        ready_replicas=len(membership.serving),
+        ready_replicas=len(lists.serving),
         draining_replicas=len(snapshot.workers) - len(staying),
         selector=_worker_selector(snapshot.pool.metadata.name),
         current_revision=snapshot.revision,
@@ -46,7 +46,7 @@ def status_and_events(
             scaling=scaling,
             model=model,
             rollout=rollout,
-            membership=membership,
+            lists=lists,
             sleeping=sleeping,
             staying=staying,
         ),

@@ -109,7 +109,7 @@ class Observer:
         return any(polled.list.pending and polled.list.last is None for polled in self._routers.values())
 
     async def _router(self, pod: Object, pool: RewardPool, objects: Objects, keys: Keys, bundle: str | None) -> Router:
-        router = pods.router_of(pod, warning=objects.trouble.get(pod["metadata"]["name"]))
+        router = pods.router_of(pod, warning=objects.warnings.get(pod["metadata"]["name"]))
         url = pods.address(pod, render.CONTAINER_ROUTER, render.PORT_HTTP)
         metrics_url = pods.address(pod, render.CONTAINER_ROUTER, render.PORT_METRICS)
         if url is None or metrics_url is None or not pods.router_is_running(pod):
@@ -148,7 +148,7 @@ class Observer:
         )
 
     async def _worker(self, pod: Object, objects: Objects, key: str | None) -> Worker:
-        worker = pods.worker_of(pod, warning=objects.trouble.get(pod["metadata"]["name"]))
+        worker = pods.worker_of(pod, warning=objects.warnings.get(pod["metadata"]["name"]))
         if worker.draining_since is not None and worker.draining_since > datetime.now(UTC) + CLOCKS_DIFFER:
             # Of a time that is to come, it would never have left long enough ago.
             worker = replace(worker, draining_since=None)

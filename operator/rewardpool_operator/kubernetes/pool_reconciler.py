@@ -108,7 +108,7 @@ class PoolReconciler:
         self._upgrade_slots = shared.upgrade_slots
         self._unseen = partial(shared.unseen, key[0])
         self._observer = Observer(shared.session, news=wake, aside=shared.aside)
-        self._trouble = PodWarnings(shared.kube, news=wake, aside=shared.aside)
+        self._pod_warnings = PodWarnings(shared.kube, news=wake, aside=shared.aside)
         self._golden = ParityCheck(
             shared.kube,
             shared.session,
@@ -180,7 +180,7 @@ class PoolReconciler:
     def close(self) -> None:
         """Stop asking."""
         self._observer.close()
-        self._trouble.close()
+        self._pod_warnings.close()
         self._golden.close()
         self._credentials.close()
 
@@ -191,7 +191,7 @@ class PoolReconciler:
             # What came meanwhile is looked at in this pass, and what comes from here on in the next one: everything
             # below is made of this one version of the pool.
             objects = self._store.objects(self.key) or objects
-            objects = replace(objects, trouble=self._trouble.notes(objects))
+            objects = replace(objects, warnings=self._pod_warnings.notes(objects))
         if self._kube.is_away():
             acting = Acting.ROUTERS
         stored = self._stored(objects.pool)

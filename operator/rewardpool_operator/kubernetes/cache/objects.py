@@ -23,7 +23,7 @@ class Objects:
     """What training jobs announced. Theirs, and not of the pool's making: no manifest is compared with them."""
     others: Mapping[str, tuple[Object, ...]] = field(default_factory=dict)
     """Kind -> objects, of all kinds that no decision looks at."""
-    trouble: Mapping[str, str] = field(default_factory=dict)
+    warnings: Mapping[str, str] = field(default_factory=dict)
     """Pod name -> last warning event, for pods whose containers do not even start."""
 
     @property
