@@ -93,3 +93,11 @@ def test_a_link_to_a_heading_that_is_not_there_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# One, two\n[a](#one-two) [b](#three) [c](other.md) [d](https://example.org)\n")
     assert broken_links(page) == ["#three", "other.md"]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/operator.md"])
+def test_a_file_that_a_page_shows_is_the_one_of_the_example(page: str) -> None:
+    shown = re.findall(r"^\$ cat (\S+)\n(.*?)(?=^\$ )", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+    assert shown
+    for name, text in shown:
+        assert text.strip() == (ROOT / "examples" / "function" / name).read_text().strip()
