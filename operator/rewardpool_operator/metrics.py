@@ -8,7 +8,7 @@ Names follow https://prometheus.io/docs/practices/naming/; docs/reference-status
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from importlib.metadata import version
 from time import time
@@ -21,9 +21,9 @@ from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.metrics_core import Metric
 
 from rewardpool_api import RewardPool, RewardPoolStatus
+from rewardpool_api.reasons import EventReason
 from rewardpool_operator.pool_metrics import POOL_LABELS, PoolCollector, figures_of
 
-Outcome = Literal["completed", "rolled_back"]
 Change = Literal["join", "leave"]
 Reason = Literal["refused", "unreachable", "defect"]
 Verb = Literal["get", "list", "watch", "create", "patch", "delete"]
@@ -31,7 +31,11 @@ Verb = Literal["get", "list", "watch", "create", "patch", "delete"]
 PASS_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Buckets of the time a pass takes and waits."""
 
-_OUTCOMES: Final = ("completed", "rolled_back")
+_ROLLOUT_ENDS: Final[Mapping[str, str]] = {
+    EventReason.ROLLOUT_COMPLETED: "completed",
+    EventReason.ROLLED_BACK: "rolled_back",
+}
+"""Reason of the event -> outcome, as the metric's label says it."""
 _CHANGES: Final = ("join", "leave")
 _DIRECTIONS: Final = ("up", "down")
 
@@ -153,7 +157,7 @@ class Metrics:
         labels: tuple[tuple[Counter, tuple[str, ...]], ...] = (
             (self._scaling_changes, _DIRECTIONS),
             (self._router_repairs, _CHANGES),
-            (self._rollouts, _OUTCOMES),
+            (self._rollouts, tuple(_ROLLOUT_ENDS.values())),
         )
         for counter, values in labels:
             for value in values:
@@ -163,9 +167,11 @@ class Metrics:
         """A router's list differed from the pool's workers without a change of ours, and was put right."""
         self._router_repairs.labels(namespace, name, change).inc()
 
-    def rollout_ended(self, namespace: str, name: str, outcome: Outcome) -> None:
-        """A rollout of the pool completed or was rolled back."""
-        self._rollouts.labels(namespace, name, outcome).inc()
+    def record_events(self, namespace: str, name: str, reasons: Iterable[str]) -> None:
+        """Count the rollouts of the pool that completed or were rolled back, by the reasons of its events."""
+        for reason in reasons:
+            if reason in _ROLLOUT_ENDS:
+                self._rollouts.labels(namespace, name, _ROLLOUT_ENDS[reason]).inc()
 
     def object_repaired(self, kind: str) -> None:
         """An owned object of this kind was not as rendered, and was put right."""

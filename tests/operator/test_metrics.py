@@ -127,8 +127,8 @@ def test_a_pool_that_is_gone_leaves_no_series(metrics):
         metrics.record_pool(a_pool(), status(desired=desired))
     metrics.router_repaired("rl", "rm", "join")
     metrics.router_repaired("rl", "rm", "leave")
-    metrics.rollout_ended("rl", "rm", "completed")
-    metrics.rollout_ended("rl", "rm", "rolled_back")
+    metrics.record_events("rl", "rm", ["RolloutCompleted", "Scaled"])
+    metrics.record_events("rl", "rm", ["RolledBack"])
     metrics.forget_pool("rl", "rm")
     assert of_pools(metrics) == []
 
@@ -153,7 +153,7 @@ def used(metrics):
     metrics.record_pool(pool, status().model_copy(update={"scaling": measured.scaling}))
     metrics.record_failing("rl", "rm", [("Secrets", "SecretsUnreadable", datetime(2026, 1, 1, tzinfo=UTC))])
     metrics.router_repaired("rl", "rm", "join")
-    metrics.rollout_ended("rl", "rm", "completed")
+    metrics.record_events("rl", "rm", ["RolloutCompleted", "Scaled"])
     metrics.object_repaired("Service")
     metrics.pass_began(0.1)
     metrics.pass_ended(0.1)

@@ -11,16 +11,16 @@ be decided (no key, an object that is not valid, a defect) the lists are kept al
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
-from typing import Any, Final
+from typing import Any
 
 import aiohttp
 
 from rewardpool_api import RewardPool
-from rewardpool_api.reasons import ConditionReason, EventReason
+from rewardpool_api.reasons import ConditionReason
 from rewardpool_operator.decide import decide
 from rewardpool_operator.decide.hold import hold, kept_lists
 from rewardpool_operator.kubernetes import client, render
@@ -49,16 +49,10 @@ from rewardpool_operator.kubernetes.stored_pool import StoredPool
 from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
 from rewardpool_operator.logs import about
 from rewardpool_operator.metrics import METRICS
-from rewardpool_operator.metrics import Outcome as RolloutOutcome
 from rewardpool_operator.plan import Plan
 from rewardpool_operator.snapshot import Failure, Snapshot
 
 log = logging.getLogger(__name__)
-
-_ROLLOUT_ENDS: Final[Mapping[str, RolloutOutcome]] = {
-    EventReason.ROLLOUT_COMPLETED: "completed",
-    EventReason.ROLLED_BACK: "rolled_back",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +121,8 @@ class PoolReconciler:
         self._lists = WorkerListReconciler(key, self._observer.router_admin)
         self._owned = OwnedObjectsReconciler(shared.kube, shared.store, self._steps)
         self._status = StatusReconciler(shared.kube, shared.store, self._steps)
+        self._acted = Acting.FULL
+        """What might be done in the last pass."""
         self._decided_with: tuple[Failure, ...] = ()
         """What failed at the last decision; what fails since is for the next one."""
         self._oriented = False
@@ -202,6 +198,10 @@ class PoolReconciler:
         if acting is not Acting.FULL:
             message = "the API server does not answer, or refuses the operator's Lease"
             self._steps.failed(Step.OBJECTS, ConditionReason.API_SERVER_UNREACHABLE, message)
+        elif self._acted is not Acting.FULL:
+            # It answers again. What could not be written meanwhile is tried first, and said of only when it fails now.
+            self._steps.succeeded(Step.OBJECTS)
+        self._acted = acting
         if not self._credentials.opens_routers:
             return await self._without_keys(pool, objects, acting, pools=pools)
         may_change = acting is Acting.FULL and self._oriented and not stored.problems
@@ -240,9 +240,7 @@ class PoolReconciler:
         await self._demands.remove_old(objects.leases, now=snapshot.now)
         METRICS.record_pool(pool, plan.status)
         log_scaling(pool.status, plan.status)
-        for event in plan.events:
-            if event.reason in _ROLLOUT_ENDS:
-                METRICS.rollout_ended(*self.key, _ROLLOUT_ENDS[event.reason])
+        METRICS.record_events(*self.key, (event.reason for event in plan.events))
         return Outcome.of(plan, changed=changed)
 
     async def _snapshot(self, seen: Seen, objects: Objects, acting: Acting) -> Snapshot:

@@ -161,6 +161,17 @@ async def test_an_object_that_is_refused_keeps_no_other_step_from_being_made(aro
     assert around.pool["status"]["scaling"]["desired"] == 3
 
 
+async def test_of_an_api_server_that_was_away_nothing_is_said_once_it_is_back(around: Surroundings) -> None:
+    around.kube.away = True
+    await looks(around)
+    assert [failing.reason for failing in around.reconciler.failing] == ["ApiServerUnreachable"]
+    around.kube.away = False
+    writes = await looks(around)
+    assert degraded(around) == ("False", "AsExpected")
+    assert writes == []
+    assert around.reconciler.failing == ()
+
+
 async def test_a_status_that_cannot_be_written_is_told_elsewhere(around: Surroundings) -> None:
     around.kube.refused[client.POOLS] = 403
     around.declare(replicas=3)
