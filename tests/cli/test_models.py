@@ -48,9 +48,10 @@ def test_each_command_line_of_the_list_and_of_the_examples_is_one_that_our_own_s
     assert [options(line).served_model_name for line in command_lines("transformers")] == ["rm"] * 6
     program = typer.Typer()
     program.command()(function_server.main)
-    [line] = command_lines("python")
-    context = typer.main.get_command(program).make_context("function_server", line)
-    assert context.params["function"] == "arithmetic:compute_score"
+    command = typer.main.get_command(program)
+    contexts = [command.make_context("function_server", line) for line in command_lines("python")]
+    functions = {context.params["function"] for context in contexts}
+    assert functions == {"arithmetic:compute_score", "rewards:compute_score"}
 
 
 def test_a_manifest_is_printed_for_each_engine_that_serves_the_model() -> None:
