@@ -106,9 +106,7 @@ def test_a_trainer_follows_its_pool_to_https(cluster: Cluster, service: StandInS
     assert set(trainer.outcomes) == {"right"}
 
 
-@pytest.mark.parametrize(
-    "with_ca", [True, pytest.param(False, marks=pytest.mark.long)], ids=["another CA", "none but itself"]
-)
+@pytest.mark.parametrize("with_ca", [True, False], ids=["another CA", "none but itself"])
 def test_another_certificate_costs_no_request(
     cluster: Cluster, service: StandInService, tmp_path: Path, with_ca: bool
 ) -> None:
