@@ -14,6 +14,7 @@ from cluster.progress import Say, timed_lines
 from exit_status import exit_status
 from installation import IMAGE as RELEASE_IMAGE
 from installation import Installation, evidence, refuse_used_cluster
+from overlay import chart_image
 
 EXAMPLE = REPOSITORY / "examples" / "function"
 IMAGE = "localhost/rewards:e2e"
@@ -50,8 +51,7 @@ def tell(say: Say) -> str:
             installation.load_image()
             container_file = str((EXAMPLE / "Containerfile").relative_to(REPOSITORY))
             installation.load_image(IMAGE, container_file=container_file, context=EXAMPLE, base=RELEASE_IMAGE)
-            repository, _, tag = IMAGE.rpartition(":")
-            installation.install({"image": {"repository": repository, "tag": tag, "pullPolicy": "Never"}})
+            installation.install({"image": chart_image(IMAGE)})
             installation.wait()
             manifest = (EXAMPLE / "pool.yaml").read_text()
             return "\n".join([f"$ cat pool.yaml\n{manifest}", *(typed(cluster, command) for command in COMMANDS)])

@@ -115,12 +115,17 @@ def training_job(
 
 def chart_values(*, image: str, namespace: str, pool: str) -> Mapping[str, Any]:
     """Values of the Helm chart: the image that was just built, and the training job's right to use the pool."""
-    repository, _, tag = image.rpartition(":")
     account = {"namespace": namespace, "name": TRAINER_ACCOUNT}
     return {
-        "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
+        "image": chart_image(image),
         "trainers": [{"namespace": namespace, "pools": [pool], "serviceAccounts": [account]}],
     }
+
+
+def chart_image(reference: str) -> Manifest:
+    """The chart's value for an image that the nodes have."""
+    repository, _, tag = reference.rpartition(":")
+    return {"repository": repository, "tag": tag, "pullPolicy": "Never"}
 
 
 def host_folders(folders: Iterable[Path], *, read_only: bool = True) -> tuple[list[Manifest], list[Manifest]]:

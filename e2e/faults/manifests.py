@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from installation import IMAGE
+from overlay import chart_image
 from rewardpool_api import names
 
 Manifest = dict[str, Any]
@@ -110,16 +111,10 @@ def chart_values(*, in_namespace: str = NAMESPACE, **further: Any) -> Mapping[st
     """Values of the chart: the image that was just built, and the traffic's right to use the pool."""
     account = {"namespace": in_namespace, "name": ACCOUNT}
     return {
-        "image": image(IMAGE),
+        "image": chart_image(IMAGE),
         "trainers": [{"namespace": in_namespace, "pools": [POOL], "serviceAccounts": [account]}],
         **further,
     }
-
-
-def image(reference: str) -> Manifest:
-    """The chart's value for an image that the nodes have."""
-    repository, _, tag = reference.rpartition(":")
-    return {"repository": repository, "tag": tag, "pullPolicy": "Never"}
 
 
 def requests(*, cpu: str, memory: str) -> Manifest:

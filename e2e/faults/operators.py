@@ -10,6 +10,7 @@ from faults import manifests
 from faults.pods import kill_and_settle
 from faults.stage import Stage
 from installation import CHART, IMAGE, NAMESPACE
+from overlay import chart_image
 from rewardpool_api import names
 from rewardpool_api.reasons import ConditionReason
 from scene import Object, StoryError, is_ready
@@ -72,7 +73,7 @@ def upgrade_the_image(stage: Stage) -> None:
     stage.settle()
     workers = {pod["metadata"]["uid"]: pod for pod in stage.pods("worker")}
     try:
-        stage.installation.install(manifests.chart_values(image=manifests.image(NEXT_IMAGE)))
+        stage.installation.install(manifests.chart_values(image=chart_image(NEXT_IMAGE)))
         stage.installation.wait()
         images = {pod["spec"]["containers"][0]["image"] for pod in operators(stage)}
         if images != {NEXT_IMAGE}:
