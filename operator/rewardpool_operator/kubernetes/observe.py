@@ -95,7 +95,7 @@ class Observer:
             ca_bundle=bundle,
             tls_problem=tls.problem,
             worker_sets=tuple(readable("deployments", objects.worker_deployments(), _worker_set, name=_name_of)),
-            routers_refused=_routers_refused(objects),
+            routers_refused=_routers_refused(pool, objects),
         )
 
     def router_admin(self, name: str) -> RouterAdmin | None:
@@ -194,7 +194,7 @@ def snapshot_without_routers(pool: RewardPool, objects: Objects) -> Snapshot:
         revision=pool.status.current_revision,
         url=render.pool_url(pool),
         worker_sets=tuple(readable("deployments", objects.worker_deployments(), _worker_set, name=_name_of)),
-        routers_refused=_routers_refused(objects),
+        routers_refused=_routers_refused(pool, objects),
     )
 
 
@@ -249,10 +249,9 @@ def _worker_set(deployment: Object) -> WorkerSet:
     )
 
 
-def _routers_refused(objects: Objects) -> str | None:
-    workers = objects.worker_deployments()
-    found = (pods.refusal_of(deployment) for deployment in objects.deployments if deployment not in workers)
-    return next(filter(None, found), None)
+def _routers_refused(pool: RewardPool, objects: Objects) -> str | None:
+    deployment = objects.find("Deployment", names.router_name(pool.metadata.name))
+    return None if deployment is None else pods.refusal_of(deployment)
 
 
 def _golden_scores(deployment: Object) -> GoldenScores | None:
