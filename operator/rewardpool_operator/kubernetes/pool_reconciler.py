@@ -362,9 +362,12 @@ class PoolReconciler:
         return changed
 
     def _failures(self) -> tuple[Failure, ...]:
-        """What fails, as the status tells it; an object that is refused at once, all else when it is no blip."""
+        """What fails, as the status says it: an object that is refused at once, all else when it is no blip."""
+        # No decision: the one that would say so has succeeded, or `hold` has it as its cause.
         failing = [
-            one.as_failure() for one in self._steps.failing if one.is_told or one.reason is ConditionReason.APPLY_FAILED
+            one.as_failure()
+            for one in self._steps.failing
+            if one.step is not Step.DECISION and (one.is_told or one.reason is ConditionReason.APPLY_FAILED)
         ]
         unseen = self._unseen()
         if unseen is not None:

@@ -205,6 +205,8 @@ async def test_a_decision_that_fails_keeps_the_routers_lists_and_is_told(
     assert "words of somebody" not in str(around.pool["status"])
     assert around.condition("Progressing")["reason"] == "ReconcileFailed"
     assert around.pool["status"]["observedGeneration"] == 1
+    await around.look()
+    assert degraded(around) == ("False", "AsExpected"), "the first decision that succeeds says no more of the last one"
     await looks(around)
     assert degraded(around) == ("False", "AsExpected")
     assert around.pool["status"]["observedGeneration"] == 2
