@@ -25,7 +25,7 @@ export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 export REWARDPOOL_SGLANG_PYTHON  := $(CURDIR)/$(SGLANG)/bin/python
 
-.PHONY: golden bench-autoscaler bench-client bench-engine bench-learning bench-operator bench-step client-faults help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 smollm2-model soak test needs suites e2e e2e-faults e2e-autoscaling e2e-engines e2e-first-pool test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint reference format crds binaries clean
+.PHONY: golden bench-autoscaler bench-client bench-engine bench-learning bench-operator bench-step client-faults help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 smollm2-model soak test needs suites waiting-suites engine-suites e2e e2e-faults e2e-autoscaling e2e-engines e2e-first-pool test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -117,7 +117,9 @@ lint: setup-dev ## Check format, style, types, import directions and that the CR
 # Much of a test is waiting for a server to start, so two suites at a time take little longer than one. The longest come
 # first, and none is so long that it ends alone; three at a time may pay where cores are idle meanwhile.
 TEST_JOBS ?= 2
-SUITES := test-operator test-actor test-frameworks test-sglang test-tools test-fleet test-client
+# Those that start engines, and those that wait more than they compute.
+ENGINE_SUITES  := test-actor test-frameworks test-sglang test-fleet test-client
+WAITING_SUITES := test-operator test-tools
 TOOLS  := api bench chart ci cli e2e e2e_cluster hostile
 
 test: packages setup-dev ## Run all tests (real vLLM, SGLang, sglang-router, kube-apiserver, verl and TRL; TEST_JOBS=3 suites at a time)
@@ -127,7 +129,11 @@ test: packages setup-dev ## Run all tests (real vLLM, SGLang, sglang-router, kub
 
 needs: binaries setup setup-frameworks models setup-sglang
 
-suites: $(SUITES)
+suites: waiting-suites engine-suites
+
+waiting-suites: $(WAITING_SUITES)
+
+engine-suites: $(ENGINE_SUITES)
 
 # What another test or the end-to-end run would find as well, and takes long, is test-long's.
 SHORT := -m "not long"
