@@ -1,4 +1,4 @@
-"""What people are told of a pool beside its status: events, and decisions in the log."""
+"""What is recorded of a pool beside its status: events, and decisions in the log."""
 
 import logging
 import socket

@@ -51,7 +51,7 @@ class WorkerListReconciler:
         return await self._change(plan.joins)
 
     def repairs(self) -> Iterable[Event]:
-        """The event that sums up what was put right, when it is time for one."""
+        """The event that sums up what was repaired, when it is time for one."""
         return self._repairs.due(now=monotonic())
 
     async def _change(self, changes: Iterable[Join | Leave]) -> bool:
