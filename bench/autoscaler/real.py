@@ -35,7 +35,7 @@ from installation import Installation
 from rewardpool_api import names
 from rewardpool_operator.kubernetes.client import Kube
 from rewardpool_operator.kubernetes.configuration import load_configuration
-from rewardpool_operator.routers.sglang_router import Figures
+from rewardpool_operator.routers.sglang_router import RouterMetrics
 
 READY_SECONDS: Final = 120.0
 HPA_PERIOD_SECONDS: Final = 15.0
@@ -77,8 +77,8 @@ class RouterOfPool:
             return None
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(f"http://{self.address}:{names.ROUTER_METRICS_PORT}/metrics", timeout=5) as answer:
-            figures = Figures.parse(answer.read().decode())
-        return None if figures is None else float(figures.in_flight)
+            metrics = RouterMetrics.parse(answer.read().decode())
+        return None if metrics is None else float(metrics.in_flight)
 
 
 def measure(*, repeats: int, with_down: bool, say: Say) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class Row:
     starting: int
     draining: int
     in_flight: int | None
-    """Requests at workers; None while the routers' figures are missing."""
+    """Requests at workers; None while the routers' metrics are missing."""
     waiting: int | None
     samples_per_second: float | None
     """None where it is not known."""

@@ -142,7 +142,7 @@ class ConditionReason(_Reason):
     )
     ROUTER_SILENT = (
         "RouterSilent",
-        "A router has not answered the operator for some seconds; where its figures count, the size may only grow.",
+        "A router has not answered the operator for some seconds; where its metrics count, the size may only grow.",
     )
     ROUTER_REFUSES = "RouterRefuses", "A router refuses the operator's calls."
     TLS_UNUSABLE = (

@@ -9,7 +9,7 @@ Conditions (each is always present once the operator has seen the pool; `reason`
 | Serving | a score can be had now: at least one replica serves behind a router that answers | no worker, or no router, answers, or none is wanted | trainers wait or raise; at zero their first request starts a replica |
 | WorkersReady | as many workers answer as are wanted | some are starting, failing or missing | nothing |
 | RouterReady | every wanted router replica answers and holds the right workers | a router is starting or missing | Serving, when none answers |
-| ScalingActive | the number of replicas is being decided from fresh figures, or is fixed | figures are missing: the size may grow by those that are there, and not shrink | shrinking |
+| ScalingActive | the number of replicas is being decided from fresh metrics, or is fixed | metrics are missing: the size may grow by those that are there, and not shrink | shrinking |
 | Progressing | a rollout or a start is under way | nothing is changing, or it does not go on: the deadline passed, rolled back, paused, or the golden set cannot be used | nothing |
 | Degraded | something is wrong that does not heal by waiting; the message has the cause and the engine's last lines | no such thing | nothing |
 """
@@ -351,7 +351,7 @@ class RewardPoolStatus(ApiModel):
     auth: AuthStatus = AuthStatus()
     """Where a trainer finds the key, and whom it trusts."""
     load: LoadStatus | None = None
-    """Requests at the routers; absent while their figures are missing."""
+    """Requests at the routers; absent while their metrics are missing."""
     conditions: Annotated[
         list[Condition],
         Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),

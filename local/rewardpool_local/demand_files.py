@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from rewardpool_api.demand import MAX_BYTES, Demand, DemandError, parse_demand
-from rewardpool_operator.announcements import MOST, Renewals, Word, announcements, is_over
+from rewardpool_operator.announcements import MOST, Renewals, UnreadAnnouncement, announcements, is_over
 from rewardpool_operator.autoscaler.signals import Announcement
 
 log = logging.getLogger(__name__)
@@ -63,14 +63,14 @@ class DemandFiles:
         except OSError as error:
             self._warn_once(f"demands cannot be read: {error}")
         renewed = self._renewals.look({name: file.written for name, file in self._files.items()}, now=now)
-        words = [
+        unread = [
             # A file has no time of its making that outlives its renewals, so of too many the first names count.
-            Word(name=name, made="", renewal=renewed[name], stated=file.stated, read=file.demand)
+            UnreadAnnouncement(name=name, made="", renewal=renewed[name], stated=file.stated, read=file.demand)
             for name, file in self._files.items()
         ]
-        self._announcements = announcements(words, now=now)
-        if len(words) > MOST:
-            self._warn_once(f"of {len(words)} demands, {MOST} count")
+        self._announcements = announcements(unread, now=now)
+        if len(unread) > MOST:
+            self._warn_once(f"of {len(unread)} demands, {MOST} count")
         return self._announcements
 
     def remove_old(self, *, now: datetime) -> None:

@@ -72,10 +72,10 @@ class Fleet:
         self._pools[revision_of(pool)] = pool
         for name in plan.drain:
             self._replicas[name].draining_since = now
-        for name in plan.keep:
+        for name in plan.undrain:
             self._replicas[name].draining_since = None
-        for name in plan.retire:
-            self._retire(self._replicas[name])
+        for name in plan.stop:
+            self._stop(self._replicas[name])
         self._sets = {
             wanted.revision: replace(wanted, created=self._sets.get(wanted.revision, wanted).created or now)
             for wanted in plan.worker_sets
@@ -124,7 +124,7 @@ class Fleet:
             number += 1
         return f"worker-{number}"
 
-    def _retire(self, replica: Replica) -> None:
+    def _stop(self, replica: Replica) -> None:
         replica.process.stopping = True
         task = asyncio.create_task(self._stop_and_forget(replica))
         self._stopping.add(task)

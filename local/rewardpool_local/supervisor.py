@@ -185,9 +185,9 @@ class Supervisor:
         await router.ensure(self._pool)
         seen = await router.observe()
         worker_sets, workers = fleet.observe()
-        heard_at = monotonic()
-        workers = self._start_times.measure(workers, now=heard_at)
-        workers = self._throughputs.measure(workers, (seen,), now=heard_at)
+        observed_at = monotonic()
+        workers = self._start_times.measure(workers, now=observed_at)
+        workers = self._throughputs.measure(workers, (seen,), now=observed_at)
         now = datetime.now(UTC)
         plan = decide(
             Snapshot(
@@ -275,16 +275,16 @@ class Supervisor:
     def _on_signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         # Under nohup the hang-up of the terminal is ignored, and stays so.
-        heard = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
-        for number in heard:
-            loop.add_signal_handler(number, self._be_told_to_stop, number)
+        handled = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+        for number in handled:
+            loop.add_signal_handler(number, self._on_stop_signal, number)
         try:
             yield
         finally:
-            for number in heard:
+            for number in handled:
                 loop.remove_signal_handler(number)
 
-    def _be_told_to_stop(self, number: int) -> None:
+    def _on_stop_signal(self, number: int) -> None:
         if self._stop.is_set():
             log.warning("stopping at once: requests in flight are lost")
             self._hurry.set()

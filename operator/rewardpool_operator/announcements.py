@@ -83,7 +83,7 @@ def lasting(stated: object) -> tuple[float, str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Word:
+class UnreadAnnouncement:
     """An announcement as it lies there, unread."""
 
     name: str
@@ -106,31 +106,31 @@ class Word:
         return now >= self.renewal.at + timedelta(seconds=self.seconds)
 
 
-def announcements(words: Collection[Word], *, now: datetime) -> tuple[Announcement, ...]:
+def announcements(unread: Collection[UnreadAnnouncement], *, now: datetime) -> tuple[Announcement, ...]:
     """Those that count, by name.
 
     Of too many, the ones that did not lapse count, and of these the ones that were there first: neither what is left of
     old jobs nor a flood of new ones pushes out a job that is under way.
     """
-    counted = sorted(words, key=lambda word: (word.has_lapsed(now), word.made, word.name))[:MOST]
-    return tuple(_read(word) for word in sorted(counted, key=lambda word: word.name))
+    counted = sorted(unread, key=lambda one: (one.has_lapsed(now), one.made, one.name))[:MOST]
+    return tuple(_read(one) for one in sorted(counted, key=lambda one: one.name))
 
 
-def _read(word: Word) -> Announcement:
-    heard = partial(Announcement, name=word.name, renewed=word.renewal.at, seconds=word.seconds)
+def _read(unread: UnreadAnnouncement) -> Announcement:
+    announcement = partial(Announcement, name=unread.name, renewed=unread.renewal.at, seconds=unread.seconds)
     try:
-        demand = word.read()
+        demand = unread.read()
     except DemandError as error:
-        return heard(problem=str(error))
-    _, note = lasting(word.stated)
+        return announcement(problem=str(error))
+    _, note = lasting(unread.stated)
     if demand.samples is not None and demand.samples > MAX_SAMPLES:
         demand = demand.model_copy(update={"samples": MAX_SAMPLES})
         note = "; ".join(filter(None, (note, f"it speaks of more than {MAX_SAMPLES} samples: cut to that")))
-    return heard(demand=demand, note=note)
+    return announcement(demand=demand, note=note)
 
 
-def is_over(heard: Announcement, *, now: datetime) -> bool:
+def is_over(announcement: Announcement, *, now: datetime) -> bool:
     """Whether it may be removed: its job said that it has ended, or has not been heard of for long."""
-    if heard.demand is not None and heard.demand.phase == "Ended":
+    if announcement.demand is not None and announcement.demand.phase == "Ended":
         return True
-    return now >= heard.renewed + timedelta(seconds=heard.seconds) + RETENTION
+    return now >= announcement.renewed + timedelta(seconds=announcement.seconds) + RETENTION

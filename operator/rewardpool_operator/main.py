@@ -155,7 +155,7 @@ async def serve(settings: Settings) -> None:
             kube,
             session,
             image=own_image(),
-            place=_place(),
+            identity=_identity(),
             namespaces=namespaces,
             acting=acting,
             concurrent_upgrades=settings.concurrent_upgrades,
@@ -211,7 +211,7 @@ async def _serve_http(operator: Manager, settings: Settings, stack: AsyncExitSta
             await web.TCPSite(runner, port=port).start()
 
 
-def _place() -> OperatorIdentity | None:
+def _identity() -> OperatorIdentity | None:
     try:
         return OperatorIdentity.from_environment(os.environ)
     except ValueError as error:

@@ -22,7 +22,7 @@ from prometheus_client.metrics_core import Metric
 
 from rewardpool_api import RewardPool, RewardPoolStatus
 from rewardpool_api.reasons import EventReason
-from rewardpool_operator.pool_metrics import POOL_LABELS, PoolCollector, figures_of
+from rewardpool_operator.pool_metrics import POOL_LABELS, PoolCollector, metrics_of
 
 Change = Literal["join", "leave"]
 Reason = Literal["refused", "unreachable", "defect"]
@@ -137,7 +137,7 @@ class Metrics:
     def record_pool(self, pool: RewardPool, status: RewardPoolStatus) -> None:
         """Tell these figures of the pool from now on, and count a change of its desired replicas."""
         key = pool.metadata.namespace, pool.metadata.name
-        now, before = figures_of(pool, status), self._pools.pools.get(key)
+        now, before = metrics_of(pool, status), self._pools.pools.get(key)
         if before is not None and now.replicas[0] != before.replicas[0]:
             grows = now.replicas[0][1] > before.replicas[0][1]
             self._scaling_changes.labels(*key, "up" if grows else "down").inc()

@@ -26,7 +26,7 @@ class Leave:
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """Have a worker score the golden set, aside, and keep the scores with its revision."""
+    """Have a worker score the golden set in the background, and keep the scores with its revision."""
 
     revision: str
     worker_url: str
@@ -50,12 +50,12 @@ class Plan:
     leaves: tuple[Leave, ...] = ()
     drain: tuple[str, ...] = ()
     """Workers, by name, to mark as leaving."""
-    keep: tuple[str, ...] = ()
+    undrain: tuple[str, ...] = ()
     """Workers, by name, whose mark is taken back: they are wanted again."""
-    retire: tuple[str, ...] = ()
+    stop: tuple[str, ...] = ()
     """Workers, by name, that have left every router and have nothing in flight: stop them now."""
     worker_sets: tuple[WorkerSet, ...] = ()
-    """Every revision that shall exist, with its number of workers (those in `retire` no longer counted)."""
+    """Every revision that shall exist, with its number of workers (those in `stop` no longer counted)."""
     sleep: tuple[str, ...] = ()
     """Workers, by name, that no router has any more: put their engines to sleep."""
     wake: tuple[str, ...] = ()

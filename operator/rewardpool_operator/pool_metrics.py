@@ -1,4 +1,4 @@
-"""What Prometheus scrapes of each pool: its figures as of its last pass, made into series at each scrape.
+"""What Prometheus scrapes of each pool: its metrics as of its last pass, made into series at each scrape.
 
 So no series can outlive what it is about: a revision, a limit, a pool.
 """
@@ -19,7 +19,7 @@ _DEMANDS: Final = ("Live", "Lapsed", "Ignored")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PoolFigures:
+class PoolMetrics:
     """What is exposed of one pool, and no more of it than that: a thousand pools are kept."""
 
     engine: str
@@ -30,7 +30,7 @@ class PoolFigures:
     conditions: tuple[tuple[str, bool], ...]
     """Type -> whether its status is True."""
     requests: tuple[tuple[str, int], ...]
-    """State -> requests; empty while the routers' figures are missing, since no figure is not zero."""
+    """State -> requests; empty while the routers' metrics are missing, since unknown is not zero."""
     limit: str | None
     """What keeps the desired replicas from being what the policies recommend."""
     demands: tuple[tuple[str, int], ...]
@@ -41,10 +41,10 @@ class PoolFigures:
     """The longest of the last starts; None where none was seen."""
 
 
-def figures_of(pool: RewardPool, status: RewardPoolStatus) -> PoolFigures:
-    """The figures of a pool with this status."""
+def metrics_of(pool: RewardPool, status: RewardPoolStatus) -> PoolMetrics:
+    """The metrics of a pool with this status."""
     load, scaling = status.load, status.scaling
-    return PoolFigures(
+    return PoolMetrics(
         engine=pool.spec.engine.name,
         model_type=pool.spec.model.type,
         revision=status.current_revision,
@@ -84,8 +84,8 @@ class PoolCollector(Collector):
     """The gauges of all pools, made anew at each scrape."""
 
     def __init__(self) -> None:
-        self.pools: dict[tuple[str, str], PoolFigures] = {}
-        """Namespace and name -> figures."""
+        self.pools: dict[tuple[str, str], PoolMetrics] = {}
+        """Namespace and name -> metrics."""
         self.failing: dict[tuple[str, str], Sequence[tuple[str, str, float]]] = {}
         """Namespace and name -> steps that fail, why, and the Unix time since when."""
 

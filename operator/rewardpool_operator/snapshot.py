@@ -62,13 +62,13 @@ class Worker:
     """It runs, and a real score came back from it since its process started."""
     asleep: bool = False
     """Its engine sleeps: `answering` tells of the time before, and of the next wake."""
-    silent: bool = False
+    node_unreachable: bool = False
     """Its node does not report: the two above are what was heard last. See `decide/node_loss.py`."""
     draining_since: datetime | None = None
     """When it was told to leave; None while it is wanted."""
     deleting: bool = False
     """It was told to stop by somebody (scale-down, eviction, a person) and is on its way out."""
-    doomed: str | None = None
+    disruption_target: str | None = None
     """Why somebody else is about to take it away: an eviction, preemption or taint that was announced and not begun."""
     in_flight: int | None = None
     """Requests it is working on, by its own count; None when it does not say."""
@@ -106,7 +106,7 @@ class Worker:
     @property
     def available(self) -> bool:
         """It may be given work: wanted, answering, and nobody is about to take it away."""
-        return self.active and self.answering and self.doomed is None
+        return self.active and self.answering and self.disruption_target is None
 
 
 @dataclass(frozen=True, kw_only=True)

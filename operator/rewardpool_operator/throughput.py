@@ -27,7 +27,7 @@ LONGEST_SECONDS: Final = 30.0
 APART_SECONDS: Final = 3.0
 """Two looks further apart say nothing of the time between: the worker may have had nothing to do."""
 FRESH_SECONDS: Final = 1.0
-"""A router's figures that are older were counted at another moment than the look."""
+"""A router's metrics that are older were counted at another moment than the look."""
 VALID_SECONDS: Final = 3.0
 """For so long a measurement is passed on, so that those of several workers meet; not long enough to be kept twice."""
 
@@ -70,7 +70,7 @@ class BusyWorker:
         """Requests between the last two looks, which may have missed all of those that take milliseconds."""
 
     def look(self, count: Count | None, *, now: float) -> tuple[float, int] | None:
-        """Take in what is seen at `now`; None for figures that are missing.
+        """Take in what is seen at `now`; None for metrics that are missing.
 
         Returns:
             Requests a second, more than 0, and the least requests in flight meanwhile, not 0; None while nothing was

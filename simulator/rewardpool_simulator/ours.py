@@ -34,7 +34,7 @@ class Senses(Protocol):
 
     @property
     def is_blind(self) -> bool:
-        """Whether the routers' figures are missing."""
+        """Whether the routers' metrics are missing."""
 
     def announcements(self) -> tuple[Announcement, ...]:
         """What was heard last of every job."""

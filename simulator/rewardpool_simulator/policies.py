@@ -32,7 +32,7 @@ class AlwaysOn:
 
 
 class Blindfolded:
-    """Another project's policy, which is not asked while figures are missing."""
+    """Another project's policy, which is not asked while metrics are missing."""
 
     def __init__(self, policy: Policy, senses: Senses, *, name: str) -> None:
         self.name = name

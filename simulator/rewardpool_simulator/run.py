@@ -192,7 +192,7 @@ class _Simulation:
 
     @property
     def is_blind(self) -> bool:
-        """Whether the routers' figures are missing."""
+        """Whether the routers' metrics are missing."""
         now = self._events.now
         return any(span.from_seconds <= now < span.until_seconds for span in self._trace.faults.blind)
 

@@ -194,7 +194,7 @@ class Faults(ApiModel):
     losses: list[Loss] = []
     shortages: list[Shortage] = []
     blind: list[Span] = []
-    """Times in which the routers' figures are missing. Other projects' policies are not asked meanwhile, which is
+    """Times in which the routers' metrics are missing. Other projects' policies are not asked meanwhile, which is
     kinder than what some of them do."""
 
 

@@ -145,10 +145,10 @@ def test_the_operator_knows_what_network_policies_have_to_let_through(render: Re
     objects = render(metrics={"namespaces": ["monitoring"]})
     environment = {item["name"]: item.get("value") for item in operator_container(objects)["env"]}
     environment[names.ENV_POD_NAMESPACE] = NAMESPACE
-    place = OperatorIdentity.from_environment(environment)
-    assert place is not None
-    assert place.labels.items() <= one(objects, "Deployment")["spec"]["template"]["metadata"]["labels"].items()
-    assert place.monitoring == ("monitoring",)
+    identity = OperatorIdentity.from_environment(environment)
+    assert identity is not None
+    assert identity.labels.items() <= one(objects, "Deployment")["spec"]["template"]["metadata"]["labels"].items()
+    assert identity.monitoring == ("monitoring",)
 
 
 def test_a_drain_leaves_one_operator(render: Render) -> None:

@@ -8,16 +8,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rewardpool_api.demand import MAX_LEASE_SECONDS, MAX_SAMPLES, Demand, DemandError
-from rewardpool_operator.announcements import MOST, RETENTION, Renewal, Renewals, Word, announcements, is_over, lasting
+from rewardpool_operator.announcements import (
+    MOST,
+    RETENTION,
+    Renewal,
+    Renewals,
+    UnreadAnnouncement,
+    announcements,
+    is_over,
+    lasting,
+)
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 
 
-def a_word(job: str = "a", *, age: float = 0, made: str = "1", stated: object = 15, **fields: object) -> Word:
+def an_announcement(
+    job: str = "a", *, age: float = 0, made: str = "1", stated: object = 15, **fields: object
+) -> UnreadAnnouncement:
     demand = Demand.model_validate({"job": job, "phase": "Rollout", **fields})
     renewal = Renewal(written=NOW, at=NOW - age * SECOND)
-    return Word(name=job, made=made, renewal=renewal, stated=stated, read=lambda: demand)
+    return UnreadAnnouncement(name=job, made=made, renewal=renewal, stated=stated, read=lambda: demand)
 
 
 def nonsense() -> Demand:
@@ -25,7 +36,7 @@ def nonsense() -> Demand:
 
 
 @pytest.mark.parametrize(
-    ("stated", "seconds", "is_told"),
+    ("stated", "seconds", "is_reported"),
     [
         (15, 15, False),
         (2.5, 2.5, False),
@@ -43,32 +54,32 @@ def nonsense() -> Demand:
     ],
 )
 def test_it_lasts_for_a_sensible_time_and_says_where_that_is_not_its_own(
-    stated: object, seconds: float, is_told: bool
+    stated: object, seconds: float, is_reported: bool
 ) -> None:
     lasts, note = lasting(stated)
-    assert (lasts, bool(note)) == (seconds, is_told)
+    assert (lasts, bool(note)) == (seconds, is_reported)
 
 
 def test_nonsense_is_kept_as_a_problem() -> None:
-    word = Word(name="demand-rm-a", made="1", renewal=Renewal(NOW, NOW), stated=15, read=nonsense)
-    (heard,) = announcements([word], now=NOW)
-    assert (heard.name, heard.demand, heard.problem) == ("demand-rm-a", None, "phase: it is none")
-    assert not heard.is_live(NOW)
+    unread = UnreadAnnouncement(name="demand-rm-a", made="1", renewal=Renewal(NOW, NOW), stated=15, read=nonsense)
+    (found,) = announcements([unread], now=NOW)
+    assert (found.name, found.demand, found.problem) == ("demand-rm-a", None, "phase: it is none")
+    assert not found.is_live(NOW)
 
 
 def test_more_samples_than_there_can_be_are_cut_and_that_is_told() -> None:
-    (heard,) = announcements([a_word(samples=10**400)], now=NOW)
-    assert heard.demand is not None
-    assert heard.demand.samples == MAX_SAMPLES
-    assert "cut" in heard.note
+    (found,) = announcements([an_announcement(samples=10**400)], now=NOW)
+    assert found.demand is not None
+    assert found.demand.samples == MAX_SAMPLES
+    assert "cut" in found.note
 
 
 def test_of_too_many_the_first_count_and_those_that_lapsed_do_not() -> None:
-    old = [a_word(f"old-{number:02}", made="0", age=100) for number in range(MOST)]
-    first = [a_word(f"first-{number:02}", made="1") for number in range(MOST)]
-    flood = [a_word(f"flood-{number:02}", made="2") for number in range(100)]
-    heard = announcements([*old, *flood, *first], now=NOW)
-    assert [one.name for one in heard] == [word.name for word in first]
+    old = [an_announcement(f"old-{number:02}", made="0", age=100) for number in range(MOST)]
+    first = [an_announcement(f"first-{number:02}", made="1") for number in range(MOST)]
+    flood = [an_announcement(f"flood-{number:02}", made="2") for number in range(100)]
+    found = announcements([*old, *flood, *first], now=NOW)
+    assert [one.name for one in found] == [one.name for one in first]
 
 
 @pytest.mark.parametrize(
@@ -82,8 +93,8 @@ def test_of_too_many_the_first_count_and_those_that_lapsed_do_not() -> None:
     ],
 )
 def test_it_is_over_when_its_job_says_so_or_was_not_heard_of_for_long(age: float, phase: str, over: bool) -> None:
-    (heard,) = announcements([a_word(age=age, phase=phase)], now=NOW)
-    assert is_over(heard, now=NOW) is over
+    (found,) = announcements([an_announcement(age=age, phase=phase)], now=NOW)
+    assert is_over(found, now=NOW) is over
 
 
 class Clocks:
@@ -130,8 +141,8 @@ def test_what_could_not_be_renewed_lasts_longer_and_its_times_stay_what_they_wer
     renewals.look({"a": NOW}, now=NOW)
     renewals.excuse(["a", "unknown"], now=NOW + 10 * SECOND)
     renewal = renewals.look({"a": NOW}, now=NOW + 12 * SECOND)["a"]
-    (heard,) = announcements([replace(a_word(), renewal=renewal)], now=NOW)
-    assert (heard.renewed, heard.seconds) == (NOW, 25)
+    (found,) = announcements([replace(an_announcement(), renewal=renewal)], now=NOW)
+    assert (found.renewed, found.seconds) == (NOW, 25)
 
 
 def test_a_renewal_ends_the_excuse() -> None:

@@ -57,7 +57,7 @@ def test_a_recorded_pool_has_its_figures(metrics):
     assert value(metrics, "rewardpool_pool_condition", **KEY, type="Ready") == 1
 
 
-def test_missing_figures_are_no_series_and_not_zero(metrics):
+def test_missing_metrics_are_no_series_and_not_zero(metrics):
     metrics.record_pool(a_pool(), status())
     metrics.record_pool(a_pool(), status(load=False))
     assert value(metrics, "rewardpool_pool_requests", **KEY, state="waiting") is None

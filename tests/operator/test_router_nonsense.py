@@ -1,4 +1,4 @@
-"""What a router says that cannot be so is a missing figure, and no number; the router is a stand-in that says it."""
+"""What a router says that cannot be so is missing, and no number; the router is a stand-in that says it."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -10,22 +10,22 @@ from aiohttp.test_utils import TestServer
 from rewardpool_operator.routers.admin import RouterAdmin
 from rewardpool_operator.snapshot import RegisteredWorker, Router
 
-FIGURES = 'smg_worker_cb_outcomes_total{worker="http://a:8000",outcome="success"} 42\nsmg_http_connections_active 3\n'
+METRICS = 'smg_worker_cb_outcomes_total{worker="http://a:8000",outcome="success"} 42\nsmg_http_connections_active 3\n'
 Says = Callable[..., Awaitable[Router]]
 
 
 @pytest.fixture
 async def says() -> AsyncIterator[Says]:
-    """What is seen of a router that says this of its one worker's load, and these figures."""
+    """What is seen of a router that says this of its one worker's load, and these metrics."""
     servers: list[TestServer] = []
 
-    async def seen(*, load: str = "3", figures: str = FIGURES) -> Router:
+    async def seen(*, load: str = "3", text: str = METRICS) -> Router:
         async def workers(_: web.Request) -> web.Response:
             entry = f'{{"id": "a", "url": "http://a:8000", "is_healthy": true, "load": {load}}}'
             return web.json_response(text=f'{{"workers": [{entry}]}}')
 
         async def metrics(_: web.Request) -> web.Response:
-            return web.Response(text=figures)
+            return web.Response(text=text)
 
         app = web.Application()
         app.router.add_get("/workers", workers)
@@ -61,12 +61,12 @@ async def test_a_load_that_is_no_count_is_missing(says: Says, load: str) -> None
 
 
 @pytest.mark.parametrize("value", ["-1", "NaN", "+Inf", "-Inf"])
-async def test_a_figure_that_is_no_count_is_missing(says: Says, value: str) -> None:
-    router = await says(figures=FIGURES.replace("42", value).replace("3\n", f"{value}\n"))
+async def test_a_metric_that_is_no_count_is_missing(says: Says, value: str) -> None:
+    router = await says(text=METRICS.replace("42", value).replace("3\n", f"{value}\n"))
     assert (the_worker(router).in_flight, the_worker(router).answered, router.waiting) == (3, None, None)
 
 
-@pytest.mark.parametrize("figures", ["", "<html>\n", "up 1\n", "smg_http_connections_active many\n"])
-async def test_what_are_no_figures_of_a_router_is_no_idle_router(says: Says, figures: str) -> None:
-    router = await says(figures=figures)
+@pytest.mark.parametrize("text", ["", "<html>\n", "up 1\n", "smg_http_connections_active many\n"])
+async def test_what_are_no_metrics_of_a_router_is_no_idle_router(says: Says, text: str) -> None:
+    router = await says(text=text)
     assert (the_worker(router).in_flight, the_worker(router).answered, router.waiting) == (3, None, None)

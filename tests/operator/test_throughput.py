@@ -137,7 +137,7 @@ def test_a_router_that_joins_begins_anew() -> None:
     ],
     ids=["no count", "no requests in flight", "old figures", "a silent router"],
 )
-def test_a_look_without_figures_measures_nothing(router: Router) -> None:
+def test_a_look_without_metrics_measures_nothing(router: Router) -> None:
     looks = [(a_counting_router("x", 6 * second),) for second in range(4)]
     assert throughput(*looks, (router,)) is None
 

@@ -129,8 +129,8 @@ class HostilePool:
             session=self.session,
             store=self.store,
             image="x:1",
-            place=None,
-            aside=asyncio.Semaphore(8),
+            identity=None,
+            poll_limit=asyncio.Semaphore(8),
             budgets=Budgets(self.store),
             upgrade_slots=UpgradeSlots(1),
         )

@@ -125,14 +125,14 @@ class Surroundings:
         monkeypatch.setattr(background_poll, "FIRST_PATIENCE_SECONDS", 0.01)
 
     def a_reconciler(self) -> PoolReconciler:
-        aside = asyncio.Semaphore(8)
+        poll_limit = asyncio.Semaphore(8)
         shared = Shared(
             kube=self.kube,  # type: ignore[arg-type]
             session=None,  # type: ignore[arg-type]
             store=self.store,
             image=self.image,
-            place=None,
-            aside=aside,
+            identity=None,
+            poll_limit=poll_limit,
             budgets=Budgets(self.store),
             upgrade_slots=self.upgrade_slots,
         )
@@ -159,7 +159,7 @@ class Surroundings:
     async def look(self, acting: Acting = Acting.FULL) -> list[str]:
         """One pass; what it wrote."""
         before = len(self.kube.writes)
-        await asyncio.sleep(0.001)  # what is asked aside goes on
+        await asyncio.sleep(0.001)  # what is polled in the background goes on
         await self.reconciler.look(acting, pools=1)
         return self.kube.writes[before:]
 

@@ -87,7 +87,7 @@ class SimulatedFleet:
 
     def doom(self, choice: int) -> None:
         """A disruption of a pod is announced."""
-        self._any(choice, lambda worker: replace(worker, doomed="EvictionByEvictionAPI: drained"))
+        self._any(choice, lambda worker: replace(worker, disruption_target="EvictionByEvictionAPI: drained"))
 
     def _any(self, choice: int, change: Callable[[Worker], Worker]) -> None:
         if self.workers:
@@ -133,9 +133,9 @@ class SimulatedFleet:
         self.listed -= {leave.worker_url for leave in plan.leaves}
         for name in plan.drain:
             self.workers[name] = replace(self.workers[name], draining_since=self.now)
-        for name in plan.keep:
+        for name in plan.undrain:
             self.workers[name] = replace(self.workers[name], draining_since=None)
-        for name in plan.retire:
+        for name in plan.stop:
             del self.workers[name]
         before = self.sets
         self.sets = {
@@ -148,7 +148,7 @@ class SimulatedFleet:
         self.listed |= {join.worker_url for join in plan.joins}
 
     def _kubernetes(self) -> None:
-        gone = {name for name, worker in self.workers.items() if worker.deleting or worker.doomed}
+        gone = {name for name, worker in self.workers.items() if worker.deleting or worker.disruption_target}
         gone |= {name for name, worker in self.workers.items() if worker.revision not in self.sets}
         for name in gone:
             del self.workers[name]

@@ -1,6 +1,6 @@
 """How many replicas: pure functions of what is seen, the policies, and the state kept in the pool's status.
 
-signals.py       what is seen: load, workers' figures, announcements, the claims of other pools
+signals.py       what is seen: load, workers' metrics, announcements, the claims of other pools
 service_rate.py  memory: what one replica does          starts.py   memory: how long a start takes
 bursts.py        memory: the beat of the load
 queue_depth.py, drain_time.py, demand.py                one policy each: what is seen -> an `Ask`

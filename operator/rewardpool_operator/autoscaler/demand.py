@@ -99,8 +99,8 @@ def rolling_out(announcements: Sequence[Announcement], *, now: datetime) -> froz
     return frozenset(demand.job for demand in live if demand is not None and demand.phase == "Rollout")
 
 
-def told(announcements: Sequence[Announcement], *, now: datetime) -> list[DemandStatus]:
-    """What the status says of the jobs where no policy heeds them."""
+def statuses(announcements: Sequence[Announcement], *, now: datetime) -> list[DemandStatus]:
+    """What the status says of the jobs where no policy goes by them."""
     return [_status(announcement, now=now, message=NO_DEMAND_POLICY) for announcement in announcements][:SHOWN]
 
 

@@ -29,7 +29,7 @@ from rewardpool_operator.times import from_rfc3339, rfc3339
 
 HISTORY: Final = 10
 """Changes kept in the status."""
-MISSING: Final = "figures of a router are missing, so the size may grow and not shrink"
+MISSING: Final = "metrics of a router are missing, so the size may grow and not shrink"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,9 +53,9 @@ def recommend(*, scaling: AutoscalingSpec, signals: Signals, previous: ScalingSt
     memory, rate, for_requests = _remembered(scaling, signals, before)
     plans = _plans(scaling, signals, memory, rate, current=current)
     if for_requests is None or signals.partial:
-        sized = _without_figures(scaling, signals, memory, for_requests, plans, current=current)
+        sized = _without_metrics(scaling, signals, memory, for_requests, plans, current=current)
     else:
-        sized = _with_figures(scaling, signals, memory, for_requests, plans, current=current)
+        sized = _with_metrics(scaling, signals, memory, for_requests, plans, current=current)
     sized = _bounded(scaling, signals, sized, history=before.history, current=current)
     sized = _within_budget(scaling, signals, sized, plans, before=before)
     sized = _placed(signals, sized)
@@ -156,7 +156,7 @@ def _plans(
     policies = scaling.combined
     policy = _demand_policy(scaling)
     if policy is None:
-        demands = demand.told(signals.announcements, now=signals.now)
+        demands = demand.statuses(signals.announcements, now=signals.now)
         return Plans(ask=Ask.whole(0, ""), demands=demands, is_gap=False)
     fleet = Fleet(
         now=signals.now,
@@ -171,7 +171,7 @@ def _plans(
     return demand.plans(policy, signals.announcements, beat, fleet=fleet)
 
 
-def _without_figures(
+def _without_metrics(
     scaling: AutoscalingSpec,
     signals: Signals,
     memory: ScalingStatus,
@@ -205,7 +205,7 @@ def _without_figures(
     )
 
 
-def _with_figures(
+def _with_metrics(
     scaling: AutoscalingSpec, signals: Signals, memory: ScalingStatus, for_requests: Ask, plans: Plans, *, current: int
 ) -> _Sized:
     """Steps 3 to 5."""

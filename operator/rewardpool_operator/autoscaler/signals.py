@@ -1,4 +1,4 @@
-"""What the autoscaler knows of a pool at one moment; figures that could not be had are None, never 0."""
+"""What the autoscaler knows of a pool at one moment; metrics that could not be had are None, never 0."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -8,7 +8,7 @@ from rewardpool_api.demand import Demand
 from rewardpool_api.status import LoadStatus
 
 STALE_SECONDS: Final = 10.0
-"""A figure that is older than this is none: a router that hangs may hold many more by now."""
+"""A metric that is older than this is none: a router that hangs may hold many more by now."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class Start:
 
 @dataclass(frozen=True, kw_only=True)
 class Announcement:
-    """A job's word, as it was heard last."""
+    """What a job announced last."""
 
     name: str
     """Of the Lease, or of the file."""

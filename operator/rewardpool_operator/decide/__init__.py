@@ -5,7 +5,7 @@
                     replicas.py          spec, suspend or autoscaler -> wanted replicas
     2. which        revisions.py         the present revision, or the stable one; parity.py compares their scores
     3. how many of  rollout.py           wanted replicas -> a size for every revision
-    4. who leaves   drain.py             sizes -> workers to drain, to keep after all, to stop
+    4. who leaves   drain.py             sizes -> workers to drain, to undrain, to stop
                     sleeping.py          who holds the pool awake -> engines to put to sleep, to wake
     5. who serves   worker_lists.py      workers -> changes to every router's list
                     router_readiness.py  which routers may be asked
@@ -59,8 +59,8 @@ def decide(snapshot: Snapshot) -> Plan:
     return Plan(
         leaves=lists.leaves,
         drain=leaving.drain,
-        keep=leaving.keep,
-        retire=leaving.retire,
+        undrain=leaving.undrain,
+        stop=leaving.stop,
         worker_sets=leaving.worker_sets,
         sleep=sleeping.sleep,
         wake=sleeping.wake,

@@ -11,7 +11,7 @@ from rewardpool_api import Condition
 from rewardpool_api.reasons import NOTHING_WANTED, ConditionReason
 from rewardpool_api.status import MAX_MESSAGE, ConditionType, ModelStatus, ScalingStatus
 from rewardpool_operator.autoscaler import budget
-from rewardpool_operator.decide.load import missing_figures
+from rewardpool_operator.decide.load import missing_metrics
 from rewardpool_operator.decide.model_status import in_words, model_status
 from rewardpool_operator.decide.revisions import overdue_message
 from rewardpool_operator.decide.rollout import Rollout
@@ -205,7 +205,7 @@ def _scaling_active(snapshot: Snapshot, scaling: ScalingStatus) -> Finding:
         return Finding(holds=False, reason=ConditionReason.SUSPENDED, message=scaling.reason)
     if spec.autoscaling is None:
         return Finding(holds=True, reason=ConditionReason.FIXED, message="spec.replicas holds")
-    missing = missing_figures(snapshot) if not spec.autoscaling.is_external else None
+    missing = missing_metrics(snapshot) if not spec.autoscaling.is_external else None
     if missing is not None:
         message = f"{missing}, so the size may grow and not shrink"
         return Finding(holds=False, reason=ConditionReason.METRICS_UNAVAILABLE, message=message)
@@ -233,7 +233,7 @@ def _progressing(
     if stopped is not None:
         return stopped
     if rollout.unschedulable is not None and rollout.replace_reason is None:
-        message = f"a worker of revision {rollout.verdict.target} fits nowhere: {rollout.unschedulable}"
+        message = f"a worker of revision {rollout.choice.target} fits nowhere: {rollout.unschedulable}"
         return Finding(holds=True, reason=ConditionReason.UNSCHEDULABLE, message=message)
     parity = rollout.memory.parity
     if parity is not None and parity.outcome == "Waiting":
@@ -261,7 +261,7 @@ def _progressing(
 
 
 def _rolling(rollout: Rollout) -> str:
-    message = f"rolling to revision {rollout.verdict.target} from {', '.join(rollout.others)}"
+    message = f"rolling to revision {rollout.choice.target} from {', '.join(rollout.others)}"
     if rollout.replace_reason is not None:
         message += f"; replacing one by one, since there was no room: {rollout.replace_reason}"
     return message
@@ -269,26 +269,26 @@ def _rolling(rollout: Rollout) -> str:
 
 def _stopped(snapshot: Snapshot, rollout: Rollout) -> Finding | None:
     """Why the present revision does not go on; None when it does."""
-    verdict, present = rollout.verdict, snapshot.revision
+    choice, present = rollout.choice, snapshot.revision
     failed = _failed_revision(rollout)
     if failed is not None:
         return failed
-    if verdict.parity_unusable is not None:
-        message = f"revision {present} waits: {verdict.parity_unusable.message}"
+    if choice.parity_unusable is not None:
+        message = f"revision {present} waits: {choice.parity_unusable.message}"
         return Finding(holds=False, reason=ConditionReason.GOLDEN_SET_UNUSABLE, message=message)
-    if verdict.overdue:
-        message = overdue_message(snapshot, verdict.parity)
-        reason = verdict.hopeless or ConditionReason.DEADLINE_EXCEEDED
+    if choice.overdue:
+        message = overdue_message(snapshot, choice.parity)
+        reason = choice.hopeless or ConditionReason.DEADLINE_EXCEEDED
         return Finding(holds=False, reason=reason, message=message)
-    if snapshot.pool.spec.rollout.paused and verdict.target != present:
-        message = f"spec.rollout.paused is set: revision {verdict.target} is kept, revision {present} waits"
+    if snapshot.pool.spec.rollout.paused and choice.target != present:
+        message = f"spec.rollout.paused is set: revision {choice.target} is kept, revision {present} waits"
         return Finding(holds=False, reason=ConditionReason.PAUSED, message=message)
     return None
 
 
 def _failed_revision(rollout: Rollout) -> Finding | None:
     """A present revision that failed, rolled back or with nothing to go back to."""
-    failed, parity = rollout.memory.failed, rollout.verdict.parity_failed
+    failed, parity = rollout.memory.failed, rollout.choice.parity_failed
     if failed is not None:
         message = (
             f"revision {rollout.memory.stable_revision} serves until the spec changes, since {failed.revision} failed"
@@ -309,7 +309,7 @@ def _degraded(snapshot: Snapshot, rollout: Rollout, staying: list[Worker]) -> Fi
         compared = known is not None and known.reason == ConditionReason.PARITY_EXCEEDED
         reason = ConditionReason.PARITY_EXCEEDED if compared else failed.reason
         return Finding(holds=True, reason=reason, message=failed.message)
-    unusable = rollout.verdict.parity_unusable
+    unusable = rollout.choice.parity_unusable
     if unusable is not None:
         return Finding(holds=True, reason=ConditionReason.GOLDEN_SET_UNUSABLE, message=unusable.message)
     if snapshot.tls_problem is not None:

@@ -10,7 +10,7 @@ from rewardpool_operator.snapshot import Snapshot
 
 def protected_workers(snapshot: Snapshot) -> int:
     """Workers of which one may be taken."""
-    known = [worker for worker in snapshot.workers if not worker.silent]
+    known = [worker for worker in snapshot.workers if not worker.node_unreachable]
     serving = sum(worker.answering and not worker.deleting for worker in known)
     present = sum(worker.answering or (worker.unschedulable is None and worker.failure is None) for worker in known)
     return _kept(snapshot.protected_workers, serving=serving, present=present)

@@ -1,8 +1,8 @@
-"""Step 4: who leaves, who may stay after all, and who can be stopped.
+"""Step 4: who leaves, who stays after all, and who can be stopped.
 
 A worker leaves in this order: out of every router, its requests done (or the deadline), then stopped. The mark that it
-is leaving is on the worker itself. The victim is the one with the least to lose: one that somebody else takes away
-anyway, then not answering before answering, then in no router yet, then the least in flight, then the newest.
+is leaving is on the worker itself. The one that leaves is the one with the least to lose: one that somebody else takes
+away anyway, then not answering before answering, then in no router yet, then the least in flight, then the newest.
 (Kubernetes' ReplicaSet controller also prefers pods that are not ready, so its choice agrees with ours.)
 
 A worker that somebody deletes, evicts or preempts leaves on its own clock, the grace period of its pod: it is off the
@@ -24,15 +24,18 @@ class Drain:
     """Marks to set and to take back, workers to stop, and the resulting size of every set."""
 
     drain: tuple[str, ...] = ()
-    keep: tuple[str, ...] = ()
-    retire: tuple[str, ...] = ()
+    """Workers, by name, to mark as leaving."""
+    undrain: tuple[str, ...] = ()
+    """Workers, by name, whose mark is taken back."""
+    stop: tuple[str, ...] = ()
+    """Workers, by name, to stop now."""
     worker_sets: tuple[WorkerSet, ...] = ()
 
     def stays(self, worker: Worker) -> bool:
         """Whether the worker is wanted after this plan."""
-        if worker.deleting or worker.name in self.drain or worker.name in self.retire:
+        if worker.deleting or worker.name in self.drain or worker.name in self.stop:
             return False
-        return worker.draining_since is None or worker.name in self.keep
+        return worker.draining_since is None or worker.name in self.undrain
 
 
 def leave(snapshot: Snapshot, sizes: dict[str, int], kept: Collection[str] = ()) -> Drain:
@@ -44,31 +47,37 @@ def leave(snapshot: Snapshot, sizes: dict[str, int], kept: Collection[str] = ())
         kept: revisions whose set stays with nobody in it.
     """
     drain: list[str] = []
-    keep: list[str] = []
-    retire: list[str] = []
+    undrain: list[str] = []
+    stop: list[str] = []
     worker_sets: list[WorkerSet] = []
     for revision, size in sizes.items():
         workers = [worker for worker in snapshot.workers_of(revision) if not worker.deleting]
         active = [worker for worker in workers if worker.active]
         draining = [worker for worker in workers if not worker.active]
-        victims = sorted(active, key=lambda worker: least_to_lose(worker, snapshot))[: max(0, len(active) - size)]
+        surplus = sorted(active, key=lambda worker: least_to_lose(worker, snapshot))[: max(0, len(active) - size)]
         spared = _wanted_again(draining, size - len(active))
-        finished = [worker for worker in [*draining, *victims] if worker not in spared and may_stop(worker, snapshot)]
-        drain += [worker.name for worker in victims if worker not in finished]
-        keep += [worker.name for worker in spared]
-        retire += [worker.name for worker in finished]
-        still_leaving = len(draining) + len(victims) - len(spared) - len(finished)
+        finished = [worker for worker in [*draining, *surplus] if worker not in spared and may_stop(worker, snapshot)]
+        drain += [worker.name for worker in surplus if worker not in finished]
+        undrain += [worker.name for worker in spared]
+        stop += [worker.name for worker in finished]
+        still_leaving = len(draining) + len(surplus) - len(spared) - len(finished)
         replicas = size + still_leaving
         if replicas > 0 or revision == snapshot.revision or revision in kept:
             worker_sets.append(WorkerSet(revision=revision, replicas=replicas))
-    return Drain(drain=tuple(drain), keep=tuple(keep), retire=tuple(retire), worker_sets=tuple(worker_sets))
+    return Drain(drain=tuple(drain), undrain=tuple(undrain), stop=tuple(stop), worker_sets=tuple(worker_sets))
 
 
 def least_to_lose(worker: Worker, snapshot: Snapshot) -> tuple[bool, bool, bool, int, float]:
-    """Sort key of victims, first to go first. An unknown number in flight counts as many."""
+    """Sort key of those that leave, first to go first. An unknown number in flight counts as many."""
     in_flight = worker.in_flight if worker.in_flight is not None else _in_flight_by_routers(worker, snapshot)
     busy = 1_000_000 if in_flight is None else in_flight
-    return worker.doomed is None, worker.answering, snapshot.is_listed(worker), busy, -worker.created.timestamp()
+    return (
+        worker.disruption_target is None,
+        worker.answering,
+        snapshot.is_listed(worker),
+        busy,
+        -worker.created.timestamp(),
+    )
 
 
 def _in_flight_by_routers(worker: Worker, snapshot: Snapshot) -> int | None:

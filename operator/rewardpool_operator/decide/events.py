@@ -18,10 +18,10 @@ _WARNINGS = frozenset(
     }
 )
 """Reasons of Progressing that a person should look at."""
-_TOLD_OF_PROGRESSING = _WARNINGS | {ConditionReason.PAUSED}
+_PROGRESSING_EVENTS = _WARNINGS | {ConditionReason.PAUSED}
 _ON_THE_WAY = frozenset({ConditionReason.ROUTER_NOT_READY, ConditionReason.STARTING})
 """Reasons of a pool that does not serve yet and did not before: steps of a start, which are no news."""
-_TOLD_BY_THEMSELVES = frozenset({ConditionReason.ROLLED_BACK, ConditionReason.PARITY_EXCEEDED})
+_WITH_OWN_EVENT = frozenset({ConditionReason.ROLLED_BACK, ConditionReason.PARITY_EXCEEDED})
 """Reasons that have an event of their own name, so that the condition's would be the same news twice."""
 
 
@@ -67,9 +67,9 @@ def demand_events(old: Sequence[DemandStatus], new: Sequence[DemandStatus]) -> l
     """What of the jobs' demands is news: who began, lapsed and ended, and what makes no sense."""
     before = {demand.job: demand for demand in old}
     gone = [demand for demand in old if demand.job not in {demand.job for demand in new}]
-    told = [_demand_event(demand, before.get(demand.job)) for demand in new]
-    told += [_ended(demand.job, "took its demand away") for demand in gone if demand.state == "Live"]
-    return [event for event in told if event is not None]
+    events = [_demand_event(demand, before.get(demand.job)) for demand in new]
+    events += [_ended(demand.job, "took its demand away") for demand in gone if demand.state == "Live"]
+    return [event for event in events if event is not None]
 
 
 def _demand_event(now: DemandStatus, before: DemandStatus | None) -> Event | None:
@@ -155,7 +155,7 @@ def condition_events(old: RewardPoolStatus, status: RewardPoolStatus) -> tuple[E
         if before is not None and (condition.status, condition.reason) == (before.status, before.reason):
             continue
         event = _condition_event(condition, before)
-        if event is not None and condition.reason not in _TOLD_BY_THEMSELVES:
+        if event is not None and condition.reason not in _WITH_OWN_EVENT:
             events.append(event)
     return tuple(events)
 
@@ -180,7 +180,7 @@ def _condition_event(now: Condition, before: Condition | None) -> Event | None:
             return None if before is None else _normal(EventReason.NOT_DEGRADED, message)
         case "ScalingActive", _ if now.reason == ConditionReason.BUDGET_DISAGREES:
             return _warning(EventReason.BUDGET_DISAGREES, now.message)
-        case "Progressing", holds if now.reason in _TOLD_OF_PROGRESSING:
+        case "Progressing", holds if now.reason in _PROGRESSING_EVENTS:
             reason = EventReason.PROGRESSING if holds == "True" else EventReason.NOT_PROGRESSING
             return _warning(reason, message) if now.reason in _WARNINGS else _normal(reason, message)
         case _:

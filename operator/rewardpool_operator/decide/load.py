@@ -15,8 +15,8 @@ NAMED: Final = 3
 
 
 def observed_load(snapshot: Snapshot) -> LoadStatus | None:
-    """Requests at the routers, summed over those that are to stay; None while a figure is missing."""
-    return None if missing_figures(snapshot) is not None else least_load(snapshot)
+    """Requests at the routers, summed over those that are to stay; None while a metric is missing."""
+    return None if missing_metrics(snapshot) is not None else least_load(snapshot)
 
 
 def least_load(snapshot: Snapshot) -> LoadStatus | None:
@@ -30,8 +30,8 @@ def least_load(snapshot: Snapshot) -> LoadStatus | None:
     )
 
 
-def missing_figures(snapshot: Snapshot) -> str | None:
-    """Which figures are missing, in words that stay the same while they are; None when all are there."""
+def missing_metrics(snapshot: Snapshot) -> str | None:
+    """Which metrics are missing, in words that stay the same while they are; None when all are there."""
     staying = _staying(snapshot)
     if not staying:
         return "there is no router"
@@ -54,7 +54,7 @@ def _missing(router: Router) -> str | None:
     if not router.answering or router.registered is None:
         return "does not answer"
     if not _is_fresh(router):
-        return f"has given no figures for more than {STALE_SECONDS:g} s"
+        return f"has given no metrics for more than {STALE_SECONDS:g} s"
     silent = next((entry.url for entry in router.registered if entry.in_flight is None), None)
     if silent is not None:
         return f"does not say how many requests are at {silent}"

@@ -1,6 +1,7 @@
 """The model's files: which commit the pool is of, and how far the workers are with having it.
 
-Figures of a download are told every few seconds and not at every pass: the status that has them is their memory.
+The numbers of a download are reported every few seconds and not at every pass: the status that has them is their
+memory.
 """
 
 from datetime import timedelta
@@ -10,7 +11,7 @@ from rewardpool_api.status import DownloadStatus, ModelStatus
 from rewardpool_operator.snapshot import Download, Snapshot, Worker
 from rewardpool_operator.times import from_rfc3339, rfc3339
 
-TOLD_EVERY: Final = timedelta(seconds=5)
+REPORTED_EVERY: Final = timedelta(seconds=5)
 
 
 def model_status(snapshot: Snapshot, staying: list[Worker]) -> ModelStatus:
@@ -66,7 +67,7 @@ def _download(snapshot: Snapshot, staying: list[Worker]) -> DownloadStatus | Non
         return None
     before = snapshot.pool.status.model.download if snapshot.pool.status.model else None
     same = before is not None and (before.phase, before.workers) == (least.phase, len(downloads))
-    if before is not None and same and snapshot.now - from_rfc3339(before.time) < TOLD_EVERY:
+    if before is not None and same and snapshot.now - from_rfc3339(before.time) < REPORTED_EVERY:
         return before
     return DownloadStatus(
         phase=least.phase,

@@ -5,7 +5,7 @@ from rewardpool_api.status import Limit, ScalingStatus
 from rewardpool_operator.autoscaler import budget, demand, limits
 from rewardpool_operator.autoscaler.recommend import Recommendation, recommend, with_change
 from rewardpool_operator.autoscaler.signals import Signals, Start
-from rewardpool_operator.decide.load import least_load, missing_figures
+from rewardpool_operator.decide.load import least_load, missing_metrics
 from rewardpool_operator.decide.room import missing_for
 from rewardpool_operator.snapshot import Snapshot
 
@@ -31,7 +31,7 @@ def _signals(snapshot: Snapshot) -> Signals:
         now=snapshot.now,
         pool=snapshot.pool.metadata.name,
         load=least_load(snapshot),
-        partial=missing_figures(snapshot) is not None,
+        partial=missing_metrics(snapshot) is not None,
         replicas=len(active),
         serving=sum(worker.answering for worker in active),
         unschedulable=next((worker.unschedulable for worker in active if worker.unschedulable), None)
@@ -57,7 +57,7 @@ def _from_outside(snapshot: Snapshot, scaling: AutoscalingSpec, signals: Signals
     reason = "spec.replicas, set from outside, within bounds"
     if scaling.budget is None:
         return _given(snapshot, bounded, reason)
-    demands = demand.told(signals.announcements, now=signals.now)
+    demands = demand.statuses(signals.announcements, now=signals.now)
     left = budget.allowed(
         signals, scaling=scaling, budget=scaling.budget, wanted=bounded, demands=demands, before=previous
     )
@@ -103,7 +103,7 @@ def _given(
     )
     if previous is None or previous.desired != replicas:
         decided = decided.model_copy(update={"history": with_change(kept.history, decided, snapshot.now)})
-    return Recommendation(scaling=decided, demands=demand.told(snapshot.announcements, now=snapshot.now))
+    return Recommendation(scaling=decided, demands=demand.statuses(snapshot.announcements, now=snapshot.now))
 
 
 def _fixed(replicas: int | None) -> int:

@@ -95,11 +95,11 @@ def judge(snapshot: Snapshot, wanted: int) -> RevisionChoice:
     )
 
 
-def as_admitted(snapshot: Snapshot, verdict: RevisionChoice) -> Snapshot:
+def as_admitted(snapshot: Snapshot, choice: RevisionChoice) -> Snapshot:
     """The snapshot as the later steps see it: a worker that may not serve does not answer."""
 
     def seen(worker: Worker) -> Worker:
-        return replace(worker, answering=False) if worker.name in verdict.barred else worker
+        return replace(worker, answering=False) if worker.name in choice.barred else worker
 
     return replace(snapshot, workers=tuple(map(seen, snapshot.workers)))
 

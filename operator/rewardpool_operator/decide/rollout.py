@@ -28,7 +28,7 @@ class Rollout:
 
     sizes: dict[str, int]
     """Wanted active workers of every revision that has any, shall have some, or is kept; the present one is there."""
-    verdict: RevisionChoice
+    choice: RevisionChoice
     others: tuple[str, ...] = ()
     """Revisions that are on their way out and still have workers."""
     reason: ConditionReason | None = None
@@ -40,17 +40,17 @@ class Rollout:
 
     @property
     def memory(self) -> RolloutStatus:
-        """What the status keeps of verdict and rollout."""
-        return self.verdict.memory.model_copy(update={"replace_reason": self.replace_reason})
+        """What the status keeps of choice and rollout."""
+        return self.choice.memory.model_copy(update={"replace_reason": self.replace_reason})
 
 
-def allocate(snapshot: Snapshot, wanted: int, verdict: RevisionChoice) -> Rollout:
+def allocate(snapshot: Snapshot, wanted: int, choice: RevisionChoice) -> Rollout:
     """Divide the wanted number among the revisions."""
-    target = verdict.target
-    sizes = dict.fromkeys([snapshot.revision, *verdict.kept], 0)
+    target = choice.target
+    sizes = dict.fromkeys([snapshot.revision, *choice.kept], 0)
     others = _others(snapshot, target)
     unschedulable = missing_for(snapshot, target)
-    rollout = Rollout(sizes=sizes | {target: wanted}, verdict=verdict, others=others, unschedulable=unschedulable)
+    rollout = Rollout(sizes=sizes | {target: wanted}, choice=choice, others=others, unschedulable=unschedulable)
     if not others:
         return rollout
     reason, replace_reason = _strategy(snapshot, target, unschedulable)
@@ -59,7 +59,7 @@ def allocate(snapshot: Snapshot, wanted: int, verdict: RevisionChoice) -> Rollou
         keep = wanted - snapshot.serving_of(target)
     else:
         size, keep = _replace(snapshot, wanted, target)
-    failed = verdict.memory.failed
+    failed = choice.memory.failed
     able = [revision for revision in others if failed is None or revision != failed.revision]
     sizes |= dict.fromkeys(others, 0) | _divide(snapshot, able, max(0, keep)) | {target: size}
     return replace(rollout, sizes=sizes, reason=reason, replace_reason=replace_reason)

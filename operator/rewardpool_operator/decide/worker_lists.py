@@ -37,7 +37,11 @@ def reconcile_routers(snapshot: Snapshot, leaving: Drain, *, barred: Collection[
     staying = [
         worker
         for worker in snapshot.workers
-        if worker.url and worker.running and not worker.doomed and worker.name not in barred and leaving.stays(worker)
+        if worker.url
+        and worker.running
+        and not worker.disruption_target
+        and worker.name not in barred
+        and leaving.stays(worker)
     ]
     may_join = {worker.url for worker in staying if worker.answering and worker.url}
     stay_listed = {worker.url for worker in staying}

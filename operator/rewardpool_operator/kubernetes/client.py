@@ -1,7 +1,7 @@
 """The API server, as far as the operator needs it: a handful of calls on plain JSON objects.
 
 kubernetes_asyncio brings credentials (kubeconfig with its plugins, or a pod's ServiceAccount) and transport. Its typed
-models are left aside: what is applied and compared is exactly what goes over the wire, and parsing thousands of pods
+models are not used: what is applied and compared is exactly what goes over the wire, and parsing thousands of pods
 into objects costs more than everything else in a pass.
 """
 

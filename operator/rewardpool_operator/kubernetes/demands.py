@@ -18,7 +18,7 @@ from typing import Final
 from rewardpool_api import names
 from rewardpool_api.demand import MAX_JOB_NAME, Demand, DemandError, former_lease_name, lease_name, parse_demand
 from rewardpool_api.reasons import EventReason
-from rewardpool_operator.announcements import MOST, Renewals, Word, announcements, is_over
+from rewardpool_operator.announcements import MOST, Renewals, UnreadAnnouncement, announcements, is_over
 from rewardpool_operator.autoscaler.signals import Announcement
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.cache.store import Key, Store
@@ -82,10 +82,10 @@ def announcements_of(leases: Sequence[Object], *, renewals: Renewals, now: datet
         now: by this operator's clock.
     """
     leases = _one_for_a_job(leases)
-    told = dict(readable("leases", leases, _renewed, name=lambda lease: lease["metadata"]["name"]))
-    renewed = renewals.look(told, now=now)
-    words = [
-        Word(
+    written = dict(readable("leases", leases, _renewed, name=lambda lease: lease["metadata"]["name"]))
+    renewed = renewals.look(written, now=now)
+    unread = [
+        UnreadAnnouncement(
             name=lease["metadata"]["name"],
             made=lease["metadata"]["creationTimestamp"],
             renewal=renewed[lease["metadata"]["name"]],
@@ -95,7 +95,7 @@ def announcements_of(leases: Sequence[Object], *, renewals: Renewals, now: datet
         for lease in leases
         if lease["metadata"]["name"] in renewed
     ]
-    return announcements(words, now=now)
+    return announcements(unread, now=now)
 
 
 def _renewed(lease: Object) -> tuple[str, datetime]:
@@ -144,8 +144,8 @@ class Demands:
             now: by this operator's clock.
             away: whether the API server is away, so that no job can renew anything.
         """
-        heard = announcements_of(leases, renewals=self._renewals, now=now)
-        lapsing = {one.name for one in heard if one.name in self._live and not one.is_live(now)}
+        found = announcements_of(leases, renewals=self._renewals, now=now)
+        lapsing = {one.name for one in found if one.name in self._live and not one.is_live(now)}
         if away:
             self._renewals.excuse(self._live, now=now)
         elif not lapsing:
@@ -153,11 +153,11 @@ class Demands:
         else:
             leases = await self._asked_for(leases, lapsing, now=now)
         if lapsing:
-            heard = announcements_of(leases, renewals=self._renewals, now=now)
-        self._announcements = heard
-        self._live = {one.name for one in heard if one.is_live(now)}
+            found = announcements_of(leases, renewals=self._renewals, now=now)
+        self._announcements = found
+        self._live = {one.name for one in found if one.is_live(now)}
         self._log_left_out(len(leases))
-        return heard
+        return found
 
     async def _asked_for(self, leases: Sequence[Object], lapsing: Collection[str], *, now: datetime) -> list[Object]:
         """The Leases, and those that lapse as the API server has them now.
@@ -165,10 +165,10 @@ class Demands:
         A watch may be dead for a while before it is noticed. A fleet that is let go too early costs a start; asking
         costs a call for each job that dies.
         """
-        places = [(lease["metadata"]["namespace"], lease["metadata"]["name"]) for lease in leases]
+        refs = [(lease["metadata"]["namespace"], lease["metadata"]["name"]) for lease in leases]
         self.refused = None
-        await asyncio.gather(*(self._ask_for(*place, now=now) for place in places if place[1] in lapsing))
-        found = [self._store.find(client.LEASES, *place) for place in places]
+        await asyncio.gather(*(self._ask_for(*ref, now=now) for ref in refs if ref[1] in lapsing))
+        found = [self._store.find(client.LEASES, *ref) for ref in refs]
         return [lease for lease in found if lease is not None]
 
     async def _ask_for(self, namespace: str, name: str, *, now: datetime) -> None:

@@ -57,7 +57,7 @@ def rendered(
     *,
     image: str,
     tls: Tls = PLAIN,
-    place: OperatorIdentity | None = None,
+    identity: OperatorIdentity | None = None,
     pins: Mapping[str, str] | None = None,
 ) -> Rendered:
     """Everything the pool shall own.
@@ -67,11 +67,11 @@ def rendered(
         keys: for its Secrets.
         tls: for its routers; while its certificate cannot be used, they are left as they are.
         image: RewardPool's own.
-        place: where the operator runs, for network policies that let it through, None makes none; and what
+        identity: where the operator runs, for network policies that let it through, None makes none; and what
             addresses pods have there.
         pins: revision of workers -> commit of the model.
     """
-    ipv6 = place is not None and place.ipv6
+    ipv6 = identity is not None and identity.ipv6
     certificate = tls.certificate.fingerprint if tls.certificate else None
     routers = render.router_deployment(
         pool, fingerprint=keys.fingerprint, image=image, certificate=certificate, ipv6=ipv6
@@ -85,7 +85,7 @@ def rendered(
             render.router_service(pool),
             *(() if tls.problem else (routers,)),
             *render.disruption_budgets(pool),
-            *render.network_policies(pool, place),
+            *render.network_policies(pool, identity),
         ),
         revision=render.worker_revision(pool, image=image, ipv6=ipv6),
     )
@@ -96,19 +96,19 @@ class Renderer:
 
     Args:
         image: RewardPool's own.
-        place: as for `rendered`.
+        identity: as for `rendered`.
     """
 
-    def __init__(self, *, image: str, place: OperatorIdentity | None) -> None:
+    def __init__(self, *, image: str, identity: OperatorIdentity | None) -> None:
         self._image = image
-        self._place = place
+        self._identity = identity
         self._last: tuple[object, Rendered] | None = None
 
     def rendered(self, stored: StoredPool, *, keys: Keys, tls: Tls, pins: Mapping[str, str]) -> Rendered:
         """As `rendered`, of the pool as it is stored."""
         inputs = (stored.declared, keys, tls, pins)
         if self._last is None or self._last[0] != inputs:
-            wanted = rendered(stored.pool, keys, image=self._image, tls=tls, place=self._place, pins=pins)
+            wanted = rendered(stored.pool, keys, image=self._image, tls=tls, identity=self._identity, pins=pins)
             self._last = inputs, wanted
         return self._last[1]
 

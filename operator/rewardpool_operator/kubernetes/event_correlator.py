@@ -21,11 +21,11 @@ ROOM: Final = 50
 """New events that one pool may have at once."""
 REFILL_SECONDS: Final = 20.0
 REPAIRS_SECONDS: Final = 60.0
-"""Repairs of routers' lists are told at once, and then summed up for this long."""
+"""Repairs of routers' lists are recorded at once, and then summed up for this long."""
 
 
 @dataclass
-class _Told:
+class _Recorded:
     """An event that was written."""
 
     name: str
@@ -45,16 +45,16 @@ class Repeat:
 
 @dataclass
 class EventCorrelator:
-    """What was told of one pool. Times are monotonic seconds."""
+    """What was recorded of one pool. Times are monotonic seconds."""
 
-    _told: dict[Event, _Told] = field(default_factory=dict)
+    _recorded: dict[Event, _Recorded] = field(default_factory=dict)
     _room: float = ROOM
     _refilled_at: float = 0.0
 
     def take(self, event: Event, *, now: float) -> Event | Repeat | None:
         """What to write for this piece of news: the event, the count of an earlier one, or nothing."""
         self._forget(now)
-        known = self._told.get(event)
+        known = self._recorded.get(event)
         if known is None:
             return self._new(event, now)
         known.count += 1
@@ -66,11 +66,11 @@ class EventCorrelator:
 
     def written(self, event: Event, name: str, *, now: float) -> None:
         """The event has an object of this name."""
-        self._told[event] = _Told(name=name, count=1, last_at=now, written_at=now)
+        self._recorded[event] = _Recorded(name=name, count=1, last_at=now, written_at=now)
 
     def gone(self, event: Event) -> None:
         """The event's object is not there any more."""
-        self._told.pop(event, None)
+        self._recorded.pop(event, None)
 
     def _new(self, event: Event, now: float) -> Event | None:
         self._room = min(ROOM, self._room + (now - self._refilled_at) / REFILL_SECONDS)
@@ -81,16 +81,16 @@ class EventCorrelator:
         return event
 
     def _forget(self, now: float) -> None:
-        self._told = {event: told for event, told in self._told.items() if now - told.last_at < SERIES_SECONDS}
+        self._recorded = {event: one for event, one in self._recorded.items() if now - one.last_at < SERIES_SECONDS}
 
 
 @dataclass
 class RepairTally:
-    """Repairs of routers' lists that were not told yet."""
+    """Repairs of routers' lists that were not recorded yet."""
 
     joins: int = 0
     leaves: int = 0
-    told_at: float = float("-inf")
+    recorded_at: float = float("-inf")
 
     def add(self, change: Change) -> None:
         """One more."""
@@ -101,11 +101,11 @@ class RepairTally:
 
     def due(self, *, now: float) -> Iterable[Event]:
         """The event that sums them up, when it is time for one."""
-        if not self.joins + self.leaves or now - self.told_at < REPAIRS_SECONDS:
+        if not self.joins + self.leaves or now - self.recorded_at < REPAIRS_SECONDS:
             return ()
         parts = [f"{self.joins} workers put back"] if self.joins else []
         parts += [f"{self.leaves} strangers taken off"] if self.leaves else []
         self.joins = self.leaves = 0
-        self.told_at = now
+        self.recorded_at = now
         message = f"the routers' worker lists were not as the operator had left them: {', '.join(parts)}"
         return (Event(type="Normal", reason=EventReason.ROUTERS_REPAIRED.value, message=message),)

@@ -44,8 +44,8 @@ DEAD_SECONDS: Final = 180.0
 """A watch that did nothing for this long, not even in vain, is dead; silence ends it after half of that."""
 MOST_NAMED: Final = 50
 """Pools that /healthz names when something of them fails."""
-ASIDE: Final = 8
-"""Questions that are asked aside at a time."""
+CONCURRENT_POLLS: Final = 8
+"""Background polls at a time, of all pools together."""
 
 
 class Manager:
@@ -55,7 +55,7 @@ class Manager:
         kube: the API server.
         session: for calls to routers and workers.
         image: RewardPool's own.
-        place: where this operator runs; None outside of the cluster.
+        identity: where this operator runs; None outside of the cluster.
         namespaces: to serve; none means all.
         acting: what may be done at this moment.
         concurrent_upgrades: pools that may change at a time because this operator is another version than the last.
@@ -67,7 +67,7 @@ class Manager:
         session: aiohttp.ClientSession,
         *,
         image: str,
-        place: OperatorIdentity | None = None,
+        identity: OperatorIdentity | None = None,
         namespaces: Sequence[str] = (),
         acting: Callable[[], Acting] = lambda: Acting.FULL,
         concurrent_upgrades: int = 1,
@@ -80,15 +80,20 @@ class Manager:
         self._workers: Workers[Key] = Workers(self._look)
         self._budgets = Budgets(self.store)
         self._upgrade_slots = UpgradeSlots(concurrent_upgrades, wake=lambda key: self._changed([key]))
-        places = namespaces or ("",)
-        self._pools = [self._reflector(client.POOLS, place, "") for place in places]
+        watched = namespaces or ("",)
+        self._pools = [self._reflector(client.POOLS, namespace, "") for namespace in watched]
         self._owned = [
-            self._reflector(resource, place, selector_of(resource)) for resource in WATCHED.values() for place in places
+            self._reflector(resource, namespace, selector_of(resource))
+            for resource in WATCHED.values()
+            for namespace in watched
         ]
         self._namespaces = Namespaces(
             kube,
             self.store,
-            {place: [one for one in (*self._pools, *self._owned) if one.namespace == place] for place in places},
+            {
+                namespace: [one for one in (*self._pools, *self._owned) if one.namespace == namespace]
+                for namespace in watched
+            },
             ready=self._changed,
             may_act=self._may_write,
         )
@@ -97,8 +102,8 @@ class Manager:
             session=session,
             store=self.store,
             image=image,
-            place=place,
-            aside=asyncio.Semaphore(ASIDE),
+            identity=identity,
+            poll_limit=asyncio.Semaphore(CONCURRENT_POLLS),
             budgets=self._budgets,
             upgrade_slots=self._upgrade_slots,
             unseen=self._namespaces.problem,
@@ -126,7 +131,7 @@ class Manager:
         """Somebody's watch told of a pool."""
         for reflector in self._pools:
             if reflector.namespace in ("", pool["metadata"]["namespace"]):
-                reflector.heard()
+                reflector.mark_seen()
         change = self.store.remove if deleted else self.store.put
         self._changed(change(client.POOLS, pool))
 

@@ -1,4 +1,4 @@
-"""What is there: a pool's objects from the store, its routers' lists and figures, and what its workers say.
+"""What is there: a pool's objects from the store, its routers' lists and metrics, and what its workers say.
 
 Routers are asked at every pass, the API server never: watches fill the store. So routers stay right while the API
 server is away, with the objects as they were last seen.
@@ -43,7 +43,7 @@ class Observer:
     Args:
         session: carries the calls.
         news: called when an answer came that no pass waited for.
-        aside: bounds what is asked aside at a time, of all pools together.
+        poll_limit: bounds the background polls at a time, of all pools together.
         clock: monotonic seconds.
     """
 
@@ -52,7 +52,7 @@ class Observer:
         session: aiohttp.ClientSession,
         *,
         news: Callable[[], None],
-        aside: asyncio.Semaphore,
+        poll_limit: asyncio.Semaphore,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._session = session
@@ -60,7 +60,7 @@ class Observer:
         self._clock = clock
         self._routers: dict[str, _PolledRouter] = {}
         self._in_flight: dict[tuple[str, str, str | None], BackgroundPoll[int | None]] = {}
-        self._max_model_lens = MaxModelLens(session, news=news, aside=aside)
+        self._max_model_lens = MaxModelLens(session, news=news, poll_limit=poll_limit)
         self._downloads = Downloads(session, news=news)
         self._start_times = StartTimes()
         self._throughputs = Throughputs()
@@ -77,11 +77,11 @@ class Observer:
             asyncio.gather(*(self._router(pod, pool, objects, keys, bundle) for pod in router_pods)),
             asyncio.gather(*(self._worker(pod, objects, key) for pod in worker_pods)),
         )
-        heard_at = self._clock()
+        observed_at = self._clock()
         workers = await self._downloads.progress(workers, worker_pods)
         self._max_model_lens.ask(pool, workers, key=key)
-        measured = self._start_times.measure(workers, now=heard_at)
-        measured = self._throughputs.measure(measured, routers, now=heard_at)
+        measured = self._start_times.measure(workers, now=observed_at)
+        measured = self._throughputs.measure(measured, routers, now=observed_at)
         return Snapshot(
             routers=tuple(routers),
             workers=tuple(replace(worker, max_model_len=self._max_model_lens.of(worker)) for worker in measured),
@@ -117,9 +117,9 @@ class Observer:
                 self._routers.pop(router.name).list.close()
             return router
         # The same pod has another address once its sandbox was made anew, and another process once it was restarted.
-        place = (pod["metadata"]["uid"], pods.container_id(pod, render.CONTAINER_ROUTER), url, metrics_url)
+        server = (pod["metadata"]["uid"], pods.container_id(pod, render.CONTAINER_ROUTER), url, metrics_url)
         polled = self._routers.get(router.name)
-        if polled is not None and polled.place != place:
+        if polled is not None and polled.server != server:
             self._routers.pop(router.name).list.close()
             polled = None
         if polled is None:
@@ -132,7 +132,7 @@ class Observer:
                 served_name=pool.served_name,
                 trust=trust(bundle, render.pool_host(pool)) if pods.served_certificate(pod) else None,
             )
-            polled = self._routers[router.name] = _PolledRouter(place, admin, self._news, self._clock)
+            polled = self._routers[router.name] = _PolledRouter(server, admin, self._news, self._clock)
         polled.admin.take_keys(keys.admins)
         await polled.list.ask(partial(polled.admin.observe, router.name))
         # Of a router that takes long its last answer holds, until it is known that there is none.
@@ -154,10 +154,10 @@ class Observer:
             worker = replace(worker, draining_since=None)
         if worker.url is None or not worker.running or worker.draining_since is None:
             return worker
-        place = (worker.name, pods.container_id(pod), worker.url)
-        polled = self._in_flight.get(place)
+        server = (worker.name, pods.container_id(pod), worker.url)
+        polled = self._in_flight.get(server)
         if polled is None:
-            polled = self._in_flight[place] = BackgroundPoll(self._news, is_answer=_is_count)
+            polled = self._in_flight[server] = BackgroundPoll(self._news, is_answer=_is_count)
         # An old count is none: it may be from before the last request came.
         in_flight = await polled.ask(partial(read_in_flight, self._session, worker.url, key=key))
         return replace(worker, in_flight=in_flight)
@@ -199,12 +199,12 @@ def snapshot_without_routers(pool: RewardPool, objects: Objects) -> Snapshot:
 
 
 class _PolledRouter:
-    """A router at its place, and the question for its list."""
+    """A router as one start of it, and the question for its list."""
 
     def __init__(
-        self, place: tuple[str, ...], admin: RouterAdmin, news: Callable[[], None], clock: Callable[[], float]
+        self, server: tuple[str, ...], admin: RouterAdmin, news: Callable[[], None], clock: Callable[[], float]
     ) -> None:
-        self.place = place
+        self.server = server
         """Uid of the pod, id of the container, addresses."""
         self.admin = admin
         self.list: BackgroundPoll[Router] = BackgroundPoll(news, is_answer=_has_answered, clock=clock)

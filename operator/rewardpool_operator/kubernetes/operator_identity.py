@@ -26,7 +26,7 @@ class OperatorIdentity:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Self | None:
-        """The place, or None for an operator that runs outside of the cluster: a policy would lock it out.
+        """Who this operator is; None for one that runs outside of the cluster: a policy would lock it out.
 
         Raises:
             ValueError: a variable is not what it should be; the text names it.

@@ -73,11 +73,11 @@ def worker_of(pod: Object, *, warning: str | None = None) -> Worker:
         created=from_rfc3339(metadata["creationTimestamp"]),
         running=running,
         answering=running and bool(status.get("started")),
-        silent=lost is not None,
+        node_unreachable=lost is not None,
         # One that somebody spoilt is none: a worker that is to leave is marked anew.
         draining_since=time_of(_annotations(pod).get(names.ANNOTATION_DRAINING_SINCE)),
         deleting=is_deleting(pod),
-        doomed=_doomed(pod),
+        disruption_target=_disruption_target(pod),
         unschedulable=_unschedulable(pod),
         failure=lost or failure_of(status, warning=warning),
         restarts=count_of(status.get("restartCount", 0)) or 0,
@@ -204,10 +204,10 @@ def _failure(reason: str, message: str) -> Failure:
 def report_of(terminated: Mapping[str, Any]) -> dict[str, Any]:
     """What a download left of itself, as JSON; empty for whatever says nothing of the kind."""
     try:
-        told = json.loads(terminated.get("message") or "{}")
+        report = json.loads(terminated.get("message") or "{}")
     except NONSENSE:
         return {}
-    return told if isinstance(told, dict) else {}
+    return report if isinstance(report, dict) else {}
 
 
 def _ended(terminated: Mapping[str, Any], *, of_download: bool) -> Failure:
@@ -215,10 +215,10 @@ def _ended(terminated: Mapping[str, Any], *, of_download: bool) -> Failure:
 
     A download says in JSON why it failed. No other container is believed that: users' code runs in workers.
     """
-    told = report_of(terminated) if of_download else {}
-    reason = next((known for known in DOWNLOAD_REASONS if known == told.get("reason")), None)
+    report = report_of(terminated) if of_download else {}
+    reason = next((known for known in DOWNLOAD_REASONS if known == report.get("reason")), None)
     if reason is not None:
-        return _failure(reason, printable(told.get("message"), most=MAX_MESSAGE, keep="tail"))
+        return _failure(reason, printable(report.get("message"), most=MAX_MESSAGE, keep="tail"))
     diagnosis = diagnose(
         exit_code=terminated.get("exitCode"),
         log=printable(terminated.get("message"), most=LOG_TAIL_BYTES, keep="tail"),
@@ -242,7 +242,7 @@ def refusal_of(deployment: Object) -> str | None:
     return printable(condition.get("message"), most=MAX_MESSAGE) if condition.get("status") == "True" else None
 
 
-def _doomed(pod: Object) -> str | None:
+def _disruption_target(pod: Object) -> str | None:
     """Kubernetes announces an eviction, a preemption or a taint by this condition, and takes it back if none comes."""
     condition = _condition(pod, "DisruptionTarget")
     if condition.get("status") != "True":

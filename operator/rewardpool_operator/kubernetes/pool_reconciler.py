@@ -43,7 +43,12 @@ from rewardpool_operator.kubernetes.reconcilers.owned_objects import OwnedObject
 from rewardpool_operator.kubernetes.reconcilers.status import StatusReconciler
 from rewardpool_operator.kubernetes.reconcilers.worker_lists import WorkerListReconciler
 from rewardpool_operator.kubernetes.recorder import log_scaling
-from rewardpool_operator.kubernetes.requeue import BUSY_SECONDS, Outcome, seconds_between_figures, seconds_until_next
+from rewardpool_operator.kubernetes.requeue import (
+    BUSY_SECONDS,
+    Outcome,
+    seconds_between_volatile_writes,
+    seconds_until_next,
+)
 from rewardpool_operator.kubernetes.steps import Failing, Step, Steps
 from rewardpool_operator.kubernetes.stored_pool import StoredPool
 from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
@@ -64,10 +69,10 @@ class Shared:
     store: Store
     image: str
     """RewardPool's own."""
-    place: OperatorIdentity | None
+    identity: OperatorIdentity | None
     """Where this operator runs; None outside of the cluster."""
-    aside: asyncio.Semaphore
-    """Bounds what is asked aside at a time."""
+    poll_limit: asyncio.Semaphore
+    """Bounds the background polls at a time."""
     budgets: Budgets
     upgrade_slots: UpgradeSlots
     """Of pools that change because the operator was upgraded."""
@@ -101,22 +106,22 @@ class PoolReconciler:
         self._budgets = shared.budgets
         self._upgrade_slots = shared.upgrade_slots
         self._unseen = partial(shared.unseen, key[0])
-        self._observer = Observer(shared.session, news=wake, aside=shared.aside)
-        self._pod_warnings = PodWarnings(shared.kube, news=wake, aside=shared.aside)
+        self._observer = Observer(shared.session, news=wake, poll_limit=shared.poll_limit)
+        self._pod_warnings = PodWarnings(shared.kube, news=wake, poll_limit=shared.poll_limit)
         self._golden = ParityCheck(
             shared.kube,
             shared.session,
             keep=partial(shared.store.put, client.DEPLOYMENTS),
             news=wake,
-            aside=shared.aside,
+            poll_limit=shared.poll_limit,
         )
         self._demands = Demands(shared.kube, shared.store)
         self._parsed: StoredPool | None = None
-        self._renderer = Renderer(image=shared.image, place=shared.place)
+        self._renderer = Renderer(image=shared.image, identity=shared.identity)
         self._busy_at = monotonic()
         self._steps = Steps(is_away=shared.kube.is_away)
         self._credentials = CredentialsReconciler(
-            shared.kube, shared.store, shared.session, key, self._steps, news=wake, aside=shared.aside
+            shared.kube, shared.store, shared.session, key, self._steps, news=wake, poll_limit=shared.poll_limit
         )
         self._lists = WorkerListReconciler(key, self._observer.router_admin)
         self._owned = OwnedObjectsReconciler(shared.kube, shared.store, self._steps)
@@ -126,7 +131,7 @@ class PoolReconciler:
         self._decided_with: tuple[Failure, ...] = ()
         """What failed at the last decision; what fails since is for the next one."""
         self._oriented = False
-        """Whether every router was heard, or is known to be silent, since this operator began."""
+        """Whether every router answered, or is known not to answer, since this operator began."""
 
     @property
     def failing(self) -> tuple[Failing, ...]:
@@ -234,7 +239,7 @@ class PoolReconciler:
         self._budgets.decided(self.key, plan.status)
         changed = await self._lists.reconcile(plan)
         writing = self._write(pool, objects, plan, wanted, pools=pools)
-        changed |= await self._beside_the_lists(writing, seen, leaving={*plan.drain, *plan.retire})
+        changed |= await self._beside_the_lists(writing, seen, leaving={*plan.drain, *plan.stop})
         scoring_key = keys.pool if render.uses_key(pool) else None
         self._golden.measure(pool, snapshot.golden, plan.measure, key=scoring_key)
         await self._demands.remove_old(objects.leases, now=snapshot.now)
@@ -344,7 +349,7 @@ class PoolReconciler:
             objects: what there is.
             plan: after its lists.
             wanted: what the pool shall own; None where nothing was decided.
-            pools: how many there are, for the pace of figures.
+            pools: how many there are, for how often what is volatile is written.
 
         Returns:
             Whether another pass follows soon.
@@ -357,7 +362,7 @@ class PoolReconciler:
             plan,
             also=self._lists.repairs(),
             held=wanted is None,
-            figures_seconds=seconds_between_figures(pools),
+            volatile_seconds=seconds_between_volatile_writes(pools),
         )
         return changed
 
@@ -367,7 +372,7 @@ class PoolReconciler:
         failing = [
             one.as_failure()
             for one in self._steps.failing
-            if one.step is not Step.DECISION and (one.is_told or one.reason is ConditionReason.APPLY_FAILED)
+            if one.step is not Step.DECISION and (one.is_reported or one.reason is ConditionReason.APPLY_FAILED)
         ]
         unseen = self._unseen()
         if unseen is not None:

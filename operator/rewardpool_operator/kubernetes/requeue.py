@@ -18,15 +18,15 @@ from rewardpool_operator.plan import Plan
 BUSY_SECONDS: Final = 1.0
 """While there is load, change or trouble: how long a router that lost its list is without workers, and how long more
 load waits for more workers."""
-FIGURES_SECONDS: Final = 5.0
-"""A status that differs in its figures alone is written no more often than this."""
-FIGURES_WRITES_PER_SECOND: Final = 40
+VOLATILE_SECONDS: Final = 5.0
+"""A status that differs in what changes all the time alone is written no more often than this."""
+VOLATILE_WRITES_PER_SECOND: Final = 40
 """Of all pools together."""
 
 
 AFTER_CHANGE_SECONDS: Final = 0.5
 """Until the next pass after one that wrote something: a step of a plan is often followed by another."""
-_SAID_BY_WATCHES: Final = (ConditionReason.SCALING, ConditionReason.UNSCHEDULABLE)
+_REPORTED_BY_WATCHES: Final = (ConditionReason.SCALING, ConditionReason.UNSCHEDULABLE)
 """Reasons of Progressing whose end a pod tells by itself; a pool may have them for days."""
 
 
@@ -44,9 +44,9 @@ class Outcome(enum.Enum):
         """The outcome of a plan that was carried out."""
         status = plan.status
         loaded = status.load is not None and (status.load.in_flight or status.load.waiting)
-        moving = plan.joins or plan.leaves or plan.drain or plan.keep or plan.retire or status.draining_replicas
+        moving = plan.joins or plan.leaves or plan.drain or plan.undrain or plan.stop or status.draining_replicas
         progressing = status.condition("Progressing")
-        rolling = progressing and progressing.status == "True" and progressing.reason not in _SAID_BY_WATCHES
+        rolling = progressing and progressing.status == "True" and progressing.reason not in _REPORTED_BY_WATCHES
         rotation = status.auth.rotation
         rotating = rotation is not None and rotation.phase != "Done"
         if changed:
@@ -73,9 +73,9 @@ SCALING: Final = Rest(shortest=1.0, longest=5.0, per_second=100)
 of a thousand within five."""
 
 
-def seconds_between_figures(pools: int) -> float:
-    """Seconds between two writes of a status of which nothing but the figures has changed."""
-    return max(FIGURES_SECONDS, pools / FIGURES_WRITES_PER_SECOND)
+def seconds_between_volatile_writes(pools: int) -> float:
+    """Seconds between two writes of a status of which nothing but that has changed."""
+    return max(VOLATILE_SECONDS, pools / VOLATILE_WRITES_PER_SECOND)
 
 
 def seconds_until_next(outcome: Outcome, *, quiet_for: float, scales: bool, pools: int) -> float:

@@ -10,23 +10,23 @@ from collections.abc import Collection
 from rewardpool_operator.kubernetes.client import Object
 
 COST_DRAINING = -100
-COST_RETIRED = -200
+COST_STOPPED = -200
 
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
-def passed_over(pods: Collection[Object], retired: Collection[str]) -> list[str]:
-    """Names of the retired pods that the controller might keep, because another pod of the set goes before them.
+def passed_over(pods: Collection[Object], stopping: Collection[str]) -> list[str]:
+    """Names of the pods to stop that the controller might keep, because another pod of the set goes before them.
 
     Args:
         pods: the set's pods, without those that are being deleted.
-        retired: names of the pods that shall go, which have the lowest cost.
+        stopping: names of the pods to stop, which have the lowest cost.
     """
-    others = [_rank(pod) for pod in pods if pod["metadata"]["name"] not in retired]
+    others = [_rank(pod) for pod in pods if pod["metadata"]["name"] not in stopping]
     if not others:
         return []
     first = min(others)
-    return [pod["metadata"]["name"] for pod in pods if pod["metadata"]["name"] in retired and _rank(pod) > first]
+    return [pod["metadata"]["name"] for pod in pods if pod["metadata"]["name"] in stopping and _rank(pod) > first]
 
 
 def _rank(pod: Object) -> tuple[bool, int, bool]:

@@ -4,8 +4,8 @@
     Decision                                      the routers' lists are kept without one
     Objects ─ Status                              what is written
 
-None of them keeps another from being done, and none the routers from their workers. What fails is told by the condition
-Degraded, and, since a status that cannot be written says nothing, by /healthz and the metrics as well.
+None of them keeps another from being done, and none the routers from their workers. What fails is reported by the
+condition Degraded, and, since a status that cannot be written says nothing, by /healthz and the metrics as well.
 """
 
 import logging
@@ -28,7 +28,7 @@ SHORTEST_PAUSE_SECONDS: Final = 0.5
 LONGEST_PAUSE_SECONDS: Final = 5.0
 """Between two attempts at a step, so that all is as declared soon after the trouble is over."""
 BLIPS: Final = 1
-"""Failures in a row that are not told yet: one call in a thousand is throttled, and the next one is not."""
+"""Failures in a row that are not reported yet: one call in a thousand is throttled, and the next one is not."""
 
 
 class Step(StrEnum):
@@ -58,7 +58,7 @@ class Failing:
     """Monotonic time of the next attempt."""
 
     @property
-    def is_told(self) -> bool:
+    def is_reported(self) -> bool:
         """Whether it is worth a condition."""
         return self.attempts > BLIPS
 

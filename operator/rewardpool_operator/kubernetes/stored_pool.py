@@ -41,7 +41,7 @@ class StoredPool:
     def parse(cls, found: Object) -> Self:
         """The object with its model.
 
-        Fields of a newer CRD are left aside: after a rollback of the operator its pools are still to be looked after.
+        Fields of a newer CRD are ignored: after a rollback of the operator its pools are still to be looked after.
 
         Raises:
             ValueError: not even its metadata are those of an object.

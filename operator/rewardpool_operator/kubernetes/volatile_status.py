@@ -3,7 +3,7 @@
 Some of a status changes all the time, and so is written every few seconds and not at every look. Some of it is not
 ours: other controllers may add conditions, which server-side apply leaves alone.
 
-Whatever differs beside these figures is written at once: a decision, what limits it, a condition. Until its turn comes
+Whatever differs beside that is written at once: a decision, what limits it, a condition. Until its turn comes
 a status is kept in memory, and the next decision is made with it, so that none of it is forgotten.
 """
 
@@ -24,19 +24,19 @@ def own(status: Object) -> Object:
     return {**status, "conditions": sorted(ours, key=lambda entry: CONDITION_TYPES.index(entry["type"]))}
 
 
-def without_figures(status: Object) -> Object:
-    """A status, as JSON, without the figures."""
+def without_volatile(status: Object) -> Object:
+    """A status, as JSON, without what changes all the time."""
     scaling, demands = status.get("scaling"), status.get("demands")
-    told = {name: value for name, value in status.items() if name != "load"}
+    kept = {name: value for name, value in status.items() if name != "load"}
     if scaling is not None:
-        told["scaling"] = _without(scaling, _OF_SCALING)
+        kept["scaling"] = _without(scaling, _OF_SCALING)
         if scaling.get("limit") == "Budget":
             # Other pools of the budget go by it.
-            told["scaling"]["recommendedReplicas"] = scaling.get("recommendedReplicas")
+            kept["scaling"]["recommendedReplicas"] = scaling.get("recommendedReplicas")
     if demands is not None:
-        told["demands"] = [_without(demand, _OF_DEMANDS) for demand in demands]
-    return told
+        kept["demands"] = [_without(demand, _OF_DEMANDS) for demand in demands]
+    return kept
 
 
-def _without(found: Object, figures: frozenset[str]) -> Object:
-    return {name: value for name, value in found.items() if name not in figures}
+def _without(found: Object, volatile: frozenset[str]) -> Object:
+    return {name: value for name, value in found.items() if name not in volatile}

@@ -35,7 +35,7 @@ MAX_LIST_BYTES: Final = 16 << 20
 MAX_URL: Final = 2048
 """Characters of a worker's address."""
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,255}")
-MAX_FIGURES_BYTES: Final = 64 << 20
+MAX_METRICS_BYTES: Final = 64 << 20
 """Series of workers that left stay, so a router that saw many has many."""
 
 
@@ -116,9 +116,9 @@ class RouterAdmin:
             reason = ConditionReason.CERTIFICATE_REFUSED if certificate else ConditionReason.ROUTER_REFUSES
             return Router(name=name, failure=Failure(reason=reason, message=printable(error, most=MAX_MESSAGE)))
         try:
-            waiting, counts = await self._figures()
+            waiting, counts = await self._metrics()
         except RouterError as error:
-            log.warning("router %s: its figures are unknown: %s", name, error)
+            log.warning("router %s: its metrics are unknown: %s", name, error)
             return Router(name=name, answering=True, registered=registered)
         counted = tuple(replace(entry, answered=counts.get(entry.url, 0)) for entry in registered)
         return Router(name=name, answering=True, registered=counted, waiting=waiting)
@@ -143,18 +143,18 @@ class RouterAdmin:
         Raises:
             RouterError: the metrics cannot be read.
         """
-        waiting, _ = await self._figures()
+        waiting, _ = await self._metrics()
         return waiting
 
-    async def _figures(self) -> tuple[int | None, dict[str, int | None]]:
+    async def _metrics(self) -> tuple[int | None, dict[str, int | None]]:
         """Requests that wait, and what each worker answered."""
         try:
             async with self._session.get(self._metrics_url, timeout=TIMEOUT) as response:
                 response.raise_for_status()
-                figures = await read_text(response, limit_bytes=MAX_FIGURES_BYTES)
-                if not are_a_routers(figures):
-                    raise RouterError(f"GET {self._metrics_url}: these are no figures of a router")
-                return self._waiting.read(figures, now=monotonic()), answered(figures)
+                text = await read_text(response, limit_bytes=MAX_METRICS_BYTES)
+                if not are_a_routers(text):
+                    raise RouterError(f"GET {self._metrics_url}: these are no metrics of a router")
+                return self._waiting.read(text, now=monotonic()), answered(text)
         except (aiohttp.ClientError, TimeoutError, *NONSENSE) as error:
             raise RouterUnreachableError(f"GET {self._metrics_url}: {_words(error)}") from None
 

@@ -28,7 +28,7 @@ class _Reading(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figures:
+class RouterMetrics:
     """What sglang-router's metrics say at one moment."""
 
     connections: int
@@ -40,7 +40,7 @@ class Figures:
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Read the Prometheus text format; None, and a log line, when a figure is no count."""
+        """Read the Prometheus text format; None, and a log line, when one is no count."""
         connections = total(text, "smg_http_connections_active")
         in_flight = total(text, "smg_worker_requests_active")
         retries = total(text, "smg_worker_retries_total")
@@ -56,14 +56,14 @@ class RetriedRequests:
         self._readings: deque[_Reading] = deque()
         self._leaked = 0
 
-    def read(self, metrics: str, *, now: float) -> int | None:
+    def read(self, text: str, *, now: float) -> int | None:
         """See `Waiting`."""
-        figures = Figures.parse(metrics)
-        return None if figures is None else self.update(figures, now=now)
+        metrics = RouterMetrics.parse(text)
+        return None if metrics is None else self.update(metrics, now=now)
 
-    def update(self, figures: Figures, *, now: float) -> int | None:
-        """Take in the figures of `now`."""
-        reading = _Reading(now, figures.retries, max(0, figures.connections - figures.in_flight))
+    def update(self, metrics: RouterMetrics, *, now: float) -> int | None:
+        """Take in the metrics of `now`."""
+        reading = _Reading(now, metrics.retries, max(0, metrics.connections - metrics.in_flight))
         if self._readings and reading.retries < self._readings[-1].retries:
             # The router was restarted.
             self._readings.clear()

@@ -103,7 +103,7 @@ def test_the_size_is_always_within_the_bounds(scaling, seen):
 
 
 @given(SCALINGS, histories())
-def test_the_size_never_falls_on_missing_figures(scaling, seen):
+def test_the_size_never_falls_on_missing_metrics(scaling, seen):
     made = decisions(scaling, seen)
     sizes = pairwise(one.desired for one in made)
     assert all(after >= before for (before, after), look in zip(sizes, seen[1:], strict=True) if look.load is None)

@@ -21,7 +21,7 @@ def test_it_shrinks_step_by_step_to_the_largest_size_of_the_window():
     assert sizes(80, 40, 20, 5, 5, 5, 5, scaling=scaling) == [8, 8, 8, 8, 4, 2, 1]
 
 
-def test_missing_figures_hold_the_size():
+def test_missing_metrics_hold_the_size():
     decisions = run(signals(80), signals(None, at=1), signals(None, at=2))
     assert [decision.desired for decision in decisions] == [8, 8, 8]
     assert decisions[-1].limit == "MetricsUnavailable"
@@ -30,7 +30,7 @@ def test_missing_figures_hold_the_size():
 def test_what_some_routers_have_grows_the_pool_while_another_one_is_silent():
     decisions = run(signals(None, replicas=0), signals(50, at=1, partial=True), scaling=a_scaling(minReplicas=0))
     assert decisions[-1].desired == 5
-    assert "figures of a router are missing" in decisions[-1].reason
+    assert "metrics of a router are missing" in decisions[-1].reason
 
 
 def test_no_request_at_some_routers_is_no_reason_to_go_to_zero():
@@ -45,13 +45,13 @@ def test_no_request_at_some_routers_ends_no_burst():
     assert decisions[-1].bursts == decisions[0].bursts
 
 
-def test_missing_figures_do_not_keep_a_job_from_what_it_announced():
+def test_missing_metrics_do_not_keep_a_job_from_what_it_announced():
     scaling = a_scaling(QUEUE_DEPTH, DEMAND)
     burst = signals(None, at=1, announcements=(a_job(samples=40),))
     assert [one.desired for one in run(signals(5), burst, scaling=scaling)] == [1, 4]
 
 
-def test_a_new_pool_without_figures_holds_what_there_is():
+def test_a_new_pool_without_metrics_holds_what_there_is():
     assert sizes(None, replicas=5) == [5]
 
 

@@ -35,7 +35,7 @@ def starting(count: int, **fields: Any) -> list[Worker]:
         pytest.param([*serving(7), *starting(1)], 8, 8, id="another one starts in its place"),
         pytest.param([*serving(7), *starting(1, unschedulable=NO_GPU)], 8, 7, id="there is no place for another one"),
         pytest.param([*serving(7), *starting(1, failure=CRASH)], 8, 7, id="the other one does not come up"),
-        pytest.param([*serving(3), *starting(1, silent=True)], 4, 3, id="a node was lost"),
+        pytest.param([*serving(3), *starting(1, node_unreachable=True)], 4, 3, id="a node was lost"),
         pytest.param(serving(2), 8, 2, id="a smaller pool"),
         pytest.param([], 8, 0, id="a pool at zero"),
     ],

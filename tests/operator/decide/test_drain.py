@@ -34,13 +34,13 @@ def test_what_the_routers_hold_tells_how_busy_a_worker_is_that_does_not_say_itse
 
 def test_a_worker_that_never_answered_goes_first_and_at_once():
     plan = decide(a_snapshot(a_worker("good"), a_worker("new", answering=False), routers=(a_router(),), pool=TO_ONE))
-    assert (plan.drain, plan.retire) == ((), ("new",))
+    assert (plan.drain, plan.stop) == ((), ("new",))
     assert plan.worker_sets == (WorkerSet(revision="new", replicas=1),)
 
 
 def test_a_victim_keeps_its_place_in_the_set_until_it_is_stopped():
     plan = decide(a_snapshot(a_worker("one"), a_worker("two"), pool=TO_ONE))
-    assert plan.retire == ()
+    assert plan.stop == ()
     assert plan.worker_sets[0].replicas == 2
 
 
@@ -72,7 +72,7 @@ def test_a_leaving_worker_is_stopped_when_it_is_empty_or_late(in_flight, for_sec
     going = leaving(a_worker("going", in_flight=in_flight), for_seconds=for_seconds)
     routers = (a_router(workers=(STAYS, going) if listed else (STAYS,)),)
     plan = decide(a_snapshot(STAYS, going, routers=routers, pool=TO_ONE))
-    assert plan.retire == (("going",) if stopped else ())
+    assert plan.stop == (("going",) if stopped else ())
     assert plan.worker_sets[0].replicas == (1 if stopped else 2)
 
 
@@ -80,13 +80,13 @@ def test_a_router_that_cannot_be_asked_delays_the_stop():
     going = leaving(a_worker("going"), for_seconds=30)
     silent = a_router("b", answering=False, registered=None)
     routers = (a_router("a", workers=(STAYS,)), silent)
-    assert decide(a_snapshot(STAYS, going, routers=routers, pool=TO_ONE)).retire == ()
+    assert decide(a_snapshot(STAYS, going, routers=routers, pool=TO_ONE)).stop == ()
 
 
 def test_a_leaving_worker_is_taken_back_before_a_new_one_is_started():
     going = leaving(a_worker("going"), for_seconds=30)
     plan = decide(a_snapshot(STAYS, going, routers=(a_router(workers=(STAYS,)),), pool=a_pool(replicas=2)))
-    assert plan.keep == ("going",)
+    assert plan.undrain == ("going",)
     assert plan.worker_sets == (WorkerSet(revision="new", replicas=2),)
     assert [join.worker_url for join in plan.joins] == ["http://going:8000"]
 
@@ -100,9 +100,9 @@ DOOMED = "EvictionByEvictionAPI: the node is drained"
 
 
 def test_a_worker_that_is_about_to_be_evicted_leaves_the_routers_and_keeps_its_place_in_the_set():
-    plan = decide(a_snapshot(a_worker("one", doomed=DOOMED), a_worker("two"), pool=a_pool(replicas=2)))
+    plan = decide(a_snapshot(a_worker("one", disruption_target=DOOMED), a_worker("two"), pool=a_pool(replicas=2)))
     assert [leave.worker_id for leave in plan.leaves] == ["id-one"]
-    assert (plan.drain, plan.retire) == ((), ())
+    assert (plan.drain, plan.stop) == ((), ())
     assert plan.worker_sets == (WorkerSet(revision="new", replicas=2),)
     assert plan.status.ready_replicas == 1
 
@@ -114,9 +114,9 @@ def test_an_eviction_that_is_called_off_brings_the_worker_back():
 
 
 def test_a_worker_that_goes_anyway_is_the_victim_and_still_finishes():
-    doomed = a_worker("doomed", doomed=DOOMED, in_flight=7, age_seconds=500)
+    doomed = a_worker("doomed", disruption_target=DOOMED, in_flight=7, age_seconds=500)
     plan = decide(a_snapshot(doomed, a_worker("idle"), pool=TO_ONE))
-    assert (plan.drain, plan.retire) == (("doomed",), ())
+    assert (plan.drain, plan.stop) == (("doomed",), ())
 
 
 def test_a_worker_whose_node_is_lost_leaves_the_routers_and_does_not_count():

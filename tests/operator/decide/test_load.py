@@ -8,7 +8,7 @@ from support.decide_builders import a_pool, a_router, a_snapshot, a_worker
 from rewardpool_api.status import LoadStatus, RewardPoolStatus
 from rewardpool_operator.autoscaler.signals import STALE_SECONDS
 from rewardpool_operator.decide import decide
-from rewardpool_operator.decide.load import least_load, missing_figures, observed_load
+from rewardpool_operator.decide.load import least_load, missing_metrics, observed_load
 from rewardpool_operator.snapshot import RegisteredWorker, Router
 
 QUEUE = {
@@ -31,8 +31,8 @@ BROKEN = [
     pytest.param(a_router("b", registered=None), "router b does not answer", id="no list"),
     pytest.param(a_busy_router("b", None), "router b does not say how many requests are at http://a:8000", id="worker"),
     pytest.param(a_busy_router("b", waiting=None), "router b does not say how many requests wait", id="waiting"),
-    pytest.param(STALE, "router b has given no figures for more than 10 s", id="stale"),
-    pytest.param(a_busy_router("b", age_seconds=float("nan")), "router b has given no figures", id="an age of NaN"),
+    pytest.param(STALE, "router b has given no metrics for more than 10 s", id="stale"),
+    pytest.param(a_busy_router("b", age_seconds=float("nan")), "router b has given no metrics", id="an age of NaN"),
 ]
 
 
@@ -42,10 +42,10 @@ def test_the_load_is_summed_over_routers() -> None:
 
 
 @pytest.mark.parametrize(("broken", "message"), BROKEN)
-def test_a_missing_figure_makes_the_load_missing_not_smaller(broken: Router, message: str) -> None:
+def test_a_missing_metric_makes_the_load_missing_not_smaller(broken: Router, message: str) -> None:
     snapshot = a_snapshot(routers=(a_busy_router("a"), broken))
     assert observed_load(snapshot) is None
-    assert (missing_figures(snapshot) or "").startswith(message)
+    assert (missing_metrics(snapshot) or "").startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_what_the_others_say_is_the_least_there_is(silent: Router, least: LoadSt
 def test_every_silent_router_is_named() -> None:
     silent = tuple(a_router(name, answering=False, registered=None) for name in "abcde")
     expected = "router a does not answer; router b does not answer; router c does not answer, and 2 more routers"
-    assert missing_figures(a_snapshot(routers=silent)) == expected
+    assert missing_metrics(a_snapshot(routers=silent)) == expected
 
 
 def test_a_router_that_trainers_were_never_sent_to_is_not_waited_for() -> None:
@@ -73,7 +73,7 @@ def test_a_router_that_trainers_were_never_sent_to_is_not_waited_for() -> None:
 
 def test_a_router_that_trainers_are_not_sent_to_any_more_may_have_what_came_before() -> None:
     concealed = Router(name="b", exposed=False, concealed=True)
-    assert missing_figures(a_snapshot(routers=(a_busy_router("a"), concealed))) == "router b does not answer"
+    assert missing_metrics(a_snapshot(routers=(a_busy_router("a"), concealed))) == "router b does not answer"
 
 
 def test_a_pool_at_zero_grows_by_what_waits_at_one_router_while_the_other_one_is_silent() -> None:
@@ -98,11 +98,11 @@ def test_a_router_that_is_going_away_is_not_waited_for() -> None:
 
 
 def test_without_any_router_nothing_is_known() -> None:
-    assert missing_figures(a_snapshot(routers=())) == "there is no router"
+    assert missing_metrics(a_snapshot(routers=())) == "there is no router"
 
 
 @pytest.mark.parametrize(("broken", "message"), BROKEN)
-def test_missing_figures_hold_the_size_and_the_condition_says_which(broken: Router, message: str) -> None:
+def test_missing_metrics_hold_the_size_and_the_condition_says_which(broken: Router, message: str) -> None:
     workers = tuple(a_worker(f"new-{number}") for number in range(4))
     pool = a_pool(
         autoscaling=QUEUE, status=RewardPoolStatus.model_validate({"scaling": {"desired": 4, "reason": "before"}})
@@ -116,20 +116,20 @@ def test_missing_figures_hold_the_size_and_the_condition_says_which(broken: Rout
     assert condition.message.startswith(message)
 
 
-figures = st.one_of(st.none(), st.integers(0, 100))
+counts = st.one_of(st.none(), st.integers(0, 100))
 
 
 @given(
-    routers=st.lists(st.builds(a_busy_router, st.just("r"), figures, figures, st.floats(0, 30)), min_size=1),
+    routers=st.lists(st.builds(a_busy_router, st.just("r"), counts, counts, st.floats(0, 30)), min_size=1),
     before=st.integers(1, 8),
 )
-def test_no_router_with_old_or_missing_figures_ever_shrinks_a_pool(routers: list[Router], before: int) -> None:
+def test_no_router_with_old_or_missing_metrics_ever_shrinks_a_pool(routers: list[Router], before: int) -> None:
     workers = tuple(a_worker(f"new-{number}") for number in range(before))
     status = RewardPoolStatus.model_validate({"scaling": {"desired": before, "reason": "before"}})
     snapshot = a_snapshot(*workers, pool=a_pool(autoscaling=QUEUE, status=status), routers=tuple(routers))
     scaling = decide(snapshot).status.scaling
     assert scaling is not None
-    assert scaling.desired >= before or missing_figures(snapshot) is None
+    assert scaling.desired >= before or missing_metrics(snapshot) is None
 
 
 @given(

@@ -52,7 +52,7 @@ def test_of_several_downloads_the_one_with_least_is_told() -> None:
     assert (status.model.download.downloaded_bytes, status.model.download.workers) == (GB, 2)
 
 
-def test_figures_are_told_every_few_seconds() -> None:
+def test_numbers_of_a_download_are_reported_every_few_seconds() -> None:
     worker, pool = a_loading_worker(), a_pool(replicas=1)
     pool = after(decide(a_snapshot(worker, pool=pool)), pool)
     further = replace(worker, download=a_download(downloaded_bytes=13 * GB))

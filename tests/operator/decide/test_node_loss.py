@@ -9,9 +9,9 @@ from rewardpool_operator.snapshot import Failure, RegisteredWorker, Router, Work
 TWO = a_worker("two")
 
 
-def silent(name: str, **further: object) -> Worker:
+def unreachable(name: str, **further: object) -> Worker:
     lost = Failure(reason="NodeLost", message="node n does not report how the pod is")
-    return a_worker(name, silent=True, failure=lost, **further)
+    return a_worker(name, node_unreachable=True, failure=lost, **further)
 
 
 def a_router_that_reaches(*workers: Worker, healthy: bool | None) -> Router:
@@ -28,11 +28,11 @@ def left(*workers: Worker, healthy: bool | None) -> list[str]:
 
 @pytest.mark.parametrize("healthy", [False, None])
 def test_a_silent_worker_that_no_router_reaches_leaves(healthy: bool | None) -> None:
-    assert left(silent("one"), TWO, healthy=healthy) == ["id-one"]
+    assert left(unreachable("one"), TWO, healthy=healthy) == ["id-one"]
 
 
 def test_a_silent_worker_that_a_router_reaches_stays_and_serves() -> None:
-    workers = (silent("one"), silent("two"))
+    workers = (unreachable("one"), unreachable("two"))
     plan = decide(a_snapshot(*workers, routers=(a_router_that_reaches(*workers, healthy=True),)))
     assert plan.leaves == ()
     assert plan.status.ready_replicas == 2
@@ -42,11 +42,11 @@ def test_a_silent_worker_that_a_router_reaches_stays_and_serves() -> None:
 
 
 def test_a_silent_worker_that_was_told_to_go_leaves_though_it_is_reached() -> None:
-    assert left(silent("one", deleting=True), healthy=True) == ["id-one"]
+    assert left(unreachable("one", deleting=True), healthy=True) == ["id-one"]
 
 
 def test_a_pool_whose_workers_nobody_reaches_says_why() -> None:
-    one = silent("one")
+    one = unreachable("one")
     plan = decide(a_snapshot(one, routers=(a_router_that_reaches(one, healthy=False),)))
     serving = plan.status.condition("Serving")
     assert serving is not None

@@ -77,7 +77,7 @@ def test_nothing_is_known_of_a_revision_while_none_is_wanted(spec):
 def test_a_silent_revision_is_rolled_back_with_the_engines_last_lines():
     plan = decide(a_case(OLD[0], broken(61), status=remembering(revision="old", stable_revision="old"), listed=OLD[:1]))
     assert plan.status.rollout.failed.reason == "ProgressDeadlineExceeded"
-    assert plan.retire == ("new-0",)
+    assert plan.stop == ("new-0",)
     assert sizes(plan) == {"new": 0, "old": 2}
     assert (reason(plan), reason(plan, "Degraded")) == ("RolledBack", "RolledBack")
     assert "--no-such-flag" in plan.status.condition("Degraded").message

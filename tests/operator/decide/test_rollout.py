@@ -50,7 +50,7 @@ def test_replace_lets_an_old_worker_go_before_a_new_one_starts():
 def test_auto_falls_back_to_replace_when_a_new_worker_fits_nowhere_and_says_so():
     stuck = stuck_worker(NO_GPU)
     plan = decide(a_snapshot(*OLD, stuck, pool=rolling("Auto"), routers=(a_router(workers=OLD),)))
-    assert plan.retire == ("new-0",)
+    assert plan.stop == ("new-0",)
     progressing = plan.status.condition("Progressing")
     assert progressing.reason == "ReplacingForLackOfRoom"
     assert "Insufficient nvidia.com/gpu" in progressing.message
@@ -91,7 +91,7 @@ def test_auto_falls_back_to_replace_once_a_gate_stayed_closed_for_a_while():
 
 def test_auto_goes_on_surging_when_an_old_workers_leaving_would_not_help_and_says_why():
     plan = decide(a_snapshot(*OLD, stuck_worker(TAINT), pool=rolling("Auto"), routers=(a_router(workers=OLD),)))
-    assert (plan.retire, plan.drain) == ((), ())
+    assert (plan.stop, plan.drain) == ((), ())
     progressing = plan.status.condition("Progressing")
     assert progressing.reason == "Unschedulable"
     assert "untolerated taint" in progressing.message
@@ -118,7 +118,7 @@ def test_a_new_revision_that_never_answers_takes_nothing_from_the_old_one():
 def test_a_broken_revision_goes_before_a_good_one_so_it_never_blocks_the_fix():
     broken = tuple(a_worker(f"broken-{number}", revision="broken", answering=False) for number in range(2))
     plan = decide(a_snapshot(*OLD, *broken, pool=rolling("Surge"), routers=(a_router(workers=OLD),)))
-    assert set(plan.retire) == {"broken-0", "broken-1"}
+    assert set(plan.stop) == {"broken-0", "broken-1"}
     assert sizes(plan) == {"new": 2, "old": 2}
 
 
@@ -149,7 +149,7 @@ class SimulatedFleet:
         self.listed -= {leave.worker_url for leave in plan.leaves}
         for name in plan.drain:
             self.workers[name] = replace(self.workers[name], draining_since=self.now)
-        for name in plan.retire:
+        for name in plan.stop:
             del self.workers[name]
         for name, worker in self.workers.items():
             if not worker.answering and self.now - worker.created >= timedelta(seconds=2):

@@ -53,7 +53,7 @@ def test_nobody_sleeps_while_a_routers_list_is_not_known() -> None:
 
 def test_a_sleeping_worker_is_in_no_router_and_is_left_alone() -> None:
     plan = decide(snapshot(asleep=True))
-    assert (plan.joins, plan.sleep, plan.wake, plan.retire) == ((), (), (), ())
+    assert (plan.joins, plan.sleep, plan.wake, plan.stop) == ((), (), (), ())
 
 
 def test_a_holder_has_it_woken_first_and_listed_after() -> None:

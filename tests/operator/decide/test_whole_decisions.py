@@ -86,7 +86,7 @@ def test_when_nothing_happens_nothing_is_written(fleet, story):
     before = fleet.status
     plan = fleet.tick()
     assert fleet.status == before
-    assert (plan.leaves, plan.drain, plan.keep, plan.retire, plan.joins, plan.measure) == ((),) * 6
+    assert (plan.leaves, plan.drain, plan.undrain, plan.stop, plan.joins, plan.measure) == ((),) * 6
     assert plan.events == ()
 
 
@@ -98,7 +98,7 @@ def test_a_plan_that_was_carried_out_leaves_nothing_to_do_in_the_same_moment(fle
         fleet.decide_and_apply()
     before, sets = fleet.status, dict(fleet.sets)
     plan = fleet.decide_and_apply()
-    assert (plan.leaves, plan.drain, plan.keep, plan.retire, plan.joins, plan.events) == ((),) * 6
+    assert (plan.leaves, plan.drain, plan.undrain, plan.stop, plan.joins, plan.events) == ((),) * 6
     assert (fleet.status, fleet.sets) == (before, sets)
 
 
@@ -113,7 +113,7 @@ def takes_no_more_than(lost):
         by_plan = [
             worker
             for worker in fleet.workers.values()
-            if worker.url in taken and worker.answering and not worker.deleting and worker.doomed is None
+            if worker.url in taken and worker.answering and not worker.deleting and worker.disruption_target is None
         ]
         assert serving - len(by_plan) >= min(wanted - lost, serving)
 

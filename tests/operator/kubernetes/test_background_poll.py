@@ -46,7 +46,7 @@ async def test_who_answers_at_once_is_heard_at_once() -> None:
     assert news == []
 
 
-async def test_who_is_silent_is_asked_on_aside_and_wakes_the_pool_when_it_answers() -> None:
+async def test_who_is_silent_is_polled_in_the_background_and_wakes_the_pool_when_it_answers() -> None:
     address, news = Address(), list[str]()
     poll = a_poll(news)
     assert await poll.ask(address.question) is None

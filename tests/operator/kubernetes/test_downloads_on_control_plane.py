@@ -82,10 +82,10 @@ def commits(cluster: Cluster) -> set[str]:
 
 
 def test_the_status_tells_how_far_a_download_is(cluster: Cluster, hub: FakeHub) -> None:
-    def is_told() -> bool:
+    def is_reported() -> bool:
         return bool(model(cluster).get("download", {}).get("downloadedBytes", 0) >= CHUNK)
 
-    cluster.eventually(is_told, seconds=START_SECONDS, what="the status has the bytes")
+    cluster.eventually(is_reported, seconds=START_SECONDS, what="the status has the bytes")
     assert model(cluster)["download"]["totalBytes"] == len(WEIGHTS) + len(FILES["config.json"])
     assert cluster.condition(POOL, "Progressing")["reason"] == "Downloading"
     hub.hold_after = None

@@ -54,7 +54,7 @@ async def worker() -> AsyncIterator[Worker]:
 @pytest.fixture
 async def rotator() -> AsyncIterator[KeyRotator]:
     async with aiohttp.ClientSession() as session:
-        yield KeyRotator(session, aside=asyncio.Semaphore(8))
+        yield KeyRotator(session, poll_limit=asyncio.Semaphore(8))
 
 
 def pool(*, rotation: KeyRotation | None = None, **annotations: str) -> RewardPool:

@@ -14,7 +14,7 @@ REMEMBERED = Keys(
     in_force="remembered",
     admin="remembered too",
     previous_admin="before",
-    obeyed="1",
+    handled="1",
     step_since=datetime(2026, 1, 1, tzinfo=UTC),
 )
 
@@ -45,7 +45,7 @@ def test_what_the_secrets_say_holds() -> None:
         in_force="copy",
         admin="admin",
         previous_admin="admin before",
-        obeyed="2",
+        handled="2",
         step_since=datetime(2026, 1, 1, 12, tzinfo=UTC),
     )
 
@@ -76,11 +76,11 @@ def test_new_keys_are_made_where_there_are_none() -> None:
 
 
 def test_a_new_pool_has_obeyed_what_it_was_made_with() -> None:
-    assert found(None, None, None, asked="7").obeyed == "7"
+    assert found(None, None, None, asked="7").handled == "7"
 
 
 def test_what_was_obeyed_is_known_without_the_secret_that_says_it() -> None:
-    assert found(a_secret(key="live"), None, None, asked="8", obeyed="7").obeyed == "7"
+    assert found(a_secret(key="live"), None, None, asked="8", handled="7").handled == "7"
 
 
 def test_a_pool_without_a_key_has_none_that_could_change() -> None:

@@ -20,7 +20,9 @@ class Surroundings:
         self.news = 0
         self.now = 0.0
         monkeypatch.setattr(lengths, "probe_score", self._probe)
-        self.max_model_lens = MaxModelLens(None, news=self._tell, aside=asyncio.Semaphore(1), clock=lambda: self.now)  # type: ignore[arg-type]
+        self.max_model_lens = MaxModelLens(
+            None, news=self._tell, poll_limit=asyncio.Semaphore(1), clock=lambda: self.now
+        )  # type: ignore[arg-type]
 
     async def _probe(self, session: None, url: str, **_: object) -> ProbeResult:
         self.asked.append(url)

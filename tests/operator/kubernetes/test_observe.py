@@ -8,7 +8,7 @@ import pytest
 from support.kube_builders import a_pod, a_pool, an_exposed_router
 
 from rewardpool_operator.autoscaler.signals import STALE_SECONDS, Throughput
-from rewardpool_operator.decide.load import missing_figures
+from rewardpool_operator.decide.load import missing_metrics
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.tls import PLAIN
@@ -30,9 +30,9 @@ class Watched:
         self.silent = False
         self.asked: list[str] = []
         self.router = an_exposed_router(ip="10.0.0.8")
-        aside = asyncio.Semaphore(8)
+        poll_limit = asyncio.Semaphore(8)
         session: Any = None
-        self._observer = Observer(session, news=lambda: None, aside=aside, clock=lambda: self.now)
+        self._observer = Observer(session, news=lambda: None, poll_limit=poll_limit, clock=lambda: self.now)
         monkeypatch.setattr(RouterAdmin, "observe", lambda admin, name: self._observed(admin, name))
         monkeypatch.setattr(lengths, "probe_score", self._probed)
         monkeypatch.setattr(background_poll, "PATIENCE_SECONDS", 0.01)
@@ -66,9 +66,9 @@ async def watched(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Watched]:
 async def test_figures_of_a_router_that_hangs_hold_for_a_while_and_not_for_ever(watched: Watched) -> None:
     await watched.look()
     watched.silent, watched.now = True, STALE_SECONDS
-    assert missing_figures(await watched.look()) is None
+    assert missing_metrics(await watched.look()) is None
     watched.now = STALE_SECONDS + 1
-    assert missing_figures(await watched.look()) == "router r0 has given no figures for more than 10 s"
+    assert missing_metrics(await watched.look()) == "router r0 has given no metrics for more than 10 s"
 
 
 async def test_a_router_pod_with_a_new_address_is_asked_there_and_nowhere_else(watched: Watched) -> None:

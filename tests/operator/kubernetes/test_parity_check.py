@@ -54,7 +54,7 @@ def check_of(kube: FakeKube, session: Any = None, *, clock: FakeClock | None = N
         session,
         keep=lambda _: None,
         news=lambda: None,
-        aside=asyncio.Semaphore(1),
+        poll_limit=asyncio.Semaphore(1),
         clock=clock or FakeClock(),
     )
 
@@ -170,7 +170,7 @@ async def test_scores_are_kept_on_the_revisions_deployment_and_measured_once() -
             session,
             keep=lambda _: None,
             news=done.set,
-            aside=asyncio.Semaphore(1),
+            poll_limit=asyncio.Semaphore(1),
         )
         for _ in range(3):
             check.measure(POOL, GOLDEN, [Measure(revision="new", worker_url=worker.url)], key=None)
@@ -190,7 +190,7 @@ async def test_a_failed_measurement_pauses() -> None:
             session,
             keep=lambda _: None,
             news=done.set,
-            aside=asyncio.Semaphore(1),
+            poll_limit=asyncio.Semaphore(1),
             clock=clock,
         )
         wanted = [Measure(revision="new", worker_url=worker.url)]

@@ -82,9 +82,9 @@ def test_a_file_of_the_node_is_refused_by_both(namespaces: ControlPlane) -> None
 
 
 def test_the_api_server_takes_policies_and_budgets_as_rendered(namespaces: ControlPlane) -> None:
-    place = OperatorIdentity(namespace="system", labels={"app": "operator"}, monitoring=("monitoring",))
+    identity = OperatorIdentity(namespace="system", labels={"app": "operator"}, monitoring=("monitoring",))
     pool = a_pool(network={"namespaces": ["train"]})
-    for manifest in (*render.network_policies(pool, place), *render.disruption_budgets(pool)):
+    for manifest in (*render.network_policies(pool, identity), *render.disruption_budgets(pool)):
         metadata = {"name": manifest["metadata"]["name"], "namespace": "baseline"}
         made = namespaces.kubectl(
             "create", "--dry-run=server", "--validate=strict", "-o", "json", "-f", "-",

@@ -20,7 +20,7 @@ class Surroundings:
         self.asked: list[str] = []
         self.now = 0.0
         self.news = 0
-        self.warnings = PodWarnings(self, news=self._tell, aside=asyncio.Semaphore(1), clock=lambda: self.now)  # type: ignore[arg-type]
+        self.warnings = PodWarnings(self, news=self._tell, poll_limit=asyncio.Semaphore(1), clock=lambda: self.now)  # type: ignore[arg-type]
 
     async def last_warning(self, namespace: str, uid: str) -> str | None:
         self.asked.append(uid)

@@ -26,7 +26,7 @@ BACKING_OFF = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10
 
 def test_a_started_container_has_answered() -> None:
     worker = pods.worker_of(a_pod())
-    assert (worker.silent, worker.answering, worker.failure) == (False, True, None)
+    assert (worker.node_unreachable, worker.answering, worker.failure) == (False, True, None)
 
 
 def test_a_running_container_that_has_not_started_up_has_not_answered() -> None:
@@ -195,19 +195,19 @@ def with_conditions(**conditions: str) -> dict[str, Any]:
 
 def test_an_announced_eviction_dooms_a_worker_before_it_is_deleted() -> None:
     worker = pods.worker_of(with_conditions(Ready="True", ContainersReady="True", DisruptionTarget="True"))
-    assert worker.doomed == "EvictionByEvictionAPI: drained"
+    assert worker.disruption_target == "EvictionByEvictionAPI: drained"
     assert not worker.deleting
     assert not worker.available
 
 
 def test_a_disruption_that_was_called_off_dooms_nobody() -> None:
-    assert pods.worker_of(with_conditions(Ready="True", DisruptionTarget="False")).doomed is None
+    assert pods.worker_of(with_conditions(Ready="True", DisruptionTarget="False")).disruption_target is None
 
 
 @pytest.mark.parametrize("ready", ["False", "Unknown"])
 def test_a_worker_whose_node_does_not_report_is_what_was_heard_last(ready: str) -> None:
     worker = pods.worker_of(with_conditions(Ready=ready, ContainersReady="True"))
-    assert (worker.silent, worker.running, worker.answering) == (True, True, True)
+    assert (worker.node_unreachable, worker.running, worker.answering) == (True, True, True)
     assert worker.failure is not None
     assert worker.failure.reason == "NodeLost"
 
@@ -250,11 +250,11 @@ def test_a_router_that_no_node_takes_says_so() -> None:
 
 def test_a_worker_whose_node_is_back_serves_as_before() -> None:
     worker = pods.worker_of(with_conditions(Ready="True", ContainersReady="True"))
-    assert (worker.silent, worker.answering, worker.failure) == (False, True, None)
+    assert (worker.node_unreachable, worker.answering, worker.failure) == (False, True, None)
 
 
 def test_a_flooded_worker_that_misses_its_readiness_probe_is_not_lost() -> None:
-    assert not pods.worker_of(with_conditions(Ready="False", ContainersReady="False")).silent
+    assert not pods.worker_of(with_conditions(Ready="False", ContainersReady="False")).node_unreachable
 
 
 def test_an_evicted_pod_is_over() -> None:

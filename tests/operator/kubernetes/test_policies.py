@@ -10,7 +10,7 @@ from rewardpool_api import names
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
 from rewardpool_operator.kubernetes.render import policies
 
-PLACE = OperatorIdentity(namespace="system", labels={"app": "operator"})
+IDENTITY = OperatorIdentity(namespace="system", labels={"app": "operator"})
 OPERATOR = {
     "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "system"}},
     "podSelector": {"matchLabels": {"app": "operator"}},
@@ -22,9 +22,9 @@ def a_namespace(name: str) -> dict[str, Any]:
     return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
 
 
-def sources(component: str, port: int, place: OperatorIdentity = PLACE, **network: Any) -> Any:
+def sources(component: str, port: int, identity: OperatorIdentity = IDENTITY, **network: Any) -> Any:
     """Who may connect to that port; None for everybody."""
-    rendered = policies.network_policies(a_pool(network=network), place)
+    rendered = policies.network_policies(a_pool(network=network), identity)
     (policy,) = (item for item in rendered if item["metadata"]["name"] == f"rm-{component}")
     assert policy["spec"]["policyTypes"] == ["Ingress"]
     (rule,) = (rule for rule in policy["spec"]["ingress"] if rule["ports"][0]["port"] == port)
@@ -50,9 +50,9 @@ def test_figures_are_for_the_whole_cluster_until_somebody_says_who_monitors() ->
 
 
 def test_who_monitors_reaches_the_figures_of_routers_and_workers() -> None:
-    place = OperatorIdentity(namespace="system", monitoring=("monitoring",))
-    assert sources("router", 9090, place) == [a_namespace("system"), a_namespace("monitoring")]
-    assert sources("worker", 8000, place)[-1] == a_namespace("monitoring")
+    identity = OperatorIdentity(namespace="system", monitoring=("monitoring",))
+    assert sources("router", 9090, identity) == [a_namespace("system"), a_namespace("monitoring")]
+    assert sources("worker", 8000, identity)[-1] == a_namespace("monitoring")
 
 
 def test_an_operator_outside_of_the_cluster_does_not_lock_itself_out() -> None:
@@ -60,7 +60,7 @@ def test_an_operator_outside_of_the_cluster_does_not_lock_itself_out() -> None:
 
 
 def test_a_pool_that_wants_no_policies_has_none() -> None:
-    assert policies.network_policies(a_pool(network={"policy": "Disabled"}), PLACE) == []
+    assert policies.network_policies(a_pool(network={"policy": "Disabled"}), IDENTITY) == []
 
 
 def test_namespaces_that_nothing_would_restrict_are_refused() -> None:
@@ -102,9 +102,9 @@ def test_the_operators_place_is_read_from_its_environment() -> None:
 
 @pytest.mark.parametrize(("host", "ipv6"), [("10.96.0.1", False), ("fd00::1", True), ("", False)])
 def test_the_addresses_of_pods_are_those_of_the_api_servers_service(host: str, ipv6: bool) -> None:
-    place = OperatorIdentity.from_environment({"POD_NAMESPACE": "system", "KUBERNETES_SERVICE_HOST": host})
-    assert place is not None
-    assert place.ipv6 is ipv6
+    identity = OperatorIdentity.from_environment({"POD_NAMESPACE": "system", "KUBERNETES_SERVICE_HOST": host})
+    assert identity is not None
+    assert identity.ipv6 is ipv6
 
 
 @pytest.mark.parametrize(

@@ -60,11 +60,11 @@ async def test_a_router_that_lost_its_list_gets_it_back_without_the_api_server(
 
 async def test_a_deleted_secret_comes_back_with_its_keys(around: Surroundings) -> None:
     before = around.kube.objects.pop((client.SECRETS, "rm-key"))
-    witness = around.kube.objects[client.CONFIG_MAPS, "rm-pins"]
-    owners = [owner for owner in witness["metadata"]["ownerReferences"] if owner["name"] != "rm-key"]
+    pins = around.kube.objects[client.CONFIG_MAPS, "rm-pins"]
+    owners = [owner for owner in pins["metadata"]["ownerReferences"] if owner["name"] != "rm-key"]
     # What the garbage collector does.
-    metadata = {**witness["metadata"], "ownerReferences": owners}
-    around.store.put(client.CONFIG_MAPS, around.kube.keep(client.CONFIG_MAPS, {**witness, "metadata": metadata}))
+    metadata = {**pins["metadata"], "ownerReferences": owners}
+    around.store.put(client.CONFIG_MAPS, around.kube.keep(client.CONFIG_MAPS, {**pins, "metadata": metadata}))
     assert await around.look() == ["apply Secret", "apply ConfigMap"]
     assert around.kube.objects[client.SECRETS, "rm-key"]["data"] == before["data"]
 

@@ -13,7 +13,7 @@ from rewardpool_operator.kubernetes.cache.owned import RESOURCES
 from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.client import KubeError, Object, Resource
 from rewardpool_operator.kubernetes.credentials.keys import Keys
-from rewardpool_operator.kubernetes.credentials.secret_deletion import with_witness
+from rewardpool_operator.kubernetes.credentials.secret_deletion import with_secret_owners
 from rewardpool_operator.kubernetes.desired import rendered
 from rewardpool_operator.kubernetes.event_correlator import COUNT_SECONDS
 from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST
@@ -106,7 +106,7 @@ def a_store(
     store.put(client.POOLS, live({"metadata": {"name": "rm", "namespace": "rl"}, "spec": {}, "status": status or {}}))
     secrets = [live(diff.stamped(manifest)) for manifest in RENDERED.shared if manifest["kind"] == "Secret"]
     manifests = [
-        with_witness(manifest, secrets) if manifest["metadata"]["name"] == "rm-pins" else manifest
+        with_secret_owners(manifest, secrets) if manifest["metadata"]["name"] == "rm-pins" else manifest
         for manifest in RENDERED.shared
     ]
     manifests.append(render.worker_deployment(POOL, RENDERED.revision, replicas=replicas))
@@ -249,20 +249,20 @@ async def test_the_order_is_the_plans() -> None:
 
 async def test_a_draining_worker_is_marked_once_and_kept_by_taking_the_mark_back() -> None:
     marks = {names.ANNOTATION_DRAINING_SINCE: "2026-01-01T12:00:00Z", ANNOTATION_DELETION_COST: "-100"}
-    kube, _ = await carried_out(a_plan(keep=("w0",)), a_store(a_worker_pod("w0", **marks)))
+    kube, _ = await carried_out(a_plan(undrain=("w0",)), a_store(a_worker_pod("w0", **marks)))
     (patch,) = (body for verb, name, body in kube.calls if (verb, name) == ("merge", "w0"))
     assert patch["metadata"]["annotations"] == dict.fromkeys(marks)
 
 
-async def test_a_retired_worker_goes_first_when_the_set_shrinks() -> None:
-    kube, _ = await carried_out(a_plan(retire=("w0",)), a_store(a_worker_pod("w0"), a_worker_pod("w1"), replicas=2))
+async def test_a_stopped_worker_goes_first_when_the_set_shrinks() -> None:
+    kube, _ = await carried_out(a_plan(stop=("w0",)), a_store(a_worker_pod("w0"), a_worker_pod("w1"), replicas=2))
     assert kube.done()[:2] == ["merge w0", f"apply rm-worker-{REVISION}"]
     assert kube.calls[0][2]["metadata"]["annotations"] == {ANNOTATION_DELETION_COST: "-200"}
 
 
-async def test_a_retired_worker_is_deleted_where_the_controller_would_take_another() -> None:
+async def test_a_stopped_worker_is_deleted_where_the_controller_would_take_another() -> None:
     store = a_store(a_worker_pod("drained"), a_worker_pod("starting", ready=False), replicas=2)
-    kube, _ = await carried_out(a_plan(retire=("drained",)), store)
+    kube, _ = await carried_out(a_plan(stop=("drained",)), store)
     assert kube.done()[:3] == ["merge drained", "delete drained", f"apply rm-worker-{REVISION}"]
 
 

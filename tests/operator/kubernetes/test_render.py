@@ -202,7 +202,7 @@ def test_a_rotations_other_keys_reach_workers_and_routers_as_files() -> None:
 
 
 def test_the_keys_of_a_rotation_are_entries_beside_the_key() -> None:
-    keys = replace(KEYS, next="n", previous="p", previous_admin="a", obeyed="2")
+    keys = replace(KEYS, next="n", previous="p", previous_admin="a", handled="2")
     key, admin = render.secrets(a_pool(), keys)
     assert set(key["data"]) == set(names.KEY_NAMES)
     assert base64.b64decode(admin["data"][names.PREVIOUS_KEY]) == b"a"
@@ -328,8 +328,8 @@ def test_labels_that_find_our_pods_cannot_be_overridden() -> None:
 def test_where_pods_have_ipv6_addresses_all_programs_listen_on_them(engine: str) -> None:
     source = "python://rewards:score" if engine == "python" else "hf://org/model"
     model = {"source": source, "type": "Function" if engine == "python" else "Discriminative"}
-    place = OperatorIdentity(namespace="system", ipv6=True)
-    made = rendered(a_pool(model=model, engine={"name": engine}), KEYS, image=IMAGE, place=place)
+    identity = OperatorIdentity(namespace="system", ipv6=True)
+    made = rendered(a_pool(model=model, engine={"name": engine}), KEYS, image=IMAGE, identity=identity)
     (routers,) = (one for one in made.shared if one["kind"] == "Deployment")
     for template in (made.revision.template, routers["spec"]["template"]):
         pod = json.dumps(template["spec"])

@@ -10,7 +10,7 @@ from rewardpool_operator.kubernetes.requeue import (
     FIXED,
     SCALING,
     Outcome,
-    seconds_between_figures,
+    seconds_between_volatile_writes,
     seconds_until_next,
 )
 
@@ -53,7 +53,7 @@ def test_the_looks_at_all_quiet_pools_together_are_bounded(scales: bool, pools: 
 
 @pytest.mark.parametrize(("pools", "seconds"), [(1, 5.0), (200, 5.0), (1000, 25.0)])
 def test_the_figures_of_many_pools_are_written_less_often(pools: int, seconds: float) -> None:
-    assert seconds_between_figures(pools) == seconds
+    assert seconds_between_volatile_writes(pools) == seconds
 
 
 @pytest.mark.parametrize(("pools", "seconds"), [(1, 4.0), (66, 4.0), (660, 40.0), (5000, 60.0)])

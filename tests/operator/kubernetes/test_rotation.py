@@ -17,10 +17,10 @@ from rewardpool_operator.kubernetes.credentials.rotation import GRACE, OVERDUE, 
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 A, B, C = ("a" * 20, "b" * 20, "c" * 20)
-SETTLED = Keys(pool=A, in_force=A, admin="admin", obeyed="1")
-PREPARING = replace(SETTLED, next=B, obeyed="2", step_since=NOW)
+SETTLED = Keys(pool=A, in_force=A, admin="admin", handled="1")
+PREPARING = replace(SETTLED, next=B, handled="2", step_since=NOW)
 CHANGING = replace(
-    SETTLED, pool=B, previous=A, in_force=B, admin="new", previous_admin="admin", obeyed="2", step_since=NOW
+    SETTLED, pool=B, previous=A, in_force=B, admin="new", previous_admin="admin", handled="2", step_since=NOW
 )
 LATER = NOW + GRACE
 
@@ -66,7 +66,7 @@ def test_the_previous_keys_stay_while_a_router_has_them_and_for_a_while(progress
 
 
 def test_the_previous_keys_go_when_no_router_has_them() -> None:
-    assert step(CHANGING, now=LATER).keys == Keys(pool=B, in_force=B, admin="new", obeyed="2")
+    assert step(CHANGING, now=LATER).keys == Keys(pool=B, in_force=B, admin="new", handled="2")
 
 
 def test_a_request_during_a_change_is_obeyed_after_it() -> None:
@@ -105,14 +105,14 @@ def test_a_next_key_that_is_the_key_is_nothing() -> None:
 
 
 def test_taking_the_next_key_away_ends_the_rotation() -> None:
-    assert step(replace(PREPARING, next=None)).keys == replace(SETTLED, obeyed="2")
+    assert step(replace(PREPARING, next=None)).keys == replace(SETTLED, handled="2")
 
 
 def test_a_pool_without_a_key_changes_the_one_of_its_worker_lists() -> None:
     keys = Keys(admin="admin")
     changing = step(keys).keys
-    assert changing == Keys(admin="new", previous_admin="admin", obeyed="2", step_since=NOW)
-    assert step(changing, now=LATER).keys == Keys(admin="new", obeyed="2")
+    assert changing == Keys(admin="new", previous_admin="admin", handled="2", step_since=NOW)
+    assert step(changing, now=LATER).keys == Keys(admin="new", handled="2")
 
 
 # What people are told.

@@ -109,7 +109,7 @@ async def test_of_two_secrets_the_one_that_can_be_read_is_known() -> None:
     assert (reader.opens_routers, reader.known, reader.current) == (True, False, False)
 
 
-async def test_a_reading_that_hangs_goes_on_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reading_that_hangs_goes_on_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background_poll, "FIRST_PATIENCE_SECONDS", 0.01)
     kube = FakeKube("rm-key", "rm-router-admin")
     kube.answers.clear()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rewardpool_api import RewardPoolStatus
-from rewardpool_operator.kubernetes.volatile_status import own, without_figures
+from rewardpool_operator.kubernetes.volatile_status import own, without_volatile
 
 TIME = "2026-01-01T12:00:00Z"
 BEFORE: dict[str, Any] = {
@@ -32,7 +32,7 @@ def is_news(after: dict[str, Any]) -> bool:
         RewardPoolStatus.model_validate(status).model_dump(mode="json", by_alias=True, exclude_none=True)
         for status in (BEFORE, after)
     )
-    return without_figures(wanted) != without_figures(found)
+    return without_volatile(wanted) != without_volatile(found)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_decisions_and_conditions_are(after: dict[str, Any]) -> None:
 
 def test_what_is_asked_of_a_budget_is_news_for_its_other_pools() -> None:
     held = changed(scaling={"limit": "Budget", "recommendedReplicas": 5})
-    assert without_figures(held) != without_figures(changed(scaling={"limit": "Budget", "recommendedReplicas": 6}))
+    assert without_volatile(held) != without_volatile(changed(scaling={"limit": "Budget", "recommendedReplicas": 6}))
 
 
 def test_conditions_of_other_controllers_and_their_order_are_nothing_to_write_for() -> None:

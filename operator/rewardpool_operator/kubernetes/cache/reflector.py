@@ -128,7 +128,7 @@ class Reflector:
             self.alive_at = self._clock()
             await asyncio.sleep(pause_seconds(failed) if failed else seconds * random.uniform(0.8, 1.0))  # noqa: S311
 
-    def heard(self) -> None:
+    def mark_seen(self) -> None:
         """The API server said something about this kind."""
         self.seen_at = self.alive_at = self._clock()
         self.problem = None
@@ -144,7 +144,7 @@ class Reflector:
         listed: list[str] = []
         version, restored = "", False
         async for page in self._kube.pages(self.resource, self.namespace, selector=self._selector):
-            self.heard()
+            self.mark_seen()
             # The first page's version: what is made while the others are read comes by the watch.
             if not version:
                 version = page.version
@@ -165,7 +165,7 @@ class Reflector:
         async for event in self._kube.watch(
             self.resource, self.namespace, version=version, seconds=seconds, selector=self._selector
         ):
-            self.heard()
+            self.mark_seen()
             self._version = event.object["metadata"]["resourceVersion"]
             self._newest = max(self._newest, int(self._version))
             if event.type == "DELETED":

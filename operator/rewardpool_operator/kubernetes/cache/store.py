@@ -24,17 +24,17 @@ Key = tuple[str, str]
 REMEMBERED_DELETIONS: Final = 4096
 """How many deleted objects are remembered, for answers and events that come late."""
 
-_Place = tuple[Resource, str, str]
-"""Kind, namespace and name: there is one object at a time in a place."""
+ObjectRef = tuple[Resource, str, str]
+"""Kind, namespace and name: there is one object of it at a time."""
 
 
 class Store:
     """Objects by pool."""
 
     def __init__(self) -> None:
-        self._pools: dict[Key, dict[_Place, Object]] = {}
-        self._keys: dict[_Place, Key] = {}
-        self._deleted: OrderedDict[_Place, int] = OrderedDict()
+        self._pools: dict[Key, dict[ObjectRef, Object]] = {}
+        self._keys: dict[ObjectRef, Key] = {}
+        self._deleted: OrderedDict[ObjectRef, int] = OrderedDict()
 
     def pools(self) -> list[Key]:
         """All pools that there are."""
@@ -45,9 +45,9 @@ class Store:
         return self._pools.get(key, {}).get((client.POOLS, *key))
 
     def find(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        """The object in that place."""
-        place = (resource, namespace, name)
-        return self._pools[self._keys[place]][place] if place in self._keys else None
+        """The object of that name."""
+        ref = (resource, namespace, name)
+        return self._pools[self._keys[ref]][ref] if ref in self._keys else None
 
     def objects(self, key: Key) -> Objects | None:
         """The pool and what it owns at this moment; None when there is no such pool."""
@@ -72,7 +72,7 @@ class Store:
     def strays(self, resource: Resource) -> Mapping[Key, tuple[Object, ...]]:
         """Objects of that kind whose pool is not there, by the pool that they name."""
         found = {
-            key: tuple(item for place, item in objects.items() if place[0] == resource)
+            key: tuple(item for ref, item in objects.items() if ref[0] == resource)
             for key, objects in self._pools.items()
             if (client.POOLS, *key) not in objects
         }
@@ -86,33 +86,33 @@ class Store:
             found: the object.
             restored: whether what is known is of before a backup was restored, so that its version means nothing.
         """
-        place, version = _place(resource, found), _version(found)
-        known = self.find(*place)
-        newest = max(self._deleted.get(place, -1), _version(known) if known else -1)
+        ref, version = _ref(resource, found), _version(found)
+        known = self.find(*ref)
+        newest = max(self._deleted.get(ref, -1), _version(known) if known else -1)
         if restored:
-            self._deleted.pop(place, None)
+            self._deleted.pop(ref, None)
         elif version <= newest:
             return []
-        before, key = self._keys.get(place), _key(resource, found)
+        before, key = self._keys.get(ref), _key(resource, found)
         if key is None:
-            return self._drop(place)
+            return self._drop(ref)
         found = trimmed(resource, found)
         if known is not None and before == key and _same(known, found):
             known["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"]
             return []
         # An object whose label was changed is news for both pools.
-        news = self._drop(place) if before != key else []
-        self._keys[place] = key
-        self._pools.setdefault(key, {})[place] = found
+        news = self._drop(ref) if before != key else []
+        self._keys[ref] = key
+        self._pools.setdefault(key, {})[ref] = found
         return [*news, key]
 
     def remove(self, resource: Resource, found: Object) -> list[Key]:
         """The object is gone, or lost its label, in this version."""
-        place, version = _place(resource, found), _version(found)
-        known = self.find(*place)
+        ref, version = _ref(resource, found), _version(found)
+        known = self.find(*ref)
         if known is not None and _version(known) > version:
             return []
-        return self._bury(place, version)
+        return self._bury(ref, version)
 
     def forget(self, resource: Resource, namespace: str, name: str) -> list[Key]:
         """There is no such object, as the API server just said."""
@@ -133,30 +133,30 @@ class Store:
         """
         there = set(listed)
         gone = [
-            place
-            for place in self._places(resource, namespace)
-            if f"{place[1]}/{place[2]}" not in there
-            and (restored or _version(self._pools[self._keys[place]][place]) <= int(version))
+            ref
+            for ref in self._refs(resource, namespace)
+            if f"{ref[1]}/{ref[2]}" not in there
+            and (restored or _version(self._pools[self._keys[ref]][ref]) <= int(version))
         ]
         if restored:
-            for place in [place for place in self._deleted if place[0] == resource and namespace in ("", place[1])]:
-                del self._deleted[place]
-        return [key for place in gone for key in self._bury(place, int(version))]
+            for ref in [ref for ref in self._deleted if ref[0] == resource and namespace in ("", ref[1])]:
+                del self._deleted[ref]
+        return [key for ref in gone for key in self._bury(ref, int(version))]
 
-    def _places(self, resource: Resource, namespace: str) -> Iterator[_Place]:
-        return (place for place in self._keys if place[0] == resource and namespace in ("", place[1]))
+    def _refs(self, resource: Resource, namespace: str) -> Iterator[ObjectRef]:
+        return (ref for ref in self._keys if ref[0] == resource and namespace in ("", ref[1]))
 
-    def _bury(self, place: _Place, version: int) -> list[Key]:
-        self._deleted[place] = max(version, self._deleted.pop(place, -1))
+    def _bury(self, ref: ObjectRef, version: int) -> list[Key]:
+        self._deleted[ref] = max(version, self._deleted.pop(ref, -1))
         while len(self._deleted) > REMEMBERED_DELETIONS:
             self._deleted.popitem(last=False)
-        return self._drop(place)
+        return self._drop(ref)
 
-    def _drop(self, place: _Place) -> list[Key]:
-        key = self._keys.pop(place, None)
+    def _drop(self, ref: ObjectRef) -> list[Key]:
+        key = self._keys.pop(ref, None)
         if key is None:
             return []
-        del self._pools[key][place]
+        del self._pools[key][ref]
         if not self._pools[key]:
             del self._pools[key]
         return [key]
@@ -165,7 +165,7 @@ class Store:
 _KINDS: Final = {resource: kind for kind, resource in RESOURCES.items()}
 
 
-def _place(resource: Resource, found: Object) -> _Place:
+def _ref(resource: Resource, found: Object) -> ObjectRef:
     return resource, found["metadata"]["namespace"], found["metadata"]["name"]
 
 

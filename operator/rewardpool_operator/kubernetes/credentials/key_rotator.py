@@ -37,12 +37,12 @@ class KeyRotator:
 
     Args:
         session: carries the questions to workers.
-        aside: bounds how many are asked at a time, of all pools together.
+        poll_limit: bounds the background polls at a time, of all pools together.
     """
 
-    def __init__(self, session: aiohttp.ClientSession, *, aside: asyncio.Semaphore) -> None:
+    def __init__(self, session: aiohttp.ClientSession, *, poll_limit: asyncio.Semaphore) -> None:
         self._session = session
-        self._aside = aside
+        self._poll_limit = poll_limit
         self._keys: Keys | None = None
         self._step: Step | None = None
         self._progress = Progress()
@@ -66,7 +66,7 @@ class KeyRotator:
             objects.find("Secret", names.admin_secret(name)),
             self._keys,
             asked=asked,
-            obeyed=before.request if before else None,
+            handled=before.request if before else None,
             uses_key=render.uses_key(pool),
         )
         if may_change:
@@ -105,7 +105,7 @@ class KeyRotator:
         if seen in self._taken:
             return True
         try:
-            async with self._aside, asyncio.timeout(PATIENCE_SECONDS):
+            async with self._poll_limit, asyncio.timeout(PATIENCE_SECONDS):
                 taken = await takes_key(self._session, worker.url, key=key)
         except TimeoutError:
             log.debug("%s does not say in time whether it takes the next key", worker.name)

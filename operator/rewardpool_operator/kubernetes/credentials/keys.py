@@ -3,7 +3,7 @@
     Secret POOL-key             key, next-key, previous-key     what trainers, workers and routers read
     Secret POOL-router-admin    key, previous-key               the routers' worker lists
                                 data-plane-key                  the pool's key that is in force
-                                annotations                     which rotation was obeyed last, and since when
+                                annotations                     the last rotation that was handled, since when
 
 A key that changes locks running workers and routers out until they are replaced. So a Secret that somebody deleted is
 made again with what it had: the operator remembers it, and the copy `data-plane-key` is for an operator that was away
@@ -45,7 +45,7 @@ class Keys:
     """Opens the worker lists of routers."""
     previous_admin: str | None = None
     """Opens those of routers that were not replaced yet."""
-    obeyed: str | None = None
+    handled: str | None = None
     """Value of the annotation that asked for the last rotation."""
     step_since: datetime | None = None
     """When the present step of a rotation began; None outside of one."""
@@ -76,7 +76,7 @@ def found_keys(
     remembered: Keys | None,
     *,
     asked: str | None,
-    obeyed: str | None = None,
+    handled: str | None = None,
     uses_key: bool,
 ) -> Keys:
     """The keys as they are: what the Secrets say, else what is remembered, else the copy, else new ones.
@@ -85,19 +85,19 @@ def found_keys(
         key_secret: the Secret POOL-key, if it is there.
         admin_secret: the Secret POOL-router-admin, if it is there.
         remembered: what this process saw or wrote before.
-        asked: the pool's annotation that asks for a rotation. A pool that has no keys yet has obeyed it.
-        obeyed: what the status says was obeyed, for when the Secret that knows is gone.
+        asked: the pool's annotation that asks for a rotation. A pool that has no keys yet has handled it.
+        handled: what the status says was handled, for when the Secret that knows is gone.
         uses_key: whether scoring takes a key.
     """
     is_new = admin_secret is None and key_secret is None and remembered is None
     annotations = (admin_secret or {}).get("metadata", {}).get("annotations") or {}
-    known = annotations.get(names.ANNOTATION_ROTATE_KEY) or (remembered.obeyed if remembered else None) or obeyed
+    known = annotations.get(names.ANNOTATION_ROTATE_KEY) or (remembered.handled if remembered else None) or handled
     admin = entry(admin_secret, names.SECRET_KEY)
     previous_admin = entry(admin_secret, names.PREVIOUS_KEY) if admin or not remembered else remembered.previous_admin
     keys = Keys(
         admin=admin or (remembered.admin if remembered else None) or new_key(),
         previous_admin=previous_admin,
-        obeyed=asked if is_new else known,
+        handled=asked if is_new else known,
         step_since=_time(annotations.get(ANNOTATION_STEP_SINCE)) or (remembered.step_since if remembered else None),
     )
     if not uses_key:

@@ -77,7 +77,7 @@ def next_step(keys: Keys, progress: Progress, *, asked: str | None, now: datetim
         return Step(keys=_changing(keys, progress, now))
     if keys.next is not None:
         return _preparing(keys, keys.next, progress, asked, now, new_key)
-    if asked and asked != keys.obeyed:
+    if asked and asked != keys.handled:
         return Step(keys=_begun(keys, asked, now, new_key))
     # Whoever takes the next key away ends the rotation.
     return Step(keys=replace(keys, step_since=None))
@@ -89,7 +89,7 @@ def is_changing(keys: Keys) -> bool:
 
 
 def _begun(keys: Keys, asked: str, now: datetime, new_key: Callable[[], str]) -> Keys:
-    begun = replace(keys, obeyed=asked, step_since=now)
+    begun = replace(keys, handled=asked, step_since=now)
     # Without a key of its own the pool has only that of the worker lists, which no worker needs to know.
     return replace(begun, next=new_key()) if keys.pool else _admin_changed(begun, new_key)
 
@@ -103,7 +103,7 @@ def _preparing(
         refused = "next-key must be 16 to 512 printable ASCII characters without spaces; it was removed"
         return Step(keys=replace(keys, next=None, step_since=None), refused=refused)
     if keys.step_since is None:
-        return Step(keys=replace(keys, step_since=now, obeyed=asked or keys.obeyed))
+        return Step(keys=replace(keys, step_since=now, handled=asked or keys.handled))
     if progress.refusing:
         return Step(keys=keys)
     changed = replace(keys, pool=following, in_force=following, next=None, previous=keys.pool, step_since=now)
@@ -146,7 +146,7 @@ def progress_of(keys: Keys, progress: Progress, before: KeyRotation | None, *, n
 
 
 def _request(keys: Keys) -> str | None:
-    return keys.obeyed[:MAX_REQUEST] if keys.obeyed else None
+    return keys.handled[:MAX_REQUEST] if keys.handled else None
 
 
 def _waits(changing: bool, waiting: tuple[str, ...]) -> str:

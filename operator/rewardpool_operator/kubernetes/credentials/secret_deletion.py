@@ -1,8 +1,8 @@
 """How a deleted Secret is noticed without the right to list or watch Secrets.
 
 Whoever may list or watch Secrets may read all of them, so the operator only reads its own, by name. Reading two
-thousand of them every few seconds would be most of what an idle operator does. Instead one of the pool's other
-objects, which is watched, is a witness: it names the Secrets among its owners. When one of them is deleted, Kubernetes'
+thousand of them every few seconds would be most of what an idle operator does. Instead one of the pool's other objects,
+the ConfigMap of pins, which is watched, names the Secrets among its owners. When one of them is deleted, Kubernetes'
 garbage collector takes the reference away at once (the object stays, since the pool owns it too), the watch tells of
 that change, and the Secret is read, found missing and put back.
 """
@@ -12,13 +12,13 @@ from collections.abc import Iterable
 from rewardpool_operator.kubernetes.client import Object
 
 
-def with_witness(manifest: Object, secrets: Iterable[Object]) -> Object:
+def with_secret_owners(manifest: Object, secrets: Iterable[Object]) -> Object:
     """The manifest with the Secrets among its owners.
 
     Not as controllers, and without blocking the deletion of anything.
 
     Args:
-        manifest: of the witness.
+        manifest: of the ConfigMap of pins.
         secrets: as they are in the cluster.
     """
     owners = [
@@ -29,8 +29,8 @@ def with_witness(manifest: Object, secrets: Iterable[Object]) -> Object:
     return {**manifest, "metadata": {**metadata, "ownerReferences": [*metadata["ownerReferences"], *owners]}}
 
 
-def shows_a_deletion(witness: Object | None, secrets: Iterable[Object]) -> bool:
-    """Whether a Secret we know may be gone: the witness does not name it, or is itself gone."""
-    owners = (witness or {}).get("metadata", {}).get("ownerReferences") or []
+def shows_a_deletion(pins: Object | None, secrets: Iterable[Object]) -> bool:
+    """Whether a Secret we know may be gone: the ConfigMap of pins does not name it, or is itself gone."""
+    owners = (pins or {}).get("metadata", {}).get("ownerReferences") or []
     named = {owner["uid"] for owner in owners}
     return any(item["metadata"]["uid"] not in named for item in secrets)

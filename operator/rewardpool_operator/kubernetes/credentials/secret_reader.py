@@ -1,7 +1,7 @@
 """The Secrets of one pool, read by name when they may have changed: see `secret_deletion.py` for why not watched.
 
-They are read at first, when the witness tells of a loss, after a pass that failed, and every so often for edits by
-hand: every few seconds where there are few pools, about once a minute where there are a thousand.
+They are read at first, when the ConfigMap of pins shows a loss, after a pass that failed, and every so often for edits
+by hand: every few seconds where there are few pools, about once a minute where there are a thousand.
 
 A Secret that cannot be read is not a Secret that is gone. What was read of it last holds, each for itself, and as long
 as the last reading is not complete nothing may be made from what the store has.
@@ -78,7 +78,7 @@ class SecretReader:
 
     @property
     def pending(self) -> bool:
-        """Whether a reading is under way, aside."""
+        """Whether a reading is under way in the background."""
         return self._asked.pending
 
     @property
@@ -97,7 +97,7 @@ class SecretReader:
         return self._read_at + seconds_between_reads(pools) - now
 
     async def read(self, now: float) -> bool:
-        """Read them into the store; whether the reading is over. One that takes long goes on aside."""
+        """Read them into the store; whether the reading is over. One that takes long goes on in the background."""
         reading = await self._asked.ask(self._read)
         if reading is None:
             return False

@@ -1,4 +1,4 @@
-"""What a pass must not wait for: questions to workers and to the API server that are asked aside.
+"""What a pass must not wait for: questions to workers and to the API server that are asked in the background.
 
 background_poll.py  the machinery: ask in the background, have the answer at a later pass
 max_model_len.py    how long a sample may be, by the engine

@@ -1,8 +1,8 @@
 """Asking routers and workers without being held up by one that is silent.
 
 On a pod network a dead address does not refuse, it swallows: a connection to it hangs for seconds. A pass waits a
-moment for whoever answered the last time, and not at all for whoever did not; those are asked on aside, and their
-answer, when it comes and is another one, wakes the pool.
+moment for whoever answered the last time, and not at all for whoever did not; those are polled in the background, and
+their answer, when it comes and is another one, wakes the pool.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class BackgroundPoll(Generic[T]):
         self._news = news
         self._is_answer = is_answer
         self._task: asyncio.Future[T] | None = None
-        self._aside = False
+        self._in_background = False
 
     @property
     def pending(self) -> bool:
@@ -56,19 +56,19 @@ class BackgroundPoll(Generic[T]):
         return 0.0 if self._silent_since is None else self._clock() - self._silent_since
 
     async def ask(self, question: Callable[[], Awaitable[T]]) -> T | None:
-        """The answer; None while there is none, and then it is being waited for aside."""
+        """The answer; None while there is none, and then the poll goes on in the background."""
         if self._task is None:
             self._task = asyncio.ensure_future(question())
             self._asked_at = self._clock()
-        if not self._aside:
+        if not self._in_background:
             await asyncio.wait({self._task}, timeout=self._patience())
         if not self._task.done():
-            if not self._aside:
-                self._aside = True
+            if not self._in_background:
+                self._in_background = True
                 self._task.add_done_callback(self._came_late)
             self._silent_since = self._asked_at if self._silent_since is None else self._silent_since
             return None
-        task, self._task, self._aside = self._task, None, False
+        task, self._task, self._in_background = self._task, None, False
         self.last, self._last_asked_at = task.result(), self._asked_at
         if self._is_answer(self.last):
             self._silent_since = None

@@ -1,4 +1,4 @@
-"""How long a sample may be, as the engines say: one worker of each revision is asked once, aside.
+"""How long a sample may be, as the engines say: one worker of each revision is asked once, in the background.
 
 The answer comes with a real score, so it may take long under load; and a thousand pools whose operator starts anew are
 a thousand scores. So some are asked at a time, of all pools together, and who does not say is not asked again soon.
@@ -27,7 +27,7 @@ class MaxModelLens:
     Args:
         session: carries the calls.
         news: called when an answer has come.
-        aside: bounds the questions at a time, of all pools together.
+        poll_limit: bounds the background polls at a time, of all pools together.
         clock: monotonic seconds.
     """
 
@@ -36,12 +36,12 @@ class MaxModelLens:
         session: aiohttp.ClientSession,
         *,
         news: Callable[[], None],
-        aside: asyncio.Semaphore,
+        poll_limit: asyncio.Semaphore,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._session = session
         self._news = news
-        self._aside = aside
+        self._poll_limit = poll_limit
         self._clock = clock
         self._known: dict[str, int | None] = {}
         self._not_before: dict[str, float] = {}
@@ -73,7 +73,7 @@ class MaxModelLens:
     async def _ask(self, revision: str, url: str, pool: RewardPool, key: str | None) -> None:
         model_type = pool.spec.model.type
         try:
-            async with self._aside:
+            async with self._poll_limit:
                 result = await probe_score(
                     self._session, url, key=key, served_name=pool.served_name, model_type=model_type
                 )

@@ -1,8 +1,8 @@
 """The golden set of a pool, read from its ConfigMap, and the scores that revisions give it, kept on their Deployments.
 
 The ConfigMap is a user's, without our label, so no watch reports it: it is read by name, now and then. Scoring is done
-aside, since a pass waits for nobody; its outcome is an annotation, so a restarted operator asks nobody again, and the
-scores of a revision outlive its workers.
+in the background, since a pass waits for nobody; its outcome is an annotation, so a restarted operator asks nobody
+again, and the scores of a revision outlive its workers.
 """
 
 import asyncio
@@ -78,7 +78,7 @@ class ParityCheck:
         session: carries scores.
         keep: takes a Deployment as the API server answered it.
         news: called when scores have been kept.
-        aside: bounds what is asked aside at a time, of all pools together.
+        poll_limit: bounds the background polls at a time, of all pools together.
         clock: monotonic seconds.
     """
 
@@ -89,14 +89,14 @@ class ParityCheck:
         *,
         keep: Callable[[Object], object],
         news: Callable[[], None],
-        aside: asyncio.Semaphore,
+        poll_limit: asyncio.Semaphore,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._kube = kube
         self._session = session
         self._keep = keep
         self._news = news
-        self._aside = aside
+        self._poll_limit = poll_limit
         self._clock = clock
         self._read: _Read | None = None
         self.refused: str | None = None
@@ -161,7 +161,7 @@ class ParityCheck:
     ) -> None:
         name = (revision, golden.digest)
         try:
-            async with self._aside, asyncio.timeout(MEASURE_SECONDS):
+            async with self._poll_limit, asyncio.timeout(MEASURE_SECONDS):
                 scores = await score_golden_set(golden, scorer, give_up=last)
             await self._write(pool, revision, scores)
         except (NoScoreError, TimeoutError, KubeError, KubeUnreachableError) as error:

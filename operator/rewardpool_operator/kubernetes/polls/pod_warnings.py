@@ -1,7 +1,7 @@
 """Why a pod's containers do not even start, in the words of the last warning event about it: a claim, a path, an image.
 
 Events are expensive to look for (the API server goes through all of the namespace), and every pod takes a moment to
-start. So only pods that have not started for a while are asked for, a few per pool, seldom, aside.
+start. So only pods that have not started for a while are asked for, a few per pool, seldom, in the background.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class PodWarnings:
     Args:
         kube: the API server.
         news: called when there is something new.
-        aside: bounds what is asked aside at a time, of all pools together.
+        poll_limit: bounds the background polls at a time, of all pools together.
         clock: monotonic seconds.
     """
 
@@ -43,19 +43,19 @@ class PodWarnings:
         kube: Kube,
         *,
         news: Callable[[], None],
-        aside: asyncio.Semaphore,
+        poll_limit: asyncio.Semaphore,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._kube = kube
         self._news = news
-        self._aside = aside
+        self._poll_limit = poll_limit
         self._clock = clock
         self._notes: dict[str, str] = {}
         self._asked_at = float("-inf")
         self._asking: asyncio.Task[None] | None = None
 
     def notes(self, objects: Objects, *, now: datetime | None = None) -> Mapping[str, str]:
-        """Pod name -> what is known of why it does not start; what is not known yet is asked for aside."""
+        """Pod name -> what is known of why it does not start; what is not known yet is polled in the background."""
         late = (now or datetime.now(UTC)) - SLOW
         stuck = [
             pod
@@ -75,7 +75,7 @@ class PodWarnings:
 
     async def _ask(self, stuck: list[Object]) -> None:
         try:
-            async with self._aside:
+            async with self._poll_limit:
                 notes = {pod["metadata"]["name"]: await self._last_warning(pod) for pod in stuck}
         except (KubeError, KubeUnreachableError) as error:
             log.warning("why pods do not start stays unknown: %s", error)

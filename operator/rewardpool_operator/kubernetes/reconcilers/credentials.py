@@ -34,7 +34,7 @@ class CredentialsReconciler:
         key: namespace and name of the pool.
         steps: hears what could not be read.
         news: called when an answer came that no pass waited for.
-        aside: bounds what is asked aside at a time, of all pools together.
+        poll_limit: bounds the background polls at a time, of all pools together.
     """
 
     def __init__(
@@ -46,13 +46,13 @@ class CredentialsReconciler:
         steps: Steps,
         *,
         news: Callable[[], None],
-        aside: asyncio.Semaphore,
+        poll_limit: asyncio.Semaphore,
     ) -> None:
         self._pool = key[1]
         self._steps = steps
         self._secrets = SecretReader(kube, store, key, news=news)
         self._certificate = CertificateReader(kube, news=news)
-        self._keys = KeyRotator(session, aside=aside)
+        self._keys = KeyRotator(session, poll_limit=poll_limit)
 
     @property
     def opens_routers(self) -> bool:

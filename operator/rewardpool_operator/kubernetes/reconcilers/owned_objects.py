@@ -17,7 +17,7 @@ from rewardpool_operator.kubernetes import client, render, scale_down_order
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object, Resource
-from rewardpool_operator.kubernetes.credentials.secret_deletion import with_witness
+from rewardpool_operator.kubernetes.credentials.secret_deletion import with_secret_owners
 from rewardpool_operator.kubernetes.credentials.secret_reader import secret_names
 from rewardpool_operator.kubernetes.desired import Rendered, Settled
 from rewardpool_operator.kubernetes.ensure import Ensure, Known, NotOursError, is_ours
@@ -103,7 +103,7 @@ class _Pass:
         self._objects = objects
         self._memory = memory
         self._namespace = pool.metadata.namespace
-        self._upkeep = Ensure(kube, store, pool, known=memory.manifests)
+        self._ensure = Ensure(kube, store, pool, known=memory.manifests)
         self.failures: list[str] = []
         """What the API server refused in this pass."""
         self.put_off = False
@@ -130,7 +130,7 @@ class _Pass:
         self.put_off = not again and seen.holds(self._memory.refused)
         tries = not is_settled and not self.put_off
         if tries:
-            await self._guarded(self._upkeep.look_for(self._names_in(plan, rendered)))
+            await self._guarded(self._ensure.look_for(self._names_in(plan, rendered)))
             workers, routers = plan.protected_workers, plan.protected_routers
             await self._bring_about_shared(
                 [render.protecting(manifest, workers=workers, routers=routers) for manifest in rendered.shared],
@@ -185,7 +185,7 @@ class _Pass:
         return shared + [("Deployment", names.worker_name(self._pool.metadata.name, revision)) for revision in current]
 
     async def _bring_about_shared(self, manifests: Iterable[Object], *, may_write_secrets: bool) -> None:
-        """Secrets first: pods wait for them, and the witness names them by what they are in the cluster."""
+        """Secrets first: pods wait for them, and the ConfigMap of pins names them by what they are in the cluster."""
         secrets = [manifest for manifest in manifests if manifest["kind"] == "Secret"] if may_write_secrets else []
         if self._objects.secrets:
             # One tells what the other one already has: their order counts.
@@ -198,13 +198,13 @@ class _Pass:
         ]
         there = [secret for secret in found if secret is not None]
         rest = [
-            with_witness(manifest, there) if self._is_witness(manifest) else manifest
+            with_secret_owners(manifest, there) if self._names_secrets(manifest) else manifest
             for manifest in manifests
             if manifest["kind"] != "Secret" and self._is_time_for(manifest)
         ]
         await asyncio.gather(*(self._guarded(self._bring_about(manifest)) for manifest in rest))
 
-    def _is_witness(self, manifest: Object) -> bool:
+    def _names_secrets(self, manifest: Object) -> bool:
         pins = names.pins_config_map(self._pool.metadata.name)
         return (manifest["kind"], manifest["metadata"]["name"]) == ("ConfigMap", pins)
 
@@ -235,7 +235,7 @@ class _Pass:
         return manifest["kind"] != "PodDisruptionBudget" or there or self._is_serving()
 
     async def _bring_about(self, manifest: Object) -> None:
-        if await self._upkeep.bring_about(manifest):
+        if await self._ensure.bring_about(manifest):
             self._wrote = True
 
     async def _guarded(self, step: Awaitable[object]) -> None:
@@ -253,10 +253,10 @@ class _Pass:
         for name in plan.drain:
             cost = str(scale_down_order.COST_DRAINING)
             marks[name] = {names.ANNOTATION_DRAINING_SINCE: since, ANNOTATION_DELETION_COST: cost}
-        for name in plan.keep:
+        for name in plan.undrain:
             marks[name] = {names.ANNOTATION_DRAINING_SINCE: None, ANNOTATION_DELETION_COST: None}
-        for name in plan.retire:
-            marks[name] = {ANNOTATION_DELETION_COST: str(scale_down_order.COST_RETIRED)}
+        for name in plan.stop:
+            marks[name] = {ANNOTATION_DELETION_COST: str(scale_down_order.COST_STOPPED)}
         for pod in self._objects.pods:
             wanted = marks.get(pod["metadata"]["name"], {})
             found = pod["metadata"].get("annotations") or {}
@@ -304,7 +304,7 @@ class _Pass:
     async def _size_one(self, worker_set: WorkerSet, plan: Plan, rendered: Rendered) -> None:
         live = self._objects.find("Deployment", names.worker_name(self._pool.metadata.name, worker_set.revision))
         if live is not None and worker_set.replicas < live["spec"].get("replicas", 1):
-            await self._delete_passed_over(worker_set.revision, plan.retire)
+            await self._delete_passed_over(worker_set.revision, plan.stop)
         if worker_set.revision == rendered.revision.name:
             manifest = render.worker_deployment(self._pool, rendered.revision, replicas=worker_set.replicas)
             await self._bring_about(manifest)
@@ -317,13 +317,13 @@ class _Pass:
             )
             self.changed = self._wrote = True
 
-    async def _delete_passed_over(self, revision: str, retire: tuple[str, ...]) -> None:
+    async def _delete_passed_over(self, revision: str, stop: tuple[str, ...]) -> None:
         pods = [
             pod
             for pod in self._objects.pods_of(names.COMPONENT_WORKER)
             if pod["metadata"]["labels"][names.LABEL_REVISION] == revision and not is_deleting(pod)
         ]
-        for name in scale_down_order.passed_over(pods, retire):
+        for name in scale_down_order.passed_over(pods, stop):
             await self._delete(client.PODS, name)
 
     async def _delete(self, resource: Resource, name: str) -> None:

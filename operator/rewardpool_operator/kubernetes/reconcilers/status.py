@@ -1,4 +1,4 @@
-"""The status and events of one pool: what was decided is written once it is news, and its figures every few seconds.
+"""The status and events of one pool: a decision is written once it is news, the rest every few seconds.
 
 Events are written beside the status. One that the API server does not take is in the log; what lasts is in conditions.
 """
@@ -17,9 +17,9 @@ from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object
 from rewardpool_operator.kubernetes.event_correlator import EventCorrelator, Repeat
 from rewardpool_operator.kubernetes.recorder import event_object
-from rewardpool_operator.kubernetes.requeue import FIGURES_SECONDS
+from rewardpool_operator.kubernetes.requeue import VOLATILE_SECONDS
 from rewardpool_operator.kubernetes.steps import Step, Steps
-from rewardpool_operator.kubernetes.volatile_status import own, without_figures
+from rewardpool_operator.kubernetes.volatile_status import own, without_volatile
 from rewardpool_operator.plan import Event, Plan
 from rewardpool_operator.times import rfc3339
 
@@ -71,7 +71,7 @@ class StatusReconciler:
         *,
         also: Iterable[Event] = (),
         held: bool = False,
-        figures_seconds: float = FIGURES_SECONDS,
+        volatile_seconds: float = VOLATILE_SECONDS,
     ) -> None:
         """Write status and events; the status later where it failed a moment ago.
 
@@ -80,14 +80,14 @@ class StatusReconciler:
             found: its status as JSON, as it is.
             plan: what to say.
             also: events that no decision made.
-            held: whether nothing was decided, so that no figures are to be waited for.
-            figures_seconds: between two writes of figures alone.
+            held: whether nothing was decided, so that nothing volatile is to be waited for.
+            volatile_seconds: between two writes of what is volatile alone.
         """
         may_write = self._steps.pause(Step.STATUS) == 0
         # Together: where a thousand pools start at once, every single write waits its turn at the API server.
         outcomes = await asyncio.gather(
             *(
-                (self._write(pool, found, plan.status, held=held, figures_seconds=figures_seconds),)
+                (self._write(pool, found, plan.status, held=held, volatile_seconds=volatile_seconds),)
                 if may_write
                 else ()
             ),
@@ -102,7 +102,7 @@ class StatusReconciler:
             self._steps.came_to(Step.STATUS, ConditionReason.STATUS_NOT_WRITTEN, problem)
 
     async def _write(
-        self, pool: RewardPool, found: Object, status: RewardPoolStatus, *, held: bool, figures_seconds: float
+        self, pool: RewardPool, found: Object, status: RewardPoolStatus, *, held: bool, volatile_seconds: float
     ) -> None:
         wanted = status.model_dump(mode="json", by_alias=True, exclude_none=True)
         ours, before = own(wanted), own(found)
@@ -113,8 +113,8 @@ class StatusReconciler:
         is_new_here = not held and now - self._begun_at < ORIENTATION_SECONDS
         if status.load is None and found.get("load") and is_new_here:
             return
-        is_news = without_figures(ours) != without_figures(before)
-        if not is_news and now - self._status_at < figures_seconds:
+        is_news = without_volatile(ours) != without_volatile(before)
+        if not is_news and now - self._status_at < volatile_seconds:
             self._unwritten = found, status
             return
         metadata = {"name": pool.metadata.name, "namespace": pool.metadata.namespace}

@@ -1,7 +1,7 @@
 """Who may connect to a pool's pods, and how many of them may be taken away at once.
 
     NetworkPolicy POOL-worker           from the pool's routers and the operator alone
-    NetworkPolicy POOL-router           scores from the namespaces that are named, figures for those who monitor
+    NetworkPolicy POOL-router           scores from the namespaces that are named, metrics for those who monitor
     PodDisruptionBudget POOL-worker     of those that serve, of all revisions together, one at a time
     PodDisruptionBudget POOL-router     of those that serve, one at a time
 
@@ -59,16 +59,16 @@ def protecting(manifest: Object, *, workers: int, routers: int) -> Object:
     return {**manifest, "spec": {**manifest["spec"], "minAvailable": least}}
 
 
-def network_policies(pool: RewardPool, place: OperatorIdentity | None) -> list[Object]:
+def network_policies(pool: RewardPool, identity: OperatorIdentity | None) -> list[Object]:
     """The policies; none where the pool wants none, or the operator is outside of the cluster and not to be named."""
-    if place is None or pool.spec.network.policy == "Disabled":
+    if identity is None or pool.spec.network.policy == "Disabled":
         return []
-    monitoring = [_namespace(name) for name in place.monitoring]
-    worker = [_rule(names.WORKER_PORT, [_routers(pool), _operator(place), *monitoring])]
+    monitoring = [_namespace(name) for name in identity.monitoring]
+    worker = [_rule(names.WORKER_PORT, [_routers(pool), _operator(identity), *monitoring])]
     router = [
-        _rule(names.ROUTER_PORT, _scorers(pool, place)),
+        _rule(names.ROUTER_PORT, _scorers(pool, identity)),
         _rule(
-            names.ROUTER_METRICS_PORT, [_operator(place), *monitoring] if monitoring else [{"namespaceSelector": {}}]
+            names.ROUTER_METRICS_PORT, [_operator(identity), *monitoring] if monitoring else [{"namespaceSelector": {}}]
         ),
     ]
     return [
@@ -95,20 +95,20 @@ def _rule(port: int, peers: list[Object]) -> Object:
     return {"ports": [{"port": port, "protocol": "TCP"}], **({"from": peers} if peers else {})}
 
 
-def _scorers(pool: RewardPool, place: OperatorIdentity) -> list[Object]:
+def _scorers(pool: RewardPool, identity: OperatorIdentity) -> list[Object]:
     if pool.spec.network.namespaces is None:
         return []
     own: Object = {"podSelector": {}}
-    return [own, _operator(place), *(_namespace(name) for name in pool.spec.network.namespaces)]
+    return [own, _operator(identity), *(_namespace(name) for name in pool.spec.network.namespaces)]
 
 
 def _routers(pool: RewardPool) -> Object:
     return {"podSelector": {"matchLabels": labels(pool, names.COMPONENT_ROUTER)}}
 
 
-def _operator(place: OperatorIdentity) -> Object:
-    pods = {"podSelector": {"matchLabels": dict(place.labels)}} if place.labels else {}
-    return {**_namespace(place.namespace), **pods}
+def _operator(identity: OperatorIdentity) -> Object:
+    pods = {"podSelector": {"matchLabels": dict(identity.labels)}} if identity.labels else {}
+    return {**_namespace(identity.namespace), **pods}
 
 
 def _namespace(name: str) -> Object:

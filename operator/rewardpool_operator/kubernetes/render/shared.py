@@ -35,8 +35,8 @@ def secrets(pool: RewardPool, keys: Keys) -> list[Object]:
 
 
 def _annotations(keys: Keys) -> dict[str, str]:
-    obeyed = {names.ANNOTATION_ROTATE_KEY: keys.obeyed} if keys.obeyed else {}
-    return obeyed | ({ANNOTATION_STEP_SINCE: rfc3339(keys.step_since)} if keys.step_since else {})
+    handled = {names.ANNOTATION_ROTATE_KEY: keys.handled} if keys.handled else {}
+    return handled | ({ANNOTATION_STEP_SINCE: rfc3339(keys.step_since)} if keys.step_since else {})
 
 
 def _secret(pool: RewardPool, name: str, data: dict[str, str | None], annotations: dict[str, str]) -> Object:
@@ -62,7 +62,7 @@ def files_config_map(pool: RewardPool, files: Mapping[str, str]) -> Object:
 
 
 def pins_config_map(pool: RewardPool, pins: Mapping[str, str] | None = None) -> Object:
-    """Which commit of the model each revision serves, see `downloads.py`; also the witness of `secret_deletion.py`."""
+    """Which commit of the model each revision serves, see `downloads.py`; owners as `secret_deletion.py` says."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
