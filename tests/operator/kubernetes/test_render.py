@@ -14,6 +14,8 @@ from rewardpool_operator.kubernetes import render
 from rewardpool_operator.kubernetes.credentials.keys import KEY_COPY, Keys
 from rewardpool_operator.kubernetes.desired import rendered
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
+from rewardpool_operator.kubernetes.render.common import files_name
+from rewardpool_worker import mounted
 
 KEYS = Keys(pool="pool-key", in_force="pool-key", admin="admin-key")
 IMAGE = "own:1"
@@ -108,17 +110,57 @@ def test_a_workers_deployment_says_what_of_the_spec_it_was_rendered_from() -> No
     assert "annotations" not in deployment["spec"]["template"]["metadata"]
 
 
-def test_every_object_has_the_recommended_labels_and_no_selector_has_one() -> None:
-    for manifest in all_manifests(a_pool()):
-        found = manifest["metadata"]["labels"]
-        assert {name: found[f"app.kubernetes.io/{name}"] for name in ("name", "instance", "part-of", "managed-by")} == {
-            "name": "rewardpool",
-            "instance": "rm",
-            "part-of": "rewardpool",
-            "managed-by": names.FIELD_MANAGER,
-        }
-        assert found["app.kubernetes.io/component"] == found[names.LABEL_COMPONENT]
-        assert "app.kubernetes.io" not in json.dumps(manifest["spec"].get("selector", {}) if "spec" in manifest else {})
+def labelled(pool: RewardPool) -> dict[str, dict[str, str]]:
+    """The recommended labels of all that is rendered: of every object, and of the pods that Deployments make."""
+    identity = OperatorIdentity(namespace="system")
+    everything = rendered(pool, KEYS, image=IMAGE, identity=identity)
+    manifests = [*everything.shared, render.worker_deployment(pool, everything.revision, replicas=2)]
+    found = {f"{item['kind']} {item['metadata']['name']}": item["metadata"] for item in manifests}
+    deployments = [item for item in manifests if item["kind"] == "Deployment"]
+    found |= {f"Pod of {item['metadata']['name']}": item["spec"]["template"]["metadata"] for item in deployments}
+    prefix = "app.kubernetes.io/"
+    return {
+        name: {label.removeprefix(prefix): value for label, value in item["labels"].items() if label.startswith(prefix)}
+        for name, item in found.items()
+    }
+
+
+def test_every_object_and_every_pod_has_the_recommended_labels() -> None:
+    revision = render.worker_revision(a_pool(), image=IMAGE).name
+    worker_files, router_files = (
+        files_name(a_pool(), files()) for files in (mounted.worker_files, mounted.router_files)
+    )
+    components = {
+        "Secret rm-key": "pool",
+        "Secret rm-router-admin": "pool",
+        "ConfigMap rm-pins": "pool",
+        f"ConfigMap {worker_files}": "pool",
+        f"ConfigMap {router_files}": "pool",
+        "Service rm-router": "router",
+        "Deployment rm-router": "router",
+        "Pod of rm-router": "router",
+        f"Deployment rm-worker-{revision}": "worker",
+        f"Pod of rm-worker-{revision}": "worker",
+        "PodDisruptionBudget rm-router": "router",
+        "PodDisruptionBudget rm-worker": "worker",
+        "NetworkPolicy rm-router": "router",
+        "NetworkPolicy rm-worker": "worker",
+    }
+    of_all = {"name": "rewardpool", "instance": "rm", "part-of": "rewardpool", "managed-by": names.FIELD_MANAGER}
+    labels = {name: of_all | {"component": component} for name, component in components.items()}
+    # Nothing but a revision has a version: an operator's would write every object anew at its upgrade.
+    labels[f"Deployment rm-worker-{revision}"]["version"] = revision
+    assert labelled(a_pool()) == labels
+
+
+def test_no_selector_has_a_recommended_label() -> None:
+    specs = [manifest.get("spec", {}) for manifest in all_manifests(a_pool())]
+    assert "app.kubernetes.io" not in json.dumps([spec.get("selector") for spec in specs])
+
+
+def test_a_users_labels_are_beside_the_recommended_ones() -> None:
+    labels = template(worker={"labels": {"kueue.x-k8s.io/queue-name": "rl"}})["metadata"]["labels"]
+    assert (labels["kueue.x-k8s.io/queue-name"], labels["app.kubernetes.io/instance"]) == ("rl", "rm")
 
 
 def test_a_container_has_the_resources_of_the_spec_beside_its_gpus() -> None:

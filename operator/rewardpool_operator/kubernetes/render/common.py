@@ -57,7 +57,11 @@ def labels(pool: RewardPool, component: str, revision: str | None = None) -> dic
 
 
 def recommended_labels(pool: RewardPool, component: str, revision: str | None = None) -> dict[str, str]:
-    """Labels by which other tools know any application's objects; nothing of RewardPool selects by them."""
+    """Labels by which other tools know any application's objects; nothing of RewardPool selects by them.
+
+    The version is the revision, on the one object that is of a revision. Pods have none: the revision is the hash of
+    their template. And none is the operator's: its upgrade would write every object anew, and replace every pod.
+    """
     chosen = {
         "name": "rewardpool",
         "instance": pool.metadata.name,
@@ -128,10 +132,12 @@ def key_item() -> Object:
     return {"key": names.SECRET_KEY, "path": names.SECRET_KEY}
 
 
-def pod_template(container: Object, volumes: list[Object], *, grace_seconds: int, security: Object) -> Object:
+def pod_template(
+    container: Object, volumes: list[Object], *, labels: Mapping[str, str], grace_seconds: int, security: Object
+) -> Object:
     """What every pod of a pool has in common."""
     return {
-        "metadata": {},
+        "metadata": {"labels": dict(labels)},
         "spec": {
             "automountServiceAccountToken": False,
             # A variable for every Service of the namespace: one named `vllm` would set VLLM_PORT and break the engine.

@@ -26,6 +26,7 @@ from rewardpool_operator.kubernetes.render.common import (
     labels,
     metadata,
     pod_template,
+    recommended_labels,
     uses_key,
 )
 from rewardpool_operator.routers.flags import TlsFiles, router_flags
@@ -145,7 +146,8 @@ def _router_template(pool: RewardPool, image: str, *, ipv6: bool) -> Object:
         "resources": {"requests": {"cpu": "250m", "memory": MEMORY_REQUEST}, "limits": {"memory": MEMORY_LIMIT}},
     }
     grace = PRE_STOP_SECONDS + router.request_timeout_seconds + GRACE_MARGIN_SECONDS
-    template = pod_template(container, volumes, grace_seconds=grace, security=OWN_IMAGE)
+    recommended = recommended_labels(pool, names.COMPONENT_ROUTER)
+    template = pod_template(container, volumes, labels=recommended, grace_seconds=grace, security=OWN_IMAGE)
     own = {"readinessGates": [{"conditionType": names.CONDITION_HOLDS_WORKERS}]}
     return {**template, "spec": {**template["spec"], **own, "topologySpreadConstraints": [_spread(pool)]}}
 

@@ -28,6 +28,7 @@ from rewardpool_operator.kubernetes.render.common import (
     labels,
     metadata,
     pod_template,
+    recommended_labels,
     uses_key,
 )
 from rewardpool_operator.kubernetes.render.download import (
@@ -156,7 +157,13 @@ def worker_template(pool: RewardPool, *, image: str, ipv6: bool = False) -> Obje
         container["resources"] = resources
     grace = PRE_STOP_SECONDS + spec.worker.drain_seconds + engine.end_seconds
     stock = engine.default_image is not None
-    template = pod_template(container, volumes, grace_seconds=grace, security={} if stock else OWN_IMAGE)
+    template = pod_template(
+        container,
+        volumes,
+        labels=spec.worker.labels | recommended_labels(pool, names.COMPONENT_WORKER),
+        grace_seconds=grace,
+        security={} if stock else OWN_IMAGE,
+    )
     if downloads_anything(pool):
         template = with_download(template, pool, engine, own_image=image, ipv6=ipv6)
     restarted_at = pool.metadata.annotations.get(names.ANNOTATION_RESTARTED_AT)
@@ -164,8 +171,8 @@ def worker_template(pool: RewardPool, *, image: str, ipv6: bool = False) -> Obje
         **spec.worker.annotations,
         **({names.ANNOTATION_RESTARTED_AT: restarted_at} if restarted_at is not None else {}),
     }
-    users = {"labels": spec.worker.labels, "annotations": annotations}
-    template["metadata"] = {kind: values for kind, values in users.items() if values}
+    if annotations:
+        template["metadata"]["annotations"] = annotations
     result: Object = merged(template, spec.worker.pod_template)
     return result
 
