@@ -44,6 +44,10 @@ class ConditionReason(_Reason):
     # ScalingActive
     FIXED = "Fixed", "spec.replicas holds."
     EXTERNAL = "External", "spec.replicas holds, written by HPA, KEDA or a person, within the bounds."
+    REPLICAS_NOT_SET = (
+        "ReplicasNotSet",
+        "The policy is External and nobody wrote spec.replicas, so no HPA can read the scale; the size stays.",
+    )
     QUEUE_DEPTH = "QueueDepth", "The number follows the requests at the routers."
     DRAIN_TIME = "DrainTime", "The number follows the time in which the requests at the routers shall be answered."
     DEMAND = "Demand", "The number follows what training jobs announce."

@@ -72,7 +72,5 @@ class Plan:
     """Workers of which a disruption may take one."""
     protected_routers: int = 0
     """The same of routers."""
-    first_replicas: int | None = None
-    """What spec.replicas becomes, where policy External found none; None leaves it alone, which is nearly always."""
     status: RewardPoolStatus
     events: tuple[Event, ...] = ()

@@ -40,8 +40,12 @@ def _fixed(evidence: Evidence, scaling: ScalingStatus) -> Explanation:
 
 
 def _external(evidence: Evidence, spec: AutoscalingSpec, scaling: ScalingStatus) -> Explanation:
-    replicas = evidence.pool.spec.replicas
-    stated = 1 if replicas is None else replicas
+    stated = evidence.pool.spec.replicas
+    if stated is None:
+        wanted = _replicas(scaling.desired)
+        what = f"{wanted} wanted: policy External, and nobody wrote spec.replicas, so no HPA can read the scale"
+        scale = evidence.command("scale", str(scaling.desired))
+        return Explanation(cause=Cause.SIZE, kind="problem", what=what, next=(f"write it once: {scale}",))
     what = f"{_replicas(scaling.desired)} wanted: policy External, so HPA, KEDA or a person writes spec.replicas"
     if stated != scaling.desired:
         what += f"; it says {stated}, and the bounds are {spec.min_replicas} to {spec.max_replicas}"

@@ -21,7 +21,7 @@ from rewardpool_operator.decide.disruption import protected_routers, protected_w
 from rewardpool_operator.decide.drain import leave
 from rewardpool_operator.decide.load import observed_load
 from rewardpool_operator.decide.node_loss import as_reached
-from rewardpool_operator.decide.replicas import first_replicas, wanted_replicas
+from rewardpool_operator.decide.replicas import wanted_replicas
 from rewardpool_operator.decide.revisions import as_admitted, judge
 from rewardpool_operator.decide.rollout import allocate
 from rewardpool_operator.decide.router_readiness import expose_and_conceal
@@ -71,7 +71,6 @@ def decide(snapshot: Snapshot) -> Plan:
         measure=choice.parity.measure,
         protected_workers=protected_workers(snapshot),
         protected_routers=protected_routers(snapshot),
-        first_replicas=first_replicas(snapshot),
         status=status,
         events=events,
     )

@@ -213,6 +213,11 @@ def _scaling_active(snapshot: Snapshot, scaling: ScalingStatus) -> Finding:
         disagreement = budget.disagreement(spec.autoscaling.budget, snapshot.pool.metadata.name, snapshot.claims)
         if disagreement is not None:
             return Finding(holds=True, reason=ConditionReason.BUDGET_DISAGREES, message=disagreement)
+    if spec.autoscaling.is_external and spec.replicas is None:
+        message = (
+            "spec.replicas is not set, so the pool has no scale that an HPA could read: write it once, by kubectl scale"
+        )
+        return Finding(holds=False, reason=ConditionReason.REPLICAS_NOT_SET, message=message)
     if spec.autoscaling.is_external:
         return Finding(holds=True, reason=ConditionReason.EXTERNAL, message="spec.replicas holds, within bounds")
     types = [policy.type for policy in spec.autoscaling.combined]

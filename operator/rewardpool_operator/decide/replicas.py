@@ -66,17 +66,6 @@ def _from_outside(snapshot: Snapshot, scaling: AutoscalingSpec, signals: Signals
     return _given(snapshot, left.replicas, f"{reason}; {left.reason}", recommended=recommended, limit="Budget")
 
 
-def first_replicas(snapshot: Snapshot) -> int | None:
-    """What `spec.replicas` is to be where policy External found none, and None where it is not to be touched.
-
-    The API server refuses to show the scale of an object without it, so HPA and KEDA would wait for ever.
-    """
-    spec = snapshot.pool.spec
-    if spec.autoscaling is None or not spec.autoscaling.is_external or spec.replicas is not None:
-        return None
-    return min(_written_or_there(snapshot), spec.autoscaling.max_replicas)
-
-
 def _written_or_there(snapshot: Snapshot) -> int:
     """What somebody wrote; until somebody does, what there is, so that a change to policy External changes no size."""
     replicas, previous = snapshot.pool.spec.replicas, snapshot.pool.status.scaling

@@ -18,8 +18,6 @@ def _rule(group: str, resource: str, *verbs: str) -> Rule:
 RULES: Final[tuple[Rule, ...]] = (
     _rule(names.GROUP, "rewardpools", "get", "list", "watch"),
     _rule(names.GROUP, "rewardpools/status", "patch"),
-    # Once for a pool with policy External and without spec.replicas, which has no scale that an HPA could read.
-    _rule(names.GROUP, "rewardpools/scale", "patch"),
     # Where the admission plugin OwnerReferencesPermissionEnforcement is on, `blockOwnerDeletion` takes this.
     _rule(names.GROUP, "rewardpools/finalizers", "update"),
     # A server-side apply that makes an object takes `create` beside `patch`.

@@ -131,6 +131,7 @@ def decided(desired, asked, limit=None, **fields):
             "note",
             "The pool has 0 replicas of the 2",
         ),
+        (external(None, scaling=decided(1, None)), Cause.SIZE, "problem", "nobody wrote spec.replicas"),
         (external(9, scaling=decided(4, None)), Cause.SIZE, "note", "it says 9, and the bounds are 0 to 8"),
         (
             external(9, scaling=decided(2, 9, "Budget")),

@@ -42,6 +42,8 @@ def requests(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
         bounds = {"minReplicas": 1, "maxReplicas": LARGEST_POOL, "policy": {"type": "External"}}
         cluster.apply(POOL, autoscaling=bounds)
         cluster.eventually(lambda: cluster.is_ready(POOL, replicas=1), seconds=30, what="the pool is ready")
+        assert cluster.condition(POOL, "ScalingActive")["reason"] == "ReplicasNotSet"
+        cluster.kubectl("scale", "rewardpool", POOL, "--replicas=1")
         at_once = {"scaleDown": {"stabilizationWindowSeconds": 0}}
         autoscaler = hpa(POOL, target=TARGET, maximum=LARGEST_HPA, behavior=at_once)
         cluster.kubectl("apply", "-f", "-", data=yaml.safe_dump(autoscaler))

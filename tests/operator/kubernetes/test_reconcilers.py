@@ -190,20 +190,6 @@ async def test_an_empty_cluster_gets_every_object_before_the_workers() -> None:
     assert not reconcilers.changed, "watches tell what becomes of it"
 
 
-async def test_a_scale_that_nobody_can_read_is_written_as_it_was_seen() -> None:
-    kube, reconcilers = await carried_out(a_plan(first_replicas=2), a_store())
-    (body,) = (body for verb, name, body in kube.calls if (verb, name) == ("merge", "rm/scale"))
-    assert body["spec"] == {"replicas": 2}
-    assert body["metadata"]["resourceVersion"]
-    assert not reconcilers.failures
-
-
-async def test_who_wrote_the_scale_meanwhile_is_right() -> None:
-    _, reconcilers = await carried_out(a_plan(first_replicas=2), a_store(), FakeKube(refuse="rm/scale"))
-    assert not reconcilers.failures
-    assert reconcilers.changed, "the next pass sees what they wrote"
-
-
 async def test_disruption_budgets_are_made_once_a_worker_serves() -> None:
     serving = POOL.model_copy(update={"status": RewardPoolStatus(ready_replicas=1)})
     kube, store = FakeKube(), a_store(without="PodDisruptionBudget")

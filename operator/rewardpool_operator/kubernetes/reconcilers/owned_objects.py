@@ -143,8 +143,6 @@ class _Pass:
             self._memory.refused = seen if self.failures else None
             self._memory.settled = None if self._wrote or self.failures or not may_write_secrets else seen
         await self._remove_files(rendered.shared)
-        if plan.first_replicas is not None:
-            await self._guarded(self._give_scale(plan.first_replicas))
 
     async def expose(self, plan: Plan) -> None:
         """Open the readiness gates of routers that hold their workers, and close those of routers that do not.
@@ -333,14 +331,3 @@ class _Pass:
         else:
             self._store.put(resource, ending)
         self.changed = self._wrote = True
-
-    async def _give_scale(self, replicas: int) -> None:
-        """Write spec.replicas where there is none; who wrote it meanwhile is right."""
-        version = self._objects.pool["metadata"]["resourceVersion"]
-        scale = {"metadata": {"resourceVersion": version}, "spec": {"replicas": replicas}}
-        try:
-            await self._kube.merge(client.POOLS, self._namespace, self._pool.metadata.name, scale, subresource="scale")
-        except KubeError as error:
-            if error.status != 409:
-                raise
-        self.changed = True
