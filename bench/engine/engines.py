@@ -102,7 +102,9 @@ async def _rounds(
         url=pool.router, key_file=key_file, served_name=SERVED_NAME, concurrency=CONCURRENCY, announce=False
     )
     headers = {"Authorization": f"Bearer {KEY}"}
-    connector = aiohttp.TCPConnector(limit=0)
+    # Every way is idle while the others have their turn, engines close what was idle for 5 s, and a bare session sends
+    # nothing anew.
+    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=2)
     async with aiohttp.ClientSession(connector=connector) as session, Pool(settings) as client:
         direct = bare_call(session, pool.urls, headers, model=SERVED_NAME)
         routed = bare_call(session, [pool.router], headers, model=SERVED_NAME)

@@ -8,6 +8,7 @@ validation, real server-side apply, real RBAC, real garbage collection; only pod
         plane.kubectl("get", "namespaces")
 """
 
+import base64
 import ipaddress
 import json
 import secrets
@@ -152,6 +153,12 @@ class ControlPlane:
         kill([ended])
         self._run("etcd", *self._etcd_flags)
         self._wait(self._answers, "the API server is ready again")
+
+    def delete_in_etcd(self, *, group: str, plural: str, namespace: str, name: str) -> None:
+        """Delete an object of a custom resource as another API server on the same etcd would."""
+        key = base64.b64encode(f"/registry/{group}/{plural}/{namespace}/{name}".encode()).decode()
+        if self._etcd("kv/deleterange", {"key": key}).get("deleted") != "1":
+            raise ClusterError(f"etcd has no {plural}.{group} {namespace}/{name}")
 
     @contextmanager
     def etcd_full(self) -> Iterator[None]:

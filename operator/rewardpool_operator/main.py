@@ -25,6 +25,7 @@ from rewardpool_api import names
 from rewardpool_operator import logs
 from rewardpool_operator.kubernetes.client import (
     POOLS,
+    SILENCE_SECONDS,
     Kube,
     KubeError,
     KubeUnreachableError,
@@ -102,7 +103,9 @@ def watch_settings() -> kopf.OperatorSettings:
     settings.peering.standalone = True
     # The CRD is there at the start (see `run`), and namespaces are served by name or all at once.
     settings.scanning.disabled = True
-    # Seconds. A connection that was cut without a word otherwise looks like a quiet cluster for ever.
+    # Seconds. A connection that was cut without a word otherwise looks like a quiet cluster for ever; the API server
+    # sends a bookmark a minute.
+    settings.watching.inactivity_timeout = SILENCE_SECONDS
     settings.watching.server_timeout = 300
     settings.watching.client_timeout = 310
     settings.watching.connect_timeout = 30

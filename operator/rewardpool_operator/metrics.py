@@ -103,7 +103,7 @@ class Metrics:
         )
         self._watch_last_seen = Gauge(
             "rewardpool_watch_last_seen_timestamp_seconds",
-            "Unix time at which the watch of the resource last said anything, or was resynced.",
+            "Unix time at which the watch of the resource last said anything.",
             ("resource",),
             registry=registry,
         )

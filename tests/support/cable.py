@@ -59,7 +59,11 @@ class Cable:
         self._near_port = self._server.sockets[0].getsockname()[1]
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        far_reader, far_writer = await asyncio.open_connection(self._host, self._port)
+        try:
+            far_reader, far_writer = await asyncio.open_connection(self._host, self._port)
+        except OSError:
+            writer.transport.abort()
+            return
         ends = {writer, far_writer}
         self._connections |= ends
         try:

@@ -1,5 +1,8 @@
 """One owned object brought about: applied when it is missing or differs, left alone when it is as rendered.
 
+Before a missing one is made, the API server is asked whether the pool itself is there still. When kopf lists again it
+reports no deletion that its broken watch missed; but what the pool owned is collected, and we watch that.
+
 An object that was there as rendered and is not any more was deleted or edited by somebody: putting it back is a repair,
 which is counted.
 """
@@ -9,6 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from rewardpool_api import RewardPool, names
+from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.cache.owned import RESOURCES
 from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.client import Kube, Object
@@ -24,6 +28,10 @@ _WHERE: Final = "{kind} {name} is there and is not this pool's: delete it, or na
 
 class NotOursError(RuntimeError):
     """An object of the name we need belongs to somebody else; taking it would delete it with the pool."""
+
+
+class PoolGoneError(RuntimeError):
+    """The pool was deleted, and the watch of pools said nothing."""
 
 
 class Ensure:
@@ -47,12 +55,20 @@ class Ensure:
         """Ask for those objects (kind and name) that are not in the store, at once instead of one by one.
 
         Raises:
+            PoolGoneError: they are missing because the pool is.
             KubeError: the API server refuses.
             KubeUnreachableError: it does not answer.
         """
         namespace = self._pool.metadata.namespace
         missing = [(kind, name) for kind, name in wanted if self._store.find(RESOURCES[kind], namespace, name) is None]
-        found = await asyncio.gather(*(self._kube.get(RESOURCES[kind], namespace, name) for kind, name in missing))
+        if not missing:
+            return
+        pool, *found = await asyncio.gather(
+            self._kube.get(client.POOLS, namespace, self._pool.metadata.name),
+            *(self._kube.get(RESOURCES[kind], namespace, name) for kind, name in missing),
+        )
+        if pool is None or pool["metadata"]["uid"] != self._pool.metadata.uid:
+            raise PoolGoneError(f"{namespace}/{self._pool.metadata.name} is gone")
         self._unlabelled |= dict(zip(missing, found, strict=True))
 
     async def bring_about(self, manifest: Object) -> bool:
@@ -60,6 +76,7 @@ class Ensure:
 
         Raises:
             NotOursError: an object of that name belongs to somebody else.
+            PoolGoneError: the object is missing because the pool is.
             KubeError: the API server refuses.
             KubeUnreachableError: it does not answer.
         """

@@ -36,8 +36,6 @@ log = logging.getLogger(__name__)
 
 GATHER_SECONDS: Final = 0.05
 """From an event to its pass: what happens together is looked at together."""
-RESYNC_SECONDS: Final = 60.0
-"""Between two lists of all pools: kopf's watch is known to go silent, and nobody reports a deletion it missed."""
 ACTING_SECONDS: Final = 0.2
 """Between two looks at whether this operator may act."""
 DEAD_SECONDS: Final = 180.0
@@ -116,7 +114,7 @@ class Manager:
         try:
             async with asyncio.TaskGroup() as group:
                 for reflector in self._pools:
-                    group.create_task(reflector.resync(seconds=RESYNC_SECONDS), name="resync")
+                    group.create_task(reflector.list_once(), name="list of pools")
                 for reflector in self._owned:
                     group.create_task(reflector.run(), name=f"reflector {reflector.resource.plural}")
                 group.create_task(self._namespaces.run(), name="namespaces")
@@ -129,9 +127,6 @@ class Manager:
 
     def pool_seen(self, pool: Object, *, deleted: bool) -> None:
         """Somebody's watch told of a pool."""
-        for reflector in self._pools:
-            if reflector.namespace in ("", pool["metadata"]["namespace"]):
-                reflector.mark_seen()
         change = self.store.remove if deleted else self.store.put
         self._changed(change(client.POOLS, pool))
 
@@ -144,7 +139,7 @@ class Manager:
         """
         now = monotonic()
         watches: dict[str, float] = {}
-        for reflector in (*self._pools, *self._owned):
+        for reflector in self._owned:
             plural = reflector.resource.plural
             watches[plural] = max(watches.get(plural, 0.0), round(now - reflector.alive_at, 1))
         oldest = self._workers.oldest() if self._acting() is not Acting.NONE else 0.0

@@ -32,6 +32,7 @@ from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.tls import Tls
 from rewardpool_operator.kubernetes.demands import Demands
 from rewardpool_operator.kubernetes.desired import Rendered, Renderer, left_running, routers_are_new
+from rewardpool_operator.kubernetes.ensure import PoolGoneError
 from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.kubernetes.observe import Observer, snapshot_without_routers
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
@@ -157,9 +158,13 @@ class PoolReconciler:
             finally:
                 METRICS.record_failing(*self.key, [(one.step, one.reason, one.since) for one in self.failing])
 
-    async def _look(self, objects: Objects, acting: Acting, *, pools: int) -> float:
+    async def _look(self, objects: Objects, acting: Acting, *, pools: int) -> float | None:
         try:
             outcome = await self._pass(objects, acting, pools=pools)
+        except PoolGoneError as error:
+            log.info("%s, though no watch said so", error)
+            self._store.forget(client.POOLS, *self.key)
+            return None
         except Exception as error:
             # A defect in one pass over one pool must not end the care for it; the log has all of it.
             self._defect(error, "a pass failed")

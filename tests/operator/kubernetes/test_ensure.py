@@ -16,14 +16,14 @@ MANIFEST = {"kind": "ConfigMap", "metadata": METADATA, "data": {"a": "1"}}
 
 
 class FakeKube:
-    """Gives every object that is applied a new version; has one foreign object if told so."""
+    """Has the pool, gives every object that is applied a new version; has one foreign object if told so."""
 
     def __init__(self, foreign: Object | None = None) -> None:
         self.applied: list[Object] = []
         self._foreign = foreign
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        return self._foreign
+        return {"metadata": {"uid": a_pool().metadata.uid}} if resource == client.POOLS else self._foreign
 
     async def apply(self, resource: Resource, manifest: Object) -> Object:
         self.applied.append(manifest)

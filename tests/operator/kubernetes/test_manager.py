@@ -38,7 +38,6 @@ class Running:
 @pytest.fixture
 async def running(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
     monkeypatch.setattr(manager, "ACTING_SECONDS", 0.02)
-    monkeypatch.setattr(manager, "RESYNC_SECONDS", 0.2)
     kube = ScriptedKube()
     kube.objects[client.POOLS] = [a_pool_object()]
     async with aiohttp.ClientSession() as session:
@@ -64,9 +63,10 @@ async def test_an_owned_object_that_changed_has_its_pool_looked_at(running: Runn
 
 
 async def test_a_pool_whose_claim_changed_has_the_others_of_its_budget_looked_at(running: Running) -> None:
-    running.kube.objects[client.POOLS] = [sharing("rm", version=2), sharing("other", version=3)]
+    running.operator.pool_seen(sharing("rm", version=2), deleted=False)
+    running.operator.pool_seen(sharing("other", version=3), deleted=False)
     await running.until(lambda: "other" in {name for name, _ in running.looks})
-    running.kube.objects[client.POOLS][1] = sharing("other", version=4, priority=1)
+    running.operator.pool_seen(sharing("other", version=4, priority=1), deleted=False)
     await running.until(lambda: [name for name, _ in running.looks][-2:] == ["other", "rm"])
 
 
@@ -90,14 +90,6 @@ async def test_a_version_that_is_known_starts_nothing_and_a_newer_one_does(runni
     await running.until(lambda: len(running.looks) == 1)
     running.operator.pool_seen(a_pool_object(), deleted=False)
     running.operator.pool_seen({**a_pool_object(version=2), "spec": {"replicas": 2}}, deleted=False)
-    await running.until(lambda: len(running.looks) == 2)
-
-
-async def test_a_deletion_that_the_watch_of_pools_missed_is_noticed(running: Running) -> None:
-    await running.until(lambda: len(running.looks) == 1)
-    running.kube.objects[client.POOLS] = []
-    running.kube.version = 20
-    await running.until(lambda: running.operator.health()["pools"] == 0)
     await running.until(lambda: len(running.looks) == 2)
 
 

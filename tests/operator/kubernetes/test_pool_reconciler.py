@@ -83,6 +83,21 @@ async def test_a_pool_that_is_gone_has_no_next_pass(around: Surroundings) -> Non
     assert await around.reconciler.look(Acting.FULL, pools=1) is None
 
 
+async def test_nothing_is_made_again_for_a_pool_that_is_gone(around: Surroundings) -> None:
+    del around.kube.objects[client.POOLS, "rm"]
+    around.store.forget(client.CONFIG_MAPS, "rl", "rm-pins")
+    before = list(around.kube.writes)
+    assert await around.reconciler.look(Acting.FULL, pools=1) is None
+    assert (around.store.pool(KEY), around.kube.writes) == (None, before)
+
+
+async def test_nothing_is_made_again_for_a_pool_that_was_made_anew(around: Surroundings) -> None:
+    pool = around.kube.objects[client.POOLS, "rm"]
+    around.kube.keep(client.POOLS, {**pool, "metadata": {**pool["metadata"], "uid": "another"}})
+    around.store.forget(client.CONFIG_MAPS, "rl", "rm-pins")
+    assert await around.reconciler.look(Acting.FULL, pools=1) is None
+
+
 @pytest.mark.parametrize("away", [True, False])
 async def test_a_pass_that_fails_comes_again_soon(
     around: Surroundings, monkeypatch: pytest.MonkeyPatch, away: bool

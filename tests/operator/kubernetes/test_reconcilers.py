@@ -33,7 +33,7 @@ FILES = [item["metadata"]["name"] for item in RENDERED.shared if item.get("immut
 
 
 class FakeKube:
-    """Remembers the calls that write; refuses what it is told to."""
+    """Has the pool, remembers the calls that write; refuses what it is told to."""
 
     def __init__(self, *, refuse: str = "", refusal: int = 409, foreign: str = "") -> None:
         self.calls: list[tuple[str, str, Any]] = []
@@ -42,6 +42,8 @@ class FakeKube:
         self._version = 1
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
+        if resource == client.POOLS:
+            return {"metadata": {"uid": POOL.metadata.uid}}
         return {"metadata": {"name": name, "uid": "other"}} if name == self._foreign else None
 
     async def apply(self, resource: Resource, manifest: Object, *, subresource: str = "") -> Object:

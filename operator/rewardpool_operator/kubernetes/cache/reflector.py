@@ -93,6 +93,7 @@ class Reflector:
             try:
                 if self._version is None:
                     await self.list()
+                    METRICS.watch_spoke(self.resource.plural)
                 await self._watch()
                 # A watch that ends at once, again and again, is a proxy's doing.
                 failed = 0 if self._clock() - began > LONGEST_PAUSE_SECONDS else failed + 1
@@ -111,28 +112,25 @@ class Reflector:
             self.alive_at = self._clock()
             await asyncio.sleep(pause_seconds(failed))
 
-    async def resync(self, *, seconds: float) -> None:
-        """List every so many seconds, until cancelled: for a kind that somebody else watches."""
+    async def list_once(self) -> None:
+        """List until that succeeds: for a kind that somebody else watches."""
         failed = 0
-        while True:
+        while not self.synced.is_set():
             try:
                 await self.list()
-                failed = 0
             except (KubeError, KubeUnreachableError) as error:
                 failed += 1
                 self._failed(error, failed)
             except Exception:
-                # An object that is not what it should be must not end the look for deletions of all others.
+                # An object that is not what it should be must not end the operator.
                 failed += 1
                 log.exception("not all %s could be listed, they are listed again", self.resource.plural)
-            self.alive_at = self._clock()
-            await asyncio.sleep(pause_seconds(failed) if failed else seconds * random.uniform(0.8, 1.0))  # noqa: S311
+            await asyncio.sleep(pause_seconds(failed))
 
-    def mark_seen(self) -> None:
+    def _mark_seen(self) -> None:
         """The API server said something about this kind."""
         self.seen_at = self.alive_at = self._clock()
         self.problem = None
-        METRICS.watch_spoke(self.resource.plural)
 
     async def list(self) -> None:
         """Take in everything there is, and drop what is no more.
@@ -144,7 +142,7 @@ class Reflector:
         listed: list[str] = []
         version, restored = "", False
         async for page in self._kube.pages(self.resource, self.namespace, selector=self._selector):
-            self.mark_seen()
+            self._mark_seen()
             # The first page's version: what is made while the others are read comes by the watch.
             if not version:
                 version = page.version
@@ -165,7 +163,8 @@ class Reflector:
         async for event in self._kube.watch(
             self.resource, self.namespace, version=version, seconds=seconds, selector=self._selector
         ):
-            self.mark_seen()
+            self._mark_seen()
+            METRICS.watch_spoke(self.resource.plural)
             self._version = event.object["metadata"]["resourceVersion"]
             self._newest = max(self._newest, int(self._version))
             if event.type == "DELETED":

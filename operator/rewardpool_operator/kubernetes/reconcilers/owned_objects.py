@@ -78,6 +78,9 @@ class OwnedObjectsReconciler:
 
         Returns:
             Whether something was done whose outcome no watch tells, or that another step follows.
+
+        Raises:
+            PoolGoneError: the pool was deleted, and the watch of pools said nothing.
         """
         again = self._steps.pause(Step.OBJECTS) == 0
         one = _Pass(self._kube, self._store, pool, objects, memory=self._memory)
