@@ -23,6 +23,7 @@ from kubernetes_asyncio.config import ConfigException
 
 from rewardpool_api import names
 from rewardpool_operator import logs
+from rewardpool_operator.kubernetes.cache.reflector import EtcdRestoredError
 from rewardpool_operator.kubernetes.client import (
     POOLS,
     SILENCE_SECONDS,
@@ -57,7 +58,8 @@ def wiring(operator: Manager, running: "asyncio.Task[None]") -> kopf.OperatorReg
     @kopf.on.cleanup(registry=registry)
     async def stopping(**_: Any) -> None:
         # kopf waits 5 s for tasks that it did not start before it cancels them.
-        await ended(running)
+        running.cancel()
+        await asyncio.wait({running})
 
     @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, registry=registry)
     async def pool_event(event: Mapping[str, Any], **_: Any) -> None:
@@ -141,6 +143,7 @@ async def serve(settings: Settings) -> None:
 
     Raises:
         SystemExit: the cluster does not know RewardPools.
+        ExceptionGroup: what ended the operator; of an `EtcdRestoredError` where etcd was restored from a backup.
     """
     # Direct connections only: pods are never behind the proxy that the environment may name.
     async with (
@@ -164,6 +167,8 @@ async def serve(settings: Settings) -> None:
             concurrent_upgrades=settings.concurrent_upgrades,
         )
         running = asyncio.create_task(operator.run(), name="operator")
+        has_ended = asyncio.Event()
+        running.add_done_callback(lambda _: has_ended.set())
         stack.push_async_callback(ended, running)
         log.info("%s: %s", RUNNING, ", ".join(namespaces) or "all namespaces")
         await _serve_http(operator, settings, stack)
@@ -175,6 +180,7 @@ async def serve(settings: Settings) -> None:
             identity=cast(Any, names.FIELD_MANAGER),
             clusterwide=not namespaces,
             namespaces=namespaces,
+            stop_flag=has_ended,
         )
 
 
@@ -228,3 +234,9 @@ def run(settings: Settings) -> None:
         asyncio.run(serve(settings))
     except (ConfigException, KubeError, KubeUnreachableError) as error:
         raise SystemExit(f"no cluster to work on: {error}") from None
+    except ExceptionGroup as group:
+        restored, others = group.split(EtcdRestoredError)
+        if restored is None or others is not None:
+            raise
+        words = "etcd was restored from a backup, so everything is to be listed anew: start the operator again"
+        raise SystemExit(f"{words} ({restored.exceptions[0]})") from None

@@ -8,7 +8,7 @@ from support.scripted_kube import NAMESPACE, ScriptedKube, an_object
 
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.cache import reflector
-from rewardpool_operator.kubernetes.cache.reflector import Reflector, pause_seconds
+from rewardpool_operator.kubernetes.cache.reflector import EtcdRestoredError, Reflector, pause_seconds
 from rewardpool_operator.kubernetes.cache.store import Key, Store
 from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError, WatchEvent, WatchSilentError
 
@@ -102,18 +102,15 @@ async def test_a_silent_watch_is_no_trouble_and_all_is_listed_again(
     assert caplog.records == []
 
 
-async def test_a_list_of_older_versions_than_before_is_of_a_restored_backup_and_is_taken_as_it_is(
+async def test_a_list_of_older_versions_than_before_is_of_a_restored_backup_and_ends_the_reflector(
     watched: Watched,
 ) -> None:
     watched.kube.words.put_nowait(WatchEvent("MODIFIED", an_object("a", version=5000, data={"a": "lost"})))
     await watched.until(lambda: "lost" in str(watched.store.objects(KEY)))
-    watched.kube.objects[client.CONFIG_MAPS] = [an_object("a", version=3, data={"a": "restored"}), an_object("b")]
     watched.kube.version = 20
     watched.kube.words.put_nowait(WatchSilentError("nothing was said"))
-    await watched.until(lambda: watched.names() == ["a", "b"])
-    assert "restored" in str(watched.store.objects(KEY))
-    watched.kube.words.put_nowait(WatchEvent("MODIFIED", an_object("a", version=21, data={"a": "next"})))
-    await watched.until(lambda: "next" in str(watched.store.objects(KEY)))
+    with pytest.raises(EtcdRestoredError, match="went back from 5000 to 20"):
+        await watched.task
 
 
 async def test_one_object_that_makes_no_sense_does_not_keep_the_others_from_being_listed() -> None:

@@ -86,18 +86,6 @@ def test_what_a_list_does_not_have_is_dropped_unless_it_is_newer_than_the_list()
     assert data(store) == [{"b": "1"}]
 
 
-def test_after_a_restored_backup_the_list_is_what_there_is() -> None:
-    store = a_store(version=500)
-    store.put(client.CONFIG_MAPS, an_object("made-after-the-backup", version=600, data={}))
-    store.remove(client.CONFIG_MAPS, an_object("deleted-after-the-backup", version=700))
-    for name in ("files", "deleted-after-the-backup"):
-        assert store.put(client.CONFIG_MAPS, an_object(name, version=5, data={"a": name}), restored=True) == [KEY]
-    listed = ["rl/files", "rl/deleted-after-the-backup"]
-    assert store.keep_only(client.CONFIG_MAPS, "", listed, version="10", restored=True) == [KEY]
-    assert data(store) == [{"a": "files"}, {"a": "deleted-after-the-backup"}]
-    assert store.put(client.CONFIG_MAPS, an_object(version=11, data={"a": "next"})) == [KEY]
-
-
 def test_of_a_config_map_that_no_pool_owns_nothing_is_kept_but_its_name() -> None:
     store = Store()
     store.put(client.POOLS, an_object("rm", pool=None))

@@ -6,7 +6,7 @@ What goes wrong with watches, and what is done about it:
     that version is too old (410)      list again
     something was deleted meanwhile    the list does not have it: it is dropped, and its pool looked at
     a connection is open and dead      90 s without a word, not even a bookmark, end it; list again
-    etcd was restored from a backup    versions begin anew below ours: the next list is taken as it is
+    etcd was restored from a backup    versions begin anew below ours: nothing that is known counts, the operator ends
     one object makes no sense          it is left out and counted, the others are taken
     the API server is away             try again every few seconds; the store stays as it was
 
@@ -43,6 +43,10 @@ LONGEST_PAUSE_SECONDS: Final = 3.0
 EXPIRED: Final = 410
 REFUSALS: Final = 3
 """In a row, before they are reported as a problem: one alone is soon over."""
+
+
+class EtcdRestoredError(RuntimeError):
+    """Versions went back, as after a restored backup: what a process knows and watches is of another history."""
 
 
 class Reflector:
@@ -86,7 +90,11 @@ class Reflector:
         """The newest version that a list or watch named; a list never goes back behind it, unless etcd did."""
 
     async def run(self) -> None:
-        """Keep the store right, until cancelled."""
+        """Keep the store right, until cancelled.
+
+        Raises:
+            EtcdRestoredError: only a process that begins anew is right again.
+        """
         failed = 0
         while True:
             began = self._clock()
@@ -101,6 +109,8 @@ class Reflector:
                 # A watch from a version that is to come yet, of before a backup was restored, is silent too.
                 failed, self._version = 0, None
                 log.debug("%s", error)
+            except EtcdRestoredError:
+                raise
             except (KubeError, KubeUnreachableError) as error:
                 failed = 1 if self.seen_at > began else failed + 1
                 self._failed(error, failed)
@@ -138,22 +148,22 @@ class Reflector:
         Raises:
             KubeError: the API server refuses.
             KubeUnreachableError: it does not answer.
+            EtcdRestoredError: the list is older than what the API server said before.
         """
         listed: list[str] = []
-        version, restored = "", False
+        version = ""
         async for page in self._kube.pages(self.resource, self.namespace, selector=self._selector):
             self._mark_seen()
             # The first page's version: what is made while the others are read comes by the watch.
             if not version:
                 version = page.version
-                restored = int(version) < self._newest
+                if int(version) < self._newest:
+                    kind, before = self.resource.plural, self._newest
+                    raise EtcdRestoredError(f"the version of {kind} went back from {before} to {version}")
             for found in page.items:
                 listed.append(f"{found['metadata']['namespace']}/{found['metadata']['name']}")
-                self._put(found, restored=restored)
-        if restored:
-            kind = self.resource.plural
-            log.warning("%s are taken as they are listed: versions went back, as after a restored backup", kind)
-        self._changed(self._store.keep_only(self.resource, self.namespace, listed, version=version, restored=restored))
+                self._put(found)
+        self._changed(self._store.keep_only(self.resource, self.namespace, listed, version=version))
         self._version, self._newest = version, int(version)
         self.synced.set()
 
@@ -172,10 +182,10 @@ class Reflector:
             elif event.type != "BOOKMARK":
                 self._put(event.object)
 
-    def _put(self, found: Object, *, restored: bool = False) -> None:
+    def _put(self, found: Object) -> None:
         """Take in one object; one that makes no sense must not end the watch of all others."""
         try:
-            self._changed(self._store.put(self.resource, found, restored=restored))
+            self._changed(self._store.put(self.resource, found))
         except NONSENSE as error:
             metadata = found.get("metadata")
             name = printable(metadata.get("name") if isinstance(metadata, dict) else None, most=253)

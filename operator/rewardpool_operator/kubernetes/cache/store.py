@@ -4,8 +4,6 @@ Pure: no clock, no client. Whoever puts something in gets back which pools have 
 
 Versions go forward only: the answer to a write of ours is put in at once, so the next pass sees it, and the watch's
 later word of the same version is no news. (Versions of one kind are compared as numbers, as Kubernetes' own caches do.)
-The exception is an etcd that was restored from a backup, whose versions begin below those we know: then a list is taken
-as it is.
 """
 
 from collections import OrderedDict
@@ -78,20 +76,17 @@ class Store:
         }
         return {key: items for key, items in found.items() if items}
 
-    def put(self, resource: Resource, found: Object, *, restored: bool = False) -> list[Key]:
+    def put(self, resource: Resource, found: Object) -> list[Key]:
         """Take in an object, unless as new a version is known already.
 
         Args:
             resource: its kind.
             found: the object.
-            restored: whether what is known is of before a backup was restored, so that its version means nothing.
         """
         ref, version = _ref(resource, found), _version(found)
         known = self.find(*ref)
         newest = max(self._deleted.get(ref, -1), _version(known) if known else -1)
-        if restored:
-            self._deleted.pop(ref, None)
-        elif version <= newest:
+        if version <= newest:
             return []
         before, key = self._keys.get(ref), _key(resource, found)
         if key is None:
@@ -119,9 +114,7 @@ class Store:
         known = self.find(resource, namespace, name)
         return self._bury((resource, namespace, name), _version(known)) if known is not None else []
 
-    def keep_only(
-        self, resource: Resource, namespace: str, listed: Iterable[str], *, version: str, restored: bool = False
-    ) -> list[Key]:
+    def keep_only(self, resource: Resource, namespace: str, listed: Iterable[str], *, version: str) -> list[Key]:
         """Drop what a list did not have: what a broken watch did not report.
 
         Args:
@@ -129,18 +122,13 @@ class Store:
             namespace: in which namespace; "" for all.
             listed: `namespace/name` of what is there.
             version: of the list; what is newer than it was made since.
-            restored: as for `put`; what was deleted before that is forgotten.
         """
         there = set(listed)
         gone = [
             ref
             for ref in self._refs(resource, namespace)
-            if f"{ref[1]}/{ref[2]}" not in there
-            and (restored or _version(self._pools[self._keys[ref]][ref]) <= int(version))
+            if f"{ref[1]}/{ref[2]}" not in there and _version(self._pools[self._keys[ref]][ref]) <= int(version)
         ]
-        if restored:
-            for ref in [ref for ref in self._deleted if ref[0] == resource and namespace in ("", ref[1])]:
-                del self._deleted[ref]
         return [key for ref in gone for key in self._bury(ref, int(version))]
 
     def _refs(self, resource: Resource, namespace: str) -> Iterator[ObjectRef]:
