@@ -104,6 +104,11 @@ class RouterAuth(ApiModel):
     mode: Literal["Generated", "Disabled"] = "Generated"
     """Generated: a key is made and kept in the Secret `NAME-key`, or in a file of mode 0600 on one machine. Disabled: anybody who reaches the router."""
 
+    @property
+    def uses_key(self) -> bool:
+        """Whether scoring takes a key."""
+        return self.mode == "Generated"
+
 
 class RouterTls(ApiModel):
     """A certificate for the routers."""

@@ -72,4 +72,4 @@ class Launcher:
 
 
 def _key_of(pool: RewardPool, file: str) -> str | None:
-    return file if pool.spec.router.auth.mode == "Generated" else None
+    return file if pool.spec.router.auth.uses_key else None

@@ -128,7 +128,7 @@ class LocalRouter:
             names.ENV_ROUTER_PACKAGE: PROGRAMS[pool.spec.router.flavor].package,
             names.ENV_ADMIN_KEY_FILE: str(self._folder.admin_key_file),
         }
-        if pool.spec.router.auth.mode == "Generated":
+        if pool.spec.router.auth.uses_key:
             environment[names.ENV_KEY_FILE] = str(self._folder.key_file)
         return environment
 

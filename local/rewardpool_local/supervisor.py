@@ -112,7 +112,7 @@ class Supervisor:
             settings: how to supervise.
             environ: the environment that function workers take their folders from.
         """
-        auth = AuthStatus(key_file=str(folder.key_file)) if pool.spec.router.auth.mode == "Generated" else AuthStatus()
+        auth = AuthStatus(key_file=str(folder.key_file)) if pool.spec.router.auth.uses_key else AuthStatus()
         self._pool = pool.model_copy(update={"status": RewardPoolStatus(auth=auth)})
         self._folder = folder
         self._settings = settings

@@ -11,8 +11,8 @@ from rewardpool_api import names
 from rewardpool_api.crd import crd_yaml
 from rewardpool_api.demand import former_lease_name, lease_name
 from rewardpool_operator.kubernetes import permissions
+from rewardpool_operator.kubernetes.containers import PORT_METRICS
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
-from rewardpool_operator.kubernetes.render import PORT_METRICS
 
 from .conftest import CHART, NAMESPACE, Helm, HelmError, Objects, Render
 

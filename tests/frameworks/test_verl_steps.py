@@ -24,7 +24,7 @@ from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
 from rewardpool.client.shared import shared
 from rewardpool.errors import ConfigError
 from rewardpool.verl.advantages import NAME
-from rewardpool_train.actor.groups import process_advantages
+from rewardpool_train.advantages import process_advantages
 
 STEP = "<|step|>"
 MakeConfig = Callable[..., Any]

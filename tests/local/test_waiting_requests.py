@@ -4,7 +4,7 @@ import pytest
 from support.fleet import loopback_flags
 
 from rewardpool_api.contract import WAITING_PAUSE_SECONDS
-from rewardpool_operator.routers.sglang_router import RETRY_WINDOW_SECONDS, Figures, RetriedRequests
+from rewardpool_operator.routers.sglang_router import RETRY_WINDOW_SECONDS, RetriedRequests, RouterMetrics
 from rewardpool_operator.routers.smg import REFUSAL_WINDOW_SECONDS, RefusedRequests
 
 
@@ -12,7 +12,7 @@ def waits(*readings: tuple[float, int, int, int]) -> int | None:
     """The last answer for readings of (seconds, connections, in flight, retries)."""
     waiting, answer = RetriedRequests(), None
     for now, connections, in_flight, retries in readings:
-        answer = waiting.update(Figures(connections=connections, in_flight=in_flight, retries=retries), now=now)
+        answer = waiting.update(RouterMetrics(connections=connections, in_flight=in_flight, retries=retries), now=now)
     return answer
 
 
@@ -38,14 +38,14 @@ def test_waiting(readings: list[tuple[float, int, int, int]], expected: int | No
 
 @pytest.mark.parametrize("value", ["NaN", "-3", "+Inf"])
 def test_a_figure_that_is_no_number_of_requests_is_missing(value: str, caplog: pytest.LogCaptureFixture) -> None:
-    assert Figures.parse(f"smg_http_connections_active {value}\n") is None
+    assert RouterMetrics.parse(f"smg_http_connections_active {value}\n") is None
     assert "smg_http_connections_active" in caplog.text
 
 
 def test_figures_are_summed_over_their_series() -> None:
     at_workers = 'smg_worker_requests_active{worker="a"} 2\nsmg_worker_requests_active{worker="b"} 3\n'
     text = at_workers + "smg_http_connections_active 9\n"
-    assert Figures.parse(text) == Figures(connections=9, in_flight=5, retries=0)
+    assert RouterMetrics.parse(text) == RouterMetrics(connections=9, in_flight=5, retries=0)
 
 
 def test_the_window_is_longer_than_the_routers_longest_pause() -> None:

@@ -12,9 +12,9 @@ from support import tiny_policy
 
 from rewardpool_train.actor.data import Rollout
 from rewardpool_train.actor.fsdp import FsdpActor, RatedRollout
-from rewardpool_train.actor.objective import Objective
 from rewardpool_train.actor.ranks import Ranks, joined
 from rewardpool_train.actor.tokens import Forward, log_probs_of
+from rewardpool_train.objective import Objective
 
 # Shares of 4 are unequal where it matters: two unscored rollouts in one of them, other lengths in each.
 ADVANTAGES = [1.0, None, -0.5, None, 2.0, -1.0, 0.3, -0.8]

@@ -5,8 +5,8 @@ import pytest
 import yaml
 
 from rewardpool.errors import ConfigError
-from rewardpool_train.actor.objective import PRESETS
 from rewardpool_train.config import TrainConfig, load_train_config
+from rewardpool_train.objective import PRESETS
 from rewardpool_train.update_config import UpdateConfig
 
 QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart" / "train.yaml"

@@ -10,8 +10,8 @@ from support.torchrun import run_job
 from rewardpool.errors import ConfigError
 from rewardpool_train.actor.fsdp import recompute_activations
 from rewardpool_train.actor.grpo import token_losses
-from rewardpool_train.actor.objective import Objective
 from rewardpool_train.actor.tokens import log_probs_of
+from rewardpool_train.objective import Objective
 
 
 @pytest.fixture(scope="module")

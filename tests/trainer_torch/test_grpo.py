@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from rewardpool_train.actor.grpo import TokenLosses, rollout_weights, token_losses
-from rewardpool_train.actor.objective import Objective
+from rewardpool_train.objective import Objective
 
 GRPO = Objective()
 

@@ -19,10 +19,10 @@ from rewardpool.rewards import Episode, Rating, open_reward
 from rewardpool.rewards.rating import StepReward
 from rewardpool.rewards.steps import steps_of
 from rewardpool_train.actor.fsdp import FsdpActor, RatedRollout
-from rewardpool_train.actor.groups import process_advantages
 from rewardpool_train.actor.ranks import joined
 from rewardpool_train.actor.records import StepRecord
 from rewardpool_train.actor.trainer import Trainer
+from rewardpool_train.advantages import process_advantages
 from rewardpool_train.config import TrainConfig, load_train_config
 
 STEP = "<|step|>"

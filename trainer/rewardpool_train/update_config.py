@@ -4,9 +4,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from rewardpool_train.actor.groups import AdvantageScale, ScoreDtype
-from rewardpool_train.actor.objective import PRESETS, Algorithm, LossAggMode, Objective, Ratio
+from rewardpool_train.advantages import AdvantageScale, ScoreDtype
 from rewardpool_train.config_part import ConfigPart, Count, Positive
+from rewardpool_train.objective import PRESETS, Algorithm, LossAggMode, Objective, Ratio
 from rewardpool_train.pipeline.schedule import Order
 
 

@@ -16,7 +16,7 @@ import aiohttp
 
 from rewardpool_api import RewardPool, names
 from rewardpool_operator.golden_set import GoldenScores, scores_of_annotation
-from rewardpool_operator.kubernetes import pods, render
+from rewardpool_operator.kubernetes import containers, pods, render
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.credentials.keys import Keys
@@ -67,7 +67,7 @@ class Observer:
 
     async def snapshot(self, pool: RewardPool, objects: Objects, *, keys: Keys, tls: Tls, revision: str) -> Snapshot:
         """Ask every router for its list, and every leaving worker for what it has in flight."""
-        key = keys.pool if render.uses_key(pool) else None
+        key = keys.pool if pool.spec.router.auth.uses_key else None
         router_pods = _sensible(objects.pods_of(names.COMPONENT_ROUTER), pods.router_of)
         worker_pods = _sensible(objects.pods_of(names.COMPONENT_WORKER), pods.worker_of)
         self._forget(router_pods, worker_pods)
@@ -110,14 +110,14 @@ class Observer:
 
     async def _router(self, pod: Object, pool: RewardPool, objects: Objects, keys: Keys, bundle: str | None) -> Router:
         router = pods.router_of(pod, warning=objects.warnings.get(pod["metadata"]["name"]))
-        url = pods.address(pod, render.CONTAINER_ROUTER, render.PORT_HTTP)
-        metrics_url = pods.address(pod, render.CONTAINER_ROUTER, render.PORT_METRICS)
+        url = pods.address(pod, containers.CONTAINER_ROUTER, containers.PORT_HTTP)
+        metrics_url = pods.address(pod, containers.CONTAINER_ROUTER, containers.PORT_METRICS)
         if url is None or metrics_url is None or not pods.router_is_running(pod):
             if router.name in self._routers:
                 self._routers.pop(router.name).list.close()
             return router
         # The same pod has another address once its sandbox was made anew, and another process once it was restarted.
-        server = (pod["metadata"]["uid"], pods.container_id(pod, render.CONTAINER_ROUTER), url, metrics_url)
+        server = (pod["metadata"]["uid"], pods.container_id(pod, containers.CONTAINER_ROUTER), url, metrics_url)
         polled = self._routers.get(router.name)
         if polled is not None and polled.server != server:
             self._routers.pop(router.name).list.close()
@@ -170,7 +170,7 @@ class Observer:
             (
                 pod["metadata"]["name"],
                 pods.container_id(pod),
-                pods.address(pod, render.CONTAINER_WORKER, render.PORT_HTTP),
+                pods.address(pod, containers.CONTAINER_WORKER, containers.PORT_HTTP),
             )
             for pod in worker_pods
         }

@@ -16,7 +16,7 @@ from rewardpool_api.reasons import DOWNLOAD_REASONS, ConditionReason
 from rewardpool_api.status import MAX_MESSAGE
 from rewardpool_operator.decide.room import GATED
 from rewardpool_operator.kubernetes.client import Object
-from rewardpool_operator.kubernetes.render import (
+from rewardpool_operator.kubernetes.containers import (
     CONTAINER_ROUTER,
     CONTAINER_WORKER,
     PORT_HTTP,

@@ -23,7 +23,7 @@ from rewardpool_api import RewardPool
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_operator.decide import decide
 from rewardpool_operator.decide.hold import hold, kept_lists
-from rewardpool_operator.kubernetes import client, render
+from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.budgets import Budgets
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.cache.store import Key, Store
@@ -245,7 +245,7 @@ class PoolReconciler:
         changed = await self._lists.reconcile(plan)
         writing = self._write(pool, objects, plan, wanted, pools=pools)
         changed |= await self._beside_the_lists(writing, seen, leaving={*plan.drain, *plan.stop})
-        scoring_key = keys.pool if render.uses_key(pool) else None
+        scoring_key = keys.pool if pool.spec.router.auth.uses_key else None
         self._golden.measure(pool, snapshot.golden, plan.measure, key=scoring_key)
         await self._demands.remove_old(objects.leases, now=snapshot.now)
         METRICS.record_pool(pool, plan.status)

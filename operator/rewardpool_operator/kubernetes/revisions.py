@@ -19,8 +19,9 @@ from rewardpool_api import RewardPool, names
 from rewardpool_api.worker import WorkerSpec
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.client import Object
+from rewardpool_operator.kubernetes.containers import CONTAINER_WORKER
 from rewardpool_operator.kubernetes.diff import short_hash
-from rewardpool_operator.kubernetes.render import CONTAINER_WORKER, Revision, spec_parts, uses_key
+from rewardpool_operator.kubernetes.render import Revision, spec_parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +98,7 @@ def _is_made_of(pool: RewardPool, revision: str, deployment: Object, objects: Ob
 def _cause(pool: RewardPool) -> _Cause:
     parts = json.loads(spec_parts(pool))
     restarted_at = pool.metadata.annotations.get(names.ANNOTATION_RESTARTED_AT)
-    return _Cause(parts=_without_times(parts), restarted_at=restarted_at, with_key=uses_key(pool))
+    return _Cause(parts=_without_times(parts), restarted_at=restarted_at, with_key=pool.spec.router.auth.uses_key)
 
 
 def _cause_of(pool: RewardPool, deployment: Object) -> _Cause:

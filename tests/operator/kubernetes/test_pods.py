@@ -12,7 +12,7 @@ from rewardpool_api import names
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import MAX_MESSAGE
 from rewardpool_operator.kubernetes import pods
-from rewardpool_operator.kubernetes.render import (
+from rewardpool_operator.kubernetes.containers import (
     CONTAINER_DOWNLOAD,
     CONTAINER_ROUTER,
     CONTAINER_WORKER,

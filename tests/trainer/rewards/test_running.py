@@ -17,7 +17,7 @@ from rewardpool.rewards.mixed import MixedReward, OpenPart
 from rewardpool.rewards.mixture import normalized
 from rewardpool.rewards.parts import LengthPenaltyPart
 from rewardpool.rewards.scorer import PartScore
-from rewardpool_train.actor.groups import group_advantages, is_informative
+from rewardpool_train.advantages import group_advantages, is_informative
 
 SCORES = st.floats(allow_nan=False, allow_infinity=False)
 STEPS = st.lists(st.lists(SCORES, min_size=1, max_size=8), min_size=1, max_size=4)

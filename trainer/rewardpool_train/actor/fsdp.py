@@ -24,9 +24,9 @@ from torch.nn.utils.rnn import pad_sequence
 from rewardpool.errors import ConfigError, TrainingError
 from rewardpool_train.actor.data import Rollout
 from rewardpool_train.actor.grpo import rollout_weights, token_losses
-from rewardpool_train.actor.objective import Objective
 from rewardpool_train.actor.ranks import Ranks
 from rewardpool_train.actor.tokens import Forward
+from rewardpool_train.objective import Objective
 
 log = logging.getLogger(__name__)
 

@@ -34,7 +34,7 @@ from dataclasses import dataclass
 
 import torch
 
-from rewardpool_train.actor.objective import Objective, Ratio
+from rewardpool_train.objective import Objective, Ratio
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,11 +14,11 @@ import torch
 from rewardpool.rewards.running import RunningMoments
 from rewardpool_train.actor.data import Prompt, Rollout
 from rewardpool_train.actor.fsdp import FsdpActor, RatedRollout
-from rewardpool_train.actor.groups import AdvantageScale, ScoreDtype, TokenReward, group_advantages, process_advantages
 from rewardpool_train.actor.ranks import Ranks
 from rewardpool_train.actor.records import StepFigures
 from rewardpool_train.actor.rollout import RolloutEngine
 from rewardpool_train.actor.scoring import Components
+from rewardpool_train.advantages import AdvantageScale, ScoreDtype, TokenReward, group_advantages, process_advantages
 from rewardpool_train.pipeline.on_thread import on_thread
 from rewardpool_train.pipeline.parts import GroupTask, MiniBatch, OnEnd, RatedGroup
 

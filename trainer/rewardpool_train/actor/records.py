@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from rewardpool_train.actor.data import Prompt, Rollout
 from rewardpool_train.actor.fsdp import UpdateStats
-from rewardpool_train.actor.groups import ScoreDtype, is_informative
 from rewardpool_train.actor.ranks import Ranks
+from rewardpool_train.advantages import ScoreDtype, is_informative
 from rewardpool_train.pipeline.parts import RatedGroup
 from rewardpool_train.pipeline.times import StepTimes
 

@@ -11,7 +11,7 @@ from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.rating import Rating
 from rewardpool.rewards.running import RunningMoments
 from rewardpool_train.actor.data import Prompt, Rollout
-from rewardpool_train.actor.groups import TokenReward
+from rewardpool_train.advantages import TokenReward
 from rewardpool_train.pipeline.parts import GroupTask
 
 Components = Mapping[str, float | None]

@@ -25,7 +25,6 @@ from rewardpool.rewards.episode import Episode
 from rewardpool_train.actor import checkpoint
 from rewardpool_train.actor.data import Prompt, PromptOrder, Rollout, prompt_tokens, read_prompts, to_episode
 from rewardpool_train.actor.fsdp import FsdpActor
-from rewardpool_train.actor.groups import ScoreDtype, is_informative
 from rewardpool_train.actor.learner import ActorLearner, EngineRollouts
 from rewardpool_train.actor.loading import load_policy, load_to_shard
 from rewardpool_train.actor.ranks import Ranks
@@ -36,6 +35,7 @@ from rewardpool_train.actor.rollout.staged import StagedEngine
 from rewardpool_train.actor.scoring import Rater, RewardScore, Tally
 from rewardpool_train.actor.sharing import Sharing
 from rewardpool_train.actor.tokens import Forward
+from rewardpool_train.advantages import ScoreDtype, is_informative
 from rewardpool_train.colocated.pipeline import in_turn, share
 from rewardpool_train.config import TrainConfig
 from rewardpool_train.pipeline.dynamic_sampling import DynamicSampling

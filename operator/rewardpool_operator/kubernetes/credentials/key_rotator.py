@@ -14,7 +14,7 @@ import aiohttp
 
 from rewardpool_api import RewardPool, names
 from rewardpool_api.status import MAX_REQUEST
-from rewardpool_operator.kubernetes import pods, render
+from rewardpool_operator.kubernetes import pods
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.credentials import rotation
@@ -67,7 +67,7 @@ class KeyRotator:
             self._keys,
             asked=asked,
             handled=before.request if before else None,
-            uses_key=render.uses_key(pool),
+            uses_key=pool.spec.router.auth.uses_key,
         )
         if may_change:
             now = datetime.now(UTC)

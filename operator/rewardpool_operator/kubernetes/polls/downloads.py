@@ -20,8 +20,8 @@ from rewardpool_api import RewardPool, names
 from rewardpool_operator.kubernetes import pods
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.client import Object
+from rewardpool_operator.kubernetes.containers import CONTAINER_DOWNLOAD, is_download
 from rewardpool_operator.kubernetes.polls.background_poll import BackgroundPoll
-from rewardpool_operator.kubernetes.render import CONTAINER_DOWNLOAD, is_download
 from rewardpool_operator.snapshot import Download, DownloadPhase, Worker
 from rewardpool_operator.untrusted import NONSENSE, count_of, printable, time_of
 

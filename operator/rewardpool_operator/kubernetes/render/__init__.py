@@ -12,15 +12,8 @@ download.py what puts a downloaded model into the workers' pods
 common.py   what they have in common: labels, owner, the shape of every pod
 """
 
-from rewardpool_operator.kubernetes.render.common import (
-    CONTAINER_ROUTER,
-    CONTAINER_WORKER,
-    PORT_HTTP,
-    PORT_METRICS,
-    selector,
-    uses_key,
-)
-from rewardpool_operator.kubernetes.render.download import CONTAINER_DOWNLOAD, DOWNLOAD_LINK, HUB_DIR, is_download
+from rewardpool_operator.kubernetes.render.common import selector
+from rewardpool_operator.kubernetes.render.download import DOWNLOAD_LINK, HUB_DIR
 from rewardpool_operator.kubernetes.render.policies import (
     disruption_budget_name,
     disruption_budgets,
@@ -41,18 +34,12 @@ from rewardpool_operator.kubernetes.render.worker import (
 
 __all__ = [
     "CLAIM_DIR",
-    "CONTAINER_DOWNLOAD",
-    "CONTAINER_ROUTER",
-    "CONTAINER_WORKER",
     "DOWNLOAD_LINK",
     "HUB_DIR",
-    "PORT_HTTP",
-    "PORT_METRICS",
     "Revision",
     "disruption_budget_name",
     "disruption_budgets",
     "files_config_map",
-    "is_download",
     "network_policies",
     "pins_config_map",
     "pool_host",
@@ -64,7 +51,6 @@ __all__ = [
     "secrets",
     "selector",
     "spec_parts",
-    "uses_key",
     "worker_deployment",
     "worker_revision",
     "worker_template",

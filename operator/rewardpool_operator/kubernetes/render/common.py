@@ -19,10 +19,6 @@ GRACE_MARGIN_SECONDS: Final = 15
 NON_ROOT_GROUP: Final = 65532
 """Group of mounted keys in pods on RewardPool's own image, or on one built from it, which do not run as root."""
 
-CONTAINER_WORKER: Final = "worker"
-CONTAINER_ROUTER: Final = "router"
-PORT_HTTP: Final = "http"
-PORT_METRICS: Final = "metrics"
 
 CONTAINER_SECURITY: Final[Object] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 """Of every container."""
@@ -37,11 +33,6 @@ def every_address(*, ipv6: bool) -> str:
     Not `::` everywhere: a node's kernel may be without IPv6, and then nothing could listen there.
     """
     return "::" if ipv6 else "0.0.0.0"  # noqa: S104 - inside a pod's own network
-
-
-def uses_key(pool: RewardPool) -> bool:
-    """Whether scoring takes a key."""
-    return pool.spec.router.auth.mode == "Generated"
 
 
 def selector(pool: str, component: str | None = None) -> str:
@@ -120,7 +111,7 @@ def common_volumes(pool: RewardPool, files: Mapping[str, str]) -> tuple[list[Obj
     name = pool.metadata.name
     volumes: list[Object] = [{"name": "files", "configMap": {"name": files_name(pool, files)}}]
     mounts: list[Object] = [{"name": "files", "mountPath": names.FILES_DIR, "readOnly": True}]
-    if uses_key(pool):
+    if pool.spec.router.auth.uses_key:
         secret = {"secretName": names.key_secret(name), "defaultMode": 0o440}
         volumes.append({"name": "key", "secret": secret})
         mounts.append({"name": "key", "mountPath": names.KEY_DIR, "readOnly": True})

@@ -10,14 +10,12 @@ from typing import Final
 from rewardpool_api import RewardPool, names, parse_source
 from rewardpool_api.adapters import AdapterSpec
 from rewardpool_operator.kubernetes.client import Object
+from rewardpool_operator.kubernetes.containers import ADAPTER_DOWNLOAD, CONTAINER_DOWNLOAD
 from rewardpool_operator.kubernetes.render.common import CONTAINER_SECURITY, environment, every_address, files_name
 from rewardpool_worker.engines import Engine
 from rewardpool_worker.engines.launch import LINK
 from rewardpool_worker.mounted import DOWNLOAD_PACKAGE, download_paths, worker_files
 
-CONTAINER_DOWNLOAD: Final = "download"
-"""Has the model's files; those of adapters are `ADAPTER_DOWNLOAD` and a number."""
-ADAPTER_DOWNLOAD: Final = "download-adapter-"
 HUB_DIR: Final = "/var/cache/huggingface"
 """The hub's cache: a shared claim, or a folder that outlives restarts of the container."""
 LINK_DIR: Final = "/var/lib/rewardpool/model"
@@ -31,11 +29,6 @@ PROGRAM_DIR: Final = "/etc/rewardpool/download"
 
 ADAPTERS_DIR: Final = "/var/lib/rewardpool/adapters"
 """Has a folder for each LoRA adapter, by its name: a link to what was downloaded, or the volume that it is on."""
-
-
-def is_download(container: str) -> bool:
-    """Whether an init container of this name is a download of ours."""
-    return container == CONTAINER_DOWNLOAD or container.startswith(ADAPTER_DOWNLOAD)
 
 
 def is_downloaded(pool: RewardPool) -> bool:

@@ -11,14 +11,12 @@ from typing import Final
 
 from rewardpool_api import RewardPool, names
 from rewardpool_operator.kubernetes.client import Object
+from rewardpool_operator.kubernetes.containers import CONTAINER_ROUTER, PORT_HTTP, PORT_METRICS
 from rewardpool_operator.kubernetes.diff import short_hash
 from rewardpool_operator.kubernetes.merge import merged
 from rewardpool_operator.kubernetes.render.common import (
-    CONTAINER_ROUTER,
     GRACE_MARGIN_SECONDS,
     OWN_IMAGE,
-    PORT_HTTP,
-    PORT_METRICS,
     PRE_STOP_SECONDS,
     common_volumes,
     every_address,
@@ -27,7 +25,6 @@ from rewardpool_operator.kubernetes.render.common import (
     metadata,
     pod_template,
     recommended_labels,
-    uses_key,
 )
 from rewardpool_operator.routers.flags import TlsFiles, router_flags
 from rewardpool_operator.routers.programs import PROGRAMS
@@ -123,7 +120,7 @@ def _router_template(pool: RewardPool, image: str, *, ipv6: bool) -> Object:
         {"name": names.ENV_ROUTER_PACKAGE, "value": PROGRAMS[router.flavor].package},
         {"name": names.ENV_ADMIN_KEY_FILE, "value": f"{names.ADMIN_KEY_DIR}/{names.SECRET_KEY}"},
     ]
-    if uses_key(pool):
+    if pool.spec.router.auth.uses_key:
         env.append({"name": names.ENV_KEY_FILE, "value": f"{names.KEY_DIR}/{names.SECRET_KEY}"})
     scheme = {"scheme": "HTTPS"} if router.tls else {}
     health = {"httpGet": {"path": "/health", "port": PORT_HTTP, **scheme}, "timeoutSeconds": 5}

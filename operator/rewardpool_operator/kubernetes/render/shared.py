@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from rewardpool_api import RewardPool, names
 from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.credentials.keys import ANNOTATION_STEP_SINCE, KEY_COPY, Keys
-from rewardpool_operator.kubernetes.render.common import files_name, metadata, uses_key
+from rewardpool_operator.kubernetes.render.common import files_name, metadata
 from rewardpool_operator.times import rfc3339
 
 
@@ -25,7 +25,7 @@ def secrets(pool: RewardPool, keys: Keys) -> list[Object]:
     """The Secrets, in the order of writing: the admin Secret says what the other one already has."""
     name = pool.metadata.name
     admin = {names.SECRET_KEY: keys.admin, names.PREVIOUS_KEY: keys.previous_admin}
-    if not uses_key(pool):
+    if not pool.spec.router.auth.uses_key:
         return [_secret(pool, names.admin_secret(name), admin, _annotations(keys))]
     data = {names.SECRET_KEY: keys.pool, names.NEXT_KEY: keys.next, names.PREVIOUS_KEY: keys.previous}
     return [

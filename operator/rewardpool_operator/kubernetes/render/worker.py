@@ -15,12 +15,11 @@ from rewardpool_api import RewardPool, names, parse_source
 from rewardpool_api.inference import inferred, without_inferred
 from rewardpool_api.worker import WorkerSpec
 from rewardpool_operator.kubernetes.client import Object
+from rewardpool_operator.kubernetes.containers import CONTAINER_WORKER, PORT_HTTP
 from rewardpool_operator.kubernetes.diff import short_hash
 from rewardpool_operator.kubernetes.merge import merged
 from rewardpool_operator.kubernetes.render.common import (
-    CONTAINER_WORKER,
     OWN_IMAGE,
-    PORT_HTTP,
     PRE_STOP_SECONDS,
     common_volumes,
     environment,
@@ -29,7 +28,6 @@ from rewardpool_operator.kubernetes.render.common import (
     metadata,
     pod_template,
     recommended_labels,
-    uses_key,
 )
 from rewardpool_operator.kubernetes.render.download import (
     ADAPTERS_DIR,
@@ -136,7 +134,7 @@ def worker_template(pool: RewardPool, *, image: str, ipv6: bool = False) -> Obje
             served_name=pool.served_name,
             host=every_address(ipv6=ipv6),
             port=names.WORKER_PORT,
-            key_file=f"{names.KEY_DIR}/{names.SECRET_KEY}" if uses_key(pool) else None,
+            key_file=f"{names.KEY_DIR}/{names.SECRET_KEY}" if pool.spec.router.auth.uses_key else None,
             claim_dir=CLAIM_DIR,
             download_dir=DOWNLOAD_LINK if is_downloaded(pool) else None,
             adapters_dir=ADAPTERS_DIR,

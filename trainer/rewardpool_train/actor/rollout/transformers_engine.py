@@ -13,16 +13,14 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
 
 from rewardpool_train.actor.data import Prompt, Rollout
+from rewardpool_train.actor.rollout.engine import WeightSource
 from rewardpool_train.pipeline.parts import GroupTask, OnEnd
-
-if TYPE_CHECKING:
-    from rewardpool_train.actor.rollout.engine import WeightSource
 
 SEED_STRIDE = 1_000_003
 """Between the seeds of two jobs or ranks, so that none meets those of the other's next groups."""
@@ -178,7 +176,7 @@ class TransformersEngine:
         torch.manual_seed(self._seed * SEED_STRIDE + tasks[0].index)
         self._sample(prompts, on_row, given_up)
 
-    def load(self, source: "WeightSource", version: int) -> None:
+    def load(self, source: WeightSource, version: int) -> None:
         """Copy the source's weights of now; all ranks call this together, and nothing is being sampled then.
 
         Where rollout and training are apart, `StagedEngine` sees to that.

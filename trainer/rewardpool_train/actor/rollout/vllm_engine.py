@@ -12,19 +12,16 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError
 
 from rewardpool.errors import RolloutError
 from rewardpool_train.actor.data import Prompt, Rollout
 from rewardpool_train.actor.ranks import Ranks
+from rewardpool_train.actor.rollout.engine import WeightSource
 from rewardpool_train.actor.rollout.vllm_client import Response, Sampling, VllmAddress, VllmClient
 from rewardpool_train.config import VllmConfig
 from rewardpool_train.pipeline.parts import GroupTask, OnEnd
-
-if TYPE_CHECKING:
-    from rewardpool_train.actor.rollout.engine import WeightSource
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +86,7 @@ class VllmEngine:
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
 
-    def load(self, source: "WeightSource", version: int) -> None:
+    def load(self, source: WeightSource, version: int) -> None:
         """Push the source's weights of now; responses under way go on with them. All ranks call this together.
 
         Raises:
@@ -115,7 +112,7 @@ class VllmEngine:
         self._ranks.raise_together(problem)
         return self._ranks.from_first(folder)
 
-    def _push(self, source: "WeightSource", folder: Path, version: int) -> Exception | None:
+    def _push(self, source: WeightSource, folder: Path, version: int) -> Exception | None:
         """Returns what went wrong rather than raise it, because the other ranks wait to be told."""
         try:
             source.save_pretrained(folder)

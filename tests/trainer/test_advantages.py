@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool_train.actor.groups import (
+from rewardpool_train.advantages import (
     SMALLEST_SPREAD,
     AdvantageScale,
     ScoreDtype,

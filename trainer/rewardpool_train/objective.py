@@ -17,7 +17,7 @@ formulas in code; docs/actor.md has them in writing.
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rewardpool_train.actor.groups import AdvantageScale
+from rewardpool_train.advantages import AdvantageScale
 
 LossAggMode = Literal["seq-mean-token-mean", "token-mean", "seq-mean-token-sum-norm"]
 Ratio = Literal["token", "sequence"]

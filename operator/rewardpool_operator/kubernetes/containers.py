@@ -1,0 +1,16 @@
+"""The containers of a pool's pods, and their ports, by name: what is rendered, and what is read in a pod."""
+
+from typing import Final
+
+CONTAINER_WORKER: Final = "worker"
+CONTAINER_ROUTER: Final = "router"
+CONTAINER_DOWNLOAD: Final = "download"
+"""Has the model's files; those of adapters are `ADAPTER_DOWNLOAD` and a number."""
+ADAPTER_DOWNLOAD: Final = "download-adapter-"
+PORT_HTTP: Final = "http"
+PORT_METRICS: Final = "metrics"
+
+
+def is_download(container: str) -> bool:
+    """Whether an init container of this name is a download of ours."""
+    return container == CONTAINER_DOWNLOAD or container.startswith(ADAPTER_DOWNLOAD)
