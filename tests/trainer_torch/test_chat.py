@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.byte_tokenizer import BOS, TEMPLATE, TEMPLATE_WITH_BOS, TEMPLATE_WITHOUT_SYSTEM, byte_tokenizer
+from support.byte_tokenizer import BOS, PAD, TEMPLATE, TEMPLATE_WITH_BOS, TEMPLATE_WITHOUT_SYSTEM, byte_tokenizer
 from support.fake_worker import FakeWorker
 from support.local_pool import POOL, on_this_machine, write_local_pool
 
@@ -155,6 +155,16 @@ def test_the_reward_models_own_system_prompt_comes_first_and_alone() -> None:
     text = conversation(*TURNS, system="drop", system_prompt="Reason step by step.")
     assert text.startswith("<|system|>Reason step by step.<|end|><|user|>Hi<|end|>")
     assert text.count("<|system|>") == 1
+
+
+@pytest.mark.parametrize(("template", "warnings"), [(TEMPLATE, 0), (TEMPLATE.replace("<|end|>", PAD), 1)])
+def test_a_template_that_ends_in_the_pad_token_is_warned_of_once(
+    template: str, warnings: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    chat = ChatTokenizer(byte_tokenizer(template=template))
+    for _ in range(2):
+        chat._token_ids(TURNS)
+    assert sum("end in the tokenizer's pad token" in record.message for record in caplog.records) == warnings
 
 
 def test_half_a_character_is_refused_by_name() -> None:

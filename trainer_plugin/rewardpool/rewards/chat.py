@@ -15,6 +15,7 @@ transformers is imported here alone, and only when a tokenizer is loaded.
 import asyncio
 import copy
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from rewardpool.errors import ConfigError
 from rewardpool.rewards.control_tokens import ControlTokens
 from rewardpool.rewards.episode import plain_message, without_reasoning
 from rewardpool.rewards.steps import MARK
+
+log = logging.getLogger(__name__)
 
 SystemPolicy = Literal["keep", "merge", "drop"]
 
@@ -96,6 +99,7 @@ class ChatTokenizer:
         self._bos = _bos_of_every_text(self._tokenizer)
         self._control = ControlTokens(self._tokenizer)
         self._step = None if step_token is None else _step_token(self._tokenizer, step_token, field=field)
+        self._pad_is_last = False
         # One thread: a tokenizer is no faster in two, and some refuse to be used by two at a time.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tokenizer")
 
@@ -148,7 +152,19 @@ class ChatTokenizer:
                 f"its response has {steps} steps, and the conversation has the step token {self._step.text!r} {found}"
                 " times: somebody says it, or the chat template or the tokenizer does not keep it as it is"
             )
+        self._warn_of_pad(ids)
         return ids
+
+    def _warn_of_pad(self, ids: Sequence[int]) -> None:
+        """Say once that transformers would score such a conversation at another token than vLLM and SGLang do."""
+        if not self._pad_is_last and ids and ids[-1] == getattr(self._tokenizer, "pad_token_id", None):
+            self._pad_is_last = True
+            log.warning(
+                "conversations end in the tokenizer's pad token %r: transformers' sequence classification scores the"
+                " token before it, vLLM and SGLang score this one. Compare the scores with those that the model's"
+                " authors give; with spec.engine.name transformers they are transformers' own",
+                self._tokenizer.pad_token,
+            )
 
 
 @dataclass(frozen=True)
