@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.parity import ENGINES, Numbers, run, transformers_scores
+from support.parity import ENGINES, JUDGES, Numbers, run, transformers_scores
 from support.processes import http
 from support.replicas import RefusedError, Replicas, engine_python, replicas, spec_of
 from support.tiny_models import ELSEWHERE, MAX_POSITIONS
@@ -149,6 +149,7 @@ REFUSED = {
     "a narrow head": "",
     "more labels": "",
     "NaN weights": "NaN",
+    "a part that the class lacks": "gate",
 }
 """Faults of a checkpoint, and a word of why it is not served."""
 
@@ -177,7 +178,7 @@ def test_another_models_tokenizer_costs_the_samples_with_its_own_tokens_alone(
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", JUDGES)
 def test_a_judge_that_takes_text_alone_refuses_a_picture(engine: str, tmp_path: Path) -> None:
     run("make", "generative", str(tmp_path / "model"))
     spec = spec_of(engine, tmp_path / "model")

@@ -31,12 +31,14 @@ REFUSED = {
     ("sglang", "steps-yes-no"): "spec.model.head.stepToken",
     ("sglang", "generative"): "LlamaForCausalLM has no reward head",
     ("vllm", "generative"): "LlamaForCausalLM without a classification head",
+    ("transformers", "generative"): "config.json names LlamaForCausalLM",
+    **{("transformers", name): "spec.model.head must not be set" for name, of in CLASSES.items() if of.head},
 }
 
 
 @pytest.fixture(scope="module")
 def of_class(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Known]:
-    """A model of a class, the same for both engines: transformers needs a minute for its scores."""
+    """A model of a class, the same for all engines: transformers needs a minute for its scores."""
     return cache(lambda name: known(name, tmp_path_factory.mktemp(name), count=TEXTS))
 
 

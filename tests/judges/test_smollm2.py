@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from support.fleet import FLAVORS, ROOT, Fleet, server_python
-from support.parity import ENGINES
+from support.parity import JUDGES
 from support.replicas import ON_CPU, SERVED_NAME, Replicas, engine_python, replicas
 from support.worker_place import KEY
 
@@ -68,7 +68,7 @@ class Judge:
     replicas: Replicas
 
 
-@pytest.fixture(scope="module", params=ENGINES)
+@pytest.fixture(scope="module", params=JUDGES)
 def judge(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     engine_python(request.param)
     spec = spec_of(request.param, {"type": "Generative"}, FOR_JUDGES[request.param])

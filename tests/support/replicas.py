@@ -42,6 +42,7 @@ ON_CPU: dict[str, dict[str, Any]] = {
         "args": ["--device", "cpu", "--mem-fraction-static", "0.3", "--max-total-tokens", "16384"],
         "env": env_vars({"SGLANG_USE_CPU_ENGINE": "1"}),
     },
+    "transformers": {},
 }
 """What each engine is given on a CPU, as docs/engines.md says."""
 

@@ -178,6 +178,8 @@ def break_copy(fault: str, folder: Path, copy: Path) -> None:
             weights["score.weight"] = torch.ones(rows + 2, width)
         case "NaN weights":
             weights["score.weight"][0, 0] = torch.nan
+        case "a part that the class lacks":
+            weights["gate.weight"] = torch.ones(rows, width)
         case "another model's tokenizer":
             words = transformers.AutoTokenizer.from_pretrained(copy)
             words.add_tokens([ELSEWHERE])

@@ -5,6 +5,7 @@ import torch takes longer than the rest.
 """
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 import transformers
 import transformers_server
+from safetensors.torch import load_file, save_file
 from support.custom_head import MAX_MODEL_LEN, PAD, VOCABULARY, write_checkpoint
 from transformers_model import AmbiguousOutputError, ModelRefusedError, RewardModel, load
 
@@ -58,7 +60,7 @@ def custom_heads(folder: Path) -> dict[str, Any]:
 
 
 def own_classes(folder: Path) -> dict[str, Any]:
-    """A class of transformers' own with one label: with a pad token, without one, in bfloat16; and with no head."""
+    """A class of transformers' own with one label: with a pad token, without one, in bfloat16; with other weights."""
     torch.manual_seed(3)
     shape = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
     config = transformers.Qwen2Config(
@@ -67,7 +69,7 @@ def own_classes(folder: Path) -> dict[str, Any]:
     config.pad_token_id = PAD
     model = transformers.Qwen2ForSequenceClassification(config).eval()
     with_tokenizer = write_checkpoint(folder / "for-its-tokenizer")
-    found = {}
+    found: dict[str, Any] = {}
     for name, dtype, pad in (("one label", "float32", PAD), ("no pad", "float32", None), ("bf16", "bfloat16", PAD)):
         path = folder / name.replace(" ", "-")
         model.config.pad_token_id = pad
@@ -79,6 +81,16 @@ def own_classes(folder: Path) -> dict[str, Any]:
         with torch.no_grad():
             alone = [model(torch.tensor([ids])).logits.item() for ids in found[name]["ids"]]
         found[name]["transformers"] = alone
+    weights = load_file(folder / "bf16" / "model.safetensors")
+    changes = {
+        "more weights": {"gate.weight": torch.ones(1, 16)},
+        "a language model's head": {"lm_head.weight": torch.ones(1, 16)},
+        "NaN": {"score.weight": torch.full((1, 16), torch.nan)},
+    }
+    for name, changed in changes.items():
+        path = shutil.copytree(folder / "bf16", folder / name.replace(" ", "-"))
+        save_file({**weights, **changed}, path / "model.safetensors", {"format": "pt"})
+        found[name] = attempted(lambda path=path: load(str(path)).dtype)
     model.model.save_pretrained(folder / "no-head")
     found["no head"] = attempted(lambda: load(str(folder / "no-head")))
     return found

@@ -74,6 +74,17 @@ def test_weights_that_are_missing_or_nan_end_the_start(tensors: dict[str, torch.
         loaded(tensors)
 
 
+@pytest.mark.parametrize("name", ["gate__weight", "score__2__weight", "v_head__summary__bias"])
+def test_a_weight_that_sglang_would_leave_out_ends_the_start(name: str) -> None:
+    with pytest.raises(ModelRefusedError, match=rf"{name.replace('__', '.')}.*spec.engine.name transformers"):
+        loaded(checkpoint(**{name: [1.0]}))
+
+
+@pytest.mark.parametrize("name", ["lm_head__weight", "layer__rotary_emb__inv_freq"])
+def test_a_classifier_needs_no_language_model_head_and_names_its_body_as_it_likes(name: str) -> None:
+    loaded(checkpoint(**{name: [1.0]}))
+
+
 def test_a_quantised_models_own_layers_are_left_to_sglang_and_its_head_is_not() -> None:
     loaded(checkpoint(layer__weight=None), quantised=True)
     with pytest.raises(ModelRefusedError, match=r"score\.weight"):

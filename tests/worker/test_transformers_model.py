@@ -156,6 +156,8 @@ def test_a_head_in_bfloat16_is_computed_in_float32(loaded: Any) -> None:
         ("not trusted", "spec.model.trustRemoteCode"),
         ("not trusted", "modeling_gated.GatedRewardModel"),
         ("lacking", "lacks gate.weight: its scores would come from random numbers"),
+        ("more weights", "has gate.weight, for which Qwen2ForSequenceClassification has no place"),
+        ("NaN", "has NaN in score.weight"),
         ("several labels", "AmbiguousOutputError: the model returned GatedOutput(logits (1, 3))"),
         ("too long a limit", "spec.engine.maxModelLen is 100000, and the model has 512 positions"),
         ("no head", "config.json names Qwen2Model"),
@@ -163,6 +165,11 @@ def test_a_head_in_bfloat16_is_computed_in_float32(loaded: Any) -> None:
 )
 def test_what_cannot_be_scored_rightly_is_refused_by_name(loaded: Any, name: str, words: str) -> None:
     assert words in loaded[name]
+
+
+@pytest.mark.real
+def test_a_classifier_needs_no_language_model_head(loaded: Any) -> None:
+    assert loaded["a language model's head"] == "bfloat16"
 
 
 @pytest.mark.real

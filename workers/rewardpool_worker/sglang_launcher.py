@@ -9,6 +9,7 @@ what would make a score wrong or let somebody score without the key:
 - **The checkpoint's model, all of it.** An architecture that SGLang lacks would be served without its reward head, and
   a head's bias that the checkpoint lacks would be a random constant of each replica. The first is refused, the second
   set to zero, as transformers has it; any other weight that is not in the checkpoint, or is NaN there, ends the start.
+  So does a weight of the checkpoint that SGLang would leave out, such as a second layer of its head.
 - **A language model's reward.** SGLang scores by classifiers alone. Where `spec.model.head` is an LMHead, the model is
   made as a classifier whose head is the rows of the declared tokens in the language-model head.
 - **Token ids of the vocabulary.** One beyond it, in a request or out of a tokenizer that does not belong to the model,
@@ -34,6 +35,9 @@ ENV_SLEEP_MAX_ABS_DIFF = "REWARDPOOL_SLEEP_MAX_ABS_DIFF"
 ENV_MODEL_TYPE = "REWARDPOOL_MODEL_TYPE"
 ENV_KEY_FILE = "REWARDPOOL_KEY_FILE"
 ENV_HEAD = "REWARDPOOL_HEAD"
+
+HEAD = "score"
+"""What SGLang's reward models call their head."""
 
 FREEZE_SECONDS = 30.0
 """For SGLang to listen, and to freeze its garbage collectors."""
@@ -279,7 +283,7 @@ def load_whole(
     A bias of a head that the checkpoint lacks becomes zero: SGLang's Qwen heads have one where transformers' have none.
 
     Raises:
-        ModelRefusedError: a weight is not in the checkpoint, or NaN there.
+        ModelRefusedError: a weight is not in the checkpoint, or NaN there; or the checkpoint has one too many.
     """
     import torch
 
@@ -314,7 +318,29 @@ def load_whole(
             f"the checkpoint lacks {len(without)} of the model's weights, or has NaN in them ({some}): "
             "a score would be of random weights; check the files of spec.model.source"
         )
+    if beyond := left_out(model, present):
+        raise ModelRefusedError(
+            f"SGLang's {type(model).__name__} has no place for {len(beyond)} of the checkpoint's weights "
+            f"({', '.join(beyond[:5])}) and would score without them: serve this model by its own code, "
+            "with spec.engine.name transformers"
+        )
     return loaded
+
+
+def left_out(model: Any, present: Iterable[str]) -> list[str]:
+    """The weights of a checkpoint that a model has no place for, sorted; SGLang leaves them out with a warning at most.
+
+    Only what is beside the body: within it SGLang has names of its own. A classifier needs no language-model head.
+    """
+    # Some checkpoints name the body's parts without the body.
+    parts = {name for part in (model, getattr(model, "model", model)) for name, _ in part.named_children()}
+    own = {name for name, _ in model.named_parameters()}
+
+    def has_place(name: str) -> bool:
+        part = name.partition(".")[0]
+        return part == "lm_head" or (name in own if part == HEAD else part in parts)
+
+    return sorted(name for name in present if not has_place(name))
 
 
 # SGLang starts its processes by importing this file again.

@@ -3,7 +3,8 @@
 Mounted into stock images with `transformers_server.py`; needs torch and transformers 4.56 or newer. A checkpoint with
 code of its own (`auto_map` in its config.json) is loaded by that code where that is allowed, and refused where it is
 not: transformers itself would load a Llama with a gated head as a plain Llama, whose head would be random numbers. For
-the same reason a checkpoint that lacks weights is refused by their names.
+the same reason a checkpoint that lacks weights is refused by their names, or has NaN in them, or has weights that
+transformers' own class has no place for.
 
 The number is, in this order:
 
@@ -379,17 +380,34 @@ def load(
     model, loaded = getattr(transformers, auto).from_pretrained(
         path, dtype=dtype, trust_remote_code=own is not None, output_loading_info=True, **where
     )
-    lacking = sorted(loaded["missing_keys"])
-    if lacking:
-        named = ", ".join(lacking[:3]) + (f" and {len(lacking) - 3} more" if len(lacking) > 3 else "")
-        raise ModelRefusedError(f"{path} lacks {named}: its scores would come from random numbers")
+    if lacking := sorted(loaded["missing_keys"]):
+        raise ModelRefusedError(f"{path} lacks {_some(lacking)}: its scores would come from random numbers")
     if own is None:
+        # A classifier needs no language-model head; what code of its own leaves out is its own affair.
+        if beyond := sorted(name for name in loaded["unexpected_keys"] if not name.startswith("lm_head.")):
+            raise ModelRefusedError(
+                f"{path} has {_some(beyond)}, for which {type(model).__name__} has no place: it would score without"
+                " them. Serve a checkpoint whose auto_map names its own code"
+            )
         _score_in_float32(model)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     model.to(device).eval()
+    if broken := [name for name, values in model.named_parameters() if _has_nan(values)]:
+        raise ModelRefusedError(f"{path} has NaN in {_some(broken)}: no sample has a score")
     limit = _limit(model.config.get_text_config(), tokenizers[0], max_model_len)
     log.info("%s is a %s in %s on %s", path, type(model).__name__, str(model.dtype).removeprefix("torch."), device)
     return RewardModel(model, tokenizers[0], scoring_tokenizer=tokenizers[1], max_model_len=limit)
+
+
+def _has_nan(values: Any) -> bool:
+    import torch
+
+    # Quantised weights are of kinds that have no NaN, or that torch does not look into.
+    return values.dtype in (torch.float32, torch.bfloat16, torch.float16) and bool(values.isnan().any())
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _refuse_foreign_tokenizer(
