@@ -41,6 +41,13 @@ NO_ROOM_AT_ALL = """\
 (9.66/11.46 GiB) on startup is less than desired CPU memory utilization (0.92, 10.55 GiB).
 RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore': 1}
 """
+ONE_WEIGHT_TOO_MANY = """\
+(EngineCore pid=21894) ERROR 11-23 11:43:32 [core.py:1510] ValueError: There is no module or parameter named 'gate' in \
+Qwen3ForSequenceClassification. The available parameters belonging to  (Qwen3ForSequenceClassification) are: {'score'}
+    raise RuntimeError(
+RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}
+"""
+ROOT_CAUSE_ABOVE = ONE_WEIGHT_TOO_MANY.replace("There is no module or parameter named", "Nobody knows")
 UNKNOWN_FLAG = """\
                      [--enable-log-requests | --no-enable-log-requests]
                      [model_tag]
@@ -115,6 +122,8 @@ NO_KEY = "ValueError: REWARDPOOL_KEY_FILE cannot be read: [Errno 2] No such file
         (PORT_IN_USE, 1, "PortInUse", "Address already in use"),
         (NO_ROOM_FOR_CACHE, 1, "OutOfMemory", "requested memory for kv (500.0 GiB)"),
         (NO_ROOM_AT_ALL, 1, "OutOfMemory", "desired CPU memory utilization"),
+        (ONE_WEIGHT_TOO_MANY, 1, "ModelRefused", "named 'gate'"),
+        (ROOT_CAUSE_ABOVE, 1, "EngineExited", "Nobody knows 'gate'"),
         (UNKNOWN_FLAG, 2, "BadArguments", "--no-such-flag"),
         (WRONG_VALUE, 2, "BadArguments", "float99"),
         (TOO_LONG_FOR_MODEL, 1, "BadArguments", "max_model_len (4096)"),

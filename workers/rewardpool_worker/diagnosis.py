@@ -92,7 +92,8 @@ _SYMPTOMS = (
     _symptom(
         "ModelRefused",
         r"ModelRefusedError: |Model architectures .* are not supported|has no SGLang implementation and"
-        r"|Cannot find model module|Attempted to load weight \(",
+        r"|Cannot find model module|Attempted to load weight \(|There is no module or parameter named "
+        r"|weights were not initialized from checkpoint",
         "the engine cannot serve this model so that its scores are right; docs/engines.md has what each engine takes",
     ),
     _symptom(
@@ -170,7 +171,13 @@ def _ending(exit_code: int | None) -> tuple[str, bool]:
 
 def _last_error(lines: list[str]) -> str:
     """The last line that reads like an error, or else the last line."""
-    return next((line for line in reversed(lines) if re.search(r"\b\w*(Error|Exception)\b|error:", line)), lines[-1])
+    errors = (line for line in reversed(lines) if _ERROR.search(line) and not _POINTS_ELSEWHERE.search(line))
+    return next(errors, lines[-1])
+
+
+_ERROR = re.compile(r"\b\w*(Error|Exception)\b|error:")
+_POINTS_ELSEWHERE = re.compile(r"^\s*raise |See root cause above|See stack trace \(above\)")
+"""A traceback's source, and vLLM's errors that say only that another one stands above."""
 
 
 _PREFIX = re.compile(r"^(\(\w[\w-]* pid=\d+\) )?((INFO|WARNING|ERROR) \d\d-\d\d [\d:]{8} \[[\w.]+:\d+\] ?)?")
