@@ -88,6 +88,10 @@ class Cluster:
 
     def apply(self, name: str, **spec: Any) -> None:
         """Apply a pool of Python functions; `spec` as in a manifest."""
+        self.kubectl("apply", "-f", "-", data=self.manifest(name, **spec))
+
+    def manifest(self, name: str, **spec: Any) -> str:
+        """What `apply` applies, as YAML."""
         manifest = {
             "apiVersion": names.API_VERSION,
             "kind": names.KIND,
@@ -100,7 +104,7 @@ class Cluster:
                 **spec,
             },
         }
-        self.kubectl("apply", "-f", "-", data=yaml.safe_dump(manifest))
+        return yaml.safe_dump(manifest)
 
     def get(self, kind: str, name: str) -> dict[str, Any] | None:
         """An object by its kind as `PATHS` has it, or None if it is not there."""
