@@ -15,9 +15,9 @@ import aiohttp
 from client_cost.figures import Ratios
 from rich.progress import Progress
 from support import parity
+from support.launch_target import KEY
 from support.replicas import SERVED_NAME, Replicas, replicas, spec_of
 from support.tiny_models import CLASSES, STEP
-from support.worker_place import KEY
 from ways import bare_call, callers, streamed
 
 from engine.starts import MARKS, phases, watched

@@ -12,7 +12,7 @@ from rewardpool_local.folder import PoolFolder
 from rewardpool_local.gpus import counted
 from rewardpool_local.machine import HOST, free_port, function_path
 from rewardpool_local.supervised_process import Command
-from rewardpool_worker.engines import Launch, Place, engine_for
+from rewardpool_worker.engines import Launch, LaunchTarget, engine_for
 
 
 def revision_of(pool: RewardPool) -> str:
@@ -22,8 +22,8 @@ def revision_of(pool: RewardPool) -> str:
     """
     worker = pool.spec.worker.model_copy(update={"drain_seconds": WorkerSpec().drain_seconds})
     spec = pool.spec.model_copy(update={"worker": worker})
-    place = Place(served_name=pool.served_name, host=HOST, port=0, key_file=_key_of(pool, "key"), sleeps=True)
-    start = engine_for(pool.spec.engine.name).launch(spec, place)
+    target = LaunchTarget(served_name=pool.served_name, host=HOST, port=0, key_file=_key_of(pool, "key"), sleeps=True)
+    start = engine_for(pool.spec.engine.name).launch(spec, target)
     text = json.dumps([start.argv, sorted(start.env.items()), counted(pool.spec)])
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
@@ -52,7 +52,7 @@ class Launcher:
 
     def _launch(self, pool: RewardPool, port: int) -> Launch:
         is_function = pool.spec.engine.name == "python"
-        place = Place(
+        target = LaunchTarget(
             python=(sys.executable if is_function else self.python,),
             served_name=pool.served_name,
             host=HOST,
@@ -62,7 +62,7 @@ class Launcher:
             sleeps=True,
             modules_dir=None,
         )
-        launch = engine_for(pool.spec.engine.name).launch(pool.spec, place)
+        launch = engine_for(pool.spec.engine.name).launch(pool.spec, target)
         if not is_function:
             # An engine is three processes that import the same 4,000 modules: 8 s of a CPU each with byte code, 16 s
             # without. So it may keep byte code in its own installation where the user has switched that off.

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from support import tiny_adapters
 from support.fleet import server_python
+from support.launch_target import KEY
 from support.parity import run, transformers_scores
 from support.processes import http
 from support.replicas import Replicas, replicas, spec_of, start_router
 from support.tiny_models import STEP
-from support.worker_place import KEY
 
 from rewardpool import Pool, RewardConfig, Sample
 from rewardpool_api import names

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.launch_target import KEY
 from support.parity import ENGINES, JUDGES, Numbers, run, transformers_scores
 from support.processes import http
 from support.replicas import RefusedError, Replicas, engine_python, replicas, spec_of
 from support.tiny_models import ELSEWHERE, MAX_POSITIONS
-from support.worker_place import KEY
 
 from rewardpool_api.contract import CallerError, parse_answer
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from support.launch_target import KEY
 from support.parity import Numbers, Sample, compare, run, samples, transformers_scores
 from support.processes import http
 from support.replicas import Replicas, engine_python, replicas, spec_of
-from support.worker_place import KEY
 
 from rewardpool_api.contract import CallerError, parse_answer
 

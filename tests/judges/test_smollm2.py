@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 from support.fleet import FLAVORS, ROOT, Fleet, server_python
+from support.launch_target import KEY
 from support.parity import JUDGES
 from support.replicas import ON_CPU, SERVED_NAME, Replicas, engine_python, replicas
-from support.worker_place import KEY
 
 from rewardpool.client.pool import Pool
 from rewardpool.config import RewardConfig

@@ -16,7 +16,7 @@ from support.replicas import engine_python
 from rewardpool_api import RewardPool, names
 from rewardpool_cli.catalogue import ENTRIES
 from rewardpool_worker import lora_adapters, sglang_launcher, vllm_launcher
-from rewardpool_worker.engines import Place, engine_for
+from rewardpool_worker.engines import LaunchTarget, engine_for
 from rewardpool_worker.engines.launch import model_path
 from rewardpool_worker.head_tokens import Checkpoint, resolve
 
@@ -43,7 +43,7 @@ for line in sys.stdin:
     print(args.model_path, args.served_model_name)
 """,
 }
-PLACE = Place(served_name="rm", host="127.0.0.1", port=8000, download_dir="/model", adapters_dir="/adapters")
+TARGET = LaunchTarget(served_name="rm", host="127.0.0.1", port=8000, download_dir="/model", adapters_dir="/adapters")
 
 
 def manifests() -> list[dict[str, Any]]:
@@ -66,7 +66,7 @@ def command_lines(engine: str) -> list[list[str]]:
     """The arguments with which the engine is started, for each of its pools."""
     found = []
     for pool in pools_on(engine):
-        argv = list(engine_for(engine).launch(pool.spec, PLACE).argv)
+        argv = list(engine_for(engine).launch(pool.spec, TARGET).argv)
         start = next(at for at, word in enumerate(argv) if word in ("--model", "--model-path", "--function"))
         found.append([*argv[start:], *flags_of_head(pool, argv), *flags_of_adapters(pool)])
     return found
@@ -113,4 +113,4 @@ def parsed(engine: str, lines: Sequence[list[str]]) -> list[str]:
 
 def expected(engine: str) -> list[str]:
     """What `parsed` returns for `command_lines`."""
-    return [f"{model_path(pool.spec, PLACE)} {PLACE.served_name}" for pool in pools_on(engine)]
+    return [f"{model_path(pool.spec, TARGET)} {TARGET.served_name}" for pool in pools_on(engine)]

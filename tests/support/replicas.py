@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from support.env_vars import env_vars
 from support.fleet import ROOT, free_port, server_python
+from support.launch_target import KEY, target_in
 from support.patience import PATIENCE
 from support.processes import RealProcess, http
-from support.worker_place import KEY, place_in
 
 from rewardpool_api import RewardPoolSpec, names
 from rewardpool_api.pool import RouterFlavor
@@ -124,11 +124,11 @@ def replicas(spec: RewardPoolSpec, folder: Path, *, count: int = 2) -> Iterator[
 
 def _start(spec: RewardPoolSpec, folder: Path, stack: ExitStack) -> tuple[RealProcess, str]:
     folder.mkdir(parents=True)
-    place = place_in(folder, served_name=SERVED_NAME)
-    place = dataclasses.replace(place, python=(engine_python(spec.engine.name),))
-    launch = engine_for(spec.engine.name).launch(spec, place)
+    target = target_in(folder, served_name=SERVED_NAME)
+    target = dataclasses.replace(target, python=(engine_python(spec.engine.name),))
+    launch = engine_for(spec.engine.name).launch(spec, target)
     process = RealProcess(launch.argv, env=launch.env, log=folder / "engine.log", cwd=folder)
-    return stack.enter_context(process), f"http://{place.host}:{place.port}"
+    return stack.enter_context(process), f"http://{target.host}:{target.port}"
 
 
 def _until_ready(process: RealProcess, url: str) -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 from support.fleet import ROOT, server_python
+from support.launch_target import KEY, target_in
 from support.processes import RealProcess, http
-from support.worker_place import KEY, place_in
 
 from rewardpool_api import RewardPool, RewardPoolSpec, load_manifest, names
 from rewardpool_worker.engines import engine_for
@@ -54,9 +54,9 @@ def quickstart_pool() -> RewardPool:
 @contextmanager
 def running_vllm(spec: RewardPoolSpec, served_name: str, folder: Path) -> Iterator[VllmServer]:
     """A real vLLM behind the score middleware, started as a pool's worker is; files and logs go into the folder."""
-    place = place_in(folder, served_name=served_name)
-    launch = engine_for(spec.engine.name).launch(spec, place)
-    url = f"http://{place.host}:{place.port}"
+    target = target_in(folder, served_name=served_name)
+    launch = engine_for(spec.engine.name).launch(spec, target)
+    url = f"http://{target.host}:{target.port}"
     with RealProcess(launch.argv, env=launch.env, log=folder / "vllm.log", cwd=folder) as process:
         ready = url + names.READY_PATH
         process.until(lambda: http("GET", ready)[0] == 200, seconds=START_SECONDS, what="vLLM scores")

@@ -7,7 +7,7 @@ import pytest
 from support.env_vars import env_vars
 
 from rewardpool_api import RewardPoolSpec
-from rewardpool_worker.engines import Launch, Place, engine_for
+from rewardpool_worker.engines import Launch, LaunchTarget, engine_for
 
 
 def launch(
@@ -21,7 +21,7 @@ def launch(
             "worker": {"drainSeconds": 45, "gpus": 8},
         }
     )
-    place = Place(
+    target = LaunchTarget(
         served_name="rm",
         host="0.0.0.0",
         port=8000,
@@ -30,7 +30,7 @@ def launch(
         claim_dir=claim_dir,
         sleeps=sleeps,
     )
-    return engine_for(name).launch(spec, place)
+    return engine_for(name).launch(spec, target)
 
 
 def value_of(flag: str, argv: tuple[str, ...]) -> str:

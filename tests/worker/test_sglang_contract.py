@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from support.env_vars import env_vars
+from support.launch_target import KEY, target_in
 from support.processes import RealProcess, http
-from support.worker_place import KEY, place_in
 
 from rewardpool_api import RewardPoolSpec
 from rewardpool_api.contract import CallerError, parse_answer
@@ -35,10 +35,10 @@ def process(folder: Path, *args: str) -> tuple[RealProcess, str]:
             },
         }
     )
-    place = place_in(folder, sleeps=True)
-    launch = engine_for("sglang").launch(spec, place)
+    target = target_in(folder, sleeps=True)
+    launch = engine_for("sglang").launch(spec, target)
     real = RealProcess(launch.argv, env=launch.env, log=folder / "sglang.log", cwd=folder)
-    return real, f"http://127.0.0.1:{place.port}"
+    return real, f"http://127.0.0.1:{target.port}"
 
 
 @pytest.fixture(scope="module")

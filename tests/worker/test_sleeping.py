@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from support.asgi import ask
 from support.env_vars import env_vars
+from support.launch_target import KEY, target_in
 from support.processes import RealProcess, http
 from support.vllm_server import START_SECONDS, quickstart_pool
-from support.worker_place import KEY, place_in
 
 from rewardpool_api import RewardPoolSpec, names
 from rewardpool_api.contract import parse_answer
@@ -45,10 +45,10 @@ def running(engine: str, folder: Path, *, without: str = "", **env: str) -> Iter
             },
         }
     )
-    place = place_in(folder, sleeps=True)
-    launch = engine_for(engine).launch(spec, place)
+    target = target_in(folder, sleeps=True)
+    launch = engine_for(engine).launch(spec, target)
     argv = [part for part in launch.argv if part != without]
-    url = f"http://127.0.0.1:{place.port}"
+    url = f"http://127.0.0.1:{target.port}"
     with RealProcess(argv, env=launch.env, log=folder / "engine.log", cwd=folder) as server:
         server.until(lambda: http("GET", url + names.READY_PATH)[0] == 200, seconds=30, what="it scores")
         yield url
@@ -165,9 +165,9 @@ def real_vllm(folder: Path) -> tuple[Launch, str]:
     manifest = pool.spec.model_dump(by_alias=True, exclude_unset=True)
     manifest["engine"]["sleep"] = {"enabled": True}
     manifest["worker"] = {"gpus": 1}
-    place = place_in(folder, sleeps=True)
-    launch = engine_for("vllm").launch(RewardPoolSpec.model_validate(manifest), place)
-    return launch, f"http://127.0.0.1:{place.port}"
+    target = target_in(folder, sleeps=True)
+    launch = engine_for("vllm").launch(RewardPoolSpec.model_validate(manifest), target)
+    return launch, f"http://127.0.0.1:{target.port}"
 
 
 @pytest.mark.long

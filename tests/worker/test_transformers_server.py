@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.custom_head import MAX_MODEL_LEN, VOCABULARY, expected, token_ids, write_checkpoint
+from support.launch_target import KEY, target_in
 from support.processes import RealProcess, http
-from support.worker_place import KEY, place_in
 
 from rewardpool_api import RewardPoolSpec, contract, names
 from rewardpool_worker.engines import engine_for
@@ -196,9 +196,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RealProce
             "worker": {"gpus": 0, "drainSeconds": 20},
         }
     )
-    place = place_in(folder)
-    launch = engine_for("transformers").launch(spec, place)
-    url = f"http://{place.host}:{place.port}"
+    target = target_in(folder)
+    launch = engine_for("transformers").launch(spec, target)
+    url = f"http://{target.host}:{target.port}"
     with RealProcess(launch.argv, env=launch.env, log=folder / "server.log", cwd=folder) as process:
         process.until(lambda: http("GET", url + names.READY_PATH)[0] == 200, seconds=START_SECONDS, what="it scores")
         yield process, url

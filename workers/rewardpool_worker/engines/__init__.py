@@ -5,6 +5,6 @@ one module with a `launch` function and one line in `engine_for`'s table.
 """
 
 from rewardpool_worker.engines.engine import Engine, engine_for
-from rewardpool_worker.engines.launch import Launch, Place
+from rewardpool_worker.engines.launch import Launch, LaunchTarget
 
-__all__ = ["Engine", "Launch", "Place", "engine_for"]
+__all__ = ["Engine", "Launch", "LaunchTarget", "engine_for"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rewardpool_api import RewardPoolSpec
 from rewardpool_worker.engines import python, sglang, transformers, vllm
-from rewardpool_worker.engines.launch import Launch, Place
+from rewardpool_worker.engines.launch import Launch, LaunchTarget
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,8 +14,8 @@ class Engine:
 
     name: str
     """`spec.engine.name`."""
-    launch: Callable[[RewardPoolSpec, Place], Launch]
-    """From spec and place to command line; pure."""
+    launch: Callable[[RewardPoolSpec, LaunchTarget], Launch]
+    """From spec and target to command line; pure."""
     default_image: str | None
     """Stock image for `spec.engine.image`; None: RewardPool's own image."""
     packages: tuple[str, ...] = ()

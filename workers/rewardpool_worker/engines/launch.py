@@ -1,4 +1,4 @@
-"""What goes into starting an engine (`Place`), what comes out (`Launch`), and what all engines share."""
+"""What goes into starting an engine (`LaunchTarget`), what comes out (`Launch`), and what all engines share."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from rewardpool_api.adapters import AdapterSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class LaunchTarget:
     """Where one worker runs: a pod's container, or a process of this machine."""
 
     python: tuple[str, ...] = ("python3",)
@@ -48,48 +48,48 @@ class Launch:
     """Variables to add to the environment."""
 
 
-def model_path(spec: RewardPoolSpec, place: Place) -> str:
+def model_path(spec: RewardPoolSpec, target: LaunchTarget) -> str:
     """The model as an engine takes it: a folder, a hub's repository, or `module:function`.
 
     Raises:
-        ValueError: a `pvc://` source in a place where no claim is mounted, or `s3://` where nothing was downloaded.
+        ValueError: a `pvc://` source on a target where no claim is mounted, or `s3://` where nothing was downloaded.
     """
     source = parse_source(spec.model.source)
-    if source.is_downloaded and place.download_dir is not None:
-        return place.download_dir
+    if source.is_downloaded and target.download_dir is not None:
+        return target.download_dir
     if source.scheme == "s3":
         raise ValueError("spec.model.source is s3://, which needs Kubernetes; use file:// on one machine")
     if source.scheme != "pvc":
         return source.location
-    if place.claim_dir is None:
+    if target.claim_dir is None:
         raise ValueError("spec.model.source is pvc://, which needs Kubernetes; use file:// on one machine")
-    return f"{place.claim_dir}/{source.location}"
+    return f"{target.claim_dir}/{source.location}"
 
 
 LINK: Final = "current"
 """In an adapter's folder, what leads to the files of one that was downloaded."""
 
 
-def adapter_path(adapter: AdapterSpec, place: Place) -> str:
+def adapter_path(adapter: AdapterSpec, target: LaunchTarget) -> str:
     """The folder of a LoRA adapter, or its repository on a hub where it is not downloaded before the engine starts.
 
     Raises:
-        ValueError: a `pvc://` source in a place where no claim is mounted.
+        ValueError: a `pvc://` source on a target where no claim is mounted.
     """
     source = parse_source(adapter.source)
-    if place.adapters_dir is None:
+    if target.adapters_dir is None:
         if source.scheme == "pvc":
             raise ValueError(
                 "spec.model.adapters[].source is pvc://, which needs Kubernetes; use file:// on one machine"
             )
         return source.location
-    folder = f"{place.adapters_dir}/{adapter.name}"
+    folder = f"{target.adapters_dir}/{adapter.name}"
     return {"hf": f"{folder}/{LINK}", "pvc": f"{folder}/{source.location}"}.get(source.scheme, folder)
 
 
-def revision_flags(spec: RewardPoolSpec, place: Place) -> tuple[str, ...]:
+def revision_flags(spec: RewardPoolSpec, target: LaunchTarget) -> tuple[str, ...]:
     """The revision of a hub's model; files on a disk have none."""
-    from_hub = parse_source(spec.model.source).scheme == "hf" and place.download_dir is None
+    from_hub = parse_source(spec.model.source).scheme == "hf" and target.download_dir is None
     return ("--revision", spec.model.revision) if from_hub else ()
 
 
@@ -98,49 +98,49 @@ def trust_flags(spec: RewardPoolSpec) -> tuple[str, ...]:
     return ("--trust-remote-code",) if spec.model.trust_remote_code else ()
 
 
-def environment(spec: RewardPoolSpec, place: Place, **engine_variables: str) -> dict[str, str]:
+def environment(spec: RewardPoolSpec, target: LaunchTarget, **engine_variables: str) -> dict[str, str]:
     """The variables every worker gets: the user's, the engine's, and RewardPool's own, later ones winning."""
     variables = {**spec.engine.variables, **engine_variables}
-    if _is_all_there(spec, place):
+    if _is_all_there(spec, target):
         # The files are all there; looking for newer ones on a hub costs seconds, or minutes without a network.
         variables.setdefault("HF_HUB_OFFLINE", "1")
-    if spec.model.trust_remote_code and place.modules_dir is not None:
-        variables.setdefault("HF_MODULES_CACHE", place.modules_dir)
+    if spec.model.trust_remote_code and target.modules_dir is not None:
+        variables.setdefault("HF_MODULES_CACHE", target.modules_dir)
     variables |= {
         names.ENV_ENGINE: spec.engine.name,
         names.ENV_MODEL_TYPE: spec.model.type,
-        names.ENV_SERVED_NAME: place.served_name,
-        names.ENV_MODEL_PATH: model_path(spec, place),
+        names.ENV_SERVED_NAME: target.served_name,
+        names.ENV_MODEL_PATH: model_path(spec, target),
     }
     if spec.model.head is not None:
         head = spec.model.head.model_dump(by_alias=True, exclude_none=True)
         variables[names.ENV_HEAD] = json.dumps(head, ensure_ascii=False)
     if spec.model.adapters:
         adapters = sorted(spec.model.adapters, key=lambda adapter: adapter.name)
-        variables[names.ENV_ADAPTERS] = json.dumps([_for_worker(adapter, place) for adapter in adapters])
-    if place.key_file is not None:
-        variables[names.ENV_KEY_FILE] = place.key_file
+        variables[names.ENV_ADAPTERS] = json.dumps([_for_worker(adapter, target) for adapter in adapters])
+    if target.key_file is not None:
+        variables[names.ENV_KEY_FILE] = target.key_file
     return variables
 
 
-def _is_all_there(spec: RewardPoolSpec, place: Place) -> bool:
+def _is_all_there(spec: RewardPoolSpec, target: LaunchTarget) -> bool:
     """Whether all files are on a disk when the engine starts."""
-    model = place.download_dir is not None or parse_source(spec.model.source).scheme in ("file", "pvc")
+    model = target.download_dir is not None or parse_source(spec.model.source).scheme in ("file", "pvc")
     on_hub = any(parse_source(adapter.source).scheme == "hf" for adapter in spec.model.adapters)
-    return model and (place.adapters_dir is not None or not on_hub)
+    return model and (target.adapters_dir is not None or not on_hub)
 
 
-def _for_worker(adapter: AdapterSpec, place: Place) -> dict[str, str]:
-    described = {"name": adapter.name, "path": adapter_path(adapter, place)}
-    return described | ({"revision": adapter.revision} if adapter.revision and place.adapters_dir is None else {})
+def _for_worker(adapter: AdapterSpec, target: LaunchTarget) -> dict[str, str]:
+    described = {"name": adapter.name, "path": adapter_path(adapter, target)}
+    return described | ({"revision": adapter.revision} if adapter.revision and target.adapters_dir is None else {})
 
 
-def can_sleep(spec: RewardPoolSpec, place: Place) -> bool:
+def can_sleep(spec: RewardPoolSpec, target: LaunchTarget) -> bool:
     """Whether the engine is started so that it can be put to sleep."""
-    return spec.engine.sleep.enabled and place.sleeps
+    return spec.engine.sleep.enabled and target.sleeps
 
 
-def python_path(spec: RewardPoolSpec, place: Place) -> str:
+def python_path(spec: RewardPoolSpec, target: LaunchTarget) -> str:
     """PYTHONPATH with the mounted files in front of the user's own folders."""
     users = spec.engine.variables.get("PYTHONPATH")
-    return f"{place.files_dir}:{users}" if users else place.files_dir
+    return f"{target.files_dir}:{users}" if users else target.files_dir

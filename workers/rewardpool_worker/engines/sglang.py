@@ -8,7 +8,7 @@ the launcher sees to.
 from rewardpool_api import RewardPoolSpec, names
 from rewardpool_worker.engines.launch import (
     Launch,
-    Place,
+    LaunchTarget,
     can_sleep,
     environment,
     model_path,
@@ -20,17 +20,17 @@ from rewardpool_worker.engines.launch import (
 LAUNCHER = "sglang_launcher.py"
 
 
-def launch(spec: RewardPoolSpec, place: Place) -> Launch:
+def launch(spec: RewardPoolSpec, target: LaunchTarget) -> Launch:
     """Build the command line of one SGLang worker; a pure function.
 
     Raises:
         ValueError: see `model_path`.
     """
     engine = spec.engine
-    argv = [*place.python, f"{place.files_dir}/{LAUNCHER}"]
-    argv += ["--model-path", model_path(spec, place), *revision_flags(spec, place)]
-    argv += ["--served-model-name", place.served_name]
-    argv += ["--host", place.host, "--port", str(place.port)]
+    argv = [*target.python, f"{target.files_dir}/{LAUNCHER}"]
+    argv += ["--model-path", model_path(spec, target), *revision_flags(spec, target)]
+    argv += ["--served-model-name", target.served_name]
+    argv += ["--host", target.host, "--port", str(target.port)]
     argv += ["--dtype", engine.dtype, "--tp-size", str(engine.tensor_parallel_size)]
     if spec.model.type == "Discriminative":
         argv += ["--is-embedding"]
@@ -41,17 +41,17 @@ def launch(spec: RewardPoolSpec, place: Place) -> Launch:
     argv += ["--skip-server-warmup", "--enable-metrics"]
     # One line per sample is more log than anybody reads.
     argv += ["--log-level-http", "warning"]
-    if can_sleep(spec, place):
+    if can_sleep(spec, target):
         # Without the backup a woken reward model has random weights: it was made for trainers that send new ones.
         argv += ["--enable-memory-saver", "--enable-weights-cpu-backup"]
     variables = {
-        "PYTHONPATH": python_path(spec, place),
+        "PYTHONPATH": python_path(spec, target),
         # Its /health generates a token, which takes a second and more under load: routers would drop a busy worker.
         "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "0",
         # It waits a minute for a GPU's memory dump before a broken worker ends, and answers nothing meanwhile.
         "SGLANG_CUDA_COREDUMP_BEFORE_CRASH_WAIT_SECS": "0",
     }
-    if can_sleep(spec, place):
+    if can_sleep(spec, target):
         # Its being there has the launcher put the sleep middleware in.
         variables[names.ENV_SLEEP_MAX_ABS_DIFF] = str(engine.sleep.max_abs_diff)
-    return Launch(argv=(*argv, *engine.args), env=environment(spec, place, **variables))
+    return Launch(argv=(*argv, *engine.args), env=environment(spec, target, **variables))

@@ -8,7 +8,7 @@ nodes of whoever serves with vLLM already, and its transformers is the release t
 from rewardpool_api import RewardPoolSpec
 from rewardpool_worker.engines.launch import (
     Launch,
-    Place,
+    LaunchTarget,
     environment,
     model_path,
     python_path,
@@ -19,18 +19,18 @@ from rewardpool_worker.engines.launch import (
 SERVER = "transformers_server.py"
 
 
-def launch(spec: RewardPoolSpec, place: Place) -> Launch:
+def launch(spec: RewardPoolSpec, target: LaunchTarget) -> Launch:
     """Build the command line of one worker; a pure function.
 
     Raises:
         ValueError: see `model_path`.
     """
     engine = spec.engine
-    argv = [*place.python, f"{place.files_dir}/{SERVER}"]
-    argv += ["--model", model_path(spec, place), *revision_flags(spec, place), *trust_flags(spec)]
-    argv += ["--served-model-name", place.served_name]
-    argv += ["--host", place.host, "--port", str(place.port)]
+    argv = [*target.python, f"{target.files_dir}/{SERVER}"]
+    argv += ["--model", model_path(spec, target), *revision_flags(spec, target), *trust_flags(spec)]
+    argv += ["--served-model-name", target.served_name]
+    argv += ["--host", target.host, "--port", str(target.port)]
     argv += ["--dtype", engine.dtype, "--drain-seconds", str(spec.worker.drain_seconds)]
     if engine.max_model_len is not None:
         argv += ["--max-model-len", str(engine.max_model_len)]
-    return Launch(argv=(*argv, *engine.args), env=environment(spec, place, PYTHONPATH=python_path(spec, place)))
+    return Launch(argv=(*argv, *engine.args), env=environment(spec, target, PYTHONPATH=python_path(spec, target)))

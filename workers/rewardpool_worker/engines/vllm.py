@@ -9,7 +9,7 @@ A worker extension has the checkpoint loaded whole, see `whole_checkpoint`.
 from rewardpool_api import RewardPoolSpec, names
 from rewardpool_worker.engines.launch import (
     Launch,
-    Place,
+    LaunchTarget,
     can_sleep,
     environment,
     model_path,
@@ -27,18 +27,18 @@ SLEEP_MIDDLEWARE = "sleep_middleware.SleepMiddleware"
 WHOLE_CHECKPOINT = "whole_checkpoint.WholeCheckpoint"
 
 
-def launch(spec: RewardPoolSpec, place: Place) -> Launch:
+def launch(spec: RewardPoolSpec, target: LaunchTarget) -> Launch:
     """Build the command line of one vLLM worker; a pure function.
 
     Raises:
         ValueError: see `model_path`.
     """
     engine = spec.engine
-    launcher = [f"{place.files_dir}/{LAUNCHER}"] if spec.model.head is not None or spec.model.adapters else []
-    argv = [*place.python, *launcher, "-m", SERVER_MODULE]
-    argv += ["--model", model_path(spec, place), *revision_flags(spec, place)]
-    argv += ["--served-model-name", place.served_name]
-    argv += ["--host", place.host, "--port", str(place.port)]
+    launcher = [f"{target.files_dir}/{LAUNCHER}"] if spec.model.head is not None or spec.model.adapters else []
+    argv = [*target.python, *launcher, "-m", SERVER_MODULE]
+    argv += ["--model", model_path(spec, target), *revision_flags(spec, target)]
+    argv += ["--served-model-name", target.served_name]
+    argv += ["--host", target.host, "--port", str(target.port)]
     argv += ["--dtype", engine.dtype, "--tensor-parallel-size", str(engine.tensor_parallel_size)]
     if spec.model.type == "Discriminative":
         argv += ["--runner", "pooling", "--worker-extension-cls", WHOLE_CHECKPOINT]
@@ -47,15 +47,15 @@ def launch(spec: RewardPoolSpec, place: Place) -> Launch:
         argv += ["--max-model-len", str(engine.max_model_len)]
     # Without it SIGTERM kills the engine at once and leaves every request in flight hanging, silently.
     argv += ["--shutdown-timeout", str(spec.worker.drain_seconds)]
-    if can_sleep(spec, place):
+    if can_sleep(spec, target):
         # Before the other one, which is then around it: vLLM wraps the later ones around the earlier ones.
         argv += ["--enable-sleep-mode", "--middleware", SLEEP_MIDDLEWARE]
     argv += ["--middleware", MIDDLEWARE]
     # One line per sample is more log than anybody reads.
     argv += ["--disable-uvicorn-access-log"]
-    variables = {"PYTHONPATH": python_path(spec, place)}
-    if can_sleep(spec, place):
+    variables = {"PYTHONPATH": python_path(spec, target)}
+    if can_sleep(spec, target):
         # /sleep and /wake_up are served in this mode alone, beside routes that nobody should reach: the sleep
         # middleware lets none of them through.
         variables |= {"VLLM_SERVER_DEV_MODE": "1", names.ENV_SLEEP_MAX_ABS_DIFF: str(engine.sleep.max_abs_diff)}
-    return Launch(argv=(*argv, *engine.args), env=environment(spec, place, **variables))
+    return Launch(argv=(*argv, *engine.args), env=environment(spec, target, **variables))

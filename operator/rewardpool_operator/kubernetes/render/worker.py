@@ -40,7 +40,7 @@ from rewardpool_operator.kubernetes.render.download import (
     is_downloaded,
     with_download,
 )
-from rewardpool_worker.engines import Place, engine_for
+from rewardpool_worker.engines import LaunchTarget, engine_for
 from rewardpool_worker.mounted import worker_files
 
 STARTUP_PERIOD_SECONDS: Final = 2
@@ -130,7 +130,7 @@ def worker_template(pool: RewardPool, *, image: str, ipv6: bool = False) -> Obje
     engine = engine_for(spec.engine.name)
     launch = engine.launch(
         spec,
-        Place(
+        LaunchTarget(
             served_name=pool.served_name,
             host=every_address(ipv6=ipv6),
             port=names.WORKER_PORT,
@@ -216,11 +216,11 @@ def _worker_volumes(pool: RewardPool) -> tuple[list[Object], list[Object]]:
         case "python":
             pass
     if downloads_anything(pool):
-        cache, place = cache_volume(pool)
+        cache, mount = cache_volume(pool)
         volumes.append(cache)
-        mounts.append(place)
-    on, places = adapter_volumes(pool)
-    return [*volumes, *on], [*mounts, *places]
+        mounts.append(mount)
+    adapters, adapter_mounts = adapter_volumes(pool)
+    return [*volumes, *adapters], [*mounts, *adapter_mounts]
 
 
 def _environment(pool: RewardPool, variables: Mapping[str, str]) -> list[Object]:

@@ -5,18 +5,18 @@ from pathlib import Path
 from support.fleet import free_port, server_python
 
 from rewardpool_api import names
-from rewardpool_worker.engines import Place
+from rewardpool_worker.engines import LaunchTarget
 from rewardpool_worker.mounted import write_mounted_files
 
 KEY = "the-key-of-the-tests"
 
 
-def place_in(folder: Path, *, served_name: str = "rm", sleeps: bool = False) -> Place:
+def target_in(folder: Path, *, served_name: str = "rm", sleeps: bool = False) -> LaunchTarget:
     """On a free port of this machine, with `KEY` and the mounted files in a folder, which gets them."""
     key_file, files = folder / names.KEY_FILE, folder / "files"
     key_file.write_text(KEY)
     write_mounted_files(files)
-    return Place(
+    return LaunchTarget(
         python=(server_python(),),
         served_name=served_name,
         host="127.0.0.1",
