@@ -141,7 +141,7 @@ async def run(
         WrongError: A sample was lost, came twice, or has another one's score.
         RewardPoolError: The pool cannot be used, or a sample has no score.
     """
-    apart = SCHEDULES[schedule].apart
+    disaggregated = SCHEDULES[schedule].disaggregated
     plan = Plan(
         steps=WARM_UP_STEPS + steps + COOL_DOWN_STEPS,
         groups_per_step=protocol.prompts,
@@ -149,9 +149,9 @@ async def run(
         group_size=ANSWERS,
     )
     # Where the GPUs are shared out in proportion to the work, either share takes as long as all do for both.
-    rolling_seconds = protocol.floor_seconds if apart else protocol.rollout_seconds
-    training_seconds = protocol.floor_seconds if apart else protocol.update_seconds
-    with gpus(apart=apart) as (rolling, training):
+    rolling_seconds = protocol.floor_seconds if disaggregated else protocol.rollout_seconds
+    training_seconds = protocol.floor_seconds if disaggregated else protocol.update_seconds
+    with gpus(disaggregated=disaggregated) as (rolling, training):
         learner = StandInLearner(training, protocol, training_seconds, on_minibatch)
         with BlockingPool(settings) as pool:
             pipeline = Pipeline(

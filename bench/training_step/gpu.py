@@ -33,10 +33,10 @@ class StandInGpu:
 
 
 @contextmanager
-def gpus(*, apart: bool) -> Iterator[tuple[StandInGpu, StandInGpu]]:
+def gpus(*, disaggregated: bool) -> Iterator[tuple[StandInGpu, StandInGpu]]:
     """Yield the GPUs that roll out and those that train: the same ones, or some of them each."""
     rolling = StandInGpu("rollout")
-    training = StandInGpu("training") if apart else rolling
+    training = StandInGpu("training") if disaggregated else rolling
     try:
         yield rolling, training
     finally:

@@ -91,7 +91,7 @@ def train(name: ScheduleName, ranks: Ranks, thread: Executor) -> list[dict[str, 
     """Train by one schedule; returns gradients and weights after each update."""
     actor, engine = make_actor(ranks, forward=FORWARD, learning_rate=1e-3), ScriptedEngine(ranks)
     schedule = SCHEDULES[name]
-    decoupled = bool(schedule.ahead) or schedule.apart
+    decoupled = bool(schedule.ahead) or schedule.disaggregated
     learner = NotingLearner(actor, engine, ranks=ranks, thread=thread, advantage_scale="group_std", decoupled=decoupled)
     pipeline: Pipeline[Prompt, Rollout] = Pipeline(
         plan=Plan(
@@ -101,7 +101,7 @@ def train(name: ScheduleName, ranks: Ranks, thread: Executor) -> list[dict[str, 
             group_size=SIZE,
         ),
         prompts=lambda index: Prompt(prompt=str(index)),
-        rollouts=EngineRollouts(engine, learner, ranks=ranks, thread=None if schedule.apart else thread),
+        rollouts=EngineRollouts(engine, learner, ranks=ranks, thread=None if schedule.disaggregated else thread),
         score=scores_in_any_order(name, ranks),
         learner=learner,
         overlap=Overlap(schedule=name, order="prompt"),

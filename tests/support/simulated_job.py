@@ -131,7 +131,7 @@ class SimulatedJob:
         self.steps.append(times)
 
     def _enters(self, operation: str) -> None:
-        alone = not SCHEDULES[self.overlap.schedule].apart
+        alone = not SCHEDULES[self.overlap.schedule].disaggregated
         assert not self.running or not alone, "rollout and training at the same time on the same devices"
         assert operation not in self.running
         self.running.add(operation)

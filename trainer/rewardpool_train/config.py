@@ -198,7 +198,7 @@ class TrainConfig(ConfigPart):
         Raises:
             ConfigError: It never does.
         """
-        if SCHEDULES[self.schedule].apart:
+        if SCHEDULES[self.schedule].disaggregated:
             raise ConfigError(
                 "schedule",
                 f"{self.schedule} keeps the GPUs busy all the time, so no reward model that sleeps on them could wake;"
@@ -222,7 +222,7 @@ class TrainConfig(ConfigPart):
                 are to be replaced where they are of no step.
         """
         self.overlap()
-        if self.update.dynamic_sampling_rounds and SCHEDULES[self.schedule].apart:
+        if self.update.dynamic_sampling_rounds and SCHEDULES[self.schedule].disaggregated:
             raise ConfigError(
                 "update.dynamic_sampling_rounds",
                 f"must be 0 under {self.schedule}, where groups are of no step that could be filled up; set it to 0 "

@@ -18,7 +18,7 @@ from rewardpool_train.pipeline.overlap import Overlap
 from rewardpool_train.pipeline.schedule import SCHEDULES, Order, Plan
 
 EVERY_SCHEDULE = pytest.mark.parametrize(
-    "schedule", [name for name, schedule in SCHEDULES.items() if not schedule.apart]
+    "schedule", [name for name, schedule in SCHEDULES.items() if not schedule.disaggregated]
 )
 
 Scores = Sequence[float | None]

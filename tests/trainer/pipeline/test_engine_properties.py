@@ -45,7 +45,7 @@ def check_trained(job: SimulatedJob) -> None:
         check_own(group, size=plan.group_size)
     for minibatch in job.trained:
         ages = {minibatch.staleness(group) for group in minibatch.groups}
-        if SCHEDULES[job.overlap.schedule].apart:
+        if SCHEDULES[job.overlap.schedule].disaggregated:
             assert ages <= set(range(job.overlap.max_staleness + 1))
         else:
             assert all(group.task.step == minibatch.step for group in minibatch.groups)
@@ -100,7 +100,7 @@ def test_a_score_in_a_checkpoint_is_not_asked_for_again(schedule: str, data: st.
     assert all(job.scored[rollout] == before[rollout] for rollout in known)
 
 
-@pytest.mark.parametrize("schedule", [name for name, schedule in SCHEDULES.items() if not schedule.apart])
+@pytest.mark.parametrize("schedule", [name for name, schedule in SCHEDULES.items() if not schedule.disaggregated])
 @given(st.data(), st.integers(0, 2**32), st.integers(0, 2**32))
 @settings(max_examples=30, deadline=None)
 def test_by_prompt_the_mini_batches_do_not_depend_on_the_timing(

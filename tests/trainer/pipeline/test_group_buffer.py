@@ -4,41 +4,41 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool_train.pipeline.group_buffer import GroupBoard
+from rewardpool_train.pipeline.group_buffer import GroupBuffer
 from rewardpool_train.pipeline.parts import GroupTask
 
 
-def board_of(*, groups: int, size: int) -> GroupBoard[str, str]:
-    board: GroupBoard[str, str] = GroupBoard()
+def buffer_of(*, groups: int, size: int) -> GroupBuffer[str, str]:
+    buffer: GroupBuffer[str, str] = GroupBuffer()
     for index in range(groups):
-        board.begin(GroupTask(index=index, prompt="?", size=size, version=0))
-    return board
+        buffer.begin(GroupTask(index=index, prompt="?", size=size, version=0))
+    return buffer
 
 
 @given(st.integers(1, 5), st.integers(1, 5), st.randoms(use_true_random=True))
 def test_the_order_of_arrival_does_not_change_a_groups_scores(groups: int, size: int, rng: random.Random) -> None:
-    board = board_of(groups=groups, size=size)
+    buffer = buffer_of(groups=groups, size=size)
     arrivals = [(index, member) for index in range(groups) for member in range(size)]
     rng.shuffle(arrivals)
     for index, member in arrivals:
-        board.ended(index, member, f"{index}.{member}")
+        buffer.ended(index, member, f"{index}.{member}")
     rng.shuffle(arrivals)
     for index, member in arrivals:
-        board.scored(index, member, index + member / 10)
-    for group in board.take(range(groups)):
+        buffer.scored(index, member, index + member / 10)
+    for group in buffer.take(range(groups)):
         assert list(group.rated().rollouts) == [f"{group.index}.{member}" for member in range(size)]
         assert list(group.rated().scores) == [group.index + member / 10 for member in range(size)]
 
 
 def test_a_group_arrives_with_its_last_score_also_where_that_is_none() -> None:
-    board = board_of(groups=2, size=2)
-    assert [board.scored(*outcome) for outcome in [(1, 0, 0.5), (0, 1, 1.0), (1, 1, None), (0, 0, 2.0)]] == [
+    buffer = buffer_of(groups=2, size=2)
+    assert [buffer.scored(*outcome) for outcome in [(1, 0, 0.5), (0, 1, 1.0), (1, 1, None), (0, 0, 2.0)]] == [
         False,
         False,
         True,
         True,
     ]
-    assert [group.arrival for group in board.groups()] == [1, 0]
+    assert [group.arrival for group in buffer.groups()] == [1, 0]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_group_arrives_with_its_last_score_also_where_that_is_none() -> None:
     ],
 )
 def test_a_rollout_that_nobody_waits_for_is_refused(index: int, member: int, problem: str) -> None:
-    board = board_of(groups=1, size=2)
-    board.ended(0, 1, "once")
+    buffer = buffer_of(groups=1, size=2)
+    buffer.ended(0, 1, "once")
     with pytest.raises(ValueError, match=problem):
-        board.ended(index, member, "again")
+        buffer.ended(index, member, "again")

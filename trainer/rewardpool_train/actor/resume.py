@@ -74,7 +74,7 @@ def other_ranks_state(
     Raises:
         ConfigError: The job is fully asynchronous, so that a step says nothing about which groups are trained.
     """
-    if SCHEDULES[config.schedule].apart:
+    if SCHEDULES[config.schedule].disaggregated:
         raise ConfigError("schedule", "a checkpoint of fully_async can only be gone on from with as many ranks")
     plan = config.plan(ranks)
     found = [(state.schedule, state.trained, _consumed(state)) for state in states]

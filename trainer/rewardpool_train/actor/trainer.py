@@ -156,7 +156,7 @@ class Trainer:
         with ExitStack() as stack:
             # Threads come first, and so end last: the engine may be busy on one.
             thread, own = (stack.enter_context(ThreadPoolExecutor(1, name)) for name in ("learner", "rollouts"))
-            apart = SCHEDULES[self._config.schedule].apart
+            disaggregated = SCHEDULES[self._config.schedule].disaggregated
             engine = stack.enter_context(
                 open_engine(
                     self._config,
@@ -164,10 +164,10 @@ class Trainer:
                     tokenizer=self._tokenizer,
                     encode=lambda prompt: prompt_tokens(self._tokenizer, prompt),
                     load_policy=self._load_copy,
-                    thread=own if apart else thread,
+                    thread=own if disaggregated else thread,
                 )
             )
-            if apart and self._config.rollout.engine == "transformers":
+            if disaggregated and self._config.rollout.engine == "transformers":
                 engine = StagedEngine(engine, staging=self._load_copy(), thread=own)
             yield engine, thread
 
@@ -229,14 +229,14 @@ class _Run:
             advantage_scale=config.update.advantage_scale,
             only_informative=config.update.only_informative,
             score_dtype=trainer._score_dtype,
-            decoupled=bool(schedule.ahead) or schedule.apart or config.rollout.engine != "transformers",
+            decoupled=bool(schedule.ahead) or schedule.disaggregated or config.rollout.engine != "transformers",
             moments=trainer._reward.moments,
             components=self._score.components,
             steps=self._score.steps if by_steps else None,
         )
         self._gpu = None if trainer._sharing is None else trainer._sharing.gpu(thread)
         rollouts: Rollouts[Prompt, Rollout]
-        rollouts = EngineRollouts(engine, self._learner, ranks=ranks, thread=None if schedule.apart else thread)
+        rollouts = EngineRollouts(engine, self._learner, ranks=ranks, thread=None if schedule.disaggregated else thread)
         learner: Learner[Prompt, Rollout] = self._learner
         score: Score[Prompt, Rollout] = self._score
         after_step: Callable[[StepTimes], Awaitable[None]] = self._after_step

@@ -11,11 +11,11 @@ from typing import Generic
 
 from rewardpool_train.pipeline.changes import Changes
 from rewardpool_train.pipeline.dynamic_sampling import DynamicSampling
-from rewardpool_train.pipeline.ledger import Ledger
+from rewardpool_train.pipeline.group_tracker import GroupTracker
 from rewardpool_train.pipeline.minibatches import MiniBatches
 from rewardpool_train.pipeline.overlap import Overlap
 from rewardpool_train.pipeline.parts import Announcer, Learner, P, R, Rollouts, Score
-from rewardpool_train.pipeline.rollout_driver import RollingApart, RolloutDriver
+from rewardpool_train.pipeline.rollout_driver import DisaggregatedDriver, RolloutDriver
 from rewardpool_train.pipeline.schedule import SCHEDULES, Done, Plan, Publish, RollOut, Train, next_operation
 from rewardpool_train.pipeline.state import PipelineState
 from rewardpool_train.pipeline.tasks import ScoreTasks, first_error
@@ -68,29 +68,29 @@ class Pipeline(Generic[P, R]):
         self._overlap = overlap or Overlap()
         self._schedule = SCHEDULES[self._overlap.schedule]
         self._sampling = sampling
-        if sampling is not None and self._schedule.apart:
+        if sampling is not None and self._schedule.disaggregated:
             raise ValueError(f"there is no dynamic sampling under {self._overlap.schedule}, where a step is no unit")
         self._deadline_seconds = deadline_seconds
         self._announcer = announcer
         self._on_update = on_update
         self._on_step = on_step
-        self._ledger: Ledger[P, R] = Ledger(
+        self._tracker: GroupTracker[P, R] = GroupTracker(
             plan, prompts, is_informative=None if sampling is None else sampling.is_informative
         )
         if resume is not None:
             resume.check(self._overlap.schedule, plan)
-            self._ledger.restore(resume)
-        self._reported = self._ledger.trained // plan.minibatches_per_step
+            self._tracker.restore(resume)
+        self._reported = self._tracker.trained // plan.minibatches_per_step
         self._is_ending = False
         self._changes = Changes()
         self._clock: StepClock
-        self._rolling: RolloutDriver[P, R]
+        self._driver: RolloutDriver[P, R]
         self._minibatches: MiniBatches[P, R]
 
     @property
     def version(self) -> int:
         """Of the policy: the mini-batches that were trained on."""
-        return self._ledger.trained
+        return self._tracker.trained
 
     async def run(self) -> None:
         """Go through all steps.
@@ -102,15 +102,15 @@ class Pipeline(Generic[P, R]):
         self._clock = StepClock(asyncio.get_running_loop().time)
         try:
             async with asyncio.TaskGroup() as tasks:
-                scores = ScoreTasks(self._score, self._ledger.board, self._changes.note, tasks=tasks)
-                for group in self._ledger.board.groups():
+                scores = ScoreTasks(self._score, self._tracker.buffer, self._changes.note, tasks=tasks)
+                for group in self._tracker.buffer.groups():
                     for member, rollout in group.unscored():
                         scores.start(group.task, member, rollout)
-                self._rolling = self._start_rolling(scores, tasks)
+                self._driver = self._start_driver(scores, tasks)
                 self._minibatches = self._next_minibatches(scores)
                 await self._go_through_operations()
                 scores.cancel()
-                self._rolling.cancel()
+                self._driver.cancel()
         except BaseExceptionGroup as errors:
             raise first_error(errors) from None
 
@@ -127,29 +127,29 @@ class Pipeline(Generic[P, R]):
         Raises:
             RuntimeError: The learner is in the middle of an update, so that there are no weights of this moment.
         """
-        return self._ledger.state(self._overlap.schedule)
+        return self._tracker.state(self._overlap.schedule)
 
-    def _start_rolling(self, scores: ScoreTasks[P, R], tasks: asyncio.TaskGroup) -> RolloutDriver[P, R]:
-        kind = RollingApart if self._schedule.apart else RolloutDriver
-        rolling = kind(
+    def _start_driver(self, scores: ScoreTasks[P, R], tasks: asyncio.TaskGroup) -> RolloutDriver[P, R]:
+        kind = DisaggregatedDriver if self._schedule.disaggregated else RolloutDriver
+        driver = kind(
             self._rollouts,
-            self._ledger,
+            self._tracker,
             scores,
             tasks=tasks,
             watch=self._clock.rollout,
             announcer=self._announcer,
         )
-        if isinstance(rolling, RollingApart):
-            rolling.start(rolling.keep_on(self._plan, self._overlap, self._changes))
-        return rolling
+        if isinstance(driver, DisaggregatedDriver):
+            driver.start(driver.run(self._plan, self._overlap, self._changes))
+        return driver
 
     def _next_minibatches(self, scores: ScoreTasks[P, R]) -> MiniBatches[P, R]:
         return MiniBatches(
             self._plan,
             self._overlap,
             self._sampling,
-            ledger=self._ledger,
-            rolling=self._rolling,
+            tracker=self._tracker,
+            driver=self._driver,
             scores=scores,
             changes=self._changes,
             watch=self._clock.wait,
@@ -160,7 +160,7 @@ class Pipeline(Generic[P, R]):
     async def _go_through_operations(self) -> None:
         while True:
             operation = next_operation(
-                self._schedule, self._plan, self._ledger.progress(), publish_every=self._overlap.publish_every
+                self._schedule, self._plan, self._tracker.progress(), publish_every=self._overlap.publish_every
             )
             if not isinstance(operation, Publish):
                 await self._report_step()
@@ -171,28 +171,28 @@ class Pipeline(Generic[P, R]):
     async def _carry_out(self, operation: RollOut | Train | Publish) -> None:
         match operation:
             case RollOut(step):
-                await self._rolling.roll_out(self._ledger.begin_step(step))
+                await self._driver.roll_out(self._tracker.begin_step(step))
             case Train(step, number):
                 await self._train(step, number)
             case Publish(version):
                 with self._clock.update.running():
                     await self._learner.publish(version)
-                self._ledger.published = version
+                self._tracker.published = version
                 self._changes.note()
 
     async def _train(self, step: int, number: int) -> None:
         minibatch = await self._minibatches.next(step, number)
-        if self._announcer is not None and not self._schedule.apart:
+        if self._announcer is not None and not self._schedule.disaggregated:
             self._announcer.update()
         with self._clock.update.running():
             await self._learner.train(minibatch)
-        self._ledger.trained_on()
+        self._tracker.trained_on()
         self._changes.note()
         if self._on_update is not None:
-            await self._on_update(self._ledger.trained)
+            await self._on_update(self._tracker.trained)
 
     async def _report_step(self) -> None:
-        if self._ledger.trained // self._plan.minibatches_per_step == self._reported:
+        if self._tracker.trained // self._plan.minibatches_per_step == self._reported:
             return
         times = self._clock.lap(self._reported)
         self._reported += 1

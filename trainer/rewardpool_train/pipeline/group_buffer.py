@@ -59,7 +59,7 @@ class OpenGroup(Generic[P, R]):
         )
 
 
-class GroupBoard(Generic[P, R]):
+class GroupBuffer(Generic[P, R]):
     """All groups that were begun and are not trained on yet, by their indices.
 
     Args:
@@ -87,7 +87,7 @@ class GroupBoard(Generic[P, R]):
         return sorted(groups, key=lambda group: self._arrivals if group.arrival is None else group.arrival)
 
     def among(self, indices: Iterable[int]) -> list[OpenGroup[P, R]]:
-        """Return those of the indices that are on the board, in the order given."""
+        """Return those of the indices that are in the buffer, in the order given."""
         return [self._groups[index] for index in indices if index in self._groups]
 
     def of_step(self, step: int) -> list[OpenGroup[P, R]]:

@@ -9,7 +9,7 @@ from rewardpool_train.pipeline import staleness
 from rewardpool_train.pipeline.changes import Changes
 from rewardpool_train.pipeline.dynamic_sampling import DynamicSampling, Found, another_round, look
 from rewardpool_train.pipeline.group_buffer import OpenGroup
-from rewardpool_train.pipeline.ledger import Ledger
+from rewardpool_train.pipeline.group_tracker import GroupTracker
 from rewardpool_train.pipeline.overlap import Overlap
 from rewardpool_train.pipeline.parts import Announcer, MiniBatch, P, R
 from rewardpool_train.pipeline.rollout_driver import RolloutDriver
@@ -25,8 +25,8 @@ class MiniBatches(Generic[P, R]):
         plan: Of the job.
         overlap: Of the job.
         sampling: Likewise; None trains on whatever groups there are.
-        ledger: Of the run.
-        rolling: Rolls out the groups of a round.
+        tracker: Of the run.
+        driver: Rolls out the groups of a round.
         scores: That are under way.
         changes: Are noted when a group is complete.
         watch: Of the time in which the learner waits for scores.
@@ -40,8 +40,8 @@ class MiniBatches(Generic[P, R]):
         overlap: Overlap,
         sampling: DynamicSampling | None,
         *,
-        ledger: Ledger[P, R],
-        rolling: RolloutDriver[P, R],
+        tracker: GroupTracker[P, R],
+        driver: RolloutDriver[P, R],
         scores: ScoreTasks[P, R],
         changes: Changes,
         watch: Stopwatch,
@@ -52,8 +52,8 @@ class MiniBatches(Generic[P, R]):
         self._overlap = overlap
         self._schedule = SCHEDULES[overlap.schedule]
         self._sampling = sampling
-        self._ledger = ledger
-        self._rolling = rolling
+        self._tracker = tracker
+        self._driver = driver
         self._scores = scores
         self._changes = changes
         self._watch = watch
@@ -61,13 +61,13 @@ class MiniBatches(Generic[P, R]):
         self._deadline_seconds = deadline_seconds
 
     async def next(self, step: int, number: int) -> MiniBatch[P, R]:
-        """Return a step's next mini-batch; its groups are off the board then.
+        """Return a step's next mini-batch; its groups are out of the buffer then.
 
         Raises:
             TimeoutError: The scores did not come within the deadline.
         """
         dropped: list[OpenGroup[P, R]] = []
-        rounds = self._ledger.rounds
+        rounds = self._tracker.rounds
         found, waited_seconds = await self._find(step)
         while await self._is_missing(found):
             dropped += await self._replace(found.useless, step)
@@ -76,12 +76,12 @@ class MiniBatches(Generic[P, R]):
         return MiniBatch(
             step=step,
             number=number,
-            version=self._ledger.trained,
-            groups=[group.rated() for group in self._ledger.take(found.chosen)],
+            version=self._tracker.trained,
+            groups=[group.rated() for group in self._tracker.take(found.chosen)],
             rest=[group.rolled() for group in self._of_step(step)],
             waited_seconds=waited_seconds,
             dropped=[group.rated() for group in dropped],
-            sampling_rounds=self._ledger.rounds - rounds,
+            sampling_rounds=self._tracker.rounds - rounds,
         )
 
     async def _find(self, step: int) -> tuple[Found, float]:
@@ -102,15 +102,15 @@ class MiniBatches(Generic[P, R]):
 
     def _look(self, step: int) -> Found | None:
         order = self._overlap.order
-        if self._schedule.apart:
+        if self._schedule.disaggregated:
             chosen = staleness.choose(
-                self._ledger.board.groups(),
+                self._tracker.buffer.groups(),
                 self._plan,
-                version=self._ledger.trained,
+                version=self._tracker.trained,
                 max_staleness=self._overlap.max_staleness,
                 order=order,
             )
-        elif self._sampling is not None and self._ledger.rounds < self._sampling.rounds:
+        elif self._sampling is not None and self._tracker.rounds < self._sampling.rounds:
             return look(self._of_step(step), self._schedule, self._plan, order=order)
         else:
             chosen = choose_within_step(self._of_step(step), self._schedule, self._plan, order=order)
@@ -118,19 +118,19 @@ class MiniBatches(Generic[P, R]):
 
     async def _is_missing(self, found: Found) -> bool:
         """Return whether a round comes; all ranks that have rounds left ask each other."""
-        sampling, done = self._sampling, self._ledger.rounds
+        sampling, done = self._sampling, self._tracker.rounds
         if sampling is None or done >= sampling.rounds:
             return False
         missing = max(found.missing, await sampling.most(found.missing))
         return another_round(missing=missing, done=done, at_most=sampling.rounds)
 
     async def _replace(self, indices: Sequence[int], step: int) -> list[OpenGroup[P, R]]:
-        dropped, tasks = self._ledger.replace(indices, step)
-        await self._rolling.roll_out(tasks, announced=False)  # the burst of the step goes on
+        dropped, tasks = self._tracker.replace(indices, step)
+        await self._driver.roll_out(tasks, announced=False)  # the burst of the step goes on
         return dropped
 
     def _of_step(self, step: int) -> list[OpenGroup[P, R]]:
-        return [] if self._schedule.apart else self._ledger.board.of_step(step)
+        return [] if self._schedule.disaggregated else self._tracker.buffer.of_step(step)
 
     def _waiting(self) -> AbstractContextManager[None]:
         return nullcontext() if self._announcer is None else self._announcer.waiting()

@@ -11,7 +11,7 @@ from typing import Generic, NoReturn
 
 from rewardpool_train.pipeline import staleness
 from rewardpool_train.pipeline.changes import Changes
-from rewardpool_train.pipeline.ledger import Ledger
+from rewardpool_train.pipeline.group_tracker import GroupTracker
 from rewardpool_train.pipeline.overlap import Overlap
 from rewardpool_train.pipeline.parts import Announcer, GroupTask, P, R, Rollouts
 from rewardpool_train.pipeline.schedule import Plan
@@ -26,7 +26,7 @@ class RolloutDriver(Generic[P, R]):
 
     Args:
         rollouts: Where rollouts come from.
-        ledger: Of the run.
+        tracker: Of the run.
         scores: Get each rollout the moment it ends.
         tasks: Of the run; what goes wrong goes wrong with them.
         watch: Of the time in which something is rolled out.
@@ -36,7 +36,7 @@ class RolloutDriver(Generic[P, R]):
     def __init__(
         self,
         rollouts: Rollouts[P, R],
-        ledger: Ledger[P, R],
+        tracker: GroupTracker[P, R],
         scores: ScoreTasks[P, R],
         *,
         tasks: asyncio.TaskGroup,
@@ -44,7 +44,7 @@ class RolloutDriver(Generic[P, R]):
         announcer: Announcer | None,
     ) -> None:
         self._rollouts = rollouts
-        self._ledger = ledger
+        self._tracker = tracker
         self._scores = scores
         self._tasks = tasks
         self._watch = watch
@@ -73,7 +73,7 @@ class RolloutDriver(Generic[P, R]):
             self._announcer.rollout()
         with self._watch.running():
             await self._rollouts.roll_out(tasks, on_end)
-        for group in self._ledger.board.among(task.index for task in tasks):
+        for group in self._tracker.buffer.among(task.index for task in tasks):
             if not group.is_rolled_out:
                 ended = len(group.rollouts)
                 raise RuntimeError(
@@ -92,7 +92,7 @@ class RolloutDriver(Generic[P, R]):
             running.cancel()
 
     def _ended(self, task: GroupTask[P], member: int, rollout: R) -> None:
-        self._ledger.board.ended(task.index, member, rollout)
+        self._tracker.buffer.ended(task.index, member, rollout)
         self._scores.start(task, member, rollout)
 
     def _ended_elsewhere(self, task: GroupTask[P], member: int, rollout: R) -> None:
@@ -107,10 +107,10 @@ class RolloutDriver(Generic[P, R]):
                 log.warning("while the pipeline ends: %s", error)
 
 
-class RollingApart(RolloutDriver[P, R]):
+class DisaggregatedDriver(RolloutDriver[P, R]):
     """The same, where rollouts have devices of their own."""
 
-    async def keep_on(self, plan: Plan, overlap: Overlap, changes: Changes) -> None:
+    async def run(self, plan: Plan, overlap: Overlap, changes: Changes) -> None:
         """Begin groups as there is room for them, until all of the job are begun."""
         at_once = asyncio.Semaphore(overlap.rollouts_at_once)
 
@@ -120,26 +120,26 @@ class RollingApart(RolloutDriver[P, R]):
             finally:
                 at_once.release()
 
-        ledger = self._ledger
-        while ledger.again or ledger.begun < plan.groups:
+        tracker = self._tracker
+        while tracker.again or tracker.begun < plan.groups:
             await at_once.acquire()
             while not (wanted := self._admitted(plan, overlap)):
                 await changes.next()  # for an update, whose wait for complete groups has the deadline
-            self.start(roll_out(ledger.begin({index: index // plan.groups_per_step for index in wanted})))
+            self.start(roll_out(tracker.begin({index: index // plan.groups_per_step for index in wanted})))
 
     def _admitted(self, plan: Plan, overlap: Overlap) -> list[int]:
-        ledger = self._ledger
-        if ledger.published < 0:
+        tracker = self._tracker
+        if tracker.published < 0:
             return []
         free = staleness.room(
             plan,
-            # Those of the update that is going on are off the board, and not trained on yet.
-            outstanding=ledger.begun - len(ledger.again) - ledger.trained * plan.groups_per_minibatch,
-            version=ledger.trained,
-            published=ledger.published,
+            # Those of the update that is going on are out of the buffer, and not trained on yet.
+            outstanding=tracker.begun - len(tracker.again) - tracker.trained * plan.groups_per_minibatch,
+            version=tracker.trained,
+            published=tracker.published,
             max_staleness=overlap.max_staleness,
         )
-        left = [*ledger.again, *range(ledger.begun, plan.groups)]
+        left = [*tracker.again, *range(tracker.begun, plan.groups)]
         return left[: min(free, overlap.groups_per_rollout or plan.groups_per_step)]
 
 

@@ -29,12 +29,12 @@ class Schedule:
     Attributes:
         ahead: Steps that are rolled out before the first of them is trained, beyond that one.
         by_minibatch: A mini-batch is trained when its own groups are complete; else when its step's are.
-        apart: Rollout and training run at the same time on different devices; `ahead` says nothing then.
+        disaggregated: Rollout and training run at the same time on different devices; `ahead` says nothing then.
     """
 
     ahead: int
     by_minibatch: bool
-    apart: bool = False
+    disaggregated: bool = False
 
 
 SCHEDULES: dict[ScheduleName, Schedule] = {
@@ -42,7 +42,7 @@ SCHEDULES: dict[ScheduleName, Schedule] = {
     "minibatch": Schedule(ahead=0, by_minibatch=True),
     "one_step_off": Schedule(ahead=1, by_minibatch=False),
     "one_step_off_minibatch": Schedule(ahead=1, by_minibatch=True),
-    "fully_async": Schedule(ahead=0, by_minibatch=True, apart=True),
+    "fully_async": Schedule(ahead=0, by_minibatch=True, disaggregated=True),
 }
 
 
@@ -137,13 +137,13 @@ def next_operation(schedule: Schedule, plan: Plan, progress: Progress, *, publis
     `publish_every` updates, and a `RollOut` is never the answer: `staleness` says what the rollout side does.
     """
     step, number = divmod(progress.trained, plan.minibatches_per_step)
-    unit = publish_every if schedule.apart else plan.minibatches_per_step
+    unit = publish_every if schedule.disaggregated else plan.minibatches_per_step
     last = progress.trained - progress.trained % unit
     if progress.published < 0 or (progress.published < last) or _ends_unpublished(plan, progress):
         return Publish(progress.trained)
     if step == plan.steps:
         return Done()
-    if not schedule.apart and progress.rolled_out < min(plan.steps, step + schedule.ahead + 1):
+    if not schedule.disaggregated and progress.rolled_out < min(plan.steps, step + schedule.ahead + 1):
         return RollOut(progress.rolled_out)
     return Train(step, number)
 

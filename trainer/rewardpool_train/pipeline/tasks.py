@@ -1,19 +1,19 @@
-"""The scores of a run that are under way: one task each, from the end of its rollout to its place on the board."""
+"""The scores of a run that are under way: one task each, from the end of its rollout to its place in the buffer."""
 
 import asyncio
 from collections.abc import Callable
 from typing import Generic
 
-from rewardpool_train.pipeline.group_buffer import GroupBoard
+from rewardpool_train.pipeline.group_buffer import GroupBuffer
 from rewardpool_train.pipeline.parts import GroupTask, P, R, Score
 
 
 class ScoreTasks(Generic[P, R]):
-    """Asks for scores and enters them on a board.
+    """Asks for scores and enters them in a buffer.
 
     Args:
         score: Judges a rollout.
-        board: Of the run.
+        buffer: Of the run.
         on_complete: Called when a group has its last score.
         tasks: Of the run; what goes wrong with a score goes wrong with them.
     """
@@ -21,13 +21,13 @@ class ScoreTasks(Generic[P, R]):
     def __init__(
         self,
         score: Score[P, R],
-        board: GroupBoard[P, R],
+        buffer: GroupBuffer[P, R],
         on_complete: Callable[[], None],
         *,
         tasks: asyncio.TaskGroup,
     ) -> None:
         self._score = score
-        self._board = board
+        self._buffer = buffer
         self._on_complete = on_complete
         self._tasks = tasks
         self._running: set[asyncio.Task[None]] = set()
@@ -59,7 +59,7 @@ class ScoreTasks(Generic[P, R]):
             if current is None or current.cancelling():
                 raise  # by the run, because it ends
             raise RuntimeError(f"somebody cancelled the score of member {member} of group {task.index}") from None
-        if self._board.scored(task.index, member, score):
+        if self._buffer.scored(task.index, member, score):
             self._on_complete()
 
 

@@ -1,26 +1,26 @@
 """Which groups were begun, for which step, and what became of them: the counts of a run, without a clock or a task.
 
 Indices count up from 0 and are never used twice. A step's groups are begun together; a round of dynamic sampling drops
-some of them and begins as many others. So of the groups that were begun, each is on the board, to be rolled out again,
+some of them and begins as many others. So of the groups that were begun, each is in the buffer, to be rolled out again,
 dropped, or trained on.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic
 
-from rewardpool_train.pipeline.group_buffer import GroupBoard, OpenGroup
+from rewardpool_train.pipeline.group_buffer import GroupBuffer, OpenGroup
 from rewardpool_train.pipeline.parts import GroupTask, P, R
 from rewardpool_train.pipeline.schedule import Plan, Progress, ScheduleName
 from rewardpool_train.pipeline.state import GroupState, PipelineState
 
 
-class Ledger(Generic[P, R]):
+class GroupTracker(Generic[P, R]):
     """What a run has done so far.
 
     Args:
         plan: Of the job.
         prompts: Called with a group's index, returns its prompt.
-        is_informative: As of `GroupBoard`.
+        is_informative: As of `GroupBuffer`.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Ledger(Generic[P, R]):
     ) -> None:
         self._plan = plan
         self._prompts = prompts
-        self.board: GroupBoard[P, R] = GroupBoard(is_informative)
+        self.buffer: GroupBuffer[P, R] = GroupBuffer(is_informative)
         self.begun = 0
         """Groups."""
         self.dropped = 0
@@ -63,22 +63,22 @@ class Ledger(Generic[P, R]):
         """Enter groups under the version that the rollout side has, given as their steps by their indices."""
         tasks = [self._task(index, step, version=self.published) for index, step in groups.items()]
         for task in tasks:
-            self.board.begin(task)
+            self.buffer.begin(task)
             self.begun = max(self.begun, task.index + 1)
             self.again.pop(task.index, None)
         return tasks
 
     def replace(self, indices: Sequence[int], step: int) -> tuple[list[OpenGroup[P, R]], list[GroupTask[P]]]:
         """Drop complete groups of the step and begin as many others; returns both."""
-        dropped = self.board.take(indices)
+        dropped = self.buffer.take(indices)
         self.dropped += len(dropped)
         self.rounds += 1
         return dropped, self.begin(dict.fromkeys(range(self.begun, self.begun + len(dropped)), step))
 
     def take(self, indices: Sequence[int]) -> list[OpenGroup[P, R]]:
-        """Take groups off the board to train on them; `trained_on` is to follow."""
+        """Take groups out of the buffer to train on them; `trained_on` is to follow."""
         self._is_training = True
-        return self.board.take(indices)
+        return self.buffer.take(indices)
 
     def trained_on(self) -> None:
         """Count the mini-batch whose groups were taken."""
@@ -95,7 +95,7 @@ class Ledger(Generic[P, R]):
         """
         if self._is_training:
             raise RuntimeError("a mini-batch is being trained on; ask in on_update or on_step")
-        running = {group.index: group.task.step for group in self.board.groups() if not group.is_rolled_out}
+        running = {group.index: group.task.step for group in self.buffer.groups() if not group.is_rolled_out}
         return PipelineState(
             schedule=schedule,
             plan=self._plan,
@@ -103,7 +103,7 @@ class Ledger(Generic[P, R]):
             begun=self.begun,
             dropped=self.dropped,
             rounds=self.rounds,
-            groups=[_state_of(group) for group in self.board.rolled_out()],
+            groups=[_state_of(group) for group in self.buffer.rolled_out()],
             again=dict(sorted((running | self.again).items())),
         )
 
@@ -113,11 +113,11 @@ class Ledger(Generic[P, R]):
         self.trained, self.published = state.trained, -1
         self.again = dict(state.again)
         for saved in state.groups:
-            self.board.begin(self._task(saved.index, saved.step, version=saved.version))
+            self.buffer.begin(self._task(saved.index, saved.step, version=saved.version))
             for member, rollout in enumerate(saved.rollouts):
-                self.board.ended(saved.index, member, rollout)
+                self.buffer.ended(saved.index, member, rollout)
             for member, score in saved.scores.items():
-                self.board.scored(saved.index, member, score)
+                self.buffer.scored(saved.index, member, score)
 
     def _task(self, index: int, step: int, *, version: int) -> GroupTask[P]:
         size = self._plan.group_size
