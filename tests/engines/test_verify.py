@@ -36,7 +36,7 @@ def machine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     with local_machine(folder) as here:
         here.environ[names.ENV_SERVER_PYTHON] = python
         spec = spec_of(request.param, folder / "model").model_dump(mode="json", by_alias=True, exclude_unset=True)
-        manifest = here.manifest(**spec, worker={"gpus": 0, "drainSeconds": 10})
+        manifest = here.manifest(**{**spec, "worker": {"gpus": 0, "drainSeconds": 10}})
         code, said = told(here, "up", "-f", manifest, "--detach", "--wait-seconds", str(SECONDS - 100))
         assert code == 0, said
         yield here

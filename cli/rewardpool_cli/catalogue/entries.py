@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from rewardpool_cli.catalogue.entry import Entry
 
-_TINY_QWEN3: Final = "vLLM and SGLang: a tiny one of the class equals transformers"
+_TINY: Final = "vLLM and SGLang: a tiny one of the class equals transformers"
+_TINY_GEMMA2: Final = f"{_TINY}, vLLM's build for CPUs within 0.0001"
 _LAST: Final = (
     "The value of the last token. Its files bring code of their own, which neither engine needs: both have the class."
 )
@@ -47,7 +48,7 @@ ENTRIES: Final = (
         kind="one label",
         spec=_served(max_model_len=16_384),
         also_on=("sglang",),
-        run=_TINY_QWEN3,
+        run=_TINY,
         notes="On SGLang RewardPool's launcher zeroes a bias that its head has and the checkpoint lacks.",
     ),
     Entry(
@@ -82,7 +83,7 @@ ENTRIES: Final = (
         kind="one label",
         spec=_served(max_model_len=4096),
         also_on=("sglang",),
-        run=None,
+        run=_TINY_GEMMA2,
         notes="54 GB of weights. Float16 overflows in this family.",
     ),
     Entry(
@@ -131,7 +132,7 @@ ENTRIES: Final = (
         kind="one label",
         spec=_served(max_model_len=4096),
         also_on=("sglang",),
-        run=None,
+        run=_TINY_GEMMA2,
     ),
     Entry(
         name="rm-mistral",
@@ -189,7 +190,7 @@ ENTRIES: Final = (
         kind="logit of a token in the language model's head",
         spec=_served(gpus=4, max_model_len=4096, head={"type": "LMHead", "token": "!"}),
         also_on=("sglang",),
-        run="vLLM and SGLang: a tiny one of the class equals transformers",
+        run=_TINY,
         notes="The logit of id 0, which Llama 3.1 spells `!`, after the conversation in its chat template.",
     ),
     Entry(
@@ -237,7 +238,7 @@ ENTRIES: Final = (
         kind="a score for every token, the last one counts",
         spec=_served(gpus=4, max_model_len=4096, head={"type": "TokenLevel", "aggregate": "last"}),
         also_on=("sglang",),
-        run="vLLM and SGLang: a tiny one of the class equals transformers",
+        run=_TINY,
         notes=_LAST,
     ),
     Entry(
@@ -248,7 +249,7 @@ ENTRIES: Final = (
         kind="a score for every token, the last one counts",
         spec=_served(gpus=4, max_model_len=16_384, head={"type": "TokenLevel", "aggregate": "last"}),
         also_on=("sglang",),
-        run="vLLM and SGLang: a tiny one of the class equals transformers",
+        run=_TINY,
         notes=_LAST,
     ),
     Entry(
