@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tokenize
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ REPLACED = re.compile(
     r"deadBand|idleSeconds|stabilizationSeconds|FiguresMissing)\b",
     re.IGNORECASE,
 )
+REPLACED_NAMES = {"aside", "board", "doomed", "obeyed", "retire", "retired", "told", "upkeep", "witness"}
 
 
 def messages(module: Path) -> list[str]:
@@ -39,3 +41,19 @@ def test_no_message_has_one_of_the_replaced_words() -> None:
         str(module.relative_to(ROOT)): text for module in MODULES for text in messages(module) if REPLACED.search(text)
     }
     assert found == {}
+
+
+def names(module: Path) -> set[str]:
+    """The identifiers of a module."""
+    with tokenize.open(module) as source:
+        return {token.string for token in tokenize.generate_tokens(source.readline) if token.type == tokenize.NAME}
+
+
+def test_no_name_has_one_of_the_replaced_words() -> None:
+    found = {
+        f"{module.relative_to(ROOT)}: {name}"
+        for module in MODULES
+        for name in names(module)
+        if REPLACED_NAMES & set(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().split("_"))
+    }
+    assert found == set()
