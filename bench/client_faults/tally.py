@@ -28,7 +28,7 @@ class Tally:
     hedges_won: int
     scored_again: int
     """Scores that workers gave for a text beyond the first one."""
-    setbacks: Mapping[str, int]
+    retries: Mapping[str, int]
     p50_seconds: float
     p99_seconds: float
     slowest_seconds: float
@@ -76,7 +76,7 @@ def count(
         hedges=sum(report.hedges for report in reports),
         hedges_won=sum(report.hedges_won for report in reports),
         scored_again=times.total() - len(times),
-        setbacks=dict(sum((Counter(report.setbacks) for report in reports), Counter[str]())),
+        retries=dict(sum((Counter(report.retries) for report in reports), Counter[str]())),
         p50_seconds=latency.p50,
         p99_seconds=latency.p99,
         slowest_seconds=latency.max,

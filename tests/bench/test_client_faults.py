@@ -14,7 +14,7 @@ from support.fleet import server_python
 
 from cluster import packages
 from rewardpool import Outcome, Scored, Unscored
-from rewardpool.client.report import Ledger
+from rewardpool.client.report import Counters
 from rewardpool.errors import ScoreError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,7 +51,7 @@ def test_no_fault_loses_invents_or_swaps_a_score(fault: Any, small_run: dict[str
 def test_the_faults_are_felt(small_run: dict[str, Any]) -> None:
     assert small_run["workers_packets_dropped"]["hedges_won"] > 0
     assert small_run["worker_hangs"]["hedges_won"] > 0
-    assert small_run["worker_answers_nonsense"]["setbacks"]["nonsense"] > 0
+    assert small_run["worker_answers_nonsense"]["retries"]["nonsense"] > 0
     assert small_run["router_restarted"]["retried"] > 0
     assert small_run["url_and_key_changed"]["retried"] > 0
     assert small_run["all_workers_gone"]["slowest_seconds"] > 3
@@ -93,7 +93,7 @@ def test_a_score_that_no_worker_gave_is_invented() -> None:
 
 
 def test_a_report_that_does_not_add_up_is_told() -> None:
-    ledger = Ledger(samples=2, scored=1)
+    ledger = Counters(samples=2, scored=1)
     tally = count(["a"], {0: scored(1.0)}, noted=["a"], reports=[ledger.report()], expected=lambda _: 1.0)
     assert tally.uneven
     assert not tally.kept

@@ -236,7 +236,6 @@ class _Begun:
         deliver: Deliver[Rating],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self.tasks: set[asyncio.Task[None]] = set()
         self._future = opened.submit(episode)
 
         def ended(future: "concurrent.futures.Future[Rating]") -> None:
@@ -249,9 +248,10 @@ class _Begun:
 
         self._future.add_done_callback(ended)
 
-    def give_up(self) -> None:
-        """Nobody waits for it any more."""
+    def cancel(self) -> set[asyncio.Task[Any]]:
+        """Nobody waits for it any more; nothing runs on this event loop."""
         self._future.cancel()
+        return set()
 
 
 def _episode(trajectory: Trajectory, index: int) -> Episode:

@@ -57,7 +57,7 @@ async def test_samples_that_wait_go_together_and_each_gets_its_own_score() -> No
         report = pool.report()
     assert max(sizes(worker)) == 4
     assert report.attempts < report.samples == report.scored == 40
-    assert report.together == sum(size for size in sizes(worker) if size > 1)
+    assert report.batched_samples == sum(size for size in sizes(worker) if size > 1)
 
 
 async def test_the_last_ones_of_a_burst_go_beside_each_other() -> None:
@@ -89,13 +89,13 @@ async def test_a_sample_that_fails_does_not_fail_those_it_was_sent_with() -> Non
         report = pool.report()
     assert found == {index: 4.0 for index in range(40) if index % 7 != 3}
     assert (report.scored, report.unscored, report.samples) == (34, 6, 40)
-    assert report.splits > 0
+    assert report.batch_fallbacks > 0
 
 
 async def test_a_request_that_breaks_off_is_made_up_for_one_by_one() -> None:
     async with FakeWorker(right, right, breaks_off) as worker, pool_on(worker) as pool:
         assert len(await scores(pool, [Sample(text="four")] * 20)) == 20
-        assert pool.report().splits == 1
+        assert pool.report().batch_fallbacks == 1
 
 
 async def test_a_sample_that_is_given_up_leaves_the_others_their_scores() -> None:

@@ -99,7 +99,7 @@ async def test_trouble_is_retried_and_counted(trouble: Behaviour, kind: str) -> 
     async with FakeWorker(trouble) as worker, pool_on(worker, hedge=False) as pool:
         assert await pool.score(Sample(text="four")) == 4.0
         report = pool.report()
-    assert (report.attempts, report.retried, report.setbacks, report.scored) == (2, 1, {kind: 1}, 1)
+    assert (report.attempts, report.retried, report.retries, report.scored) == (2, 1, {kind: 1}, 1)
 
 
 async def test_a_retry_leaves_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -309,7 +309,7 @@ async def test_a_stream_yields_what_is_ready_first_first() -> None:
 async def test_what_a_stream_makes_its_reader_wait_is_counted() -> None:
     async with FakeWorker() as worker, pool_on(worker) as pool:
         assert [index async for index, _ in pool.stream(texts(1))] == [0]
-        assert pool.report().exposed_seconds > 0
+        assert pool.report().exposed_wait_seconds > 0
 
 
 async def test_a_stream_scores_while_the_next_rollout_is_still_running() -> None:
@@ -405,7 +405,7 @@ async def test_a_pool_that_was_not_entered_says_so() -> None:
 def tasks_of_the_client() -> list[str]:
     """The coroutines of the client that still run."""
     names = [task.get_coro().__qualname__ for task in asyncio.all_tasks()]  # type: ignore[union-attr]
-    return [name for name in names if name.startswith(("Pool.", "Stream.", "Asking."))]
+    return [name for name in names if name.startswith(("Pool.", "Stream.", "ScoreRequest."))]
 
 
 async def test_a_pool_whose_end_is_cancelled_is_closed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -474,7 +474,7 @@ async def test_kept_connections_that_the_server_closed_are_no_failures_of_the_sa
     async with FakeWorker(*script) as worker, pool_on(worker, max_attempts=1, hedge=False) as pool:
         await asyncio.gather(*(pool.score(Sample(text="four")) for _ in range(8)))  # eight connections are open now
         assert await asyncio.gather(*(pool.score(Sample(text="four")) for _ in range(8))) == [4.0] * 8
-        assert pool.report().setbacks == {"stale": 8}
+        assert pool.report().retries == {"stale": 8}
 
 
 async def test_a_connection_that_breaks_twice_counts_when_it_was_new() -> None:

@@ -75,6 +75,6 @@ async def test_every_index_comes_exactly_once_with_its_own_score_or_with_none(
 
     check_outcomes(outcomes, count=count)
     assert report.scored + report.unscored == report.samples == count
-    assert report.attempts == count + sum(report.setbacks.values()) + report.hedges
+    assert report.attempts == count + sum(report.retries.values()) + report.hedges
     assert len(worker.requests) <= report.attempts  # of two requests, one may be cancelled before it is sent
     assert report.hedges_won <= report.hedges

@@ -156,7 +156,7 @@ async def test_a_second_request_that_fails_leaves_the_first_one_its_chance() -> 
 
     async with FakeWorker(waits_for_the_failure, fails) as worker, pool_on(worker) as pool:
         assert await pool.score(Sample(text="four")) == 4.0
-        assert pool.report().setbacks == {}
+        assert pool.report().retries == {}
 
 
 async def test_after_a_first_request_that_failed_the_one_beside_it_may_still_win() -> None:
@@ -198,7 +198,7 @@ async def test_a_failure_is_recovered_at_once_while_the_request_beside_it_sits_a
     ):
         assert await pool.score(Sample(text="four")) == 4.0
         report = pool.report()
-    assert (report.setbacks, report.scored) == ({"worker": 1}, 1)
+    assert (report.retries, report.scored) == ({"worker": 1}, 1)
 
 
 async def test_with_the_last_attempt_failed_the_request_beside_it_still_has_its_chance() -> None:
@@ -277,11 +277,11 @@ async def test_after_nonsense_two_requests_are_sent_at_a_time() -> None:
     async with FakeWorker(nonsense, nonsense, right) as worker, pool_on(worker) as pool:
         assert await pool.score(Sample(text="four")) == 4.0
         report = pool.report()
-    assert (report.attempts, report.hedges, report.setbacks) == (3, 1, {"nonsense": 1})
+    assert (report.attempts, report.hedges, report.retries) == (3, 1, {"nonsense": 1})
 
 
 async def test_hedging_can_be_switched_off() -> None:
     async with FakeWorker(hangs) as worker, pool_on(worker, hedge=False, attempt_timeout=0.1) as pool:
         assert await pool.score(Sample(text="four")) == 4.0
         report = pool.report()
-    assert (report.hedges, report.setbacks) == (0, {"worker": 1})
+    assert (report.hedges, report.retries) == (0, {"worker": 1})

@@ -1,7 +1,6 @@
 """How many requests may be in flight, against a server that is a table; and the slots that are so many."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,19 +15,19 @@ def test_it_begins_with_all_of_it() -> None:
     assert Pace(64).limit == 64
 
 
-def test_strain_halves_it_once_for_all_that_was_in_flight() -> None:
+def test_too_much_halves_it_once_for_all_that_was_in_flight() -> None:
     pace = Pace(64)
     for now in (10.0, 10.1, 10.2):
-        pace.strained(sent_at=9.0, now=now)
+        pace.overloaded(sent_at=9.0, now=now)
     assert pace.limit == 32
-    pace.strained(sent_at=10.5, now=11.0)
+    pace.overloaded(sent_at=10.5, now=11.0)
     assert pace.limit == 16
 
 
 def test_it_stays_over_an_eighth_so_that_autoscaling_sees_the_demand() -> None:
     pace = Pace(64)
     for now in range(100):
-        pace.strained(sent_at=float(now), now=float(now))
+        pace.overloaded(sent_at=float(now), now=float(now))
     assert pace.limit == 8
 
 
@@ -39,21 +38,21 @@ def test_slow_answers_alone_do_not_lower_it() -> None:
     assert pace.limit == 64
 
 
-def strained_once(most: int = 64) -> Pace:
+def overloaded_once(most: int = 64) -> Pace:
     pace = Pace(most)
-    pace.strained(sent_at=0.0, now=1.0)
+    pace.overloaded(sent_at=0.0, now=1.0)
     return pace
 
 
 def test_answers_that_hold_their_time_bring_it_back() -> None:
-    pace = strained_once()
+    pace = overloaded_once()
     for _ in range(7 * 64):
         pace.answered(0.1)
     assert pace.limit == 64
 
 
 def test_it_waits_while_answers_take_longer() -> None:
-    pace = strained_once()
+    pace = overloaded_once()
     for _ in range(32):
         pace.answered(0.1)
     assert pace.limit == 36
@@ -63,7 +62,7 @@ def test_it_waits_while_answers_take_longer() -> None:
 
 
 def test_samples_that_became_longer_do_not_hold_it_down_for_ever() -> None:
-    pace = strained_once()
+    pace = overloaded_once()
     for seconds in [0.1] * 32 + [1.0] * 64 * 64:
         pace.answered(seconds)
     assert pace.limit == 64
@@ -79,67 +78,74 @@ def test_a_server_that_refuses_beyond_its_capacity_is_kept_full_and_not_flooded(
             pace.answered(1.0)
         if sent > capacity:
             refused += sent - capacity
-            pace.strained(sent_at=second, now=second + 1)
+            pace.overloaded(sent_at=second, now=second + 1)
         used += served
     assert used >= 0.7 * 1_000 * capacity
     assert refused <= 0.05 * used
 
 
-def take(slots: AdaptiveLimiter, begin: Callable[[], None], *, came: float = 0.0) -> list[float]:
-    """Ask for a slot; the time of coming is in the list when the wait has expired."""
-    expired: list[float] = []
-    slots.take(begin, came=came, expire=lambda: expired.append(came))
-    return expired
+class Taker:
+    """Asks for a slot, and notes what becomes of it."""
+
+    def __init__(self, slots: AdaptiveLimiter, *, waiting_since: float = 0.0) -> None:
+        self.waiting_since = waiting_since
+        self.became = "waiting"
+        slots.take(self)
+
+    def start(self) -> None:
+        self.became = "started"
+
+    def expire(self) -> None:
+        self.became = "expired"
 
 
-def takers(slots: AdaptiveLimiter, count: int) -> list[int]:
-    """So many ask for a slot; the numbers of those that have one come into the list."""
-    begun: list[int] = []
-    for number in range(count):
-        take(slots, lambda number=number: begun.append(number))  # type: ignore[misc]
-    return begun
+def became(takers: list[Taker]) -> list[str]:
+    return [taker.became for taker in takers]
+
+
+def started(takers: list[Taker]) -> int:
+    """How many have a slot; they are the first ones."""
+    count = became(takers).count("started")
+    assert became(takers) == ["started"] * count + ["waiting"] * (len(takers) - count)
+    return count
 
 
 def test_slots_go_to_who_waits_longest() -> None:
     slots = AdaptiveLimiter(2)
-    begun = takers(slots, 4)
-    assert begun == [0, 1]
+    takers = [Taker(slots) for _ in range(4)]
+    assert started(takers) == 2
     slots.give_back()
-    assert begun == [0, 1, 2]
+    assert started(takers) == 3
 
 
 def test_slots_shrink_as_they_are_given_back_and_grow_at_once() -> None:
     slots = AdaptiveLimiter(4)
-    begun = takers(slots, 6)
+    takers = [Taker(slots) for _ in range(6)]
     slots.resize(2)
     slots.give_back()
     slots.give_back()
-    assert begun == [0, 1, 2, 3]
+    assert started(takers) == 4
     slots.give_back()
-    assert begun == [0, 1, 2, 3, 4]
+    assert started(takers) == 5
     slots.resize(3)
-    assert begun == [0, 1, 2, 3, 4, 5]
+    assert started(takers) == 6
 
 
 def test_who_waits_for_a_slot_no_more_gets_none() -> None:
-    slots, begun = AdaptiveLimiter(1), []
-    first, second = (lambda: begun.append(1)), (lambda: begun.append(2))
-    take(slots, lambda: None)
-    take(slots, first)
-    take(slots, second)
-    slots.leave(first)
+    slots = AdaptiveLimiter(1)
+    takers = [Taker(slots) for _ in range(3)]
+    slots.leave(takers[1])
     slots.give_back()
-    assert begun == [2]
+    assert became(takers) == ["started", "waiting", "started"]
 
 
 def test_who_waits_for_a_slot_since_too_long_ago_is_told_so_and_gets_none() -> None:
     slots = AdaptiveLimiter(1)
-    begun = takers(slots, 1)
-    waits = [take(slots, lambda came=came: begun.append(came), came=came) for came in (1.0, 2.0, 3.0)]  # type: ignore[misc]
+    takers = [Taker(slots, waiting_since=since) for since in (0.0, 1.0, 2.0, 3.0)]
     slots.expire_before(2.0)
-    assert waits == [[1.0], [2.0], []]
+    assert became(takers) == ["started", "expired", "expired", "waiting"]
     slots.give_back()
-    assert begun == [0, 3.0]
+    assert became(takers) == ["started", "expired", "expired", "started"]
 
 
 async def no_pause(_: float) -> None:
@@ -165,7 +171,7 @@ async def test_a_client_that_is_told_it_is_too_much_sends_less() -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_a_router_without_a_worker_is_no_strain() -> None:
+async def test_a_router_without_a_worker_is_not_overloaded() -> None:
     none = says('{"error": {"code": "no_available_workers"}}', status=503)
     async with FakeWorker(none) as worker, injected_pool(RewardConfig(url=worker.url), sleep=no_pause) as pool:
         await pool.score(Sample(text="four"))

@@ -27,7 +27,7 @@ async def test_a_report_is_told_to_prometheus_as_it_is_when_scraped() -> None:
             await pool.score(Sample(text="four"))
             text = generate_latest(registry).decode()
     assert 'rewardpool_client_scored_total{pool="rl/skywork"} 1.0' in text
-    assert 'rewardpool_client_setbacks_total{kind="worker",pool="rl/skywork"} 1.0' in text
+    assert 'rewardpool_client_retries_total{kind="worker",pool="rl/skywork"} 1.0' in text
     assert 'rewardpool_client_concurrency{pool="rl/skywork"} 64.0' in text
     assert 'rewardpool_client_latency_seconds{pool="rl/skywork",quantile="0.99"}' in text
 

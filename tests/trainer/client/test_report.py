@@ -1,4 +1,4 @@
-from rewardpool.client.report import RECENT, Latency, Ledger, summarise
+from rewardpool.client.report import RECENT, Counters, Latency, summarise
 
 
 def test_quantiles_are_by_nearest_rank() -> None:
@@ -11,20 +11,20 @@ def test_one_latency_is_every_quantile() -> None:
 
 
 def test_a_report_of_nothing_is_all_zero() -> None:
-    assert Ledger().report().latency == Latency()
+    assert Counters().report().latency == Latency()
 
 
 def test_a_sample_retried_three_times_is_one_retried_sample() -> None:
-    ledger = Ledger()
+    counters = Counters()
     for first in (True, False, False):
-        ledger.retry("busy", first=first)
-    report = ledger.report()
-    assert (report.retried, report.setbacks) == (1, {"busy": 3})
+        counters.retry("busy", first=first)
+    report = counters.report()
+    assert (report.retried, report.retries) == (1, {"busy": 3})
 
 
 def test_a_long_job_keeps_the_slowest_and_forgets_the_rest() -> None:
-    ledger = Ledger()
+    counters = Counters()
     for seconds in [9.0, *[1.0] * RECENT]:
-        ledger.score(seconds)
-    report = ledger.report()
+        counters.score(seconds)
+    report = counters.report()
     assert (report.scored, report.latency) == (RECENT + 1, Latency(p50=1.0, p90=1.0, p99=1.0, max=9.0))

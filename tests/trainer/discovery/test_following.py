@@ -62,7 +62,7 @@ async def test_a_changed_key_is_known_before_a_request_fails() -> None:
             await pool.score(Sample(text="four"))
             report = pool.report()
     assert worker.headers[-1]["authorization"] == "Bearer new"
-    assert (report.rediscoveries, report.setbacks) == (1, {})
+    assert (report.rediscoveries, report.retries) == (1, {})
 
 
 async def test_a_pool_that_is_used_is_looked_up_about_once_a_minute() -> None:

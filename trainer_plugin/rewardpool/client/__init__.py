@@ -3,15 +3,15 @@
 pool        what a trainer holds: score, judge, stream, report
 blocking    the same for code that is not async, on the event loop of `loop_thread`
 stream      many samples at once: read as there is room, handed out as they are ready
-caller      the requests of one pool; `request` is what is sent for a sample, `effort` what was done for it
-asking      one request, sent again until it is answered
-recovery    what is done after a retryable error, before it is sent again
+request     one request, from the queue to its end
+batching    several samples in one request
+limiter     how many requests are in flight
+retry       which failures another attempt may repair, after which pause, and when it is given up
+hedging     further requests beside a straggler
+outage      a pool that answers nothing; `breaker` for one that refuses everything
 transport   what all requests share; `shared` lets several pools of one config have the same
 timers      one timer for all that is in flight
-retry       what kinds of trouble there are, and how long to pause after each
 answer      what an answer means
-hedging     a second request beside a straggler
-limiter     how many requests are in flight
-batching    several samples in one request
 report      what it cost; `metrics` for Prometheus, `tracing` for OpenTelemetry, `progress` for people
+wake_lock   a pool that sleeps unless somebody holds it awake
 """

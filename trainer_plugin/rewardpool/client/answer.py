@@ -1,4 +1,4 @@
-"""From a HTTP answer to a score, to the sample's error, or to a setback that another attempt may repair. Pure.
+"""From a HTTP answer to a score, to the sample's error, or to a failure that another attempt may repair. Pure.
 
 The contract answers a caller's mistake with status 200 and an `error` object. A raw 400 is understood too, because an
 SGLang worker says that way that a sample is too long.

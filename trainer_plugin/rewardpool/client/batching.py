@@ -11,17 +11,21 @@ A request costs client, router and worker about the same whatever is in it, so b
 scoring them is quick. Long ones are not put together, and neither are token ids, which not every router takes in lists.
 """
 
-import asyncio
+import logging
 import math
 from collections import OrderedDict
 from functools import partial
+from typing import Any
 
-from rewardpool.client.answer import read_score, read_scores
-from rewardpool.client.asking import Body, OnEnd
-from rewardpool.client.caller import Caller
-from rewardpool.client.effort import Effort
-from rewardpool.errors import PoolError, SampleError
+from rewardpool.client.answer import read_scores
+from rewardpool.client.report import Counters
+from rewardpool.client.request import ScoreRequest
+from rewardpool.client.retry import RetryableError
+from rewardpool.client.transport import Connections
+from rewardpool.errors import SampleError
 from rewardpool_api.contract import SCORE_PATH
+
+log = logging.getLogger(__name__)
 
 MOST_CHARACTERS = 65_536
 """In the samples of one request."""
@@ -32,146 +36,139 @@ def share(*, waiting: int, slots: int, most: int) -> int:
     return max(1, min(most, math.ceil(waiting / slots)))
 
 
-class Waiting:
-    """A sample that waits for a slot, and then for its score."""
-
-    def __init__(self, batcher: "Batcher", effort: Effort, body: Body, on_end: OnEnd[float]) -> None:
-        """`on_end` receives the score, or the error in its place; once."""
-        self.effort = effort
-        self.body = body
-        self.came = asyncio.get_running_loop().time()
-        self.request: asyncio.Task[None] | None = None
-        """The one that it is in; None while it waits for a slot."""
-        self.has_ended = False
-        self._batcher = batcher
-        self._on_end = on_end
-
-    def end(self, score: float | None = None, error: BaseException | None = None) -> None:
-        """Tell the one who asked; only the first call counts."""
-        if not self.has_ended:
-            self.has_ended = True
-            self._on_end(score, error)
-
-    def give_up(self) -> None:
-        """Nobody wants the score any more; the request goes on for the others, if there are any."""
-        if not self.has_ended:
-            self.end(error=asyncio.CancelledError())
-            self._batcher.forget(self)
-
-    @property
-    def tasks(self) -> set[asyncio.Task[None]]:
-        """Those that end with it: the request, when it is in it alone."""
-        return {self.request} if self.request is not None and self._batcher.is_last(self) else set()
-
-
 class Batcher:
-    """Puts samples together for a `Caller`."""
+    """The queue of one `Pool`, from which samples that wait go together."""
 
-    def __init__(self, caller: Caller, *, most: int) -> None:
+    def __init__(self, connections: Connections, counters: Counters, *, most: int) -> None:
         """At most `most` samples go into one request."""
-        self._caller = caller
+        self.connections = connections
+        self.counters = counters
         self._most = most
-        self._waiting: OrderedDict[Waiting, None] = OrderedDict()
-        self._flying: dict[asyncio.Task[None], list[Waiting]] = {}
-        caller.queues.add(self.expire_before)
+        self._waiting: OrderedDict[ScoreRequest[float], None] = OrderedDict()
+        self._in_flight = 0
+        connections.queues.add(self.expire_before)
 
-    def expire_before(self, came: float) -> None:
-        """End the samples that wait for a request since then, as `Slots` does with what waits for a slot."""
-        for one in [one for one in self._waiting if one.came - one.effort.seconds <= came]:
-            if self._waiting.pop(one, self) is not self:  # one that ends may end others
-                one.end(error=self._caller.expired(one.effort, queued_at=one.came))
-
-    def begin(self, effort: Effort, body: Body, on_end: OnEnd[float]) -> Waiting:
-        """Score one sample; the arguments are those of `Asking`."""
-        one = Waiting(self, effort, body, on_end)
-        self._waiting[one] = None
+    def add(self, request: ScoreRequest[float]) -> None:
+        """Send a request for one sample, alone or with others, as soon as there is a slot."""
+        request.wait_in(self)
+        self._waiting[request] = None
         self._send_what_fits()
-        return one
 
-    def is_last(self, one: Waiting) -> bool:
-        """Whether nobody else waits for the request that this one is in."""
-        together = self._flying.get(one.request, ()) if one.request is not None else ()
-        return all(other is one or other.has_ended for other in together)
+    def leave(self, request: ScoreRequest[Any]) -> None:
+        """It has ended, and waits no more."""
+        self._waiting.pop(request, None)
 
-    def forget(self, one: Waiting) -> None:
-        """One that has ended needs no request; nor do those that it was with, if all have ended."""
-        if one.request is None:
-            self._waiting.pop(one, None)
-        elif self.is_last(one):
-            one.request.cancel()
+    def expire_before(self, since: float) -> None:
+        """Expire the samples that wait since then or longer, as `AdaptiveLimiter` does those that wait for a slot."""
+        for request in [request for request in self._waiting if request.waiting_since <= since]:
+            if request in self._waiting:  # one that ends may end others
+                del self._waiting[request]
+                request.expire()
 
     def _send_what_fits(self) -> None:
-        while self._waiting and len(self._flying) < self._caller.concurrency:
-            count = share(waiting=len(self._waiting), slots=self._caller.concurrency, most=self._most)
-            together = [self._waiting.popitem(last=False)[0] for _ in range(count)]
-            request = asyncio.create_task(self._send(together))
-            for one in together:
-                one.request = request
-                one.effort.seconds += self._caller.unanswered_seconds(since=one.came)
-            self._flying[request] = together
-            request.add_done_callback(self._ended)
+        while self._waiting and self._in_flight < self.connections.concurrency:
+            count = share(waiting=len(self._waiting), slots=self.connections.concurrency, most=self._most)
+            self._in_flight += 1
+            Batch(self, [self._waiting.popitem(last=False)[0] for _ in range(count)]).send()
 
-    def _ended(self, request: asyncio.Task[None]) -> None:
-        together = self._flying.pop(request)
-        failure = None if request.cancelled() else request.exception()
-        for one in together:  # that have not: the event loop ends, or the pool was closed
-            one.end(error=failure or asyncio.CancelledError())
+    def batch_ended(self) -> None:
+        """One that was in flight is not any more."""
+        self._in_flight -= 1
         self._send_what_fits()
 
-    async def _send(self, together: list[Waiting]) -> None:
-        alone = together if len(together) == 1 else await self._send_at_once(together)
-        await asyncio.gather(*(self._send_alone(one) for one in alone))
 
-    async def _send_at_once(self, together: list[Waiting]) -> list[Waiting]:
-        """One request for all of them; returns those that have no score after it and are to be sent alone."""
-        inputs: list[str] = []
-        fit: list[Waiting] = []
-        alone: list[Waiting] = []
-        endpoint = self._caller.endpoint
-        for one in together:
+class Batch:
+    """Samples that left the queue together; the next ones do once all of them have ended."""
+
+    def __init__(self, batcher: Batcher, requests: list[ScoreRequest[float]]) -> None:
+        """`requests` are for one sample each."""
+        self._batcher = batcher
+        self._requests = requests
+        self._in_flight = 0
+        self._together: list[ScoreRequest[float]] = []
+        """Those that wait for the answer of `_joint`."""
+        self._joint: ScoreRequest[list[float]]
+
+    def send(self) -> None:
+        """Send what fits in one request together, and the others alone."""
+        for request in self._requests:
+            request.leave_queue()
+        inputs = self._inputs() if len(self._requests) > 1 else {}
+        alone = [request for request in self._requests if request not in inputs]
+        self._in_flight = len(alone) + (1 if inputs else 0)
+        if inputs:
+            self._send_together(inputs)
+        for request in alone:
+            self._send_alone(request)
+
+    def _inputs(self) -> dict[ScoreRequest[float], str]:
+        """What goes into one request: the texts of at least two samples."""
+        inputs: dict[ScoreRequest[float], str] = {}
+        room = MOST_CHARACTERS
+        for request in self._requests:
             try:
-                given = one.body(endpoint)["input"]
-            except SampleError as error:
-                one.end(error=error)
-                continue
-            if isinstance(given, str) and sum(map(len, inputs)) + len(given) <= MOST_CHARACTERS:
-                inputs.append(given)
-                fit.append(one)
-            else:
-                alone.append(one)
-        if len(fit) < 2:
-            return fit + alone
-        try:
-            scores = await self._caller.ask_once(
-                [one.effort for one in fit],
-                SCORE_PATH,
-                {**endpoint.model_fields, "input": inputs},
-                lambda status, body, label: read_scores(
-                    status, body, label, count=len(inputs), adapter=endpoint.adapter
-                ),
-            )
-        except asyncio.CancelledError:
-            for one in fit:
-                if one.effort.attempts:
-                    self._caller.given_up()
-            raise
-        if scores is None:
-            return fit + alone
-        for one, score in zip(fit, scores, strict=True):
-            if one.has_ended:
-                self._caller.given_up()
-            one.end(score)
-        return alone
+                text = request.content(self._batcher.connections.endpoint)["input"]
+            except SampleError:
+                continue  # which it meets again when it is sent alone
+            if isinstance(text, str) and len(text) <= room:
+                inputs[request] = text
+                room -= len(text)
+        return inputs if len(inputs) > 1 else {}
 
-    async def _send_alone(self, one: Waiting) -> None:
-        if one.has_ended:
-            if one.effort.attempts:
-                self._caller.given_up()
-            return
+    def _send_together(self, inputs: dict[ScoreRequest[float], str]) -> None:
+        endpoint = self._batcher.connections.endpoint
+        content = {**endpoint.model_fields, "input": list(inputs.values())}
+        self._together = list(inputs)
+        for request in self._together:
+            request.wait_in(self)
+        self._joint = ScoreRequest(
+            self._batcher.connections,
+            self._batcher.counters,
+            label=f"{self._together[0].label} and {len(inputs) - 1} others",
+            path=SCORE_PATH,
+            content=lambda _: content,
+            read=partial(read_scores, count=len(inputs), adapter=endpoint.adapter),
+            samples=len(inputs),
+            seconds=max(request.seconds for request in self._together),
+        )
+        self._joint.add_done_callback(self._answered)
+        self._joint.send()
+
+    def leave(self, _: ScoreRequest[Any]) -> None:
+        """One has ended: the request goes on for the others, if there are any."""
+        if all(request.has_ended for request in self._together):
+            self._joint.cancel()
+
+    def _answered(self, joint: ScoreRequest[list[float]]) -> None:
+        counters = self._batcher.counters
+        if joint.attempts:
+            counters.batched_samples += joint.samples
+        for request in self._together:
+            request.attempts, request.seconds, request.is_counted = joint.attempts, joint.seconds, joint.is_counted
+        left = [request for request in self._together if not request.has_ended]
+        if joint.is_counted:
+            counters.cancelled += joint.samples - len(left)
         try:
-            read = partial(read_score, adapter=self._caller.endpoint.adapter)
-            score = await self._caller.ask(one.effort, SCORE_PATH, one.body, read)
-        except (SampleError, PoolError) as error:
-            one.end(error=error)
+            scores = dict(zip(self._together, joint.result(), strict=True))
+        except (RetryableError, SampleError) as error:
+            log.debug("sending %s alone: %s", joint.label, error)
+            counters.batch_fallbacks += 1
+            self._in_flight += len(left)
+            for request in left:
+                self._send_alone(request)
+        except BaseException as error:
+            for request in left:
+                request.finish(error=error)
         else:
-            one.end(score)
+            for request in left:
+                request.finish(scores[request])
+        self._one_ended(joint)
+
+    def _send_alone(self, request: ScoreRequest[float]) -> None:
+        request.add_done_callback(self._one_ended)
+        request.send()
+
+    def _one_ended(self, _: ScoreRequest[Any]) -> None:
+        self._in_flight -= 1
+        if self._in_flight == 0:
+            self._batcher.batch_ended()

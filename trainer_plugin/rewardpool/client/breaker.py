@@ -11,7 +11,7 @@ score 0, and nothing would fail. An answer is a score, or a worker's own word on
 from rewardpool.errors import InvalidSampleError, PoolError, PoolNotReadyError, PoolRefusesError, SampleError
 
 NOBODY_THERE = ("unreachable", "waiting")
-"""Kinds of setback after which nothing is known of who is at the address."""
+"""Kinds of `RetryableError` after which nothing is known of who is at the address."""
 
 
 class Breaker:
@@ -47,7 +47,7 @@ class Breaker:
         return error
 
     def too_late(self, error: SampleError, *, kind: str, where: str) -> SampleError | PoolError:
-        """The error of a sample whose deadline passed, or that of a pool that never answered; `kind` is of setback."""
+        """The error of a sample whose deadline passed, or of the pool if that never answered; `kind` is its last."""
         if self.is_proven or kind not in NOBODY_THERE or not self._counted(f"deadline, {kind}"):
             return error
         return PoolNotReadyError(

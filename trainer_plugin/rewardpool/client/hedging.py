@@ -1,9 +1,9 @@
-"""When a request that takes unusually long gets another one beside it. Pure.
+"""Hedges: further requests beside one that takes unusually long.
 
 A worker whose packets are dropped refuses nothing: the router holds what it has there for half a minute. Every other
 request is answered in its usual time, so the client knows soon that something is wrong, and asks again. Scores and
 judgements change nothing at the worker, so a request may run twice; the first usable answer counts. If those beside it
-are silent too there are more. How they are sent and ended is in `asking.py`.
+are silent too there are more. `Hedging` decides, for all requests of one path; a `Race` is what it comes to for one.
 
     wait: FACTOR times the 95th percentile of the latest answers, at least FLOOR_SECONDS; unknown before MIN_KNOWN.
           As long again for the second one, since the first may have gone to the silent worker too; each further one
@@ -18,7 +18,16 @@ technique: Dean and Barroso, "The Tail at Scale", 2013.)
 """
 
 import math
+from asyncio import CancelledError
 from collections import deque
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from rewardpool.client.retry import RetryableError
+
+if TYPE_CHECKING:
+    from rewardpool.client.request import Attempt, ScoreRequest
+
+T = TypeVar("T")
 
 QUANTILE = 0.95
 FACTOR = 2.0
@@ -90,3 +99,78 @@ class Hedging:
     def won(self, hedges: int) -> None:
         """So many were sent beside one request, and one of them was answered first."""
         self._tokens = min(self._capacity, self._tokens + hedges)
+
+
+class Race(Generic[T]):
+    """The hedges beside one request, of which whatever is answered first counts; made when it is first looked at."""
+
+    __slots__ = ("_budgeted", "_hedging", "_request", "_sent", "hedges")
+
+    def __init__(self, request: "ScoreRequest[T]", hedging: Hedging) -> None:
+        """`hedging` is that of the request's path."""
+        self._request = request
+        self._hedging = hedging
+        self.hedges: list[Attempt] = []
+        """In flight."""
+        self._sent = 0
+        """Beside the attempt of now."""
+        self._budgeted = 0
+        """Those of them that the budget paid."""
+
+    def next_attempt(self) -> None:
+        """The request is sent again, beside those that are in flight still."""
+        self._sent = len(self.hedges)
+        if not self.hedges:
+            self._budgeted = 0
+
+    def double(self) -> None:
+        """Send a hedge beside an attempt from the start, outside the budget.
+
+        Of two at a time an idle router gives its workers one each, where it gives the same text to the same worker
+        again and again.
+        """
+        if self._sent < MOST_HEDGES:
+            self._send()
+
+    def look(self, now: float) -> float:
+        """Send a hedge where one is due; returns after how many seconds to look again."""
+        request, hedging = self._request, self._hedging
+        soonest = request.connections.soonest_seconds
+        sent_at = request.primary_sent_at
+        if sent_at is None:
+            return soonest  # in a pause; the next attempt may be a straggler in its turn
+        wait = soonest
+        if self._sent < MOST_HEDGES:
+            wait = hedging.wait(now - request.last_sent_at, beside=self._sent)
+            if wait == 0:
+                hedging.spend()
+                self._budgeted += 1
+                self._send()
+                wait = hedging.wait(0.0, beside=self._sent)
+        if not hedging.is_straggler(now - sent_at):
+            return wait
+        # Where nothing at all is answered, one of those that are held is sent anew, in its turn.
+        outage = request.connections.outage
+        if outage.wants_canary(sent_at=sent_at, usual_seconds=hedging.usual_seconds, now=now):
+            outage.canary_sent(self._send())
+        return min(wait, soonest)
+
+    def send_if_held(self, now: float) -> None:
+        """Send a hedge where the router holds the attempt of now for unusually long."""
+        sent_at = self._request.primary_sent_at
+        if sent_at is not None and self._hedging.is_straggler(now - sent_at):
+            self._send()
+
+    def _send(self) -> "Attempt":
+        self._sent += 1
+        hedge = self._request.send_hedge(self._ended)
+        self.hedges.append(hedge)
+        return hedge
+
+    def _ended(self, hedge: "Attempt", answer: T | None, error: BaseException | None) -> None:
+        self.hedges.remove(hedge)
+        if self._request.has_ended or isinstance(error, RetryableError | CancelledError):
+            return  # the others have their chance still
+        self._request.counters.hedges_won += 1
+        self._hedging.won(self._budgeted)
+        self._request.finish(answer, error)

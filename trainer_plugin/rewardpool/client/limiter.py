@@ -1,16 +1,16 @@
-"""How many requests may be in flight: the config's `concurrency` while all is well, fewer while the pool is strained.
+"""How many requests may be in flight: the config's `concurrency` while all is well, fewer while the pool is overloaded.
 
-Strain is what says "too much": HTTP 408, 425, 429, 502, 503, 504, or no answer within the attempt's time. It halves the
-number, once for all that was sent before it. Answers let it grow again, by an eighth for each round of them (as many as
-may be in flight), while they take about as long as in the best round since.
+"Too much" is HTTP 408, 425, 429, 502, 503, 504, or no answer within the attempt's time. It halves the number, once for
+all that was sent before it. Answers let it grow again, by an eighth for each round of them (as many as may be in
+flight), while they take about as long as in the best round since.
 
 It begins at `concurrency` and slow answers alone never lower it. A queue at the routers is what autoscaling measures: a
 client that backs off as soon as requests take longer would keep a pool at its smallest size for ever. For the same
-reason it never falls below an eighth of `concurrency`, and a router that says it has no worker is no strain.
+reason it never falls below an eighth of `concurrency`, and a router that says it has no worker is not overloaded.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from typing import Protocol
 
 LEAST_SHARE = 8
 """The number never falls below `concurrency` divided by this."""
@@ -19,7 +19,7 @@ GROWTH_SHARE = 8
 HOLDS = 1.5
 """Answers hold their time when a round's mean is at most this many times that of the best round."""
 FADE = 1.1
-"""The best round's mean grows by this where a round did not hold, so that longer samples are no strain for ever."""
+"""The best round's mean grows by this where a round did not hold, so that longer samples do not keep it low."""
 
 
 class Pace:
@@ -38,7 +38,7 @@ class Pace:
         self._answers = 0
         self._seconds = 0.0
 
-    def strained(self, *, sent_at: float, now: float) -> None:
+    def overloaded(self, *, sent_at: float, now: float) -> None:
         """A request sent at `sent_at` said at `now` that it is too much (seconds of one clock)."""
         if sent_at < self._cut_at:
             return
@@ -64,6 +64,20 @@ class Pace:
             self._best *= FADE
 
 
+class Waiter(Protocol):
+    """What waits for a slot."""
+
+    @property
+    def waiting_since(self) -> float:
+        """When its wait began; all of one clock."""
+
+    def start(self) -> None:
+        """It has a slot."""
+
+    def expire(self) -> None:
+        """It has waited too long, and gets none."""
+
+
 class AdaptiveLimiter:
     """Who may send a request now; who may not waits in order. Its size changes, and nobody loses a slot by that."""
 
@@ -71,29 +85,26 @@ class AdaptiveLimiter:
         """All of `size` slots are free."""
         self._size = size
         self._taken = 0
-        self._waiting: OrderedDict[Callable[[], None], tuple[float, Callable[[], None]]] = OrderedDict()
+        self._waiting: OrderedDict[Waiter, None] = OrderedDict()
 
-    def take(self, begin: Callable[[], None], *, came: float, expire: Callable[[], None]) -> None:
-        """Call `begin` with a slot, now or when there is one; or `expire`, as `expire_before` says.
-
-        `came` is when the wait began.
-        """
+    def take(self, waiter: Waiter) -> None:
+        """Start it with a slot, now or when there is one."""
         if self._taken < self._size:
             self._taken += 1
-            begin()
+            waiter.start()
         else:
-            self._waiting[begin] = came, expire
+            self._waiting[waiter] = None
 
-    def expire_before(self, came: float) -> None:
-        """End the waits that began by then."""
-        for begin in [begin for begin, (since, _) in self._waiting.items() if since <= came]:
-            # One that ends may end others.
-            if (waiting := self._waiting.pop(begin, None)) is not None:
-                waiting[1]()
+    def expire_before(self, since: float) -> None:
+        """Expire those that wait since then or longer."""
+        for waiter in [waiter for waiter in self._waiting if waiter.waiting_since <= since]:
+            if waiter in self._waiting:  # one that ends may end others
+                del self._waiting[waiter]
+                waiter.expire()
 
-    def leave(self, begin: Callable[[], None]) -> None:
-        """Wait no more."""
-        self._waiting.pop(begin, None)
+    def leave(self, waiter: Waiter) -> None:
+        """It waits no more."""
+        self._waiting.pop(waiter, None)
 
     def give_back(self) -> None:
         """Give a slot back; whoever waits longest has it."""
@@ -108,6 +119,6 @@ class AdaptiveLimiter:
 
     def _fill(self) -> None:
         while self._waiting and self._taken < self._size:
-            begin, _ = self._waiting.popitem(last=False)
+            waiter, _ = self._waiting.popitem(last=False)
             self._taken += 1
-            begin()
+            waiter.start()

@@ -22,9 +22,9 @@ COUNTS = {
     "retried": "Samples of which an attempt failed and another followed",
     "hedges": "Requests beside stragglers",
     "hedges_won": "Requests beside stragglers that were answered first",
-    "together": "Samples sent in a request with others",
-    "splits": "Requests for several samples that had no usable answer",
-    "exposed_seconds": "Seconds in which a stream's reader waited for the next outcome",
+    "batched_samples": "Samples sent in a request with others",
+    "batch_fallbacks": "Requests for several samples that had no usable answer",
+    "exposed_wait_seconds": "Seconds in which a stream's reader waited for the next outcome",
     "rediscoveries": "Times the pool's address or key was looked up again",
 }
 """What is counted: attributes of a `Report`, and a line of help for each."""
@@ -55,12 +55,12 @@ class ReportCollector(Collector):
             counter = CounterMetricFamily(f"rewardpool_client_{field}", meaning, labels=["pool"])
             counter.add_metric([name], getattr(report, field))
             yield counter
-        setbacks = CounterMetricFamily(
-            "rewardpool_client_setbacks", "Failed attempts that another one followed", labels=["pool", "kind"]
+        retries = CounterMetricFamily(
+            "rewardpool_client_retries", "Failed attempts that another one followed", labels=["pool", "kind"]
         )
-        for kind, count in report.setbacks.items():
-            setbacks.add_metric([name, kind], count)
-        yield setbacks
+        for kind, count in report.retries.items():
+            retries.add_metric([name, kind], count)
+        yield retries
         concurrency = GaugeMetricFamily(
             "rewardpool_client_concurrency", "Requests that may be in flight now", labels=["pool"]
         )

@@ -18,6 +18,7 @@ refused as too much (HTTP 408, 425, 429) are no part of this.
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 PROBE_SECONDS = (0.15, 0.25)
 """Shortest and longest time between two of those that pause being sent early."""
@@ -29,6 +30,13 @@ WAKE_SECONDS = 0.1
 """Within this all are sent again: a thousand trainers hear of it in different moments anyhow."""
 SILENCE_SECONDS = 1.0
 """Without a success, after which one means that the pool is back."""
+
+
+class Cancellable(Protocol):
+    """A request in flight."""
+
+    def cancel(self) -> object:
+        """Close it."""
 
 
 class Outage:
@@ -45,7 +53,7 @@ class Outage:
         self.answered_at = self._loop.time()
         """When it answered last (the loop's time), or was opened."""
         self._canary_at = 0.0
-        self._canaries: deque[asyncio.Task[None]] = deque()
+        self._canaries: deque[Cancellable] = deque()
 
     def answered(self) -> bool:
         """Take in a success; returns whether it is the first after a silence, so that the pool is back."""
@@ -90,7 +98,7 @@ class Outage:
         self._canary_at = now + max(self._uniform(*CANARY_SECONDS), usual_seconds)
         return True
 
-    def canary_sent(self, canary: asyncio.Task[None]) -> None:
+    def canary_sent(self, canary: Cancellable) -> None:
         """Close the oldest of these requests when there is one too many."""
         self._canaries.append(canary)
         while len(self._canaries) > MOST_CANARIES:

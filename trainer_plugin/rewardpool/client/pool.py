@@ -1,6 +1,6 @@
 """The client: samples go in one by one, scores come out as they are ready, and no sample is lost on the way.
 
-How one sample is tried until it has a score is `asking.py`, how many of them go at once `stream.py`.
+How one sample is tried until it has a score is `request.py`, how many of them go at once `stream.py`.
 """
 
 import asyncio
@@ -15,12 +15,9 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from rewardpool.client.answer import Judgement, read_first_token, read_judgement, read_object, read_score
-from rewardpool.client.asking import Body, OnEnd, Read
 from rewardpool.client.batching import Batcher
-from rewardpool.client.caller import Caller, UnderWay, end_of
-from rewardpool.client.effort import Effort
-from rewardpool.client.report import Ledger, Report
-from rewardpool.client.scoring import Scoring
+from rewardpool.client.report import Counters, Report
+from rewardpool.client.request import Content, Read, ScoreRequest
 from rewardpool.client.shared import shared
 from rewardpool.client.stream import Deliver, Stream
 from rewardpool.client.transport import Connections
@@ -29,9 +26,9 @@ from rewardpool.config import Constant, RewardConfig
 from rewardpool.demand.cadence import Plan
 from rewardpool.demand.handle import JobDemand, announced_demand
 from rewardpool.discovery.endpoint import Endpoint
-from rewardpool.errors import InvalidSampleError, SampleError
+from rewardpool.errors import InvalidSampleError, SampleError, SampleTooLongError
 from rewardpool.sample import Outcome, Sample, Scored, Unscored
-from rewardpool_api.contract import CHAT_PATH, SCORE_PATH
+from rewardpool_api.contract import CHAT_PATH, SCORE_PATH, StepScore
 
 log = logging.getLogger(__name__)
 
@@ -58,10 +55,9 @@ class Pool:
         self._opening: Callable[[], AbstractAsyncContextManager[Connections]] = lambda: Connections(config)
         self._open: AbstractAsyncContextManager[Connections] | None = None
         self._connections: Connections | None = None
-        self._caller: Caller | None = None
         self._batcher: Batcher | None = None
         self._read_score = partial(read_score, adapter=config.adapter)
-        self._ledger = Ledger()
+        self._counters = Counters()
         self._unnamed = itertools.count()
         self._demand = JobDemand.silent("the trainer has not asked for it")
         self._awake = Awake()
@@ -81,9 +77,8 @@ class Pool:
     async def __aenter__(self) -> Self:
         self._open = self._opening()
         self._connections = await self._open.__aenter__()
-        self._caller = Caller(self._connections, self._ledger)
         if self._config.batch > 1:
-            self._batcher = Batcher(self._caller, most=self._config.batch)
+            self._batcher = Batcher(self._connections, self._counters, most=self._config.batch)
         return self
 
     async def __aexit__(
@@ -101,14 +96,14 @@ class Pool:
         return self._entered.endpoint
 
     @property
-    def _entered(self) -> Caller:
-        if self._caller is None:
+    def _entered(self) -> Connections:
+        if self._connections is None:
             raise RuntimeError("enter the pool first: async with Pool(config) as pool")
-        return self._caller
+        return self._connections
 
     def report(self) -> Report:
         """Counts and latencies since the pool was entered."""
-        counts = replace(self._ledger.report(), demand=self._demand.report())
+        counts = replace(self._counters.report(), demand=self._demand.report())
         if self._connections is None:
             return counts
         return replace(
@@ -191,7 +186,7 @@ class Pool:
         """
         outcome = await self._outcome(sample)
         if isinstance(outcome, Unscored):
-            self._ledger.unscored += 1
+            self._counters.unscored += 1
             raise outcome.error
         return outcome.value
 
@@ -241,14 +236,14 @@ class Pool:
     ) -> T:
         label = label or f"judge-{next(self._unnamed)}"
 
-        def body(endpoint: Endpoint) -> dict[str, Any]:
+        def content(endpoint: Endpoint) -> dict[str, Any]:
             if endpoint.model_type not in (None, "Generative"):
                 raise InvalidSampleError(label, f"{endpoint.pool} is {endpoint.model_type}, which cannot judge")
             if endpoint.adapter is not None:
                 raise InvalidSampleError(label, f"{endpoint.adapter} is an adapter, and those score: none can judge")
             return {**sampling, "model": endpoint.served_name, "messages": list(messages)}
 
-        return await self._ask(label, CHAT_PATH, body, read)
+        return await self._ask(label, CHAT_PATH, content, read)
 
     async def post(self, path: str, content: Mapping[str, Any], *, label: str | None = None) -> dict[str, Any]:
         """The JSON object that answers a request of any kind; for code that writes its requests itself.
@@ -263,22 +258,19 @@ class Pool:
             SampleError: There is no answer.
             PoolError: The pool cannot be used.
         """
+        label = label or f"request-{next(self._unnamed)}"
+        return await self._ask(label, path, lambda endpoint: {**content, **endpoint.model_fields}, read_object)
 
-        def body(endpoint: Endpoint) -> dict[str, Any]:
-            return {**content, **endpoint.model_fields}
-
-        return await self._ask(label or f"request-{next(self._unnamed)}", path, body, read_object)
-
-    async def _ask(self, label: str, path: str, body: Body, read: Read[T]) -> T:
-        effort = Effort(label)
+    async def _ask(self, label: str, path: str, content: Content, read: Read[T]) -> T:
         self._demand.sample_comes()
+        request = ScoreRequest(self._entered, self._counters, label=label, path=path, content=content, read=read)
+        request.send()
+        await request.wait()
         try:
-            answer = await self._entered.ask(effort, path, body, read)
+            return request.result()
         except SampleError:
-            self._ledger.unscored += 1
+            self._counters.unscored += 1
             raise
-        self._ledger.score(effort.seconds)
-        return answer
 
     async def stream(
         self, samples: Iterable[Sample] | AsyncIterable[Sample]
@@ -298,15 +290,17 @@ class Pool:
             PoolError: The pool cannot be used, whatever the policy.
         """
 
-        def begin(sample: Sample, index: int, deliver: Deliver[Outcome]) -> UnderWay:
-            def settled(outcome: Outcome | None, error: BaseException | None) -> None:
+        def begin(sample: Sample, index: int, deliver: Deliver[Outcome]) -> ScoreRequest[float]:
+            def ended(request: ScoreRequest[float]) -> None:
                 try:
-                    end = self._apply_policy(outcome) if outcome is not None else error or asyncio.CancelledError()
-                except SampleError as failure:  # raised by the stream
-                    end = failure
+                    end: Outcome | BaseException = self._apply_policy(_outcome(request))
+                except BaseException as error:  # raised by the stream
+                    end = error
                 deliver(index, end)
 
-            return self._try(sample, sample.id or f"#{index}", settled)
+            request = self._send(sample, sample.id or f"#{index}")
+            request.add_done_callback(ended)
+            return request
 
         course: Stream[Sample, Outcome] = Stream(
             begin, ahead=self._config.ahead, demand=self._demand, waited=self.waited
@@ -317,33 +311,70 @@ class Pool:
 
     def waited(self, seconds: float) -> None:
         """Count seconds in which whoever reads a stream of this pool had nothing to take."""
-        self._ledger.exposed_seconds += seconds
+        self._counters.exposed_wait_seconds += seconds
 
     async def _outcome(self, sample: Sample) -> Outcome:
         """Score one sample; the failure policy is still to be applied. Raises PoolError."""
-        label = sample.id or f"#{next(self._unnamed)}"
-        return await end_of(lambda on_end: self._try(sample, label, on_end))
+        request = self._send(sample, sample.id or f"#{next(self._unnamed)}")
+        await request.wait()
+        return _outcome(request)
 
     def _apply_policy(self, outcome: Outcome) -> Outcome:
         if isinstance(outcome, Scored):
             return outcome
         policy = self._config.on_failure
         if isinstance(policy, Constant):
-            self._ledger.constants += 1
+            self._counters.constants += 1
             log.warning("%s; it scores the constant %g, as configured", outcome.error, policy.constant)
             return Scored(value=policy.constant, attempts=outcome.attempts, seconds=outcome.seconds, constant=True)
-        self._ledger.unscored += 1
+        self._counters.unscored += 1
         if policy == "raise":
             raise outcome.error
         return outcome
 
-    def _try(self, sample: Sample, label: str, on_end: OnEnd[Outcome]) -> UnderWay:
-        """Begin to score one sample; the failure policy is still to be applied, and the error is none of a sample."""
+    def _send(self, sample: Sample, label: str) -> ScoreRequest[float]:
+        """Begin to score one sample."""
         self._demand.sample_comes()
-        one = Scoring(sample, label, self._ledger, on_end)
+        request = ScoreRequest(
+            self._entered,
+            self._counters,
+            label=label,
+            path=SCORE_PATH,
+            content=partial(_score_content, sample, label),
+            read=self._read_score,
+        )
         if self._batcher is None:
-            return self._entered.begin(one.effort, SCORE_PATH, one.body, self._read_score, one.ended)
-        return self._batcher.begin(one.effort, one.body, one.ended)
+            request.send()
+        else:
+            self._batcher.add(request)
+        return request
+
+
+def _score_content(sample: Sample, label: str, endpoint: Endpoint) -> dict[str, Any]:
+    """What is sent for the score of one sample. Pure.
+
+    Raises:
+        SampleError: The pool's model cannot take it.
+    """
+    if endpoint.model_type == "Generative":
+        raise InvalidSampleError(label, f"{endpoint.pool} is Generative, which writes instead of scoring; use judge")
+    if endpoint.model_type is not None and (endpoint.model_type == "Function") != (sample.function is not None):
+        wanted = "function" if endpoint.model_type == "Function" else "text or token_ids"
+        raise InvalidSampleError(label, f"{endpoint.pool} is {endpoint.model_type} and takes {wanted}")
+    limit = endpoint.max_model_len
+    if sample.token_ids is not None and limit is not None and len(sample.token_ids) > limit:
+        raise SampleTooLongError(label, len(sample.token_ids), limit)
+    return {**endpoint.model_fields, "input": sample.to_input(label)}
+
+
+def _outcome(request: ScoreRequest[float]) -> Outcome:
+    """What came of a sample; the failure policy is still to be applied. Raises PoolError, or CancelledError."""
+    try:
+        score = request.result()
+    except SampleError as error:
+        return Unscored(error=error, attempts=request.attempts, seconds=request.seconds)
+    steps = score.steps if isinstance(score, StepScore) else None
+    return Scored(value=score, attempts=request.attempts, seconds=request.seconds, steps=steps)
 
 
 def injected_pool(config: RewardConfig, **injected: Any) -> Pool:

@@ -50,13 +50,13 @@ class Report:
         cancelled: Samples given up by the caller.
         attempts: Requests sent.
         retried: Samples of which an attempt failed and another followed, finished or not.
-        setbacks: Failed attempts that were followed by another, by kind.
+        retries: Failed attempts that were followed by another, by kind.
         hedges: Second requests beside stragglers, which are attempts too.
         hedges_won: Those that were answered first.
-        together: Samples that were sent in a request with others.
-        splits: Such requests that had no usable answer, so that each sample was sent alone after it.
-        exposed_seconds: In which whoever reads a stream waited for the next outcome, over all streams.
-        concurrency: Requests that may be in flight now: the config's number, or fewer while the pool is strained.
+        batched_samples: Those that were sent in a request with others.
+        batch_fallbacks: Such requests that had no usable answer, so that each sample was sent alone after it.
+        exposed_wait_seconds: In which whoever reads a stream waited for the next outcome, over all streams.
+        concurrency: Requests that may be in flight now: the config's number, or fewer while the pool is overloaded.
         rediscoveries: Times the pool's address or key was looked up again.
         latency: Quantiles in seconds.
         demand: What came of announcing the job's demand.
@@ -69,20 +69,20 @@ class Report:
     cancelled: int
     attempts: int
     retried: int
-    setbacks: Mapping[str, int]
+    retries: Mapping[str, int]
     latency: Latency
     rediscoveries: int = 0
     hedges: int = 0
     hedges_won: int = 0
-    together: int = 0
-    splits: int = 0
-    exposed_seconds: float = 0.0
+    batched_samples: int = 0
+    batch_fallbacks: int = 0
+    exposed_wait_seconds: float = 0.0
     concurrency: int = 0
     demand: DemandReport = DemandReport()
 
 
 @dataclass
-class Ledger:
+class Counters:
     """The running counts behind a `Report`; written by one event loop only."""
 
     samples: int = 0
@@ -94,10 +94,12 @@ class Ledger:
     retried: int = 0
     hedges: int = 0
     hedges_won: int = 0
-    together: int = 0
-    splits: int = 0
-    exposed_seconds: float = 0.0
-    setbacks: Counter[str] = field(default_factory=Counter)
+    batched_samples: int = 0
+    batch_fallbacks: int = 0
+    exposed_wait_seconds: float = 0.0
+    retries: Counter[str] = field(default_factory=Counter)
+    retry_logged_at: float = -math.inf
+    """When the last line about retries was logged, by the connections' clock."""
     slowest_seconds: float = 0.0
     recent_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
 
@@ -110,7 +112,7 @@ class Ledger:
 
     def retry(self, kind: str, *, first: bool) -> None:
         """Count a failed attempt that another one follows; `first` says that it is the sample's first."""
-        self.setbacks[kind] += 1
+        self.retries[kind] += 1
         self.retried += first
 
     def report(self) -> Report:
@@ -125,10 +127,10 @@ class Ledger:
             retried=self.retried,
             hedges=self.hedges,
             hedges_won=self.hedges_won,
-            together=self.together,
-            splits=self.splits,
-            exposed_seconds=self.exposed_seconds,
-            setbacks=dict(self.setbacks),
+            batched_samples=self.batched_samples,
+            batch_fallbacks=self.batch_fallbacks,
+            exposed_wait_seconds=self.exposed_wait_seconds,
+            retries=dict(self.retries),
             latency=summarise(sorted(self.recent_seconds), slowest=self.slowest_seconds),
         )
 

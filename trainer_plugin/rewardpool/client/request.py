@@ -1,24 +1,391 @@
-"""What is sent for one sample. Pure."""
+"""One request, from the queue to its end: sent again until it is answered.
 
-from typing import Any
+    queued -> a slot is free -> attempt -> answered, it or a hedge beside it (`hedging.py`) -> the end, told once
+                                        -> RetryableError -> pause (`retry.py`) -> attempt … until the deadline
 
+Hedges race on while it pauses: one may sit at a silent worker, and nobody waits for that. The deadline counts from when
+the sample came, less the time in which it waited for a slot while others were answered: a pool that answers nobody uses
+up the time of those that wait for a slot too.
+
+The end is told by a call, not by a task that ends: the first attempt runs in the task of the whole, and when a hedge is
+answered earlier it stays open for some seconds after that (`timers.py` says why), while the sample is done. A request
+that waits has no task and nothing but its fields, for tens of thousands may wait.
+"""
+
+import asyncio
+import itertools
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from rewardpool.client.hedging import Hedging, Race
+from rewardpool.client.report import Counters
+from rewardpool.client.retry import RetryableError, deadline_error, final_error, prepare_retry
+from rewardpool.client.transport import Connections
+from rewardpool.deadline import already_waited
 from rewardpool.discovery.endpoint import Endpoint
-from rewardpool.errors import InvalidSampleError, SampleTooLongError
-from rewardpool.sample import Sample
+from rewardpool.errors import PoolError, SampleError
+
+T = TypeVar("T")
+
+Content = Callable[[Endpoint], dict[str, Any]]
+"""Makes the JSON for an endpoint, or raises the SampleError that says why there is none."""
+Read = Callable[[int, bytes, str], T]
+"""Makes of status, body and the request's label a result, a SampleError or a RetryableError."""
+
+_IMPORT = uuid.uuid4().hex
+_NUMBERS = itertools.count(1)
+"""With the process, which may have been forked, they name a request; a random number for each would cost more."""
 
 
-def score_request(endpoint: Endpoint, sample: Sample, label: str) -> dict[str, Any]:
-    """The request for the score of one sample.
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
-    Raises:
-        SampleError: The pool's model cannot take it.
-    """
-    if endpoint.model_type == "Generative":
-        raise InvalidSampleError(label, f"{endpoint.pool} is Generative, which writes instead of scoring; use judge")
-    if endpoint.model_type is not None and (endpoint.model_type == "Function") != (sample.function is not None):
-        wanted = "function" if endpoint.model_type == "Function" else "text or token_ids"
-        raise InvalidSampleError(label, f"{endpoint.pool} is {endpoint.model_type} and takes {wanted}")
-    limit = endpoint.max_model_len
-    if sample.token_ids is not None and limit is not None and len(sample.token_ids) > limit:
-        raise SampleTooLongError(label, len(sample.token_ids), limit)
-    return {**endpoint.model_fields, "input": sample.to_input(label)}
+
+class Queue(Protocol):
+    """Where a request waits."""
+
+    def leave(self, request: "ScoreRequest[Any]") -> None:
+        """It has ended, and waits no more."""
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """One that is on its way to the pool."""
+
+    task: asyncio.Task[Any] = field(init=False)
+    """In which it runs; for all but hedges that of the whole."""
+    sent_at: float = field(default_factory=_now)
+    is_overdue: bool = False
+
+    def cancel(self) -> None:
+        """Close it."""
+        self.task.cancel()
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ScoreRequest(Generic[T]):
+    """What is asked for one sample, for a judgement, or for several samples at once. For one use."""
+
+    connections: Connections
+    counters: Counters
+    _: KW_ONLY
+    label: str
+    """Names it in messages."""
+    path: str
+    """Below the pool's URL."""
+    content: Content
+    read: Read[T]
+    samples: int = 1
+    """In it; with more than one it is sent once, and a RetryableError ends it."""
+
+    seconds: float = field(default_factory=already_waited)
+    """From when its first attempt was due to its end; before that, what it has used up of its deadline."""
+    attempts: int = field(default=0, init=False)
+    """Sent so far, hedges among them."""
+    retries: int = field(default=0, init=False)
+    """Attempts that failed and were worth another one."""
+    overtaken: int = field(default=0, init=False)
+    """Those of them since which, or while which, the pool answered another request."""
+    failures: float = field(default=0.0, init=False)
+    """Those of them at a worker, the only ones that are bounded by number; see `FAILURES` in `retry`."""
+    kind: str = field(default="", init=False)
+    """Of the last RetryableError."""
+    problem: str = field(default="", init=False)
+    """The last RetryableError, in words."""
+    refused_keys: frozenset[str | None] = field(default=frozenset(), init=False)
+    """Since all of them were tried last."""
+    last_sent_at: float = field(default=0.0, init=False)
+    """When the latest attempt was sent (the loop's time)."""
+    is_counted: bool = field(default=False, init=False)
+    """Whether its samples are in the report, since an attempt was due."""
+    has_ended: bool = field(default=False, init=False)
+
+    _number: int = field(default_factory=_NUMBERS.__next__, init=False)
+    _queue: Queue | None = field(default=None, init=False)
+    _queued_at: float = field(default=0.0, init=False)
+    _began: float = field(default=0.0, init=False)
+    _task: asyncio.Task[None] | None = field(default=None, init=False)
+    _sends: tuple[Endpoint, dict[str, Any]] = field(init=False)
+    """Where the attempt of now goes, and with what."""
+    _primary: Attempt | None = field(default=None, init=False)
+    """The attempt of now that is no hedge; None in a pause."""
+    _race: "Race[T] | None" = field(default=None, init=False)
+    _callbacks: "tuple[Callable[[ScoreRequest[T]], None], ...]" = field(default=(), init=False)
+    _answer: T = field(init=False)
+    _error: BaseException | None = field(default=None, init=False)
+
+    @property
+    def id(self) -> str:
+        """Of the attempt that is sent now, for the logs of router and worker."""
+        return f"{_IMPORT}-{os.getpid()}-{self._number}-{self.attempts}"
+
+    def result(self) -> T:
+        """The answer of a request that has ended.
+
+        Raises:
+            SampleError: There is none, and there will be none.
+            PoolError: The pool cannot be used.
+            CancelledError: Nobody wanted it any more.
+        """
+        if self._error is not None:
+            raise self._error
+        return self._answer
+
+    def add_done_callback(self, callback: "Callable[[ScoreRequest[T]], None]") -> None:
+        """Have something called at the end, once; it must not raise."""
+        self._callbacks += (callback,)
+
+    async def wait(self) -> None:
+        """Return when it has ended; when the task that waits is cancelled, so is the request."""
+        if self.has_ended:
+            return
+        ended = asyncio.get_running_loop().create_future()
+        self.add_done_callback(lambda _: None if ended.done() else ended.set_result(None))
+        try:
+            await ended
+        except asyncio.CancelledError:
+            await asyncio.gather(*self.cancel(), return_exceptions=True)
+            raise
+
+    def cancel(self) -> set[asyncio.Task[Any]]:
+        """Nobody wants the answer any more: close what is in flight; returns what runs on for a moment."""
+        running = set() if self.has_ended else self._tasks()
+        self.finish(error=asyncio.CancelledError())
+        return running
+
+    def _tasks(self) -> set[asyncio.Task[Any]]:
+        hedges = self._race.hedges if self._race is not None else ()
+        return {*filter(None, [self._task]), *(hedge.task for hedge in hedges)}
+
+    # In the queue.
+
+    def send(self) -> None:
+        """Send it as soon as there is a slot; it never ends within this call."""
+        self.wait_in(self.connections.slots)
+        self.connections.slots.take(self)
+
+    def wait_in(self, queue: Queue) -> None:
+        """Wait from now on."""
+        self._queue = queue
+        self._queued_at = _now()
+
+    def leave_queue(self) -> None:
+        """Wait no more; the time in which the pool answered nobody is used up."""
+        self._queue = None
+        self.seconds += self.connections.outage.unanswered_seconds(since=self._queued_at)
+
+    @property
+    def waiting_since(self) -> float:
+        """When its wait began (the loop's time), earlier by what it had used up of its deadline."""
+        return self._queued_at - self.seconds
+
+    def expire(self) -> None:
+        """End it while it waits: its deadline is over."""
+        self.leave_queue()
+        self._count_samples()
+        self.finish(error=deadline_error(self))
+
+    # Under way.
+
+    def start(self) -> None:
+        """Begin with the first attempt: there is a slot."""
+        self.leave_queue()
+        self._began = _now() - self.seconds
+        self._count_samples()
+        self.connections.following.refresh_when_due()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        self.connections.watch.add(self)
+
+    async def _run(self) -> None:
+        try:
+            answer = await self._until_answered()
+        except Exception as error:
+            self.finish(error=error)
+        except BaseException as error:
+            self.finish(error=error)
+            raise
+        else:
+            self.finish(answer)
+
+    async def _until_answered(self) -> T:
+        while True:
+            endpoint = self.connections.endpoint
+            self._sends = (endpoint, self.content(endpoint))
+            sent_at = _now()
+            try:
+                return await self._attempt_and_race()
+            except RetryableError as error:
+                if self.has_ended:
+                    raise
+                try:
+                    if self.samples > 1:
+                        raise
+                    await prepare_retry(self, error, endpoint, sent_at=sent_at)
+                except (RetryableError, SampleError):
+                    await self._hedges_over()
+                    raise
+
+    async def _attempt_and_race(self) -> T:
+        """One attempt, with hedges where it is slow. Raises its RetryableError; the hedges race on."""
+        if (hedging := self.connections.hedging(self.path)) is not None:
+            hedging.sent()
+            if self._race is not None:
+                self._race.next_attempt()
+            if self.kind == "nonsense":
+                self._racing(hedging).double()
+        self._primary = Attempt()
+        self._primary.task = self._task  # type: ignore[assignment]  # it runs in it
+        try:
+            return await self._attempt(self._primary)
+        finally:
+            self._primary = None
+
+    async def _hedges_over(self) -> None:
+        """Give the hedges beside the last attempt their chance: when one is answered, this task is cancelled."""
+        while self._race is not None and self._race.hedges:
+            await asyncio.wait([hedge.task for hedge in self._race.hedges], return_when=asyncio.FIRST_COMPLETED)
+
+    async def _attempt(self, attempt: Attempt) -> T:
+        """Send it once. Raises RetryableError where another attempt may help, else SampleError."""
+        endpoint, content = self._sends
+        self.attempts += 1
+        self.counters.attempts += 1
+        self.counters.hedges += attempt is not self._primary
+        attempt.sent_at = self.last_sent_at = _now()
+        try:
+            answer = await self.connections.send(self, endpoint, content)
+        except asyncio.CancelledError:
+            if not attempt.is_overdue or attempt.task.uncancel() > 0:
+                raise
+            self.connections.overloaded(sent_at=attempt.sent_at, now=_now())
+            timeout = self.connections.config.seconds_per_attempt
+            raise RetryableError("worker", f"no answer within {timeout:g} s") from None
+        try:
+            result = self.read(answer.status, answer.body, self.label)
+        except RetryableError as error:
+            error.retry_after = answer.retry_after
+            if error.kind == "busy":
+                self.connections.overloaded(sent_at=attempt.sent_at, now=_now())
+            raise
+        except SampleError as error:
+            if error.status is None:
+                self.connections.pool_answered()
+            raise
+        if not self.has_ended:
+            seconds = _now() - attempt.sent_at
+            self.connections.answered(seconds)
+            if (hedging := self.connections.hedging(self.path)) is not None:
+                hedging.answered(seconds)
+        return result
+
+    # While it is slow.
+
+    def look(self, now: float) -> float:
+        """Do what is due: close what is overdue, send a hedge; returns when to look again."""
+        config = self.connections.config
+        deadline = self._began + config.timeout
+        if now >= deadline:
+            self.finish(error=deadline_error(self))
+            return deadline
+        due = [deadline]
+        for attempt in self._in_flight():
+            overdue_at = attempt.sent_at + config.seconds_per_attempt
+            if now < overdue_at:
+                due.append(overdue_at)
+            else:
+                attempt.is_overdue = True
+                attempt.cancel()
+        hedging = self.connections.hedging(self.path)
+        due.append(now + (self._racing(hedging).look(now) if hedging is not None else self.connections.soonest_seconds))
+        return min(due)
+
+    def send_again(self, seconds: float) -> None:
+        """The pool is back: send a hedge if the router holds this since before, after so many seconds."""
+        if (hedging := self.connections.hedging(self.path)) is not None:
+            asyncio.get_running_loop().call_later(seconds, lambda: self._racing(hedging).send_if_held(_now()))
+
+    def _racing(self, hedging: Hedging) -> Race[T]:
+        if self._race is None:
+            self._race = Race(self, hedging)
+        return self._race
+
+    @property
+    def primary_sent_at(self) -> float | None:
+        """When the attempt of now was sent that is no hedge (the loop's time); None while there is none."""
+        return None if self._primary is None or self.has_ended else self._primary.sent_at
+
+    def send_hedge(self, on_end: Callable[[Attempt, T | None, BaseException | None], None]) -> Attempt:
+        """Send one more beside the attempt of now; `on_end` receives it, and its answer or error."""
+        hedge = Attempt()
+        hedge.task = asyncio.get_running_loop().create_task(self._attempt(hedge))
+
+        def ended(task: asyncio.Task[T]) -> None:
+            error = asyncio.CancelledError() if task.cancelled() else task.exception()
+            on_end(hedge, None if error else task.result(), error)
+
+        hedge.task.add_done_callback(ended)
+        return hedge
+
+    def _in_flight(self) -> Iterator[Attempt]:
+        """Attempts that are neither answered nor closed."""
+        hedges = self._race.hedges if self._race is not None else ()
+        return (one for one in (self._primary, *hedges) if one is not None and not one.is_overdue)
+
+    # The end.
+
+    def finish(self, answer: T | None = None, error: BaseException | None = None) -> None:
+        """Tell who asked, and make room for the next. Only the first call counts."""
+        if self.has_ended:
+            return
+        self.has_ended = True
+        if self._task is not None:
+            self.seconds = _now() - self._began
+        if error is None:
+            self._answer = answer  # type: ignore[assignment]  # no error: there is an answer
+        else:
+            self._error = final_error(self, error) if self.samples == 1 else error
+        self._count_end()
+        (queue, self._queue), (callbacks, self._callbacks) = (self._queue, None), (self._callbacks, ())
+        if queue is not None:
+            queue.leave(self)
+        elif self._task is not None:
+            self.connections.watch.remove(self)
+            self.connections.slots.give_back()
+            self._close_attempts()
+        for callback in callbacks:
+            callback(self)
+
+    def _count_samples(self) -> None:
+        if not self.is_counted:
+            self.is_counted = True
+            self.counters.samples += self.samples
+
+    def _count_end(self) -> None:
+        if self.samples > 1:
+            return  # each of them is counted
+        match self._error:
+            case None:
+                self.counters.score(self.seconds)
+            case PoolError():
+                self.counters.unscored += 1
+            case asyncio.CancelledError() if self.is_counted:
+                self.counters.cancelled += 1
+
+    def _close_attempts(self) -> None:
+        """Close what is in flight; stragglers a little later, so that the router goes on to count them."""
+        others = self._tasks() - {asyncio.current_task()}
+        if not others:
+            return
+        stragglers: set[asyncio.Task[Any]] = set()
+        hedging = self.connections.hedging(self.path)
+        if hedging is not None and not isinstance(self._error, asyncio.CancelledError):
+            now = _now()
+            stragglers = {one.task for one in self._in_flight() if hedging.is_straggler(now - one.sent_at)}
+        for task in others:
+            if task in stragglers:
+                self.connections.watch.leave_open(task)
+            else:
+                task.cancel()

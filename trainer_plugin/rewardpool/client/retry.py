@@ -1,4 +1,4 @@
-"""When another attempt may help, and how long to pause before it.
+"""When another attempt may help, what is done and how long it pauses before it, and when it is given up.
 
 A failed attempt is a `RetryableError` of one kind, and the kind alone decides:
 
@@ -8,10 +8,12 @@ A failed attempt is a `RetryableError` of one kind, and the kind alone decides:
 | stale | a kept connection broke before an answer began | at once, on a new connection |
 | waiting | the router says that it has no worker: a code in a 404 or 503 | until the deadline, at an even pace |
 | busy | the router is too busy, or on its way: 408, 425, 429, 502, 503, 504 | until the deadline |
-| worker | a worker failed: HTTP 500, silence, a broken connection | at most `attempts` of these |
+| worker | a worker failed: HTTP 500, silence, a broken connection | at most `max_attempts` of these |
 | nonsense | HTTP 200 with no usable answer | at most twice as many, the further ones in pairs |
 | missing | 404 or 405: something else lives at the address | only if the address turns out to have moved |
 | denied | 401 or 403 | with every other key there is; until the deadline if the pool ever took one |
+
+The request goes to the same router again, which by then avoids a worker that failed.
 
 Waiting for a pool that is away costs nothing but time, so only the deadline bounds it; a worker that fails on a sample
 may fail on it every time, so that is bounded by number. Nonsense is bounded more widely: to the router, a worker that
@@ -31,12 +33,21 @@ A key that worked and is refused is being rotated: routers change to the new one
 for some seconds it is chance which of the two keys is right. A key that never worked is a mistake, and said at once.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from rewardpool.discovery.endpoint import Endpoint
+from rewardpool.discovery.places import LocalPlace
+from rewardpool.errors import DeadlineError, PoolAccessError, PoolError, SampleError, ScoreError
 from rewardpool_api.contract import WAITING_PAUSE_SECONDS
+
+if TYPE_CHECKING:
+    from rewardpool.client.request import ScoreRequest
+
+log = logging.getLogger(__name__)
 
 Kind = Literal["unreachable", "stale", "waiting", "busy", "worker", "nonsense", "missing", "denied"]
 
@@ -45,7 +56,15 @@ LONGEST_PAUSE_SECONDS = 5.0
 LONGEST_QUICK_PAUSE_SECONDS = 1.0
 """While a key is rotated, or one worker answers nonsense, every other attempt or so succeeds."""
 FAILURES: Mapping[Kind, float] = {"worker": 1.0, "nonsense": 0.5}
-"""What a setback counts against `attempts`; others do not."""
+"""What a failed attempt counts against `max_attempts`; others do not."""
+LOOK_AGAIN_SECONDS = 1.0
+"""At most this often is the address of an unreachable pool looked up again."""
+LOOK_AGAIN_HERE_SECONDS = 0.2
+"""The same where the address is in a file of this machine, which costs nobody anything."""
+LOOK_AGAIN_WAITING_SECONDS = 15.0
+"""At most this often is that of a pool looked up again which is there and has no worker."""
+LOG_SECONDS = 10.0
+"""At most this often is a line about retries logged."""
 
 _BY_STATUS: dict[int, Kind] = {
     401: "denied",
@@ -61,8 +80,6 @@ _BY_STATUS: dict[int, Kind] = {
 }
 _FINAL_SERVER_ERRORS = frozenset({501, 505})
 """Not implemented, and a HTTP version that is not spoken: the next worker is the same program."""
-
-
 _TOO_MUCH = frozenset({408, 425, 429})
 """The server is there and asks for fewer requests."""
 
@@ -84,23 +101,23 @@ class RetryableError(Exception):
 
 
 def kind_of_status(status: int) -> Kind | None:
-    """The kind of setback a HTTP status other than 200 is, or None when repeating the request cannot help."""
+    """What kind of failure a HTTP status other than 200 is, or None when repeating the request cannot help."""
     if status in _FINAL_SERVER_ERRORS:
         return None
     return _BY_STATUS.get(status) or ("worker" if status >= 500 else None)
 
 
 def pause_seconds(
-    setbacks: int, kind: Kind, *, uniform: Callable[[float, float], float], retry_after: float | None = None
+    retries: int, kind: Kind, *, uniform: Callable[[float, float], float], retry_after: float | None = None
 ) -> float:
-    """How long to pause after so many setbacks (from 1) of one sample: full jitter under a doubling bound.
+    """How long to pause before a retry of that number (from 1) of one request: full jitter under a doubling bound.
 
     `retry_after` is what the server asked for, in seconds: the pause is at least that, and the jitter comes on top.
     """
     if kind == "waiting":
         return max(uniform(*WAITING_PAUSE_SECONDS), retry_after or 0.0)
     longest = LONGEST_QUICK_PAUSE_SECONDS if kind in ("denied", "nonsense") else LONGEST_PAUSE_SECONDS
-    doublings = min(setbacks - 1, 16)
+    doublings = min(retries - 1, 16)
     return (retry_after or 0.0) + uniform(0.0, min(longest, FIRST_PAUSE_SECONDS * 2**doublings))
 
 
@@ -113,3 +130,114 @@ def retry_after_seconds(header: str | None, *, now: datetime) -> float | None:
     except (ValueError, TypeError, OverflowError):  # no date; one without a zone
         return None
     return max(0.0, seconds)
+
+
+async def prepare_retry(request: "ScoreRequest[Any]", error: RetryableError, used: Endpoint, *, sent_at: float) -> None:
+    """Do what makes another attempt worth while, and pause; the last one was sent at `sent_at` (the loop's time).
+
+    Raises:
+        SampleError: No attempt is worth while.
+        PoolError: The same, for every request.
+    """
+    request.retries += 1
+    request.kind, request.problem = error.kind, error.problem
+    await _look_up(request, error, used)
+    _log_retry(request)
+    await _pause(request, error, sent_at=sent_at)
+    request.counters.retry(error.kind, first=request.retries == 1)
+
+
+async def _look_up(request: "ScoreRequest[Any]", error: RetryableError, used: Endpoint) -> None:
+    """Look the address up again, where that may help, or raise the error that ends the request."""
+    connections = request.connections
+    following, now = connections.following, connections.clock()
+    match error.kind:
+        case "denied":
+            await following.moved(used, since=now - LOOK_AGAIN_SECONDS if connections.admitted else now)
+            if not connections.admitted and request.refused_keys.issuperset(connections.endpoint.keys):
+                raise _no_access(used, error.problem)
+        case "missing":
+            if not await following.moved(used, since=now):
+                final = ScoreError(request.label, f"{_where(used)}, does not serve it: {error.problem}")
+                final.status = error.status
+                raise final
+        case "unreachable":
+            seconds = LOOK_AGAIN_HERE_SECONDS if isinstance(used.place, LocalPlace) else LOOK_AGAIN_SECONDS
+            if not await following.moved(used, since=now - seconds) and following.problem:
+                request.problem += f"; looking it up again: {following.problem}"
+        case "waiting":
+            # No hurry, but the address may have become another pool's.
+            await following.moved(used, since=now - LOOK_AGAIN_WAITING_SECONDS)
+        case "worker" | "nonsense":
+            request.failures += FAILURES[error.kind]
+            if request.failures >= connections.config.max_attempts:
+                raise ScoreError(
+                    request.label, f"no usable answer in {request.attempts} attempts; last: {error.problem}"
+                )
+
+
+async def _pause(request: "ScoreRequest[Any]", error: RetryableError, *, sent_at: float) -> None:
+    connections = request.connections
+    if error.kind == "stale":
+        return
+    if error.kind == "denied" and not request.refused_keys.issuperset(connections.endpoint.keys):
+        # Another key is tried at once: the connection is likely the same, and then so is the router.
+        return
+    retries, kind = request.retries, error.kind
+    is_away = error.is_away
+    if is_away and connections.outage.answered_at > sent_at:
+        # Others find somebody there: what this one went through before that is no reason to go on pausing.
+        request.overtaken += 1
+        retries, kind, is_away = request.overtaken, "busy", False
+    seconds = pause_seconds(retries, kind, uniform=connections.uniform, retry_after=error.retry_after)
+    if is_away:
+        await connections.outage.pause(seconds, at_least=error.retry_after or 0.0)
+    else:
+        await connections.sleep(seconds)
+
+
+def deadline_error(request: "ScoreRequest[Any]") -> SampleError | PoolError:
+    """The error of a request whose deadline passed."""
+    connections = request.connections
+    if request.kind == "denied":
+        # No trouble of this sample's: every further one would meet it too.
+        return _no_access(connections.endpoint, request.problem)
+    if request.attempts == 0:
+        problem = "others waited before it, and the pool answered none of them"
+    else:
+        problem = request.problem or "the first attempt had no answer yet"
+    if connections.following.not_ready:
+        problem += f"; when the pool was looked up last: {connections.following.not_ready}"
+    error = DeadlineError(request.label, connections.config.timeout, request.attempts, problem)
+    return connections.breaker.too_late(error, kind=request.kind, where=_where(connections.endpoint))
+
+
+def final_error(request: "ScoreRequest[Any]", error: BaseException) -> BaseException:
+    """The error that ends a request, or that of the pool where it is not the sample's."""
+    if isinstance(error, SampleError) and error.status is not None:
+        return request.connections.breaker.refused(error, where=_where(request.connections.endpoint))
+    return error
+
+
+def _log_retry(request: "ScoreRequest[Any]") -> None:
+    counters, now = request.counters, request.connections.clock()
+    log.debug("retrying %s after attempt %d: %s", request.label, request.attempts, request.problem)
+    if now - counters.retry_logged_at >= LOG_SECONDS:
+        counters.retry_logged_at = now
+        log.warning(
+            "%d samples needed a retry so far %s; now sample %s, attempt %d (request %s): %s",
+            counters.retried,
+            dict(counters.retries),
+            request.label,
+            request.attempts,
+            request.id,
+            request.problem,
+        )
+
+
+def _where(used: Endpoint) -> str:
+    return f"{used.url}, found by {used.origin}"
+
+
+def _no_access(used: Endpoint, problem: str) -> PoolAccessError:
+    return PoolAccessError(f"{used.pool} at {used.url} does not take the key found by {used.origin}: {problem}")

@@ -11,13 +11,21 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
 from contextlib import aclosing, nullcontext
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-from rewardpool.client.caller import UnderWay, given_up
 from rewardpool.demand.handle import JobDemand
 
 S = TypeVar("S")
 T = TypeVar("T")
+
+
+class UnderWay(Protocol):
+    """A sample that is being scored."""
+
+    def cancel(self) -> set[asyncio.Task[Any]]:
+        """Nobody waits for it any more; returns what runs on for a moment."""
+
+
 Deliver = Callable[[int, T | BaseException], None]
 Begin = Callable[[S, int, Deliver[T]], UnderWay]
 """Begins to score the sample with that index, and later delivers its outcome, or what ends the stream."""
@@ -66,7 +74,8 @@ class Stream(Generic[S, T]):
         finally:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
-            await given_up(list(self._under_way.values()))
+            running = [task for one in list(self._under_way.values()) for task in one.cancel()]
+            await asyncio.gather(*running, return_exceptions=True)
 
     async def _wait(self) -> None:
         """For the next outcome; while the input is over, or waits to be read, that is all the trainer does."""

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import aiohttp
 from yarl import URL
 
 from rewardpool.client.breaker import Breaker
-from rewardpool.client.effort import Effort
 from rewardpool.client.hedging import FLOOR_SECONDS, Hedging
 from rewardpool.client.limiter import AdaptiveLimiter, Pace
 from rewardpool.client.outage import Outage
@@ -31,6 +30,9 @@ from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.discovery.find import find_pool
 from rewardpool.discovery.following import ConnectionRecycler, Following
 from rewardpool_runtime.trust import verifying_context
+
+if TYPE_CHECKING:
+    from rewardpool.client.request import ScoreRequest
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +91,7 @@ class Connections:
         self.following = Following(config, find=find, clock=clock, uniform=uniform)
         self.slots = AdaptiveLimiter(config.concurrency)
         self.queues: set[Callable[[float], None]] = set()
-        """Of samples that wait for a slot elsewhere; what was there at the given time is to end (`AdaptiveLimiter`)."""
+        """Of samples that wait elsewhere: each ends what waits since a time, as `AdaptiveLimiter.expire_before`."""
         self.breaker = Breaker(config.breaker_threshold)
         self.admitted = False
         """Whether the pool ever took a key."""
@@ -179,21 +181,21 @@ class Connections:
         """A request was answered after so long."""
         self._pace.answered(seconds)
         self.slots.resize(self._pace.limit)
-        self.heard()
+        self.pool_answered()
 
-    def heard(self) -> None:
+    def pool_answered(self) -> None:
         """Somebody at the pool answered a sample, with its score or with what is wrong with it."""
         self.breaker.answered()
         if self.outage.answered():
             self.watch.everyone(lambda one: one.send_again(self.outage.spread_seconds()))
 
-    def strained(self, *, sent_at: float, now: float) -> None:
+    def overloaded(self, *, sent_at: float, now: float) -> None:
         """The pool could not take as much as was in flight when that request was sent (seconds of one clock)."""
-        self._pace.strained(sent_at=sent_at, now=now)
+        self._pace.overloaded(sent_at=sent_at, now=now)
         self.slots.resize(self._pace.limit)
 
-    async def send(self, effort: Effort, endpoint: Endpoint, path: str, content: dict[str, Any]) -> Answer:
-        """Send one request, and return its answer.
+    async def send(self, request: "ScoreRequest[Any]", endpoint: Endpoint, content: dict[str, Any]) -> Answer:
+        """Send a request once, and return the answer.
 
         It goes on the connection that was answered last among those that are free. So one that is sent beside a
         straggler goes on another connection, and where that leads to another router, to one that answers.
@@ -201,11 +203,11 @@ class Connections:
         Raises:
             RetryableError: There is no answer.
         """
-        session = self._fresh_session if effort.kind == "stale" else self._session
+        session = self._fresh_session if request.kind == "stale" else self._session
         if session is None:
             raise RuntimeError("the pool is closed")
-        key = self._key_for(effort, endpoint)
-        headers = {"Content-Type": "application/json", "x-request-id": f"{effort.request_id}-{effort.attempts}"}
+        key = self._key_for(request, endpoint)
+        headers = {"Content-Type": "application/json", "x-request-id": request.id}
         add_trace_context(headers)
         if self._turnover.is_due(self.clock()):
             headers["Connection"] = "close"
@@ -215,7 +217,7 @@ class Connections:
         try:
             # A redirect would carry the key to wherever it points.
             async with session.post(
-                _url(endpoint.url, path),
+                _url(endpoint.url, request.path),
                 data=json.dumps(content).encode(),
                 headers=headers,
                 allow_redirects=False,
@@ -238,17 +240,17 @@ class Connections:
         if status == 200:
             self.admitted, self._admitted_key = True, key
         elif kind_of_status(status) == "denied":
-            effort.refused_keys |= {key}
+            request.refused_keys |= {key}
         return Answer(status, body, retry_after)
 
-    def _key_for(self, effort: Effort, endpoint: Endpoint) -> str | None:
+    def _key_for(self, request: "ScoreRequest[Any]", endpoint: Endpoint) -> str | None:
         """One that was not refused yet, the one that worked last before others; when all were refused, over again."""
-        if not endpoint.other_keys and not effort.refused_keys:
+        if not endpoint.other_keys and not request.refused_keys:
             return endpoint.key
         keys = sorted(endpoint.keys, key=lambda key: key != self._admitted_key)
-        if effort.refused_keys.issuperset(keys):
-            effort.refused_keys = frozenset()
-        return next(key for key in keys if key not in effort.refused_keys)
+        if request.refused_keys.issuperset(keys):
+            request.refused_keys = frozenset()
+        return next(key for key in keys if key not in request.refused_keys)
 
 
 def _session(*, keep: bool) -> aiohttp.ClientSession:

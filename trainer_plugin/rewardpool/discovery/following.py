@@ -16,7 +16,7 @@ from rewardpool.errors import RewardPoolError
 
 log = logging.getLogger(__name__)
 
-GLANCE_SECONDS = (45.0, 75.0)
+REFRESH_SECONDS = (45.0, 75.0)
 """Shortest and longest time between two look-ups of a pool without trouble; by chance, so that processes spread."""
 TURNOVER_SECONDS = 60.0
 
@@ -61,8 +61,8 @@ class Following:
         self._endpoint: Endpoint | None = None
         self._looking = asyncio.Lock()
         self._looked_at = float("-inf")
-        self._glance_at = float("inf")
-        self._glancing: asyncio.Task[bool] | None = None
+        self._refresh_at = float("inf")
+        self._refreshing: asyncio.Task[bool] | None = None
         self.rediscoveries = 0
         """Times it was looked up again."""
         self.problem = ""
@@ -74,13 +74,13 @@ class Following:
         """Find the pool. Raises what `discover` raises."""
         self._endpoint = await self._find(self._config)
         self.not_ready = self._endpoint.not_ready
-        self._plan_glance()
+        self._plan_refresh()
 
     async def end(self) -> None:
         """Give up a look-up that is under way."""
-        if self._glancing is not None:
-            self._glancing.cancel()
-            await asyncio.gather(self._glancing, return_exceptions=True)
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+            await asyncio.gather(self._refreshing, return_exceptions=True)
 
     @property
     def endpoint(self) -> Endpoint:
@@ -89,15 +89,15 @@ class Following:
             raise RuntimeError("enter the pool first: async with Pool(config) as pool")
         return self._endpoint
 
-    def glance(self) -> None:
+    def refresh_when_due(self) -> None:
         """Look the pool up beside the requests when it is time; called for each of them."""
-        if self._clock() < self._glance_at:
+        if self._clock() < self._refresh_at:
             return
-        self._plan_glance()
-        self._glancing = asyncio.create_task(self.moved(self.endpoint, since=self._clock()))
+        self._plan_refresh()
+        self._refreshing = asyncio.create_task(self.moved(self.endpoint, since=self._clock()))
 
-    def _plan_glance(self) -> None:
-        self._glance_at = self._clock() + self._uniform(*GLANCE_SECONDS)
+    def _plan_refresh(self) -> None:
+        self._refresh_at = self._clock() + self._uniform(*REFRESH_SECONDS)
 
     async def moved(self, used: Endpoint, *, since: float) -> bool:
         """Whether the pool's address or key is another than the one used; looked up unless that was done after `since`.
