@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.fake_worker import Behaviour, FakeWorker, breaks_off, check_outcomes, hangs, right, says
 
-from rewardpool import Pool, RewardConfig, Sample, Scored
+from rewardpool import Endpoint, Pool, RewardConfig, Sample, Scored
 from rewardpool.client.batching import MOST_CHARACTERS, share
 from rewardpool.client.pool import injected_pool
 from rewardpool_api.contract import CallerError
@@ -125,6 +125,35 @@ async def test_when_all_of_a_request_are_given_up_so_is_the_request() -> None:
         await worker.idle.wait()
         report = pool.report()
     assert report.samples == report.cancelled
+
+
+async def test_what_is_given_up_after_its_request_broke_off_is_counted_as_cancelled() -> None:
+    alone = asyncio.Event()
+
+    async def arrives_and_hangs(request: Any) -> Any:
+        alone.set()
+        return await hangs(request)
+
+    async with FakeWorker(right, breaks_off, arrives_and_hangs) as worker, pool_on(worker, concurrency=1) as pool:
+        tasks = [asyncio.create_task(pool.score(Sample(text="four"))) for _ in range(5)]
+        await alone.wait()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        report = pool.report()
+    assert (report.samples, report.scored, report.cancelled) == (5, 1, 4)
+
+
+async def test_samples_that_the_pool_does_not_take_are_in_the_report_like_all_others() -> None:
+    async def find(_: RewardConfig, **__: Any) -> Endpoint:
+        return Endpoint(url=worker.url, pool="rl/rm", served_name="rm", origin="a test", model_type="Function")
+
+    async with FakeWorker() as worker:
+        config = RewardConfig(pool="rl/rm", batch=4, concurrency=1, on_failure="skip")
+        async with injected_pool(config, find=find) as pool:
+            assert await scores(pool, [Sample(text="four")] * 10) == {}
+            report = pool.report()
+    assert (report.samples, report.unscored) == (10, 10)
 
 
 BEHAVIOURS: dict[str, Behaviour] = {
