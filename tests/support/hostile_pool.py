@@ -24,7 +24,8 @@ from rewardpool_operator.kubernetes.budgets import Budgets
 from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.client import Object, Resource
 from rewardpool_operator.kubernetes.leader import Acting
-from rewardpool_operator.kubernetes.pool_reconciler import PoolReconciler, Shared
+from rewardpool_operator.kubernetes.pool_reconciler import PoolReconciler
+from rewardpool_operator.kubernetes.shared import Shared
 from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
 
 MAX_NOTE_BYTES = 1024

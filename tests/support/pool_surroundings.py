@@ -20,7 +20,8 @@ from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableErro
 from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.kubernetes.polls import background_poll
 from rewardpool_operator.kubernetes.polls import max_model_len as lengths
-from rewardpool_operator.kubernetes.pool_reconciler import PoolReconciler, Shared
+from rewardpool_operator.kubernetes.pool_reconciler import PoolReconciler
+from rewardpool_operator.kubernetes.shared import Shared
 from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
 from rewardpool_operator.probe import ProbeResult
 from rewardpool_operator.routers.admin import RouterAdmin

@@ -4,7 +4,7 @@ import pytest
 
 from rewardpool.errors import ConfigError
 from rewardpool.rewards import Episode
-from rewardpool_train.actor.data import Prompt, PromptOrder, Rollout, read_prompts, to_episode
+from rewardpool_train.actor.data import MOST_MISTAKES, Prompt, PromptOrder, Rollout, read_prompts, to_episode
 
 PROMPTS = [Prompt(prompt=str(number)) for number in range(6)]
 
@@ -52,6 +52,16 @@ def test_a_wrong_line_of_the_prompts_is_named(tmp_path: Path, text: str, message
     path.write_text(text)
     with pytest.raises(ConfigError, match=message):
         read_prompts(path)
+
+
+def test_all_wrong_lines_of_the_prompts_are_named_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "prompts.jsonl"
+    path.write_text('{"text": "b"}\n{"prompt": "a"}\nnot json\n' + "[]\n" * 100)
+    with pytest.raises(ConfigError) as caught:
+        read_prompts(path)
+    named = [int(field.split("line ")[1].split()[0]) for field, _ in caught.value.problems]
+    assert named[:4] == [1, 1, 3, 4]
+    assert len(named) <= MOST_MISTAKES + 1
 
 
 def test_missing_prompts_are_a_mistake_in_the_config(tmp_path: Path) -> None:

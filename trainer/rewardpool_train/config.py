@@ -254,7 +254,7 @@ def load_train_config(path: Path) -> TrainConfig:
     mistakes = Mistakes()
     with mistakes.gather():
         config = validated(TrainConfig, raw, path="")
-    if mistakes.any:  # then what is wrong with the reward is reported with it
+    if mistakes:  # then what is wrong with the reward is reported with it
         with mistakes.gather():
             parse_reward(raw.get("reward", {}))
     mistakes.check()

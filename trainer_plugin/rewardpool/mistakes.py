@@ -35,10 +35,9 @@ class Mistakes:
         except ConfigError as error:
             self._found.update(dict.fromkeys(error.problems))
 
-    @property
-    def any(self) -> bool:
-        """Whether there is one yet."""
-        return bool(self._found)
+    def __len__(self) -> int:
+        """How many there are yet."""
+        return len(self._found)
 
     def check(self) -> None:
         """Go on only without a mistake.

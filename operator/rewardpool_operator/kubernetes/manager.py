@@ -26,7 +26,8 @@ from rewardpool_operator.kubernetes.demands import Strays
 from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.kubernetes.namespaces import Namespaces
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
-from rewardpool_operator.kubernetes.pool_reconciler import PoolReconciler, Shared
+from rewardpool_operator.kubernetes.pool_reconciler import PoolReconciler
+from rewardpool_operator.kubernetes.shared import Shared
 from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
 from rewardpool_operator.kubernetes.workqueue import STUCK_SECONDS, Workers
 from rewardpool_operator.metrics import METRICS

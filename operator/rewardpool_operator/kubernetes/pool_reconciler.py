@@ -17,17 +17,14 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-import aiohttp
-
 from rewardpool_api import RewardPool
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_operator.decide import decide
 from rewardpool_operator.decide.hold import hold, kept_lists
 from rewardpool_operator.kubernetes import client
-from rewardpool_operator.kubernetes.budgets import Budgets
 from rewardpool_operator.kubernetes.cache.objects import Objects
-from rewardpool_operator.kubernetes.cache.store import Key, Store
-from rewardpool_operator.kubernetes.client import Kube, Object
+from rewardpool_operator.kubernetes.cache.store import Key
+from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.tls import Tls
 from rewardpool_operator.kubernetes.demands import Demands
@@ -35,7 +32,6 @@ from rewardpool_operator.kubernetes.desired import Rendered, Renderer, left_runn
 from rewardpool_operator.kubernetes.ensure import PoolGoneError
 from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.kubernetes.observe import Observer, snapshot_without_routers
-from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
 from rewardpool_operator.kubernetes.polls.downloads import pins_of
 from rewardpool_operator.kubernetes.polls.parity_check import ParityCheck
 from rewardpool_operator.kubernetes.polls.pod_warnings import PodWarnings
@@ -50,35 +46,15 @@ from rewardpool_operator.kubernetes.requeue import (
     seconds_between_volatile_writes,
     seconds_until_next,
 )
+from rewardpool_operator.kubernetes.shared import Shared
 from rewardpool_operator.kubernetes.steps import Failing, Step, Steps
 from rewardpool_operator.kubernetes.stored_pool import StoredPool
-from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
 from rewardpool_operator.logs import about
 from rewardpool_operator.metrics import METRICS
 from rewardpool_operator.plan import Plan
 from rewardpool_operator.snapshot import Failure, Snapshot
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shared:
-    """What the reconcilers of all pools share."""
-
-    kube: Kube
-    session: aiohttp.ClientSession
-    store: Store
-    image: str
-    """RewardPool's own."""
-    identity: OperatorIdentity | None
-    """Where this operator runs; None outside of the cluster."""
-    poll_limit: asyncio.Semaphore
-    """Bounds the background polls at a time."""
-    budgets: Budgets
-    upgrade_slots: UpgradeSlots
-    """Of pools that change because the operator was upgraded."""
-    unseen: Callable[[str], str | None] = lambda _: None
-    """What may not be seen any more in a namespace, in words; None when nothing is wrong there."""
 
 
 @dataclass(frozen=True, kw_only=True)

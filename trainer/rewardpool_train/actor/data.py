@@ -6,13 +6,16 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
 from rewardpool.errors import ConfigError
-from rewardpool.mistakes import validated
+from rewardpool.mistakes import Mistakes, validated
 from rewardpool.rewards.episode import Episode
+
+MOST_MISTAKES: Final = 20
+"""Wrong lines of the prompts' file that are named at once."""
 
 
 class Prompt(BaseModel):
@@ -61,13 +64,19 @@ def read_prompts(path: Path) -> list[Prompt]:
     """Read a file with one JSON object per line.
 
     Raises:
-        ConfigError: The file is missing or empty, or a line of it is wrong; the line's number is named.
+        ConfigError: The file is missing or empty, or lines of it are wrong: the first `MOST_MISTAKES` are named.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise ConfigError("data.prompts", f"cannot read {path}: {error.strerror}") from error
-    prompts = [_parse(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+    prompts: list[Prompt] = []
+    mistakes = Mistakes()
+    for number, line in enumerate(lines, start=1):
+        if line.strip() and len(mistakes) < MOST_MISTAKES:
+            with mistakes.gather():
+                prompts.append(_parse(path, number, line))
+    mistakes.check()
     if not prompts:
         raise ConfigError("data.prompts", f"{path} has no prompt; put one JSON object with a `prompt` on each line")
     return prompts

@@ -160,7 +160,7 @@ def _parse_mixture(spec: Mapping[str, Any], *, path: str) -> RewardSpec:
     # Checked for their own sake, so that a mistake in them is named where it is, and once.
     with mistakes.gather():
         RewardConfig.parse(shared, path=path)
-    if mistakes.any:
+    if mistakes:
         shared = {}
     rewards = spec["rewards"]
     if not isinstance(rewards, Sequence) or isinstance(rewards, str) or not rewards:

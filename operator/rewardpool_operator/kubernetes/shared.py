@@ -1,0 +1,33 @@
+"""What the reconcilers of all pools share."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import aiohttp
+
+from rewardpool_operator.kubernetes.budgets import Budgets
+from rewardpool_operator.kubernetes.cache.store import Store
+from rewardpool_operator.kubernetes.client import Kube
+from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
+from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    """One of each, for all of them."""
+
+    kube: Kube
+    session: aiohttp.ClientSession
+    store: Store
+    image: str
+    """RewardPool's own."""
+    identity: OperatorIdentity | None
+    """Where this operator runs; None outside of the cluster."""
+    poll_limit: asyncio.Semaphore
+    """Bounds the background polls at a time."""
+    budgets: Budgets
+    upgrade_slots: UpgradeSlots
+    """Of pools that change because the operator was upgraded."""
+    unseen: Callable[[str], str | None] = lambda _: None
+    """What may not be seen any more in a namespace, in words; None when nothing is wrong there."""
