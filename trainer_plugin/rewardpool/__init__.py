@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from rewardpool.client.answer import Judgement as Judgement
     from rewardpool.client.blocking import BlockingPool as BlockingPool
     from rewardpool.client.pool import Pool as Pool
-    from rewardpool.client.report import DemandReport as DemandReport
     from rewardpool.client.report import Latency as Latency
     from rewardpool.client.report import Report as Report
     from rewardpool.config import Constant as Constant
     from rewardpool.config import RewardConfig as RewardConfig
     from rewardpool.demand.handle import JobDemand as JobDemand
+    from rewardpool.demand.report import DemandReport as DemandReport
     from rewardpool.discovery.endpoint import Endpoint as Endpoint
     from rewardpool.discovery.find import discover as discover
     from rewardpool.errors import ConfigError as ConfigError
@@ -56,9 +56,10 @@ _NAMES = {
     "rewardpool.client.answer": "Judgement",
     "rewardpool.client.blocking": "BlockingPool",
     "rewardpool.client.pool": "Pool",
-    "rewardpool.client.report": "DemandReport Latency Report",
+    "rewardpool.client.report": "Latency Report",
     "rewardpool.config": "Constant RewardConfig",
     "rewardpool.demand.handle": "JobDemand",
+    "rewardpool.demand.report": "DemandReport",
     "rewardpool.discovery.endpoint": "Endpoint",
     "rewardpool.discovery.find": "discover",
     "rewardpool.errors": (

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool.client.retry import LONGEST_PAUSE_SECONDS, Kind, kind_of_status, pause_seconds, retry_after_seconds
+from rewardpool.backoff import LONGEST_PAUSE_SECONDS
+from rewardpool.client.retry import Kind, kind_of_status, pause_before, retry_after_seconds
 
 
 @pytest.mark.parametrize(
@@ -36,23 +37,23 @@ def test_a_status_is_retried_only_where_that_may_help(status: int, kind: Kind | 
 
 @given(retries=st.integers(1, 10_000), part=st.floats(0, 1))
 def test_a_pause_never_leaves_its_bounds(retries: int, part: float) -> None:
-    pause = pause_seconds(retries, "busy", uniform=lambda low, high: low + part * (high - low))
+    pause = pause_before(retries, "busy", uniform=lambda low, high: low + part * (high - low))
     assert 0 <= pause <= LONGEST_PAUSE_SECONDS
 
 
 def test_pauses_double_until_the_longest() -> None:
-    longest = [pause_seconds(retries, "busy", uniform=lambda _, high: high) for retries in range(1, 8)]
+    longest = [pause_before(retries, "busy", uniform=lambda _, high: high) for retries in range(1, 8)]
     assert longest == [0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
 
 
 @pytest.mark.parametrize("kind", ["denied", "nonsense"])
 def test_pauses_stay_short_where_every_other_attempt_or_so_succeeds(kind: Kind) -> None:
-    assert pause_seconds(9, kind, uniform=lambda _, high: high) == 1.0
+    assert pause_before(9, kind, uniform=lambda _, high: high) == 1.0
 
 
 @given(retries=st.integers(1, 1000), part=st.floats(0, 1))
 def test_pauses_for_a_worker_keep_an_even_pace(retries: int, part: float) -> None:
-    pause = pause_seconds(retries, "waiting", uniform=lambda low, high: low + part * (high - low))
+    pause = pause_before(retries, "waiting", uniform=lambda low, high: low + part * (high - low))
     assert 1.0 <= pause <= 3.0
 
 

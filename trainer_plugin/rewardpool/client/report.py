@@ -5,6 +5,8 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rewardpool.demand.report import DemandReport
+
 RECENT = 10_000
 """Latencies kept for the quantiles, so that a job of weeks needs no more memory than one of minutes."""
 
@@ -17,25 +19,6 @@ class Latency:
     p90: float = 0.0
     p99: float = 0.0
     max: float = 0.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class DemandReport:
-    """What came of announcing the job's demand.
-
-    Attributes:
-        job: The name it is announced by; empty before `Pool.demand`.
-        announced: Whether the last word reached its place.
-        renewals: Times it did.
-        failures: Times it did not.
-        problem: Why it did not the last time, or why nothing is announced; empty when all is well.
-    """
-
-    job: str = ""
-    announced: bool = False
-    renewals: int = 0
-    failures: int = 0
-    problem: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +61,7 @@ class Report:
     batch_fallbacks: int = 0
     exposed_wait_seconds: float = 0.0
     concurrency: int = 0
-    demand: DemandReport = DemandReport()
+    demand: DemandReport = field(default_factory=DemandReport)
 
 
 @dataclass

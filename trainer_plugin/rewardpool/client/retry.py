@@ -39,6 +39,7 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+from rewardpool.backoff import LONGEST_PAUSE_SECONDS, pause_seconds
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.discovery.places import LocalPlace
 from rewardpool.errors import DeadlineError, PoolAccessError, PoolError, SampleError, ScoreError
@@ -51,8 +52,6 @@ log = logging.getLogger(__name__)
 
 Kind = Literal["unreachable", "stale", "waiting", "busy", "worker", "nonsense", "missing", "denied"]
 
-FIRST_PAUSE_SECONDS = 0.25
-LONGEST_PAUSE_SECONDS = 5.0
 LONGEST_QUICK_PAUSE_SECONDS = 1.0
 """While a key is rotated, or one worker answers nonsense, every other attempt or so succeeds."""
 FAILURES: Mapping[Kind, float] = {"worker": 1.0, "nonsense": 0.5}
@@ -107,18 +106,17 @@ def kind_of_status(status: int) -> Kind | None:
     return _BY_STATUS.get(status) or ("worker" if status >= 500 else None)
 
 
-def pause_seconds(
+def pause_before(
     retries: int, kind: Kind, *, uniform: Callable[[float, float], float], retry_after: float | None = None
 ) -> float:
-    """How long to pause before a retry of that number (from 1) of one request: full jitter under a doubling bound.
+    """How many seconds to pause before a retry of that number (from 1) of one request.
 
     `retry_after` is what the server asked for, in seconds: the pause is at least that, and the jitter comes on top.
     """
     if kind == "waiting":
         return max(uniform(*WAITING_PAUSE_SECONDS), retry_after or 0.0)
     longest = LONGEST_QUICK_PAUSE_SECONDS if kind in ("denied", "nonsense") else LONGEST_PAUSE_SECONDS
-    doublings = min(retries - 1, 16)
-    return (retry_after or 0.0) + uniform(0.0, min(longest, FIRST_PAUSE_SECONDS * 2**doublings))
+    return (retry_after or 0.0) + pause_seconds(retries, uniform=uniform, longest_seconds=longest)
 
 
 def retry_after_seconds(header: str | None, *, now: datetime) -> float | None:
@@ -189,7 +187,7 @@ async def _pause(request: "ScoreRequest[Any]", error: RetryableError, *, sent_at
         # Others find somebody there: what this one went through before that is no reason to go on pausing.
         request.overtaken += 1
         retries, kind, is_away = request.overtaken, "busy", False
-    seconds = pause_seconds(retries, kind, uniform=connections.uniform, retry_after=error.retry_after)
+    seconds = pause_before(retries, kind, uniform=connections.uniform, retry_after=error.retry_after)
     if is_away:
         await connections.outage.pause(seconds, at_least=error.retry_after or 0.0)
     else:

@@ -18,8 +18,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from rewardpool.client.report import DemandReport
-from rewardpool.client.retry import pause_seconds
+from rewardpool.backoff import pause_seconds
+from rewardpool.demand.report import DemandReport
 from rewardpool.demand.writers import NotWrittenError, Writer
 from rewardpool_api.demand import LEASE_SECONDS, Demand
 
@@ -123,7 +123,7 @@ class Announcer:
             self._note_failure(error)
             if self._is_refused_for_good(error, at=began):
                 return False
-            pause = pause_seconds(self._failed_in_a_row, "unreachable", uniform=self._uniform)
+            pause = pause_seconds(self._failed_in_a_row, uniform=self._uniform)
         else:
             self._note_success()
             if demand.phase == "Ended":

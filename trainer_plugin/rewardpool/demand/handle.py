@@ -18,11 +18,11 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from rewardpool.client.report import DemandReport
 from rewardpool.config import RewardConfig
 from rewardpool.demand.announcer import Announcer
 from rewardpool.demand.cadence import STALL_SECONDS, Cadence, Plan
 from rewardpool.demand.job import give_name_back, is_switched_on, name_of, rank_of, ranks_of, take_name
+from rewardpool.demand.report import DemandReport
 from rewardpool.demand.writers import writer_for
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool_api.demand import Demand

@@ -18,7 +18,7 @@ from typing import Any
 
 import aiohttp
 
-from rewardpool.client.retry import pause_seconds
+from rewardpool.backoff import pause_seconds
 from rewardpool.errors import RolloutError
 
 log = logging.getLogger(__name__)
@@ -212,7 +212,7 @@ class VllmClient:
                 problem, final = repr(error), False
             if final or attempt == attempts:
                 break
-            pause = pause_seconds(attempt, "worker", uniform=random.uniform)
+            pause = pause_seconds(attempt, uniform=random.uniform)
             log.warning("vLLM: %s %s; attempt %d of %d in %.1f s", path, problem, attempt + 1, attempts, pause)
             await asyncio.sleep(pause)
         raise RolloutError(f"vLLM: {path}: {problem}")

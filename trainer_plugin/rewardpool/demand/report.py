@@ -1,0 +1,22 @@
+"""What came of announcing a job's demand."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemandReport:
+    """What came of announcing the job's demand.
+
+    Attributes:
+        job: The name it is announced by; empty before `Pool.demand`.
+        announced: Whether the last word reached its place.
+        renewals: Times it did.
+        failures: Times it did not.
+        problem: Why it did not the last time, or why nothing is announced; empty when all is well.
+    """
+
+    job: str = ""
+    announced: bool = False
+    renewals: int = 0
+    failures: int = 0
+    problem: str = ""
