@@ -34,7 +34,7 @@ def a_job(
 def signals(requests: int | None = 0, *, at: float = 0.0, **fields: Any) -> Signals:
     """What is seen `at` seconds after NOW; None requests are missing figures."""
     load = None if requests is None else LoadStatus(in_flight=requests)
-    return Signals(**{"now": NOW + timedelta(seconds=at), "load": load, "replicas": 1, **fields})
+    return Signals(**{"now": NOW + timedelta(seconds=at), "load": load, "replicas": 1, "serving": 1, **fields})
 
 
 def run(*seen: Signals, scaling: AutoscalingSpec | None = None) -> list[ScalingStatus]:

@@ -4,7 +4,7 @@
     2  ask             every policy; the largest ask counts, and one replica where there is any request
     3  tolerance       too small a difference changes nothing
     4  idle            to zero only after cooldownSeconds without a request
-    5  window          down to the largest ask of the last while
+    5  window          down to the largest ask of the last while, which is a start's time at least while replicas start
     6  steps, bounds   no more at a time, and no more at all, than the manifest says
     7  budget          no more than other pools leave
 
@@ -195,7 +195,7 @@ def _without_metrics(
             idle_since=idle_since,
             window=memory.window,
         )
-    seconds = scaling.scale_down.stabilization_window_seconds
+    seconds = _window_seconds(scaling, signals, memory)
     return _Sized(
         replicas=ask.replicas,
         recommended=ask.replicas,
@@ -239,11 +239,22 @@ def _through_window(
     scaling: AutoscalingSpec, signals: Signals, memory: ScalingStatus, sized: _Sized, *, heeded: bool
 ) -> _Sized:
     """Step 5. A window that is passed over is kept up nevertheless: the next pass may need it."""
-    seconds = scaling.scale_down.stabilization_window_seconds
+    seconds = _window_seconds(scaling, signals, memory)
     window = limits.window(memory.window, sized.replicas, now=signals.now, seconds=seconds)
     sized = replace(sized, window=window)
     most = max(entry.replicas for entry in window)
-    return sized.limited_to(most, "Window", f"{most} were wanted within {seconds} s") if heeded else sized
+    return sized.limited_to(most, "Window", f"{most} were wanted within {seconds:g} s") if heeded else sized
+
+
+def _window_seconds(scaling: AutoscalingSpec, signals: Signals, memory: ScalingStatus) -> float:
+    """The window, and while replicas start no less than a start takes.
+
+    Those that start are the first to be taken back. With a shorter window, load that comes and goes would begin starts
+    for ever and end none.
+    """
+    window = float(scaling.scale_down.stabilization_window_seconds)
+    is_starting = signals.serving < signals.replicas
+    return max(window, starts.lead_seconds(memory.starts)) if is_starting else window
 
 
 def _bounded(

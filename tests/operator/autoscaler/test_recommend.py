@@ -3,7 +3,7 @@
 import pytest
 from support.autoscaler_builders import DEMAND, QUEUE_DEPTH, a_job, a_scaling, run, signals, sizes
 
-from rewardpool_operator.autoscaler.signals import Claim
+from rewardpool_operator.autoscaler.signals import Claim, Start
 
 
 @pytest.mark.parametrize(("requests", "wanted"), [(0, 1), (1, 1), (10, 1), (11, 2), (80, 8), (5000, 8)])
@@ -14,6 +14,31 @@ def test_the_size_holds_the_requests_at_the_target(requests, wanted):
 def test_the_pool_grows_at_once_and_shrinks_after_the_window():
     scaling = a_scaling(scaleDown={"stabilizationWindowSeconds": 3})
     assert sizes(5, 80, 5, 5, 5, 5, scaling=scaling) == [1, 8, 8, 8, 8, 1]
+
+
+@pytest.mark.parametrize(
+    ("starts", "window", "starting", "held"),
+    [
+        pytest.param([20.0], 3, True, 27.0, id="as long as a start takes"),
+        pytest.param([20.0, 40.0], 3, True, 52.0, id="the slowest one counts"),
+        pytest.param([], 3, True, 77.0, id="until one was seen"),
+        pytest.param([20.0], 100, True, 100.0, id="a longer window holds"),
+        pytest.param([20.0], 3, False, 3.0, id="none starts"),
+    ],
+)
+def test_replicas_that_start_are_not_taken_back_in_less_than_a_start_takes(starts, window, starting, held):
+    scaling = a_scaling(scaleDown={"stabilizationWindowSeconds": window})
+    seen = tuple(Start(worker=f"w{number}", seconds=seconds) for number, seconds in enumerate(starts))
+    there = {"replicas": 8, "serving": 1 if starting else 8, "starts": seen}
+    looks = [signals(requests, at=at, **there) for requests, at in [(80, 0), (5, 1), (5, held + 0.9), (5, held + 1)]]
+    assert [one.desired for one in run(*looks, scaling=scaling)] == [8, 8, 8, 1]
+
+
+def test_the_users_window_holds_again_once_all_have_started():
+    scaling = a_scaling(scaleDown={"stabilizationWindowSeconds": 3})
+    looks = [signals(80, replicas=8), signals(5, at=1, replicas=8), signals(5, at=10, replicas=8)]
+    ready = signals(5, at=11, replicas=8, serving=8)
+    assert [one.desired for one in run(*looks, ready, scaling=scaling)] == [8, 8, 8, 1]
 
 
 def test_it_shrinks_step_by_step_to_the_largest_size_of_the_window():
