@@ -9,7 +9,7 @@ from typing import Any, Final
 from rewardpool_cli.catalogue.entry import Entry
 
 _TINY: Final = "vLLM and SGLang: a tiny one of the class equals transformers"
-_TINY_GEMMA2: Final = f"{_TINY}, vLLM's build for CPUs within 0.0001"
+_TINY_GEMMA2: Final = f"{_TINY}, vLLM's build for CPUs within 0.0003"
 _LAST: Final = (
     "The value of the last token. Its files bring code of their own, which neither engine needs: both have the class."
 )
@@ -63,7 +63,7 @@ ENTRIES: Final = (
         kind="one label",
         spec=_served(max_model_len=16_384),
         also_on=("sglang",),
-        run=None,
+        run=_TINY,
     ),
     Entry(
         name="skywork-reward-llama",
@@ -73,7 +73,7 @@ ENTRIES: Final = (
         kind="one label",
         spec=_served(),
         also_on=("sglang",),
-        run=None,
+        run=_TINY,
     ),
     Entry(
         name="skywork-reward-gemma-2-27b",
@@ -93,7 +93,7 @@ ENTRIES: Final = (
         kind="one label",
         spec=_served(),
         also_on=("sglang",),
-        run=None,
+        run=_TINY,
     ),
     Entry(
         name="fsfairx-rm",
@@ -102,7 +102,7 @@ ENTRIES: Final = (
         kind="one label",
         spec=_served(),
         also_on=("sglang",),
-        run=None,
+        run=_TINY,
     ),
     Entry(
         name="tulu-3-rm",
@@ -112,7 +112,7 @@ ENTRIES: Final = (
         kind="one label",
         spec=_served(max_model_len=4096),
         also_on=("sglang",),
-        run=None,
+        run=_TINY,
     ),
     Entry(
         name="grm-llama3",
@@ -122,7 +122,7 @@ ENTRIES: Final = (
         kind="one label",
         spec=_served(),
         also_on=("sglang",),
-        run=None,
+        run=_TINY,
         notes="Only those called rewardmodel-ft: sftreg and distill have a head of their own (grm-sftreg).",
     ),
     Entry(
@@ -140,7 +140,7 @@ ENTRIES: Final = (
         architecture="MistralForSequenceClassification",
         kind="one label",
         spec=_served(),
-        run="SGLang: a tiny one of the class is refused by name. vLLM: not run",
+        run="vLLM: a tiny one of the class equals transformers. SGLang: refused by name",
         notes="Not on SGLang 0.5.23, which lacks the class; a pool there is refused.",
     ),
     Entry(
