@@ -21,7 +21,7 @@ TEXTS = int(os.environ.get("PARITY_TEXTS", "1000"))
 CLOSE = 1e-3
 ONE_LABEL_CLOSE = 1e-5
 COARSER = {("vllm", "Gemma2")}
-"""vLLM's attention on a CPU bounds Gemma-2's attention logits inexactly: off by up to 3e-4, and by 1e-6 without the bound."""
+"""vLLM's attention on a CPU bounds Gemma-2's logits inexactly: off by up to 3e-4, and by 1e-6 without the bound."""
 REPLICAS_CLOSE = 1e-6
 """In units of what fp32 can tell apart: of the score where it is larger than one, and of what an engine answers before
 weights of several labels multiply it. Two replicas have other prefixes in their caches, so the last bits may differ."""

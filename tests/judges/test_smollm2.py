@@ -23,7 +23,7 @@ from rewardpool.client.pool import Pool
 from rewardpool.config import RewardConfig
 from rewardpool.rewards import Episode, Rating, open_reward
 from rewardpool.rewards.judge_prompt import JudgePrompt
-from rewardpool.rewards.parts import JudgeConfig
+from rewardpool.rewards.part_config import JudgeConfig
 from rewardpool_api import RewardPoolSpec, load_manifest
 from rewardpool_api.pool import RouterFlavor
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from rewardpool.rewards.spec import parse_reward
+from rewardpool.rewards.config import parse_reward
 from rewardpool_api.pool import RewardPool
 from rewardpool_train.config import TrainConfig
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from rewardpool.errors import ConfigError
 from rewardpool.mistakes import Mistakes, validated
-from rewardpool.rewards.spec import parse_reward
+from rewardpool.rewards.config import parse_reward
 from rewardpool_train.config_part import ConfigPart, Count, Positive
 from rewardpool_train.pipeline.overlap import Overlap
 from rewardpool_train.pipeline.schedule import SCHEDULES, Plan, ScheduleName

@@ -26,8 +26,8 @@ from rewardpool.errors import RewardPoolError
 from rewardpool.gateway.wire import Query, openrlhf_answer, reads_prompts, scored
 from rewardpool.policy_text import PolicyText
 from rewardpool.rewards.announced import Announcement
+from rewardpool.rewards.config import RewardLike
 from rewardpool.rewards.lazy import LazyReward
-from rewardpool.rewards.spec import RewardLike
 
 log = logging.getLogger(__name__)
 

@@ -20,10 +20,10 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from rewardpool.client.report import Report
 from rewardpool.rewards.announced import Announcement
+from rewardpool.rewards.config import RewardLike, parse_reward, refuse_running
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.lazy import LazyReward, by_group, in_order
 from rewardpool.rewards.rating import Rating
-from rewardpool.rewards.spec import RewardLike, parse_reward, refuse_running
 
 RESTARTS = 100
 """Of one actor, before Ray gives it up."""

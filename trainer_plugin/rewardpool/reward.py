@@ -25,13 +25,13 @@ from rewardpool.deadline import waited
 from rewardpool.demand.handle import JobDemand
 from rewardpool.errors import ConfigError, SampleError, ScoreError, UnscoredError
 from rewardpool.rewards.blocking import BlockingReward
+from rewardpool.rewards.config import RewardLike
 from rewardpool.rewards.episode import Episode, Message
 from rewardpool.rewards.lazy import LazyReward, by_group
 from rewardpool.rewards.opened import OpenReward
 from rewardpool.rewards.rating import Rating
 from rewardpool.rewards.rows import episode_of, episodes_of
 from rewardpool.rewards.scorer import gathered
-from rewardpool.rewards.spec import RewardLike
 
 AHEAD = 1024
 """Most trajectories of a stream that are begun and not yet taken."""

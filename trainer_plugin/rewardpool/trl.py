@@ -20,11 +20,11 @@ from typing import Any
 
 from rewardpool.deadline import waited
 from rewardpool.errors import ConfigError
+from rewardpool.rewards.config import RewardLike
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.lazy import LazyReward
 from rewardpool.rewards.rating import Rating
 from rewardpool.rewards.rows import groups_of, split
-from rewardpool.rewards.spec import RewardLike
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ import yaml
 from support.fake_worker import FakeWorker
 
 from rewardpool.rewards import Rating
-from rewardpool.rewards.parts import FunctionPart, JudgeConfig, Part, PoolPart
-from rewardpool.rewards.spec import parse_reward
+from rewardpool.rewards.config import parse_reward
+from rewardpool.rewards.part_config import FunctionPart, JudgeConfig, Part, PoolPart
 
 PAGE = (Path(__file__).parents[3] / "docs" / "rewards.md").read_text()
 CONFIGS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)

@@ -6,7 +6,7 @@ from support.scripted_judge import ScriptedJudge
 from rewardpool.rewards import Episode
 from rewardpool.rewards.episode import without_reasoning
 from rewardpool.rewards.judge import PointwiseScorer
-from rewardpool.rewards.parts import JudgeConfig
+from rewardpool.rewards.part_config import JudgeConfig
 
 CALL = {"role": "assistant", "content": "<think>hm</think>", "tool_calls": [{"function": {"name": "add"}}]}
 TURNS = [CALL, {"role": "tool", "content": "4"}, {"role": "assistant", "content": "<think>so</think>It is 4."}]

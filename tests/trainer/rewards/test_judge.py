@@ -12,7 +12,7 @@ from support.scripted_judge import ScriptedJudge
 from rewardpool.errors import InvalidSampleError, ScoreError
 from rewardpool.rewards import Episode
 from rewardpool.rewards.judge import PointwiseScorer, ReferenceScorer, decide
-from rewardpool.rewards.parts import JudgeConfig
+from rewardpool.rewards.part_config import JudgeConfig
 from rewardpool.rewards.scorer import PartScore
 
 EPISODE = Episode(

@@ -18,7 +18,7 @@ from rewardpool.errors import SampleError, ScoreError
 from rewardpool.rewards import Episode
 from rewardpool.rewards.judge import PointwiseScorer, ReferenceScorer
 from rewardpool.rewards.listwise import ListComparer, tables_of
-from rewardpool.rewards.parts import JudgeConfig
+from rewardpool.rewards.part_config import JudgeConfig
 from rewardpool.rewards.scale import Labels, Range
 from rewardpool.rewards.scorer import PartScore
 

@@ -14,7 +14,7 @@ from support.scripted_judge import ScriptedJudge
 from rewardpool.errors import InvalidSampleError, ScoreError
 from rewardpool.rewards import Episode
 from rewardpool.rewards.pairwise import GroupComparer, pairs_of
-from rewardpool.rewards.parts import JudgeConfig
+from rewardpool.rewards.part_config import JudgeConfig
 from rewardpool.rewards.scorer import PartScore
 
 QUALITY = re.compile(r"\[Response (?:A|B)\]\n(-?\d+)")

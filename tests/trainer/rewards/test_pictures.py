@@ -13,7 +13,7 @@ from rewardpool.errors import ConfigError, InvalidSampleError
 from rewardpool.rewards import Episode, open_reward, pictures
 from rewardpool.rewards.judge import PointwiseScorer, ReferenceScorer
 from rewardpool.rewards.listwise import ListComparer
-from rewardpool.rewards.parts import JudgeConfig
+from rewardpool.rewards.part_config import JudgeConfig
 
 PNG = b"\x89PNG\r\n\x1a\n and so on"
 AS_URL = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from rewardpool.errors import ConfigError
 from rewardpool.rewards import Episode, LazyReward, RunningMoments
-from rewardpool.rewards.mixed import MixedReward, OpenPart
+from rewardpool.rewards.composite import CompositeReward, OpenPart
 from rewardpool.rewards.mixture import normalized
-from rewardpool.rewards.parts import LengthPenaltyPart
+from rewardpool.rewards.part_config import LengthPenaltyPart
 from rewardpool.rewards.scorer import PartScore
 from rewardpool_train.advantages import group_advantages, is_informative
 
@@ -30,20 +30,20 @@ class Written:
         return PartScore(float(episode.response))
 
 
-def reward_of(**fields: Any) -> MixedReward:
+def reward_of(**fields: Any) -> CompositeReward:
     length_penalty = {"max_tokens": 1, "buffer_tokens": 1}
     part = LengthPenaltyPart.model_validate(
         {"name": "a", "length_penalty": length_penalty, "normalize": "running", **fields}
     )
-    return MixedReward([OpenPart(part, "reward", Written())])
+    return CompositeReward([OpenPart(part, "reward", Written())])
 
 
-def moments_of(reward: MixedReward) -> RunningMoments:
+def moments_of(reward: CompositeReward) -> RunningMoments:
     assert reward.moments is not None
     return reward.moments
 
 
-async def totals(reward: MixedReward, scores: Sequence[float], *, version: int = 0) -> list[float | None]:
+async def totals(reward: CompositeReward, scores: Sequence[float], *, version: int = 0) -> list[float | None]:
     """Rate the responses one by one, as a trainer does whose rollouts end at different times."""
     episodes = [Episode(prompt="?", response=repr(score), group=0, version=version) for score in scores]
     return [(await reward.rate(episode)).total for episode in episodes]

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rewardpool.errors import ConfigError
-from rewardpool.rewards.spec import parse_reward
+from rewardpool.rewards.config import parse_reward
 from rewardpool.rewards.steps import MARK, steps_of
 
 PROCESS = {"pool": "rl/prm", "supervision": "process"}

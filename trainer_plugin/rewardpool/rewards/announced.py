@@ -10,12 +10,12 @@ from typing import Any
 
 from rewardpool.client.pool import Pool
 from rewardpool.demand.bursts import Bursts
+from rewardpool.rewards.config import RewardLike
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.open import open_reward
 from rewardpool.rewards.opened import OpenReward
 from rewardpool.rewards.rating import Rating
 from rewardpool.rewards.running import RunningMoments
-from rewardpool.rewards.spec import RewardLike
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,13 +11,13 @@ from rewardpool.client.loop_thread import LoopThread, result_of
 from rewardpool.client.pool import Pool
 from rewardpool.client.wake_lock import WITHIN_SECONDS
 from rewardpool.rewards.announced import Announcement, open_announced
+from rewardpool.rewards.config import RewardLike
 from rewardpool.rewards.cross_loop import awake_elsewhere
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.open import open_reward
 from rewardpool.rewards.opened import OpenReward
 from rewardpool.rewards.rating import Rating
 from rewardpool.rewards.running import RunningMoments
-from rewardpool.rewards.spec import RewardLike
 
 
 class BlockingReward(LoopThread[OpenReward]):

@@ -14,7 +14,7 @@ from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.errors import ConfigError, InvalidSampleError, SampleError, ScoreError
 from rewardpool.rewards.chat import ChatTokenizer, load_tokenizer, read_template
 from rewardpool.rewards.episode import Episode
-from rewardpool.rewards.parts import PoolPart
+from rewardpool.rewards.part_config import PoolPart
 from rewardpool.rewards.rating import StepReward
 from rewardpool.rewards.scorer import PartScore, refuse_media
 from rewardpool.rewards.steps import SEPARATOR, StepText, steps_of

@@ -12,7 +12,7 @@ from rewardpool.errors import SampleError, ScoreError
 from rewardpool.rewards.answer_format import AnswerFormat
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.judge_prompt import JudgePrompt, reference_of, response_of
-from rewardpool.rewards.parts import JudgeConfig
+from rewardpool.rewards.part_config import JudgeConfig
 from rewardpool.rewards.scale import Unreadable
 from rewardpool.rewards.scorer import PartScore, Scorer, gathered
 

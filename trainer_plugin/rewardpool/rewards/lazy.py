@@ -17,9 +17,9 @@ from rewardpool.deadline import waited
 from rewardpool.demand.handle import JobDemand
 from rewardpool.rewards.announced import Announcement
 from rewardpool.rewards.blocking import BlockingReward
+from rewardpool.rewards.config import RewardLike, as_mapping, parse_reward, refuse_process, refuse_running
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.rating import Rating
-from rewardpool.rewards.spec import RewardLike, as_mapping, parse_reward, refuse_process, refuse_running
 
 
 class LazyReward:

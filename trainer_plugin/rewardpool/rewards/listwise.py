@@ -13,7 +13,7 @@ from rewardpool.errors import SampleError
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.judge import Judge, Verdict, decide, info_of
 from rewardpool.rewards.judge_prompt import JudgePrompt, response_of
-from rewardpool.rewards.parts import JudgeConfig
+from rewardpool.rewards.part_config import JudgeConfig
 from rewardpool.rewards.scorer import PartScore, Scorer, gathered
 
 

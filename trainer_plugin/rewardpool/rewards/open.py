@@ -9,6 +9,8 @@ from typing import Any
 from rewardpool.client.pool import Pool
 from rewardpool.deadline import waited
 from rewardpool.errors import ConfigError
+from rewardpool.rewards.composite import CompositeReward, OpenPart, PostProcess
+from rewardpool.rewards.config import RewardLike, RewardSpec, as_mapping, parse_reward
 from rewardpool.rewards.discriminative import (
     ChatScorer,
     PoolFunctionScorer,
@@ -20,12 +22,10 @@ from rewardpool.rewards.discriminative import (
 from rewardpool.rewards.functions import FunctionScorer, LengthPenaltyScorer, started_runner
 from rewardpool.rewards.judge import PointwiseScorer, ReferenceScorer
 from rewardpool.rewards.listwise import ListComparer
-from rewardpool.rewards.mixed import MixedReward, OpenPart, PostProcess
 from rewardpool.rewards.opened import OpenReward
 from rewardpool.rewards.pairwise import GroupComparer
-from rewardpool.rewards.parts import FunctionPart, JudgeConfig, LengthPenaltyPart, Part, PoolPart
+from rewardpool.rewards.part_config import FunctionPart, JudgeConfig, LengthPenaltyPart, Part, PoolPart
 from rewardpool.rewards.scorer import ComparedWithoutReasoning, Comparer, Scorer, WithoutReasoning
-from rewardpool.rewards.spec import RewardLike, RewardSpec, as_mapping, parse_reward
 from rewardpool_runtime.function_runner import FunctionNotFoundError, Runner, load_function
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ async def open_reward(
             OpenPart(part, place, await opening.scorer(part, path=place))
             for part, place in zip(parsed.parts, parsed.paths, strict=True)
         ]
-        yield MixedReward(parts, combine=parsed.combine, pools=opening.pools, post_process=post_process, path=path)
+        yield CompositeReward(parts, combine=parsed.combine, pools=opening.pools, post_process=post_process, path=path)
 
 
 class _Opening:

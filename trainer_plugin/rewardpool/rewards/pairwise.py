@@ -12,7 +12,7 @@ from rewardpool.errors import InvalidSampleError, SampleError
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.judge import PairJudge, merged_info
 from rewardpool.rewards.judge_prompt import response_of
-from rewardpool.rewards.parts import JudgeConfig
+from rewardpool.rewards.part_config import JudgeConfig
 from rewardpool.rewards.scorer import PartScore, Scorer, gathered
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from rewardpool.deadline import waited
 from rewardpool.errors import ConfigError
 from rewardpool.rewards import Episode, OpenReward
-from rewardpool.rewards.spec import refuse_process
+from rewardpool.rewards.config import refuse_process
 from rewardpool.verl.announced import shared_reward
 from rewardpool.verl.result import score_and_extra_info
 from rewardpool.verl.rollout import SINGLE_TURN, plain

@@ -16,7 +16,7 @@ from typing import Any
 from rewardpool.config import RewardConfig, check_pool
 from rewardpool.errors import ConfigError
 from rewardpool.mistakes import Mistakes
-from rewardpool.rewards.spec import RewardSpec, as_mapping, parse_reward, refuse_running
+from rewardpool.rewards.config import RewardSpec, as_mapping, parse_reward, refuse_running
 
 POOL_PATH = "reward.pool"
 MAPPING_PATH = "reward.rewardpool"

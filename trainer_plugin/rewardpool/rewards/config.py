@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from rewardpool.config import FailurePolicy, RewardConfig, pool_fields
 from rewardpool.errors import ConfigError
 from rewardpool.mistakes import Mistakes, unknown_key, validated
-from rewardpool.rewards.parts import FunctionPart, LengthPenaltyPart, Part, PoolPart, UserFunction
+from rewardpool.rewards.part_config import FunctionPart, LengthPenaltyPart, Part, PoolPart, UserFunction
 from rewardpool_api.source import FUNCTION_SCHEME
 
 MAX_PARTS = 64

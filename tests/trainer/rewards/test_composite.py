@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from rewardpool.errors import ConfigError, FunctionFailedError, SampleError, ScoreError
 from rewardpool.rewards import Episode, Rating
-from rewardpool.rewards.mixed import MixedReward, OpenPart, PostProcess
-from rewardpool.rewards.parts import LengthPenaltyPart
+from rewardpool.rewards.composite import CompositeReward, OpenPart, PostProcess
+from rewardpool.rewards.part_config import LengthPenaltyPart
 from rewardpool.rewards.scorer import PartScore
 
 Script = Mapping[str, float | None]
@@ -57,13 +57,13 @@ def episode(response: str = "x") -> Episode:
 
 
 async def rate(*parts: OpenPart, combine: str = "sum") -> Rating:
-    return await MixedReward(parts, combine=combine).rate(episode())
+    return await CompositeReward(parts, combine=combine).rate(episode())
 
 
 async def rate_group(
     responses: str, *parts: OpenPart, combine: str = "sum", post_process: PostProcess | None = None
 ) -> list[Rating]:
-    reward = MixedReward(parts, combine=combine, post_process=post_process)
+    reward = CompositeReward(parts, combine=combine, post_process=post_process)
     return await reward.rate_group([episode(response) for response in responses])
 
 
@@ -235,7 +235,7 @@ async def test_what_needs_a_group_says_so_and_refuses_single_episodes(field: str
         "compare": OpenPart(part("a", {}).config, "reward.a", ScriptedComparer()),
         "post_process": part("a", {"x": 1.0}),
     }
-    reward = MixedReward([parts[field]], post_process=(lambda _: [0.0]) if field == "post_process" else None)
+    reward = CompositeReward([parts[field]], post_process=(lambda _: [0.0]) if field == "post_process" else None)
     assert reward.needs_group
     with pytest.raises(ConfigError, match="needs the whole group"):
         await reward.rate(episode())

@@ -6,8 +6,8 @@ import pytest
 
 from rewardpool.config import Constant
 from rewardpool.errors import ConfigError
-from rewardpool.rewards.parts import FunctionPart, LengthPenaltyPart, PoolPart
-from rewardpool.rewards.spec import parse_reward
+from rewardpool.rewards.config import parse_reward
+from rewardpool.rewards.part_config import FunctionPart, LengthPenaltyPart, PoolPart
 
 POOL: dict[str, Any] = {"pool": "rl/skywork"}
 JUDGE: dict[str, Any] = {"pool": "rl/judge"}

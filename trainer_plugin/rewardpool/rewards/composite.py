@@ -21,13 +21,13 @@ from typing import Any
 from rewardpool.client.pool import Pool
 from rewardpool.config import Constant
 from rewardpool.errors import ConfigError, FunctionFailedError, SampleError, ScoreError
+from rewardpool.rewards.config import without_steps
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.mixture import Scaling, clipped, combined, normalized
-from rewardpool.rewards.parts import FixedMoments, Part
+from rewardpool.rewards.part_config import FixedMoments, Part
 from rewardpool.rewards.rating import Rating, StepReward
 from rewardpool.rewards.running import RunningMoments
 from rewardpool.rewards.scorer import Comparer, PartScore, Scorer, gathered
-from rewardpool.rewards.spec import without_steps
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class _Draft:
         return self.floor is None and all(result.used is not None for result in self.results.values())
 
 
-class MixedReward:
+class CompositeReward:
     """Rates by its parts; `open_reward` makes it."""
 
     def __init__(
