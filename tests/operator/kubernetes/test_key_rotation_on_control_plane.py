@@ -84,7 +84,7 @@ def test_new_keys_on_request_cost_no_request(cluster: Cluster, service: StandInS
     assert admin[names.SECRET_KEY] != admin_before
     assert names.PREVIOUS_KEY not in admin
     cluster.eventually(lambda: statuses(cluster, before) == {401}, seconds=10, what="the old key is taken nowhere")
-    print(f"{trainer.outcomes.total()} samples right, setbacks {dict(trainer.report.setbacks)}")
+    print(f"{trainer.outcomes.total()} samples right, retries {dict(trainer.report.retries)}")
 
 
 def test_a_key_edited_by_hand_is_taken_without_losing_a_request(cluster: Cluster, service: StandInService) -> None:
@@ -94,7 +94,7 @@ def test_a_key_edited_by_hand_is_taken_without_losing_a_request(cluster: Cluster
         cluster.eventually(lambda: is_done(cluster, before=told_before), seconds=120, what="the keys have changed")
     assert set(trainer.outcomes) == {"right"}
     assert entries(cluster)[names.SECRET_KEY] == BY_HAND
-    print(f"{trainer.outcomes.total()} samples right, setbacks {dict(trainer.report.setbacks)}")
+    print(f"{trainer.outcomes.total()} samples right, retries {dict(trainer.report.retries)}")
 
 
 def test_what_cannot_be_a_key_is_taken_back(cluster: Cluster, service: StandInService) -> None:

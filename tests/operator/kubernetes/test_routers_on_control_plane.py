@@ -78,7 +78,7 @@ def test_another_router_program_costs_no_request(cluster: Cluster, service: Stan
     with training(cluster, POOL, service) as trainer:
         cluster.apply(POOL, replicas=2, router={**SPEC, "flavor": flavor})
         cluster.eventually(lambda: are_replaced(cluster, before), seconds=60, what="the routers are replaced")
-    print(f"{trainer.outcomes.total()} samples, setbacks {dict(trainer.report.setbacks)}")
+    print(f"{trainer.outcomes.total()} samples, retries {dict(trainer.report.retries)}")
     assert set(trainer.outcomes) == {"right"}
 
 
@@ -101,7 +101,7 @@ def test_a_trainer_follows_its_pool_to_https(cluster: Cluster, service: StandInS
         write_certificate(cluster, tmp_path / "first")
         cluster.eventually(lambda: are_replaced(cluster, before), seconds=60, what="the routers are replaced")
         cluster.eventually(lambda: reason(cluster, "RouterReady") == "AllReady", seconds=20, what="they are verified")
-    print(f"{trainer.outcomes.total()} samples, setbacks {dict(trainer.report.setbacks)}")
+    print(f"{trainer.outcomes.total()} samples, retries {dict(trainer.report.retries)}")
     assert cluster.status(POOL)["url"] == f"https://{HOST}:{names.ROUTER_PORT}"
     assert set(trainer.outcomes) == {"right"}
 
@@ -114,7 +114,7 @@ def test_another_certificate_costs_no_request(
     with training(cluster, POOL, service) as trainer:
         write_certificate(cluster, tmp_path / "next", with_ca=with_ca)
         cluster.eventually(lambda: are_replaced(cluster, before), seconds=60, what="the routers are replaced")
-    print(f"{trainer.outcomes.total()} samples, setbacks {dict(trainer.report.setbacks)}")
+    print(f"{trainer.outcomes.total()} samples, retries {dict(trainer.report.retries)}")
     assert set(trainer.outcomes) == {"right"}
 
     def trusts_only_the_next() -> bool:
