@@ -110,6 +110,7 @@ lint: setup-dev ## Check format, style, types, import directions and that the CR
 	@$(DEV)/bin/ruff format --check .
 	@$(DEV)/bin/ruff check .
 	@$(DEV)/bin/mypy
+	@$(DEV)/bin/mypy --config-file tests/mypy.ini
 	@$(DEV)/bin/lint-imports
 	@$(DEV)/bin/python docs/rooms.py --check docs/architecture.md
 	@for file in $(CRD_FILES); do $(DEV)/bin/python -m rewardpool_api.crd --check $$file; done

@@ -60,13 +60,13 @@ def source_of(package: str, file: str) -> ast.Module:
     return ast.parse((Path(spec.submodule_search_locations[0]) / file).read_text())
 
 
-def definitions(tree: ast.Module, kind: type[ast.AST]) -> dict[str, Any]:
+def definitions(tree: ast.Module, kind: Any) -> dict[str, Any]:
     return {node.name: node for node in ast.walk(tree) if isinstance(node, kind)}
 
 
 def test_areals_workflow_awaits_what_the_recipe_puts_there() -> None:
     workflow = definitions(source_of("areal", "workflow/rlvr.py"), ast.ClassDef)["RLVRWorkflow"]
-    waits = [node.value for node in ast.walk(workflow) if isinstance(node, ast.Await)]
+    waits: list[Any] = [node.value for node in ast.walk(workflow) if isinstance(node, ast.Await)]
     [call] = [call for call in waits if "async_reward_fn" in ast.unparse(call.func)]
     assert ast.unparse(call.func) == "self.async_reward_fn"
     assert (len(call.args), [keyword.arg for keyword in call.keywords]) == (4, [None])  # four texts and **task_data

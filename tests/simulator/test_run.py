@@ -99,7 +99,7 @@ def test_blind_peers_hold_the_size():
 
 
 def test_a_manifest_s_own_autoscaling_can_be_simulated():
-    scaling = makers_for(trace())["queue-depth"].args[1]
+    scaling = makers_for(trace())["queue-depth"].args[1]  # type: ignore[attr-defined]  # a partial
     done = simulate(trace(), by_manifest(scaling))
     assert done.policy == "manifest"
     assert done.gpu_seconds == run("queue-depth", trace()).gpu_seconds
