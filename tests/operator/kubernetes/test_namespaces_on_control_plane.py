@@ -96,7 +96,6 @@ def test_a_namespace_without_a_role_keeps_no_other_from_being_served(
         grant(plane, REFUSED, RULES)
         operator.until(lambda: says(REFUSED, "AsExpected"), seconds=SECONDS, what="it is served without a restart")
         plane.kubectl("delete", "namespace", REFUSED, "--wait=true")
-        operator.until(lambda: REFUSED in health()["namespaces_not_served"], seconds=SECONDS, what="it is told")
         make_namespace(plane, REFUSED)
         grant(plane, REFUSED, RULES)
         operator.until(lambda: says(REFUSED, "AsExpected"), seconds=SECONDS, what="the one made again is served")

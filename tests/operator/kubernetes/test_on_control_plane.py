@@ -46,14 +46,22 @@ def key(cluster: Cluster, secret: str = names.key_secret(POOL)) -> str:
     return base64.b64decode(found["data"][names.SECRET_KEY]).decode() if found else ""
 
 
+def router_pods(cluster: Cluster) -> list[dict[str, Any]]:
+    """Those that have an address and are to stay."""
+    pods = cluster.pods(POOL, "router")
+    return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"] and "podIP" in pod["status"]]
+
+
 def router_url(cluster: Cluster) -> str:
     """The Service's address needs a network; this is the address behind it."""
-    (pod,) = (pod for pod in cluster.pods(POOL, "router") if "deletionTimestamp" not in pod["metadata"])
+    (pod,) = router_pods(cluster)
     return f"http://{pod['status']['podIP']}:{names.ROUTER_PORT}"
 
 
 def listed(cluster: Cluster) -> set[str]:
-    """Addresses in the router's worker list; empty while it does not answer."""
+    """Addresses in the router's worker list; empty while it does not answer, or is being replaced."""
+    if len(router_pods(cluster)) != 1:
+        return set()
     status, _, answer = http("GET", f"{router_url(cluster)}/workers", key=key(cluster, names.admin_secret(POOL)))
     return {worker["url"] for worker in answer["workers"]} if status == 200 else set()
 
@@ -159,7 +167,7 @@ def test_a_restarted_router_gets_its_workers_back(cluster: Cluster) -> None:
 
 def restart_router(cluster: Cluster) -> None:
     """Kill it with -9 and wait until it answers again, with an empty list."""
-    (pod,) = cluster.pods(POOL, "router")
+    (pod,) = router_pods(cluster)
     os.kill(cluster.kubelet.pid(pod), SIGKILL)
     back = seconds_until(lambda: http("GET", f"{router_url(cluster)}/health", seconds=2)[0] == 200, limit=20)
     assert back < 20, "the router did not come back"
