@@ -65,7 +65,9 @@ class FakeKube:
         await self._answer(resource, f"apply {manifest['kind']}")
         if not subresource:
             return self.keep(resource, manifest)
-        found = self.objects[resource, manifest["metadata"]["name"]]
+        found = self.objects.get((resource, manifest["metadata"]["name"]))
+        if found is None:
+            raise KubeError("apply", status=404, reason="NotFound", message="not found")
         return self.keep(resource, {**found, "status": {**found.get("status", {}), **manifest["status"]}})
 
     async def create(self, resource: Resource, manifest: Object) -> Object:

@@ -18,6 +18,7 @@ from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.client import Kube, Object
 from rewardpool_operator.kubernetes.credentials.secret_writer import has_surplus, write_secret
 from rewardpool_operator.kubernetes.diff import ANNOTATION_MANIFEST, differs, stamped
+from rewardpool_operator.kubernetes.stored_pool import PoolGoneError
 from rewardpool_operator.metrics import METRICS
 
 Known = dict[tuple[str, str], tuple[str, str]]
@@ -28,10 +29,6 @@ _WHERE: Final = "{kind} {name} is there and is not this pool's: delete it, or na
 
 class NotOursError(RuntimeError):
     """An object of the name we need belongs to somebody else; taking it would delete it with the pool."""
-
-
-class PoolGoneError(RuntimeError):
-    """The pool was deleted, and the watch of pools said nothing."""
 
 
 class Ensure:

@@ -29,7 +29,6 @@ from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.tls import Tls
 from rewardpool_operator.kubernetes.demands import Demands
 from rewardpool_operator.kubernetes.desired import Rendered, Renderer, left_running, routers_are_new
-from rewardpool_operator.kubernetes.ensure import PoolGoneError
 from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.kubernetes.observe import Observer, snapshot_without_routers
 from rewardpool_operator.kubernetes.polls.downloads import pins_of
@@ -48,7 +47,7 @@ from rewardpool_operator.kubernetes.requeue import (
 )
 from rewardpool_operator.kubernetes.shared import Shared
 from rewardpool_operator.kubernetes.steps import Failing, Step, Steps
-from rewardpool_operator.kubernetes.stored_pool import StoredPool
+from rewardpool_operator.kubernetes.stored_pool import PoolGoneError, StoredPool
 from rewardpool_operator.logs import about
 from rewardpool_operator.metrics import METRICS
 from rewardpool_operator.plan import Plan

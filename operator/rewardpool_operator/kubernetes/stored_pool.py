@@ -26,6 +26,10 @@ PLACEHOLDER: Final[Object] = {"model": {"source": "file:///unknown"}}
 """Of a spec in which nothing is usable."""
 
 
+class PoolGoneError(RuntimeError):
+    """The pool was deleted, and the watch of pools said nothing."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class StoredPool:
     """One version of a pool."""

@@ -97,7 +97,7 @@ def test_a_pool_whose_secrets_are_refused_keeps_its_routers_lists(cluster: Clust
     before = keys(cluster)
     with secrets_refused(cluster):
         took = [seconds_to_the_list_of_a_restarted_router(cluster)]
-        cluster.eventually(lambda: degraded(cluster) == "SecretsUnreadable", seconds=TOLD_SECONDS, what="it is told")
+        cluster.eventually(lambda: degraded(cluster) == "SecretsUnreadable", seconds=TOLD_SECONDS, what="it says so")
         took.append(seconds_to_the_list_of_a_restarted_router(cluster))
         cluster.kubectl("scale", "rewardpool", POOL, "--replicas=2")
         cluster.eventually(lambda: cluster.is_ready(POOL, replicas=2), seconds=30, what="a second worker serves")
@@ -121,7 +121,7 @@ def test_an_operator_that_starts_while_secrets_are_refused_says_that_it_has_no_k
     cluster.kill_operator()
     with secrets_refused(cluster):
         cluster.start_operator()
-        cluster.eventually(lambda: degraded(cluster) == "SecretsUnreadable", seconds=TOLD_SECONDS, what="it is told")
+        cluster.eventually(lambda: degraded(cluster) == "SecretsUnreadable", seconds=TOLD_SECONDS, what="it says so")
         serving = cluster.condition(POOL, "Serving")
         assert (serving["status"], serving["reason"]) == ("Unknown", "SecretsUnreadable")
     cluster.eventually(lambda: degraded(cluster) == "AsExpected", seconds=TOLD_SECONDS, what="nothing is wrong")
@@ -147,7 +147,7 @@ def test_a_pool_that_a_stricter_schema_would_refuse_keeps_its_size_and_its_route
     try:
         cluster.eventually(lambda: _succeeds(is_stored), seconds=20, what="the API server takes it")
         # A changed CRD ends watches.
-        cluster.eventually(lambda: degraded(cluster) == "InvalidObject", seconds=20, what="it is told")
+        cluster.eventually(lambda: degraded(cluster) == "InvalidObject", seconds=20, what="it says so")
         assert "spec.router.replicas" in cluster.condition(POOL, "Degraded")["message"]
         assert seconds_to_the_list_of_a_restarted_router(cluster) < LIST_SECONDS
         assert {pod["metadata"]["name"] for pod in cluster.pods(POOL, "worker")} == before
@@ -170,6 +170,6 @@ def test_a_pool_whose_certificate_does_not_exist_says_so(cluster: Cluster) -> No
     cluster.eventually(
         lambda: cluster.condition("uncertified", "Degraded").get("reason") == "TlsUnusable",
         seconds=10,
-        what="it is told",
+        what="it says so",
     )
     cluster.kubectl("delete", "rewardpool", "uncertified")

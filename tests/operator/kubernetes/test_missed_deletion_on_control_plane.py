@@ -4,11 +4,9 @@ A real API server with its controllers, routers and function workers, and the op
 stand-in. Another API server's deletion is made in etcd, while the one API server there is is away.
 """
 
-import json
-import urllib.request
-
 import pytest
 from support.operator_cluster import NAMESPACE, Cluster
+from support.processes import http
 
 from rewardpool_api import names
 
@@ -18,8 +16,7 @@ POOL = "vanishing"
 
 
 def known_pools(cluster: Cluster) -> int:
-    with urllib.request.urlopen(f"http://127.0.0.1:{cluster.health_port}/healthz", timeout=5) as response:
-        count: int = json.load(response)["pools"]
+    count: int = http("GET", f"http://127.0.0.1:{cluster.health_port}/healthz")[2]["pools"]
     return count
 
 

@@ -91,6 +91,14 @@ async def test_nothing_is_made_again_for_a_pool_that_is_gone(around: Surrounding
     assert (around.store.pool(KEY), around.kube.writes) == (None, before)
 
 
+async def test_a_pool_that_is_gone_and_left_its_objects_is_forgotten(around: Surroundings) -> None:
+    """As after `kubectl delete --cascade=orphan`: the status has nowhere to go."""
+    around.declare(replicas=2)
+    del around.kube.objects[client.POOLS, "rm"]
+    assert [await around.reconciler.look(Acting.FULL, pools=1) for _ in range(3)][-1] is None
+    assert around.store.pool(KEY) is None
+
+
 async def test_nothing_is_made_again_for_a_pool_that_was_made_anew(around: Surroundings) -> None:
     pool = around.kube.objects[client.POOLS, "rm"]
     around.kube.keep(client.POOLS, {**pool, "metadata": {**pool["metadata"], "uid": "another"}})

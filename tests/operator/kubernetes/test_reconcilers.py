@@ -33,7 +33,7 @@ FILES = [item["metadata"]["name"] for item in RENDERED.shared if item.get("immut
 
 
 class FakeKube:
-    """Has the pool, remembers the calls that write; refuses what it is told to."""
+    """Has the pool, remembers the calls that write; refuses what `refuse` names."""
 
     def __init__(self, *, refuse: str = "", refusal: int = 409, foreign: str = "") -> None:
         self.calls: list[tuple[str, str, Any]] = []

@@ -1,13 +1,13 @@
 """One request, from the queue to its end: sent again until it is answered.
 
-    queued -> a slot is free -> attempt -> answered, it or a hedge beside it (`hedging.py`) -> the end, told once
+    queued -> a slot is free -> attempt -> answered, it or a hedge beside it (`hedging.py`) -> the end, once
                                         -> RetryableError -> pause (`retry.py`) -> attempt … until the deadline
 
 Hedges race on while it pauses: one may sit at a silent worker, and nobody waits for that. The deadline counts from when
 the sample came, less the time in which it waited for a slot while others were answered: a pool that answers nobody uses
 up the time of those that wait for a slot too.
 
-The end is told by a call, not by a task that ends: the first attempt runs in the task of the whole, and when a hedge is
+The end is a call, not a task that ends: the first attempt runs in the task of the whole, and when a hedge is
 answered earlier it stays open for some seconds after that (`timers.py` says why), while the sample is done. A request
 that waits has no task and nothing but its fields, for tens of thousands may wait.
 """

@@ -9,10 +9,10 @@ class DemandReport:
 
     Attributes:
         job: The name it is announced by; empty before `Pool.demand`.
-        announced: Whether the last word reached its place.
-        renewals: Times it did.
-        failures: Times it did not.
-        problem: Why it did not the last time, or why nothing is announced; empty when all is well.
+        announced: Whether the last announcement was written.
+        renewals: Times one was.
+        failures: Times one was not.
+        problem: Why the last one was not, or why nothing is announced; empty when all is well.
     """
 
     job: str = ""

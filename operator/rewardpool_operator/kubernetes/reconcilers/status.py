@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from http import HTTPStatus
 from time import monotonic
 from typing import Final
 
@@ -19,6 +20,7 @@ from rewardpool_operator.kubernetes.event_correlator import EventCorrelator, Rep
 from rewardpool_operator.kubernetes.recorder import event_object
 from rewardpool_operator.kubernetes.requeue import VOLATILE_SECONDS
 from rewardpool_operator.kubernetes.steps import Step, Steps
+from rewardpool_operator.kubernetes.stored_pool import PoolGoneError
 from rewardpool_operator.kubernetes.volatile_status import own, without_volatile
 from rewardpool_operator.plan import Event, Plan
 from rewardpool_operator.times import rfc3339
@@ -82,6 +84,9 @@ class StatusReconciler:
             also: events that no decision made.
             held: whether nothing was decided, so that nothing volatile is to be waited for.
             volatile_seconds: between two writes of what is volatile alone.
+
+        Raises:
+            PoolGoneError: the pool was deleted, and the watch of pools said nothing.
         """
         may_write = self._steps.pause(Step.STATUS) == 0
         # Together: where a thousand pools start at once, every single write waits its turn at the API server.
@@ -119,7 +124,13 @@ class StatusReconciler:
             return
         metadata = {"name": pool.metadata.name, "namespace": pool.metadata.namespace}
         manifest = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "status": wanted}
-        self._store.put(client.POOLS, await self._kube.apply(client.POOLS, manifest, subresource="status"))
+        try:
+            written = await self._kube.apply(client.POOLS, manifest, subresource="status")
+        except KubeError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                raise PoolGoneError(f"{pool.metadata.namespace}/{pool.metadata.name} is gone") from None
+            raise
+        self._store.put(client.POOLS, written)
         self._status_at, self._unwritten = now, None
 
     async def _record(self, pool: RewardPool, event: Event) -> None:

@@ -19,7 +19,6 @@ GRACE_MARGIN_SECONDS: Final = 15
 NON_ROOT_GROUP: Final = 65532
 """Group of mounted keys in pods on RewardPool's own image, or on one built from it, which do not run as root."""
 
-
 CONTAINER_SECURITY: Final[Object] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 """Of every container."""
 OWN_IMAGE: Final = {"runAsNonRoot": True, "fsGroup": NON_ROOT_GROUP}
