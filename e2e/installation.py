@@ -9,6 +9,7 @@ import yaml
 from cluster import binaries, images
 from cluster.contract import Cluster
 from cluster.folders import CACHE, REPOSITORY
+from cluster.kubectl import wait_for_crd
 from cluster.processes import ClusterError, output_of
 from cluster.progress import Say
 from rewardpool_api import names
@@ -56,8 +57,7 @@ class Installation:
         path = self._folder / "values.yaml"
         path.write_text(yaml.safe_dump(dict(values), sort_keys=False))
         self._helm("upgrade", "--install", RELEASE, str(chart), "--create-namespace", "--values", str(path))
-        crd = f"crd/{names.PLURAL}.{names.GROUP}"
-        self._cluster.kubectl("wait", "--for=condition=Established", crd, "--timeout=30s")
+        wait_for_crd(self._cluster.kubectl, f"{names.PLURAL}.{names.GROUP}")
 
     def wait(self) -> None:
         """Return when every replica of the operator is of this release and ready."""

@@ -27,7 +27,7 @@ import urllib3
 
 from cluster import binaries
 from cluster.certificates import Authority, make_key
-from cluster.kubectl import kubectl, write_kubeconfig
+from cluster.kubectl import kubectl, wait_for_crd, write_kubeconfig
 from cluster.processes import ClusterError, Daemon, free_port, kill, wait_until
 from cluster.progress import Say, timed_lines
 
@@ -232,7 +232,7 @@ class ControlPlane:
         for manifest in self._manifests:
             self.kubectl("apply", "--server-side", "-f", str(manifest))
         for crd in self.kubectl("get", "crd", "-o", "name").split() if self._manifests else []:
-            self.kubectl("wait", "--for=condition=Established", crd, "--timeout=30s")
+            wait_for_crd(self.kubectl, crd.partition("/")[2])
         if self._controllers:
             self._run("kube-controller-manager", *self._controller_flags())
         if self._scheduler:

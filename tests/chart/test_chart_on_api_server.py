@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster.control_plane import ControlPlane
+from cluster.kubectl import wait_for_crd
 from cluster.processes import ClusterError
 from rewardpool_api.demand import Demand, lease_manifest
 
@@ -39,7 +40,7 @@ def installed(plane: ControlPlane, cluster_helm: Helm) -> Iterator[ControlPlane]
     plane.kubectl("create", "namespace", "rl")
     settings = [f"--set-json=trainers={json.dumps(TRAINERS)}", f"--namespace={NAMESPACE}", "--create-namespace"]
     cluster_helm("install", "rewardpool", str(CHART), *settings)
-    plane.kubectl("wait", "--for=condition=Established", "crd/rewardpools.rewardpool.dev", "--timeout=30s")
+    wait_for_crd(plane.kubectl, "rewardpools.rewardpool.dev")
     yield plane
     cluster_helm("uninstall", "rewardpool", f"--namespace={NAMESPACE}")
     assert "rewardpools.rewardpool.dev" in plane.kubectl("get", "crd", "-o", "name"), "uninstall took the CRD along"

@@ -10,6 +10,7 @@ import yaml
 
 from cluster import binaries
 from cluster.control_plane import ControlPlane
+from cluster.kubectl import wait_for_crd
 from rewardpool_api.crd import crd_yaml
 
 from .conftest import Render
@@ -47,7 +48,7 @@ VALUES: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="module")
 def schemas(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Path:
     plane.kubectl("apply", "--server-side", "-f", "-", input=crd_yaml())
-    plane.kubectl("wait", "--for=condition=Established", "crd/rewardpools.rewardpool.dev", "--timeout=30s")
+    wait_for_crd(plane.kubectl, "rewardpools.rewardpool.dev")
     folder = tmp_path_factory.mktemp("schemas")
     assert write_schemas(json.loads(plane.kubectl("get", "--raw", "/openapi/v2")), folder) > 100
     return folder

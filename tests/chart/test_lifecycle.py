@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cluster.control_plane import ControlPlane
+from cluster.kubectl import wait_for_crd
 
 from .conftest import CHART, NAMESPACE, Helm
 
@@ -36,7 +37,7 @@ def test_pools_outlive_upgrade_rollback_and_uninstall(plane: ControlPlane, helm_
     helm = Helm(helm_program, tmp_path, plane.kubeconfig)
     where = [f"--namespace={NAMESPACE}"]
     helm("install", "rewardpool", str(PREVIOUS), "--create-namespace", *where)
-    plane.kubectl("wait", "--for=condition=Established", "crd/rewardpools.rewardpool.dev", "--timeout=30s")
+    wait_for_crd(plane.kubectl, "rewardpools.rewardpool.dev")
     plane.kubectl("apply", "-f", "-", input=json.dumps(POOL))
     before, old_crd = pool_uid(plane), crd(plane)
 
