@@ -93,7 +93,7 @@ async def test_a_sample_that_fails_does_not_fail_those_it_was_sent_with() -> Non
 
 
 async def test_a_request_that_breaks_off_is_made_up_for_one_by_one() -> None:
-    async with FakeWorker(right, right, breaks_off) as worker, pool_on(worker) as pool:
+    async with FakeWorker(right, breaks_off, breaks_off) as worker, pool_on(worker, concurrency=1) as pool:
         assert len(await scores(pool, [Sample(text="four")] * 20)) == 20
         assert pool.report().batch_fallbacks == 1
 

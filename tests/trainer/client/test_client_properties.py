@@ -76,5 +76,6 @@ async def test_every_index_comes_exactly_once_with_its_own_score_or_with_none(
     check_outcomes(outcomes, count=count)
     assert report.scored + report.unscored == report.samples == count
     assert report.attempts == count + sum(report.retries.values()) + report.hedges
-    assert len(worker.requests) <= report.attempts  # of two requests, one may be cancelled before it is sent
+    # Of two requests, one may be cancelled before it is sent; one whose kept connection breaks is sent on a new one.
+    assert len(worker.requests) <= report.attempts + script.count("breaks off")
     assert report.hedges_won <= report.hedges

@@ -6,6 +6,7 @@ A trainer hands work over as its rollouts end and goes on with its own; the thre
 import asyncio
 import concurrent.futures
 import contextvars
+import importlib
 import threading
 from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager
@@ -75,7 +76,7 @@ class LoopThread(Generic[R]):
         self._started: concurrent.futures.Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, R]]
         self._started = concurrent.futures.Future()
         # A daemon, so that a trainer that dies without closing still exits.
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="rewardpool", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="rewardpool", daemon=True)
         self._thread.start()
         self._loop, self._stop, self.opened = self._started.result()
 
@@ -131,6 +132,10 @@ class LoopThread(Generic[R]):
         for work in taken:
             work.begin()
 
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=_fastest_loop) as runner:
+            runner.run(self._serve())
+
     async def _serve(self) -> None:
         stop = asyncio.Event()
         try:
@@ -142,6 +147,16 @@ class LoopThread(Generic[R]):
             if self._started.done():
                 raise
             self._started.set_exception(error)
+
+
+def _fastest_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's, where it is installed."""
+    try:
+        uvloop = importlib.import_module("uvloop")
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
 
 
 def result_of(future: concurrent.futures.Future[T]) -> T:

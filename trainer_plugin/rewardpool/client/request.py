@@ -14,15 +14,19 @@ that waits has no task and nothing but its fields, for tens of thousands may wai
 
 import asyncio
 import itertools
+import json
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Generic, Protocol, TypeVar
+
+import orjson
 
 from rewardpool.client.hedging import Hedging, Race
 from rewardpool.client.report import Counters
-from rewardpool.client.retry import RetryableError, deadline_error, final_error, prepare_retry
+from rewardpool.client.retry import RetryableError, deadline_error, final_error, prepare_retry, retry_after_seconds
 from rewardpool.client.transport import Connections
 from rewardpool.deadline import already_waited
 from rewardpool.discovery.endpoint import Endpoint
@@ -38,6 +42,14 @@ Read = Callable[[int, bytes, str], T]
 _IMPORT = uuid.uuid4().hex
 _NUMBERS = itertools.count(1)
 """With the process, which may have been forked, they name a request; a random number for each would cost more."""
+
+
+def to_json(content: Mapping[str, Any]) -> bytes:
+    """A request's body. Trap: what is not a number becomes null, so it must not get here."""
+    try:
+        return orjson.dumps(content)
+    except TypeError:  # a whole number of more than 64 bits, half of a character: the server says what it thinks of it
+        return json.dumps(content).encode()
 
 
 def _now() -> float:
@@ -108,7 +120,7 @@ class ScoreRequest(Generic[T]):
     _queued_at: float = field(default=0.0, init=False)
     _began: float = field(default=0.0, init=False)
     _task: asyncio.Task[None] | None = field(default=None, init=False)
-    _sends: tuple[Endpoint, dict[str, Any]] = field(init=False)
+    _sends: tuple[Endpoint, bytes] = field(init=False)
     """Where the attempt of now goes, and with what."""
     _primary: Attempt | None = field(default=None, init=False)
     """The attempt of now that is no hedge; None in a pause."""
@@ -213,7 +225,7 @@ class ScoreRequest(Generic[T]):
     async def _until_answered(self) -> T:
         while True:
             endpoint = self.connections.endpoint
-            self._sends = (endpoint, self.content(endpoint))
+            self._sends = (endpoint, to_json(self.content(endpoint)))
             sent_at = _now()
             try:
                 return await self._attempt_and_race()
@@ -250,13 +262,13 @@ class ScoreRequest(Generic[T]):
 
     async def _attempt(self, attempt: Attempt) -> T:
         """Send it once. Raises RetryableError where another attempt may help, else SampleError."""
-        endpoint, content = self._sends
+        endpoint, body = self._sends
         self.attempts += 1
         self.counters.attempts += 1
         self.counters.hedges += attempt is not self._primary
         attempt.sent_at = self.last_sent_at = _now()
         try:
-            answer = await self.connections.send(self, endpoint, content)
+            answer = await self.connections.send(self, endpoint, body)
         except asyncio.CancelledError:
             if not attempt.is_overdue or attempt.task.uncancel() > 0:
                 raise
@@ -266,7 +278,7 @@ class ScoreRequest(Generic[T]):
         try:
             result = self.read(answer.status, answer.body, self.label)
         except RetryableError as error:
-            error.retry_after = answer.retry_after
+            error.retry_after = retry_after_seconds(answer.retry_after, now=datetime.now(UTC))
             if error.kind == "busy":
                 self.connections.overloaded(sent_at=attempt.sent_at, now=_now())
             raise

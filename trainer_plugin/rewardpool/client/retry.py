@@ -5,7 +5,6 @@ A failed attempt is a `RetryableError` of one kind, and the kind alone decides:
 | kind | what happened | another attempt |
 |---|---|---|
 | unreachable | refused, unknown host, no connection in time | until the deadline, the address looked up again |
-| stale | a kept connection broke before an answer began | at once, on a new connection |
 | waiting | the router says that it has no worker: a code in a 404 or 503 | until the deadline, at an even pace |
 | busy | the router is too busy, or on its way: 408, 425, 429, 502, 503, 504 | until the deadline |
 | worker | a worker failed: HTTP 500, silence, a broken connection | at most `max_attempts` of these |
@@ -20,9 +19,9 @@ may fail on it every time, so that is bounded by number. Nonsense is bounded mor
 answers nonsense is a good one, so with one such worker of two every attempt is a toss of a coin, and an idle router
 that knows the text chooses the same worker again. It does not when two requests come at a time.
 
-A kept connection that breaks says nothing of the worker: a server closes those that were idle, and one that was
-restarted knows none of them. That is why it is no failure, and why the next attempt is on a new connection, where a
-break is one.
+A kept connection that breaks before an answer begins says nothing of the worker: a server closes those that were idle,
+and one that was restarted knows none of them. It is no failure and no attempt: the request goes on a new connection
+(`http.py`), and breaks there if it breaks.
 
 Pauses grow and have full jitter: a random part of a bound that doubles, so that a thousand samples which failed
 together do not come back together. Where there is no worker yet the pace is even instead: a pool at zero is woken by
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Kind = Literal["unreachable", "stale", "waiting", "busy", "worker", "nonsense", "missing", "denied"]
+Kind = Literal["unreachable", "waiting", "busy", "worker", "nonsense", "missing", "denied"]
 
 LONGEST_QUICK_PAUSE_SECONDS = 1.0
 """While a key is rotated, or one worker answers nonsense, every other attempt or so succeeds."""
@@ -176,8 +175,6 @@ async def _look_up(request: "ScoreRequest[Any]", error: RetryableError, used: En
 
 async def _pause(request: "ScoreRequest[Any]", error: RetryableError, *, sent_at: float) -> None:
     connections = request.connections
-    if error.kind == "stale":
-        return
     if error.kind == "denied" and not request.refused_keys.issuperset(connections.endpoint.keys):
         # Another key is tried at once: the connection is likely the same, and then so is the router.
         return

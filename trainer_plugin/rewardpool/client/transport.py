@@ -4,25 +4,20 @@ It is one for each `Pool`, or for all that come from `Pool.shared` with one conf
 """
 
 import asyncio
-import json
 import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
-
-import aiohttp
-from yarl import URL
+from typing import TYPE_CHECKING, Any, Self
 
 from rewardpool.client.breaker import Breaker
 from rewardpool.client.hedging import FLOOR_SECONDS, Hedging
+from rewardpool.client.http import Answer, BrokenError, HttpClient, StrangeAnswerError, UnreachableError, target
 from rewardpool.client.limiter import AdaptiveLimiter, Pace
 from rewardpool.client.outage import Outage
-from rewardpool.client.retry import RetryableError, kind_of_status, retry_after_seconds
+from rewardpool.client.retry import RetryableError, kind_of_status
 from rewardpool.client.timers import Watch
 from rewardpool.client.tracing import add_trace_context
 from rewardpool.config import RewardConfig
@@ -35,27 +30,6 @@ if TYPE_CHECKING:
     from rewardpool.client.request import ScoreRequest
 
 log = logging.getLogger(__name__)
-
-CONNECT_SECONDS = 5.0
-"""For one connection to the router. The address of a pod that is gone does not refuse, it is silent."""
-MAX_ANSWER_BYTES = 4 << 20
-"""A score takes a hundred bytes and a judgement some kilobytes; more than this is nonsense."""
-
-
-class Answer(NamedTuple):
-    """What came back; `retry_after` is in seconds, where the server named any."""
-
-    status: int
-    body: bytes
-    retry_after: float | None
-
-
-@dataclass(slots=True)
-class _Used:
-    """What is known of the connection that a request goes on."""
-
-    reused: bool = False
-    """It was open before."""
 
 
 class Connections:
@@ -102,8 +76,7 @@ class Connections:
         self._turnover = ConnectionRecycler(connections=config.concurrency, now=clock())
         self._watch: Watch | None = None
         self._outage: Outage | None = None
-        self._session: aiohttp.ClientSession | None = None
-        self._fresh_session: aiohttp.ClientSession | None = None
+        self._http: HttpClient | None = None
 
     async def __aenter__(self) -> Self:
         await self.following.begin()
@@ -113,8 +86,7 @@ class Connections:
             also=self._look_at_queues,
         )
         self._outage = Outage(sleep=self.sleep, uniform=self.uniform)
-        self._session = _session(keep=True)
-        self._fresh_session = _session(keep=False)
+        self._http = HttpClient()
         log.info("using reward pool %s at %s, found by %s", self.endpoint.pool, self.endpoint.url, self.endpoint.origin)
         if self.endpoint.not_ready:
             log.warning("samples wait for reward pool %s: %s", self.endpoint.pool, self.endpoint.not_ready)
@@ -128,9 +100,9 @@ class Connections:
             await self._watch.close()
         if self._outage is not None:
             self._outage.close()
-        sessions, self._session, self._fresh_session = (self._session, self._fresh_session), None, None
-        for session in filter(None, sessions):
-            await session.close()
+        http, self._http = self._http, None
+        if http is not None:
+            await http.close()
 
     def _look_at_queues(self, now: float) -> None:
         """End waits for a slot that took a sample's whole deadline while nobody was answered."""
@@ -194,8 +166,8 @@ class Connections:
         self._pace.overloaded(sent_at=sent_at, now=now)
         self.slots.resize(self._pace.limit)
 
-    async def send(self, request: "ScoreRequest[Any]", endpoint: Endpoint, content: dict[str, Any]) -> Answer:
-        """Send a request once, and return the answer.
+    async def send(self, request: "ScoreRequest[Any]", endpoint: Endpoint, body: bytes) -> Answer:
+        """Send a request once, and return the answer; `body` is its JSON.
 
         It goes on the connection that was answered last among those that are free. So one that is sent beside a
         straggler goes on another connection, and where that leads to another router, to one that answers.
@@ -203,45 +175,26 @@ class Connections:
         Raises:
             RetryableError: There is no answer.
         """
-        session = self._fresh_session if request.kind == "stale" else self._session
-        if session is None:
+        if self._http is None:
             raise RuntimeError("the pool is closed")
         key = self._key_for(request, endpoint)
-        headers = {"Content-Type": "application/json", "x-request-id": request.id}
-        add_trace_context(headers)
-        if self._turnover.is_due(self.clock()):
-            headers["Connection"] = "close"
-        if key is not None:
-            headers["Authorization"] = f"Bearer {key}"
-        used = _Used()
+        tls = None if endpoint.ca is None else _verifying(endpoint.ca)
+        to = target(endpoint.url + request.path, key=key, tls=tls)
         try:
-            # A redirect would carry the key to wherever it points.
-            async with session.post(
-                _url(endpoint.url, request.path),
-                data=json.dumps(content).encode(),
-                headers=headers,
-                allow_redirects=False,
-                ssl=True if endpoint.ca is None else _verifying(endpoint.ca),
-                trace_request_ctx=used,
-            ) as answer:
-                used.reused = False  # an answer has begun: who breaks off now is the server
-                status, body = answer.status, await _read(answer)
-                retry_after = retry_after_seconds(answer.headers.get("Retry-After"), now=datetime.now(UTC))
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientResponseError) as error:
-            # The last is an answer that is no HTTP, as of a router that changed to HTTPS.
-            raise RetryableError(
-                "unreachable", f"{endpoint.url}, found by {endpoint.origin}, cannot be reached: {error}"
-            ) from error
-        except (aiohttp.ClientError, OSError) as error:
-            reason = str(error) or type(error).__name__
-            if used.reused:
-                raise RetryableError("stale", f"a connection that was kept open broke: {reason}") from error
-            raise RetryableError("worker", f"the connection broke: {reason}") from error
-        if status == 200:
+            keep = not self._turnover.is_due(self.clock())
+            answer = await self._http.post(to, _headers(request.id), body, keep=keep)
+        except UnreachableError as error:
+            problem = f"{endpoint.url}, found by {endpoint.origin}, cannot be reached: {error}"
+            raise RetryableError("unreachable", problem) from error
+        except BrokenError as error:
+            raise RetryableError("worker", f"the connection broke: {error}") from error
+        except StrangeAnswerError as error:
+            raise RetryableError("nonsense", str(error)) from error
+        if answer.status == 200:
             self.admitted, self._admitted_key = True, key
-        elif kind_of_status(status) == "denied":
+        elif kind_of_status(answer.status) == "denied":
             request.refused_keys |= {key}
-        return Answer(status, body, retry_after)
+        return answer
 
     def _key_for(self, request: "ScoreRequest[Any]", endpoint: Endpoint) -> str | None:
         """One that was not refused yet, the one that worked last before others; when all were refused, over again."""
@@ -253,42 +206,12 @@ class Connections:
         return next(key for key in keys if key not in request.refused_keys)
 
 
-def _session(*, keep: bool) -> aiohttp.ClientSession:
-    """One that keeps its connections open, and says so of those it uses again, or opens one for each request."""
-    tracing = aiohttp.TraceConfig()
-    tracing.on_connection_reuseconn.append(_note_reused)
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, force_close=not keep),  # the slots are the limit
-        # The time of the whole is watched for all requests at once.
-        timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        trace_configs=[tracing],
-    )
-
-
-async def _note_reused(_: aiohttp.ClientSession, context: Any, __: aiohttp.TraceConnectionReuseconnParams) -> None:
-    context.trace_request_ctx.reused = True
-
-
 _verifying = lru_cache(maxsize=8)(verifying_context)
 """One context for the same certificates, since connections are kept by context."""
 
 
-@lru_cache(maxsize=64)
-def _url(base: str, path: str) -> URL:
-    return URL(base + path)
-
-
-async def _read(answer: aiohttp.ClientResponse) -> bytes:
-    """The whole answer, of bounded size. Raises RetryableError when it is larger."""
-    length = answer.content_length
-    if length is not None and length <= MAX_ANSWER_BYTES and "Content-Encoding" not in answer.headers:
-        return await answer.read()
-    parts: list[bytes] = []
-    size = 0
-    async for part in answer.content.iter_any():
-        size += len(part)
-        if size > MAX_ANSWER_BYTES:
-            raise RetryableError("nonsense", f"the answer is larger than {MAX_ANSWER_BYTES} bytes")
-        parts.append(part)
-    return b"".join(parts)
+def _headers(request_id: str) -> bytes:
+    """What one request has beside what all have."""
+    headers = {"x-request-id": request_id}
+    add_trace_context(headers)
+    return "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode("latin-1")
