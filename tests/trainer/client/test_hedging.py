@@ -274,7 +274,11 @@ async def test_a_fleet_that_hangs_whole_is_not_asked_for_everything_twice() -> N
 
 async def test_after_nonsense_two_requests_are_sent_at_a_time() -> None:
     nonsense = says("not json")
-    async with FakeWorker(nonsense, nonsense, right) as worker, pool_on(worker) as pool:
+
+    async def a_moment(_: float) -> None:
+        await asyncio.sleep(0.1)
+
+    async with FakeWorker(nonsense, nonsense, right) as worker, pool_on(worker, sleep=a_moment) as pool:
         assert await pool.score(Sample(text="four")) == 4.0
         report = pool.report()
     assert (report.attempts, report.hedges, report.retries) == (3, 1, {"nonsense": 1})

@@ -75,9 +75,9 @@ async def serving(
             await server.wait_closed()
 
 
-async def ask(scripted: Scripted, client: HttpClient, *, keep: bool = True) -> Answer:
+async def ask(scripted: Scripted, client: HttpClient) -> Answer:
     to = target(f"http://127.0.0.1:{scripted.port}/v1/embeddings", key="secret", tls=None)
-    return await client.post(to, b"x-request-id: 7\r\n", b"{}", keep=keep)
+    return await client.post(to, b"x-request-id: 7\r\n", b"{}")
 
 
 @pytest.mark.parametrize(
@@ -132,12 +132,15 @@ async def test_a_connection_that_may_hold_more_than_the_answer_is_not_used_again
         assert scripted.connections == 2
 
 
-async def test_a_connection_that_the_caller_wants_closed_is_closed() -> None:
-    async with serving([OK], [OK]) as (scripted, client):
-        await ask(scripted, client, keep=False)
-        await ask(scripted, client)
-        assert b"Connection: close\r\n" in scripted.requests[0]
-        assert scripted.connections == 2
+async def test_a_connection_is_used_for_about_a_minute() -> None:
+    now = 0.0
+    async with serving(*[[OK]] * 200) as (scripted, _):
+        client = HttpClient(clock=lambda: now)
+        for _ in range(200):
+            await ask(scripted, client)
+            now += 1.0
+        await client.close()
+        assert 200 // 90 <= scripted.connections <= 1 + 200 // 30
 
 
 async def test_an_answer_that_comes_after_its_caller_has_left_reaches_nobody() -> None:

@@ -9,7 +9,6 @@ from support.fake_worker import FakeWorker
 
 from rewardpool import Endpoint, Pool, RewardConfig, Sample
 from rewardpool.client.pool import injected_pool
-from rewardpool.discovery.following import TURNOVER_SECONDS, ConnectionRecycler
 from rewardpool.errors import PoolAccessError
 
 
@@ -84,11 +83,6 @@ async def test_a_look_up_that_fails_disturbs_no_request() -> None:
             directory.found = PoolAccessError("the API server does not answer")
             await later(pool, clock, directory, seconds=75)
             assert await pool.score(Sample(text="four")) == 4.0
-
-
-def test_all_connections_are_opened_anew_in_a_minute() -> None:
-    turnover = ConnectionRecycler(connections=8, now=0.0)
-    assert sum(turnover.is_due(tenth / 10) for tenth in range(round(TURNOVER_SECONDS * 10) + 1)) == 8
 
 
 class SimulatedService:

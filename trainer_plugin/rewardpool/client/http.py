@@ -1,7 +1,11 @@
 """HTTP/1.1 as scoring needs it: POSTs with small answers, over connections that are kept open.
 
     a kept connection, the one that was answered last -> broken before an answer began: a new one, once
-    else a new one                                    -> answered: kept, unless either side asked to close it
+    else a new one                                    -> answered: kept, unless it is old or the server closes it
+
+One address may stand for several routers: a Kubernetes Service chooses one for each connection, and a connection that
+is kept stays with it, so a new replica would get nothing. So none is kept for longer than a minute and a half, and
+what is opened in its place may go to any router.
 
 aiohttp spends more on one of these requests than router and worker do, and most of that on the garbage collector: it
 makes some 90 objects for each request in flight (docs/benchmarks.md has the figures of the transports that were
@@ -14,6 +18,7 @@ proxies, pipelining. Deadlines are the caller's: a request that is cancelled clo
 
 import asyncio
 import logging
+import random
 import socket
 import ssl
 import time
@@ -33,6 +38,8 @@ CONNECT_SECONDS = 5.0
 """For one connection to the router. The address of a pod that is gone does not refuse, it is silent."""
 KEEP_SECONDS = 15.0
 """That a connection is kept without a request. Servers and what lies between them close those that are idle longer."""
+LIFE_SECONDS = (30.0, 90.0)
+"""Shortest and longest time for which a connection is used; by chance, so that not all are opened anew at once."""
 RESOLVE_SECONDS = 10.0
 """That the addresses of a name are good for."""
 NEXT_ADDRESS_SECONDS = 0.25
@@ -112,42 +119,47 @@ def _user_agent() -> str:
 class HttpClient:
     """Connections to any number of targets, on the running event loop."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Open nothing yet."""
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        uniform: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        """Open nothing yet; `clock` gives monotonic seconds, `uniform` a random number between two bounds."""
         self._clock = clock
+        self._uniform = uniform
         self._loop = asyncio.get_running_loop()
         self._idle: dict[tuple[str, int, ssl.SSLContext | None], dict[_Connection, float]] = {}
         """Of each origin those without a request, and since when; the one that was answered last is the last."""
-        self._open: set[_Connection] = set()
+        self._open: dict[_Connection, float] = {}
+        """All, and until when each is used."""
         self._names = _Names(clock)
         self._sweep: asyncio.TimerHandle | None = None
         self._is_closed = False
 
-    async def post(self, to: Target, headers: bytes, body: bytes, *, keep: bool = True) -> Answer:
+    async def post(self, to: Target, headers: bytes, body: bytes) -> Answer:
         """Send a request, and return the answer to it.
 
         Args:
             to: Where to.
             headers: Further header lines, each with its end.
             body: JSON.
-            keep: Whether the connection is to be used again.
 
         Raises:
             UnreachableError: Nobody can be reached there.
             BrokenError: Somebody was, and is no more.
             StrangeAnswerError: An answer came that is none of a pool's.
         """
-        ask = b"" if keep else b"Connection: close\r\n"
-        request = b"%b%b%bContent-Length: %d\r\n\r\n%b" % (to.head, headers, ask, len(body), body)
+        request = b"%b%bContent-Length: %d\r\n\r\n%b" % (to.head, headers, len(body), body)
         kept = self._idle.get(to.origin)
         if kept:
             try:
-                return await kept.popitem()[0].exchange(request, keep=keep)
+                return await kept.popitem()[0].exchange(request)
             except _StaleError:
                 # A server closes those that were idle, and one that was restarted knows none of them.
                 log.debug("a kept connection to %s:%d broke; the request goes on a new one", to.host, to.port)
         connection = await self._connect(to)
-        return await connection.exchange(request, keep=keep)
+        return await connection.exchange(request)
 
     async def close(self) -> None:
         """Close all connections; what is in flight fails, and so does what is asked from now on."""
@@ -186,17 +198,20 @@ class HttpClient:
 
     def opened(self, connection: "_Connection") -> None:
         """Know one that is open."""
-        self._open.add(connection)
+        self._open[connection] = self._clock() + self._uniform(*LIFE_SECONDS)
 
     def free(self, connection: "_Connection") -> None:
-        """Keep one that has been answered."""
+        """Keep one that has been answered, unless it is old."""
+        if self._clock() >= self._open[connection]:
+            connection.close()
+            return
         self._idle.setdefault(connection.to.origin, {})[connection] = self._clock()
         if self._sweep is None:
             self._sweep = self._loop.call_later(KEEP_SECONDS, self._close_idle)
 
     def lost(self, connection: "_Connection") -> None:
         """Forget one that is closed."""
-        self._open.discard(connection)
+        self._open.pop(connection, None)
         self._idle.get(connection.to.origin, {}).pop(connection, None)
 
     def _close_idle(self) -> None:
@@ -223,14 +238,14 @@ class _Connection(asyncio.Protocol):
         self._client = client
         self._parser = httptools.HttpResponseParser(self)
         self._waiter: asyncio.Future[Answer] | None = None
-        self._answer = _Incoming(keep=False)
+        self._answer = _Incoming()
         self._is_used = False
 
-    async def exchange(self, request: bytes, *, keep: bool) -> Answer:
+    async def exchange(self, request: bytes) -> Answer:
         """Send the bytes of a request, and return the answer."""
         if self._transport.is_closing():  # its end is not told yet, and what is written to it is lost
             raise _StaleError if self._is_used else BrokenError("the server closed it")
-        self._answer = _Incoming(keep=keep)
+        self._answer = _Incoming()
         waiter: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiter = waiter
         self._transport.write(request)
@@ -240,6 +255,10 @@ class _Connection(asyncio.Protocol):
             self._waiter = None
             self.abort()  # an answer may be on its way, and the next request must not get it
             raise
+
+    def close(self) -> None:
+        """Close it; what is written to it still goes out."""
+        self._transport.close()
 
     def abort(self) -> None:
         """Close it now."""
@@ -278,6 +297,7 @@ class _Connection(asyncio.Protocol):
         if answer.size == 0 and self._is_used:
             self._fail(_StaleError())
         elif error is None and answer.ends_with_connection:
+            answer.keep = False
             self._succeed()
         else:
             self._fail(BrokenError(str(error or "") or "the server closed it"))
@@ -323,7 +343,7 @@ class _Connection(asyncio.Protocol):
         if answer.keep:
             self._client.free(self)
         else:
-            self._transport.close()
+            self.close()
         if waiter is None or waiter.done():
             return
         if answer.compression:
@@ -344,8 +364,8 @@ class _Incoming:
 
     __slots__ = ("compression", "has_length", "is_whole", "keep", "parts", "retry_after", "size", "status")
 
-    def __init__(self, *, keep: bool) -> None:
-        self.keep = keep
+    def __init__(self) -> None:
+        self.keep = True
         """Whether the connection can be used again."""
         self.status = 0
         """0 before its headers are there."""

@@ -23,7 +23,7 @@ from rewardpool.client.tracing import add_trace_context
 from rewardpool.config import RewardConfig
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.discovery.find import find_pool
-from rewardpool.discovery.following import ConnectionRecycler, Following
+from rewardpool.discovery.following import Following
 from rewardpool_runtime.trust import verifying_context
 
 if TYPE_CHECKING:
@@ -73,7 +73,6 @@ class Connections:
         self._new_hedging = hedging
         self._hedging: dict[str, Hedging] = {}
         self._pace = Pace(config.concurrency)
-        self._turnover = ConnectionRecycler(connections=config.concurrency, now=clock())
         self._watch: Watch | None = None
         self._outage: Outage | None = None
         self._http: HttpClient | None = None
@@ -86,7 +85,7 @@ class Connections:
             also=self._look_at_queues,
         )
         self._outage = Outage(sleep=self.sleep, uniform=self.uniform)
-        self._http = HttpClient()
+        self._http = HttpClient(clock=self.clock, uniform=self.uniform)
         log.info("using reward pool %s at %s, found by %s", self.endpoint.pool, self.endpoint.url, self.endpoint.origin)
         if self.endpoint.not_ready:
             log.warning("samples wait for reward pool %s: %s", self.endpoint.pool, self.endpoint.not_ready)
@@ -181,8 +180,7 @@ class Connections:
         tls = None if endpoint.ca is None else _verifying(endpoint.ca)
         to = target(endpoint.url + request.path, key=key, tls=tls)
         try:
-            keep = not self._turnover.is_due(self.clock())
-            answer = await self._http.post(to, _headers(request.id), body, keep=keep)
+            answer = await self._http.post(to, _headers(request.id), body)
         except UnreachableError as error:
             problem = f"{endpoint.url}, found by {endpoint.origin}, cannot be reached: {error}"
             raise RetryableError("unreachable", problem) from error

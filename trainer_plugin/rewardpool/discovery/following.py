@@ -18,28 +18,6 @@ log = logging.getLogger(__name__)
 
 REFRESH_SECONDS = (45.0, 75.0)
 """Shortest and longest time between two look-ups of a pool without trouble; by chance, so that processes spread."""
-TURNOVER_SECONDS = 60.0
-
-
-class ConnectionRecycler:
-    """Which requests close their connection when they are answered. Pure.
-
-    One address may stand for several routers: a Kubernetes Service chooses one for each connection, and a connection
-    that is kept stays with it, so a new replica would get nothing. One connection after the other is closed, all in
-    about a minute, and what is opened in its place may go to any router.
-    """
-
-    def __init__(self, *, connections: int, now: float) -> None:
-        """`connections` is how many are kept at the most; `now` in seconds."""
-        self._every = TURNOVER_SECONDS / connections
-        self._next = now + self._every
-
-    def is_due(self, now: float) -> bool:
-        """Whether a request that is sent at `now` should close its connection; counts as done when it is so."""
-        if now < self._next:
-            return False
-        self._next = now + self._every
-        return True
 
 
 class Following:
