@@ -60,6 +60,10 @@ async def hangs(_: web.Request) -> web.Response:
     raise AssertionError("unreachable")
 
 
+async def _is_healthy(_: web.Request) -> web.Response:
+    return web.Response()
+
+
 async def breaks_off(request: web.Request) -> web.StreamResponse:
     """A connection that is cut in place of an answer."""
     assert request.transport is not None
@@ -82,6 +86,7 @@ class FakeWorker:
         app = web.Application(client_max_size=1 << 24)
         app.router.add_post(SCORE_PATH, self._serve)
         app.router.add_post(CHAT_PATH, self._serve)
+        app.router.add_get("/health", _is_healthy)  # for routers
         # TestServer cancels a handler whose caller left, as real engines do.
         self._server = TestServer(app)
 

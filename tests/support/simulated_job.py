@@ -11,7 +11,7 @@ from typing import Any
 from rewardpool_train.pipeline.dynamic_sampling import DynamicSampling
 from rewardpool_train.pipeline.engine import Pipeline
 from rewardpool_train.pipeline.overlap import Overlap
-from rewardpool_train.pipeline.parts import GroupTask, MiniBatch, OnEnd, RatedGroup
+from rewardpool_train.pipeline.parts import GroupScore, GroupTask, MiniBatch, OnEnd, RatedGroup, RolledGroup
 from rewardpool_train.pipeline.schedule import SCHEDULES, Plan
 from rewardpool_train.pipeline.state import PipelineState
 from rewardpool_train.pipeline.times import StepTimes
@@ -38,7 +38,8 @@ class SimulatedJob:
         overlap: Likewise.
         rng: Decides every delay.
         sampling: Of the job.
-        failing: Chance that a score fails.
+        by_group: Whether groups are judged as a whole.
+        failing: Chance that a score, or a group's, fails.
         rollout_seconds: Of the slowest rollout, about.
         score_seconds: Of the slowest score.
         trained: Mini-batches, in order.
@@ -50,6 +51,7 @@ class SimulatedJob:
     overlap: Overlap
     rng: random.Random
     sampling: DynamicSampling | None = None
+    by_group: bool = False
     failing: float = 0.0
     rollout_seconds: float = 10.0
     score_seconds: float = 40.0
@@ -71,7 +73,7 @@ class SimulatedJob:
             "plan": self.plan,
             "prompts": lambda index: f"prompt {index}",
             "rollouts": self,
-            "score": self.score,
+            "score": GroupScore(self.judge) if self.by_group else self.score,
             "learner": self,
             "overlap": self.overlap,
             "sampling": self.sampling,
@@ -110,11 +112,21 @@ class SimulatedJob:
 
     async def score(self, task: GroupTask[str], member: int, rollout: str) -> float | None:
         assert rollout.startswith(f"{task.index}.{member}#")
-        await asyncio.sleep(self.rng.random() * self.score_seconds)
-        if self.rng.random() < self.failing:
-            raise BrokenError(rollout)
+        await self._take_the_time_of_a_score(rollout)
         self.scored[rollout] += 1
         return score_of(rollout)
+
+    async def judge(self, group: RolledGroup[str, str]) -> Sequence[float | None]:
+        index, members = group.task.index, [rollout.partition("#")[0] for rollout in group.rollouts]
+        assert members == [f"{index}.{member}" for member in range(group.task.size)]
+        await self._take_the_time_of_a_score(f"group {index}")
+        self.scored.update(group.rollouts)
+        return [score_of(rollout) for rollout in group.rollouts]
+
+    async def _take_the_time_of_a_score(self, what: str) -> None:
+        await asyncio.sleep(self.rng.random() * self.score_seconds)
+        if self.rng.random() < self.failing:
+            raise BrokenError(what)
 
     async def train(self, minibatch: Batch) -> None:
         self._enters("update")

@@ -1,23 +1,24 @@
 import asyncio
+from collections.abc import Sequence
 from concurrent.futures import Future
 
 import pytest
+from support.rates_single import RatesSingle
 
 from rewardpool.errors import ScoreError
 from rewardpool.rewards import Episode, Rating
 from rewardpool_train.actor.data import Prompt, Rollout
 from rewardpool_train.actor.scoring import RewardScore, Tally
-from rewardpool_train.pipeline.parts import GroupTask
+from rewardpool_train.pipeline.parts import GroupScore, GroupTask, RolledGroup
 
 TASK = GroupTask(index=3, prompt=Prompt(prompt="?"), size=2, version=0)
 ROLLOUT = Rollout(group=3, member=1, prompt_ids=[1], response_ids=[2], ended=True)
 
 
-class FakeReward:
+class FakeReward(RatesSingle):
     """Stands in for a BlockingReward: the test rates the episode itself."""
 
     names = ("right",)
-    moments = None
 
     def __init__(self) -> None:
         self.answer: Future[Rating] = Future()
@@ -29,7 +30,27 @@ class FakeReward:
         return self.answer
 
 
-def scoring_by(reward: FakeReward, tally: Tally) -> RewardScore:
+class FakeGroupReward:
+    """The same for a reward that needs groups."""
+
+    names = ("right",)
+    moments = None
+    needs_group = True
+
+    def __init__(self) -> None:
+        self.answer: Future[list[Rating]] = Future()
+        self.asked = asyncio.Event()
+
+    def submit(self, episode: Episode) -> Future[Rating]:
+        raise AssertionError("this reward needs groups")
+
+    def submit_group(self, episodes: Sequence[Episode]) -> Future[list[Rating]]:
+        assert [episode.id for episode in episodes] == ["3.0", "3.1"]
+        self.asked.set()
+        return self.answer
+
+
+def scoring_by(reward: FakeReward | FakeGroupReward, tally: Tally) -> RewardScore:
     def to_episode(task: GroupTask[Prompt], member: int, _: Rollout) -> Episode:
         return Episode(prompt="?", response="!", id=f"{task.index}.{member}")
 
@@ -37,7 +58,7 @@ def scoring_by(reward: FakeReward, tally: Tally) -> RewardScore:
 
 
 async def score(reward: FakeReward, tally: Tally) -> float | None:
-    return await scoring_by(reward, tally)(TASK, 1, ROLLOUT)
+    return await scoring_by(reward, tally).score(TASK, 1, ROLLOUT)
 
 
 async def test_a_score_is_the_rewards_total_and_is_counted() -> None:
@@ -84,6 +105,44 @@ async def test_what_the_parts_said_is_kept_until_the_group_is_trained_on_and_no_
     reward = FakeReward()
     reward.answer.set_result(Rating(total=0.5, components={"right": 1.0}))
     scoring = scoring_by(reward, Tally())
-    await scoring(TASK, 1, ROLLOUT)
+    await scoring.score(TASK, 1, ROLLOUT)
     assert scoring.take_components(TASK) == [{"right": 1.0}]
     assert scoring.take_components(TASK) == []
+
+
+async def judge(reward: FakeGroupReward, tally: Tally) -> list[float | None]:
+    return await scoring_by(reward, tally).judge(RolledGroup(task=TASK, rollouts=[ROLLOUT, ROLLOUT]))
+
+
+def test_a_reward_that_needs_groups_is_asked_of_groups_and_another_of_single_rollouts() -> None:
+    assert isinstance(scoring_by(FakeGroupReward(), Tally()).in_pipeline(), GroupScore)
+    assert not isinstance(scoring_by(FakeReward(), Tally()).in_pipeline(), GroupScore)
+
+
+async def test_each_member_of_a_group_has_its_own_rating_and_is_counted_by_it() -> None:
+    reward, tally = FakeGroupReward(), Tally()
+    failed = Rating(total=None, components={"right": None}, error=ScoreError("3.1", "no comparison"))
+    reward.answer.set_result([Rating(total=0.5, components={"right": 1.0}), failed])
+    scoring = scoring_by(reward, tally)
+    assert await scoring.judge(RolledGroup(task=TASK, rollouts=[ROLLOUT, ROLLOUT])) == [0.5, None]
+    assert (tally.submitted, tally.scored, tally.unscored, tally.lost) == (2, 1, 1, 0)
+    assert scoring.take_components(TASK) == [{"right": 1.0}, {"right": None}]
+
+
+async def test_a_group_that_fails_under_the_policy_raise_is_its_error_and_all_of_it_is_lost() -> None:
+    reward, tally = FakeGroupReward(), Tally()
+    reward.answer.set_exception(ScoreError("3.1", "nonsense"))
+    with pytest.raises(ScoreError, match=r"sample 3\.1: nonsense"):
+        await judge(reward, tally)
+    assert tally.lost == 2
+
+
+async def test_a_group_that_the_job_gives_up_is_not_lost_and_the_reward_is_told() -> None:
+    reward, tally = FakeGroupReward(), Tally()
+    judging = asyncio.create_task(judge(reward, tally))
+    await reward.asked.wait()
+    judging.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await judging
+    assert (tally.given_up, tally.lost) == (2, 0)
+    assert reward.answer.cancelled()

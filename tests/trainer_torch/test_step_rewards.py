@@ -12,6 +12,7 @@ import yaml
 from support.byte_tokenizer import ROLES, TEMPLATE, byte_tokenizer
 from support.fake_worker import FakeWorker, of_steps
 from support.local_pool import POOL, on_this_machine, write_local_pool
+from support.rates_single import RatesSingle
 
 from rewardpool.errors import ConfigError, InvalidSampleError, ScoreError
 from rewardpool.policy_steps import at_tokens
@@ -153,11 +154,10 @@ async def test_of_a_url_the_config_names_the_step_token(tokenizer: Any) -> None:
     assert [step.value for step in rating.steps] == [0.9, 0.2]
 
 
-class DigitSteps:
+class DigitSteps(RatesSingle):
     """Stands in for a BlockingReward of a process reward model: a step's value is its share of sevens; 9 divides."""
 
     names = ("only",)
-    moments = None
 
     def __init__(self, *, whole: bool = False) -> None:
         self._separator = "never" if whole else "9"

@@ -2,9 +2,10 @@ import json
 import math
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import torch
 import yaml
 from support import tiny_policy
+from support.rates_single import RatesSingle
 
 from rewardpool.demand.cadence import Cadence, Plan
 from rewardpool.demand.handle import JobDemand
@@ -30,11 +32,10 @@ from rewardpool_train.pipeline.schedule import SCHEDULES
 from rewardpool_train.pipeline.state import PipelineState
 
 
-class FakeReward:
+class FakeReward(RatesSingle):
     """Stands in for a BlockingReward: rates by a function of the response, at once; None is a sample that failed."""
 
     names = ("only",)
-    moments = None
 
     def __init__(self, score: Callable[[str], float | None]) -> None:
         self._score = score
@@ -44,6 +45,23 @@ class FakeReward:
         failed = ScoreError(episode.label, "nonsense") if value is None else None
         answer: Future[Rating] = Future()
         answer.set_result(Rating(total=value, components={"only": value}, error=failed))
+        return answer
+
+
+class FakeGroupReward(FakeReward):
+    """Rates whole groups alone: a response's score is by how much it is better than the others, on the average."""
+
+    needs_group = True
+
+    def submit(self, episode: Episode) -> Future[Rating]:
+        raise AssertionError("this reward needs groups")
+
+    def submit_group(self, episodes: Sequence[Episode]) -> Future[list[Rating]]:
+        assert len({episode.group for episode in episodes}) == 1
+        ratings = [super(FakeGroupReward, self).submit(episode).result() for episode in episodes]
+        mean = sum(rating.total or 0.0 for rating in ratings) / len(ratings)
+        answer: Future[list[Rating]] = Future()
+        answer.set_result([replace(one, total=None if one.total is None else one.total - mean) for one in ratings])
         return answer
 
 
@@ -67,10 +85,12 @@ def config_of(tmp_path: Path, policy_folder: Path, **changes: Any) -> TrainConfi
     return load_train_config(file)
 
 
-def trained(config: TrainConfig, score: Callable[[str], float | None]) -> tuple[list[StepRecord], Tally]:
+def trained(
+    config: TrainConfig, score: Callable[[str], float | None], kind: type[FakeReward] = FakeReward
+) -> tuple[list[StepRecord], Tally]:
     """Train alone, in this process."""
     with joined(deadline_seconds=60) as ranks:
-        trainer = Trainer(config, ranks=ranks, reward=FakeReward(score))
+        trainer = Trainer(config, ranks=ranks, reward=kind(score))
         return trainer.run(lambda record: None), trainer.tally
 
 
@@ -122,24 +142,31 @@ def test_waiting_for_scores_is_not_counted_as_rollout_or_update(tmp_path: Path, 
     assert record.reward_exposed_seconds < record.rollout_seconds  # these scores were there before they were asked for
 
 
+@pytest.mark.parametrize("kind", [FakeReward, FakeGroupReward], ids=["single", "groups"])
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_every_schedule_trains_on_every_sample_once(tmp_path: Path, policy_folder: Path, schedule: str) -> None:
+def test_every_schedule_trains_on_every_sample_once(
+    tmp_path: Path, policy_folder: Path, schedule: str, kind: type[FakeReward]
+) -> None:
     config = config_of(tmp_path, policy_folder, steps=6, schedule=schedule, max_staleness=3)
-    records, tally = trained(config, share_of_sevens)
+    records, tally = trained(config, share_of_sevens, kind)
     assert (tally.submitted, tally.scored, tally.lost) == (6 * 32, 6 * 32, 0)
     assert [(record.step, record.scored) for record in records] == [(step, 32) for step in range(1, 7)]
-    assert records[-1].reward_mean > records[0].reward_mean
+    sevens = [record.components["only"] for record in records]
+    assert sevens[-1] > sevens[0]
     stale = max(record.staleness_mean for record in records)
     assert stale <= 0.5 if schedule in ("sync", "minibatch") else 0.5 < stale <= 3
 
 
+@pytest.mark.parametrize("kind", [FakeReward, FakeGroupReward], ids=["single", "groups"])
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_a_job_goes_on_from_the_middle_of_its_pipeline(tmp_path: Path, policy_folder: Path, schedule: str) -> None:
+def test_a_job_goes_on_from_the_middle_of_its_pipeline(
+    tmp_path: Path, policy_folder: Path, schedule: str, kind: type[FakeReward]
+) -> None:
     config = config_of(tmp_path, policy_folder, steps=4, schedule=schedule, checkpoint={"every_steps": 2})
     with joined(deadline_seconds=60) as ranks:
-        first = Trainer(config, ranks=ranks, reward=FakeReward(share_of_sevens))
+        first = Trainer(config, ranks=ranks, reward=kind(share_of_sevens))
         begun = first.run(lambda record: None, should_stop=iter([False, True]).__next__)
-        second = Trainer(config, ranks=ranks, reward=FakeReward(share_of_sevens))
+        second = Trainer(config, ranks=ranks, reward=kind(share_of_sevens))
         done = second.steps_done
         resumed = second.run(lambda record: None)
     assert ([record.step for record in begun], done, [record.step for record in resumed]) == ([1, 2], 2, [3, 4])

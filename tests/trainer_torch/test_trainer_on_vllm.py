@@ -8,6 +8,7 @@ import psutil
 import pytest
 from support import tiny_policy
 from support.fleet import server_python
+from support.rates_single import RatesSingle
 
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.rating import Rating
@@ -18,11 +19,10 @@ from rewardpool_train.config import TrainConfig
 pytestmark = pytest.mark.real
 
 
-class FakeReward:
+class FakeReward(RatesSingle):
     """Stands in for a BlockingReward: a response's share of sevens, at once."""
 
     names = ("sevens",)
-    moments = None
 
     def submit(self, episode: Episode) -> Future[Rating]:
         answer: Future[Rating] = Future()

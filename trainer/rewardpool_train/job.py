@@ -28,7 +28,7 @@ import transformers
 from rewardpool.client.pool import Pool
 from rewardpool.client.report import Report
 from rewardpool.demand.together import Together
-from rewardpool.errors import ConfigError, RewardPoolError
+from rewardpool.errors import RewardPoolError
 from rewardpool.rewards.blocking import BlockingReward
 from rewardpool_train.actor.ranks import Ranks, joined
 from rewardpool_train.actor.records import StepRecord
@@ -82,8 +82,6 @@ def train(config: TrainConfig, ranks: Ranks) -> int:
         TimeoutError: A step's scores did not come within the deadline.
     """
     with BlockingReward(config.reward) as reward:
-        if reward.needs_group:
-            raise ConfigError("reward", "has a part that needs whole groups, and single rollouts are rated here")
         sharing = sharing_of(config, reward, ranks=ranks)
         with _announced(reward, config, ranks) as demand:
             # All ranks go by what rank 0 found: a group is informative on all of them or on none.

@@ -32,7 +32,8 @@ def jobs(draw: st.DrawFn, schedule: str, *, failing: float = 0.0) -> SimulatedJo
         publish_every=draw(st.integers(1, max_staleness + 1)),
         groups_per_rollout=draw(st.none() | st.integers(1, 4)),
     )
-    return SimulatedJob(plan=plan, overlap=overlap, rng=random.Random(draw(st.integers(0, 2**32))), failing=failing)
+    rng = random.Random(draw(st.integers(0, 2**32)))
+    return SimulatedJob(plan=plan, overlap=overlap, rng=rng, by_group=draw(st.booleans()), failing=failing)
 
 
 def check_trained(job: SimulatedJob) -> None:
@@ -113,6 +114,7 @@ def test_by_prompt_the_mini_batches_do_not_depend_on_the_timing(
             plan=job.plan,
             overlap=Overlap(schedule=job.overlap.schedule, order="prompt"),
             rng=random.Random(seed),
+            by_group=job.by_group,
         )
         simulated_time.run(again.pipeline().run())
         seen.append([(minibatch.version, minibatch.groups) for minibatch in again.trained])

@@ -1,10 +1,10 @@
-"""From a rollout to its score: what a pipeline's `Score` is, where the config's `reward` gives it."""
+"""From a rollout to its score: what a pipeline's `Score` or `GroupScore` is, where the config's `reward` gives it."""
 
 import asyncio
 import concurrent.futures
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from rewardpool.policy_steps import Decode, at_tokens
 from rewardpool.rewards.episode import Episode
@@ -12,7 +12,9 @@ from rewardpool.rewards.rating import Rating
 from rewardpool.rewards.running import RunningMoments
 from rewardpool_train.actor.data import Prompt, Rollout
 from rewardpool_train.advantages import TokenReward
-from rewardpool_train.pipeline.parts import GroupTask
+from rewardpool_train.pipeline.parts import GroupScore, GroupTask, RolledGroup, Score
+
+T = TypeVar("T")
 
 Components = Mapping[str, float | None]
 """The raw scores of a response by part; None where a part has none."""
@@ -31,8 +33,17 @@ class Rater(Protocol):
         """Of the scores of earlier steps, where a part of it is scaled by them."""
         ...
 
+    @property
+    def needs_group(self) -> bool:
+        """Whether only `submit_group` will do."""
+        ...
+
     def submit(self, episode: Episode) -> concurrent.futures.Future[Rating]:
         """Start rating an episode."""
+        ...
+
+    def submit_group(self, episodes: Sequence[Episode]) -> concurrent.futures.Future[list[Rating]]:
+        """Start rating the episodes of a group together."""
         ...
 
 
@@ -71,7 +82,7 @@ class Tally:
 
 
 class RewardScore:
-    """Has each rollout rated, and keeps what its parts said until the rollout is trained on.
+    """Has rollouts rated, and keeps what the reward's parts said of each until it is trained on.
 
     Args:
         reward: That rates, on a thread of its own.
@@ -96,21 +107,19 @@ class RewardScore:
         self._components: dict[tuple[int, int], Components] = {}
         self._steps: dict[tuple[int, int], Sequence[TokenReward]] = {}
 
-    async def __call__(self, task: GroupTask[Prompt], member: int, rollout: Rollout) -> float | None:
+    def in_pipeline(self) -> Score[Prompt, Rollout] | GroupScore[Prompt, Rollout]:
+        """Return what a pipeline asks: of whole groups where the reward needs them, else of each rollout at its end."""
+        return GroupScore(self.judge) if self._reward.needs_group else self.score
+
+    async def score(self, task: GroupTask[Prompt], member: int, rollout: Rollout) -> float | None:
         """Return the rollout's score; None where the failure policy leaves it unscored.
 
         Raises:
             SampleError: It has no score and the failure policy is `raise`.
             PoolError: A pool cannot be used.
         """
-        self._tally.submitted += 1
         episode = self._to_episode(task, member, rollout)
-        answer = self._reward.submit(episode)
-        try:
-            rating = await asyncio.wrap_future(answer)
-        except asyncio.CancelledError:
-            self._tally.given_up += 1
-            raise
+        rating = await self._answer(self._reward.submit(episode), samples=1)
         self._components[task.index, member] = rating.components
         if self._decode is not None and rating.total is not None:
             token_ids = rollout.response_ids
@@ -118,6 +127,30 @@ class RewardScore:
                 at_tokens, rating, episode, token_ids, self._decode
             )
         return self._tally.enter(rating)
+
+    async def judge(self, group: RolledGroup[Prompt, Rollout]) -> list[float | None]:
+        """Return the scores of a group that is rated as a whole; None where the failure policy leaves one unscored.
+
+        There are no rewards of steps here: what gives those is a reward of one part, which rates single rollouts.
+
+        Raises:
+            SampleError: A rollout has no score and the failure policy is `raise`.
+            PoolError: A pool cannot be used.
+        """
+        task = group.task
+        episodes = [self._to_episode(task, member, rollout) for member, rollout in enumerate(group.rollouts)]
+        ratings = await self._answer(self._reward.submit_group(episodes), samples=task.size)
+        for member, rating in enumerate(ratings):
+            self._components[task.index, member] = rating.components
+        return [self._tally.enter(rating) for rating in ratings]
+
+    async def _answer(self, answer: concurrent.futures.Future[T], *, samples: int) -> T:
+        self._tally.submitted += samples
+        try:
+            return await asyncio.wrap_future(answer)
+        except asyncio.CancelledError:
+            self._tally.given_up += samples
+            raise
 
     def steps(self, task: GroupTask[Prompt]) -> list[Sequence[TokenReward] | None]:
         """Return the rewards of the steps of a group's rollouts; None for one without a score."""

@@ -55,6 +55,7 @@ class _Waiting:
 
     admitted: asyncio.Future[None]
     since: float
+    samples: int
 
 
 class SharedGpu:
@@ -148,25 +149,25 @@ class SharedGpu:
             self._happened()
 
     @asynccontextmanager
-    async def scoring(self) -> AsyncGenerator[None, None]:
-        """Within this block the pool is awake, for any number of samples.
+    async def scoring(self, samples: int = 1) -> AsyncGenerator[None, None]:
+        """Within this block the pool is awake, for so many samples that go there together; any number of blocks may.
 
         Raises:
             Exception: What kept the pool from waking.
         """
-        await self._admitted(self._samples)
+        await self._admitted(self._samples, samples)
         try:
             yield
         finally:
-            self._scoring -= 1
+            self._scoring -= samples
             self._happened()
 
-    async def _admitted(self, queue: deque[_Waiting]) -> None:
+    async def _admitted(self, queue: deque[_Waiting], samples: int = 0) -> None:
         if self._task is None:
             raise RuntimeError("enter the SharedGpu before its blocks")
         if self._failure is not None:
             raise self._failure
-        place = _Waiting(asyncio.get_running_loop().create_future(), self._clock())
+        place = _Waiting(asyncio.get_running_loop().create_future(), self._clock(), samples)
         queue.append(place)
         self._changed.set()
         try:
@@ -176,15 +177,11 @@ class SharedGpu:
                 queue.remove(place)
             elif place.admitted.done() and not place.admitted.cancelled() and place.admitted.exception() is None:
                 # Let in and cancelled in the same moment: it never enters its block, so it leaves it here.
-                self._leave(queue)
+                if queue is self._trainers:
+                    self._trainer_ends()
+                self._scoring -= samples
             self._changed.set()
             raise
-
-    def _leave(self, queue: deque[_Waiting]) -> None:
-        if queue is self._trainers:
-            self._trainer_ends()
-        else:
-            self._scoring -= 1
 
     def _trainer_ends(self) -> None:
         try:
@@ -218,7 +215,7 @@ class SharedGpu:
             others_compute=asks and self._peers.others_compute(),
             awake=self._context is not None,
             scoring=self._scoring,
-            waiting=len(self._samples),
+            waiting=sum(place.samples for place in self._samples),
             waited_seconds=self._waited_seconds(),
             quiet_seconds=self._clock() - self._quiet_since,
         )
@@ -237,7 +234,8 @@ class SharedGpu:
             case "train":
                 await self._train()
             case "admit":
-                admitted = sum(_admit(self._samples.popleft()) for _ in range(len(self._samples)))
+                places = [self._samples.popleft() for _ in range(len(self._samples))]
+                admitted = sum(place.samples for place in places if _admit(place))
                 self._scoring += admitted
                 self._report = replace(self._report, scored=self._report.scored + admitted)
             case "wake":

@@ -2,7 +2,8 @@
 
     rollouts, learner, score = share(gpu, rollouts, learner, score)
 
-Rollouts and updates become the trainer's turns, each score a sample that waits for the pool's. The pipeline itself
+Rollouts and updates become the trainer's turns, each score a sample that waits for the pool's, and each group that is
+judged as a whole so many samples that wait together. The pipeline itself
 knows nothing of it. Not for `fully_async`, where rollout and training are on devices of their own. What a callback of
 the pipeline needs the GPU for, a checkpoint say, is a turn of the trainer's too: `in_turn`.
 """
@@ -12,7 +13,18 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from rewardpool_train.colocated.gpu import SharedGpu
-from rewardpool_train.pipeline.parts import GroupTask, Learner, MiniBatch, OnEnd, P, R, Rollouts, Score
+from rewardpool_train.pipeline.parts import (
+    GroupScore,
+    GroupTask,
+    Learner,
+    MiniBatch,
+    OnEnd,
+    P,
+    R,
+    RolledGroup,
+    Rollouts,
+    Score,
+)
 
 A = TypeVar("A")
 
@@ -42,15 +54,27 @@ class _Learner(Generic[P, R]):
 
 
 def share(
-    gpu: SharedGpu, rollouts: Rollouts[P, R], learner: Learner[P, R], score: Score[P, R]
-) -> tuple[Rollouts[P, R], Learner[P, R], Score[P, R]]:
+    gpu: SharedGpu, rollouts: Rollouts[P, R], learner: Learner[P, R], score: Score[P, R] | GroupScore[P, R]
+) -> tuple[Rollouts[P, R], Learner[P, R], Score[P, R] | GroupScore[P, R]]:
     """Return the three with their turns on the GPU around them."""
+    scoring = _shared_groups(gpu, score) if isinstance(score, GroupScore) else _shared_samples(gpu, score)
+    return _Rollouts(gpu, rollouts), _Learner(gpu, learner), scoring
 
+
+def _shared_samples(gpu: SharedGpu, score: Score[P, R]) -> Score[P, R]:
     async def scored(task: GroupTask[P], member: int, rollout: R) -> float | None:
         async with gpu.scoring():
             return await score(task, member, rollout)
 
-    return _Rollouts(gpu, rollouts), _Learner(gpu, learner), scored
+    return scored
+
+
+def _shared_groups(gpu: SharedGpu, score: GroupScore[P, R]) -> GroupScore[P, R]:
+    async def judged(group: RolledGroup[P, R]) -> Sequence[float | None]:
+        async with gpu.scoring(group.task.size):
+            return await score.judge(group)
+
+    return GroupScore(judged)
 
 
 def in_turn(gpu: SharedGpu, callback: Callable[[A], Awaitable[None]]) -> Callable[[A], Awaitable[None]]:

@@ -1,6 +1,7 @@
 """`Pipeline`: carries out what `schedule`, `staleness` and `dynamic_sampling` say, on one event loop.
 
-Rewards are tasks: a rollout's begins the moment it ends, and goes on through whatever the devices do. Everything else
+Rewards are tasks: a rollout's begins the moment it ends, a group's with its last one, and goes on through whatever the
+devices do. Everything else
 is one sequence of operations, or two where rollout and training are apart. The first error of any of them ends the run:
 the others are cancelled and waited for, and it is raised as it was.
 """
@@ -14,7 +15,7 @@ from rewardpool_train.pipeline.dynamic_sampling import DynamicSampling
 from rewardpool_train.pipeline.group_tracker import GroupTracker
 from rewardpool_train.pipeline.minibatches import MiniBatches
 from rewardpool_train.pipeline.overlap import Overlap
-from rewardpool_train.pipeline.parts import Announcer, Learner, P, R, Rollouts, Score
+from rewardpool_train.pipeline.parts import Announcer, GroupScore, Learner, P, R, Rollouts, Score
 from rewardpool_train.pipeline.rollout_driver import DisaggregatedDriver, RolloutDriver
 from rewardpool_train.pipeline.schedule import SCHEDULES, Done, Plan, Publish, RollOut, Train, next_operation
 from rewardpool_train.pipeline.state import PipelineState
@@ -31,7 +32,7 @@ class Pipeline(Generic[P, R]):
         plan: Plan,
         prompts: Callable[[int], P],
         rollouts: Rollouts[P, R],
-        score: Score[P, R],
+        score: Score[P, R] | GroupScore[P, R],
         learner: Learner[P, R],
         overlap: Overlap | None = None,
         sampling: DynamicSampling | None = None,
@@ -48,7 +49,7 @@ class Pipeline(Generic[P, R]):
             prompts: Called with a group's index, returns its prompt; the same one after a resume. With dynamic
                 sampling indices go on beyond the groups of the plan.
             rollouts: Where rollouts come from.
-            score: Judges a rollout.
+            score: Judges a rollout, or a whole group.
             learner: What is trained.
             overlap: How these follow each other; the default trains mini-batches as they are complete.
             sampling: How groups that teach nothing are replaced; None trains on them.
@@ -103,9 +104,7 @@ class Pipeline(Generic[P, R]):
         try:
             async with asyncio.TaskGroup() as tasks:
                 scores = ScoreTasks(self._score, self._tracker.buffer, self._changes.note, tasks=tasks)
-                for group in self._tracker.buffer.groups():
-                    for member, rollout in group.unscored():
-                        scores.start(group.task, member, rollout)
+                scores.resume()
                 self._driver = self._start_driver(scores, tasks)
                 self._minibatches = self._next_minibatches(scores)
                 await self._go_through_operations()

@@ -99,8 +99,8 @@ class GroupBuffer(Generic[P, R]):
         """Enter a group of which nothing is there yet."""
         self._groups[task.index] = OpenGroup(task=task)
 
-    def ended(self, index: int, member: int, rollout: R) -> None:
-        """Enter a rollout.
+    def ended(self, index: int, member: int, rollout: R) -> OpenGroup[P, R]:
+        """Enter a rollout; returns its group.
 
         Raises:
             ValueError: The group is not being rolled out, or has no such member, or has its rollout already.
@@ -111,6 +111,7 @@ class GroupBuffer(Generic[P, R]):
         if member in group.rollouts:
             raise ValueError(f"member {member} of group {index} has its rollout already")
         group.rollouts[member] = rollout
+        return group
 
     def scored(self, index: int, member: int, score: float | None) -> bool:
         """Enter a score, None for a rollout that has explicitly none; returns whether its group is complete now."""
@@ -118,11 +119,26 @@ class GroupBuffer(Generic[P, R]):
         group.scores[member] = score
         if len(group.scores) < group.task.size:
             return False
+        self._completed(group)
+        return True
+
+    def judged(self, index: int, scores: Sequence[float | None]) -> None:
+        """Enter the scores of a whole group, one per member, which is complete then; None as for `scored`.
+
+        Raises:
+            ValueError: There are more or fewer scores than members.
+        """
+        group = self._groups[index]
+        if len(scores) != group.task.size:
+            raise ValueError(f"group {index} has {group.task.size} members, and was given {len(scores)} scores")
+        group.scores = dict(enumerate(scores))
+        self._completed(group)
+
+    def _completed(self, group: OpenGroup[P, R]) -> None:
         group.arrival = self._arrivals
         self._arrivals += 1
         if self._is_informative is not None:
             group.informative = self._is_informative(group.rated().scores)
-        return True
 
     def take(self, indices: Sequence[int]) -> list[OpenGroup[P, R]]:
         """Remove groups and return them."""

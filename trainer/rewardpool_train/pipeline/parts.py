@@ -97,6 +97,18 @@ Score = Callable[[GroupTask[P], int, R], Awaitable[float | None]]
 exception ends the run."""
 
 
+@dataclass(frozen=True)
+class GroupScore(Generic[P, R]):
+    """Judges the rollouts of a group together, when the last of them has ended: by pairs, say, or as a ranking.
+
+    Attributes:
+        judge: Called with the group, returns a score for each member; None is a rollout explicitly without a score. An
+            exception ends the run.
+    """
+
+    judge: Callable[[RolledGroup[P, R]], Awaitable[Sequence[float | None]]]
+
+
 class Rollouts(Protocol[P, R_co]):
     """Where rollouts come from."""
 

@@ -1,4 +1,4 @@
-"""The rollout side of a run: groups that were begun go to whoever samples, and each rollout on to its score.
+"""The rollout side of a run: groups that were begun go to whoever samples, and each rollout that ends on to its score.
 
 Where rollouts have devices of their own, this also decides when groups begin: as there is room for them.
 """
@@ -27,7 +27,7 @@ class RolloutDriver(Generic[P, R]):
     Args:
         rollouts: Where rollouts come from.
         tracker: Of the run.
-        scores: Get each rollout the moment it ends.
+        scores: Hear of each rollout the moment it ends.
         tasks: Of the run; what goes wrong goes wrong with them.
         watch: Of the time in which something is rolled out.
         announcer: Announces them.
@@ -92,8 +92,7 @@ class RolloutDriver(Generic[P, R]):
             running.cancel()
 
     def _ended(self, task: GroupTask[P], member: int, rollout: R) -> None:
-        self._tracker.buffer.ended(task.index, member, rollout)
-        self._scores.start(task, member, rollout)
+        self._scores.ended(self._tracker.buffer.ended(task.index, member, rollout), member)
 
     def _ended_elsewhere(self, task: GroupTask[P], member: int, rollout: R) -> None:
         try:

@@ -1,18 +1,20 @@
-"""The scores of a run that are under way: one task each, from the end of its rollout to its place in the buffer."""
+"""The scores of a run that are under way: one task a rollout, or a group, from its end to its place in the buffer."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Generic
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Generic, TypeVar
 
-from rewardpool_train.pipeline.group_buffer import GroupBuffer
-from rewardpool_train.pipeline.parts import GroupTask, P, R, Score
+from rewardpool_train.pipeline.group_buffer import GroupBuffer, OpenGroup
+from rewardpool_train.pipeline.parts import GroupScore, GroupTask, P, R, RolledGroup, Score
+
+T = TypeVar("T")
 
 
 class ScoreTasks(Generic[P, R]):
     """Asks for scores and enters them in a buffer.
 
     Args:
-        score: Judges a rollout.
+        score: Judges a rollout, or a whole group.
         buffer: Of the run.
         on_complete: Called when a group has its last score.
         tasks: Of the run; what goes wrong with a score goes wrong with them.
@@ -20,7 +22,7 @@ class ScoreTasks(Generic[P, R]):
 
     def __init__(
         self,
-        score: Score[P, R],
+        score: Score[P, R] | GroupScore[P, R],
         buffer: GroupBuffer[P, R],
         on_complete: Callable[[], None],
         *,
@@ -30,37 +32,61 @@ class ScoreTasks(Generic[P, R]):
         self._buffer = buffer
         self._on_complete = on_complete
         self._tasks = tasks
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[asyncio.Task[None], int] = {}
 
     def __len__(self) -> int:
-        return len(self._running)
+        """Return the number of samples whose scores are under way."""
+        return sum(self._running.values())
 
-    def start(self, task: GroupTask[P], member: int, rollout: R) -> None:
-        """Begin to ask for a score."""
-        asking = self._ask(task, member, rollout)
-        try:
-            running = self._tasks.create_task(asking)
-        except RuntimeError:  # the run is ending with an error, and this rollout ended before it heard of that
-            asking.close()
-            return
-        self._running.add(running)
-        running.add_done_callback(self._running.discard)
+    def ended(self, group: OpenGroup[P, R], member: int) -> None:
+        """Begin to ask for the score of a rollout that has ended; where groups are judged as a whole, with the last."""
+        if not isinstance(self._score, GroupScore):
+            self._start(self._ask(self._score, group.task, member, group.rollouts[member]), samples=1)
+        elif group.is_rolled_out:
+            self._start(self._judge(self._score, group.rolled()), samples=group.task.size)
+
+    def resume(self) -> None:
+        """Begin to ask for whatever scores a checkpoint lacks."""
+        for group in self._buffer.groups():
+            unscored = [member for member, _ in group.unscored()]
+            # For a group that is judged as a whole, one of its members stands for all.
+            for member in unscored[:1] if isinstance(self._score, GroupScore) else unscored:
+                self.ended(group, member)
 
     def cancel(self) -> None:
         """Give up all that are under way."""
         for running in self._running:
             running.cancel()
 
-    async def _ask(self, task: GroupTask[P], member: int, rollout: R) -> None:
+    def _start(self, asking: Coroutine[None, None, None], *, samples: int) -> None:
         try:
-            score = await self._score(task, member, rollout)
-        except asyncio.CancelledError:
-            current = asyncio.current_task()
-            if current is None or current.cancelling():
-                raise  # by the run, because it ends
-            raise RuntimeError(f"somebody cancelled the score of member {member} of group {task.index}") from None
-        if self._buffer.scored(task.index, member, score):
+            running = self._tasks.create_task(asking)
+        except RuntimeError:  # the run is ending with an error, and this rollout ended before it heard of that
+            asking.close()
+            return
+        self._running[running] = samples
+        running.add_done_callback(self._running.pop)
+
+    async def _ask(self, score: Score[P, R], task: GroupTask[P], member: int, rollout: R) -> None:
+        value = await _answer(score(task, member, rollout), "the score of member %d of group %d", member, task.index)
+        if self._buffer.scored(task.index, member, value):
             self._on_complete()
+
+    async def _judge(self, score: GroupScore[P, R], group: RolledGroup[P, R]) -> None:
+        values = await _answer(score.judge(group), "the scores of group %d", group.task.index)
+        self._buffer.judged(group.task.index, values)
+        self._on_complete()
+
+
+async def _answer(asking: Awaitable[T], what: str, *numbers: int) -> T:
+    """Await it. Raises RuntimeError where somebody else than the run cancels that."""
+    try:
+        return await asking
+    except asyncio.CancelledError:
+        current = asyncio.current_task()
+        if current is None or current.cancelling():
+            raise  # by the run, because it ends
+        raise RuntimeError(f"somebody cancelled {what % numbers}") from None
 
 
 def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -1,0 +1,16 @@
+"""RatesSingle: what a stand-in for a BlockingReward has beside `submit`, where it rates single rollouts."""
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+
+from rewardpool.rewards import Episode, Rating
+
+
+class RatesSingle:
+    """Has no part that needs groups, and none that is scaled by the scores of earlier steps."""
+
+    needs_group = False
+    moments = None
+
+    def submit_group(self, episodes: Sequence[Episode]) -> Future[list[Rating]]:
+        raise AssertionError("nobody rates groups here")
