@@ -7,11 +7,12 @@ from typing import Any
 import yaml
 
 from rewardpool.rewards.config import parse_reward
+from rewardpool.rewards.part_config import PoolPart
 from rewardpool_api.pool import RewardPool
 from rewardpool_train.config import TrainConfig
 
 PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
-POOL, JOB, MIXTURE = (yaml.safe_load(config) for config in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
+POOL, JOB, MIXTURE, RANKING = (yaml.safe_load(config) for config in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
 
 
 def job(**changes: Any) -> TrainConfig:
@@ -39,3 +40,10 @@ def test_the_documented_mixture_is_one_that_rates_single_responses() -> None:
     spec = parse_reward(MIXTURE["reward"])
     assert [part.normalize for part in spec.parts] == [None, None]
     assert spec.post_process is None
+
+
+def test_the_documented_ranking_has_a_group_of_the_job_in_one_question() -> None:
+    [part] = parse_reward(RANKING["reward"]).parts
+    assert isinstance(part, PoolPart)
+    assert part.judge is not None
+    assert (part.judge.mode, part.judge.together >= job().rollout.group_size) == ("listwise", True)

@@ -8,10 +8,11 @@ import pytest
 from support.simulated_time import run
 
 from rewardpool_train.colocated import Costs, SharedGpu
+from rewardpool_train.colocated.gpu import TurnReport
 from rewardpool_train.colocated.pipeline import share
 from rewardpool_train.pipeline.engine import Pipeline
 from rewardpool_train.pipeline.overlap import Overlap
-from rewardpool_train.pipeline.parts import GroupTask, MiniBatch, OnEnd
+from rewardpool_train.pipeline.parts import GroupScore, GroupTask, MiniBatch, OnEnd, RolledGroup
 from rewardpool_train.pipeline.schedule import Plan, ScheduleName
 
 SIZE = 2
@@ -60,18 +61,26 @@ class SimulatedJob:
         await asyncio.sleep(0.2)
         return float(rollout)
 
+    async def judge(self, group: RolledGroup[str, int]) -> list[float | None]:
+        assert self.user == "pool"
+        await asyncio.sleep(0.2)
+        return [float(rollout) for rollout in group.rollouts]
 
+
+@pytest.mark.parametrize("by_group", [False, True], ids=["samples", "groups"])
 # One step ahead, the samples of two steps are scored in one turn.
 @pytest.mark.parametrize(
     ("schedule", "turns"), [("sync", 3), ("minibatch", 3), ("one_step_off", 2), ("one_step_off_minibatch", 2)]
 )
-def test_every_schedule_shares_the_gpu_and_trains_on_every_score(schedule: ScheduleName, turns: int) -> None:
+def test_every_schedule_shares_the_gpu_and_trains_on_every_score(
+    schedule: ScheduleName, turns: int, by_group: bool
+) -> None:
     job = SimulatedJob()
 
-    async def play() -> int:
+    async def play() -> TurnReport:
         clock = asyncio.get_running_loop().time
         async with SharedGpu(job.awake, Costs(patience_seconds=0.05), clock=clock) as gpu:
-            rollouts, learner, score = share(gpu, job, job, job.score)
+            rollouts, learner, score = share(gpu, job, job, GroupScore(job.judge) if by_group else job.score)
             pipeline = Pipeline(
                 plan=PLAN,
                 prompts=str,
@@ -81,8 +90,9 @@ def test_every_schedule_shares_the_gpu_and_trains_on_every_score(schedule: Sched
                 overlap=Overlap(schedule=schedule),
             )
             await pipeline.run()
-            return gpu.report().turns
+            return gpu.report()
 
-    assert run(play()) == turns
+    report = run(play())
+    assert (report.turns, report.scored) == (turns, PLAN.groups * SIZE)
     expected = {index: [10.0 * index, 10.0 * index + 1] for index in range(PLAN.groups)}
     assert {index: list(scores) for index, scores in job.trained} == expected

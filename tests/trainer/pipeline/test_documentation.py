@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from rewardpool_train import Pipeline
+from rewardpool_train import GroupTask, Pipeline, RolledGroup
 from rewardpool_train.pipeline.schedule import SCHEDULES, Plan
 
 PAGE = (Path(__file__).parents[3] / "docs" / "pipelines.md").read_text()
@@ -23,6 +23,12 @@ async def test_the_documented_loop_trains_on_every_group_one_step_behind() -> No
         return float(len(text))
 
     assert await examples()["train"](score, ["a", "b"]) == ["aaaa", "bbbb", "aaaa", "bbbb", "aaaaaa", "bbbbbb"]
+
+
+async def test_the_documented_judge_of_groups_prefers_the_shortest() -> None:
+    task = GroupTask(index=0, prompt="?", size=3, version=0)
+    group = RolledGroup(task=task, rollouts=["ccc", "a", "bb"])
+    assert await examples()["score"].judge(group) == [0.0, 1.0, 0.5]
 
 
 def test_the_documented_checkpoint_is_one() -> None:
