@@ -130,7 +130,7 @@ async def judge_fairly(request: web.Request) -> web.StreamResponse:
     found = re.findall(r"group (\d+), response \d+, quality (\d+)", question)
     group, qualities = int(found[0][0]), [int(quality) for _, quality in found]
     if group == REFUSED:
-        return web.json_response(CallerError("invalid_sample", "the question is no question").to_wire())
+        return web.json_response(CallerError(code="invalid_sample", message="the question is no question").to_wire())
     await asyncio.sleep(0.3 if group == SLOW else 0.0)
     first, second = qualities
     winner = "tie" if first == second else "A" if first > second else "B"
