@@ -33,6 +33,7 @@ TELL_SECONDS: Final = 5.0
 QUIET_SECONDS: Final = 8.0
 """Without a write, after which the operator is taken to have nothing left to do."""
 RECONCILE: Final = "rewardpool_reconcile_seconds"
+OWN: Final = "rewardpool_reconcile_own_seconds"
 
 DEPLOYMENTS: Final = "/apis/apps/v1/namespaces/{}/deployments"
 SERVICES: Final = "/api/v1/namespaces/{}/services"
@@ -121,15 +122,18 @@ async def measure_operator(
         return sum(map(is_complete, found))
 
     await patience.until(ready, of=pools, what="pools are ready", why_not=lambda: first_incomplete(found))
+    made = audit.writes()
     figures: dict[str, Any] = {
         "pools_created_seconds": created_seconds,
         "all_ready_seconds": time.monotonic() - began,
         "cpu_seconds": operator.cpu_seconds() - at_rest,
         "cpu_seconds_of_all": programs.cpu_seconds(),
-        "api_writes": dict(sorted(audit.writes().items())),
+        "api_writes": dict(sorted(made.items())),
+        "api_writes_a_pool": made.total() / pools,
     }
-    busy = buckets_of(await operator.metrics(), RECONCILE)
-    figures["reconcile_p99_ms"] = in_ms(quantile(0.99, busy))
+    metrics = await operator.metrics()
+    figures["reconcile_p99_ms"] = in_ms(quantile(0.99, buckets_of(metrics, RECONCILE)))
+    figures["reconcile_own_p99_ms"] = in_ms(quantile(0.99, buckets_of(metrics, OWN)))
     figures["quiet_after_seconds"] = await quiet(audit, patience)
     cpu_seconds, before = operator.cpu_seconds(), buckets_of(await operator.metrics(), RECONCILE)
     writes = await count_writes(audit, operator, seconds=idle_seconds)

@@ -80,6 +80,12 @@ class Metrics:
             buckets=PASS_SECONDS,
             registry=registry,
         )
+        self._reconcile_own_seconds = Histogram(
+            "rewardpool_reconcile_own_seconds",
+            "Seconds of a pass over one pool in which it waited for no answer of the API server.",
+            buckets=PASS_SECONDS,
+            registry=registry,
+        )
         self._reconcile_wait_seconds = Histogram(
             "rewardpool_reconcile_wait_seconds",
             "Seconds from a pass being due to its beginning.",
@@ -177,9 +183,10 @@ class Metrics:
         """An owned object of this kind was not as rendered, and was put right."""
         self._object_repairs.labels(kind).inc()
 
-    def pass_ended(self, seconds: float) -> None:
-        """A pass took so long, whatever came of it."""
+    def pass_ended(self, seconds: float, *, own_seconds: float) -> None:
+        """A pass took so long, whatever came of it, and so long without the API server's own time."""
         self._reconcile_seconds.observe(seconds)
+        self._reconcile_own_seconds.observe(own_seconds)
 
     def pass_began(self, waited_seconds: float) -> None:
         """A pass began so long after it was due."""

@@ -17,6 +17,7 @@ import aiohttp
 from kubernetes_asyncio import client as kubernetes_client
 
 from rewardpool_api import names
+from rewardpool_operator.kubernetes import api_server_time
 from rewardpool_operator.kubernetes.configuration import proxy_of_environment
 from rewardpool_operator.metrics import METRICS, Verb
 
@@ -279,8 +280,9 @@ class Kube:
         body: Object | None = None,
         content_type: str = "application/json",
     ) -> Object:
-        async with self._request(verb, path, query=query, body=body, content_type=content_type) as response:
-            return self._answer_of(f"{verb} {path}", response.status, await response.text())
+        with api_server_time.calling():
+            async with self._request(verb, path, query=query, body=body, content_type=content_type) as response:
+                return self._answer_of(f"{verb} {path}", response.status, await response.text())
 
     def _answer_of(self, call: str, status: int, text: str) -> Object:
         """The answer's object.

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Final, Generic, TypeVar
 
+from rewardpool_operator.kubernetes import api_server_time
 from rewardpool_operator.metrics import METRICS
 
 log = logging.getLogger(__name__)
@@ -175,7 +176,7 @@ class Workers(Generic[K]):
 
     async def _one(self, key: K) -> None:
         again: float | None = self.queue.spacing
-        began = self._clock()
+        began, api_server = self._clock(), api_server_time.begin()
         try:
             async with asyncio.timeout(PASS_SECONDS):
                 again = await self._work(key)
@@ -187,7 +188,7 @@ class Workers(Generic[K]):
             again = DEFECT_SECONDS
         finally:
             now = self._clock()
-            METRICS.pass_ended(now - began)
+            METRICS.pass_ended(now - began, own_seconds=max(0.0, now - began - api_server.seconds))
             self.queue.done(key, now, again=None if again is None else now + again)
             del self._passes[key]
             self._slots.release()
