@@ -18,11 +18,11 @@ from typing import Any, Final
 
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
-from ways import Way
+from ways import Given, Way
 
 from client_cost import http_ways, kill, verl_ways
 from client_cost.aims import aims
-from client_cost.figures import SETTINGS, Round, round_of, summary
+from client_cost.figures import HTTP_SETTINGS, VERL_SETTINGS, Latencies, Round, Setting, round_of, summary
 from client_cost.stage import Stage, open_stage
 from client_cost.tables import show
 
@@ -34,7 +34,7 @@ VERL_SHARE: Final = 4
 STAND_INS: Final = "4 stand-ins with a fixed service time, which cost next to nothing"
 
 Timed = Callable[[int], Awaitable[list[float]]]
-"""Scores so many samples, and returns the seconds of each."""
+"""Scores so many samples, and returns the seconds of each; `Latencies` where each is seen when it is done."""
 Keep = Callable[[str, Any], None]
 """Writes a part's figures so far to the file, so that a run that is ended keeps what it has."""
 
@@ -51,31 +51,45 @@ async def take_turns(
             gc.collect()
             began = time.perf_counter()
             latencies = await run(samples)
-            measured[name].append(round_of(latencies, seconds=time.perf_counter() - began))
+            seconds = time.perf_counter() - began
+            done_after = latencies.done_after if isinstance(latencies, Latencies) else ()
+            measured[name].append(round_of(latencies, seconds=seconds, done_after=done_after))
             done()
     return measured
 
 
-def timed_http(way: Way, texts: Sequence[str]) -> Timed:
+def timed_http(way: Way, given: Sequence[Given]) -> Timed:
     """One of the HTTP ways."""
 
-    async def run(count: int) -> list[float]:
-        latencies: list[float] = []
-        await way(texts[:count], latencies)
+    async def run(count: int) -> Latencies:
+        latencies = Latencies()
+        await way(given[:count], latencies)
         return latencies
+
+    return run
+
+
+def timed_verl(way: verl_ways.Way, setting: Setting) -> Timed:
+    """One of the ways inside verl."""
+
+    async def run(count: int) -> list[float]:
+        return await asyncio.to_thread(way, count, setting)
 
     return run
 
 
 async def measure_http(stage: Stage, *, samples: int, rounds: int, progress: Progress) -> AsyncIterator[dict[str, Any]]:
     """Each setting of the HTTP ways."""
-    texts = http_ways.texts(samples)
-    for setting in SETTINGS:
+    made: dict[str, Callable[[int], Sequence[Given]]] = {"text": http_ways.texts, "token ids": http_ways.token_ids}
+    for setting in HTTP_SETTINGS:
+        few = setting.concurrency > samples  # then all are in flight at once, which is asked for once
+        count, turns = (setting.concurrency, 1) if few else (samples, rounds)
+        given = made[setting.kind](count)
         await stage.serve_in(setting.service_ms)
-        async with http_ways.open_ways(stage, concurrency=setting.concurrency) as ways:
-            bar = progress.add_task(f"HTTP, {setting.title}", total=rounds * len(ways))
-            timed = {name: timed_http(way, texts) for name, way in ways.items()}
-            measured = await take_turns(timed, samples=samples, rounds=rounds, done=lambda: progress.advance(bar))  # noqa: B023
+        async with http_ways.open_ways(stage, setting) as ways:
+            bar = progress.add_task(f"HTTP, {setting.title}", total=turns * len(ways))
+            timed = {name: timed_http(way, given) for name, way in ways.items()}
+            measured = await take_turns(timed, samples=count, rounds=turns, done=lambda: progress.advance(bar))  # noqa: B023
         yield summary(setting, measured, http_ways.RATIOS)
 
 
@@ -86,13 +100,10 @@ async def measure_verl(
     starting = progress.add_task("verl: its workers start", total=None)
     with verl_ways.open_ways(stage, folder) as ways:
         progress.remove_task(starting)
-        for setting in SETTINGS:
+        for setting in VERL_SETTINGS:
             await stage.serve_in(setting.service_ms)
             bar = progress.add_task(f"verl, {setting.title}", total=rounds * len(ways))
-            timed = {
-                name: (lambda count, way=way, setting=setting: asyncio.to_thread(way, count, setting))
-                for name, way in ways.items()
-            }
+            timed = {name: timed_verl(way, setting) for name, way in ways.items()}
             measured = await take_turns(timed, samples=samples, rounds=rounds, done=lambda: progress.advance(bar))  # noqa: B023
             yield summary(setting, measured, verl_ways.RATIOS)
 

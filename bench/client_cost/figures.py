@@ -1,10 +1,12 @@
 """From what was timed to the figures that are told: medians, spread, and ratios round by round. Pure."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+FIFTHS: Final = 5
 Spread = dict[str, float]
 """`median`, `min` and `max` over the rounds."""
 Ratios = Mapping[str, tuple[str, str]]
@@ -17,15 +19,32 @@ class Setting:
 
     service_ms: int
     concurrency: int
+    kind: str = "text"
+    """`text`, of 1.4 kB, or `token ids`, 4,096 of them."""
 
     @property
     def title(self) -> str:
         """For people."""
-        return f"{self.service_ms} ms, {self.concurrency:,} at a time"
+        kind = "" if self.kind == "text" else f", {self.kind}"
+        return f"{self.service_ms} ms, {self.concurrency:,} at a time{kind}"
 
 
-SETTINGS: Final = tuple(
+def setting_of(told: Mapping[str, Any]) -> Setting:
+    """That of a summary."""
+    return Setting(service_ms=told["service_ms"], concurrency=told["concurrency"], kind=told["kind"])
+
+
+VERL_SETTINGS: Final = tuple(
     Setting(service_ms=service, concurrency=concurrency) for service in (0, 20) for concurrency in (64, 1024)
+)
+HTTP_SETTINGS: Final = (
+    *(
+        Setting(service_ms=service, concurrency=concurrency, kind=kind)
+        for kind in ("text", "token ids")
+        for service in (0, 20)
+        for concurrency in (64, 1024, 4096)
+    ),
+    Setting(service_ms=20, concurrency=16_384),
 )
 
 
@@ -36,18 +55,39 @@ class Round:
     samples_per_second: float
     p50_ms: float
     p99_ms: float
+    first_ms: float | None = None
+    """Until the first sample had its score; None where that is not known."""
+    last_fifth: float | None = None
+    """Of the samples: their rate over that of the first fifth; None where that is not known."""
+
+
+class Latencies(list[float]):
+    """Seconds of each sample, in the order in which they were done, and how long after the start that was."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        super().__init__()
+        self._clock = clock
+        self._began = clock()
+        self.done_after: list[float] = []
+
+    def append(self, seconds: float) -> None:
+        """One more is done."""
+        super().append(seconds)
+        self.done_after.append(self._clock() - self._began)
 
 
 Rounds = Mapping[str, Sequence[Round]]
 """By way, in the order of the rounds: the same number for each."""
 
 
-def round_of(latencies: Sequence[float], *, seconds: float) -> Round:
+def round_of(latencies: Sequence[float], *, seconds: float, done_after: Sequence[float] = ()) -> Round:
     """One round's figures.
 
     Args:
         latencies: Seconds of each sample.
         seconds: From the first sample's start to the last one's score.
+        done_after: Seconds from the first sample's start to the score of each, in their order; empty where that is not
+            known.
 
     Raises:
         ValueError: There is no sample.
@@ -55,10 +95,13 @@ def round_of(latencies: Sequence[float], *, seconds: float) -> Round:
     if not latencies:
         raise ValueError("a round needs a sample")
     ordered = sorted(latencies)
+    fifth = len(done_after) // FIFTHS
     return Round(
         samples_per_second=len(ordered) / seconds,
         p50_ms=1000 * quantile(ordered, 0.5),
         p99_ms=1000 * quantile(ordered, 0.99),
+        first_ms=1000 * done_after[0] if done_after else None,
+        last_fifth=done_after[fifth - 1] / (done_after[-1] - done_after[-1 - fifth]) if fifth else None,
     )
 
 
@@ -85,6 +128,7 @@ def summary(setting: Setting, rounds: Rounds, ratios: Ratios) -> dict[str, Any]:
     return {
         "service_ms": setting.service_ms,
         "concurrency": setting.concurrency,
+        "kind": setting.kind,
         "rounds": len(next(iter(rounds.values()))),
         "ways": {name: _way(given) for name, given in rounds.items()},
         "ratios": {
@@ -96,8 +140,6 @@ def summary(setting: Setting, rounds: Rounds, ratios: Ratios) -> dict[str, Any]:
 
 
 def _way(rounds: Sequence[Round]) -> dict[str, Spread]:
-    return {
-        "samples_per_second": spread([one.samples_per_second for one in rounds], digits=0),
-        "p50_ms": spread([one.p50_ms for one in rounds], digits=2),
-        "p99_ms": spread([one.p99_ms for one in rounds], digits=2),
-    }
+    figures = {"samples_per_second": 0, "p50_ms": 2, "p99_ms": 2, "first_ms": 2, "last_fifth": 3}
+    found = {name: [getattr(one, name) for one in rounds] for name in figures}
+    return {name: spread(values, digits=figures[name]) for name, values in found.items() if None not in values}

@@ -15,6 +15,7 @@ from rewardpool import RewardConfig
 
 WORKERS: Final = 4
 STAND_IN: Final = Path(__file__).with_name("stand_in_worker.py")
+BALANCER: Final = Path(__file__).with_name("balancer.py")
 IMPORT_SECONDS: Final = 120.0
 """For verl's imports, on a machine that is busy."""
 NAIVE_ROUTER: Final = """
@@ -34,6 +35,8 @@ class Stage:
     """sglang-router's URL."""
     naive_router: str
     """The address of verl's, without a scheme, as verl takes it."""
+    balancer: str
+    """The URL of a load balancer of one process."""
     key_file: Path
     """Has the key that sglang-router asks for."""
 
@@ -79,12 +82,16 @@ async def open_stage(folder: Path, *, naive: bool = True) -> AsyncIterator[Stage
     naive_router = Program(
         lambda port: [sys.executable, "-c", NAIVE_ROUTER, str(port), *urls], env={}, log=folder / "naive-router.log"
     )
-    programs = [*workers, *([naive_router] if naive else [])]
+    balancer = Program(
+        lambda port: [sys.executable, str(BALANCER), "--port", str(port), *urls], env={}, log=folder / "balancer.log"
+    )
+    programs = [*workers, balancer, *([naive_router] if naive else [])]
     async with AsyncExitStack() as stack:
         for program in programs:
             stack.callback(program.kill)
-        await asyncio.gather(*(worker.start() for worker in workers))
+        await asyncio.gather(*(program.start() for program in (*workers, balancer)))
         fleet = await stack.enter_async_context(Fleet(folder, workers=0, others=urls))
         if naive:
             await naive_router.start(seconds=IMPORT_SECONDS)
-        yield Stage(workers, fleet.router.url, naive_router.url.removeprefix("http://"), fleet.key_file)
+        naive_url = naive_router.url.removeprefix("http://")
+        yield Stage(workers, fleet.router.url, naive_url, balancer.url, fleet.key_file)

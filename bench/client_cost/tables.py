@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from client_cost.figures import Setting, Spread
+from client_cost.figures import Spread, setting_of
 
 
 def show(result: Mapping[str, Any]) -> None:
@@ -24,11 +24,12 @@ def show(result: Mapping[str, Any]) -> None:
 
 def ways_table(part: str, setting: Mapping[str, Any]) -> Table:
     """One setting: its ways, then its ratios."""
-    name = Setting(service_ms=setting["service_ms"], concurrency=setting["concurrency"]).title
-    table = Table("way", "samples/s", "p50, ms", "p99, ms", title=f"{part}: {name}", title_justify="left")
+    columns = ("way", "samples/s", "p50, ms", "p99, ms", "first, ms", "last fifth")
+    table = Table(*columns, title=f"{part}: {setting_of(setting).title}", title_justify="left")
+    forms = {"p50_ms": ".1f", "p99_ms": ".1f", "first_ms": ".1f", "last_fifth": ".2f"}
     for way, figures in setting["ways"].items():
-        latencies = (f"{figures[which]['median']:.1f}" for which in ("p50_ms", "p99_ms"))
-        table.add_row(way, in_words(figures["samples_per_second"], ",.0f"), *latencies)
+        others = (format(figures[name]["median"], form) if name in figures else "" for name, form in forms.items())
+        table.add_row(way, in_words(figures["samples_per_second"], ",.0f"), *others)
     table.add_section()
     for ratio, figures in setting["ratios"].items():
         table.add_row(ratio, in_words(figures, ".2f"))

@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from rewardpool.client import open_files
 from rewardpool.client.breaker import Breaker
 from rewardpool.client.hedging import FLOOR_SECONDS, Hedging
 from rewardpool.client.http import Answer, BrokenError, HttpClient, StrangeAnswerError, UnreachableError, target
@@ -35,7 +36,8 @@ log = logging.getLogger(__name__)
 class Connections:
     """Connections to one pool's routers, wherever those are just now; an async context manager.
 
-    Entering it finds the pool and raises what `discover` raises. What is in flight when it is left fails.
+    Entering it finds the pool and raises what `discover` raises, and ConfigError where this process may not open as
+    many connections as `concurrency` needs. What is in flight when it is left fails.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class Connections:
         self._http: HttpClient | None = None
 
     async def __aenter__(self) -> Self:
+        open_files.allow(self.config.concurrency)
         await self.following.begin()
         self._watch = Watch(
             soonest_seconds=self.soonest_seconds,

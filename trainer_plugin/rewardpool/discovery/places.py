@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-import aiohttp
 import yaml
 from pydantic import ValidationError
 
@@ -202,6 +201,7 @@ class KubernetesPlace:
         if api is None:
             async with await self.client() as own:
                 return await self.ask(call, what, verb=verb, api=own)
+        import aiohttp  # as heavy
         from kubernetes_asyncio import client
 
         try:

@@ -1,0 +1,35 @@
+"""The limit of open files: enough, raised, or said."""
+
+import resource
+
+import pytest
+
+from rewardpool.client import open_files
+from rewardpool.errors import ConfigError
+
+NO_LIMIT = resource.RLIM_INFINITY
+
+
+@pytest.mark.parametrize(
+    ("limits", "after"),
+    [
+        pytest.param((4096, 4096), (4096, 4096), id="enough"),
+        pytest.param((NO_LIMIT, NO_LIMIT), (NO_LIMIT, NO_LIMIT), id="no limit"),
+        pytest.param((1024, 8192), (2048, 8192), id="raised"),
+        pytest.param((1024, NO_LIMIT), (2048, NO_LIMIT), id="raised without an upper limit"),
+    ],
+)
+def test_a_process_gets_the_open_files_that_it_needs(
+    monkeypatch: pytest.MonkeyPatch, limits: tuple[int, int], after: tuple[int, int]
+) -> None:
+    found = [limits]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: found[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, wanted: found.append(wanted))
+    open_files.allow(1024)
+    assert found[-1] == after
+
+
+def test_a_limit_that_cannot_be_raised_is_said_with_the_number_that_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
+    with pytest.raises(ConfigError, match=r"concurrency: 16384 requests .* 25088 open files, .* may have 4096"):
+        open_files.allow(16_384)
