@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 from ways import Given, Way
 
-from client_cost import http_ways, kill, verl_ways
+from client_cost import http_ways, kill, transports, verl_ways
 from client_cost.aims import aims
 from client_cost.figures import HTTP_SETTINGS, VERL_SETTINGS, Latencies, Round, Setting, round_of, summary
 from client_cost.stage import Stage, open_stage
@@ -30,7 +30,7 @@ from client_cost.tables import show
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RESULT: Final = ROOT / ".rewardpool" / "bench" / "client.json"
-PARTS: Final = ("http", "verl", "kill")
+PARTS: Final = ("transports", "http", "verl", "kill")
 VERL_SHARE: Final = 4
 """verl scores so many times fewer samples in a round, for it takes so many times longer."""
 STAND_INS: Final = "4 stand-ins with a fixed service time, which cost next to nothing"
@@ -139,10 +139,11 @@ async def measure_kill(folder: Path, *, rounds: int, progress: Progress) -> dict
 async def measure(folder: Path, parts: Sequence[str], *, samples: int, rounds: int, keep: Keep) -> None:
     """The parts that were asked for; what is found is kept setting by setting."""
     with Progress(*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn(), console=stderr()) as bars:
-        if {"http", "verl"} & set(parts):
+        if {"transports", "http", "verl"} & set(parts):
             async with open_stage(folder / "stage") as stage:
                 few = max(1, samples // VERL_SHARE)
                 measured = {
+                    "transports": transports.measure(stage, samples=samples, rounds=rounds, progress=bars),
                     "http": measure_http(stage, samples=samples, rounds=rounds, progress=bars),
                     "verl": measure_verl(stage, folder, samples=few, rounds=rounds, progress=bars),
                 }

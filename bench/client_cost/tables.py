@@ -14,6 +14,8 @@ def show(result: Mapping[str, Any]) -> None:
     """Print the tables."""
     # A file or a pipe has no width, and rich would take 80 columns for it.
     console = Console(width=None if sys.stdout.isatty() else 140)
+    for setting in result.get("transports", ()):
+        console.print(transports_table(setting))
     for part in ("http", "verl"):
         for setting in result.get(part, ()):
             console.print(ways_table(part, setting))
@@ -33,6 +35,15 @@ def ways_table(part: str, setting: Mapping[str, Any]) -> Table:
     table.add_section()
     for ratio, figures in setting["ratios"].items():
         table.add_row(ratio, in_words(figures, ".2f"))
+    return table
+
+
+def transports_table(setting: Mapping[str, Any]) -> Table:
+    """One setting of the bare transports."""
+    title = f"transports: {setting['kind']}, {setting['concurrency']:,} at a time"
+    table = Table("transport", "samples/s", "CPU, us a sample", title=title, title_justify="left")
+    for name, figures in setting["ways"].items():
+        table.add_row(name, *(in_words(figures[which], ",.0f") for which in ("samples_per_second", "cpu_us")))
     return table
 
 
