@@ -8,8 +8,9 @@ httpx           one pooled httpx client, which is what AsyncOpenAI sends with, t
 balancer        the session, through a load balancer of one process (`balancer.py`) in the router's place
 verl_stock      verl's own call, unmodified (a session for each), through its own NaiveRouter
 
-The last three are for texts, and for no more than 1,024 at a time, httpx for no more than 64: it looks through all that
-waits at each answer.
+Beyond 1,024 at a time there are only the session and the client, for each way keeps its connections open, and the limit
+of open files is soon reached. The last four are for texts, and httpx for no more than 64 at a time: it looks through
+all that waits at each answer.
 """
 
 from collections.abc import AsyncIterator
@@ -69,12 +70,10 @@ async def open_ways(stage: Stage, setting: Setting) -> AsyncIterator[dict[str, W
         workers = [worker.url for worker in stage.workers]
         direct = bare_call(session, workers, stage.headers, model=SERVED_NAME)
         routed = bare_call(session, [stage.router], stage.headers, model=SERVED_NAME)
-        ways = {
-            "direct": callers(direct, concurrency, check),
-            "session": callers(routed, concurrency, check),
-            "client": streamed(client, check),
-        }
-        if setting.kind == "text":  # token ids go alone
+        ways = {"session": callers(routed, concurrency, check), "client": streamed(client, check)}
+        if concurrency <= MOST_OF_PEERS:
+            ways["direct"] = callers(direct, concurrency, check)
+        if concurrency <= MOST_OF_PEERS and setting.kind == "text":  # token ids go alone
             ways["client_batched"] = streamed(batched, check)
         if setting.kind == "text" and concurrency <= MOST_OF_PEERS:
             balanced = bare_call(session, [stage.balancer], stage.headers, model=SERVED_NAME)
