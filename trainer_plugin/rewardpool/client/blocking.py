@@ -5,6 +5,7 @@ A trainer hands samples over as its rollouts end and goes on with its own work; 
 
 import concurrent.futures
 import itertools
+import queue
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sized
 from contextlib import closing, contextmanager, nullcontext
@@ -79,18 +80,23 @@ class BlockingPool(LoopThread[Pool]):
         source = enumerate(samples)
         demand = self.opened.job_demand
         flying: dict[concurrent.futures.Future[Outcome], int] = {}
+        # Each future says once that it is done; `concurrent.futures.wait` asks all that are not, at each outcome.
+        ready: queue.SimpleQueue[concurrent.futures.Future[Outcome]] = queue.SimpleQueue()
         try:
             while True:
                 room = self._config.ahead - len(flying)
                 for index, sample in itertools.islice(source, room):
-                    flying[self.submit(sample)] = index
+                    future = self.submit(sample)
+                    flying[future] = index
+                    future.add_done_callback(ready.put)
                 if not flying:
                     return
                 is_full = len(flying) == self._config.ahead
                 began = time.monotonic()
                 with demand.waiting(), demand.holding_back() if is_full else nullcontext():
-                    done, _ = concurrent.futures.wait(flying, return_when=concurrent.futures.FIRST_COMPLETED)
+                    done = [ready.get()]
                 self.opened.waited(time.monotonic() - began)
+                done += [ready.get() for _ in range(ready.qsize())]
                 for future in done:
                     yield flying.pop(future), future.result()
         finally:
