@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rewardpool_train.pipeline.schedule import SCHEDULES
-from training_step.pools import ELASTIC, FIXED
+from training_step.pairs import PairProtocol
+from training_step.protocol import ELASTIC, FIXED
 
 BOTH_FIXED: Final = -0.32
 BOTH_ELASTIC: Final = -0.65
-OVERHEAD: Final = 0.03
+OVERHEAD: Final = 0.01
 """Of the best step over the GPUs' own work."""
+GROUPS_OVERHEAD: Final = 0.03
+"""The same where groups are judged as a whole."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +41,20 @@ def aims(result: Mapping[str, Any]) -> Iterator[Aim]:
     for pool, aim in ((FIXED, BOTH_FIXED), (ELASTIC, BOTH_ELASTIC)):
         if (share := both.get(pool, {}).get("vs_sync")) is not None:
             yield Aim(what=f"both, {pool}: beside sync with {FIXED}", measured=share, aim=aim)
+    yield from _overhead(result, result["floor_seconds"], aim=OVERHEAD, what="")
+    yield from _overhead(
+        result.get(PairProtocol.name, {}), result["floor_seconds"], aim=GROUPS_OVERHEAD, what="pairs, "
+    )
+
+
+def _overhead(figures: Mapping[str, Any], floor_seconds: float, *, aim: float, what: str) -> Iterator[Aim]:
+    """That of the best schedule, by a protocol's figures."""
     elastic = {
-        name: result[name][ELASTIC]["step_seconds"]
+        name: figures[name][ELASTIC]["step_seconds"]
         for name in SCHEDULES
-        if ELASTIC in result.get(name, {}) and name != "sync"
+        if ELASTIC in figures.get(name, {}) and name != "sync"
     }
     if elastic:
         best = min(elastic, key=lambda name: elastic[name])
-        overhead = vs(elastic[best], result["floor_seconds"])
-        yield Aim(what=f"{best}, {ELASTIC}: beside the GPUs' own work", measured=overhead, aim=OVERHEAD)
+        overhead = vs(elastic[best], floor_seconds)
+        yield Aim(what=f"{what}{best}, {ELASTIC}: beside the GPUs' own work", measured=overhead, aim=aim)

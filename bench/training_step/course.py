@@ -1,29 +1,24 @@
 """One schedule against one pool, step after step, with every score checked."""
 
-import asyncio
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from rewardpool import BlockingPool, FunctionSample, RewardConfig, Sample, Scored
+from rewardpool import BlockingPool, RewardConfig
 from rewardpool_train.pipeline.engine import Pipeline
 from rewardpool_train.pipeline.overlap import Overlap
-from rewardpool_train.pipeline.parts import GroupTask, MiniBatch, OnEnd, Score
+from rewardpool_train.pipeline.parts import GroupTask, MiniBatch, OnEnd
 from rewardpool_train.pipeline.schedule import SCHEDULES, Plan, ScheduleName
 from training_step.gpu import StandInGpu, gpus
-from training_step.protocol import ANSWERS, Protocol
+from training_step.protocol import Protocol
+from training_step.rewards import Answer, scoring
 
 WARM_UP_STEPS = 2
 """Of each run, in which a pipeline fills and an elastic pool grows; they are not counted."""
 COOL_DOWN_STEPS = 2
 """At its end, likewise not counted: nothing is rolled out ahead in them any more."""
-MAX_STALENESS = 4
-"""Versions: under the published run's pipeline of one step, the oldest sample is as old."""
-
-Answer = int
-"""A rollout is nothing but its member's number here."""
 
 
 class WrongError(Exception):
@@ -71,7 +66,7 @@ class StandInLearner:
             index = group.task.index
             if index in self.trained:
                 raise WrongError(f"group {index} is trained on a second time")
-            expected = [self.protocol.score(group=index, member=member) for member in range(ANSWERS)]
+            expected = [self.protocol.score(group=index, member=member) for member in range(self.protocol.answers)]
             if list(group.scores) != expected:
                 raise WrongError(f"group {index} has the scores {group.scores}, not {expected}")
             self.trained.add(index)
@@ -82,26 +77,6 @@ class StandInLearner:
 
     async def publish(self, version: int) -> None:
         """Weights cost nothing here: they are part of the update's time."""
-
-
-def scoring(pool: BlockingPool, protocol: Protocol) -> Score[int, Answer]:
-    """How a rollout is judged: by a call that takes as long as the protocol says.
-
-    The pool has a thread of its own, as in a training job: thousands of requests at once make an event loop slow, and
-    the devices are not to wait for that.
-    """
-
-    async def score(task: GroupTask[int], member: int, _: Answer) -> float | None:
-        function = FunctionSample(
-            data_source="training-step",
-            solution_str="",
-            ground_truth=protocol.score(group=task.index, member=member),
-            extra_info={"seconds": protocol.reward_seconds(group=task.index, member=member)},
-        )
-        outcome = await asyncio.wrap_future(pool.submit(Sample(function=function, id=f"{task.index}/{member}")))
-        return outcome.value if isinstance(outcome, Scored) else None
-
-    return score
 
 
 def config(pool: str, *, callers: int, protocol: Protocol) -> RewardConfig:
@@ -146,7 +121,7 @@ async def run(
         steps=WARM_UP_STEPS + steps + COOL_DOWN_STEPS,
         groups_per_step=protocol.prompts,
         groups_per_minibatch=protocol.minibatch_prompts,
-        group_size=ANSWERS,
+        group_size=protocol.answers,
     )
     # Where the GPUs are shared out in proportion to the work, either share takes as long as all do for both.
     rolling_seconds = protocol.floor_seconds if disaggregated else protocol.rollout_seconds
@@ -161,7 +136,9 @@ async def run(
                 score=scoring(pool, protocol),
                 learner=learner,
                 overlap=Overlap(
-                    schedule=schedule, max_staleness=MAX_STALENESS, groups_per_rollout=protocol.minibatch_prompts
+                    schedule=schedule,
+                    max_staleness=protocol.max_staleness,
+                    groups_per_rollout=protocol.minibatch_prompts,
                 ),
                 deadline_seconds=settings.timeout,
             )

@@ -2,11 +2,8 @@
 
 from typing import Any, Final
 
-from training_step.protocol import Protocol
+from training_step.protocol import FIXED, Protocol
 
-FIXED: Final = "fixed256"
-ELASTIC: Final = "elastic"
-POOLS: Final = (FIXED, ELASTIC)
 PER_WORKER: Final = 64
 """Calls at a time that a worker takes, and what autoscaling aims at."""
 LARGEST: Final = 16

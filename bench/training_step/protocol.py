@@ -12,8 +12,11 @@ it can hide are the updates of three of the four mini-batches: so all four updat
 
 import random
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
+FIXED: Final = "fixed256"
+ELASTIC: Final = "elastic"
+POOLS: Final = (FIXED, ELASTIC)
 PROMPTS: Final = 1_024
 ANSWERS: Final = 5
 MINIBATCH_PROMPTS: Final = 256
@@ -33,16 +36,26 @@ class Protocol:
         factor: By which times are divided.
         prompts: Of a step; fewer than published only in a trial run, and then callers are fewer in proportion.
         seed: Decides the delays.
+        name: Of the protocol.
+        answers: To each prompt.
+        whole_prompts: Of a step that is no trial run.
+        max_staleness: Versions, under `fully_async`; under a pipeline of one step the oldest sample is 4 old.
+        pools: That it is run against.
     """
 
     factor: float
     prompts: int = PROMPTS
     seed: int = 0
+    name: ClassVar[str] = "samples"
+    answers: ClassVar[int] = ANSWERS
+    whole_prompts: ClassVar[int] = PROMPTS
+    max_staleness: ClassVar[int] = 4
+    pools: ClassVar[tuple[str, ...]] = POOLS
 
     @property
     def callers(self) -> int:
         """Reward calls at a time, where their number is fixed."""
-        return max(1, CALLERS * self.prompts // PROMPTS)
+        return max(1, CALLERS * self.prompts // self.whole_prompts)
 
     @property
     def minibatch_prompts(self) -> int:
@@ -52,7 +65,7 @@ class Protocol:
     @property
     def samples(self) -> int:
         """Of a step."""
-        return self.prompts * ANSWERS
+        return self.prompts * self.answers
 
     @property
     def floor_seconds(self) -> float:

@@ -9,20 +9,23 @@ from rich.table import Table
 
 from rewardpool_train.pipeline.schedule import SCHEDULES
 from training_step.aims import aims
-from training_step.pools import POOLS
+from training_step.pairs import PairProtocol
+from training_step.protocol import POOLS
 
 
 def show(result: Mapping[str, Any]) -> None:
     """Print them."""
     console = Console(width=None if sys.stdout.isatty() else 120)
-    console.print(steps_table(result))
+    floor = f"the GPUs' own work in it is {result['floor_seconds']:.2f} s"
+    console.print(steps_table(result, title=f"A training step; {floor}"))
+    if PairProtocol.name in result:
+        console.print(steps_table(result[PairProtocol.name], title=f"A step of groups judged by pairs; {floor}"))
     console.print(aims_table(result))
 
 
-def steps_table(result: Mapping[str, Any]) -> Table:
-    """Seconds of a step."""
+def steps_table(result: Mapping[str, Any], *, title: str) -> Table:
+    """Seconds of a step, by the figures of one protocol."""
     columns = ("schedule", "pool", "step, median", "least to most", "waiting for scores", "beside sync")
-    title = f"A training step; the GPUs' own work in it is {result['floor_seconds']:.2f} s"
     table = Table(*columns, title=title, title_justify="left")
     for name in SCHEDULES:
         for pool in POOLS:
