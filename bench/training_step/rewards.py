@@ -60,7 +60,8 @@ def _share(member: int, asked: Sequence[Comparison], wins: Sequence[float | None
 
 async def _called(pool: BlockingPool, value: float, *, seconds: float, name: str) -> float | None:
     """Return what the pool says, which is `value` after so many seconds."""
-    arguments = {"data_source": "training-step", "solution_str": "", "ground_truth": value}
-    sample = Sample(function=FunctionSample(**arguments, extra_info={"seconds": seconds}), id=name)
-    outcome = await asyncio.wrap_future(pool.submit(sample))
+    function = FunctionSample(
+        data_source="training-step", solution_str="", ground_truth=value, extra_info={"seconds": seconds}
+    )
+    outcome = await asyncio.wrap_future(pool.submit(Sample(function=function, id=name)))
     return outcome.value if isinstance(outcome, Scored) else None
