@@ -17,7 +17,8 @@ def show(result: Mapping[str, Any]) -> None:
     """Print them."""
     console = Console(width=None if sys.stdout.isatty() else 120)
     floor = f"the GPUs' own work in it is {result['floor_seconds']:.2f} s"
-    console.print(steps_table(result, title=f"A training step; {floor}"))
+    if any(name in result for name in SCHEDULES):
+        console.print(steps_table(result, title=f"A training step; {floor}"))
     if PairProtocol.name in result:
         console.print(steps_table(result[PairProtocol.name], title=f"A step of groups judged by pairs; {floor}"))
     console.print(aims_table(result))
