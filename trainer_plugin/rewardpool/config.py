@@ -64,6 +64,9 @@ class Constant(BaseModel):
 
 FailurePolicy = Literal["raise", "skip"] | Constant
 
+AUTO_BATCH = 16
+"""The largest of `batch: auto`. Beyond that there is little to win, and much waits for one slow sample."""
+
 
 class RewardConfig(BaseModel):
     """How a trainer finds its pool, and what it does when a sample cannot be scored.
@@ -100,9 +103,9 @@ class RewardConfig(BaseModel):
     of the pool whatever `on_failure` says. Before the pool has answered once, the first 404, 405 or the like is one."""
     concurrency: Annotated[int, Field(ge=1, le=65_536)] = 64
     """Most requests in flight from this process; fewer while the pool says that it is too busy."""
-    batch: Annotated[int, Field(ge=1, le=64)] = 1
+    batch: Annotated[int, Field(ge=1, le=64)] | Literal["auto"] = 1
     """Most samples (text or function) in one request; only those that wait for one of many full slots are put together.
-    Wins where scoring a sample costs less than sending it."""
+    Wins where scoring a sample costs less than sending it. `auto`: up to 16, as many as are answered fastest."""
     hedge: bool = True
     """Whether a request that takes far longer than usual gets a second one beside it, at most 5 % of them; the first
     answer counts. Scoring changes nothing at a worker, so a sample may be scored twice."""
@@ -125,7 +128,7 @@ class RewardConfig(BaseModel):
     @property
     def ahead(self) -> int:
         """Most samples of a stream that are started and not yet taken: as many wait as may be in flight."""
-        return 2 * self.concurrency * self.batch
+        return 2 * self.concurrency * (AUTO_BATCH if self.batch == "auto" else self.batch)
 
     @property
     def seconds_per_attempt(self) -> float:

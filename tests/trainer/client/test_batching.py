@@ -60,6 +60,12 @@ async def test_samples_that_wait_go_together_and_each_gets_its_own_score() -> No
     assert report.batched_samples == sum(size for size in sizes(worker) if size > 1)
 
 
+async def test_how_many_go_together_is_found_where_that_is_left_to_the_client() -> None:
+    async with FakeWorker() as worker, pool_on(worker, batch="auto", concurrency=4) as pool:
+        assert len(await scores(pool, [Sample(text="four")] * 600)) == 600
+    assert 1 < max(sizes(worker)) <= 16
+
+
 async def test_the_last_ones_of_a_burst_go_beside_each_other() -> None:
     async with FakeWorker() as worker, pool_on(worker) as pool:
         await scores(pool, [Sample(text="four")] * 40)

@@ -275,10 +275,14 @@ async def test_a_fleet_that_hangs_whole_is_not_asked_for_everything_twice() -> N
 async def test_after_nonsense_two_requests_are_sent_at_a_time() -> None:
     nonsense = says("not json")
 
-    async def a_moment(_: float) -> None:
-        await asyncio.sleep(0.1)
+    paused: list[float] = []
 
-    async with FakeWorker(nonsense, nonsense, right) as worker, pool_on(worker, sleep=a_moment) as pool:
+    async def pause(seconds: float) -> None:
+        paused.append(seconds)
+        if len(paused) > 1:  # only the answer to the one beside it may end the sample now
+            await asyncio.Event().wait()
+
+    async with FakeWorker(nonsense, nonsense, right) as worker, pool_on(worker, sleep=pause) as pool:
         assert await pool.score(Sample(text="four")) == 4.0
         report = pool.report()
     assert (report.attempts, report.hedges, report.retries) == (3, 1, {"nonsense": 1})

@@ -8,20 +8,25 @@ alone beside each other. So the slots are as full as without batches, and what t
 autoscaling measures, is as large while samples wait.
 
 A request costs client, router and worker about the same whatever is in it, so batches win where samples are small and
-scoring them is quick. Long ones are not put together, and neither are token ids, which not every router takes in lists.
+scoring them is quick: with `batch: auto`, `batch_size.py` finds out. Long ones are not put together, and neither are
+token ids, which not every router takes in lists.
 """
 
+import asyncio
 import logging
 import math
 from collections import OrderedDict
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from rewardpool.client.answer import read_scores
+from rewardpool.client.batch_size import BatchSize
 from rewardpool.client.report import Counters
 from rewardpool.client.request import ScoreRequest
 from rewardpool.client.retry import RetryableError
 from rewardpool.client.transport import Connections
+from rewardpool.config import AUTO_BATCH
 from rewardpool.errors import SampleError
 from rewardpool_api.contract import SCORE_PATH
 
@@ -39,11 +44,18 @@ def share(*, waiting: int, slots: int, most: int) -> int:
 class Batcher:
     """The queue of one `Pool`, from which samples that wait go together."""
 
-    def __init__(self, connections: Connections, counters: Counters, *, most: int) -> None:
-        """At most `most` samples go into one request."""
+    def __init__(
+        self, connections: Connections, counters: Counters, *, most: int | None, now: Callable[[], float] | None = None
+    ) -> None:
+        """At most `most` samples go into one request; with None, as many as turn out best."""
         self.connections = connections
         self.counters = counters
         self._most = most
+        self._now = now or asyncio.get_running_loop().time
+        config = connections.config
+        self._size = BatchSize(
+            slots=config.concurrency, seconds_per_attempt=config.seconds_per_attempt, most=AUTO_BATCH
+        )
         self._waiting: OrderedDict[ScoreRequest[float], None] = OrderedDict()
         self._in_flight = 0
         connections.queues.add(self.expire_before)
@@ -67,9 +79,15 @@ class Batcher:
 
     def _send_what_fits(self) -> None:
         while self._waiting and self._in_flight < self.connections.concurrency:
-            count = share(waiting=len(self._waiting), slots=self.connections.concurrency, most=self._most)
+            most = self._size.limit if self._most is None else self._most
+            count = share(waiting=len(self._waiting), slots=self.connections.concurrency, most=most)
             self._in_flight += 1
             Batch(self, [self._waiting.popitem(last=False)[0] for _ in range(count)]).send()
+
+    def answered(self, request: ScoreRequest[Any]) -> None:
+        """One of them has its scores."""
+        waiting = len(self._waiting) >= self.connections.concurrency
+        self._size.answered(request.samples, seconds=request.seconds, now=self._now(), waiting=waiting)
 
     def batch_ended(self) -> None:
         """One that was in flight is not any more."""
@@ -168,7 +186,9 @@ class Batch:
         request.add_done_callback(self._one_ended)
         request.send()
 
-    def _one_ended(self, _: ScoreRequest[Any]) -> None:
+    def _one_ended(self, request: ScoreRequest[Any]) -> None:
+        if request.is_answered:
+            self._batcher.answered(request)
         self._in_flight -= 1
         if self._in_flight == 0:
             self._batcher.batch_ended()

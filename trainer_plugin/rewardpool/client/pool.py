@@ -77,8 +77,9 @@ class Pool:
     async def __aenter__(self) -> Self:
         self._open = self._opening()
         self._connections = await self._open.__aenter__()
-        if self._config.batch > 1:
-            self._batcher = Batcher(self._connections, self._counters, most=self._config.batch)
+        if self._config.batch != 1:
+            most = None if self._config.batch == "auto" else self._config.batch
+            self._batcher = Batcher(self._connections, self._counters, most=most)
         return self
 
     async def __aexit__(

@@ -14,20 +14,17 @@ that waits has no task and nothing but its fields, for tens of thousands may wai
 
 import asyncio
 import itertools
-import json
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Generic, Protocol, TypeVar
 
-import orjson
-
 from rewardpool.client.hedging import Hedging, Race
 from rewardpool.client.report import Counters
 from rewardpool.client.retry import RetryableError, deadline_error, final_error, prepare_retry, retry_after_seconds
-from rewardpool.client.transport import Connections
+from rewardpool.client.transport import Connections, to_json
 from rewardpool.deadline import already_waited
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.errors import PoolError, SampleError
@@ -42,14 +39,6 @@ Read = Callable[[int, bytes, str], T]
 _IMPORT = uuid.uuid4().hex
 _NUMBERS = itertools.count(1)
 """With the process, which may have been forked, they name a request; a random number for each would cost more."""
-
-
-def to_json(content: Mapping[str, Any]) -> bytes:
-    """A request's body. Trap: what is not a number becomes null, so it must not get here."""
-    try:
-        return orjson.dumps(content)
-    except TypeError:  # a whole number of more than 64 bits, half of a character: the server says what it thinks of it
-        return json.dumps(content).encode()
 
 
 def _now() -> float:
@@ -145,6 +134,11 @@ class ScoreRequest(Generic[T]):
         if self._error is not None:
             raise self._error
         return self._answer
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether it has ended with an answer."""
+        return self.has_ended and self._error is None
 
     def add_done_callback(self, callback: "Callable[[ScoreRequest[T]], None]") -> None:
         """Have something called at the end, once; it must not raise."""

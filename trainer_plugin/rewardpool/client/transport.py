@@ -4,13 +4,16 @@ It is one for each `Pool`, or for all that come from `Pool.shared` with one conf
 """
 
 import asyncio
+import json
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property, lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+
+import orjson
 
 from rewardpool.client import open_files
 from rewardpool.client.breaker import Breaker
@@ -216,3 +219,11 @@ def _headers(request_id: str) -> bytes:
     headers = {"x-request-id": request_id}
     add_trace_context(headers)
     return "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode("latin-1")
+
+
+def to_json(content: Mapping[str, Any]) -> bytes:
+    """A request's body. Trap: what is not a number becomes null, so it must not get here."""
+    try:
+        return orjson.dumps(content)
+    except TypeError:  # a whole number of more than 64 bits, half of a character: the server says what it thinks of it
+        return json.dumps(content).encode()

@@ -1,0 +1,60 @@
+"""`batch: auto`: which size is found, and what looking for it costs."""
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rewardpool.client.batch_size import BatchSize
+
+SIZES = (1, 2, 4, 8, 16)
+SLOTS = 8
+MOST = 16
+
+
+def play(cost: Mapping[int, float], *, samples: int, attempt_seconds: float = 1e9) -> tuple[BatchSize, float]:
+    """Score that many while enough wait, where one takes `cost[size]` seconds; returns also the mean of them."""
+    size, now, done = BatchSize(slots=SLOTS, seconds_per_attempt=attempt_seconds, most=MOST), 0.0, 0
+    while done < samples:
+        taken = size.limit
+        now += taken * cost[taken]
+        done += taken
+        size.answered(taken, seconds=SLOTS * taken * cost[taken], now=now, waiting=True)
+    return size, now / done
+
+
+@pytest.mark.parametrize(
+    ("cost", "found"),
+    [
+        pytest.param(dict.fromkeys(SIZES, 1.0), {1}, id="all the same"),
+        pytest.param({size: 1.0 / size for size in SIZES}, {16}, id="requests are all that costs"),
+        pytest.param({1: 1.0, 2: 0.7, 4: 0.5, 8: 0.9, 16: 2.0}, {4}, id="a best one between"),
+        pytest.param({1: 1.0, 2: 1.2, 4: 0.1, 8: 0.1, 16: 0.1}, {1}, id="the first step is worse"),
+    ],
+)
+def test_the_size_with_the_most_samples_a_second_is_found(cost: dict[int, float], found: set[int]) -> None:
+    size, _ = play(cost, samples=20_000)
+    assert size._size in found
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.floats(0.3, 2.0), min_size=len(SIZES) - 1, max_size=len(SIZES) - 1))
+def test_in_the_long_run_nothing_is_lost_against_single_samples(others: list[float]) -> None:
+    _, seconds_each = play(dict(zip(SIZES, [1.0, *others], strict=True)), samples=50_000)
+    assert seconds_each <= 1.03
+
+
+def test_answers_that_come_late_make_it_smaller_again() -> None:
+    size, _ = play({each: 1.0 / each for each in SIZES}, samples=20_000, attempt_seconds=4 * SLOTS * 1.0)
+    assert size.limit <= MOST
+    for _ in range(10):
+        size.answered(size.limit, seconds=1000.0, now=1e9, waiting=True)
+    assert size.limit == 1
+
+
+def test_nothing_is_learned_where_nothing_waits() -> None:
+    size = BatchSize(slots=SLOTS, seconds_per_attempt=30.0, most=MOST)
+    for number in range(10_000):
+        size.answered(1, seconds=0.01, now=number * 0.01, waiting=False)
+    assert size.limit == 1

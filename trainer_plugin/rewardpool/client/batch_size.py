@@ -1,0 +1,103 @@
+"""How many samples a request takes at the most, where `batch: auto` leaves that to the client. Pure.
+
+    a round at the size of now -> so many samples/s -> a round at twice that, or half -> 5 % more: that is the size now
+                                                                                      -> else: back, and try again later
+
+Only rounds count in which samples waited all the time: else the trainer is what takes the time, or the tail of a burst.
+A trial that does not win costs one round, and the next is twice as many rounds away, so what is lost by trying becomes
+as good as nothing. Where requests of a size take a good part of the time of one attempt, larger ones are not tried:
+their answers would come too late.
+"""
+
+GAIN = 1.05
+"""What a trial has to have of the rate before it. Rounds differ by some per cent on a quiet machine."""
+TURNS = 8
+"""How often every slot is used in a round."""
+FIRST_PAUSE_ROUNDS = 16
+LONGEST_PAUSE_ROUNDS = 256
+SLOW_SHARE = 0.25
+"""Of the time of one attempt."""
+
+
+class BatchSize:
+    """Climbs to the size at which samples are answered fastest."""
+
+    def __init__(self, *, slots: int, seconds_per_attempt: float, most: int) -> None:
+        """`slots` is the requests in flight, `seconds_per_attempt` what one may take, `most` the largest size."""
+        self._round_samples = TURNS * slots
+        self._slots = slots
+        self._slow_seconds = SLOW_SHARE * seconds_per_attempt
+        self._most = most
+        self._size = 1
+        self._rate = 0.0
+        """Samples a second in the last round at that size."""
+        self._trial: int | None = None
+        self._goes_up = True
+        self._rounds_to_trial = 0
+        self._pause_rounds = FIRST_PAUSE_ROUNDS
+        self._begin(None)
+
+    @property
+    def limit(self) -> int:
+        """Samples that the next request may take."""
+        return self._trial or self._size
+
+    def answered(self, samples: int, *, seconds: float, now: float, waiting: bool) -> None:
+        """A request was answered.
+
+        Args:
+            samples: In it.
+            seconds: It took.
+            now: Seconds of one clock.
+            waiting: Whether more samples wait than there are slots.
+        """
+        if not waiting:
+            self._begin(None)
+            return
+        if seconds > self._slow_seconds and self.limit > 1:
+            self._size, self._trial = max(1, self.limit // 2), None
+            self._give_up_trial()
+            self._begin(None)
+            return
+        if self._settling > 0:  # of the round before, at its size
+            self._settling -= 1
+            self._began = now
+            return
+        if self._began is None:
+            self._began = now
+            return
+        self._samples += samples
+        if self._samples >= self._round_samples and now > self._began:
+            self._round_ended(self._samples / (now - self._began))
+            self._begin(now)
+
+    def _begin(self, now: float | None) -> None:
+        self._began = now
+        self._samples = 0
+        self._settling = 0 if now is None else self._slots
+
+    def _round_ended(self, rate: float) -> None:
+        if self._trial is not None and rate < GAIN * self._rate:
+            self._trial = None
+            self._goes_up = not self._goes_up
+            self._give_up_trial()
+            return
+        if self._trial is not None:
+            self._size, self._trial = self._trial, None
+            self._pause_rounds = FIRST_PAUSE_ROUNDS
+        self._rate = rate
+        self._rounds_to_trial -= 1
+        if self._rounds_to_trial < 0:
+            self._trial = self._next()
+
+    def _give_up_trial(self) -> None:
+        self._rounds_to_trial = self._pause_rounds
+        self._pause_rounds = min(LONGEST_PAUSE_ROUNDS, 2 * self._pause_rounds)
+
+    def _next(self) -> int | None:
+        if self._size == 1:
+            self._goes_up = True
+        elif self._size >= self._most:
+            self._goes_up = False
+        wanted = self._size * 2 if self._goes_up else self._size // 2
+        return wanted if 1 <= wanted <= self._most else None
