@@ -86,8 +86,8 @@ def test_hedges_that_win_cost_nothing() -> None:
 
 
 def quick(*, concurrency: int) -> Hedging:
-    """Hedging with a floor of 20 ms that knows what is usual from the start."""
-    hedging = Hedging(concurrency=concurrency, floor_seconds=0.02)
+    """Hedging with a floor of 80 ms that knows what is usual from the start."""
+    hedging = Hedging(concurrency=concurrency, floor_seconds=0.08)
     for _ in range(MIN_KNOWN):
         hedging.answered(0.001)
     return hedging

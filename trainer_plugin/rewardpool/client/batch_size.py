@@ -35,7 +35,9 @@ class BatchSize:
         self._goes_up = True
         self._rounds_to_trial = 0
         self._pause_rounds = FIRST_PAUSE_ROUNDS
-        self._begin(None)
+        self._began: float | None = None
+        self._samples = 0
+        self._settling = 0
 
     @property
     def limit(self) -> int:

@@ -19,7 +19,6 @@ proxies, pipelining. Deadlines are the caller's: a request that is cancelled clo
 import asyncio
 import logging
 import random
-import socket
 import ssl
 import time
 from collections.abc import Callable
@@ -29,8 +28,9 @@ from typing import NamedTuple
 
 import aiohappyeyeballs
 import httptools
-from aiohappyeyeballs import AddrInfoType
 from yarl import URL
+
+from rewardpool.client.addresses import Addresses
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +40,6 @@ KEEP_SECONDS = 15.0
 """That a connection is kept without a request. Servers and what lies between them close those that are idle longer."""
 LIFE_SECONDS = (30.0, 90.0)
 """Shortest and longest time for which a connection is used; by chance, so that not all are opened anew at once."""
-RESOLVE_SECONDS = 10.0
-"""That the addresses of a name are good for."""
 NEXT_ADDRESS_SECONDS = 0.25
 """After which the next address of a name is tried beside one that is silent (RFC 8305)."""
 MAX_ANSWER_BYTES = 4 << 20
@@ -133,7 +131,7 @@ class HttpClient:
         """Of each origin those without a request, and since when; the one that was answered last is the last."""
         self._open: dict[_Connection, float] = {}
         """All, and until when each is used."""
-        self._names = _Names(clock)
+        self._names = Addresses(clock)
         self._sweep: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -175,7 +173,7 @@ class HttpClient:
             raise UnreachableError("the client is closed")
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                addresses = await self._names.addresses(to.host, to.port)
+                addresses = await self._names.of(to.host, to.port)
                 delay = NEXT_ADDRESS_SECONDS if len(addresses) > 1 else None
                 sock = await aiohappyeyeballs.start_connection(addresses, happy_eyeballs_delay=delay, interleave=1)
                 try:
@@ -382,30 +380,3 @@ class _Incoming:
     def ends_with_connection(self) -> bool:
         """Whether the end of the connection is how this answer is to end."""
         return self.status != 0 and not self.has_length
-
-
-class _Names:
-    """The addresses of names, looked up once for all who ask within some seconds."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._known: dict[tuple[str, int], tuple[float, asyncio.Task[list[AddrInfoType]]]] = {}
-
-    async def addresses(self, host: str, port: int) -> list[AddrInfoType]:
-        """In an order that begins with another one each time, so that connections spread. Raises OSError."""
-        now = self._clock()
-        known = self._known.get((host, port))
-        if known is None or known[0] <= now or (known[1].done() and known[1].exception() is not None):
-            looking = asyncio.create_task(_look_up(host, port))
-            known = self._known[host, port] = (now + RESOLVE_SECONDS, looking)
-        found = await asyncio.shield(known[1])  # whoever gives up does not take it away from the others
-        found.append(found.pop(0))
-        return list(found)
-
-    def forget(self, host: str, port: int) -> None:
-        """Look up again: none of the addresses answered."""
-        self._known.pop((host, port), None)
-
-
-async def _look_up(host: str, port: int) -> list[AddrInfoType]:
-    return list(await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM))
