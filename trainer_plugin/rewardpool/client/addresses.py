@@ -1,4 +1,4 @@
-"""The addresses of names, looked up once for all who ask within some seconds; a flood of samples opens many connections."""
+"""The addresses of names, looked up once for all who ask within some seconds: a flood opens many connections."""
 
 import asyncio
 import socket
