@@ -4,8 +4,11 @@
 """
 
 import json
+import os
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +18,7 @@ from support.processes import http
 from support.replicas import Replicas, engine_python, replicas, spec_of
 
 from rewardpool_api.contract import CallerError, parse_answer
+from rewardpool_worker import sglang_launcher
 
 pytestmark = pytest.mark.real
 CLOSE, REPLICAS_CLOSE = 1e-5, 1e-6
@@ -86,3 +90,36 @@ def test_its_collectors_are_frozen_with_the_key_and_its_log_has_no_line_per_samp
         assert "not frozen" not in log
         assert "POST /v1/embeddings" not in log
         assert KEY not in log
+
+
+REFUSED = [
+    ["--tokenizer-worker-num", "4"],
+    ["--tokenizer-worker", "4"],
+    ["--grpc-port", "50051"],
+    ["--grpc-mode"],
+    ["--smg-grpc-mode"],
+    ["--sidecar", "a.module"],
+    ["--enable-http2"],
+    ["--use-ray"],
+    ["--encoder-only"],
+    ["--disaggregation-mode", "prefill"],
+    ["--remote-instance-weight-loader-start-seed-via-transfer-engine"],
+    ["--allow-auto-truncate"],
+    ["--load-format", "dummy"],
+]
+"""Flags that open a second server, and then those that score something else than the sample."""
+STARTS = "import json, sys, sglang_launcher as it; print([it.main(argv) for argv in json.loads(sys.argv[1])])"
+
+
+def test_the_launcher_refuses_each_flag_of_sglangs_that_opens_another_server_or_scores_something_else() -> None:
+    starts = [["--model-path", "/no-such-model", *flags] for flags in REFUSED]
+    done = subprocess.run(
+        [engine_python("sglang"), "-c", STARTS, json.dumps(starts)],
+        env={**os.environ, "SGLANG_USE_CPU_ENGINE": "1", "PYTHONPATH": str(Path(sglang_launcher.__file__).parent)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    *said, codes = [line for line in done.stdout.splitlines() if line.startswith(("error: argument", "["))]
+    assert codes == str([2] * len(REFUSED)), done.stderr[-2000:]
+    assert all(line.split()[2].startswith(flag) for line, (flag, *_) in zip(said, REFUSED, strict=True))

@@ -33,17 +33,17 @@ ONE_SERVER = {"tokenizer_worker_num": 1, "grpc_port": None, "enable_http2": Fals
     ],
 )
 def test_an_argument_that_starts_a_second_server_is_named(argument: str, value: Any, named: str) -> None:
-    assert way_past_the_key({**ONE_SERVER, argument: value}, {}) == named
+    assert way_past_the_key(SimpleNamespace(**{**ONE_SERVER, argument: value}), {}) == named
 
 
 @pytest.mark.parametrize(("variable", "value"), [("SGLANG_GRPC_PORT", "50051"), ("SGLANG_RUST_SERVER", "1")])
 def test_a_variable_that_starts_a_second_server_is_named(variable: str, value: str) -> None:
-    assert way_past_the_key(ONE_SERVER, {variable: value}) == variable
+    assert way_past_the_key(SimpleNamespace(**ONE_SERVER), {variable: value}) == variable
 
 
 @pytest.mark.parametrize("environ", [{}, {"SGLANG_RUST_SERVER": "0"}, {"SGLANG_RUST_SERVER": "false"}])
 def test_one_server_is_let_start(environ: dict[str, str]) -> None:
-    assert way_past_the_key(ONE_SERVER, environ) is None
+    assert way_past_the_key(SimpleNamespace(**ONE_SERVER), environ) is None
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def test_one_server_is_let_start(environ: dict[str, str]) -> None:
     ],
 )
 def test_an_argument_that_would_score_something_else_is_named(arguments: dict[str, Any], words: str) -> None:
-    assert str(wrong_scores(arguments)).startswith(words)
-    assert wrong_scores({"allow_auto_truncate": False, "load_format": "auto"}) is None
+    assert str(wrong_scores(SimpleNamespace(**arguments))).startswith(words)
+    assert wrong_scores(SimpleNamespace(allow_auto_truncate=False, load_format="auto")) is None
 
 
 @pytest.mark.parametrize(

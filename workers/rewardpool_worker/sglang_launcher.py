@@ -77,10 +77,10 @@ def main(argv: list[str]) -> int:
         # For the middleware, and for the scheduler, which is a process of its own.
         os.environ[ENV_HEAD] = json.dumps(head)
     arguments = prepare_server_args(argv)
-    if way := way_past_the_key(vars(arguments), os.environ):
+    if way := way_past_the_key(arguments, os.environ):
         print(f"error: argument {way}: not supported, it starts a server that takes requests without a key", flush=True)
         return 2
-    if wrong := wrong_scores(vars(arguments)):
+    if wrong := wrong_scores(arguments):
         print(f"error: argument {wrong}", flush=True)
         return 2
 
@@ -122,20 +122,25 @@ def head_flags(head: Mapping[str, Any], as_classifier: str, given: Sequence[str]
     return ["--json-model-override-args", json.dumps({**own.json_model_override_args, **overrides})]
 
 
-def way_past_the_key(arguments: Mapping[str, Any], environ: Mapping[str, str]) -> str | None:
-    """The argument or variable that would start a second server, as it is written; None when there is none."""
+def way_past_the_key(arguments: Any, environ: Mapping[str, str]) -> str | None:
+    """The argument or variable that would start a second server, as it is written; None when there is none.
+
+    Args:
+        arguments: SGLang's, each an attribute; `vars` of them is empty.
+        environ: the environment's variables.
+    """
     for name, value in SECOND_SERVERS.items():
-        if arguments.get(name, value) not in (value, None):
+        if getattr(arguments, name, value) not in (value, None):
             return f"--{name.replace('_', '-')}"
     switched_on = (name for name in SECOND_SERVER_VARIABLES if environ.get(name, "0").lower() not in ("", "0", "false"))
     return next(switched_on, None)
 
 
-def wrong_scores(arguments: Mapping[str, Any]) -> str | None:
+def wrong_scores(arguments: Any) -> str | None:
     """The argument that would have the model score something else than the sample, and why; None without one."""
-    if arguments.get("allow_auto_truncate"):
+    if getattr(arguments, "allow_auto_truncate", False):
         return "--allow-auto-truncate: a sample that is too long would be scored without its end"
-    if arguments.get("load_format") == "dummy":
+    if getattr(arguments, "load_format", None) == "dummy":
         return "--load-format dummy: the weights would be random"
     return None
 
