@@ -198,13 +198,11 @@ async def test_probabilities_pass_the_routers_and_are_those_of_transformers(
 async def test_yes_and_no_without_decoding_equal_the_decoded_probabilities(
     judge: Judge, by_transformers: list[dict[str, Any]], tmp_path: Path
 ) -> None:
-    if judge.engine != "vllm":
-        pytest.skip("SGLang's heads of yes and no are compared with transformers by `make test-engines`")
     shares = [share_of_yes(tokens) for tokens in await decoded(judge, tmp_path, "sglang-router")]
-    spec = spec_of("vllm", {"head": {"type": "LMHead", "yesToken": YES, "noToken": NO}}, [])
+    spec = spec_of(judge.engine, {"head": {"type": "LMHead", "yesToken": YES, "noToken": NO}}, [])
     with replicas(spec, tmp_path / "head", count=1) as head:
         scores = head.scores([each["ids"] for each in by_transformers])
-    differences = [abs(1 / (1 + math.exp(-score)) - share) for score, share in zip(scores, shares, strict=True)]
+    differences = [abs(1 / (1 + math.exp(-score)) - share) for (score,), share in zip(scores, shares, strict=True)]
     keep(judge.engine, yes_no_diff=max(differences))
     assert max(differences) <= CLOSE
     assert max(shares) - min(shares) > 0.05
