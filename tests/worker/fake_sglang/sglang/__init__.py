@@ -1,1 +1,1 @@
-"""FakeSglang: the few names of SGLang's Python API that the launcher uses, and answers of the recorded shapes."""
+"""FakeSglang, which sleeps where the real one cannot: the names that the launcher uses, and its routes for memory."""

@@ -5,7 +5,7 @@ def prepare_server_args(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     for flag in ("--model-path", "--revision", "--served-model-name", "--host", "--dtype", "--log-level-http"):
         parser.add_argument(flag)
-    for flag in ("--port", "--tp-size", "--context-length", "--tokenizer-worker-num"):
+    for flag in ("--port", "--tp-size", "--context-length"):
         parser.add_argument(flag, type=int)
     for flag in (
         "--is-embedding",

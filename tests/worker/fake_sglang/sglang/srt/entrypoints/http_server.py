@@ -6,7 +6,7 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 
 app = FastAPI()
 resident = {"kv_cache", "weights"}
@@ -50,11 +50,6 @@ async def embeddings(request: Request) -> Any:
         # The scheduler dies of a forward pass over memory that is not there.
         os._exit(1)
     lengths = [len(sample) for sample in (await request.json())["input"]]
-    limit = app.state.arguments.context_length
-    if max(lengths) > limit:
-        message = f"The input ({max(lengths)} tokens) is longer than the model's context length ({limit} tokens)."
-        content = {"object": "error", "message": message, "type": "BadRequestError", "param": None, "code": 400}
-        return JSONResponse(content, status_code=400)
     scores = [length + weights["offset"] for length in lengths]
     data = [{"object": "embedding", "index": index, "embedding": [score]} for index, score in enumerate(scores)]
     usage = {"prompt_tokens": sum(lengths), "total_tokens": sum(lengths), "completion_tokens": 0}
@@ -63,5 +58,4 @@ async def embeddings(request: Request) -> Any:
 
 def launch_server(arguments: Namespace, **_: object) -> None:
     app.state.arguments = arguments
-    app.state.vocabulary_size = 1000  # as the launcher has it from the real one's tokenizer manager
     uvicorn.run(app, host=arguments.host, port=arguments.port, log_level="warning")
