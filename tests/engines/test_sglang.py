@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from support.launch_target import KEY
 from support.parity import Numbers, Sample, compare, run, samples, transformers_scores
+from support.patience import PATIENCE
 from support.processes import http
 from support.replicas import Replicas, engine_python, replicas, spec_of
 
@@ -111,15 +112,20 @@ REFUSED = [
 STARTS = "import json, sys, sglang_launcher as it; print([it.main(argv) for argv in json.loads(sys.argv[1])])"
 
 
-def test_the_launcher_refuses_each_flag_of_sglangs_that_opens_another_server_or_scores_something_else() -> None:
-    starts = [["--model-path", "/no-such-model", *flags] for flags in REFUSED]
+def test_the_launcher_refuses_each_flag_of_sglangs_that_opens_another_server_or_scores_something_else(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "config.yaml").write_text("tokenizer-worker-num: 4")
+    flags = [*REFUSED, ["--config", str(tmp_path / "config.yaml")]]
+    starts = [["--model-path", "/no-such-model", *some] for some in flags]
     done = subprocess.run(
         [engine_python("sglang"), "-c", STARTS, json.dumps(starts)],
         env={**os.environ, "SGLANG_USE_CPU_ENGINE": "1", "PYTHONPATH": str(Path(sglang_launcher.__file__).parent)},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=300 * PATIENCE,
     )
     *said, codes = [line for line in done.stdout.splitlines() if line.startswith(("error: argument", "["))]
-    assert codes == str([2] * len(REFUSED)), done.stderr[-2000:]
-    assert all(line.split()[2].startswith(flag) for line, (flag, *_) in zip(said, REFUSED, strict=True))
+    assert codes == str([2] * len(flags)), done.stderr[-2000:]
+    named = [*(flag for flag, *_ in REFUSED), "--tokenizer-worker-num"]
+    assert all(line.split()[2].startswith(flag) for line, flag in zip(said, named, strict=True))
