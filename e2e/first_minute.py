@@ -20,6 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from exit_status import exit_status
+from scene import StoryError
+
 ROOT: Final = Path(__file__).resolve().parents[1]
 UV: Final = ROOT / ".rewardpool" / "venvs" / "uv" / "bin" / "uv"
 RESULT: Final = ROOT / ".rewardpool" / "first_minute.json"
@@ -30,7 +33,7 @@ MOST_SECONDS: Final = 60.0
 MOST_MEGABYTES: Final = 400.0
 
 
-class StepError(Exception):
+class StepError(StoryError):
     """A step failed, or README shows what is not so."""
 
 
@@ -203,14 +206,14 @@ def first_minute(steps: Steps, folder: Path) -> dict[str, object]:
 
 
 def main() -> int:
-    """Measure, print and write it; 1 where a step fails, the score is another one or the environment is too large."""
+    """Measure, print and write it; returns 1 where the environment is too large.
+
+    Raises:
+        StepError: A step failed, or the score is another one than README shows.
+    """
     steps = Steps()
-    try:
-        with tempfile.TemporaryDirectory(prefix="rewardpool-first-minute-") as folder:
-            result = first_minute(steps, Path(folder))
-    except StepError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    with tempfile.TemporaryDirectory(prefix="rewardpool-first-minute-") as folder:
+        result = first_minute(steps, Path(folder))
     RESULT.write_text(json.dumps(result, indent=2) + "\n")
     seconds, size = float(str(result["seconds"])), float(str(result["megabytes"]))
     for what, measured, most, unit in (
@@ -223,4 +226,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_status(main))
