@@ -73,6 +73,7 @@ def render(helm: Helm) -> Render:
     """The chart's objects under the given values."""
 
     def template(**values: object) -> Objects:
+        values = {"image": {"repository": "hub/rp"}, **values}
         settings = [f"--set-json={name}={json.dumps(value)}" for name, value in values.items()]
         output = helm(
             "template", "rewardpool", str(CHART), f"--namespace={NAMESPACE}", f"--kube-version={KUBERNETES}", *settings

@@ -61,6 +61,89 @@ def test_a_digest_beats_the_tag_and_the_tag_beats_the_version(
     assert operator_container(render(image=image))["image"] == rendered
 
 
+@pytest.mark.parametrize("image", [{}, {"repository": ""}, {"tag": "2"}])
+def test_a_chart_without_an_image_is_refused_with_what_to_do(render: Render, image: dict[str, str]) -> None:
+    with pytest.raises(HelmError, match=r"image.repository is not set: build the image .* --set image.repository="):
+        render(image=image)
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        ({"nameOverride": "rewards"}, "rewardpool-rewards"),
+        ({"nameOverride": "pool"}, "rewardpool"),
+        ({"fullnameOverride": "rp"}, "rp"),
+        ({"fullnameOverride": "rp", "nameOverride": "rewards"}, "rp"),
+    ],
+)
+def test_overrides_name_the_operators_objects(render: Render, values: dict[str, str], name: str) -> None:
+    objects = render(**values)
+    deployment = one(objects, "Deployment", name)
+    assert one(objects, "ServiceAccount", name)
+    label = values.get("nameOverride", "rewardpool-operator")
+    assert deployment["spec"]["selector"]["matchLabels"]["app.kubernetes.io/name"] == label
+    environment = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert f"app.kubernetes.io/name={label}," in next(
+        item["value"] for item in environment if item["name"] == names.ENV_OPERATOR_SELECTOR
+    )
+
+
+def test_extra_arguments_come_last_and_are_the_operators(render: Render) -> None:
+    objects = render(extraArgs=["--verbose"], watch={"namespaces": ["a"]})
+    assert operator_container(objects)["args"][-2:] == ["--namespace=a", "--verbose"]
+
+
+def test_extra_volumes_come_beside_the_charts_own(render: Render) -> None:
+    volume, mount = {"name": "ca", "configMap": {"name": "ca"}}, {"name": "ca", "mountPath": "/etc/ca"}
+    objects = render(extraVolumes=[volume], extraVolumeMounts=[mount])
+    pod = one(objects, "Deployment")["spec"]["template"]["spec"]
+    assert [item["name"] for item in pod["volumes"]] == ["tmp", "ca"]
+    assert [item["name"] for item in operator_container(objects)["volumeMounts"]] == ["tmp", "ca"]
+
+
+def test_security_contexts_are_changed_field_by_field(render: Render) -> None:
+    contexts = {"podSecurityContext": {"runAsUser": None, "fsGroup": 5}, "securityContext": {"privileged": False}}
+    objects = render(**contexts)
+    pod = one(objects, "Deployment")["spec"]["template"]["spec"]["securityContext"]
+    assert (pod.get("runAsUser"), pod["fsGroup"], pod["runAsNonRoot"]) == (None, 5, True)
+    container = operator_container(objects)["securityContext"]
+    assert container["readOnlyRootFilesystem"]
+    assert container["privileged"] is False
+
+
+EVERYTHING = {
+    "metrics": {key: {"enabled": True} for key in ("serviceMonitor", "podMonitor", "alerts", "dashboards")},
+    "networkPolicy": {"enabled": True},
+    "watch": {"namespaces": ["a"]},
+}
+
+
+def test_common_labels_are_on_every_object_and_in_no_selector(render: Render) -> None:
+    objects = render(commonLabels={"team": "rl"}, **EVERYTHING)
+    assert {item["metadata"]["labels"].get("team") for item in objects} == {"rl"}
+    spec = one(objects, "Deployment")["spec"]
+    assert spec["template"]["metadata"]["labels"]["team"] == "rl"
+    assert "team" not in spec["selector"]["matchLabels"]
+
+
+def test_a_monitors_own_labels_win_over_the_common_ones(render: Render) -> None:
+    metrics = {"serviceMonitor": {"enabled": True, "labels": {"release": "b"}}}
+    objects = render(commonLabels={"release": "a"}, metrics=metrics, podLabels={"release": "c"})
+    assert one(objects, "ServiceMonitor")["metadata"]["labels"]["release"] == "b"
+    assert one(objects, "Deployment")["spec"]["template"]["metadata"]["labels"]["release"] == "c"
+
+
+def test_common_labels_may_not_be_the_charts_own(render: Render) -> None:
+    with pytest.raises(HelmError, match=r"invalid propertyName 'app\.kubernetes\.io/name'"):
+        render(commonLabels={"app.kubernetes.io/name": "x"})
+
+
+def test_only_one_release_of_a_cluster_brings_the_users_roles(render: Render) -> None:
+    objects = render(rbac={"userRoles": False}, crds={"install": False}, watch={"namespaces": ["a"]})
+    of_the_cluster = {item["kind"] for item in objects if "namespace" not in item["metadata"]}
+    assert of_the_cluster == set()
+
+
 def test_by_default_one_cluster_role_covers_all_namespaces(render: Render) -> None:
     objects = render()
     binding = one(objects, "ClusterRoleBinding")

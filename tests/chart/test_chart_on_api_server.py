@@ -11,7 +11,7 @@ from cluster.kubectl import wait_for_crd
 from cluster.processes import ClusterError
 from rewardpool_api.demand import Demand, lease_manifest
 
-from .conftest import CHART, NAMESPACE, Helm, Render
+from .conftest import CHART, NAMESPACE, Helm, HelmError, Render
 
 pytestmark = pytest.mark.real
 
@@ -24,6 +24,7 @@ TRAINERS = [
     },
     {"namespace": "rl", "pools": ["skywork"], "serviceAccounts": [{"namespace": "rl", "name": "any-job"}]},
 ]
+IMAGE = "--set=image.repository=hub/rp"
 TRAINER = "system:serviceaccount:rl:trainer"
 ANY_JOB = "system:serviceaccount:rl:any-job"
 OPERATOR = f"system:serviceaccount:{NAMESPACE}:rewardpool"
@@ -39,7 +40,7 @@ def installed(plane: ControlPlane, cluster_helm: Helm) -> Iterator[ControlPlane]
     """A cluster with the chart installed and one group of trainers."""
     plane.kubectl("create", "namespace", "rl")
     settings = [f"--set-json=trainers={json.dumps(TRAINERS)}", f"--namespace={NAMESPACE}", "--create-namespace"]
-    cluster_helm("install", "rewardpool", str(CHART), *settings)
+    cluster_helm("install", "rewardpool", str(CHART), IMAGE, *settings)
     wait_for_crd(plane.kubectl, "rewardpools.rewardpool.dev")
     yield plane
     cluster_helm("uninstall", "rewardpool", f"--namespace={NAMESPACE}")
@@ -139,6 +140,25 @@ def test_the_operators_pod_passes_the_restricted_pod_security_standard(installed
     }
     installed.kubectl("apply", "-f", "-", input=json.dumps(namespace))
     installed.kubectl("create", "--dry-run=server", "--validate=strict", "-f", "-", input=json.dumps(pod))
+
+
+SECOND = ["second", str(CHART), "--namespace=rl", IMAGE]
+
+
+def test_a_second_release_is_told_what_the_first_one_has_brought(installed: ControlPlane, cluster_helm: Helm) -> None:
+    said = rf"release rewardpool in namespace {NAMESPACE} .*crds.install=false.*kubectl annotate .*release-name=second"
+    with pytest.raises(HelmError, match=said):
+        cluster_helm("install", *SECOND)
+
+
+@pytest.mark.parametrize("name", ["second", "rewardpool"])
+def test_a_second_release_stands_beside_the_first(installed: ControlPlane, cluster_helm: Helm, name: str) -> None:
+    others = ["--set=crds.install=false", "--set=rbac.userRoles=false", '--set-json=watch.namespaces=["rl"]']
+    cluster_helm("install", name, *SECOND[1:], *others)
+    cluster_helm("uninstall", name, "--namespace=rl")
+    roles = installed.kubectl("get", "clusterroles", "-o", "name")
+    assert "clusterrole.rbac.authorization.k8s.io/rewardpool-trainer" in roles.split()
+    assert "deployment.apps/rewardpool" in installed.kubectl("get", "deployments", "-n", NAMESPACE, "-o", "name")
 
 
 def test_every_object_passes_strict_validation(installed: ControlPlane, render: Render) -> None:

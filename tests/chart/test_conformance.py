@@ -42,6 +42,15 @@ VALUES: dict[str, dict[str, Any]] = {
         "podAnnotations": {"a": "b"},
         "log": {"format": "text", "verbose": True},
     },
+    "the usual names": {
+        "nameOverride": "rewards",
+        "commonLabels": {"team": "rl"},
+        "extraArgs": ["--verbose"],
+        "extraVolumes": [{"name": "ca", "configMap": {"name": "ca"}}],
+        "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/ca", "readOnly": True}],
+        "podSecurityContext": {"runAsUser": None, "runAsGroup": None, "fsGroup": 2000},
+        "securityContext": {"runAsNonRoot": True},
+    },
 }
 
 

@@ -41,18 +41,19 @@ def test_pools_outlive_upgrade_rollback_and_uninstall(plane: ControlPlane, helm_
     plane.kubectl("apply", "-f", "-", input=json.dumps(POOL))
     before, old_crd = pool_uid(plane), crd(plane)
 
-    helm("upgrade", "rewardpool", str(CHART), *where)
+    image = "--set=image.repository=hub/rp"
+    helm("upgrade", "rewardpool", str(CHART), image, *where)
     assert crd(plane)["spec"] != old_crd["spec"], "the upgrade brought no new CRD"
     assert pool_uid(plane) == before
 
     helm("rollback", "rewardpool", "1", *where)
     assert pool_uid(plane) == before
 
-    helm("upgrade", "rewardpool", str(CHART), *where)
+    helm("upgrade", "rewardpool", str(CHART), image, *where)
     helm("uninstall", "rewardpool", *where)
     assert pool_uid(plane) == before
     assert not plane.kubectl("get", "deployments", *where, "-o", "name").strip()
 
-    helm("install", "rewardpool", str(CHART), *where)
+    helm("install", "rewardpool", str(CHART), image, *where)
     assert pool_uid(plane) == before
     helm("uninstall", "rewardpool", *where)

@@ -1,11 +1,16 @@
 {{- define "rewardpool.fullname" -}}
+{{- $name := .Values.nameOverride | default "rewardpool" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride -}}
-{{- else if contains "rewardpool" .Release.Name -}}
+{{- else if contains $name .Release.Name -}}
 {{- .Release.Name | trunc 52 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-rewardpool" .Release.Name | trunc 52 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 52 | trimSuffix "-" -}}
 {{- end -}}
+{{- end -}}
+
+{{- define "rewardpool.name" -}}
+{{- .Values.nameOverride | default "rewardpool-operator" -}}
 {{- end -}}
 
 {{- define "rewardpool.serviceAccount" -}}
@@ -19,6 +24,7 @@ default
 {{- end -}}
 
 {{- define "rewardpool.image" -}}
+{{- $_ := required "image.repository is not set: build the image from workers/Containerfile, push it to a registry that the cluster's nodes reach, and name it by --set image.repository=REGISTRY/rewardpool" .Values.image.repository -}}
 {{- if .Values.image.digest -}}
 {{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
 {{- else -}}
@@ -27,7 +33,7 @@ default
 {{- end -}}
 
 {{- define "rewardpool.selectorLabels" -}}
-app.kubernetes.io/name: rewardpool-operator
+app.kubernetes.io/name: {{ include "rewardpool.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
@@ -35,7 +41,17 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ include "rewardpool.selectorLabels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/component: operator
+app.kubernetes.io/part-of: rewardpool
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- /* All of an object's labels, of which its own (`own`) win over those of all objects. */ -}}
+{{- define "rewardpool.labelsWith" -}}
+{{- merge (deepCopy (.own | default dict)) (include "rewardpool.labels" .context | fromYaml) | toYaml -}}
 {{- end -}}
 
 {{- /* The rules of rewardpool_operator.kubernetes.permissions; a test compares the two. */ -}}
