@@ -12,7 +12,7 @@ from rewardpool.demand.cadence import Cadence, Plan
 from rewardpool_api.demand import LEASE_SECONDS
 from rewardpool_operator.autoscaler.signals import Announcement
 from rewardpool_simulator.events import Events
-from rewardpool_simulator.trace import Heard, JobSpec
+from rewardpool_simulator.trace import JobSpec, RecordedDemand
 
 BEGINNING: Final = datetime(2030, 1, 1, tzinfo=UTC)
 """The moment that the simulator's second 0 is, for whoever uses dates."""
@@ -25,7 +25,7 @@ def moment(seconds: float) -> datetime:
 
 
 class Announcer:
-    """One job's demand as it would be heard."""
+    """One job's demand as it would announce it."""
 
     def __init__(self, job: JobSpec, events: Events) -> None:
         self._job = job
@@ -69,8 +69,8 @@ class Announcer:
         """The job is dead."""
         self._fell_silent = self._events.now
 
-    def heard(self) -> Announcement | None:
-        """What was heard last; None where nothing was yet, and of a job that announces nothing."""
+    def announcement(self) -> Announcement | None:
+        """The last one; None where nothing was yet, and of a job that announces nothing."""
         if self._started is None or not self._job.announces:
             return None
         now = self._events.now if self._fell_silent is None else self._fell_silent
@@ -88,9 +88,9 @@ class Announcer:
         return self._changed
 
 
-def replayed(heard: Sequence[Heard], *, now: float) -> list[Announcement]:
-    """What was heard last of each job, as a recording has it."""
-    last = {one.demand.job: one for one in heard if one.at_seconds <= now}
+def replayed(demands: Sequence[RecordedDemand], *, now: float) -> list[Announcement]:
+    """The last announcement of each job, as a recording has it."""
+    last = {one.demand.job: one for one in demands if one.at_seconds <= now}
     return [
         Announcement(name=job, renewed=moment(one.at_seconds), seconds=LEASE_SECONDS, demand=one.demand)
         for job, one in last.items()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rewardpool_simulator.policies import always_on
-from rewardpool_simulator.run import PolicyMaker, Run, simulate
+from rewardpool_simulator.run import PolicyMaker, Run, Simulator
 from rewardpool_simulator.trace import Trace
 
 AS_LITTLE_SECONDS: Final = 1.0
@@ -79,7 +79,8 @@ def compare(
 
 class _Comparer:
     def __init__(self, trace: Trace, *, seed: int, on_progress: OnProgress) -> None:
-        self._trace, self._seed, self._on_progress = trace, seed, on_progress
+        self._trace, self._on_progress = trace, on_progress
+        self._simulator = Simulator(trace, seed=seed)
         full = trace.fleet.max_replicas
         self._fixed: dict[int, Run] = {}
         self._least_wait = self._always_on(full).wait_seconds
@@ -106,7 +107,7 @@ class _Comparer:
         return self._fixed[replicas]
 
     def _run(self, what: str, make: PolicyMaker) -> Run:
-        return simulate(self._trace, make, seed=self._seed, on_progress=lambda share: self._on_progress(what, share))
+        return self._simulator.run(make, lambda share: self._on_progress(what, share))
 
     def _outcome(self, run: Run) -> Outcome:
         return Outcome(run=run, stall_seconds=max(0.0, run.wait_seconds - self._least_wait))

@@ -112,9 +112,11 @@ class Fleet:
         for _ in range(self.desired - len(active)):
             self._made += 1
             self.replicas.append(Replica(name=f"replica-{self._made}", made=self._events.now))
-        for replica in self._victims(active, len(active) - self.desired):
-            self._drain(replica)
-        self._place()
+        if len(active) > self.desired:
+            for replica in self._victims(active, len(active) - self.desired):
+                self._drain(replica)
+        if self.is_short:
+            self._place()
 
     def lose(self, share: float) -> None:
         """Some of the replicas that have a GPU vanish; as many are made anew."""
@@ -212,7 +214,7 @@ class Fleet:
     def _victims(self, active: list[Replica], count: int) -> list[Replica]:
         """Who costs least to lose: who has no GPU, then the youngest that start, then who has least to do."""
         order = {Phase.PENDING: 0, Phase.STARTING: 1, Phase.READY: 2}
-        return sorted(active, key=lambda one: (order[one.phase], len(one.requests), -one.made))[: max(0, count)]
+        return sorted(active, key=lambda one: (order[one.phase], len(one.requests), -one.made))[:count]
 
     def _drain(self, replica: Replica) -> None:
         if replica.phase is Phase.READY:

@@ -37,7 +37,7 @@ class Senses(Protocol):
         """Whether the routers' metrics are missing."""
 
     def announcements(self) -> tuple[Announcement, ...]:
-        """What was heard last of every job."""
+        """The last announcement of every job."""
 
 
 class Ours:

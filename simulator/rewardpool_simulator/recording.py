@@ -21,7 +21,7 @@ from rewardpool_api.status import DemandStatus
 from rewardpool_operator.autoscaler.starts import UNKNOWN_SECONDS
 from rewardpool_operator.times import from_rfc3339
 from rewardpool_simulator import trace
-from rewardpool_simulator.trace import Arrivals, Duration, FleetSpec, Heard, PolicyFigures, Trace, TraceError
+from rewardpool_simulator.trace import Arrivals, Duration, FleetSpec, PolicyFigures, RecordedDemand, Trace, TraceError
 
 UNKNOWN_CONCURRENCY: Final = 8
 UNKNOWN_SERVICE_SECONDS: Final = 1.0
@@ -80,7 +80,7 @@ def recorded(pool: RewardPool, looks: Sequence[Look]) -> Trace:
         ),
         figures=_figures(pool, service),
         arrivals=arrivals,
-        heard=list(_heard(looks)),
+        demands=list(_demands(looks)),
     )
 
 
@@ -127,7 +127,7 @@ def _figures(pool: RewardPool, service: _Service) -> PolicyFigures:
     return PolicyFigures(target_per_replica=target, drain_seconds=drain)
 
 
-def _heard(looks: Sequence[Look]) -> Iterator[Heard]:
+def _demands(looks: Sequence[Look]) -> Iterator[RecordedDemand]:
     """What each job said, as often as a job would say it."""
     said: dict[str, tuple[float, Demand]] = {}
     for look in looks:
@@ -138,7 +138,7 @@ def _heard(looks: Sequence[Look]) -> Iterator[Heard]:
             when, before = said.get(demand.job, (-math.inf, None))
             if demand.phase != (before and before.phase) or look.seconds - when >= LEASE_SECONDS / 3:
                 said[demand.job] = (look.seconds, demand)
-                yield Heard(at_seconds=look.seconds, demand=demand)
+                yield RecordedDemand(at_seconds=look.seconds, demand=demand)
 
 
 def _demand(status: DemandStatus, now: datetime) -> Demand | None:

@@ -7,19 +7,21 @@
 Where a trace has requests and no jobs, the wait is the time in which any request was unanswered.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from random import Random
 from typing import Final
 
 from rewardpool_operator.autoscaler.signals import Announcement
 from rewardpool_simulator.announcing import replayed
+from rewardpool_simulator.draws import JobDraws
 from rewardpool_simulator.events import Events
 from rewardpool_simulator.fleet import Fleet, Replica, Request
 from rewardpool_simulator.ours import Senses
 from rewardpool_simulator.policy import Policy, View
 from rewardpool_simulator.trace import Arrivals, Duration, Trace
-from rewardpool_simulator.trainers import Instant, Scorer, Trainer
+from rewardpool_simulator.trainers import Instant, RequestHandler, Trainer
 
 PATIENCE: Final = 4.0
 """A run is given up after so many times the length of its trace: with such a policy the jobs do not end."""
@@ -75,14 +77,20 @@ class Crowd:
     """Requests that come whatever the fleet does."""
 
     def __init__(
-        self, arrivals: Sequence[Arrivals], service_seconds: Duration, scorer: Scorer, events: Events, *, seed: str
+        self,
+        arrivals: Sequence[Arrivals],
+        service_seconds: Duration,
+        handler: RequestHandler,
+        events: Events,
+        *,
+        seed: str,
     ) -> None:
         self.busy_seconds = 0.0
         """In which any request was unanswered."""
         self._left = sum(arrival.samples for arrival in arrivals)
         self._unanswered = 0
         self._busy_since = 0.0
-        self._scorer = scorer
+        self._handler = handler
         self._events = events
         self._service_seconds = service_seconds
         self._chance = Random(f"{seed}/crowd")
@@ -100,7 +108,7 @@ class Crowd:
         if not self._unanswered:
             self._busy_since = self._events.now
         self._unanswered += 1
-        self._scorer.ask(Request(service_seconds, self._take))
+        self._handler.ask(Request(service_seconds, self._take))
 
     def _take(self) -> None:
         self._left -= 1
@@ -116,39 +124,65 @@ PolicyMaker = Callable[[Senses], Policy]
 def simulate(
     trace: Trace, make: PolicyMaker, *, seed: int = 0, on_progress: Callable[[float], None] | None = None
 ) -> Run:
-    """Run a policy against a trace.
-
-    Args:
-        trace: what happens.
-        make: of the policy.
-        seed: of all chance; the same seed gives the same run.
-        on_progress: called now and then with the share of the trace that is done, 0 to 1.
-    """
-    return _Simulation(trace, make, seed=seed, on_progress=on_progress or (lambda share: None)).run()
+    """Run one policy against a trace, as `Simulator.run` does."""
+    return Simulator(trace, seed=seed).run(make, on_progress)
 
 
-def ends_with_instant_scores(trace: Trace, *, seed: int = 0) -> dict[str, float]:
-    """When each job would be over, in seconds since the trace began, if scores took no time."""
-    events = Events()
-    trainers = _trainers(trace, Instant(events), events, seed=seed)
-    while events.next():
-        pass
-    return {trainer.job.name: trainer.ended or 0.0 for trainer in trainers}
+class Simulator:
+    """Runs policies against one trace; what is the same for all of them is found out once."""
 
+    def __init__(self, trace: Trace, *, seed: int = 0) -> None:
+        """Prepare.
 
-def _trainers(trace: Trace, scorer: Scorer, events: Events, *, seed: int) -> list[Trainer]:
-    service = trace.fleet.service_seconds
-    return [Trainer(job, service, scorer, events, seed=str(seed)) for job in trace.jobs]
+        Args:
+            trace: what happens.
+            seed: of all chance; the same seed gives the same runs.
+        """
+        self._trace, self._seed = trace, seed
+        self._draws = [JobDraws(job, trace.fleet.service_seconds, seed=str(seed)) for job in trace.jobs]
+
+    def run(self, make: PolicyMaker, on_progress: Callable[[float], None] | None = None) -> Run:
+        """One policy's run.
+
+        Args:
+            make: of the policy.
+            on_progress: called now and then with the share of the trace that is done, 0 to 1.
+        """
+        ended = self.ends_with_instant_scores
+        silent = on_progress or (lambda share: None)
+        return _Simulation(self._trace, make, self._trainers, ended, seed=self._seed, on_progress=silent).run()
+
+    @cached_property
+    def ends_with_instant_scores(self) -> Mapping[str, float]:
+        """When each job would be over, in seconds since the trace began, if scores took no time."""
+        events = Events()
+        trainers = self._trainers(Instant(events), events)
+        while events.next():
+            pass
+        return {trainer.job.name: trainer.ended or 0.0 for trainer in trainers}
+
+    def _trainers(self, handler: RequestHandler, events: Events) -> list[Trainer]:
+        jobs = zip(self._trace.jobs, self._draws, strict=True)
+        return [Trainer(job, draws, handler, events) for job, draws in jobs]
 
 
 class _Simulation:
     """One run; also what our own policies see (`ours.Senses`)."""
 
-    def __init__(self, trace: Trace, make: PolicyMaker, *, seed: int, on_progress: Callable[[float], None]) -> None:
-        self._trace, self._seed, self._on_progress = trace, seed, on_progress
+    def __init__(
+        self,
+        trace: Trace,
+        make: PolicyMaker,
+        trainers: Callable[[RequestHandler, Events], list[Trainer]],
+        expected: Mapping[str, float],
+        *,
+        seed: int,
+        on_progress: Callable[[float], None],
+    ) -> None:
+        self._trace, self._expected, self._on_progress = trace, expected, on_progress
         self._events = events = Events()
         self._fleet = Fleet(trace.fleet, events, seed=str(seed))
-        self._trainers = _trainers(trace, self._fleet, events, seed=seed)
+        self._trainers = trainers(self._fleet, events)
         self._crowd = Crowd(trace.arrivals, trace.fleet.service_seconds, self._fleet, events, seed=str(seed))
         self._sights: list[Sight] = []
         self._policy = make(self)
@@ -162,10 +196,10 @@ class _Simulation:
     def run(self) -> Run:
         """Until the trace and its jobs are over, or it is plain that they will not be."""
         limit = max(PATIENCE * self._trace.seconds, FEWEST_SECONDS)
-        while not self._is_over() and self._events.now < limit:
-            self._events.next()
-        expected = ends_with_instant_scores(self._trace, seed=self._seed)
-        jobs = tuple(self._result(trainer, expected[trainer.job.name]) for trainer in self._trainers)
+        events, least = self._events, self._trace.seconds
+        while events.now < least or (events.now < limit and not self._is_over()):
+            events.next()
+        jobs = tuple(self._result(trainer, self._expected[trainer.job.name]) for trainer in self._trainers)
         return Run(
             policy=self._policy.name,
             finished=self._is_over(),
@@ -197,10 +231,10 @@ class _Simulation:
         return any(span.from_seconds <= now < span.until_seconds for span in self._trace.faults.blind)
 
     def announcements(self) -> tuple[Announcement, ...]:
-        """What was heard last of every job."""
-        heard = (trainer.announcer.heard() for trainer in self._trainers)
-        recorded = replayed(self._trace.heard, now=self._events.now)
-        return (*(one for one in heard if one is not None), *recorded)
+        """The last announcement of every job."""
+        demands = (trainer.announcer.announcement() for trainer in self._trainers)
+        recorded = replayed(self._trace.demands, now=self._events.now)
+        return (*(one for one in demands if one is not None), *recorded)
 
     def _is_over(self) -> bool:
         if self._events.now < self._trace.seconds:
@@ -219,6 +253,8 @@ class _Simulation:
         self._events.after(self._policy.period_seconds, self._decide)
 
     def _note(self, view: View) -> None:
-        sight = Sight(seconds=view.now, requests=view.requests, desired=self._fleet.desired, ready=view.ready)
-        if not self._sights or replace(sight, seconds=self._sights[-1].seconds) != self._sights[-1]:
-            self._sights.append(sight)
+        seen = (view.requests, self._fleet.desired, view.ready)
+        last = self._sights[-1] if self._sights else None
+        if last is None or seen != (last.requests, last.desired, last.ready):
+            requests, desired, ready = seen
+            self._sights.append(Sight(seconds=view.now, requests=requests, desired=desired, ready=ready))

@@ -151,8 +151,8 @@ class Arrivals(ApiModel):
     """Spread evenly over this."""
 
 
-class Heard(ApiModel):
-    """A demand that was heard while a trace was recorded."""
+class RecordedDemand(ApiModel):
+    """A demand that a job announced while a trace was recorded."""
 
     at_seconds: Time
     demand: Demand
@@ -209,7 +209,7 @@ class Trace(ApiModel):
     figures: PolicyFigures
     jobs: Annotated[list[JobSpec], Field(max_length=64)] = []
     arrivals: Annotated[list[Arrivals], Field(max_length=200_000)] = []
-    heard: Annotated[list[Heard], Field(max_length=200_000)] = []
+    demands: Annotated[list[RecordedDemand], Field(max_length=200_000)] = []
     faults: Faults = Faults()
 
     rules: ClassVar[tuple[Rule, ...]] = (

@@ -7,25 +7,21 @@ All three modes are one loop with two rules, by the number of rollouts that may 
 - update k begins when update k-1 is done and the scores for it are there: all of rollout k's, and in a fully
   asynchronous job any `samples` that no update has had yet.
 
-What a rollout brings, and what each sample takes to score, is drawn from the seed, the job and the step alone: under
-every policy it is the same.
+What a rollout brings, and what each sample takes to score, is in `draws.py`: the same under every policy.
 """
 
 from collections import deque
 from functools import partial
-from random import Random
-from typing import Final, Protocol
+from typing import Protocol
 
 from rewardpool_simulator.announcing import Announcer
+from rewardpool_simulator.draws import JobDraws
 from rewardpool_simulator.events import Events
 from rewardpool_simulator.fleet import Request
-from rewardpool_simulator.trace import Duration, JobSpec
-
-ANSWER_LENGTHS: Final = 0.6
-"""Sigma of answers' lengths, by which LongTailed samples come: of 1,000, half are there after a sixth of the time."""
+from rewardpool_simulator.trace import JobSpec
 
 
-class Scorer(Protocol):
+class RequestHandler(Protocol):
     """Whatever answers requests."""
 
     def ask(self, request: Request) -> None:
@@ -33,7 +29,7 @@ class Scorer(Protocol):
 
 
 class Instant:
-    """A scorer that takes no time: what a job would do if scores cost nothing."""
+    """A handler that takes no time: what a job would do if scores cost nothing."""
 
     def __init__(self, events: Events) -> None:
         self._events = events
@@ -46,7 +42,7 @@ class Instant:
 class Trainer:
     """One job."""
 
-    def __init__(self, job: JobSpec, service_seconds: Duration, scorer: Scorer, events: Events, *, seed: str) -> None:
+    def __init__(self, job: JobSpec, draws: JobDraws, handler: RequestHandler, events: Events) -> None:
         self.job = job
         self.ended: float | None = None
         """When it was over, or dead; None before that."""
@@ -54,10 +50,9 @@ class Trainer:
         """Samples whose score was wanted."""
         self.scored = 0
         self.announcer = Announcer(job, events)
-        self._service_seconds = service_seconds
-        self._scorer = scorer
+        self._draws = draws
+        self._handler = handler
         self._events = events
-        self._seed = f"{seed}/{job.name}"
         self._rollouts_begun = self._rollouts_done = 0
         self._updates_begun = self._updates_done = 0
         self._scored_of = [0] * job.steps
@@ -77,14 +72,16 @@ class Trainer:
     def _go_on(self) -> None:
         """Begin whatever may begin now."""
         step = self._updates_begun
-        if step == self._updates_done and step < self.job.steps and self._has_scores_of(step):
+        if step == self._updates_done and self._has_scores_of(step):
             self._updates_begun += 1
-            self._events.after(self.job.update_seconds.draw(self._chance(step, "update")), self._end_update)
+            self._events.after(self._draws.step(step).update_seconds, self._end_update)
         if self._may_roll_out():
             self._roll_out()
         self.announcer.stall(self._is_stalled())
 
     def _has_scores_of(self, step: int) -> bool:
+        if step == self.job.steps:
+            return False
         if self.job.mode == "FullyAsync":
             return self.scored >= (step + 1) * self.job.samples
         return self._scored_of[step] == self.job.samples
@@ -101,28 +98,14 @@ class Trainer:
         step = self._rollouts_begun
         self._rollouts_begun += 1
         self.announcer.rollout_begins()
-        length = self.job.rollout_seconds.draw(self._chance(step, "rollout"))
-        chance = self._chance(step, "service")
+        drawn = self._draws.step(step)
         answered = partial(self._take_score, step)
-        requests = deque(Request(self._service_seconds.draw(chance), answered) for _ in range(self.job.samples))
-        for offset, samples in self._arrivals(step, length):
+        requests = deque(Request(seconds, answered) for seconds in drawn.service_seconds)
+        for offset, samples in drawn.arrivals:
             self._events.after(offset, self._bring, step, requests, samples)
-        self._events.after(length, self._end_rollout)
+        self._events.after(drawn.rollout_seconds, self._end_rollout)
         if step == self.job.dies_after_steps:
-            self._events.after(length / 2, self._die)
-
-    def _arrivals(self, step: int, length: float) -> list[tuple[float, int]]:
-        """When how many of a rollout's samples come, in seconds from its beginning; the last comes at its end."""
-        samples = self.job.samples
-        match self.job.arrivals:
-            case "AtOnce":
-                return [(length, samples)]
-            case "Spread":
-                return [(length * (number + 1) / samples, 1) for number in range(samples)]
-            case "LongTailed":
-                chance = self._chance(step, "arrivals")
-                lengths = sorted(chance.lognormvariate(0.0, ANSWER_LENGTHS) for _ in range(samples))
-                return [(length * (one / lengths[-1]), 1) for one in lengths]
+            self._events.after(drawn.rollout_seconds / 2, self._die)
 
     def _bring(self, step: int, requests: deque[Request], samples: int) -> None:
         """Samples of a rollout are there to be scored."""
@@ -138,7 +121,7 @@ class Trainer:
         """Give samples to callers, as far as there are any."""
         while self._without_caller and (self.job.callers is None or self._at_scorer < self.job.callers):
             self._at_scorer += 1
-            self._scorer.ask(self._without_caller.popleft())
+            self._handler.ask(self._without_caller.popleft())
 
     def _take_score(self, step: int) -> None:
         self._at_scorer -= 1
@@ -150,7 +133,7 @@ class Trainer:
             self._call()
         if self.scored == self.submitted:
             self._fall_quiet()
-        if self._updates_begun == self._updates_done:
+        if self._updates_begun == self._updates_done and self._has_scores_of(self._updates_begun):
             self._go_on()
 
     def _fall_quiet(self) -> None:
@@ -182,6 +165,3 @@ class Trainer:
         self.ended = self._events.now
         self._without_caller.clear()
         self.announcer.fall_silent()
-
-    def _chance(self, step: int, what: str) -> Random:
-        return Random(f"{self._seed}/{step}/{what}")

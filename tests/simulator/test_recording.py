@@ -75,16 +75,16 @@ def demand(phase, seconds_until):
 
 def test_demands_are_heard_again_when_a_job_would_say_them():
     looks = [look(second, requests=1, demands=[demand("Update", 100)]) for second in range(20)]
-    heard = made(*looks, look(20, requests=1, demands=[demand("Rollout", 100)])).heard
-    assert [one.at_seconds for one in heard] == [0, 5, 10, 15, 20]
-    assert heard[1].demand.starts_in_seconds == 95
-    assert heard[-1].demand.starts_in_seconds is None
+    demands = made(*looks, look(20, requests=1, demands=[demand("Rollout", 100)])).demands
+    assert [one.at_seconds for one in demands] == [0, 5, 10, 15, 20]
+    assert demands[1].demand.starts_in_seconds == 95
+    assert demands[-1].demand.starts_in_seconds is None
 
 
 @pytest.mark.parametrize("state", ["Lapsed", "Ended", "Ignored"])
 def test_demands_that_do_not_count_are_not_heard(state):
     trace = made(look(0), look(1, requests=1, demands=[demand("Update", 9) | {"state": state}]))
-    assert trace.heard == []
+    assert trace.demands == []
 
 
 def test_a_recorded_demand_warms_the_simulated_fleet():

@@ -5,7 +5,7 @@ import pytest
 from rewardpool_simulator import builtin
 from rewardpool_simulator.compare import compare
 from rewardpool_simulator.policies import NAMES, always_on, by_manifest, makers_for
-from rewardpool_simulator.run import ends_with_instant_scores, simulate
+from rewardpool_simulator.run import Simulator, simulate
 from rewardpool_simulator.trace import Trace
 
 POOL = {
@@ -77,7 +77,7 @@ def test_a_policy_under_which_jobs_never_end_is_given_up_and_told():
 
 def test_the_wait_is_how_much_later_a_job_ends_than_with_instant_scores():
     done = simulate(trace(), always_on(2))
-    assert done.wait_seconds == done.jobs[0].ended_seconds - ends_with_instant_scores(trace())["job"]
+    assert done.wait_seconds == done.jobs[0].ended_seconds - Simulator(trace()).ends_with_instant_scores["job"]
     # 200 samples of about a second, four at a time on each of two replicas, in each of four steps.
     assert 4 * 20 < done.wait_seconds < 4 * 35
 
@@ -134,5 +134,5 @@ def test_progress_is_told_up_to_the_end():
 def test_the_built_in_traces_end_with_a_full_fleet_long_before_their_time(name):
     chosen = builtin.load_trace(name)
     assert chosen.description
-    assert max(ends_with_instant_scores(chosen).values()) < 0.8 * chosen.seconds
+    assert max(Simulator(chosen).ends_with_instant_scores.values()) < 0.8 * chosen.seconds
     assert min(job.starts_at_seconds for job in chosen.jobs) > 0

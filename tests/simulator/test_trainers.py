@@ -3,6 +3,7 @@
 import pytest
 
 from rewardpool_simulator.announcing import moment
+from rewardpool_simulator.draws import JobDraws
 from rewardpool_simulator.events import Events
 from rewardpool_simulator.trace import Duration, JobSpec
 from rewardpool_simulator.trainers import Trainer
@@ -39,7 +40,8 @@ def trainer(late_seconds, *, not_before=0.0, **given):
     }
     events = Events()
     scorer = Late(events, late_seconds, not_before=not_before)
-    made = Trainer(JobSpec(**figures | given), Duration(seconds=1), scorer, events, seed="0")
+    job = JobSpec(**figures | given)
+    made = Trainer(job, JobDraws(job, Duration(seconds=1), seed="0"), scorer, events)
     return made, events, scorer
 
 
@@ -105,7 +107,7 @@ def at(seconds, **given):
     events.at(seconds, lambda: None)
     while events.now < seconds and events.next():
         pass
-    return made.announcer.heard()
+    return made.announcer.announcement()
 
 
 def test_a_job_announces_each_phase_as_the_trainer_plugin_does():
