@@ -7,7 +7,7 @@ import sys
 import rewardpool
 from rewardpool import errors
 
-HOOKS = {"clock", "environ", "find", "hedging", "injected", "places", "sleep", "uniform"}
+HOOKS = {"clock", "environ", "find", "hedging", "injected", "sources", "sleep", "uniform"}
 
 
 def test_every_name_is_there_and_no_other() -> None:

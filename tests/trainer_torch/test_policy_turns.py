@@ -9,7 +9,7 @@ from support.byte_tokenizer import byte_tokenizer
 from rewardpool.errors import ConfigError
 from rewardpool.policy_turns import PolicyTurns
 from rewardpool.rewards import Episode, Rating
-from rewardpool.verl.scorer import Scorer
+from rewardpool.verl.response_scorer import ResponseScorer
 
 # A tool's turn is a user's with a mark around it; several tools answer in one turn.
 IN_USERS_TURNS = """{% for m in messages %}{% if m.role == 'tool' %}{% if messages[loop.index0 - 1].role != 'tool' %}\
@@ -86,7 +86,7 @@ class Reading:
 async def scored(tokenizer: Any, token_ids: list[int], *, turns: int, model_type: str = "Discriminative") -> Episode:
     reading = Reading(model_type)
     row = {"raw_prompt": [{"role": "user", "content": "2 + 2?"}], "__num_turns__": turns}
-    await Scorer(reading, tokenizer, max_response_tokens=999).score(row, token_ids)
+    await ResponseScorer(reading, tokenizer, max_response_tokens=999).score(row, token_ids)
     return reading.rated[0]
 
 

@@ -40,7 +40,7 @@ class PoolError(RewardPoolError):
 
 
 class PoolNotFoundError(PoolError):
-    """No place that was looked at knows a pool of that name; the message lists the places."""
+    """No source has a pool of that name; the message lists the sources that were read."""
 
 
 class PoolAccessError(PoolError):

@@ -30,8 +30,8 @@ from rewardpool.rewards.episode import Episode, Message
 from rewardpool.rewards.lazy import LazyReward, by_group
 from rewardpool.rewards.opened import OpenReward
 from rewardpool.rewards.rating import Rating
+from rewardpool.rewards.reward_function import gathered
 from rewardpool.rewards.rows import episode_of, episodes_of
-from rewardpool.rewards.scorer import gathered
 
 AHEAD = 1024
 """Most trajectories of a stream that are begun and not yet taken."""

@@ -11,7 +11,7 @@ from support.fake_worker import Behaviour, FakeWorker, breaks_off, check_outcome
 from rewardpool import RewardConfig, Sample
 from rewardpool.client.hedging import MIN_KNOWN, MOST_HEDGES, Hedging
 from rewardpool.client.pool import injected_pool
-from rewardpool.client.timers import LEAST_LEFT_OPEN
+from rewardpool.client.request_timer import LEAST_LEFT_OPEN
 from rewardpool_api.contract import CallerError
 
 

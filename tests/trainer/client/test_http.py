@@ -275,3 +275,26 @@ async def test_tls_is_spoken_and_verified(certificate: tuple[Path, Path]) -> Non
         assert (await client.post(target(url, key=None, tls=knows), b"", b"{}")).body == b"4.5"
         with pytest.raises(UnreachableError, match="CERTIFICATE_VERIFY_FAILED"):
             await client.post(target(url, key=None, tls=knows_not), b"", b"{}")
+
+
+async def test_a_caller_that_leaves_as_tls_is_agreed_takes_no_socket_from_the_next_one(
+    certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private, public = certificate
+    server_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server_side.load_cert_chain(public, private)
+    connected = http._Connection.connection_made
+
+    async with serving([OK], [OK], tls=server_side) as (scripted, client):
+        to = target(f"https://127.0.0.1:{scripted.port}/", key=None, tls=ssl.create_default_context(cafile=str(public)))
+        leaves = asyncio.create_task(client.post(to, b"", b"{}"))
+
+        def leave(connection: http._Connection, transport: asyncio.BaseTransport) -> None:
+            connected(connection, transport)
+            leaves.cancel()
+
+        monkeypatch.setattr(http._Connection, "connection_made", leave)
+        with pytest.raises(asyncio.CancelledError):
+            await leaves
+        monkeypatch.undo()
+        assert (await client.post(to, b"", b"{}")).body == b"4.5"

@@ -12,7 +12,7 @@ from support.local_pool import POOL, environ_of, write_local_pool
 
 from rewardpool.client.wake_lock import Awake, Hold
 from rewardpool.discovery.endpoint import Endpoint
-from rewardpool.discovery.places import KubernetesPlace, LocalPlace
+from rewardpool.discovery.pool_sources import KubernetesSource, LocalSource
 from rewardpool.errors import ConfigError, PoolAccessError, PoolNotReadyError
 from rewardpool_api import names
 from rewardpool_runtime.state_files import AWAKE_DIR
@@ -25,8 +25,8 @@ class Folder:
         self.path = write_local_pool(state_dir)
         (self.path / AWAKE_DIR).mkdir()
         self.say(state="Asleep")
-        place = LocalPlace(environ_of(state_dir))
-        self.endpoint = Endpoint(url="http://127.0.0.1:9", pool=POOL, served_name="rm", origin="test", place=place)
+        source = LocalSource(environ_of(state_dir))
+        self.endpoint = Endpoint(url="http://127.0.0.1:9", pool=POOL, served_name="rm", origin="test", source=source)
 
     def holders(self) -> list[str]:
         return sorted(path.name for path in (self.path / AWAKE_DIR).iterdir())
@@ -96,17 +96,17 @@ async def test_a_pool_that_does_not_sleep_is_always_awake(folder: Folder) -> Non
 
 async def test_a_url_alone_cannot_be_held(folder: Folder) -> None:
     with pytest.raises(ConfigError, match="pool: name the pool"):
-        async with Awake().hold(replace(folder.endpoint, place=None), within_seconds=1):
+        async with Awake().hold(replace(folder.endpoint, source=None), within_seconds=1):
             pass
 
 
 async def test_a_pool_in_a_cluster_cannot_be_held(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = KubernetesPlace({"KUBECONFIG": "/none"})
-    place = folder.endpoint.place
-    assert place is not None
-    monkeypatch.setattr(cluster, "read_pool", place.read_pool)
+    cluster = KubernetesSource({"KUBECONFIG": "/none"})
+    source = folder.endpoint.source
+    assert source is not None
+    monkeypatch.setattr(cluster, "read_pool", source.read_pool)
     with pytest.raises(ConfigError, match="nobody wakes engines"):
-        async with Awake().hold(replace(folder.endpoint, place=cluster), within_seconds=1):
+        async with Awake().hold(replace(folder.endpoint, source=cluster), within_seconds=1):
             pass
 
 

@@ -207,9 +207,9 @@ async def test_credentials_that_ran_out_are_read_anew(
 ) -> None:
     async with Pool(CONFIG) as pool:
         endpoint = pool.endpoint
-        writer = LeaseWriter(endpoint.place, lambda: endpoint)  # type: ignore[arg-type]
+        writer = LeaseWriter(endpoint.source, lambda: endpoint)  # type: ignore[arg-type]
         kubeconfig = plane.directory / "changing.kubeconfig"
-        monkeypatch.setattr(endpoint.place, "_kubeconfig", str(kubeconfig))
+        monkeypatch.setattr(endpoint.source, "_kubeconfig", str(kubeconfig))
         plane.kubeconfig_for("changing", "a token that ran out")
         with pytest.raises(NotWrittenError, match="does not accept the credentials"):
             await writer.write(Demand(job="grpo-7", phase="Starting"))

@@ -11,7 +11,7 @@ from cluster.certificates import Authority
 from rewardpool import Endpoint, RewardConfig
 from rewardpool.deadline import waited
 from rewardpool.discovery.find import AWAY_SECONDS, find_pool, why_not_ready
-from rewardpool.discovery.places import LocalPlace, NotHere, PlaceAwayError
+from rewardpool.discovery.pool_sources import LocalSource, PoolNotHere, SourceUnavailableError
 from rewardpool.errors import (
     ConfigError,
     PoolAccessError,
@@ -56,15 +56,15 @@ def pool_object(
     }
 
 
-class FakePlace:
-    """A place that answers from a script; the last answer stays."""
+class FakeSource:
+    """A source that answers from a script; the last answer stays."""
 
     def __init__(self, *answers: dict[str, Any] | Exception) -> None:
         self._answers = list(answers)
         self.asked = 0
 
     def __str__(self) -> str:
-        return "the fake place"
+        return "the fake source"
 
     async def read_pool(self, namespace: str, name: str) -> RewardPool:
         answer = self._answers[min(self.asked, len(self._answers) - 1)]
@@ -91,7 +91,7 @@ class FakeTime:
 
 
 async def find(
-    *places: FakePlace,
+    *sources: FakeSource,
     config: RewardConfig = CONFIG,
     environ: dict[str, str] | None = None,
     time: FakeTime | None = None,
@@ -99,7 +99,7 @@ async def find(
 ) -> Endpoint:
     time = time or FakeTime()
     return await find_pool(
-        config, environ=environ or {}, places=places, require_ready=require_ready, clock=time.clock, sleep=time.sleep
+        config, environ=environ or {}, sources=sources, require_ready=require_ready, clock=time.clock, sleep=time.sleep
     )
 
 
@@ -133,7 +133,7 @@ def test_what_keeps_a_pool_from_scoring_is_said(raw: dict[str, Any], why: str) -
 
 
 async def test_the_objects_status_is_the_endpoint() -> None:
-    assert await find(FakePlace(pool_object())) == Endpoint(
+    assert await find(FakeSource(pool_object())) == Endpoint(
         url="http://router:8080",
         key="the-key",
         other_keys=("the-key-before",),
@@ -142,7 +142,7 @@ async def test_the_objects_status_is_the_endpoint() -> None:
         model_type="Discriminative",
         max_model_len=1024,
         dtype="bfloat16",
-        origin="the fake place",
+        origin="the fake source",
         pool_object_version="7",
     )
 
@@ -160,73 +160,73 @@ def by(adapter: str) -> RewardConfig:
 
 
 async def test_an_adapter_is_a_name_under_which_the_pool_scores() -> None:
-    found = await find(FakePlace(with_adapters("helpful", "safe")), config=by("safe"))
+    found = await find(FakeSource(with_adapters("helpful", "safe")), config=by("safe"))
     assert found.model_fields == {"model": "skywork", "user": "adapter:safe"}
-    assert (await find(FakePlace(with_adapters("helpful", "safe")))).model_fields == {"model": "skywork"}
+    assert (await find(FakeSource(with_adapters("helpful", "safe")))).model_fields == {"model": "skywork"}
 
 
 async def test_an_adapter_that_the_pool_lacks_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(
         ConfigError, match=r"adapter.*saef is no adapter of .*which has helpful, safe; did you mean safe"
     ):
-        await find(FakePlace(with_adapters("helpful", "safe")), config=by("saef"))
+        await find(FakeSource(with_adapters("helpful", "safe")), config=by("saef"))
     with pytest.raises(ConfigError, match=r"which has no spec\.model\.adapters"):
-        await find(FakePlace(pool_object()), config=by("safe"))
+        await find(FakeSource(pool_object()), config=by("safe"))
 
 
 async def test_an_adapter_is_waited_for_until_every_worker_has_it() -> None:
-    place = FakePlace(with_adapters("helpful"), with_adapters("helpful", "safe"))
-    assert (await find(place, config=by("safe"))).adapter == "safe"
-    assert place.asked == 2
+    source = FakeSource(with_adapters("helpful"), with_adapters("helpful", "safe"))
+    assert (await find(source, config=by("safe"))).adapter == "safe"
+    assert source.asked == 2
 
 
 async def test_an_adapter_of_a_bare_url_is_asked_for_as_it_is() -> None:
     config = RewardConfig(url="http://there:1", served_name="rm", adapter="safe")
-    assert (await find(FakePlace(), config=config)).model_fields == {"model": "rm", "user": "adapter:safe"}
+    assert (await find(FakeSource(), config=config)).model_fields == {"model": "rm", "user": "adapter:safe"}
 
 
 async def test_a_key_is_never_shown() -> None:
-    assert "the-key" not in repr(await find(FakePlace(pool_object())))
+    assert "the-key" not in repr(await find(FakeSource(pool_object())))
 
 
 async def test_every_key_of_a_rotation_is_found() -> None:
-    assert (await find(FakePlace(pool_object()))).keys == ("the-key", "the-key-before")
+    assert (await find(FakeSource(pool_object()))).keys == ("the-key", "the-key-before")
 
 
 @pytest.mark.parametrize("beside", ["next-key", "previous-key"])
 async def test_where_the_whole_secret_is_mounted_every_key_of_a_rotation_is_found(tmp_path: Path, beside: str) -> None:
     (tmp_path / "key").write_text("mounted\n")
     (tmp_path / beside).write_text("another\n")
-    found = await find(FakePlace(pool_object()), config=CONFIG.model_copy(update={"key_file": tmp_path / "key"}))
+    found = await find(FakeSource(pool_object()), config=CONFIG.model_copy(update={"key_file": tmp_path / "key"}))
     assert found.keys == ("mounted", "another")
 
 
 async def test_an_explicit_url_comes_before_everything(tmp_path: Path) -> None:
     key_file = tmp_path / "key"
     key_file.write_text("from-file\n")
-    place = FakePlace(pool_object())
+    source = FakeSource(pool_object())
     config = RewardConfig(pool="rl/skywork", url="http://there:1/", key_file=key_file)
-    found = await find(place, config=config, environ={"REWARDPOOL_URL": "http://elsewhere:1"})
-    assert (found.url, found.key, found.served_name, place.asked) == ("http://there:1", "from-file", "skywork", 0)
+    found = await find(source, config=config, environ={"REWARDPOOL_URL": "http://elsewhere:1"})
+    assert (found.url, found.key, found.served_name, source.asked) == ("http://there:1", "from-file", "skywork", 0)
 
 
 async def test_the_environment_comes_before_the_object(tmp_path: Path) -> None:
     key_file = tmp_path / "key"
     key_file.write_text("from-file")
-    place = FakePlace(pool_object())
-    found = await find(place, environ={"REWARDPOOL_URL": "http://there:1", "REWARDPOOL_KEY_FILE": str(key_file)})
-    assert (found.url, found.key, place.asked) == ("http://there:1", "from-file", 0)
+    source = FakeSource(pool_object())
+    found = await find(source, environ={"REWARDPOOL_URL": "http://there:1", "REWARDPOOL_KEY_FILE": str(key_file)})
+    assert (found.url, found.key, source.asked) == ("http://there:1", "from-file", 0)
 
 
 async def test_the_environment_can_name_the_pool() -> None:
-    found = await find(FakePlace(pool_object()), config=RewardConfig(), environ={"REWARDPOOL_POOL": "rl/skywork"})
+    found = await find(FakeSource(pool_object()), config=RewardConfig(), environ={"REWARDPOOL_POOL": "rl/skywork"})
     assert found.pool == "rl/skywork"
 
 
 async def test_a_mounted_key_makes_the_right_to_read_secrets_needless(tmp_path: Path) -> None:
     key_file = tmp_path / "key"
     key_file.write_text("mounted")
-    found = await find(FakePlace(pool_object()), config=CONFIG.model_copy(update={"key_file": key_file}))
+    found = await find(FakeSource(pool_object()), config=CONFIG.model_copy(update={"key_file": key_file}))
     assert found.key == "mounted"
 
 
@@ -244,26 +244,28 @@ async def test_a_config_that_names_no_pool_is_told_what_to_set(environ: dict[str
 
 
 async def test_the_next_place_is_asked_when_one_has_no_such_pool() -> None:
-    assert (await find(FakePlace(NotHere("the cluster: no")), FakePlace(pool_object()))).pool == "rl/skywork"
+    assert (await find(FakeSource(PoolNotHere("the cluster: no")), FakeSource(pool_object()))).pool == "rl/skywork"
 
 
 async def test_a_pool_nobody_knows_names_every_place_and_what_to_do() -> None:
     with pytest.raises(PoolNotFoundError) as caught:
-        await find(FakePlace(NotHere("the cluster: no such pool")), FakePlace(NotHere("this machine: no file")))
+        await find(
+            FakeSource(PoolNotHere("the cluster: no such pool")), FakeSource(PoolNotHere("this machine: no file"))
+        )
     for part in ("rl/skywork", "the cluster: no such pool", "this machine: no file", "kubectl get rewardpools -n rl"):
         assert part in str(caught.value)
 
 
 async def test_a_place_that_cannot_be_asked_does_not_hide_a_pool(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        found = await find(FakePlace(PoolAccessError("credentials expired")), FakePlace(pool_object()))
+        found = await find(FakeSource(PoolAccessError("credentials expired")), FakeSource(pool_object()))
     assert found.pool == "rl/skywork"
     assert "credentials expired" in caplog.text
 
 
 async def test_a_place_that_cannot_be_asked_is_the_error_when_no_other_has_the_pool() -> None:
     with pytest.raises(PoolAccessError, match="credentials expired"):
-        await find(FakePlace(PoolAccessError("credentials expired")), FakePlace(NotHere("no")))
+        await find(FakeSource(PoolAccessError("credentials expired")), FakeSource(PoolNotHere("no")))
 
 
 def not_ready(reason: str, **parts: Any) -> dict[str, Any]:
@@ -276,7 +278,7 @@ def not_ready(reason: str, **parts: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("reason", ["EngineExited", "Starting", "RouterNotReady", "NodeLost", "Hung", "AtZero"])
 async def test_samples_wait_for_a_pool_whose_trouble_passes_and_opening_it_does_not(reason: str) -> None:
     time = FakeTime()
-    found = await find(FakePlace(not_ready(reason)), time=time)
+    found = await find(FakeSource(not_ready(reason)), time=time)
     assert (found.url, time.now) == ("http://router:8080", 0.0)
     assert reason in found.not_ready
 
@@ -295,11 +297,11 @@ async def test_samples_wait_for_a_pool_whose_trouble_passes_and_opening_it_does_
     ],
 )
 async def test_a_pool_whose_trouble_lasts_is_an_error_at_once(raw: dict[str, Any]) -> None:
-    place, time = FakePlace(raw), FakeTime()
-    with pytest.raises(PoolNotReadyError, match=r"rl/skywork \(the fake place\) is not ready: ") as caught:
-        await find(place, time=time)
+    source, time = FakeSource(raw), FakeTime()
+    with pytest.raises(PoolNotReadyError, match=r"rl/skywork \(the fake source\) is not ready: ") as caught:
+        await find(source, time=time)
     assert not isinstance(caught.value, PoolNotYetReadyError)
-    assert (place.asked, time.now) == (1, 0.0)
+    assert (source.asked, time.now) == (1, 0.0)
 
 
 @pytest.mark.parametrize("wait_seconds", [0.0, 30.0])
@@ -309,20 +311,20 @@ async def test_a_pool_of_which_the_operator_does_not_know_whether_it_serves_is_u
     raw, time = pool_object(serving="Unknown"), FakeTime()
     raw["status"]["conditions"][0]["reason"] = "SecretsUnreadable"
     config = RewardConfig(pool="rl/skywork", wait_seconds=wait_seconds)
-    found = await find(FakePlace(raw), config=config, time=time)
+    found = await find(FakeSource(raw), config=config, time=time)
     assert (found.url, found.not_ready, time.now) == ("http://router:8080", "", 0.0)
 
 
 async def test_a_pool_without_an_address_is_waited_for_whatever_the_operator_knows() -> None:
     time = FakeTime()
     unknown = pool_object(serving="Unknown", status={"url": None})
-    await find(FakePlace(unknown, pool_object()), time=time)
+    await find(FakeSource(unknown, pool_object()), time=time)
     assert time.now == 1.0
 
 
 async def test_a_pool_without_an_address_is_waited_for() -> None:
     time = FakeTime()
-    await find(*[FakePlace(not_ready("Starting", status={"url": None}), pool_object())], time=time)
+    await find(*[FakeSource(not_ready("Starting", status={"url": None}), pool_object())], time=time)
     assert time.now == 1.0
 
 
@@ -330,28 +332,28 @@ async def test_a_pool_without_an_address_is_waited_for() -> None:
 async def test_that_wait_is_within_the_deadline_of_the_samples_that_wait_for_it(used: float) -> None:
     time = FakeTime()
     with waited(used), pytest.raises(PoolNotYetReadyError, match="no URL yet"):
-        await find(FakePlace(not_ready("Starting", status={"url": None})), time=time)
+        await find(FakeSource(not_ready("Starting", status={"url": None})), time=time)
     assert time.now == CONFIG.timeout - used
 
 
 async def test_an_api_server_that_restarts_is_waited_for() -> None:
     time = FakeTime()
-    away = PlaceAwayError("the API server does not answer")
-    await find(FakePlace(away, away, pool_object()), time=time)
+    away = SourceUnavailableError("the API server does not answer")
+    await find(FakeSource(away, away, pool_object()), time=time)
     assert time.now == 2.0
 
 
 async def test_an_api_server_that_stays_away_is_an_error_soon() -> None:
     time = FakeTime()
-    with pytest.raises(PlaceAwayError):
-        await find(FakePlace(PlaceAwayError("it does not answer")), time=time)
+    with pytest.raises(SourceUnavailableError):
+        await find(FakeSource(SourceUnavailableError("it does not answer")), time=time)
     assert time.now == AWAY_SECONDS
 
 
 async def test_a_pool_that_becomes_ready_is_waited_for_where_asked() -> None:
-    place = FakePlace(pool_object(serving="False"), pool_object(serving="False"), pool_object())
+    source = FakeSource(pool_object(serving="False"), pool_object(serving="False"), pool_object())
     time = FakeTime()
-    found = await find(place, config=CONFIG.model_copy(update={"wait_seconds": 60.0}), time=time)
+    found = await find(source, config=CONFIG.model_copy(update={"wait_seconds": 60.0}), time=time)
     assert (found.url, time.now) == ("http://router:8080", 2.0)
 
 
@@ -359,45 +361,45 @@ async def test_the_wait_for_a_pool_has_a_deadline() -> None:
     time = FakeTime()
     with pytest.raises(PoolNotReadyError):
         await find(
-            FakePlace(pool_object(serving="False")), config=CONFIG.model_copy(update={"wait_seconds": 2.5}), time=time
+            FakeSource(pool_object(serving="False")), config=CONFIG.model_copy(update={"wait_seconds": 2.5}), time=time
         )
     assert time.now == 2.5
 
 
 async def test_a_client_that_has_started_takes_the_address_of_a_pool_in_trouble() -> None:
-    found = await find(FakePlace(pool_object(serving="False")), require_ready=False)
+    found = await find(FakeSource(pool_object(serving="False")), require_ready=False)
     assert found.url == "http://router:8080"
 
 
-def write_state(folder: Path, raw: dict[str, Any]) -> LocalPlace:
-    place = folder / "rl" / "skywork"
-    place.mkdir(parents=True)
-    (place / "pool.json").write_text(json.dumps(raw))
-    (place / "key").write_text("local-key\n")
-    return LocalPlace({"REWARDPOOL_STATE_DIR": str(folder)})
+def write_state(folder: Path, raw: dict[str, Any]) -> LocalSource:
+    source = folder / "rl" / "skywork"
+    source.mkdir(parents=True)
+    (source / "pool.json").write_text(json.dumps(raw))
+    (source / "key").write_text("local-key\n")
+    return LocalSource({"REWARDPOOL_STATE_DIR": str(folder)})
 
 
 async def test_a_pool_of_this_machine_is_read_from_its_state_file(tmp_path: Path) -> None:
     key_file = tmp_path / "rl" / "skywork" / "key"
-    place = write_state(tmp_path, pool_object(status={"auth": {"keyFile": str(key_file)}}))
-    pool = await place.read_pool("rl", "skywork")
-    assert (pool.key, await place.read_keys(pool)) == ("rl/skywork", ("local-key",))
+    source = write_state(tmp_path, pool_object(status={"auth": {"keyFile": str(key_file)}}))
+    pool = await source.read_pool("rl", "skywork")
+    assert (pool.key, await source.read_keys(pool)) == ("rl/skywork", ("local-key",))
 
 
 async def test_a_status_field_of_a_newer_operator_is_none_of_a_trainers_business(tmp_path: Path) -> None:
-    place = write_state(tmp_path, pool_object(status={"invented": {"later": 1}}))
-    assert (await place.read_pool("rl", "skywork")).status.url == "http://router:8080"
+    source = write_state(tmp_path, pool_object(status={"invented": {"later": 1}}))
+    assert (await source.read_pool("rl", "skywork")).status.url == "http://router:8080"
 
 
 async def test_a_state_file_that_is_no_pool_is_named(tmp_path: Path) -> None:
-    place = write_state(tmp_path, {"kind": "Pod"})
+    source = write_state(tmp_path, {"kind": "Pod"})
     with pytest.raises(PoolNotReadyError, match=r"pool\.json is not a RewardPool"):
-        await place.read_pool("rl", "skywork")
+        await source.read_pool("rl", "skywork")
 
 
 async def test_a_missing_state_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(NotHere, match=str(tmp_path / "rl/skywork/pool.json")):
-        await LocalPlace({"REWARDPOOL_STATE_DIR": str(tmp_path)}).read_pool("rl", "skywork")
+    with pytest.raises(PoolNotHere, match=str(tmp_path / "rl/skywork/pool.json")):
+        await LocalSource({"REWARDPOOL_STATE_DIR": str(tmp_path)}).read_pool("rl", "skywork")
 
 
 @pytest.mark.parametrize("content", [None, "", " \n"])
@@ -412,12 +414,12 @@ async def test_a_key_file_without_a_key_is_named(tmp_path: Path, content: str | 
 async def test_certificates_come_with_the_object(tmp_path: Path) -> None:
     pem = Authority(tmp_path).certificate.read_text()
     auth = {"caBundle": base64.b64encode(pem.encode()).decode()}
-    found = await find_pool(CONFIG, environ={}, places=[FakePlace(pool_object(status={"auth": auth}))])
+    found = await find_pool(CONFIG, environ={}, sources=[FakeSource(pool_object(status={"auth": auth}))])
     assert found.ca == pem
 
 
 @pytest.mark.parametrize("bundle", ["not base64", base64.b64encode(b"no PEM").decode()])
 async def test_certificates_that_cannot_be_read_are_an_error(bundle: str) -> None:
-    place = FakePlace(pool_object(status={"auth": {"caBundle": bundle}}))
+    source = FakeSource(pool_object(status={"auth": {"caBundle": bundle}}))
     with pytest.raises(PoolNotReadyError, match=r"status\.auth\.caBundle is not PEM in base64"):
-        await find_pool(CONFIG, environ={}, places=[place])
+        await find_pool(CONFIG, environ={}, sources=[source])

@@ -13,7 +13,7 @@ from rewardpool.errors import ConfigError, FunctionFailedError, SampleError, Sco
 from rewardpool.rewards import Episode, Rating
 from rewardpool.rewards.composite import CompositeReward, OpenPart, PostProcess
 from rewardpool.rewards.part_config import LengthPenaltyPart
-from rewardpool.rewards.scorer import PartScore
+from rewardpool.rewards.reward_function import PartScore
 
 Script = Mapping[str, float | None]
 """Scores by the episode's response; None fails."""
@@ -48,8 +48,8 @@ def part(name: str, script: Script, **fields: Any) -> OpenPart:
 
 
 def asked(opened: OpenPart) -> list[str]:
-    assert isinstance(opened.scorer, ScriptedScorer)
-    return opened.scorer.asked
+    assert isinstance(opened.reward_function, ScriptedScorer)
+    return opened.reward_function.asked
 
 
 def episode(response: str = "x") -> Episode:

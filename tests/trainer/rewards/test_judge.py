@@ -13,7 +13,7 @@ from rewardpool.errors import InvalidSampleError, ScoreError
 from rewardpool.rewards import Episode
 from rewardpool.rewards.judge import PointwiseScorer, ReferenceScorer, decide
 from rewardpool.rewards.part_config import JudgeConfig
-from rewardpool.rewards.scorer import PartScore
+from rewardpool.rewards.reward_function import PartScore
 
 EPISODE = Episode(
     prompt=[

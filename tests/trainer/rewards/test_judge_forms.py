@@ -19,8 +19,8 @@ from rewardpool.rewards import Episode
 from rewardpool.rewards.judge import PointwiseScorer, ReferenceScorer
 from rewardpool.rewards.listwise import ListComparer, tables_of
 from rewardpool.rewards.part_config import JudgeConfig
+from rewardpool.rewards.reward_function import PartScore
 from rewardpool.rewards.scale import Labels, Range
-from rewardpool.rewards.scorer import PartScore
 
 EPISODE = Episode(prompt="?", response="4", ground_truth="the reference", id="e1")
 YES_NO = {"yes": 1, "no": 0}

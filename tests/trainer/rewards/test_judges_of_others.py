@@ -19,7 +19,7 @@ from rewardpool.rewards import Episode, discriminative, open_reward
 from rewardpool.rewards.judge import PointwiseScorer, ReferenceScorer, Verdict, verdicts_that_vote
 from rewardpool.rewards.listwise import ListComparer
 from rewardpool.rewards.part_config import JudgeConfig
-from rewardpool.rewards.scorer import PartScore
+from rewardpool.rewards.reward_function import PartScore
 
 EPISODE = Episode(prompt="What is 2 + 2?", response="4", ground_truth="5", id="e1")
 CHAT = """\

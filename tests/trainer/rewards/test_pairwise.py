@@ -15,7 +15,7 @@ from rewardpool.errors import InvalidSampleError, ScoreError
 from rewardpool.rewards import Episode
 from rewardpool.rewards.pairwise import GroupComparer, pairs_of
 from rewardpool.rewards.part_config import JudgeConfig
-from rewardpool.rewards.scorer import PartScore
+from rewardpool.rewards.reward_function import PartScore
 
 QUALITY = re.compile(r"\[Response (?:A|B)\]\n(-?\d+)")
 

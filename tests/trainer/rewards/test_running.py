@@ -16,7 +16,7 @@ from rewardpool.rewards import Episode, LazyReward, RunningMoments
 from rewardpool.rewards.composite import CompositeReward, OpenPart
 from rewardpool.rewards.mixture import normalized
 from rewardpool.rewards.part_config import LengthPenaltyPart
-from rewardpool.rewards.scorer import PartScore
+from rewardpool.rewards.reward_function import PartScore
 from rewardpool_train.advantages import group_advantages, is_informative
 
 SCORES = st.floats(allow_nan=False, allow_infinity=False)

@@ -7,9 +7,9 @@ import pytest
 
 from rewardpool.errors import ConfigError
 from rewardpool.rewards import Episode, Rating
+from rewardpool.verl.response_scorer import ResponseScorer
 from rewardpool.verl.reward import check_readable
 from rewardpool.verl.rollout import episode, medium, response_ids
-from rewardpool.verl.scorer import Scorer
 
 END = 9
 TENSORS = {"responses": np.array([5, 6, END, 0]), "attention_mask": np.array([0, 1, 1, 1, 1, 0])}
@@ -95,8 +95,8 @@ async def test_a_picture_is_refused_by_the_key_of_its_column_where_a_reward_mode
     tokenizer = SimpleNamespace(decode=lambda ids, **_: "4", eos_token_id=END)
     pictures = row(raw_prompt=[IMAGE])
     with pytest.raises(ConfigError, match=r"^data\.image_key: .* rl/skywork is sent text alone"):
-        await Scorer(Reading("Discriminative"), tokenizer, max_response_tokens=8).score(pictures, [4, END])
-    scored = await Scorer(Reading("Function"), tokenizer, max_response_tokens=8).score(pictures, [4, END])
+        await ResponseScorer(Reading("Discriminative"), tokenizer, max_response_tokens=8).score(pictures, [4, END])
+    scored = await ResponseScorer(Reading("Function"), tokenizer, max_response_tokens=8).score(pictures, [4, END])
     assert (scored.score, scored.steps) == (1.0, None)
 
 
@@ -125,7 +125,7 @@ async def test_a_judge_is_sent_the_pictures_of_a_rows_prompt_and_no_row_with_oth
     changes: Any, refused: bool
 ) -> None:
     given = row(**changes)
-    scorer = Scorer(
+    scorer = ResponseScorer(
         Reading("Generative"), SimpleNamespace(decode=lambda *_, **__: "4", eos_token_id=END), max_response_tokens=8
     )
     if refused:

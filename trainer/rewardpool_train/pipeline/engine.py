@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic
 
-from rewardpool_train.pipeline.changes import Changes
+from rewardpool_train.pipeline.condition import Condition
 from rewardpool_train.pipeline.dynamic_sampling import DynamicSampling
 from rewardpool_train.pipeline.group_tracker import GroupTracker
 from rewardpool_train.pipeline.minibatches import MiniBatches
@@ -83,7 +83,7 @@ class Pipeline(Generic[P, R]):
             self._tracker.restore(resume)
         self._reported = self._tracker.trained // plan.minibatches_per_step
         self._is_ending = False
-        self._changes = Changes()
+        self._condition = Condition()
         self._clock: StepClock
         self._driver: RolloutDriver[P, R]
         self._minibatches: MiniBatches[P, R]
@@ -103,7 +103,7 @@ class Pipeline(Generic[P, R]):
         self._clock = StepClock(asyncio.get_running_loop().time)
         try:
             async with asyncio.TaskGroup() as tasks:
-                scores = ScoreTasks(self._score, self._tracker.buffer, self._changes.note, tasks=tasks)
+                scores = ScoreTasks(self._score, self._tracker.buffer, self._condition.notify_all, tasks=tasks)
                 scores.resume()
                 self._driver = self._start_driver(scores, tasks)
                 self._minibatches = self._next_minibatches(scores)
@@ -139,7 +139,7 @@ class Pipeline(Generic[P, R]):
             announcer=self._announcer,
         )
         if isinstance(driver, DisaggregatedDriver):
-            driver.start(driver.run(self._plan, self._overlap, self._changes))
+            driver.start(driver.run(self._plan, self._overlap, self._condition))
         return driver
 
     def _next_minibatches(self, scores: ScoreTasks[P, R]) -> MiniBatches[P, R]:
@@ -150,7 +150,7 @@ class Pipeline(Generic[P, R]):
             tracker=self._tracker,
             driver=self._driver,
             scores=scores,
-            changes=self._changes,
+            condition=self._condition,
             watch=self._clock.wait,
             announcer=self._announcer,
             deadline_seconds=self._deadline_seconds,
@@ -177,7 +177,7 @@ class Pipeline(Generic[P, R]):
                 with self._clock.update.running():
                     await self._learner.publish(version)
                 self._tracker.published = version
-                self._changes.note()
+                self._condition.notify_all()
 
     async def _train(self, step: int, number: int) -> None:
         minibatch = await self._minibatches.next(step, number)
@@ -186,7 +186,7 @@ class Pipeline(Generic[P, R]):
         with self._clock.update.running():
             await self._learner.train(minibatch)
         self._tracker.trained_on()
-        self._changes.note()
+        self._condition.notify_all()
         if self._on_update is not None:
             await self._on_update(self._tracker.trained)
 

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Generic
 
 from rewardpool_train.pipeline import staleness
-from rewardpool_train.pipeline.changes import Changes
+from rewardpool_train.pipeline.condition import Condition
 from rewardpool_train.pipeline.dynamic_sampling import DynamicSampling, Found, another_round, look
 from rewardpool_train.pipeline.group_buffer import OpenGroup
 from rewardpool_train.pipeline.group_tracker import GroupTracker
@@ -28,7 +28,7 @@ class MiniBatches(Generic[P, R]):
         tracker: Of the run.
         driver: Rolls out the groups of a round.
         scores: That are under way.
-        changes: Are noted when a group is complete.
+        condition: Is notified when a group is complete.
         watch: Of the time in which the learner waits for scores.
         announcer: Announces that.
         deadline_seconds: For each such wait.
@@ -43,7 +43,7 @@ class MiniBatches(Generic[P, R]):
         tracker: GroupTracker[P, R],
         driver: RolloutDriver[P, R],
         scores: ScoreTasks[P, R],
-        changes: Changes,
+        condition: Condition,
         watch: Stopwatch,
         announcer: Announcer | None,
         deadline_seconds: float,
@@ -55,7 +55,7 @@ class MiniBatches(Generic[P, R]):
         self._tracker = tracker
         self._driver = driver
         self._scores = scores
-        self._changes = changes
+        self._condition = condition
         self._watch = watch
         self._announcer = announcer
         self._deadline_seconds = deadline_seconds
@@ -92,7 +92,7 @@ class MiniBatches(Generic[P, R]):
             with self._watch.running(), self._waiting():
                 async with asyncio.timeout(self._deadline_seconds):
                     while (found := self._look(step)) is None:
-                        await self._changes.next()
+                        await self._condition.wait()
         except TimeoutError:
             raise TimeoutError(
                 f"{len(self._scores)} samples have no outcome after {self._deadline_seconds:g} s; "

@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Generic, NoReturn
 
 from rewardpool_train.pipeline import staleness
-from rewardpool_train.pipeline.changes import Changes
+from rewardpool_train.pipeline.condition import Condition
 from rewardpool_train.pipeline.group_tracker import GroupTracker
 from rewardpool_train.pipeline.overlap import Overlap
 from rewardpool_train.pipeline.parts import Announcer, GroupTask, P, R, Rollouts
@@ -109,7 +109,7 @@ class RolloutDriver(Generic[P, R]):
 class DisaggregatedDriver(RolloutDriver[P, R]):
     """The same, where rollouts have devices of their own."""
 
-    async def run(self, plan: Plan, overlap: Overlap, changes: Changes) -> None:
+    async def run(self, plan: Plan, overlap: Overlap, condition: Condition) -> None:
         """Begin groups as there is room for them, until all of the job are begun."""
         at_once = asyncio.Semaphore(overlap.rollouts_at_once)
 
@@ -123,7 +123,7 @@ class DisaggregatedDriver(RolloutDriver[P, R]):
         while tracker.again or tracker.begun < plan.groups:
             await at_once.acquire()
             while not (wanted := self._admitted(plan, overlap)):
-                await changes.next()  # for an update, whose wait for complete groups has the deadline
+                await condition.wait()  # for an update, whose wait for complete groups has the deadline
             self.start(roll_out(tracker.begin({index: index // plan.groups_per_step for index in wanted})))
 
     def _admitted(self, plan: Plan, overlap: Overlap) -> list[int]:

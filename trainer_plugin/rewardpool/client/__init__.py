@@ -10,7 +10,7 @@ retry       which failures another attempt may repair, after which pause, and wh
 hedging     further requests beside a straggler
 outage      a pool that answers nothing; `breaker` for one that refuses everything
 transport   what all requests share; `shared` lets several pools of one config have the same
-timers      one timer for all that is in flight
+request_timer  one timer for all that is in flight
 answer      what an answer means
 report      what it cost; `metrics` for Prometheus, `tracing` for OpenTelemetry, `progress` for people
 wake_lock   a pool that sleeps unless somebody holds it awake

@@ -176,16 +176,14 @@ class HttpClient:
                 addresses = await self._names.of(to.host, to.port)
                 delay = NEXT_ADDRESS_SECONDS if len(addresses) > 1 else None
                 sock = await aiohappyeyeballs.start_connection(addresses, happy_eyeballs_delay=delay, interleave=1)
-                try:
-                    _, connection = await self._loop.create_connection(
-                        lambda: _Connection(self, to),
-                        sock=sock,
-                        ssl=to.tls,
-                        server_hostname=to.host if to.tls is not None else None,
-                    )
-                except BaseException:
-                    sock.close()
-                    raise
+                # The socket is the loop's from here on, also when this fails: closed here, its number would be a new
+                # connection's while the loop still ends the old one, and the new one would be refused.
+                _, connection = await self._loop.create_connection(
+                    lambda: _Connection(self, to),
+                    sock=sock,
+                    ssl=to.tls,
+                    server_hostname=to.host if to.tls is not None else None,
+                )
         except TimeoutError:
             self._names.forget(to.host, to.port)
             raise UnreachableError(f"no connection within {CONNECT_SECONDS:g} s") from None

@@ -110,7 +110,7 @@ class Pool:
         return replace(
             counts,
             concurrency=self._connections.concurrency,
-            rediscoveries=self._connections.following.rediscoveries,
+            rediscoveries=self._connections.resolver.rediscoveries,
         )
 
     @property

@@ -7,8 +7,8 @@ Hedges race on while it pauses: one may sit at a silent worker, and nobody waits
 the sample came, less the time in which it waited for a slot while others were answered: a pool that answers nobody uses
 up the time of those that wait for a slot too.
 
-The end is a call, not a task that ends: the first attempt runs in the task of the whole, and when a hedge is
-answered earlier it stays open for some seconds after that (`timers.py` says why), while the sample is done. A request
+The end is a call, not a task that ends: the first attempt runs in the task of the whole, and when a hedge is answered
+earlier it stays open for some seconds after that (`request_timer.py` says why), while the sample is done. A request
 that waits has no task and nothing but its fields, for tens of thousands may wait.
 """
 
@@ -201,9 +201,9 @@ class ScoreRequest(Generic[T]):
         self.leave_queue()
         self._began = _now() - self.seconds
         self._count_samples()
-        self.connections.following.refresh_when_due()
+        self.connections.resolver.refresh_when_due()
         self._task = asyncio.get_running_loop().create_task(self._run())
-        self.connections.watch.add(self)
+        self.connections.timer.add(self)
 
     async def _run(self) -> None:
         try:
@@ -358,7 +358,7 @@ class ScoreRequest(Generic[T]):
         if queue is not None:
             queue.leave(self)
         elif self._task is not None:
-            self.connections.watch.remove(self)
+            self.connections.timer.remove(self)
             self.connections.slots.give_back()
             self._close_attempts()
         for callback in callbacks:
@@ -392,6 +392,6 @@ class ScoreRequest(Generic[T]):
             stragglers = {one.task for one in self._in_flight() if hedging.is_straggler(now - one.sent_at)}
         for task in others:
             if task in stragglers:
-                self.connections.watch.leave_open(task)
+                self.connections.timer.leave_open(task)
             else:
                 task.cancel()

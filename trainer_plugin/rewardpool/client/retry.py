@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rewardpool.backoff import LONGEST_PAUSE_SECONDS, pause_seconds
 from rewardpool.discovery.endpoint import Endpoint
-from rewardpool.discovery.places import LocalPlace
+from rewardpool.discovery.pool_sources import LocalSource
 from rewardpool.errors import DeadlineError, PoolAccessError, PoolError, SampleError, ScoreError
 from rewardpool_api.contract import WAITING_PAUSE_SECONDS
 
@@ -147,24 +147,24 @@ async def prepare_retry(request: "ScoreRequest[Any]", error: RetryableError, use
 async def _look_up(request: "ScoreRequest[Any]", error: RetryableError, used: Endpoint) -> None:
     """Look the address up again, where that may help, or raise the error that ends the request."""
     connections = request.connections
-    following, now = connections.following, connections.clock()
+    resolver, now = connections.resolver, connections.clock()
     match error.kind:
         case "denied":
-            await following.moved(used, since=now - LOOK_AGAIN_SECONDS if connections.admitted else now)
+            await resolver.moved(used, since=now - LOOK_AGAIN_SECONDS if connections.admitted else now)
             if not connections.admitted and request.refused_keys.issuperset(connections.endpoint.keys):
                 raise _no_access(used, error.problem)
         case "missing":
-            if not await following.moved(used, since=now):
+            if not await resolver.moved(used, since=now):
                 final = ScoreError(request.label, f"{_where(used)}, does not serve it: {error.problem}")
                 final.status = error.status
                 raise final
         case "unreachable":
-            seconds = LOOK_AGAIN_HERE_SECONDS if isinstance(used.place, LocalPlace) else LOOK_AGAIN_SECONDS
-            if not await following.moved(used, since=now - seconds) and following.problem:
-                request.problem += f"; looking it up again: {following.problem}"
+            seconds = LOOK_AGAIN_HERE_SECONDS if isinstance(used.source, LocalSource) else LOOK_AGAIN_SECONDS
+            if not await resolver.moved(used, since=now - seconds) and resolver.problem:
+                request.problem += f"; looking it up again: {resolver.problem}"
         case "waiting":
             # No hurry, but the address may have become another pool's.
-            await following.moved(used, since=now - LOOK_AGAIN_WAITING_SECONDS)
+            await resolver.moved(used, since=now - LOOK_AGAIN_WAITING_SECONDS)
         case "worker" | "nonsense":
             request.failures += FAILURES[error.kind]
             if request.failures >= connections.config.max_attempts:
@@ -201,8 +201,8 @@ def deadline_error(request: "ScoreRequest[Any]") -> SampleError | PoolError:
         problem = "others waited before it, and the pool answered none of them"
     else:
         problem = request.problem or "the first attempt had no answer yet"
-    if connections.following.not_ready:
-        problem += f"; when the pool was looked up last: {connections.following.not_ready}"
+    if connections.resolver.not_ready:
+        problem += f"; when the pool was looked up last: {connections.resolver.not_ready}"
     error = DeadlineError(request.label, connections.config.timeout, request.attempts, problem)
     return connections.breaker.too_late(error, kind=request.kind, where=_where(connections.endpoint))
 

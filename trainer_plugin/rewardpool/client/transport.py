@@ -21,13 +21,13 @@ from rewardpool.client.hedging import FLOOR_SECONDS, Hedging
 from rewardpool.client.http import Answer, BrokenError, HttpClient, StrangeAnswerError, UnreachableError, target
 from rewardpool.client.limiter import AdaptiveLimiter, Pace
 from rewardpool.client.outage import Outage
+from rewardpool.client.request_timer import RequestTimer
 from rewardpool.client.retry import RetryableError, kind_of_status
-from rewardpool.client.timers import Watch
 from rewardpool.client.tracing import add_trace_context
 from rewardpool.config import RewardConfig
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.discovery.find import find_pool
-from rewardpool.discovery.following import Following
+from rewardpool.discovery.resolver import EndpointResolver
 from rewardpool_runtime.trust import verifying_context
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Connections:
         self.clock = clock
         self.sleep = sleep
         self.uniform = uniform
-        self.following = Following(config, find=find, clock=clock, uniform=uniform)
+        self.resolver = EndpointResolver(config, find=find, clock=clock, uniform=uniform)
         self.slots = AdaptiveLimiter(config.concurrency)
         self.queues: set[Callable[[float], None]] = set()
         """Of samples that wait elsewhere: each ends what waits since a time, as `AdaptiveLimiter.expire_before`."""
@@ -78,14 +78,14 @@ class Connections:
         self._new_hedging = hedging
         self._hedging: dict[str, Hedging] = {}
         self._pace = Pace(config.concurrency)
-        self._watch: Watch | None = None
+        self._timer: RequestTimer | None = None
         self._outage: Outage | None = None
         self._http: HttpClient | None = None
 
     async def __aenter__(self) -> Self:
         open_files.allow(self.config.concurrency)
-        await self.following.begin()
-        self._watch = Watch(
+        await self.resolver.begin()
+        self._timer = RequestTimer(
             soonest_seconds=self.soonest_seconds,
             most_left_open=self.config.concurrency // 2,
             also=self._look_at_queues,
@@ -100,9 +100,9 @@ class Connections:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.following.end()
-        if self._watch is not None:
-            await self._watch.close()
+        await self.resolver.end()
+        if self._timer is not None:
+            await self._timer.close()
         if self._outage is not None:
             self._outage.close()
         http, self._http = self._http, None
@@ -125,14 +125,14 @@ class Connections:
     @property
     def endpoint(self) -> Endpoint:
         """Where the pool is now, and what it serves."""
-        return self.following.endpoint
+        return self.resolver.endpoint
 
     @property
-    def watch(self) -> Watch:
+    def timer(self) -> RequestTimer:
         """Looks at what is in flight."""
-        if self._watch is None:
+        if self._timer is None:
             raise RuntimeError("enter the pool first: async with Pool(config) as pool")
-        return self._watch
+        return self._timer
 
     @property
     def outage(self) -> Outage:
@@ -164,7 +164,7 @@ class Connections:
         """Somebody at the pool answered a sample, with its score or with what is wrong with it."""
         self.breaker.answered()
         if self.outage.answered():
-            self.watch.everyone(lambda one: one.send_again(self.outage.spread_seconds()))
+            self.timer.everyone(lambda one: one.send_again(self.outage.spread_seconds()))
 
     def overloaded(self, *, sent_at: float, now: float) -> None:
         """The pool could not take as much as was in flight when that request was sent (seconds of one clock)."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from rewardpool.discovery.endpoint import Endpoint
-from rewardpool.discovery.places import LocalPlace, NotHere
+from rewardpool.discovery.pool_sources import LocalSource, PoolNotHere
 from rewardpool.errors import ConfigError, PoolAccessError, PoolNotReadyError
 from rewardpool_api import RewardPool
 from rewardpool_api.status import SleepStatus
@@ -77,28 +77,28 @@ class Awake:
     @asynccontextmanager
     async def hold(self, endpoint: Endpoint, *, within_seconds: float) -> AsyncGenerator[None, None]:
         """As `Pool.awake`."""
-        place = await _place_of(endpoint)
-        if place is None:
+        source = await _source_of(endpoint)
+        if source is None:
             yield
             return
         self._tasks += 1
         try:
             async with self._turn:
                 if self._hold is None:
-                    self._hold = await self._take(place, endpoint.pool, within_seconds)
+                    self._hold = await self._take(source, endpoint.pool, within_seconds)
             yield
         finally:
             self._tasks -= 1
             async with self._turn:
                 if self._tasks == 0 and self._hold is not None:
                     hold, self._hold = self._hold, None
-                    await self._let_go(hold, place, endpoint.pool, within_seconds)
+                    await self._let_go(hold, source, endpoint.pool, within_seconds)
 
-    async def _take(self, place: LocalPlace, pool: str, within_seconds: float) -> Hold:
-        hold = Hold(place.folder(*_parts(pool)))
+    async def _take(self, source: LocalSource, pool: str, within_seconds: float) -> Hold:
+        hold = Hold(source.folder(*_parts(pool)))
         try:
             await self._until(
-                place,
+                source,
                 pool,
                 lambda status, ready: hold.name in status.holders and status.state == "Awake" and ready,
                 within_seconds,
@@ -109,10 +109,10 @@ class Awake:
             raise
         return hold
 
-    async def _let_go(self, hold: Hold, place: LocalPlace, pool: str, within_seconds: float) -> None:
+    async def _let_go(self, hold: Hold, source: LocalSource, pool: str, within_seconds: float) -> None:
         hold.let_go()
         await self._until(
-            place,
+            source,
             pool,
             # Held by another process, it is that one's turn to see it asleep.
             lambda status, _: hold.name not in status.holders and status.state == "Asleep",
@@ -122,7 +122,7 @@ class Awake:
 
     async def _until(
         self,
-        place: LocalPlace,
+        source: LocalSource,
         pool: str,
         holds: Callable[[SleepStatus, bool], bool],
         within_seconds: float,
@@ -131,7 +131,7 @@ class Awake:
     ) -> None:
         deadline = self._clock() + within_seconds
         while True:
-            found = await _read(place, pool)
+            found = await _read(source, pool)
             serving = found.status.condition("Serving")
             if found.status.sleep is not None and holds(
                 found.status.sleep, serving is not None and serving.status == "True"
@@ -143,24 +143,24 @@ class Awake:
             await self._sleep(LOOK_SECONDS)
 
 
-async def _place_of(endpoint: Endpoint) -> LocalPlace | None:
+async def _source_of(endpoint: Endpoint) -> LocalSource | None:
     """Where the pool's engines are put to sleep; None for a pool that never sleeps.
 
     Raises:
         ConfigError: The pool is to sleep, or may be, and is in no place where that can be done.
     """
-    if endpoint.place is None:
+    if endpoint.source is None:
         raise ConfigError("pool", "name the pool: by its URL alone it cannot be kept awake")
-    found = await endpoint.place.read_pool(*_parts(endpoint.pool))
+    found = await endpoint.source.read_pool(*_parts(endpoint.pool))
     if not found.spec.engine.sleep.enabled:
         return None
-    if not isinstance(endpoint.place, LocalPlace):
+    if not isinstance(endpoint.source, LocalSource):
         raise ConfigError(
             "spec.engine.sleep.enabled",
-            f"RewardPool {endpoint.pool} is in {endpoint.place}, where nobody wakes engines: set it to false, or start"
+            f"RewardPool {endpoint.pool} is in {endpoint.source}, where nobody wakes engines: set it to false, or start"
             " the pool on the trainer's machine with `rewardpool up`",
         )
-    return endpoint.place
+    return endpoint.source
 
 
 async def sleeping_folder(endpoint: Endpoint) -> Path | None:
@@ -169,16 +169,16 @@ async def sleeping_folder(endpoint: Endpoint) -> Path | None:
     Raises:
         PoolError: The pool cannot be read.
     """
-    if not isinstance(endpoint.place, LocalPlace):
+    if not isinstance(endpoint.source, LocalSource):
         return None
-    found = await _read(endpoint.place, endpoint.pool)
-    return endpoint.place.folder(*_parts(endpoint.pool)) if found.spec.engine.sleep.enabled else None
+    found = await _read(endpoint.source, endpoint.pool)
+    return endpoint.source.folder(*_parts(endpoint.pool)) if found.spec.engine.sleep.enabled else None
 
 
-async def _read(place: LocalPlace, pool: str) -> RewardPool:
+async def _read(source: LocalSource, pool: str) -> RewardPool:
     try:
-        return await place.read_pool(*_parts(pool))
-    except NotHere as absence:
+        return await source.read_pool(*_parts(pool))
+    except PoolNotHere as absence:
         raise PoolNotReadyError(f"RewardPool {pool} is gone: {absence}") from absence
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rewardpool.discovery.endpoint import Endpoint
-from rewardpool.discovery.places import TRAINER_ROLE, ForbiddenError, KubernetesPlace, LocalPlace
+from rewardpool.discovery.pool_sources import TRAINER_ROLE, ForbiddenError, KubernetesSource, LocalSource
 from rewardpool.errors import PoolAccessError
 from rewardpool_api import names
 from rewardpool_api.demand import LEASE_SECONDS, Demand, dump_demand, lease_manifest, lease_name
@@ -77,14 +77,14 @@ class LeaseWriter:
     One connection serves all renewals. After a failure the next one is made with credentials that are read anew.
     """
 
-    def __init__(self, place: KubernetesPlace, endpoint: Callable[[], Endpoint]) -> None:
-        """Write to the place's cluster; `endpoint` tells which pool that is now, as it may have been made anew."""
-        self._place = place
+    def __init__(self, source: KubernetesSource, endpoint: Callable[[], Endpoint]) -> None:
+        """Write to the source's cluster; `endpoint` tells which pool that is now, as it may have been made anew."""
+        self._source = source
         self._endpoint = endpoint
         self._api: Any = None
 
     def __str__(self) -> str:
-        return str(self._place)
+        return str(self._source)
 
     async def write(self, demand: Demand) -> None:
         """Apply the Lease."""
@@ -112,12 +112,12 @@ class LeaseWriter:
             await self.close()
             raise NotWrittenError(str(error)) from error
         if applied is None:
-            raise NotWrittenError(f"{self._place}: there is no namespace {namespace}")
+            raise NotWrittenError(f"{self._source}: there is no namespace {namespace}")
 
     async def _apply(self, name: str, namespace: str, manifest: dict[str, Any]) -> Any | None:
         if self._api is None:
-            self._api = await self._place.client()
-        return await self._place.ask(
+            self._api = await self._source.client()
+        return await self._source.ask(
             lambda client, api: client.CoordinationV1Api(api).patch_namespaced_lease(
                 name,
                 namespace,
@@ -142,9 +142,9 @@ class LeaseWriter:
 def writer_for(endpoint: Callable[[], Endpoint]) -> Writer | None:
     """What says the demand for a pool where discovery found it; None where there is no such place."""
     found = endpoint()
-    match found.place:
-        case KubernetesPlace() as cluster:
+    match found.source:
+        case KubernetesSource() as cluster:
             return LeaseWriter(cluster, endpoint)
-        case LocalPlace() as machine:
+        case LocalSource() as machine:
             return FileWriter(machine.folder(*found.pool.split("/")))
     return None

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from rewardpool.discovery.places import Place
+from rewardpool.discovery.pool_sources import PoolSource
 from rewardpool_api.contract import ADAPTER_USER
 from rewardpool_api.model import ModelType
 
@@ -24,10 +24,10 @@ class Endpoint:
         step_token: Stands at the ends of steps, where the model scores steps; None where it does not, or when only a
             URL was given.
         dtype: What the engine computes in, such as `bfloat16`; `auto` where it chooses, None when unknown.
-        origin: The place this was found, for messages.
+        origin: The source this was found, for messages.
         pool_object_version: resourceVersion of the object it was read from; None without one.
         pool_uid: uid of that object; None without one, and on one machine.
-        place: Where that object is; None when only a URL was given.
+        source: Where that object is; None when only a URL was given.
         not_ready: Why the pool could not score when it was looked up, for a cause that passes; empty when it could.
     """
 
@@ -45,7 +45,7 @@ class Endpoint:
     origin: str
     pool_object_version: str | None = None
     pool_uid: str | None = None
-    place: Place | None = field(default=None, repr=False, compare=False)
+    source: PoolSource | None = field(default=None, repr=False, compare=False)
     not_ready: str = field(default="", compare=False)
 
     @property

@@ -4,15 +4,15 @@ The order: an explicit URL, the environment, the RewardPool object's status in t
 this machine. The last two hold the same object, so one rule, `why_not_ready`, says of both whether they can score.
 
     config -> URL given? -> yes: that, with the key of the key file
-                         -> no:  each place in order -> object -> ready, or will be, and has an address -> Endpoint
+                         -> no:  each source in order -> object -> ready, or will be, and has an address -> Endpoint
                                                                -> will be, and has no address yet -> wait
                                                                -> will not be -> an error that says why
 
 A pool whose workers are on their way is found like one that serves: its samples wait for it within their deadlines, as
 those of a client do that has started already. Only an address that nobody knows yet is waited for here, for no longer.
 
-A place that cannot be asked (an expired kubeconfig on a laptop, say) does not hide a pool in the next one; when no
-place has the pool, its error is the one that is raised, because it is the likelier cause.
+A source that cannot be read (an expired kubeconfig on a laptop, say) does not hide a pool in the next one; when no
+source has the pool, its error is the one that is raised, because it is the likelier cause.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ from typing import Any
 from rewardpool.config import RewardConfig, check_pool, check_url
 from rewardpool.deadline import already_waited
 from rewardpool.discovery.endpoint import Endpoint
-from rewardpool.discovery.places import (
-    KubernetesPlace,
-    LocalPlace,
-    NotHere,
-    Place,
-    PlaceAwayError,
+from rewardpool.discovery.pool_sources import (
+    KubernetesSource,
+    LocalSource,
+    PoolNotHere,
+    PoolSource,
+    SourceUnavailableError,
     read_ca_file,
     read_key_files,
 )
@@ -82,7 +82,7 @@ async def find_pool(
     config: RewardConfig,
     *,
     environ: Mapping[str, str] | None = None,
-    places: Sequence[Place] | None = None,
+    sources: Sequence[PoolSource] | None = None,
     require_ready: bool = True,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -92,14 +92,14 @@ async def find_pool(
     Args:
         config: Which pool, and how long to wait for it.
         environ: Environment variables; by default those of this process.
-        places: Where to look for the object, in order; by default the cluster and then this machine.
+        sources: Where to look for the object, in order; by default the cluster and then this machine.
         require_ready: False takes a pool's address whatever its health, as a client that has started already does.
         clock: Monotonic seconds.
         sleep: Pauses between two looks.
 
     Raises:
         ConfigError: No pool is named, or an environment variable is wrong.
-        PoolNotFoundError: No place has it.
+        PoolNotFoundError: No source has it.
         PoolAccessError: It, or its key, may not be read.
         PoolNotReadyError: It cannot score, also not after `config.wait_seconds`; or, without these, for a cause that
             lasts; or it has no address within `config.timeout`.
@@ -114,19 +114,19 @@ async def find_pool(
             "pool",
             f"set it to namespace/name of a RewardPool, or set url, ${names.ENV_POOL} or ${names.ENV_URL}",
         )
-    if places is None:
-        places = (KubernetesPlace(environ), LocalPlace(environ))
+    if sources is None:
+        sources = (KubernetesSource(environ), LocalSource(environ))
     key_file = _key_file(config, environ)
     wait_until_ready = require_ready and config.wait_seconds > 0
     began = clock()
     said = ""
     while True:
         try:
-            found = await _look(pool, places, key_file=key_file, require_ready=require_ready, adapter=config.adapter)
+            found = await _look(pool, sources, key_file=key_file, require_ready=require_ready, adapter=config.adapter)
             if not (wait_until_ready and found.not_ready):
                 return found
             raise PoolNotYetReadyError(f"RewardPool {found.pool} ({found.origin}) is not ready: {found.not_ready}")
-        except (PoolNotReadyError, PlaceAwayError) as error:
+        except (PoolNotReadyError, SourceUnavailableError) as error:
             left = began + _patience(error, config) - clock() if require_ready else 0.0
             if left <= 0:
                 raise
@@ -136,10 +136,10 @@ async def find_pool(
         await sleep(min(POLL_SECONDS, left))
 
 
-def _patience(error: PoolNotReadyError | PlaceAwayError, config: RewardConfig) -> float:
+def _patience(error: PoolNotReadyError | SourceUnavailableError, config: RewardConfig) -> float:
     """Seconds in which that may pass, from the first look on."""
     left = config.timeout - already_waited()
-    if isinstance(error, PlaceAwayError):
+    if isinstance(error, SourceUnavailableError):
         return min(AWAY_SECONDS, left)
     if config.wait_seconds > 0:
         return config.wait_seconds
@@ -187,15 +187,15 @@ def why_not_ready(pool: RewardPool) -> str | None:
 
 
 async def _look(
-    pool: str, places: Sequence[Place], *, key_file: Path | None, require_ready: bool, adapter: str | None
+    pool: str, sources: Sequence[PoolSource], *, key_file: Path | None, require_ready: bool, adapter: str | None
 ) -> Endpoint:
     namespace, _, name = pool.partition("/")
     looked: list[str] = []
     refused: PoolAccessError | None = None
-    for place in places:
+    for source in sources:
         try:
-            found = await place.read_pool(namespace, name)
-        except NotHere as absence:
+            found = await source.read_pool(namespace, name)
+        except PoolNotHere as absence:
             looked.append(str(absence))
             continue
         except PoolAccessError as error:
@@ -203,11 +203,11 @@ async def _look(
             continue
         if refused is not None:
             log.warning(
-                "using RewardPool %s of %s, although another place could not be asked: %s", pool, place, refused
+                "using RewardPool %s of %s, although another source could not be read: %s", pool, source, refused
             )
         keys = read_key_files(key_file) if key_file else ()
         _check_adapter(found, adapter)
-        endpoint = await _endpoint(found, place, keys=keys, require_ready=require_ready)
+        endpoint = await _endpoint(found, source, keys=keys, require_ready=require_ready)
         return replace(endpoint, adapter=adapter)
     if refused is not None:
         raise refused
@@ -237,16 +237,16 @@ def _check_adapter(pool: RewardPool, adapter: str | None) -> None:
     )
 
 
-async def _endpoint(pool: RewardPool, place: Place, *, keys: tuple[str, ...], require_ready: bool) -> Endpoint:
+async def _endpoint(pool: RewardPool, source: PoolSource, *, keys: tuple[str, ...], require_ready: bool) -> Endpoint:
     problem = why_not_ready(pool)
     status = pool.status
     has_address = status.url is not None and status.model is not None
     if problem is not None and (not has_address or (require_ready and lasts(pool))):
         kind = PoolNotReadyError if lasts(pool) else PoolNotYetReadyError
-        raise kind(f"RewardPool {pool.key} ({place}) is not ready: {problem}")
+        raise kind(f"RewardPool {pool.key} ({source}) is not ready: {problem}")
     if status.url is None or status.model is None:  # then there is a problem
         raise RuntimeError("a pool without an address is not ready")
-    key, *others = keys or await place.read_keys(pool) or (None,)
+    key, *others = keys or await source.read_keys(pool) or (None,)
     return Endpoint(
         url=status.url.rstrip("/"),
         key=key,
@@ -258,10 +258,10 @@ async def _endpoint(pool: RewardPool, place: Place, *, keys: tuple[str, ...], re
         max_model_len=status.model.max_model_len,
         step_token=None if pool.spec.model.head is None else pool.spec.model.head.step_token,
         dtype=pool.spec.engine.dtype,
-        origin=str(place),
+        origin=str(source),
         pool_object_version=pool.metadata.resource_version,
         pool_uid=pool.metadata.uid,
-        place=place,
+        source=source,
         not_ready=problem or "",
     )
 

@@ -26,8 +26,8 @@ from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.mixture import Scaling, clipped, combined, normalized
 from rewardpool.rewards.part_config import FixedMoments, Part
 from rewardpool.rewards.rating import Rating, StepReward
+from rewardpool.rewards.reward_function import GroupRewardFunction, PartScore, RewardFunction, gathered
 from rewardpool.rewards.running import RunningMoments
-from rewardpool.rewards.scorer import Comparer, PartScore, Scorer, gathered
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class OpenPart:
     config: Part
     path: str
     """Where it is in the config."""
-    scorer: Scorer | Comparer
+    reward_function: RewardFunction | GroupRewardFunction
 
     @property
     def name(self) -> str:
@@ -53,7 +53,7 @@ class OpenPart:
         """The config's field by which only whole groups can be scored; None if single episodes can."""
         if self.config.normalize == "group":
             return f"{self.path}.normalize"
-        return f"{self.path}.judge.against" if isinstance(self.scorer, Comparer) else None
+        return f"{self.path}.judge.against" if isinstance(self.reward_function, GroupRewardFunction) else None
 
 
 @dataclass(frozen=True)
@@ -230,25 +230,25 @@ class _Asking:
 
     def __init__(self, parts: Sequence[OpenPart], *, expected: int) -> None:
         self._meetings = {
-            part.name: _Meeting(part, part.scorer, expected=expected)
+            part.name: _Meeting(part, part.reward_function, expected=expected)
             for part in parts
-            if isinstance(part.scorer, Comparer)
+            if isinstance(part.reward_function, GroupRewardFunction)
         }
 
     async def ask(self, part: OpenPart, draft: _Draft, *, wanted: bool) -> None:
         """Enter what a part says of a draft, if that is wanted. Raises SampleError under `raise`, and PoolError."""
         if meeting := self._meetings.get(part.name):
             await meeting.join(draft, wanted=wanted)
-        elif wanted and isinstance(part.scorer, Scorer):
-            draft.results[part.name] = await _score(part, part.scorer, draft.episode)
+        elif wanted and isinstance(part.reward_function, RewardFunction):
+            draft.results[part.name] = await _score(part, part.reward_function, draft.episode)
 
 
 class _Meeting:
     """Where drafts wait for each other: the last one to come has all of them compared."""
 
-    def __init__(self, part: OpenPart, comparer: Comparer, *, expected: int) -> None:
+    def __init__(self, part: OpenPart, function: GroupRewardFunction, *, expected: int) -> None:
         self._part = part
-        self._comparer = comparer
+        self._function = function
         self._missing = expected
         self._drafts: list[_Draft] = []
         self._done = asyncio.Event()
@@ -266,16 +266,16 @@ class _Meeting:
     async def _compare(self) -> None:
         if self._drafts:
             drafts = sorted(self._drafts, key=lambda draft: draft.place)
-            outcomes = await self._comparer.compare([draft.episode for draft in drafts])
+            outcomes = await self._function.compare([draft.episode for draft in drafts])
             for draft, outcome in zip(drafts, outcomes, strict=True):
                 draft.results[self._part.name] = _settled(self._part, outcome)
         self._done.set()
 
 
-async def _score(part: OpenPart, scorer: Scorer, episode: Episode) -> _Result:
+async def _score(part: OpenPart, function: RewardFunction, episode: Episode) -> _Result:
     """Ask a part about one episode and apply its failure policy."""
     try:
-        return _settled(part, await scorer.score(episode))
+        return _settled(part, await function.score(episode))
     except SampleError as error:
         return _settled(part, error)
 

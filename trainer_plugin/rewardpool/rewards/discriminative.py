@@ -16,7 +16,7 @@ from rewardpool.rewards.chat import ChatTokenizer, load_tokenizer, read_template
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.part_config import PoolPart
 from rewardpool.rewards.rating import StepReward
-from rewardpool.rewards.scorer import PartScore, refuse_media
+from rewardpool.rewards.reward_function import PartScore, refuse_media
 from rewardpool.rewards.steps import SEPARATOR, StepText, steps_of
 from rewardpool.sample import FunctionSample, Sample
 from rewardpool_api.contract import SCORE_PATH, StepScore
@@ -172,7 +172,7 @@ def step_token_of(part: PoolPart, endpoint: Endpoint, *, path: str) -> str | Non
         ConfigError: The part is about steps, and neither names one; or they name two.
     """
     declared = endpoint.step_token
-    if endpoint.place is None:
+    if endpoint.source is None:
         declared = part.steps.token if part.steps else None
     elif part.steps is not None and part.steps.token not in (None, declared):
         raise ConfigError(
@@ -180,7 +180,7 @@ def step_token_of(part: PoolPart, endpoint: Endpoint, *, path: str) -> str | Non
             f"is {part.steps.token!r}, and spec.model.head.stepToken of {endpoint.pool} is {declared!r}; leave it out",
         )
     if declared is None and (part.steps is not None or part.supervision == "process"):
-        if endpoint.place is None:
+        if endpoint.source is None:
             raise ConfigError(f"{path}.steps.token", f"set it: of {endpoint.pool} only a URL is known")
         raise ConfigError(
             f"{path}.{'supervision' if part.supervision == 'process' else 'steps'}",
@@ -224,10 +224,10 @@ async def chat_tokenizer(
 
 async def model_of(endpoint: Endpoint, *, field: str) -> tuple[str, str | None]:
     """Folder or hub name, and revision, of the model that the pool's object names."""
-    if endpoint.place is None:
+    if endpoint.source is None:
         raise ConfigError(field, f"set it: of {endpoint.pool} only a URL is known, not which model it serves")
     namespace, _, name = endpoint.pool.partition("/")
-    pool = await endpoint.place.read_pool(namespace, name)
+    pool = await endpoint.source.read_pool(namespace, name)
     model, served = pool.spec.model, pool.status.model
     source = parse_source(model.source)
     match source.scheme:

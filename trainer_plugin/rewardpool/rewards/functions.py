@@ -3,7 +3,7 @@
 from rewardpool.errors import ConfigError, FunctionFailedError, InvalidSampleError
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.part_config import FunctionPart, LengthPenalty
-from rewardpool.rewards.scorer import PartScore
+from rewardpool.rewards.reward_function import PartScore
 from rewardpool_runtime.function_runner import (
     Failed,
     FunctionNotFoundError,

@@ -13,8 +13,8 @@ from rewardpool.rewards.answer_format import AnswerFormat
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.judge_prompt import JudgePrompt, reference_of, response_of
 from rewardpool.rewards.part_config import JudgeConfig
+from rewardpool.rewards.reward_function import PartScore, RewardFunction, gathered
 from rewardpool.rewards.scale import Unreadable
-from rewardpool.rewards.scorer import PartScore, Scorer, gathered
 
 T = TypeVar("T")
 RETRY_TEMPERATURE = 0.7
@@ -45,7 +45,7 @@ class Judge:
         meta: Scores its answers, where `config.meta` says how many of them vote.
     """
 
-    def __init__(self, pool: Pool, config: JudgeConfig, *, meta: Scorer | None = None) -> None:
+    def __init__(self, pool: Pool, config: JudgeConfig, *, meta: RewardFunction | None = None) -> None:
         self._pool = pool
         self._config = config
         self._meta = meta
@@ -162,7 +162,7 @@ def verdicts_that_vote(verdicts: Sequence[Verdict[T]], keep: int | None, *, labe
 class PointwiseScorer:
     """Asks what a response is worth."""
 
-    def __init__(self, pool: Pool, config: JudgeConfig, *, meta: Scorer | None = None) -> None:
+    def __init__(self, pool: Pool, config: JudgeConfig, *, meta: RewardFunction | None = None) -> None:
         self._judge = Judge(pool, config, meta=meta)
         self._prompt = JudgePrompt(config)
         self._answer = config.answer_format()
@@ -178,7 +178,7 @@ class PointwiseScorer:
 class PairJudge:
     """Asks which of two responses is better, in both orders, so that a judge's liking for a place cancels out."""
 
-    def __init__(self, pool: Pool, config: JudgeConfig, *, meta: Scorer | None = None) -> None:
+    def __init__(self, pool: Pool, config: JudgeConfig, *, meta: RewardFunction | None = None) -> None:
         self._judge = Judge(pool, config, meta=meta)
         self._prompt = JudgePrompt(config)
         self._answer = config.answer_format()
@@ -202,7 +202,7 @@ class PairJudge:
 class ReferenceScorer:
     """Compares a response with the ground truth."""
 
-    def __init__(self, pool: Pool, config: JudgeConfig, *, meta: Scorer | None = None) -> None:
+    def __init__(self, pool: Pool, config: JudgeConfig, *, meta: RewardFunction | None = None) -> None:
         self._pairs = PairJudge(pool, config, meta=meta)
 
     async def score(self, episode: Episode) -> PartScore:

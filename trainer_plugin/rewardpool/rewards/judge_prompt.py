@@ -11,7 +11,7 @@ from rewardpool.errors import InvalidSampleError
 from rewardpool.rewards.episode import Episode, medium_of
 from rewardpool.rewards.part_config import JudgeConfig
 from rewardpool.rewards.pictures import MAX_PICTURE_BYTES, PICTURE_TYPES, Picture, picture_of
-from rewardpool.rewards.scorer import refuse_media
+from rewardpool.rewards.reward_function import refuse_media
 from rewardpool.rewards.template import extra_name
 from rewardpool.sample import checked_text
 

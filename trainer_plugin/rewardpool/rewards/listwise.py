@@ -14,7 +14,7 @@ from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.judge import Judge, Verdict, decide, info_of
 from rewardpool.rewards.judge_prompt import JudgePrompt, response_of
 from rewardpool.rewards.part_config import JudgeConfig
-from rewardpool.rewards.scorer import PartScore, Scorer, gathered
+from rewardpool.rewards.reward_function import PartScore, RewardFunction, gathered
 
 
 def tables_of(members: int, together: int) -> list[range]:
@@ -27,7 +27,7 @@ def tables_of(members: int, together: int) -> list[range]:
 class ListComparer:
     """Rates the responses of a group together."""
 
-    def __init__(self, pool: Pool, config: JudgeConfig, *, meta: Scorer | None = None) -> None:
+    def __init__(self, pool: Pool, config: JudgeConfig, *, meta: RewardFunction | None = None) -> None:
         self._judge = Judge(pool, config, meta=meta)
         self._prompt = JudgePrompt(config)
         self._config = config

@@ -25,7 +25,12 @@ from rewardpool.rewards.listwise import ListComparer
 from rewardpool.rewards.opened import OpenReward
 from rewardpool.rewards.pairwise import GroupComparer
 from rewardpool.rewards.part_config import FunctionPart, JudgeConfig, LengthPenaltyPart, Part, PoolPart
-from rewardpool.rewards.scorer import ComparedWithoutReasoning, Comparer, Scorer, WithoutReasoning
+from rewardpool.rewards.reward_function import (
+    GroupRewardFunction,
+    GroupWithoutReasoning,
+    RewardFunction,
+    WithoutReasoning,
+)
 from rewardpool_runtime.function_runner import FunctionNotFoundError, Runner, load_function
 
 log = logging.getLogger(__name__)
@@ -63,7 +68,7 @@ async def open_reward(
     async with AsyncExitStack() as stack:
         opening = _Opening(stack, tokenizer)
         parts = [
-            OpenPart(part, place, await opening.scorer(part, path=place))
+            OpenPart(part, place, await opening.reward_function(part, path=place))
             for part, place in zip(parsed.parts, parsed.paths, strict=True)
         ]
         yield CompositeReward(parts, combine=parsed.combine, pools=opening.pools, post_process=post_process, path=path)
@@ -79,7 +84,7 @@ class _Opening:
         self.pools: dict[str, Pool] = {}
         self._clients: dict[str, PoolPart] = {}
 
-    async def scorer(self, part: Part, *, path: str) -> Scorer | Comparer:
+    async def reward_function(self, part: Part, *, path: str) -> RewardFunction | GroupRewardFunction:
         """Open one part. Raises ConfigError or PoolError."""
         if isinstance(part, FunctionPart):
             runner = await started_runner(part, path=path)
@@ -90,10 +95,12 @@ class _Opening:
         if not isinstance(part, PoolPart):
             raise TypeError(f"{type(part).__name__} is no kind of part")
         pool = await self._pool(part, path=path)
-        scorer = await self._pool_scorer(part, pool, path=path)
+        function = await self._pool_reward_function(part, pool, path=path)
         if not part.strip_reasoning:
-            return scorer
-        return ComparedWithoutReasoning(scorer) if isinstance(scorer, Comparer) else WithoutReasoning(scorer)
+            return function
+        return (
+            GroupWithoutReasoning(function) if isinstance(function, GroupRewardFunction) else WithoutReasoning(function)
+        )
 
     async def _pool(self, part: PoolPart, *, path: str) -> Pool:
         """The part's pool, which may be another part's already."""
@@ -108,7 +115,9 @@ class _Opening:
         self.pools[name], self._clients[name] = pool, part
         return pool
 
-    async def _pool_scorer(self, part: PoolPart, pool: Pool, *, path: str) -> Scorer | Comparer:
+    async def _pool_reward_function(
+        self, part: PoolPart, pool: Pool, *, path: str
+    ) -> RewardFunction | GroupRewardFunction:
         served = pool.endpoint.model_type
         if part.type is not None and served not in (None, part.type):
             raise ConfigError(f"{path}.type", f"is {part.type}, and {pool.endpoint.pool} is {served}")
@@ -160,7 +169,7 @@ async def _closed(runner: Runner, name: str) -> None:
         log.warning("%s has a thread that is stuck in its function, and this process ends when that does", name)
 
 
-def _judge(judge: JudgeConfig, pool: Pool, *, meta: Scorer | None) -> Scorer | Comparer:
+def _judge(judge: JudgeConfig, pool: Pool, *, meta: RewardFunction | None) -> RewardFunction | GroupRewardFunction:
     if judge.mode == "pointwise":
         return PointwiseScorer(pool, judge, meta=meta)
     if judge.mode == "listwise":

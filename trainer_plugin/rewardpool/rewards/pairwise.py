@@ -13,7 +13,7 @@ from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.judge import PairJudge, merged_info
 from rewardpool.rewards.judge_prompt import response_of
 from rewardpool.rewards.part_config import JudgeConfig
-from rewardpool.rewards.scorer import PartScore, Scorer, gathered
+from rewardpool.rewards.reward_function import PartScore, RewardFunction, gathered
 
 
 def pairs_of(members: int, opponents: int) -> list[tuple[int, int]]:
@@ -30,7 +30,7 @@ def pairs_of(members: int, opponents: int) -> list[tuple[int, int]]:
 class GroupComparer:
     """Scores a group by comparisons."""
 
-    def __init__(self, pool: Pool, config: JudgeConfig, *, meta: Scorer | None = None) -> None:
+    def __init__(self, pool: Pool, config: JudgeConfig, *, meta: RewardFunction | None = None) -> None:
         self._judge = PairJudge(pool, config, meta=meta)
         self._opponents = config.opponents
 

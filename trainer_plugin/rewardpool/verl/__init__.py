@@ -6,7 +6,7 @@
     reward          the same as a custom reward function, for who wants to keep another reward manager
     agent_loop      the same in verl's agent loop worker, without a reward worker between
     advantages      GRPO with a reward for each step, as an advantage estimator of verl's
-    scorer          one response, scored; what both of them do
+    response_scorer  one response, scored; what both of them do
     settings        pure: what a verl config says about the pool, checked
     rollout         pure: from a row of verl's DataProto to an Episode
     result          pure: from a Rating to what verl takes from a reward manager

@@ -22,7 +22,7 @@ from rewardpool.client.shared import shared
 from rewardpool.errors import ConfigError
 from rewardpool.verl.advantages import LEAST_REWARD
 from rewardpool.verl.announced import shared_reward
-from rewardpool.verl.scorer import Scorer
+from rewardpool.verl.response_scorer import ResponseScorer
 from rewardpool.verl.settings import AGENT_LOOP, MAPPING_PATH, Settings, plain_config, read_settings
 
 
@@ -59,7 +59,7 @@ class StepRewardedOutput(AgentLoopOutput):  # type: ignore[misc]  # verl is not 
 class InlineScorer:
     """What all agent loops of one worker score by."""
 
-    def __init__(self, config: Any, settings: Settings, scorer: Scorer) -> None:
+    def __init__(self, config: Any, settings: Settings, scorer: ResponseScorer) -> None:
         """Keep them.
 
         Args:
@@ -82,7 +82,7 @@ class InlineScorer:
             The last output, or a `StepRewardedOutput` in its place.
 
         Raises:
-            RewardPoolError: What `Scorer.score` raises.
+            RewardPoolError: What `ResponseScorer.score` raises.
             ConfigError: Steps have rewards, and there are several outputs, of which verl gives all one number.
         """
         last = outputs[-1]
@@ -157,5 +157,5 @@ class ScoringAgentLoop:
 async def _open_scorer(config: Any, tokenizer: Any) -> AsyncIterator[InlineScorer]:
     settings = read_settings(plain_config(config))
     reward = await shared_reward(settings.spec, path=MAPPING_PATH, samples=settings.samples, workers=settings.workers)
-    scorer = Scorer(reward, tokenizer, max_response_tokens=settings.max_response_tokens)
+    scorer = ResponseScorer(reward, tokenizer, max_response_tokens=settings.max_response_tokens)
     yield InlineScorer(config, settings, scorer)

@@ -18,8 +18,8 @@ from rewardpool.errors import ConfigError
 from rewardpool.rewards import OpenReward
 from rewardpool.verl.announced import shared_reward
 from rewardpool.verl.function_pool import FunctionPool, checked_result, shared_function_pool
+from rewardpool.verl.response_scorer import ResponseScorer
 from rewardpool.verl.rollout import response_ids
-from rewardpool.verl.scorer import Scorer
 from rewardpool.verl.settings import AGENT_LOOP, MAPPING_PATH, plain_config, read_settings
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,9 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
                 "a sample came to a reward worker, though %s scores: its row names another agent_name", AGENT_LOOP
             )
         began = time.monotonic()
-        scorer = Scorer(await self._reward(), self.tokenizer, max_response_tokens=self._settings.max_response_tokens)
+        scorer = ResponseScorer(
+            await self._reward(), self.tokenizer, max_response_tokens=self._settings.max_response_tokens
+        )
         row = data[len(data) - 1]
         with waited(time.monotonic() - began):
             scored = await scorer.score(row.non_tensor_batch, response_ids(row.batch, row.non_tensor_batch))

@@ -20,7 +20,7 @@ REFRESH_SECONDS = (45.0, 75.0)
 """Shortest and longest time between two look-ups of a pool without trouble; by chance, so that processes spread."""
 
 
-class Following:
+class EndpointResolver:
     """One pool's endpoint, as it is now."""
 
     def __init__(

@@ -23,7 +23,7 @@ class PartScore:
 
 
 @runtime_checkable
-class Scorer(Protocol):
+class RewardFunction(Protocol):
     """Scores one episode, whatever the others of its group."""
 
     async def score(self, episode: Episode) -> PartScore:
@@ -31,7 +31,7 @@ class Scorer(Protocol):
 
 
 @runtime_checkable
-class Comparer(Protocol):
+class GroupRewardFunction(Protocol):
     """Scores the episodes of a group by comparing them."""
 
     async def compare(self, episodes: Sequence[Episode]) -> list[PartScore | SampleError]:
@@ -41,23 +41,23 @@ class Comparer(Protocol):
 class WithoutReasoning:
     """Scores episodes without the policy's thoughts."""
 
-    def __init__(self, scorer: Scorer) -> None:
-        self._scorer = scorer
+    def __init__(self, function: RewardFunction) -> None:
+        self._function = function
 
     async def score(self, episode: Episode) -> PartScore:
-        """As the scorer behind it does."""
-        return await self._scorer.score(episode.without_reasoning())
+        """As the function behind it does."""
+        return await self._function.score(episode.without_reasoning())
 
 
-class ComparedWithoutReasoning:
+class GroupWithoutReasoning:
     """Compares episodes without the policy's thoughts."""
 
-    def __init__(self, comparer: Comparer) -> None:
-        self._comparer = comparer
+    def __init__(self, function: GroupRewardFunction) -> None:
+        self._function = function
 
     async def compare(self, episodes: Sequence[Episode]) -> list[PartScore | SampleError]:
-        """As the comparer behind it does."""
-        return await self._comparer.compare([episode.without_reasoning() for episode in episodes])
+        """As the function behind it does."""
+        return await self._function.compare([episode.without_reasoning() for episode in episodes])
 
 
 def refuse_media(episode: Episode, *, in_prompt: Collection[str] = ()) -> None:

@@ -1,4 +1,4 @@
-"""The places a RewardPool object is read from: a cluster's API server, or the state folder of this machine.
+"""The sources a RewardPool object is read from: a cluster's API server, or the state folder of this machine.
 
 Both hand back the same object and, separately, its key. kubernetes_asyncio is imported only when a cluster is asked.
 """
@@ -39,19 +39,19 @@ class ForbiddenError(PoolAccessError):
     """The cluster refuses (403); the message names verb and object."""
 
 
-class PlaceAwayError(PoolAccessError):
-    """The place does not answer, or is too busy to; that passes by itself."""
+class SourceUnavailableError(PoolAccessError):
+    """The source does not answer, or is too busy to; that passes by itself."""
 
 
-class NotHere(Exception):  # noqa: N818 - an answer, not a failure: the next place is asked
-    """The place has no such pool; the text says where it looked and what it found instead."""
+class PoolNotHere(Exception):  # noqa: N818 - an answer, not a failure: the next source is read
+    """The source has no such pool; the text says where it looked and what it found instead."""
 
 
-class Place(Protocol):
+class PoolSource(Protocol):
     """Somewhere a RewardPool object may be; `str()` of it names it in messages."""
 
     async def read_pool(self, namespace: str, name: str) -> RewardPool:
-        """The object. Raises NotHere, PoolAccessError (it may be there and cannot be read), or PoolNotReadyError."""
+        """The object. Raises PoolNotHere, PoolNotReadyError, or PoolAccessError: it may be there and cannot be read."""
 
     async def read_keys(self, pool: RewardPool) -> tuple[str, ...]:
         """The pool's key, and behind it others that are valid while it is rotated; empty when it asks for none.
@@ -60,7 +60,7 @@ class Place(Protocol):
         """
 
 
-class LocalPlace:
+class LocalSource:
     """The state folder that `rewardpool up` writes on this machine."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -81,12 +81,12 @@ class LocalPlace:
             raw = path.read_bytes()
             supervised = is_supervised(folder)
         except FileNotFoundError:
-            raise NotHere(f"this machine: there is no {path}") from None
+            raise PoolNotHere(f"this machine: there is no {path}") from None
         except OSError as error:
             raise PoolAccessError(f"the pool's state file cannot be read: {error}") from error
         if not supervised:
             # Whatever its last status says, nobody keeps the pool; its processes may be gone.
-            raise NotHere(f"this machine: the pool of {path} is not running")
+            raise PoolNotHere(f"this machine: the pool of {path} is not running")
         try:
             return _parse(json.loads(raw))
         except ValueError as error:
@@ -98,7 +98,7 @@ class LocalPlace:
         return () if file is None else read_key_files(Path(file))
 
 
-class KubernetesPlace:
+class KubernetesSource:
     """The cluster of $KUBECONFIG, else of the pod this runs in, else of `~/.kube/config`."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -114,7 +114,9 @@ class KubernetesPlace:
     async def read_pool(self, namespace: str, name: str) -> RewardPool:
         """The object on the API server."""
         if not self._is_configured():
-            raise NotHere(f"Kubernetes: no cluster is configured (not in a pod, and there is no {self._kubeconfig})")
+            raise PoolNotHere(
+                f"Kubernetes: no cluster is configured (not in a pod, and there is no {self._kubeconfig})"
+            )
         what = f"{names.PLURAL}.{names.GROUP}/{name} in namespace {namespace}"
         raw = await self._read(
             lambda client, api: client.CustomObjectsApi(api).get_namespaced_custom_object(
@@ -123,7 +125,7 @@ class KubernetesPlace:
             what,
         )
         if raw is None:
-            raise NotHere(f"{self}: no {what}")
+            raise PoolNotHere(f"{self}: no {what}")
         try:
             return _parse(raw)
         except ValidationError as error:
@@ -213,14 +215,14 @@ class KubernetesPlace:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             reason = str(error) or type(error).__name__
             host = api.configuration.host
-            raise PlaceAwayError(f"{self}: the API server {host} does not answer: {reason}") from error
+            raise SourceUnavailableError(f"{self}: the API server {host} does not answer: {reason}") from error
 
     def _refusal(self, error: Any, verb: str, what: str) -> PoolAccessError:
         if error.status == 401:
             return PoolAccessError(f"{self}: the API server does not accept the credentials (401); renew them")
         if error.status == 403:
             return ForbiddenError(f"{self}: no right to {verb} {what} (403)")
-        kind = PlaceAwayError if error.status == 429 or error.status >= 500 else PoolAccessError
+        kind = SourceUnavailableError if error.status == 429 or error.status >= 500 else PoolAccessError
         return kind(f"{self}: to {verb} {what} failed with HTTP {error.status} {error.reason}")
 
 

@@ -19,7 +19,7 @@ LOOKS = 8
 """In the shortest time that is of interest."""
 
 
-class Watched(Protocol):
+class TimedRequest(Protocol):
     """Something in flight."""
 
     def look(self, now: float) -> float:
@@ -29,7 +29,7 @@ class Watched(Protocol):
         """The pool is back: send a request beside one that waits there since before, after so many seconds."""
 
 
-class Watch:
+class RequestTimer:
     """Looks at everything in flight, on the running event loop."""
 
     def __init__(
@@ -45,23 +45,23 @@ class Watch:
         self._soonest = soonest_seconds
         self._also = also
         self._most_left = max(LEAST_LEFT_OPEN, most_left_open)
-        self._in_flight: dict[Watched, float] = {}
+        self._in_flight: dict[TimedRequest, float] = {}
         """When each is due."""
         self._left: deque[tuple[float, asyncio.Task[None]]] = deque()
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, one: Watched) -> None:
+    def add(self, one: TimedRequest) -> None:
         """Look at it from now on, first when it is old enough."""
         self._in_flight[one] = self._loop.time() + self._soonest
         if self._timer is None:
             self._plan()
 
-    def remove(self, one: Watched) -> None:
+    def remove(self, one: TimedRequest) -> None:
         """Do not look at it any more."""
         self._in_flight.pop(one, None)
 
-    def everyone(self, tell: Callable[[Watched], None]) -> None:
+    def everyone(self, tell: Callable[[TimedRequest], None]) -> None:
         """Tell it to everything in flight."""
         for one in list(self._in_flight):
             tell(one)

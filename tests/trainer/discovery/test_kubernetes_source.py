@@ -1,4 +1,4 @@
-"""The cluster as a place, against FakeApiServer: one that answers two paths with what a test sets."""
+"""The cluster as a source, against FakeApiServer: one that answers two paths with what a test sets."""
 
 import base64
 import json
@@ -12,7 +12,7 @@ import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from rewardpool.discovery.places import KubernetesPlace, NotHere
+from rewardpool.discovery.pool_sources import KubernetesSource, PoolNotHere
 from rewardpool.errors import PoolAccessError, PoolNotReadyError
 from rewardpool_api import RewardPool
 
@@ -51,7 +51,7 @@ async def cluster() -> AsyncIterator[FakeApiServer]:
 
 
 @pytest.fixture
-def place(cluster: FakeApiServer, tmp_path: Path) -> KubernetesPlace:
+def source(cluster: FakeApiServer, tmp_path: Path) -> KubernetesSource:
     kubeconfig = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -62,97 +62,97 @@ def place(cluster: FakeApiServer, tmp_path: Path) -> KubernetesPlace:
     }
     path = tmp_path / "kubeconfig"
     path.write_text(yaml.safe_dump(kubeconfig))
-    return KubernetesPlace({"KUBECONFIG": str(path)})
+    return KubernetesSource({"KUBECONFIG": str(path)})
 
 
 async def test_a_pool_and_its_key_are_read_with_the_jobs_own_rights(
-    cluster: FakeApiServer, place: KubernetesPlace
+    cluster: FakeApiServer, source: KubernetesSource
 ) -> None:
     cluster.answers = {POOL_PATH: (200, POOL), SECRET_PATH: (200, SECRET)}
-    pool = await place.read_pool("rl", "skywork")
-    assert (pool.key, await place.read_keys(pool)) == ("rl/skywork", ("secret-key",))
+    pool = await source.read_pool("rl", "skywork")
+    assert (pool.key, await source.read_keys(pool)) == ("rl/skywork", ("secret-key",))
     assert set(cluster.tokens) == {"Bearer job-token"}
 
 
-async def test_a_pool_the_cluster_does_not_have_is_not_here(place: KubernetesPlace) -> None:
-    with pytest.raises(NotHere, match=r"no rewardpools\.rewardpool\.dev/skywork in namespace rl"):
-        await place.read_pool("rl", "skywork")
+async def test_a_pool_the_cluster_does_not_have_is_not_here(source: KubernetesSource) -> None:
+    with pytest.raises(PoolNotHere, match=r"no rewardpools\.rewardpool\.dev/skywork in namespace rl"):
+        await source.read_pool("rl", "skywork")
 
 
-async def test_a_missing_right_names_verb_resource_and_role(cluster: FakeApiServer, place: KubernetesPlace) -> None:
+async def test_a_missing_right_names_verb_resource_and_role(cluster: FakeApiServer, source: KubernetesSource) -> None:
     cluster.answers = {POOL_PATH: (403, {"kind": "Status", "code": 403})}
     with pytest.raises(PoolAccessError, match=r"no right to get rewardpools.* in namespace rl .*rewardpool-trainer"):
-        await place.read_pool("rl", "skywork")
+        await source.read_pool("rl", "skywork")
 
 
-async def test_a_secret_that_may_not_be_read_is_named(cluster: FakeApiServer, place: KubernetesPlace) -> None:
+async def test_a_secret_that_may_not_be_read_is_named(cluster: FakeApiServer, source: KubernetesSource) -> None:
     cluster.answers = {SECRET_PATH: (403, {"kind": "Status", "code": 403})}
     with pytest.raises(PoolAccessError, match="no right to get secrets/skywork-key in namespace rl"):
-        await place.read_keys(RewardPool.model_validate(POOL))
+        await source.read_keys(RewardPool.model_validate(POOL))
 
 
-async def test_expired_credentials_are_called_that(cluster: FakeApiServer, place: KubernetesPlace) -> None:
+async def test_expired_credentials_are_called_that(cluster: FakeApiServer, source: KubernetesSource) -> None:
     cluster.answers = {POOL_PATH: (401, {"kind": "Status", "code": 401})}
     with pytest.raises(PoolAccessError, match="does not accept the credentials"):
-        await place.read_pool("rl", "skywork")
+        await source.read_pool("rl", "skywork")
 
 
-async def test_an_api_server_that_does_not_answer_is_named(cluster: FakeApiServer, place: KubernetesPlace) -> None:
+async def test_an_api_server_that_does_not_answer_is_named(cluster: FakeApiServer, source: KubernetesSource) -> None:
     await cluster.server.close()
     with pytest.raises(PoolAccessError, match=r"the API server http://127\.0\.0\.1.* does not answer"):
-        await place.read_pool("rl", "skywork")
+        await source.read_pool("rl", "skywork")
 
 
 async def test_no_key_is_logged_at_any_level(
-    cluster: FakeApiServer, place: KubernetesPlace, caplog: pytest.LogCaptureFixture
+    cluster: FakeApiServer, source: KubernetesSource, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.answers = {SECRET_PATH: (200, SECRET)}
     with caplog.at_level(logging.DEBUG):
-        await place.read_keys(RewardPool.model_validate(POOL))
+        await source.read_keys(RewardPool.model_validate(POOL))
     assert SECRET["data"]["key"] not in caplog.text  # type: ignore[index]
     assert "secret-key" not in caplog.text
 
 
-async def test_a_secret_in_rotation_has_every_valid_key(cluster: FakeApiServer, place: KubernetesPlace) -> None:
+async def test_a_secret_in_rotation_has_every_valid_key(cluster: FakeApiServer, source: KubernetesSource) -> None:
     data = {name: base64.b64encode(name.encode()).decode() for name in ("previous-key", "key", "next-key", "other")}
     cluster.answers = {SECRET_PATH: (200, {**SECRET, "data": data})}
-    assert await place.read_keys(RewardPool.model_validate(POOL)) == ("key", "next-key", "previous-key")
+    assert await source.read_keys(RewardPool.model_validate(POOL)) == ("key", "next-key", "previous-key")
 
 
 @pytest.mark.parametrize("data", [None, {}, {"key": ""}, {"key": "***"}, {"key": base64.b64encode(b"\xff").decode()}])
 async def test_a_secret_without_a_usable_key_is_named(
-    cluster: FakeApiServer, place: KubernetesPlace, data: dict[str, str] | None
+    cluster: FakeApiServer, source: KubernetesSource, data: dict[str, str] | None
 ) -> None:
     cluster.answers = {SECRET_PATH: (200, {**SECRET, "data": data})}
     with pytest.raises(PoolNotReadyError, match=r"secrets/skywork-key .*no usable entry 'key'"):
-        await place.read_keys(RewardPool.model_validate(POOL))
+        await source.read_keys(RewardPool.model_validate(POOL))
 
 
-async def test_a_missing_secret_is_named(place: KubernetesPlace) -> None:
+async def test_a_missing_secret_is_named(source: KubernetesSource) -> None:
     with pytest.raises(PoolNotReadyError, match=r"secrets/skywork-key .*does not exist"):
-        await place.read_keys(RewardPool.model_validate(POOL))
+        await source.read_keys(RewardPool.model_validate(POOL))
 
 
-async def test_a_pool_without_authentication_has_no_key(place: KubernetesPlace) -> None:
+async def test_a_pool_without_authentication_has_no_key(source: KubernetesSource) -> None:
     pool = RewardPool.model_validate({**POOL, "status": {}})
-    assert await place.read_keys(pool) == ()
+    assert await source.read_keys(pool) == ()
 
 
 async def test_without_a_cluster_the_place_says_that_none_is_configured(tmp_path: Path) -> None:
-    with pytest.raises(NotHere, match="no cluster is configured"):
-        await KubernetesPlace({"KUBECONFIG": str(tmp_path / "none")}).read_pool("rl", "skywork")
+    with pytest.raises(PoolNotHere, match="no cluster is configured"):
+        await KubernetesSource({"KUBECONFIG": str(tmp_path / "none")}).read_pool("rl", "skywork")
 
 
 async def test_a_broken_kubeconfig_is_named(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(json.dumps({"kind": "Config"}))
     with pytest.raises(PoolAccessError, match="credentials cannot be used"):
-        await KubernetesPlace({"KUBECONFIG": str(path)}).read_pool("rl", "skywork")
+        await KubernetesSource({"KUBECONFIG": str(path)}).read_pool("rl", "skywork")
 
 
 @pytest.mark.parametrize("text", ["", "a: [", "just words"], ids=["empty", "no YAML", "no mapping"])
 async def test_a_kubeconfig_that_is_none_is_said_to_be_so(tmp_path: Path, text: str) -> None:
     (tmp_path / "kubeconfig").write_text(text)
-    place = KubernetesPlace({"KUBECONFIG": str(tmp_path / "kubeconfig")})
+    source = KubernetesSource({"KUBECONFIG": str(tmp_path / "kubeconfig")})
     with pytest.raises(PoolAccessError, match="the cluster's credentials cannot be used"):
-        await place.read_pool("rl", "skywork")
+        await source.read_pool("rl", "skywork")

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from rewardpool.client.timers import LEAST_LEFT_OPEN, Watch
+from rewardpool.client.request_timer import LEAST_LEFT_OPEN, RequestTimer
 
 
 class Seen:
@@ -21,24 +21,24 @@ class Seen:
 
 
 async def test_each_is_looked_at_when_it_is_due() -> None:
-    watch = Watch(soonest_seconds=0.01, most_left_open=8)
+    timer = RequestTimer(soonest_seconds=0.01, most_left_open=8)
     patient, impatient = Seen(again_seconds=60.0), Seen()
-    watch.add(patient)
-    watch.add(impatient)
+    timer.add(patient)
+    timer.add(impatient)
     await asyncio.wait_for(impatient.often.wait(), 5)
     assert patient.looks == 1
-    await watch.close()
+    await timer.close()
 
 
 async def test_what_is_removed_is_not_looked_at() -> None:
-    watch = Watch(soonest_seconds=0.01, most_left_open=8)
+    timer = RequestTimer(soonest_seconds=0.01, most_left_open=8)
     gone, there = Seen(), Seen()
-    watch.add(gone)
-    watch.add(there)
-    watch.remove(gone)
+    timer.add(gone)
+    timer.add(there)
+    timer.remove(gone)
     await asyncio.wait_for(there.often.wait(), 5)
     assert gone.looks == 0
-    await watch.close()
+    await timer.close()
 
 
 async def lost() -> None:
@@ -46,18 +46,18 @@ async def lost() -> None:
 
 
 async def test_of_too_many_that_lost_the_oldest_is_closed() -> None:
-    watch = Watch(soonest_seconds=0.01, most_left_open=0)
+    timer = RequestTimer(soonest_seconds=0.01, most_left_open=0)
     tasks = [asyncio.create_task(lost()) for _ in range(LEAST_LEFT_OPEN + 1)]
     for task in tasks:
-        watch.leave_open(task)
+        timer.leave_open(task)
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     assert [task.done() for task in tasks] == [True] + [False] * LEAST_LEFT_OPEN
-    await watch.close()
+    await timer.close()
 
 
 async def test_closing_closes_what_was_left_open() -> None:
-    watch = Watch(soonest_seconds=0.01, most_left_open=8)
+    timer = RequestTimer(soonest_seconds=0.01, most_left_open=8)
     task = asyncio.create_task(lost())
-    watch.leave_open(task)
-    await watch.close()
+    timer.leave_open(task)
+    await timer.close()
     assert task.cancelled()

@@ -26,7 +26,7 @@ class VerlScore:
     """With supervision process: the token of the response in which each step ends, from 0, and the step's reward."""
 
 
-class Scorer:
+class ResponseScorer:
     """A reward that knows the policy's tokens."""
 
     def __init__(self, reward: OpenReward, tokenizer: Any, *, max_response_tokens: int | None) -> None:
