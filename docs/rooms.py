@@ -1,11 +1,13 @@
 """The table of rooms in the architecture page, made from the packages: `python docs/rooms.py docs/architecture.md`.
 
-A room is a package of its own: its lines, the first sentence of its docstring, and which other rooms it imports. What
-it may import is a contract of `make lint`.
+A room is a package of its own: its lines, how many are code, the first sentence of its docstring, and which other rooms
+it imports. What it may import is a contract of `make lint`.
 """
 
 import ast
+import io
 import sys
+import tokenize
 import tomllib
 from pathlib import Path
 
@@ -14,6 +16,8 @@ import grimp
 from rewardpool_api.generated import write_or_check
 
 ROOT = Path(__file__).parents[1]
+LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+"""Tokens that make no line one of code."""
 BEGIN, END = "<!-- rooms: made by `make reference` -->\n", "<!-- end of rooms -->\n"
 
 
@@ -29,20 +33,35 @@ def sentence(room: Path) -> str:
     return " ".join(text.partition("\n\n")[0].split()).partition(". ")[0].rstrip(".")
 
 
+def code_lines(text: str) -> int:
+    """How many lines of a module are neither blank, nor a comment, nor a docstring's."""
+    strings = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Expr)]
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in LAYOUT:
+            lines |= set(range(token.start[0], token.end[0] + 1))
+    for node in strings:
+        if isinstance(node.value, ast.Constant):
+            lines -= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return len(lines)
+
+
 def table() -> str:
     """The table in Markdown; lines are rounded to hundreds, so that it does not change with every line."""
     found = rooms()
     graph = grimp.build_graph(*(room.name for room in found))
-    lines = ["| room | lines | what it is for | imports |", "|---|---|---|---|"]
+    lines = ["| room | lines | of code | what it is for | imports |", "|---|---:|---:|---|---|"]
     for room in found:
-        count = sum(len(file.read_text().splitlines()) for file in room.rglob("*.py"))
+        modules = [file.read_text() for file in room.rglob("*.py")]
+        count, code = sum(len(text.splitlines()) for text in modules), sum(map(code_lines, modules))
         others = [
             f"`{other.name}`"
             for other in found
             if other != room and graph.direct_import_exists(importer=room.name, imported=other.name, as_packages=True)
         ]
         path = room.relative_to(ROOT)
-        lines.append(f"| `{path}` | {round(count, -2):,} | {sentence(room)} | {', '.join(others) or 'none'} |")
+        sizes = f"{round(count, -2):,} | {round(code, -2):,}"
+        lines.append(f"| `{path}` | {sizes} | {sentence(room)} | {', '.join(others) or 'none'} |")
     return "\n".join(lines) + "\n"
 
 

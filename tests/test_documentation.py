@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGES = [
     *sorted(ROOT.glob("*.md")),
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "examples").rglob("*.md")),
 ]
 FOLDERS = sorted(path.name for path in ROOT.iterdir() if path.is_dir() and path.name[0] != ".")
@@ -84,7 +84,8 @@ def test_every_python_example_is_a_script(page: Path) -> None:
 
 def test_the_index_has_every_page_once() -> None:
     links = Counter(link for link in LINK.findall(prose(ROOT / "docs" / "index.md")) if "#" not in link)
-    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    docs = ROOT / "docs"
+    pages = {page.relative_to(docs).as_posix() for page in docs.rglob("*.md")} - {"index.md"}
     assert {page: links[page] for page in pages} == dict.fromkeys(pages, 1)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("crds", "runtime", "workers", "operator", "local", "simulator", "trainer_plugin", "trainer", "cli")
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MODULES = [module for room in ROOMS for module in sorted((ROOT / room).rglob("*.py"))]
 REPLACED = re.compile(
     r"\b(mend(s|ed|ing)?|reckon(s|ed|ing)?|on paper|dead band|in so many words|stands? still|hides? behind|"

@@ -5,6 +5,7 @@
     restart, rollback                  a pool of a cluster                  rollouts
     rotate-key                         a pool of a cluster                  rotation
     score                              any pool, as a trainer               the trainer's own client
+    doctor                             no pool: this machine, cluster       doctor
     models, init                       no pool: manifests for models        catalogue
     verify                             any pool, against known scores       verify; verification
     gateway                            any pool, for who can only POST      rewardpool.gateway

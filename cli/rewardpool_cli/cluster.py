@@ -62,6 +62,11 @@ class UserKube(Kube):
         self._client.user_agent = FIELD_MANAGER
         return self
 
+    @property
+    def server(self) -> str:
+        """URL of the API server."""
+        return str(self._configuration.host)
+
     async def warnings(self, namespace: str) -> list[Object]:
         """Warning events about pods."""
         query = {"fieldSelector": "type=Warning,regarding.kind=Pod", "limit": str(MAX_EVENTS)}
@@ -121,6 +126,8 @@ class Cluster:
 
     kube: UserKube
     namespace: str
+    context: str | None = None
+    """Of the kubeconfig; None in a pod."""
 
     async def pool(self, name: str) -> RewardPool:
         """The pool of that name.
@@ -185,15 +192,15 @@ async def connect(target: Target, *, environ: Mapping[str, str] = os.environ) ->
     if not has_cluster(environ):
         raise RefusedError("no cluster is configured: set $KUBECONFIG, or say --local for pools of this machine")
     try:
-        configuration, namespace = await _credentials(target.context, environ)
+        configuration, namespace, context = await _credentials(target.context, environ)
     except (kubernetes_config.ConfigException, OSError, TypeError, ValueError, yaml.YAMLError) as error:
-        # TypeError: an empty kubeconfig.
+        why = _kubeconfig_fault(error, environ)
         raise RefusedError(
-            f"no cluster can be asked: {error}; set $KUBECONFIG or --context, or say --local for pools of this machine"
+            f"no cluster can be asked: {why}; set $KUBECONFIG or --context, or say --local for pools of this machine"
         ) from None
     try:
         async with UserKube(configuration) as kube:
-            yield Cluster(kube=kube, namespace=target.namespace or namespace)
+            yield Cluster(kube=kube, namespace=target.namespace or namespace, context=context)
     except KubeUnreachableError as error:
         raise CommandError(f"the API server {configuration.host} does not answer: {error}") from None
     except KubeError as error:
@@ -201,17 +208,30 @@ async def connect(target: Target, *, environ: Mapping[str, str] = os.environ) ->
         raise kind(in_words(error)) from None
 
 
-async def _credentials(context: str | None, environ: Mapping[str, str]) -> tuple[kubernetes_client.Configuration, str]:
-    """The configuration, and the namespace that the user is in."""
+def _kubeconfig_fault(error: Exception, environ: Mapping[str, str]) -> str:
+    match error:
+        case kubernetes_config.ConfigException():
+            return str(error)
+        case OSError():
+            return f"{error.filename}: {error.strerror}"
+        case _:
+            # An empty file, a list or a text end in a TypeError of the library's.
+            return f"{environ.get('KUBECONFIG', '~/.kube/config')} is not a kubeconfig: not YAML, or not an object"
+
+
+async def _credentials(
+    context: str | None, environ: Mapping[str, str]
+) -> tuple[kubernetes_client.Configuration, str, str | None]:
+    """The configuration, the namespace that the user is in, and the context, which a pod has none of."""
     configuration = kubernetes_client.Configuration()
     if context is None and "KUBECONFIG" not in environ and "KUBERNETES_SERVICE_HOST" in environ:
         kubernetes_config.load_incluster_config(client_configuration=configuration)
-        return configuration, _ACCOUNT_NAMESPACE.read_text().strip()
+        return configuration, _ACCOUNT_NAMESPACE.read_text().strip(), None
     file = environ.get("KUBECONFIG")
     await kubernetes_config.load_kube_config(config_file=file, context=context, client_configuration=configuration)
     contexts, active = kubernetes_config.list_kube_config_contexts(config_file=file)
     chosen = next((each for each in contexts if each["name"] == context), active)
-    return configuration, chosen["context"].get("namespace") or "default"
+    return configuration, chosen["context"].get("namespace") or "default", chosen["name"]
 
 
 def parsed(raw: Object) -> RewardPool:

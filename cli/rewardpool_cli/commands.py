@@ -23,6 +23,10 @@ COMMANDS: Final = {
         "explaining:explain",
         "Say in words why a pool is not ready, or has the size it has, and what to do next.",
     ),
+    "doctor": (
+        "doctor.command:doctor",
+        "Say what is installed, what can be reached and what you may do, each with its remedy where it is not so.",
+    ),
     "logs": ("logs:logs", "Show the logs of a pool's workers and routers."),
     "scale": ("scale:scale", "Change the number of replicas of a running pool; what is in flight finishes."),
     "restart": (

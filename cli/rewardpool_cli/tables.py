@@ -132,8 +132,8 @@ def history_table(history: Sequence[ScalingDecision], now: datetime) -> Table:
     table.add_column("replicas", justify="right")
     table.add_column("limit")
     table.add_column("why", overflow="fold")
-    befores: list[int | None] = [None, *(change.replicas for change in history)]
-    for before, change in reversed(list(zip(befores, history, strict=False))):
+    earlier: list[int | None] = [None, *(change.replicas for change in history)]
+    for before, change in reversed(list(zip(earlier, history, strict=False))):
         ago = (now - from_rfc3339(change.time)).total_seconds()
         size = str(change.replicas) if before is None else f"{before} → {change.replicas}"
         table.add_row(f"{short_time(max(0.0, ago))} ago", size, change.limit or "", Text(change.reason))

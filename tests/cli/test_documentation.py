@@ -12,7 +12,7 @@ import typer.main
 from rewardpool_cli import app
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
 CODE = re.compile(r"```[a-z]*\n(.*?)```|`([^`\n]+)`", re.DOTALL)
 CALL = re.compile(r"(?:^|[$(]|· )\s*(?:kubectl )?rewardpool ([a-z][^#·\n]*)", re.MULTILINE)
 
@@ -33,7 +33,7 @@ def unknown(words: list[str]) -> list[str]:
             return [name]
         command, words = command.commands[name], words[1:]
         command = getattr(command, "real", command)
-    options = {option for parameter in command.params for option in parameter.opts} | {"--help"}
+    options = {option for each in command.params for option in (*each.opts, *each.secondary_opts)} | {"--help"}
     return [word for word in words if word.startswith("-") and word.split("=")[0] not in options]
 
 

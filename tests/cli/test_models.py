@@ -40,6 +40,7 @@ def test_each_manifest_of_the_list_is_one_that_the_api_takes(entry: Entry) -> No
     assert (pool.metadata.name, pool.spec.model.source) == (entry.name, f"hf://{entry.repository}")
 
 
+@pytest.mark.real
 def test_each_command_line_of_the_list_and_of_the_examples_is_one_that_vllm_takes() -> None:
     assert parsed("vllm", command_lines("vllm")) == expected("vllm")
 

@@ -76,7 +76,7 @@ def _unseen(evidence: Evidence) -> list[Explanation]:
             what=what,
             next=(
                 f"wait some seconds; then see whether an operator runs that watches namespace {metadata.namespace}",
-                "kubectl get pods -A -l app.kubernetes.io/name=rewardpool-operator",
+                "kubectl get pods -A -l app.kubernetes.io/part-of=rewardpool,app.kubernetes.io/component=operator",
             ),
         )
     ]
