@@ -26,7 +26,7 @@ from scene import StoryError
 ROOT: Final = Path(__file__).resolve().parents[1]
 UV: Final = ROOT / ".rewardpool" / "venvs" / "uv" / "bin" / "uv"
 RESULT: Final = ROOT / ".rewardpool" / "first_minute.json"
-TWINE: Final = "twine==6.2.0"
+TWINE: Final = "twine==7.0.0"
 STEP_SECONDS: Final = 600.0
 """The deadline of a step."""
 MOST_SECONDS: Final = 60.0

@@ -42,15 +42,20 @@ def typed(cluster: Cluster, command: str) -> str:
     return f"$ kubectl {command}\n{said.rstrip()}\n"
 
 
+def load_function_image(installation: Installation, tag: str) -> None:
+    """Build the project's image with the example's function in it, and give it to the nodes."""
+    installation.load_image()
+    container_file = str((EXAMPLE / "Containerfile").relative_to(REPOSITORY))
+    installation.load_image(tag, container_file=container_file, context=EXAMPLE, base=RELEASE_IMAGE)
+
+
 def tell(say: Say) -> str:
     """Bring up a cluster with the operator, and return the transcript."""
     with open_cluster(nodes=1, say=say) as cluster:
         refuse_used_cluster(cluster)
         installation = Installation(cluster, folder=STATE, say=say)
         try:
-            installation.load_image()
-            container_file = str((EXAMPLE / "Containerfile").relative_to(REPOSITORY))
-            installation.load_image(IMAGE, container_file=container_file, context=EXAMPLE, base=RELEASE_IMAGE)
+            load_function_image(installation, IMAGE)
             installation.install({"image": chart_image(IMAGE)})
             installation.wait()
             manifest = (EXAMPLE / "pool.yaml").read_text()

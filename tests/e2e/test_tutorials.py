@@ -1,0 +1,77 @@
+"""How the tutorials' commands are taken from their pages, and compared with what they print."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tutorials import (
+    MARK,
+    ON_CLUSTER,
+    PAGES,
+    TutorialError,
+    Typed,
+    missing_line,
+    run_page,
+    script,
+    typed_commands,
+    user_environment,
+)
+
+HERE = "```console\n$ cat > a.py <<'EOF'\n$ x\nEOF\n$ ls \\\n  -a\na.py\n\n```\ntext\n```console\n$ true\n```\n"
+
+
+def test_a_page_is_typed_with_its_files_and_its_shown_lines() -> None:
+    assert typed_commands(HERE) == [
+        Typed("cat > a.py <<'EOF'\n$ x\nEOF", ()),
+        Typed("ls \\\n  -a", ("a.py",)),
+        Typed("true", ()),
+    ]
+
+
+def test_a_file_without_an_end_is_refused() -> None:
+    with pytest.raises(TutorialError, match="no line EOF"):
+        typed_commands("```console\n$ cat > a.py <<'EOF'\nx\n```\n")
+
+
+@pytest.mark.parametrize(
+    ("shown", "missing"),
+    [(["a 1", "c"], None), (["a …", "c"], None), (["c", "a 1"], "a 1"), (["a"], "a"), (["a 2"], "a 2")],
+)
+def test_shown_lines_must_be_printed_whole_and_in_their_order(shown: list[str], missing: str | None) -> None:
+    assert missing_line(shown, "a 1\nb\nc\n") == missing
+
+
+def test_the_shell_keeps_its_folder_and_ends_at_the_first_failure(tmp_path: Path) -> None:
+    text = script([Typed("cd /", ()), Typed("pwd", ()), Typed("false", ()), Typed("echo never", ())])
+    done = subprocess.run(["bash", "-c", text], cwd=tmp_path, capture_output=True, text=True)
+    assert [line for line in done.stdout.split("\n") if line] == [f"{MARK}0", "/", f"{MARK}0", f"{MARK}1"]
+
+
+def test_a_page_that_shows_what_is_not_printed_fails(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```console\n$ echo one\ntwo\n```\n")
+    with pytest.raises(TutorialError, match="does not print 'two'"):
+        run_page(page, tmp_path / "run")
+
+
+def test_a_new_user_has_an_empty_home_and_no_pools(tmp_path: Path) -> None:
+    inherited = {"HOME": "/root", "PATH": "/bin", "REWARDPOOL_STATE_DIR": "/state", "VIRTUAL_ENV": "/venv"}
+    environment = user_environment(inherited, tmp_path)
+    assert (environment["HOME"], environment["PATH"]) == (str(tmp_path), "/bin")
+    assert not {"REWARDPOOL_STATE_DIR", "VIRTUAL_ENV"} & set(environment)
+
+
+@pytest.mark.parametrize("page", sorted(PAGES.glob("*.md")), ids=lambda page: page.stem)
+def test_a_tutorial_stops_each_pool_that_it_starts(page: Path) -> None:
+    commands = [typed.command for typed in typed_commands(page.read_text())]
+    assert sum("rewardpool up" in command for command in commands) == sum("rewardpool down" in it for it in commands)
+
+
+def test_the_pages_that_need_a_cluster_are_the_ones_that_type_kubectl() -> None:
+    typing = {
+        page.stem
+        for page in PAGES.glob("*.md")
+        if any("kubectl " in t.command for t in typed_commands(page.read_text()))
+    }
+    assert typing == set(ON_CLUSTER)
