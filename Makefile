@@ -25,7 +25,7 @@ export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 export REWARDPOOL_SGLANG_PYTHON  := $(CURDIR)/$(SGLANG)/bin/python
 
-.PHONY: golden bench-autoscaler bench-client bench-engine bench-learning bench-operator bench-step client-faults help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 smollm2-model soak test needs suites waiting-suites engine-suites e2e e2e-faults e2e-autoscaling e2e-engines e2e-first-pool first-minute test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint reference format crds binaries clean
+.PHONY: golden bench-autoscaler bench-client bench-engine bench-learning bench-operator bench-step client-faults docs help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 smollm2-model soak check quick-tests test needs suites waiting-suites engine-suites e2e e2e-faults e2e-autoscaling e2e-engines e2e-first-pool first-minute tutorials test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -101,19 +101,50 @@ CRD_FILES := crds/$(CRD) charts/rewardpool/files/$(CRD)
 crds: setup-dev ## Generate the CRD's YAML from the models
 	@for file in $(CRD_FILES); do $(DEV)/bin/python -m rewardpool_api.crd $$file; done
 
-reference: setup-dev ## Make the pages of conditions, events and metrics, and of reward models, and the table of rooms from the code
+reference: setup-dev ## Make the reference pages, the page of reward models, the chart's README and the table of rooms from the code
 	@$(DEV)/bin/python -m rewardpool_operator.reference docs/reference-status.md
 	@$(DEV)/bin/python -m rewardpool_cli.catalogue.page docs/reward-models.md
 	@$(DEV)/bin/python docs/rooms.py docs/architecture.md
+	@$(DEV)/bin/python docs/reference.py
+	@$(DEV)/bin/python docs/chart_values.py charts/rewardpool/README.md
 
-lint: setup-dev ## Check format, style, types, import directions and that the CRD and the table of rooms are fresh
+# The program that draws the pages' diagrams; the site has a copy, so that pages fetch nothing.
+MERMAID := mermaid-11.12.0
+DIAGRAMS := $(WORK)/mermaid/mermaid.min.js
+
+$(DIAGRAMS):
+	@mkdir -p $(@D)
+	@cd $(@D) && npm pack --silent $(subst -,@,$(MERMAID)) >/dev/null
+	@echo "93492e4d609be83653a41c435f4cbd7e74419f7fa6b4fc90a8c983195f64af82  $(@D)/$(MERMAID).tgz" | sha256sum --check --quiet
+	@tar --extract --gzip --file $(@D)/$(MERMAID).tgz --directory $(@D) --strip-components=2 package/dist/mermaid.min.js
+	@touch $@
+
+# The theme's notice of its successor is for a person, not for every run. (`--quiet` would hide warnings from `--strict` too.)
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(DEV)/bin/mkdocs build --strict
+
+docs: setup-dev $(DIAGRAMS) ## Build the documentation as a site, .rewardpool/site/index.html (needs npm, for the diagrams)
+	@$(MKDOCS)
+	@echo "$(WORK)/site/index.html"
+
+lint: setup-dev ## Check format, style, spelling, types, import directions, that what is made from the code is fresh, and the pages' links
 	@$(DEV)/bin/ruff format --check .
 	@$(DEV)/bin/ruff check .
+	@$(DEV)/bin/codespell
 	@$(DEV)/bin/mypy
 	@$(DEV)/bin/mypy --config-file tests/mypy.ini
 	@$(DEV)/bin/lint-imports
+	@$(MKDOCS)
 	@$(DEV)/bin/python docs/rooms.py --check docs/architecture.md
+	@$(DEV)/bin/python docs/reference.py --check
+	@$(DEV)/bin/python docs/chart_values.py --check charts/rewardpool/README.md
 	@for file in $(CRD_FILES); do $(DEV)/bin/python -m rewardpool_api.crd --check $$file; done
+
+check: setup-dev ## What to run while you write: lint beside the tests that start no server (two minutes on two cores)
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint quick-tests
+
+# The actor's and the frameworks' tests need other environments.
+quick-tests:
+	@$(DEV)/bin/pytest --quiet --numprocesses auto --dist worksteal -m "not real and not long" tests --ignore=tests/trainer_torch --ignore=tests/frameworks
 
 # Much of a test is waiting for a server to start, so two suites at a time take little longer than one. The longest come
 # first, and none is so long that it ends alone; three at a time may pay where cores are idle meanwhile.
@@ -183,6 +214,9 @@ e2e: setup ## The whole product on a real one-node Kubernetes cluster (needs roo
 
 first-minute: setup-dev ## Build and install the package, and do README's first block as a new user does it (its extras take minutes where nothing is cached)
 	@$(DEV)/bin/python e2e/first_minute.py
+
+tutorials: setup-dev ## Type the tutorials' commands word by word in clean environments, one on a real cluster (6 minutes; TUTORIALS="own-loop"; needs the same as e2e)
+	@PYTHONPATH=e2e $(DEV)/bin/python -m tutorials $(TUTORIALS)
 
 e2e-first-pool: setup-dev ## A pool of four lines, and what kubectl says of it, on a real cluster (5 minutes; needs the same)
 	@PYTHONPATH=e2e $(DEV)/bin/python e2e/first_pool.py

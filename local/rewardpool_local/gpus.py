@@ -117,8 +117,8 @@ def variables(gpus: Sequence[Gpu]) -> dict[str, str]:
     return {VISIBLE: ",".join(gpu.name for gpu in gpus), ORDER: "PCI_BUS_ID"} if gpus else {}
 
 
-def find(environ: Mapping[str, str]) -> tuple[Gpu, ...] | None:
-    """Ask nvidia-smi which GPUs there are; None where there is no nvidia-smi.
+def find(environ: Mapping[str, str], *, seconds: float = FIND_SECONDS) -> tuple[Gpu, ...] | None:
+    """Ask nvidia-smi, for so long, which GPUs there are; None where there is no nvidia-smi.
 
     Raises:
         GpusUnreadableError: it fails, hangs, or says something else.
@@ -128,7 +128,7 @@ def find(environ: Mapping[str, str]) -> tuple[Gpu, ...] | None:
         return None
     command = [program, "--query-gpu=index,uuid", "--format=csv,noheader"]
     try:
-        listing = subprocess.run(command, env=dict(environ), capture_output=True, text=True, timeout=FIND_SECONDS)
+        listing = subprocess.run(command, env=dict(environ), capture_output=True, text=True, timeout=seconds)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise GpusUnreadableError(_unreadable(str(error))) from None
     return parse(listing.stdout, listing.stderr, listing.returncode)

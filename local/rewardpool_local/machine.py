@@ -1,5 +1,6 @@
 """What this machine must have before anything of a pool is started, and its free ports."""
 
+import json
 import os
 import re
 import shutil
@@ -8,6 +9,7 @@ import subprocess
 import symtable
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rewardpool_api import RewardPool, names, parse_source
@@ -23,12 +25,34 @@ HOST = "127.0.0.1"
 _INSTALL = {program.package: program.requirement for program in PROGRAMS.values()}
 """What pip installs, where it is not called like its module."""
 _FIND = "import sys, importlib.util as u; print(*(m for m in sys.argv[1:] if u.find_spec(m) is None))"
+_VERSIONS = """
+import sys, json, importlib.metadata as metadata, importlib.util as util
+def version(module):
+    try:
+        return metadata.version(module)
+    except metadata.PackageNotFoundError:
+        # Not called like its module.
+        names = metadata.packages_distributions().get(module, [])
+        return metadata.version(names[0]) if names else ""
+found = [module for module in sys.argv[1:] if util.find_spec(module)]
+print(json.dumps([sys.version.split()[0], {module: version(module) for module in found}]))
+"""
 _ORIGIN = "import sys, importlib.util as u; print(u.find_spec(sys.argv[1]).origin)"
 FIND_SECONDS = 60
 
 
 class NotStartableError(RuntimeError):
     """The pool cannot run on this machine; the text says why and what to do. Nothing was started."""
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """What an interpreter has."""
+
+    python: str
+    """Its own version."""
+    modules: Mapping[str, str]
+    """Those that it has of the modules asked for, with their versions; "" where nothing says the version."""
 
 
 def server_python(environ: Mapping[str, str]) -> str:
@@ -197,35 +221,57 @@ def _check_port(port: int) -> None:
             ) from None
 
 
-def _check_modules(python: str, modules: Sequence[str]) -> None:
+def interpreter(python: str, modules: Sequence[str], environ: Mapping[str, str], *, seconds: float) -> Interpreter:
+    """Ask an interpreter what it has; none of the modules is imported.
+
+    Raises:
+        NotStartableError: there is no such program, or it fails or takes longer.
+    """
+    _check_python(python)
+    version, found = json.loads(_run_python(python, _VERSIONS, modules, environ, seconds=seconds))
+    return Interpreter(python=version, modules=found)
+
+
+def installation(python: str, modules: Sequence[str]) -> str:
+    """What to do so that `rewardpool up` finds these modules."""
+    packages = " ".join(_INSTALL.get(module, module) for module in modules)
+    return (
+        f"run `{python} -m pip install {packages}`, or set {names.ENV_SERVER_PYTHON} to an interpreter that has it"
+        " (in a checkout, `make setup-server` makes one)"
+    )
+
+
+def _check_python(python: str) -> None:
     if shutil.which(python) is None:
         raise NotStartableError(f"{names.ENV_SERVER_PYTHON} is {python}, not an executable file")
+
+
+def _check_modules(python: str, modules: Sequence[str]) -> None:
+    _check_python(python)
     missing = _missing(python, modules, os.environ)
     if missing:
-        packages = " ".join(_INSTALL.get(module, module) for module in missing)
-        raise NotStartableError(
-            f"{python} has no {' and no '.join(missing)}: run `{python} -m pip install {packages}`, or set "
-            f"{names.ENV_SERVER_PYTHON} to an interpreter that has it (in a checkout, `make setup-server` makes one)"
-        )
+        raise NotStartableError(f"{python} has no {' and no '.join(missing)}: {installation(python, missing)}")
 
 
 def _missing(python: str, modules: Sequence[str], environ: Mapping[str, str]) -> list[str]:
     return _run_python(python, _FIND, modules, environ).split()
 
 
-def _run_python(python: str, program: str, modules: Sequence[str], environ: Mapping[str, str]) -> str:
+def _run_python(
+    python: str, program: str, modules: Sequence[str], environ: Mapping[str, str], *, seconds: float = FIND_SECONDS
+) -> str:
     try:
         found = subprocess.run(
             [python, "-c", program, *modules],
             env=dict(environ),
             capture_output=True,
             text=True,
-            timeout=FIND_SECONDS,
+            timeout=seconds,
             check=True,
         )
     except subprocess.CalledProcessError as error:
         last = (error.stderr or "").strip().splitlines()[-1:]
         raise NotStartableError(f"{python}: {' '.join(last) or f'exit code {error.returncode}'}") from None
     except subprocess.TimeoutExpired:
-        raise NotStartableError(f"{python} did not start within {FIND_SECONDS} s") from None
+        raise NotStartableError(f"{python} did not start within {seconds:.0f} s") from None
     return found.stdout

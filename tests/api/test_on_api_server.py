@@ -270,6 +270,8 @@ def test_defaults_are_those_of_the_models(control_plane: ControlPlane) -> None:
 
 def test_every_manifest_of_the_examples_and_of_the_catalogue_is_taken(control_plane: ControlPlane) -> None:
     given = manifests()
+    for namespace in {pool["metadata"].get("namespace", "default") for pool in given} - {"default", NAMESPACE}:
+        control_plane.kubectl("create", "namespace", namespace)
     taken = control_plane.kubectl("apply", "--dry-run=server", "-f", "-", input=yaml.safe_dump_all(given))
     assert len(taken.splitlines()) == len(given) > 30
 

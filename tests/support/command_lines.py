@@ -48,8 +48,9 @@ TARGET = LaunchTarget(served_name="rm", host="127.0.0.1", port=8000, download_di
 
 def manifests() -> list[dict[str, Any]]:
     """All of them, as their readers get them."""
-    examples = [yaml.safe_load(path.read_text()) for path in sorted((ROOT / "examples").rglob("*.yaml"))]
-    found = [each for each in examples if each.get("kind") == names.KIND]
+    examples = sorted((ROOT / "examples").rglob("*.yaml"))
+    documents = (each for path in examples for each in yaml.safe_load_all(path.read_text()))
+    found = [each for each in documents if each.get("kind") == names.KIND]
     for entry in ENTRIES:
         if entry.manifest is not None:
             found += [entry.manifest, *(entry.on(engine) for engine in entry.also_on)]

@@ -19,6 +19,8 @@ from rewardpool_operator.routers.flags import router_flags
 from rewardpool_worker import router_launcher
 from rewardpool_worker.diagnosis import diagnose
 
+pytestmark = pytest.mark.real
+
 FUNCTIONS = Path(__file__).parent / "functions"
 
 
@@ -170,7 +172,6 @@ def test_a_wrong_flag_is_diagnosed(start: Start) -> None:
     assert diagnose(exit_code=process.exit_code(seconds=30), log=process.log.read_text()).reason == "BadArguments"
 
 
-@pytest.mark.real
 def test_scores_and_extras_pass_through_the_real_router(start: Start, tmp_path: Path) -> None:
     server = start("detailed")
     port = free_port()

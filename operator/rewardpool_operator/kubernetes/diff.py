@@ -30,8 +30,9 @@ def stamped(manifest: Object) -> Object:
 
 
 def differs(manifest: Object, live: Object) -> bool:
-    """Whether the live object lacks anything that the stamped manifest says."""
-    return not _holds(manifest, live)
+    """Whether the live object, of the manifest's kind, lacks anything that the stamped manifest says."""
+    # What a list gives back does not say its kind.
+    return not _holds({name: value for name, value in manifest.items() if name not in ("apiVersion", "kind")}, live)
 
 
 def _holds(wanted: Any, found: Any, field: str = "") -> bool:

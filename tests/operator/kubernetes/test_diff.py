@@ -30,6 +30,10 @@ def test_what_the_api_server_added_is_no_difference() -> None:
     assert not needs_apply(MANIFEST, live(), None)
 
 
+def test_what_a_list_gives_back_without_its_kind_is_no_difference() -> None:
+    assert not needs_apply({"apiVersion": "apps/v1", "kind": "Deployment", **MANIFEST}, live(), None)
+
+
 @pytest.mark.parametrize(
     "changed",
     [

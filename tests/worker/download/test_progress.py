@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rewardpool_worker.download import progress
-from rewardpool_worker.download.progress import Progress, Watch, line
+from rewardpool_worker.download.progress import Progress, ProgressMonitor, line
 
 
 class Seen:
@@ -23,7 +23,7 @@ class Seen:
         self.progress = Progress()
         self.progress.begin("abc", 10_000_000_000, lambda: self.bytes)
         self.progress.phase = "Downloading"
-        self.watch = Watch(
+        self.watch = ProgressMonitor(
             self.progress,
             beat=self.beats.append,
             holder_report=lambda: dict(self.holder),

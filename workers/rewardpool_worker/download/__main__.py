@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from .cache import ModelCache
 from .errors import DownloadError
 from .lock import CacheLock, LostLockError
-from .progress import Progress, Watch, end_at_once, serve
+from .progress import Progress, ProgressMonitor, end_at_once, serve
 from .release import Source
 from .run import Download
 
@@ -52,7 +52,7 @@ def main() -> None:
 
     signal.signal(signal.SIGTERM, leave)
     serve(progress, wanted.host, wanted.port)
-    watch = Watch(
+    watch = ProgressMonitor(
         progress,
         beat=_beating(lock, give_up),
         holder_report=lock.report,

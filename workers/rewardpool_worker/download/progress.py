@@ -56,7 +56,7 @@ class Progress:
         }
 
 
-class Watch:
+class ProgressMonitor:
     """Looks at the progress every second: heartbeat, a line in the log now and then, an end when nothing moves."""
 
     def __init__(
