@@ -34,19 +34,32 @@ class Progress:
     """By worker: the phase that was last said, and when (monotonic seconds)."""
     since: dict[tuple[str, int | None], float] = field(default_factory=dict)
     """By worker and process: when it was first seen (monotonic seconds)."""
+    is_use_printed: bool = False
+    """Whether it was said how to use the pool."""
     is_ready_printed: bool = False
 
     def look(self, now: float) -> RewardPool | None:
-        """Read the state, and say once that samples can be scored."""
+        """Read the state, and say once that samples can be scored, and once that all wanted replicas serve."""
         pool = self.up.folder.read_pool()
         if pool is None or pool.spec != self.up.wanted.spec:
             return None
         for worker in pool.status.workers:
             self.since.setdefault((worker.name, worker.pid), now)
         if not self.is_ready_printed and is_serving(pool):
-            self.is_ready_printed = True
-            print_ready(pool)
+            self.say_serving(pool)
         return pool
+
+    def say_serving(self, pool: RewardPool) -> None:
+        """How many replicas serve and where; the first time with how to use them."""
+        ready, wanted = pool.status.ready_replicas, wanted_replicas(pool)
+        self.is_ready_printed = ready >= wanted
+        if self.is_use_printed and not self.is_ready_printed:
+            return
+        words = "[green]{} is ready[/]" if self.is_ready_printed else "[yellow]{} can be used[/]"
+        err.print(f"{words.format(pool.key)}: {ready} of {wanted} replicas serve at {pool.status.url}")
+        if not self.is_use_printed:
+            print_use(pool)
+        self.is_use_printed = True
 
     def seconds(self, worker: WorkerProcess, now: float) -> float:
         """How long the worker has had its process, or waits for the next."""
@@ -79,11 +92,12 @@ class Progress:
 async def follow(up: Up, *, seconds: float, serves_already: bool = False) -> bool:
     """Show how a pool becomes what was asked for; returns whether it is at the end.
 
-    Where it is ready for the first time, it is said how to use it; that one `serves_already` is no news.
+    When the first replica serves, it is said how to use the pool, and that it is ready when all do; of one that
+    `serves_already` neither is news.
 
     It ends when nothing changes any more, when the pool's supervisor gives up, or after so many seconds.
     """
-    progress = Progress(up, is_ready_printed=serves_already)
+    progress = Progress(up, is_use_printed=serves_already, is_ready_printed=serves_already)
     deadline = time.monotonic() + seconds
     with _live(progress) as show:
         while not is_settled(up) and not has_failed(up) and time.monotonic() < deadline:
@@ -116,13 +130,8 @@ def is_serving(pool: RewardPool | None) -> bool:
     return serving is not None and serving.status == "True"
 
 
-def print_ready(pool: RewardPool) -> None:
-    """Where the pool is and how to use it."""
-    status = pool.status
-    err.print(
-        f"[green]{pool.key} is ready[/]: {status.ready_replicas} of {wanted_replicas(pool)} replicas serve"
-        f" at {status.url}"
-    )
+def print_use(pool: RewardPool) -> None:
+    """How to use the pool."""
     err.print(f'  score a text       rewardpool score "some text" --pool {pool.key}')
     err.print(f"  in a training job  pool: {pool.key}")
     err.print(f"  look, stop         rewardpool status {pool.key} · rewardpool down {pool.key}")

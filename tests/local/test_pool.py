@@ -40,9 +40,7 @@ async def score(session: aiohttp.ClientSession, machine: LocalMachine, *, second
 
 
 async def test_up_gives_a_pool_that_scores_and_down_leaves_nothing(machine: LocalMachine) -> None:
-    # It is ready when the first replica serves; the second may be a moment behind.
-    assert "rl/length is ready: " in await machine.up(replicas=2)
-    await machine.serves(2)
+    assert "rl/length is ready: 2 of 2 replicas serve at " in await machine.up(replicas=2)
     assert await machine.run("score", "hello world") == (0, "11.0\n")
     code, shown = await machine.run("status", POOL, "--json")
     status = json.loads(shown)["status"]
