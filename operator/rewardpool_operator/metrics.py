@@ -144,6 +144,11 @@ class Metrics:
         """Tell these figures of the pool from now on, and count a change of its desired replicas."""
         key = pool.metadata.namespace, pool.metadata.name
         now, before = metrics_of(pool, status), self._pools.pools.get(key)
+        if before is None:
+            # A counter whose first value is 1 has not increased for Prometheus: the first change would be on no panel.
+            for counter, values in self._counters_of_pools():
+                for value in values:
+                    counter.labels(*key, value)
         if before is not None and now.replicas[0] != before.replicas[0]:
             grows = now.replicas[0][1] > before.replicas[0][1]
             self._scaling_changes.labels(*key, "up" if grows else "down").inc()
@@ -160,14 +165,17 @@ class Metrics:
         """The pool is gone, and its series with it."""
         self._pools.pools.pop((namespace, name), None)
         self._pools.failing.pop((namespace, name), None)
-        labels: tuple[tuple[Counter, tuple[str, ...]], ...] = (
+        for counter, values in self._counters_of_pools():
+            for value in values:
+                counter.remove(namespace, name, value)
+
+    def _counters_of_pools(self) -> tuple[tuple[Counter, tuple[str, ...]], ...]:
+        """The counters that have series of a pool, with the values of their last label."""
+        return (
             (self._scaling_changes, _DIRECTIONS),
             (self._router_repairs, _CHANGES),
             (self._rollouts, tuple(_ROLLOUT_ENDS.values())),
         )
-        for counter, values in labels:
-            for value in values:
-                counter.remove(namespace, name, value)
 
     def router_repaired(self, namespace: str, name: str, change: Change) -> None:
         """A router's list differed from the pool's workers without a change of ours, and was put right."""

@@ -119,7 +119,15 @@ def test_a_change_of_size_is_counted_once(metrics, before, after, direction):
     changes = {
         way: value(metrics, "rewardpool_pool_scaling_changes_total", **KEY, direction=way) for way in ("up", "down")
     }
-    assert changes == {"up": None, "down": None, direction: 1}
+    assert changes == {"up": 0, "down": 0, direction: 1}
+
+
+def test_what_is_counted_of_a_pool_is_zero_from_its_first_sight(metrics):
+    metrics.record_pool(a_pool(), status())
+    counted = {sample.name: sample.value for sample in of_pools(metrics) if sample.name.endswith("_total")}
+    assert counted == dict.fromkeys(
+        f"rewardpool_pool_{what}_total" for what in ("scaling_changes", "router_repairs", "rollouts")
+    ) | dict.fromkeys(counted, 0)
 
 
 def test_a_pool_that_is_gone_leaves_no_series(metrics):
