@@ -25,7 +25,7 @@ export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 export REWARDPOOL_SGLANG_PYTHON  := $(CURDIR)/$(SGLANG)/bin/python
 
-.PHONY: golden bench-autoscaler bench-client bench-engine bench-learning bench-operator bench-step client-faults docs help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 smollm2-model soak check quick-tests test needs suites waiting-suites engine-suites e2e e2e-faults e2e-autoscaling e2e-engines e2e-first-pool first-minute tutorials test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint reference format crds binaries clean
+.PHONY: golden bench-autoscaler bench-client bench-engine bench-learning bench-operator bench-step client-faults docs help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 smollm2-model soak check quick-tests test needs suites waiting-suites engine-suites e2e e2e-faults e2e-autoscaling e2e-engines e2e-first-pool first-minute pictures tutorials test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -215,8 +215,13 @@ e2e: setup ## The whole product on a real one-node Kubernetes cluster (needs roo
 first-minute: setup-dev ## Build and install the package, and do README's first block as a new user does it (its extras take minutes where nothing is cached)
 	@$(DEV)/bin/python e2e/first_minute.py
 
-tutorials: setup-dev ## Type the tutorials' commands word by word in clean environments, one on a real cluster (6 minutes; TUTORIALS="own-loop"; needs the same as e2e)
+tutorials: setup-dev ## Type the tutorials' commands word by word in clean environments, one on a real cluster (15 minutes and 20 GB; TUTORIALS="own-loop"; needs the same as e2e)
 	@PYTHONPATH=e2e $(DEV)/bin/python -m tutorials $(TUTORIALS)
+
+pictures: packages setup-dev setup-server ## Draw the pages' pictures of a terminal, and of the dashboards from the recorded run (RECORD=yes makes a new one first; needs the same as e2e)
+	@$(DEV)/bin/python docs/terminal_picture.py docs/images/terminal.svg
+	@$(if $(RECORD),PYTHONPATH=e2e $(DEV)/bin/python -m dashboards --record)
+	@PYTHONPATH=e2e $(DEV)/bin/python -m dashboards
 
 e2e-first-pool: setup-dev ## A pool of four lines, and what kubectl says of it, on a real cluster (5 minutes; needs the same)
 	@PYTHONPATH=e2e $(DEV)/bin/python e2e/first_pool.py

@@ -52,10 +52,13 @@ TEST_PACKAGES: Mapping[str, str] = {
 }
 """The same for tests that cut wires in a network of their own, or start an API server."""
 
+DASHBOARD_PACKAGES: Mapping[str, str] = {"prometheus": "prometheus", "promtool": "prometheus"}
+"""The same for tests that ask a Prometheus what the dashboards ask, and for their pictures."""
+
 GROUPS: Mapping[str, Mapping[str, str]] = {
     "environment": ENVIRONMENT_PACKAGES,
     "engine": ENGINE_PACKAGES,
-    "tests": TEST_PACKAGES,
+    "tests": {**TEST_PACKAGES, **DASHBOARD_PACKAGES},
     "node": {**NODE_PACKAGES, **BASE_IMAGE_PACKAGES},
 }
 

@@ -1,14 +1,15 @@
-"""Alerts and dashboards: every expression is PromQL, and names metrics that the operator has."""
+"""Alerts and dashboards: every expression is PromQL, and names metrics that the operator or a real router has."""
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import promql_parser
 import pytest
 import yaml
 
+from dashboards.panels import dashboards, metric_names
+from dashboards.recording import RECORDED, names_of
 from rewardpool_operator.metrics import Metrics
 
 from .conftest import CHART, Render
@@ -16,48 +17,33 @@ from .conftest import CHART, Render
 ALERTS = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())["rules"]
 DASHBOARDS = sorted((CHART / "files" / "dashboards").glob("*.json"))
 SUFFIXES = {"counter": ["_total"], "histogram": ["_bucket", "_count", "_sum"], "gauge": [""]}
-GRAFANA = {"$__rate_interval": "5m", "$namespace": "rl", "$pool": "skywork"}
+GRAFANA = {"__rate_interval": "5m", "namespace": "rl", "pool": "skywork"}
 
 
-def metric_names() -> set[str]:
+def metrics_of_operator() -> set[str]:
     families = Metrics().registry.collect()
     return {family.name + suffix for family in families for suffix in SUFFIXES[family.type]}
 
 
-def selectors(expression: str) -> Iterator[promql_parser.VectorSelector]:
-    found: list[promql_parser.VectorSelector] = []
-
-    def keep(node: promql_parser.Expr) -> bool:
-        if isinstance(node, promql_parser.VectorSelector):
-            found.append(node)
-        return True
-
-    promql_parser.walk(promql_parser.parse(expression), keep)
-    yield from found
-
-
 def dashboard_expressions() -> Iterator[tuple[str, str]]:
-    for path in DASHBOARDS:
-        for panel in json.loads(path.read_text())["panels"]:
-            for target in panel["targets"]:
-                expression = target["expr"]
-                for variable, value in GRAFANA.items():
-                    expression = expression.replace(variable, value)
-                yield f"{path.stem}: {panel['title']}", expression
+    for dashboard in dashboards():
+        for panel in dashboard.panels:
+            for query in panel.queries:
+                yield f"{dashboard.name}: {panel.title}", query.filled(GRAFANA)
 
 
 EXPRESSIONS = [*((rule["alert"], rule["expr"]) for rule in ALERTS), *dashboard_expressions()]
 
 
 @pytest.mark.parametrize(("where", "expression"), EXPRESSIONS)
-def test_an_expression_asks_for_metrics_that_the_operator_has(where: str, expression: str) -> None:
-    asked = {selector.name for selector in selectors(expression)}
+def test_an_expression_asks_for_metrics_that_the_operator_or_a_router_has(where: str, expression: str) -> None:
+    asked = metric_names(expression)
     assert asked
-    assert asked <= metric_names(), where
+    assert asked <= metrics_of_operator() | names_of(RECORDED), where
 
 
 def test_every_metric_of_the_operator_is_on_a_dashboard() -> None:
-    shown = {selector.name for _, expression in dashboard_expressions() for selector in selectors(expression)}
+    shown = {name for _, expression in dashboard_expressions() for name in metric_names(expression)}
     ours = {family.name for family in Metrics().registry.collect() if family.name.startswith("rewardpool_")}
     assert not {name for name in ours if not {name, f"{name}_total", f"{name}_bucket"} & shown}
 

@@ -1,0 +1,52 @@
+"""The dashboards against a real run: a real Prometheus answers every query of every panel from what it recorded."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dashboards.panels import Dashboard, Panel, dashboards
+from dashboards.picture import draw
+from dashboards.prometheus import Prometheus, prometheus
+from dashboards.recording import RECORDED, Recording, asking, restore
+
+pytestmark = pytest.mark.real
+
+PANELS = [(dashboard.name, panel) for dashboard in dashboards() for panel in dashboard.panels]
+NOTHING_FAILED = {
+    "operator: Failed passes",
+    "operator: Objects put back",
+    "operator: Left out, for it makes no sense",
+    "operator: Steps of passes that fail",
+    "operator: Namespaces that are not served",
+    "requests: Failures, by kind",
+    "requests: Calls that failed, by replica",
+}
+"""Panels of what went wrong: nothing did in the recorded run."""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    return restore(RECORDED, tmp_path_factory.mktemp("recording"))
+
+
+@pytest.fixture(scope="module")
+def server(run: Recording) -> Iterator[Prometheus]:
+    with prometheus(run.storage, log=run.storage.parent / "prometheus.log") as started:
+        yield started
+
+
+@pytest.mark.parametrize(("dashboard", "panel"), PANELS, ids=[f"{name}: {panel.title}" for name, panel in PANELS])
+def test_a_panel_shows_what_happened(dashboard: str, panel: Panel, server: Prometheus, run: Recording) -> None:
+    for query in panel.queries:
+        series = asking(server, run)(query)
+        assert bool(series) == (f"{dashboard}: {panel.title}" not in NOTHING_FAILED), query.expression
+        names = [query.name_of(each.labels) for each in series]
+        assert "{{" not in "".join(names), "a label of the legend is missing"
+        assert len(set(names)) == len(names), "two lines have one name"
+
+
+@pytest.mark.parametrize("dashboard", dashboards(), ids=lambda dashboard: dashboard.name)
+def test_a_dashboard_is_drawn(dashboard: Dashboard, server: Prometheus, run: Recording, tmp_path: Path) -> None:
+    draw(dashboard, asking(server, run), tmp_path / "picture.png", start=run.start, end=run.end)
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
