@@ -25,7 +25,7 @@ export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 export REWARDPOOL_SGLANG_PYTHON  := $(CURDIR)/$(SGLANG)/bin/python
 
-.PHONY: golden bench-autoscaler bench-client bench-engine bench-learning bench-operator bench-step client-faults docs help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 smollm2-model soak check quick-tests test needs suites waiting-suites engine-suites e2e e2e-faults e2e-autoscaling e2e-engines e2e-first-pool first-minute pictures tutorials test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint reference format crds binaries clean
+.PHONY: golden gpu-check bench-autoscaler bench-client bench-engine bench-learning bench-operator bench-step client-faults docs help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 smollm2-model soak check quick-tests test needs suites waiting-suites engine-suites e2e e2e-faults e2e-autoscaling e2e-engines e2e-first-pool first-minute pictures tutorials test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -252,6 +252,12 @@ models: setup-trainer ## Build the quick start's two small models, which tests s
 
 golden: setup-server ## Make a tiny model of each class, with the manifest that serves it and its golden file for `rewardpool verify`
 	@PYTHONPATH=tests HF_HUB_OFFLINE=1 $(SERVER)/bin/python tests/support/golden_models.py $(WORK)/golden
+
+# The environment of `make setup-server` has vLLM for a CPU: on a GPU the engines' interpreters are the user's.
+GPU_ENGINES = REWARDPOOL_SERVER_PYTHON=$(GPU_SERVER_PYTHON) REWARDPOOL_SGLANG_PYTHON=$(GPU_SGLANG_PYTHON)
+
+gpu-check: golden models ## What only a GPU can show, in one report (GPU_SERVER_PYTHON=…, GPU_SGLANG_PYTHON=…: those with vLLM and SGLang for CUDA; GPU_ARGS=--on-cpu does what a CPU can)
+	@$(if $(GPU_SERVER_PYTHON),$(GPU_ENGINES)) PYTHONPATH=bench $(DEV)/bin/python -m gpu_check $(GPU_ARGS)
 
 bench-client: setup-server setup-frameworks ## Measure the client beside a bare session, verl's own call, and inside verl on Ray (BENCH_ARGS="--only http"; 12 minutes)
 	@PYTHONPATH=bench:e2e:tests $(FRAMEWORKS)/bin/python -m client_cost $(BENCH_ARGS)
