@@ -31,6 +31,8 @@ class Check:
     """Of its pool; None for one that makes its own."""
     model_class: str = ONE_CLASS
     engine: str = ""
+    samples: int = 4096
+    """Of a throughput."""
 
 
 def plan(golden: Mapping[str, Manifest], engines: Sequence[str], *, on_cpu: bool = False) -> list[Check]:
@@ -43,7 +45,7 @@ def plan(golden: Mapping[str, Manifest], engines: Sequence[str], *, on_cpu: bool
     """
     if on_cpu:
         scores = Check(name=f"scores, vllm, {ONE_CLASS}, float32", kind="scores", gpus=0, manifest=golden[ONE_CLASS])
-        speed = Check(name="throughput, vllm", kind="throughput", gpus=0, manifest=golden[ONE_CLASS])
+        speed = Check(name="throughput, vllm", kind="throughput", gpus=0, manifest=golden[ONE_CLASS], samples=256)
         return [scores, speed]
     checks: list[Check] = []
     for engine in engines:

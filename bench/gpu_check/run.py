@@ -24,7 +24,6 @@ TRAINER_PYTHON: Final = "REWARDPOOL_TRAINER_PYTHON"
 WAKES: Final = 5
 CLOSE: Final = 1e-6
 """Between what an engine says before and after it slept: the same kernels on the same weights."""
-THROUGHPUT_SAMPLES: Final = 4096
 THROUGHPUT_IN_FLIGHT: Final = 64
 TRAINING_STEPS: Final = 3
 TRAINING_SECONDS: Final = 1800.0
@@ -111,7 +110,7 @@ async def _sleep(check: Check, machine: Machine) -> Figures:
 
 async def _throughput(check: Check, machine: Machine) -> Figures:
     texts = _texts(check, machine)
-    samples = [texts[index % len(texts)] for index in range(THROUGHPUT_SAMPLES)]
+    samples = [texts[index % len(texts)] for index in range(check.samples)]
     async with _open(check, machine) as pool:
         await _all_scores(pool, texts)
         began = time.perf_counter()
