@@ -54,7 +54,8 @@ def error(answer: Any) -> CallerError:
 def test_two_replicas_score_as_transformers_does_and_as_each_other(pool: Pool) -> None:
     found = compare(pool.replicas, pool.samples, pool.expected)
     assert found["max_abs_diff"] <= CLOSE
-    assert found["replica_diff"] <= REPLICAS_CLOSE
+    # Of the score where it is larger than one: the last bits differ by what is in a replica's cache.
+    assert found["replica_diff"] <= REPLICAS_CLOSE * max(1.0, *(abs(score) for score, *_ in pool.expected))
 
 
 def test_a_flood_of_token_ids_beyond_the_vocabulary_costs_no_worker(pool: Pool) -> None:
