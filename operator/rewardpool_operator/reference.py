@@ -13,6 +13,7 @@ from rewardpool_api import status
 from rewardpool_api.generated import write_or_check
 from rewardpool_api.reasons import ConditionReason, EventReason
 from rewardpool_operator.metrics import Metrics
+from rewardpool_worker.worker_metrics import WorkerMetrics
 
 HEADER = """\
 # Conditions, events and metrics of a pool
@@ -40,7 +41,15 @@ METRICS = """
 
 `rewardpool operator run --metrics-port PORT` serves them at `/metrics`, as Prometheus text or OpenMetrics. Series with
 the label `pool` end with the pool. Beside these there are those of the process (`process_resident_memory_bytes` …).
-Routers and engines have metrics of their own.
+Routers, vLLM and SGLang have metrics of their own.
+"""
+WORKER_METRICS = """
+## Metrics of workers
+
+Workers of the engines `python` and `transformers` serve these at `/metrics` of their port, without a key. Requests are
+those that reach the server itself: with `transformers` the probes of readiness are among them, and requests that the
+score middleware refuses are not. vLLM and SGLang serve their own at the same path. The chart's value
+`metrics.workerPodMonitor` has Prometheus collect all of them ([the chart](helm.md#metrics-of-workers)).
 """
 
 
@@ -58,6 +67,11 @@ def page() -> str:
         *_table(("reason", "means"), ((f"`{reason}`", reason.meaning) for reason in EventReason)),
         METRICS,
         *_table(("metric", "type", "labels", "means"), (_metric(name, *described) for name, described in metrics)),
+        WORKER_METRICS,
+        *_table(
+            ("metric", "type", "labels", "means"),
+            (_metric(name, *described) for name, described in sorted(WorkerMetrics().described().items())),
+        ),
     ]
     return "\n".join(parts) + "\n"
 

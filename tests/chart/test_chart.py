@@ -11,8 +11,9 @@ from rewardpool_api import names
 from rewardpool_api.crd import crd_yaml
 from rewardpool_api.demand import former_lease_name, lease_name
 from rewardpool_operator.kubernetes import permissions
-from rewardpool_operator.kubernetes.containers import PORT_METRICS
+from rewardpool_operator.kubernetes.containers import PORT_HTTP, PORT_METRICS
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
+from rewardpool_worker.score_middleware import OPEN_PATHS
 
 from .conftest import CHART, NAMESPACE, Helm, HelmError, Objects, Render
 
@@ -112,7 +113,9 @@ def test_security_contexts_are_changed_field_by_field(render: Render) -> None:
 
 
 EVERYTHING = {
-    "metrics": {key: {"enabled": True} for key in ("serviceMonitor", "podMonitor", "alerts", "dashboards")},
+    "metrics": {
+        key: {"enabled": True} for key in ("serviceMonitor", "podMonitor", "workerPodMonitor", "alerts", "dashboards")
+    },
     "networkPolicy": {"enabled": True},
     "watch": {"namespaces": ["a"]},
 }
@@ -240,22 +243,43 @@ def test_a_drain_leaves_one_operator(render: Render) -> None:
 
 
 def test_monitors_find_the_ports_that_are_there(render: Render) -> None:
-    monitored = {"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True}}
-    objects = render(metrics=monitored)
+    objects = render(metrics={"serviceMonitor": {"enabled": True}})
     (service_monitor,) = [item for item in objects if item["kind"] == "ServiceMonitor"]
     service = one(objects, "Service", "rewardpool-metrics")
     assert service_monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     assert service_monitor["spec"]["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
     assert {port["name"] for port in operator_container(objects)["ports"]} == {"health", "metrics"}
-    (pod_monitor,) = [item for item in objects if item["kind"] == "PodMonitor"]
-    assert pod_monitor["spec"]["selector"]["matchLabels"] == {names.LABEL_COMPONENT: names.COMPONENT_ROUTER}
-    assert pod_monitor["spec"]["podMetricsEndpoints"][0]["port"] == PORT_METRICS
 
 
-def test_pod_monitors_look_no_further_than_the_operator(render: Render) -> None:
-    objects = render(metrics={"podMonitor": {"enabled": True}}, watch={"namespaces": ["a"]})
+POD_MONITORS = [
+    ("podMonitor", names.COMPONENT_ROUTER, PORT_METRICS),
+    ("workerPodMonitor", names.COMPONENT_WORKER, PORT_HTTP),
+]
+
+
+@pytest.mark.parametrize(("value", "component", "port"), POD_MONITORS)
+def test_a_pod_monitor_selects_what_pools_run_and_needs_no_key(
+    render: Render, value: str, component: str, port: str
+) -> None:
+    (monitor,) = [item for item in render(metrics={value: {"enabled": True}}) if item["kind"] == "PodMonitor"]
+    assert monitor["metadata"]["name"] == f"rewardpool-{component}s"
+    assert monitor["spec"]["selector"]["matchLabels"] == {names.LABEL_COMPONENT: component}
+    assert monitor["spec"]["namespaceSelector"] == {"any": True}
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert endpoint.keys() == {"port", "interval"}
+    assert endpoint["port"] == port
+    assert "/metrics" in OPEN_PATHS
+
+
+@pytest.mark.parametrize("value", ["podMonitor", "workerPodMonitor"])
+def test_pod_monitors_look_no_further_than_the_operator(render: Render, value: str) -> None:
+    objects = render(metrics={value: {"enabled": True}}, watch={"namespaces": ["a"]})
     (monitor,) = [item for item in objects if item["kind"] == "PodMonitor"]
     assert monitor["spec"]["namespaceSelector"] == {"matchNames": ["a"]}
+
+
+def test_no_monitor_is_made_unless_it_is_asked_for(render: Render) -> None:
+    assert not [item for item in render() if item["kind"] in ("ServiceMonitor", "PodMonitor", "PrometheusRule")]
 
 
 def test_without_metrics_nothing_serves_them(render: Render) -> None:

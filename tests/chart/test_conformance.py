@@ -31,6 +31,7 @@ VALUES: dict[str, dict[str, Any]] = {
             "namespaces": ["monitoring"],
             "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
             "podMonitor": {"enabled": True},
+            "workerPodMonitor": {"enabled": True, "interval": "1m"},
             "alerts": {"enabled": True},
             "dashboards": {"enabled": True, "annotations": {"folder": "RL"}},
         },

@@ -1,4 +1,4 @@
-"""Alerts and dashboards: every expression is PromQL, and names metrics that the operator or a real router has."""
+"""Alerts and dashboards: every expression is PromQL, and names metrics that the operator, a worker or a real router has."""
 
 import json
 from collections.abc import Iterator
@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 import yaml
+from prometheus_client.metrics_core import Metric
 
 from dashboards.panels import dashboards, metric_names
 from dashboards.recording import RECORDED, names_of
 from rewardpool_operator.metrics import Metrics
+from rewardpool_worker.worker_metrics import WorkerMetrics
 
 from .conftest import CHART, Render
 
@@ -20,9 +22,12 @@ SUFFIXES = {"counter": ["_total"], "histogram": ["_bucket", "_count", "_sum"], "
 GRAFANA = {"__rate_interval": "5m", "namespace": "rl", "pool": "skywork"}
 
 
-def metrics_of_operator() -> set[str]:
-    families = Metrics().registry.collect()
-    return {family.name + suffix for family in families for suffix in SUFFIXES[family.type]}
+def families() -> list[Metric]:
+    return [*Metrics().registry.collect(), *WorkerMetrics().registry.collect()]
+
+
+def our_metrics() -> set[str]:
+    return {family.name + suffix for family in families() for suffix in SUFFIXES[family.type]}
 
 
 def dashboard_expressions() -> Iterator[tuple[str, str]]:
@@ -36,15 +41,15 @@ EXPRESSIONS = [*((rule["alert"], rule["expr"]) for rule in ALERTS), *dashboard_e
 
 
 @pytest.mark.parametrize(("where", "expression"), EXPRESSIONS)
-def test_an_expression_asks_for_metrics_that_the_operator_or_a_router_has(where: str, expression: str) -> None:
+def test_an_expression_asks_for_metrics_that_there_are(where: str, expression: str) -> None:
     asked = metric_names(expression)
     assert asked
-    assert asked <= metrics_of_operator() | names_of(RECORDED), where
+    assert asked <= our_metrics() | names_of(RECORDED), where
 
 
-def test_every_metric_of_the_operator_is_on_a_dashboard() -> None:
+def test_every_metric_of_ours_is_on_a_dashboard() -> None:
     shown = {name for _, expression in dashboard_expressions() for name in metric_names(expression)}
-    ours = {family.name for family in Metrics().registry.collect() if family.name.startswith("rewardpool_")}
+    ours = {family.name for family in families() if family.name.startswith("rewardpool_")}
     assert not {name for name in ours if not {name, f"{name}_total", f"{name}_bucket"} & shown}
 
 

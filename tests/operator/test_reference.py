@@ -7,6 +7,7 @@ from rewardpool_api.reasons import ConditionReason, EventReason
 from rewardpool_api.status import CONDITION_TYPES
 from rewardpool_operator.metrics import Metrics
 from rewardpool_operator.reference import page
+from rewardpool_worker.worker_metrics import WorkerMetrics
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference-status.md"
 
@@ -17,7 +18,7 @@ def test_the_page_is_as_the_code_makes_it():
 
 def test_every_condition_reason_and_metric_is_on_the_page():
     listed = set(re.findall(r"^\| `?([A-Za-z_]+)`? \|", page(), re.MULTILINE))
-    assert {*CONDITION_TYPES, *ConditionReason, *EventReason, *Metrics().described()} <= listed
+    assert {*CONDITION_TYPES, *ConditionReason, *EventReason, *Metrics().described(), *WorkerMetrics().described()} <= listed
 
 
 def test_labels_of_metrics_are_told():

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from support.patience import PATIENCE
 
 
@@ -91,6 +92,18 @@ def http(
         return answer.code, _lower(answer.headers), _body(answer.read())
     except OSError:
         return 0, {}, None
+
+
+def scrape(url: str) -> dict[str, float]:
+    """What a server tells Prometheus, without a key: its series, as `name` or `name{label="value"}`, and their values."""
+    status, headers, text = http("GET", f"{url}/metrics")
+    assert (status, headers["content-type"].split(";")[0]) == (200, "text/plain"), text
+    told: dict[str, float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels = ",".join(f'{name}="{value}"' for name, value in sample.labels.items())
+            told[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+    return told
 
 
 def _lower(headers: "Message[str, str]") -> dict[str, str]:

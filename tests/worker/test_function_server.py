@@ -12,12 +12,13 @@ from typing import Any
 import psutil
 import pytest
 from support.fleet import free_port, server_python
-from support.processes import RealProcess, http
+from support.processes import RealProcess, http, scrape
 
 from rewardpool_api.contract import CallerError, parse_answer
 from rewardpool_operator.routers.flags import router_flags
 from rewardpool_worker import router_launcher
 from rewardpool_worker.diagnosis import diagnose
+from rewardpool_worker.worker_metrics import FAILURES
 
 pytestmark = pytest.mark.real
 
@@ -116,6 +117,7 @@ def test_sigterm_finishes_what_is_in_flight_and_refuses_the_rest(
     server.process.until((tmp_path / "begun").exists, seconds=20, what="the slow sample is in flight")
     server.process.signal(signal.SIGTERM)
     server.process.until(lambda: http("GET", server.url + "/health")[0] == 503, seconds=10, what="it drains")
+    assert scrape(server.url)["rewardpool_worker_in_flight"] == 1
     status, headers, _ = server.score(a_sample("late"))
     assert (status, headers["connection"]) == (503, "close")
     asking.join(20)
@@ -132,6 +134,21 @@ def test_it_tells_how_many_requests_it_holds(start: Start, tmp_path: Path) -> No
     server.process.until((tmp_path / "begun").exists, seconds=20, what="the slow sample is in flight")
     assert http("GET", server.url + "/rewardpool/load")[2] == {"in_flight": 1}
     asking.join(20)
+
+
+def test_prometheus_is_told_without_a_key_what_the_server_did(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("k")
+    server = start("obedient", REWARDPOOL_KEY_FILE=str(tmp_path / "key"))
+    for given in [(a_sample("a"), a_sample("b")), (a_sample("raise"),), ("plain text",)]:
+        server.score(*given, key="k")
+    server.score(a_sample("refused"))
+    told = scrape(server.url)
+    assert told["rewardpool_worker_requests_total"] == 3
+    assert told["rewardpool_worker_samples_total"] == 2
+    assert told["rewardpool_worker_in_flight"] == 0
+    assert told["rewardpool_worker_request_seconds_count"] == 3
+    failures = {kind: told[f'rewardpool_worker_failures_total{{kind="{kind}"}}'] for kind in FAILURES}
+    assert failures == {"invalid_sample": 1, "no_score": 1, "abandoned": 0}
 
 
 def test_the_drain_ends_at_its_deadline(start: Start, tmp_path: Path) -> None:

@@ -16,13 +16,21 @@ from rewardpool_worker.mounted import (
     write_mounted_files,
 )
 
-BESIDE = {"head_tokens", "lora_adapters", "score_middleware", "sleep_middleware", "transformers_model"}
+BESIDE = {
+    "head_tokens",
+    "lora_adapters",
+    "score_middleware",
+    "sleep_middleware",
+    "transformers_model",
+    "worker_metrics",
+}
 IN_THE_IMAGE = {
     "sglang",
     "sglang_router",
     "huggingface_hub",
     "boto3",
     "botocore",
+    "prometheus_client",
     "torch",
     "transformers",
     "uvicorn",

@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.custom_head import MAX_MODEL_LEN, VOCABULARY, expected, token_ids, write_checkpoint
 from support.launch_target import KEY, target_in
-from support.processes import RealProcess, http
+from support.processes import RealProcess, http, scrape
 
 from rewardpool_api import RewardPoolSpec, contract, names
 from rewardpool_worker.engines import engine_for
 from rewardpool_worker.score_middleware import ScoreMiddleware, Settings
 from rewardpool_worker.transformers_server import Application, Batcher, Bounds, plan_batches
+from rewardpool_worker.worker_metrics import WorkerMetrics
 
 START_SECONDS = 200.0
 
@@ -83,8 +84,8 @@ async def ask(app: Any, method: str, path: str, content: Any = None, *, stays: b
     return (sent[0]["status"], json.loads(sent[1]["body"])) if sent else (0, None)
 
 
-def served(model: FakeModel) -> ScoreMiddleware:
-    app = Application(model, served_name="rm", bounds=Bounds())
+def served(model: FakeModel, metrics: WorkerMetrics | None = None) -> ScoreMiddleware:
+    app = Application(model, served_name="rm", bounds=Bounds(), metrics=metrics or WorkerMetrics())
     return ScoreMiddleware(app, settings=Settings(engine="transformers", served_name="rm"))
 
 
@@ -161,7 +162,8 @@ async def test_samples_that_come_while_the_model_computes_are_its_next_batch() -
 
 async def test_nothing_is_computed_for_a_caller_who_hung_up() -> None:
     model = FakeModel()
-    app = Application(model, served_name="rm", bounds=Bounds())
+    metrics = WorkerMetrics()
+    app = Application(model, served_name="rm", bounds=Bounds(), metrics=metrics)
     content = {"model": "rm", "input": ["a"] * 50}
     model.gate.clear()
     kept = asyncio.create_task(ask(app, "POST", contract.SCORE_PATH, {"model": "rm", "input": ["first"]}))
@@ -171,6 +173,21 @@ async def test_nothing_is_computed_for_a_caller_who_hung_up() -> None:
     assert (await kept)[0] == 200
     assert (await ask(app, "POST", contract.SCORE_PATH, {"model": "rm", "input": ["last"]}))[0] == 200
     assert model.batches == [1, 1]
+    assert metrics.registry.get_sample_value("rewardpool_worker_failures_total", {"kind": "abandoned"}) == 1
+
+
+async def test_requests_samples_and_failures_are_counted() -> None:
+    metrics = WorkerMetrics()
+    app = served(FakeModel(), metrics)
+    for given_input in (["a", "bb"], "", "!"):
+        await scores(app, given_input)
+    value = metrics.registry.get_sample_value
+    assert value("rewardpool_worker_requests_total") == 3
+    assert value("rewardpool_worker_request_seconds_count") == 3
+    assert value("rewardpool_worker_samples_total") == 2
+    assert value("rewardpool_worker_in_flight") == 0
+    failures = [value("rewardpool_worker_failures_total", {"kind": kind}) for kind in ("invalid_sample", "no_score")]
+    assert failures == [1, 1]
 
 
 async def test_readiness_is_a_real_score_and_says_how_long_a_sample_may_be() -> None:
@@ -224,6 +241,9 @@ def test_the_real_server_scores_as_the_models_own_code_says_and_then_drains(serv
     assert http("POST", url + contract.SCORE_PATH, {"model": "rm", "input": "a"})[0] == 401
     assert http("GET", url + "/v1/models")[0] == 401
     assert http("GET", url + names.LOAD_PATH, key=KEY)[2] == {"in_flight": 0}
+    told = scrape(url)
+    assert told["rewardpool_worker_requests_total"] > len(texts)
+    assert told["rewardpool_worker_in_flight"] == 0
     assert KEY not in process.log.read_text()
     with ThreadPoolExecutor(1) as callers:
         in_flight = callers.submit(real_scores, url, ["hello world"] * 3000)

@@ -34,6 +34,7 @@ from rewardpool_runtime.function_runner import (
 )
 from rewardpool_worker.function_sample import parse_sample
 from rewardpool_worker.score_middleware import OPEN_PATHS, InvalidSampleError, KeyFile, Readiness, Settings
+from rewardpool_worker.worker_metrics import INVALID_SAMPLE, METRICS_PATH, NO_SCORE, WorkerMetrics
 
 log = logging.getLogger("rewardpool.worker")
 
@@ -78,6 +79,7 @@ class FunctionServer:
         self._options = options
         self._key = KeyFile(options.key_file)
         self._readiness = Readiness(deadline_seconds=PROBE_DEADLINE_SECONDS, clock=time.monotonic)
+        self._metrics = WorkerMetrics()
         self._in_flight = 0
         self._empty = asyncio.Event()
         self._empty.set()
@@ -89,6 +91,7 @@ class FunctionServer:
         application.router.add_get("/health", self._health)
         application.router.add_get(names.READY_PATH, self._ready)
         application.router.add_get(names.LOAD_PATH, self._load)
+        application.router.add_get(METRICS_PATH, self._exposition)
         application.router.add_get("/v1/models", self._models)
         application.router.add_post(SCORE_PATH, self._score)
         return application
@@ -103,7 +106,7 @@ class FunctionServer:
 
     @web.middleware
     async def _admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if self._draining:
+        if self._draining and request.path != METRICS_PATH:
             # /health too: a router that hears 503 sends nothing more here, and tries this request elsewhere.
             refused = _error(503, "draining", "this worker is leaving")
             refused.force_close()
@@ -124,6 +127,10 @@ class FunctionServer:
     async def _load(self, _: web.Request) -> web.Response:
         return web.json_response({"in_flight": self._in_flight})
 
+    async def _exposition(self, request: web.Request) -> web.Response:
+        body, content_type = self._metrics.exposition(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
     async def _models(self, _: web.Request) -> web.Response:
         card = {"id": self._options.served_name, "object": "model", "owned_by": "rewardpool", "max_model_len": None}
         return web.json_response({"object": "list", "data": [card]})
@@ -134,8 +141,10 @@ class FunctionServer:
                 samples = parse_input(await request.read())
             except web.HTTPRequestEntityTooLarge:
                 bound = self._options.max_body_bytes
+                self._metrics.failed(INVALID_SAMPLE)
                 return _caller_error("invalid_sample", f"the request has more than {bound} bytes")
             except InvalidSampleError as error:
+                self._metrics.failed(INVALID_SAMPLE)
                 return _caller_error("invalid_sample", str(error))
             # One sample, as nearly every request has, needs no task of its own, which costs 20 µs.
             alone = len(samples) == 1
@@ -144,10 +153,12 @@ class FunctionServer:
         data = []
         for index, outcome in enumerate(outcomes):
             if isinstance(outcome, Failed):
+                self._metrics.failed(NO_SCORE)
                 where = f"input {index}: " if len(outcomes) > 1 else ""
                 return _caller_error("function_failed", f"{where}{outcome.message}")
             data.append(_item(index, outcome))
         self._readiness.scored()
+        self._metrics.scored(len(data))
         return web.json_response({"object": "list", "model": self._options.served_name, "data": data, "usage": {}})
 
     async def _probe(self) -> dict[str, Any]:
@@ -163,7 +174,8 @@ class FunctionServer:
         self._in_flight += 1
         self._empty.clear()
         try:
-            yield
+            with self._metrics.request():
+                yield
         finally:
             self._in_flight -= 1
             if self._in_flight == 0:

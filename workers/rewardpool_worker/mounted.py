@@ -14,6 +14,7 @@ SLEEP_MIDDLEWARE = "sleep_middleware.py"
 SGLANG_LAUNCHER = "sglang_launcher.py"
 TRANSFORMERS_MODEL = "transformers_model.py"
 TRANSFORMERS_SERVER = "transformers_server.py"
+WORKER_METRICS = "worker_metrics.py"
 VLLM_LAUNCHER = "vllm_launcher.py"
 HEAD_TOKENS = "head_tokens.py"
 LORA_ADAPTERS = "lora_adapters.py"
@@ -31,6 +32,7 @@ MOUNTED_FILES = (
     WHOLE_CHECKPOINT,
     TRANSFORMERS_MODEL,
     TRANSFORMERS_SERVER,
+    WORKER_METRICS,
     ROUTER_LAUNCHER,
 )
 DOWNLOAD_PACKAGE: Final = "rewardpool_download"

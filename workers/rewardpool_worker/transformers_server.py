@@ -2,13 +2,13 @@
 
 The engine for models that only their own code can score. It is an ASGI application as vLLM's and SGLang's are, so key,
 readiness, load, limits and the answer to a caller's mistake are the score middleware's, which is put around it. What is
-here: the four routes that the middleware asks, and dynamic batching.
+here: the four routes that the middleware asks, the metrics, and dynamic batching.
 
 Batching waits for nobody: while the model computes, samples gather, and the next round takes all that are there, sorted
 by length and cut into batches of at most so many samples and so many tokens, padding included. A batch that fails is
 scored again one by one, so that one sample fails alone.
 
-Mounted into stock images; needs uvicorn beside what `transformers_model.py` needs.
+Mounted into stock images; needs uvicorn and prometheus_client beside what `transformers_model.py` needs.
 """
 
 import argparse
@@ -23,6 +23,7 @@ import sys
 import tempfile
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -51,6 +52,22 @@ class Model(Protocol):
 
     def score(self, batch: Sequence[Ids]) -> list[float]:
         """A number per sample."""
+
+
+class Metrics(Protocol):
+    """What is counted; `worker_metrics.WorkerMetrics` is one, where each is described."""
+
+    def request(self) -> AbstractContextManager[None]:
+        """A scoring request, from its arrival to its answer."""
+
+    def scored(self, samples: int) -> None:
+        """So many samples got their scores."""
+
+    def failed(self, kind: str) -> None:
+        """A request gets no scores."""
+
+    def exposition(self, accept: str) -> tuple[bytes, str]:
+        """Body and content type for a scraper."""
 
 
 @dataclass(frozen=True)
@@ -149,8 +166,9 @@ class _RequestError(Exception):
 class Application:
     """The ASGI application below the score middleware, whose requests it answers: those have been checked."""
 
-    def __init__(self, model: Model, *, served_name: str, bounds: Bounds) -> None:
+    def __init__(self, model: Model, *, served_name: str, bounds: Bounds, metrics: Metrics) -> None:
         self._model = model
+        self._metrics = metrics
         self._served_name = served_name
         self._batcher = Batcher(model.score, bounds)
         # One thread: a tokenizer is not for several, and a long text must not hold up the loop.
@@ -163,6 +181,9 @@ class Application:
         match scope["method"], scope["path"]:
             case "GET", "/health":
                 await _send(send, 200, {})
+            case "GET", "/metrics":
+                accept = dict(scope["headers"]).get(b"accept", b"").decode("latin-1")
+                await _send_bytes(send, 200, *self._metrics.exposition(accept))
             case "GET", "/v1/models":
                 card = {"id": self._served_name, "object": "model", "owned_by": "rewardpool"}
                 await _send(
@@ -171,8 +192,9 @@ class Application:
             case "POST", "/tokenize":
                 await self._answered(send, self._tokenize(await _read(receive)))
             case "POST", path if path == SCORE_PATH:
-                request = await _read(receive)
-                await self._answered(send, self._unless_hung_up(self._scores(request), receive))
+                with self._metrics.request():
+                    request = await _read(receive)
+                    await self._answered(send, self._counted(self._unless_hung_up(self._scores(request), receive)))
             case _:
                 await _send(send, 404, {"error": "there is no such route"})
 
@@ -187,6 +209,18 @@ class Application:
         else:
             if answer is not None:
                 await _send(send, 200, answer)
+
+    async def _counted(self, scoring: Awaitable[dict[str, Any] | None]) -> dict[str, Any] | None:
+        try:
+            answer = await scoring
+        except Exception as error:
+            self._metrics.failed("invalid_sample" if isinstance(error, _RequestError) else "no_score")
+            raise
+        if answer is None:
+            self._metrics.failed("abandoned")
+        else:
+            self._metrics.scored(len(answer["data"]))
+        return answer
 
     async def _scores(self, request: dict[str, Any]) -> dict[str, Any]:
         self._check_model(request)
@@ -253,8 +287,11 @@ async def _read(receive: Receive) -> dict[str, Any]:
 
 
 async def _send(send: Send, status: int, content: dict[str, Any]) -> None:
-    body = json.dumps(content, allow_nan=False).encode()
-    described = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await _send_bytes(send, status, json.dumps(content, allow_nan=False).encode(), "application/json")
+
+
+async def _send_bytes(send: Send, status: int, body: bytes, content_type: str) -> None:
+    described = [(b"content-type", content_type.encode()), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": described})
     await send({"type": "http.response.body", "body": body})
 
@@ -312,6 +349,7 @@ def main(argv: Sequence[str]) -> int:
         import uvicorn
         from score_middleware import ScoreMiddleware
         from transformers_model import ModelRefusedError, load
+        from worker_metrics import WorkerMetrics
 
         try:
             bounds = Bounds(given.max_batch_samples, given.max_batch_tokens)
@@ -327,7 +365,9 @@ def main(argv: Sequence[str]) -> int:
             refused = "model refused" if isinstance(error, ModelRefusedError) else f"error: {type(error).__name__}"
             log.error("%s: %s", refused, error)  # noqa: TRY400 - a reason, not a crash
             return EXIT_REFUSED
-        application = Application(_Guarded(model), served_name=given.served_model_name, bounds=bounds)
+        application = Application(
+            _Guarded(model), served_name=given.served_model_name, bounds=bounds, metrics=WorkerMetrics()
+        )
         uvicorn.run(
             ScoreMiddleware(application),
             host=given.host,

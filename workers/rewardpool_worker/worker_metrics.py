@@ -1,0 +1,87 @@
+"""What Prometheus scrapes of the two servers that are RewardPool's own: those for functions and for `transformers`.
+
+vLLM and SGLang tell their own metrics at the same path of the same port. Labels are words of fixed lists: nothing of a
+sample is ever told. Mounted into stock images beside `transformers_server.py`; needs prometheus_client, which the images
+of vLLM and SGLang have.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.metrics_core import Metric
+
+METRICS_PATH = "/metrics"
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+"""Buckets of a request's time: from a function of microseconds to the longest wait of a router."""
+
+INVALID_SAMPLE = "invalid_sample"
+NO_SCORE = "no_score"
+ABANDONED = "abandoned"
+FAILURES = (INVALID_SAMPLE, NO_SCORE, ABANDONED)
+"""Kinds of failures, in the words of the metric's label."""
+
+
+class WorkerMetrics:
+    """All metrics of one server process, in a registry of their own."""
+
+    def __init__(self) -> None:
+        # A second series for every counter, with the time of its making, which nobody reads.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = registry = CollectorRegistry()
+        self._requests = Counter(
+            "rewardpool_worker_requests_total", "Scoring requests that came in.", registry=registry
+        )
+        self._samples = Counter("rewardpool_worker_samples_total", "Samples that were scored.", registry=registry)
+        self._in_flight = Gauge(
+            "rewardpool_worker_in_flight", "Scoring requests that are not answered yet.", registry=registry
+        )
+        self._seconds = Histogram(
+            "rewardpool_worker_request_seconds",
+            "Seconds from a scoring request to its answer, of whatever kind.",
+            buckets=SECONDS,
+            registry=registry,
+        )
+        self._failures = Counter(
+            "rewardpool_worker_failures_total",
+            "Scoring requests without scores: an invalid_sample, no_score of function or model, abandoned by the caller.",
+            ("kind",),
+            registry=registry,
+        )
+        for kind in FAILURES:
+            self._failures.labels(kind)
+
+    def described(self) -> dict[str, tuple[Metric, tuple[str, ...]]]:
+        """Every family with its labels, by the name of its series; for documentation."""
+        made = [part for part in vars(self).values() if isinstance(part, MetricWrapperBase)]
+        found = [(family, tuple(wrapper._labelnames)) for wrapper in made for family in wrapper.describe()]
+        return {family.name + "_total" * (family.type == "counter"): (family, labels) for family, labels in found}
+
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """A scoring request, from its arrival to its answer."""
+        began = time.perf_counter()
+        self._requests.inc()
+        self._in_flight.inc()
+        try:
+            yield
+        finally:
+            self._in_flight.dec()
+            self._seconds.observe(time.perf_counter() - began)
+
+    def scored(self, samples: int) -> None:
+        """So many samples of one request got their scores."""
+        self._samples.inc(samples)
+
+    def failed(self, kind: str) -> None:
+        """A request gets no scores; one of FAILURES says why."""
+        self._failures.labels(kind).inc()
+
+    def exposition(self, accept: str) -> tuple[bytes, str]:
+        """Body and content type of an answer, in the format that the scraper's `Accept` header asks for."""
+        encode, content_type = choose_encoder(accept)
+        return encode(self.registry), content_type
