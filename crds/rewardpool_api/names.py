@@ -112,6 +112,8 @@ ENV_OPERATOR_SELECTOR: Final = "REWARDPOOL_OPERATOR_SELECTOR"
 """`LABEL=VALUE,…` of the operator's pods, for network policies that let them through."""
 ENV_MONITORING_NAMESPACES: Final = "REWARDPOOL_MONITORING_NAMESPACES"
 """`NAMESPACE,…` whose pods may read metrics of workers and routers."""
+ENV_POOL_DEFAULTS: Final = "REWARDPOOL_POOL_DEFAULTS"
+"""What the pods of all pools have unless the pool says otherwise, as JSON."""
 
 DOWNLOAD_PATH: Final = "/rewardpool/download"
 """How far a worker's download is, served by its init container on the worker's port."""

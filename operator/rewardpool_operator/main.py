@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from itertools import chain, repeat
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 import aiohttp
 import kopf
@@ -36,10 +36,12 @@ from rewardpool_operator.kubernetes.images import own_image
 from rewardpool_operator.kubernetes.leader import Acting, Leadership
 from rewardpool_operator.kubernetes.manager import Manager
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
+from rewardpool_operator.kubernetes.pool_defaults import PoolDefaults
 from rewardpool_operator.logs import LogFormat
 from rewardpool_operator.metrics import METRICS
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 LONGEST_BACKOFF_SECONDS: Final = 15.0
 """Between two attempts of kopf to watch pools that may not be watched."""
@@ -161,7 +163,8 @@ async def serve(settings: Settings) -> None:
             kube,
             session,
             image=own_image(),
-            identity=_identity(),
+            identity=_of_environment(OperatorIdentity.from_environment),
+            defaults=_of_environment(PoolDefaults.from_environment),
             namespaces=namespaces,
             acting=acting,
             concurrent_upgrades=settings.concurrent_upgrades,
@@ -220,9 +223,9 @@ async def _serve_http(operator: Manager, settings: Settings, stack: AsyncExitSta
             await web.TCPSite(runner, port=port).start()
 
 
-def _identity() -> OperatorIdentity | None:
+def _of_environment(read: Callable[[Mapping[str, str]], T]) -> T:
     try:
-        return OperatorIdentity.from_environment(os.environ)
+        return read(os.environ)
     except ValueError as error:
         raise SystemExit(f"the operator's environment is wrong: {error}") from None
 

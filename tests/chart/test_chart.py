@@ -13,6 +13,7 @@ from rewardpool_api.demand import former_lease_name, lease_name
 from rewardpool_operator.kubernetes import permissions
 from rewardpool_operator.kubernetes.containers import PORT_HTTP, PORT_METRICS
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
+from rewardpool_operator.kubernetes.pool_defaults import PoolDefaults
 from rewardpool_worker.score_middleware import OPEN_PATHS
 
 from .conftest import CHART, NAMESPACE, Helm, HelmError, Objects, Render
@@ -235,6 +236,43 @@ def test_the_operator_knows_what_network_policies_have_to_let_through(render: Re
     assert identity is not None
     assert identity.labels.items() <= one(objects, "Deployment")["spec"]["template"]["metadata"]["labels"].items()
     assert identity.monitoring == ("monitoring",)
+
+
+POOL_DEFAULTS: dict[str, Any] = {
+    "imageRegistry": "registry.example/mirror",
+    "imagePullSecrets": [{"name": "mirror"}],
+    "worker": {
+        "nodeSelector": {"gpu": "yes"},
+        "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
+        "priorityClassName": "scoring",
+        "resources": {"requests": {"cpu": 4, "memory": "32Gi"}},
+    },
+    "router": {"resources": {"limits": {"memory": "2Gi"}}},
+}
+
+
+def test_pool_defaults_reach_the_operator_as_they_are_written(render: Render) -> None:
+    environment = {
+        item["name"]: item.get("value") for item in operator_container(render(poolDefaults=POOL_DEFAULTS))["env"]
+    }
+    assert PoolDefaults.from_environment(environment) == PoolDefaults.model_validate(POOL_DEFAULTS)
+
+
+def test_without_pool_defaults_the_operator_is_told_nothing_of_them(render: Render) -> None:
+    assert names.ENV_POOL_DEFAULTS not in {item["name"] for item in operator_container(render())["env"]}
+
+
+@pytest.mark.parametrize(
+    ("defaults", "said"),
+    [
+        ({"workers": {}}, "additional properties 'workers' not allowed"),
+        ({"worker": {"affinity": {}}}, "additional properties 'affinity' not allowed"),
+        ({"worker": {"tolerations": [{"operator": "Exist"}]}}, "/poolDefaults/worker/tolerations/0/operator"),
+    ],
+)
+def test_a_misspelt_pool_default_is_refused_by_its_path(render: Render, defaults: dict[str, Any], said: str) -> None:
+    with pytest.raises(HelmError, match=said):
+        render(poolDefaults=defaults)
 
 
 def test_a_drain_leaves_one_operator(render: Render) -> None:

@@ -43,6 +43,13 @@ VALUES: dict[str, dict[str, Any]] = {
         "podAnnotations": {"a": "b"},
         "log": {"format": "text", "verbose": True},
     },
+    "defaults of all pools": {
+        "poolDefaults": {
+            "imageRegistry": "registry.example/mirror",
+            "imagePullSecrets": [{"name": "mirror"}],
+            "worker": {"tolerations": [{"key": "gpu", "operator": "Exists"}], "priorityClassName": "scoring"},
+        },
+    },
     "the usual names": {
         "nameOverride": "rewards",
         "commonLabels": {"team": "rl"},

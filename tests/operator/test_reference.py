@@ -18,7 +18,13 @@ def test_the_page_is_as_the_code_makes_it():
 
 def test_every_condition_reason_and_metric_is_on_the_page():
     listed = set(re.findall(r"^\| `?([A-Za-z_]+)`? \|", page(), re.MULTILINE))
-    assert {*CONDITION_TYPES, *ConditionReason, *EventReason, *Metrics().described(), *WorkerMetrics().described()} <= listed
+    assert {
+        *CONDITION_TYPES,
+        *ConditionReason,
+        *EventReason,
+        *Metrics().described(),
+        *WorkerMetrics().described(),
+    } <= listed
 
 
 def test_labels_of_metrics_are_told():

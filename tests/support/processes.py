@@ -95,7 +95,7 @@ def http(
 
 
 def scrape(url: str) -> dict[str, float]:
-    """What a server tells Prometheus, without a key: its series, as `name` or `name{label="value"}`, and their values."""
+    """What a server tells Prometheus, without a key: values by their series, `name` or `name{label="value"}`."""
     status, headers, text = http("GET", f"{url}/metrics")
     assert (status, headers["content-type"].split(";")[0]) == (200, "text/plain"), text
     told: dict[str, float] = {}

@@ -1,8 +1,8 @@
 """What Prometheus scrapes of the two servers that are RewardPool's own: those for functions and for `transformers`.
 
 vLLM and SGLang tell their own metrics at the same path of the same port. Labels are words of fixed lists: nothing of a
-sample is ever told. Mounted into stock images beside `transformers_server.py`; needs prometheus_client, which the images
-of vLLM and SGLang have.
+sample is ever told. Mounted into stock images with `transformers_server.py`; needs prometheus_client, which those of
+vLLM and SGLang have.
 """
 
 import time
@@ -48,7 +48,7 @@ class WorkerMetrics:
         )
         self._failures = Counter(
             "rewardpool_worker_failures_total",
-            "Scoring requests without scores: an invalid_sample, no_score of function or model, abandoned by the caller.",
+            "Scoring requests without scores: invalid_sample, no_score of function or model, abandoned by the caller.",
             ("kind",),
             registry=registry,
         )

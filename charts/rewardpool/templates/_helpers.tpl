@@ -32,6 +32,20 @@ default
 {{- end -}}
 {{- end -}}
 
+{{- /* The pool defaults that are set, in two levels; without those that are left empty. */ -}}
+{{- define "rewardpool.poolDefaults" -}}
+{{- $set := dict -}}
+{{- range $name, $value := .Values.poolDefaults -}}
+{{- if kindIs "map" $value -}}
+{{- $inner := dict -}}
+{{- range $field, $given := $value }}{{ if $given }}{{ $_ := set $inner $field $given }}{{ end }}{{ end -}}
+{{- $value = $inner -}}
+{{- end -}}
+{{- if $value }}{{ $_ := set $set $name $value }}{{ end -}}
+{{- end -}}
+{{- toYaml $set -}}
+{{- end -}}
+
 {{- define "rewardpool.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "rewardpool.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}

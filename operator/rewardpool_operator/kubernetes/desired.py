@@ -10,6 +10,7 @@ from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.tls import PLAIN, Tls
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
+from rewardpool_operator.kubernetes.pool_defaults import NO_DEFAULTS, PoolDefaults
 from rewardpool_operator.kubernetes.render import Revision
 from rewardpool_operator.kubernetes.stored_pool import StoredPool
 from rewardpool_operator.snapshot import WorkerSet
@@ -59,6 +60,7 @@ def rendered(
     tls: Tls = PLAIN,
     identity: OperatorIdentity | None = None,
     pins: Mapping[str, str] | None = None,
+    defaults: PoolDefaults = NO_DEFAULTS,
 ) -> Rendered:
     """Everything the pool shall own.
 
@@ -70,11 +72,12 @@ def rendered(
         identity: where the operator runs, for network policies that let it through, None makes none; and what
             addresses pods have there.
         pins: revision of workers -> commit of the model.
+        defaults: what pods have unless the pool says otherwise.
     """
     ipv6 = identity is not None and identity.ipv6
     certificate = tls.certificate.fingerprint if tls.certificate else None
     routers = render.router_deployment(
-        pool, fingerprint=keys.fingerprint, image=image, certificate=certificate, ipv6=ipv6
+        pool, fingerprint=keys.fingerprint, image=image, certificate=certificate, ipv6=ipv6, defaults=defaults
     )
     return Rendered(
         shared=(
@@ -87,7 +90,7 @@ def rendered(
             *render.disruption_budgets(pool),
             *render.network_policies(pool, identity),
         ),
-        revision=render.worker_revision(pool, image=image, ipv6=ipv6),
+        revision=render.worker_revision(pool, image=image, ipv6=ipv6, defaults=defaults),
     )
 
 
@@ -97,10 +100,12 @@ class Renderer:
     Args:
         image: RewardPool's own.
         identity: as for `rendered`.
+        defaults: as for `rendered`.
     """
 
-    def __init__(self, *, image: str, identity: OperatorIdentity | None) -> None:
+    def __init__(self, *, image: str, identity: OperatorIdentity | None, defaults: PoolDefaults) -> None:
         self._image = image
+        self._defaults = defaults
         self._identity = identity
         self._last: tuple[object, Rendered] | None = None
 
@@ -108,7 +113,15 @@ class Renderer:
         """As `rendered`, of the pool as it is stored."""
         inputs = (stored.declared, keys, tls, pins)
         if self._last is None or self._last[0] != inputs:
-            wanted = rendered(stored.pool, keys, image=self._image, tls=tls, identity=self._identity, pins=pins)
+            wanted = rendered(
+                stored.pool,
+                keys,
+                image=self._image,
+                tls=tls,
+                identity=self._identity,
+                pins=pins,
+                defaults=self._defaults,
+            )
             self._last = inputs, wanted
         return self._last[1]
 

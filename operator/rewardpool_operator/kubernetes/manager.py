@@ -26,6 +26,7 @@ from rewardpool_operator.kubernetes.demands import Strays
 from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.kubernetes.namespaces import Namespaces
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
+from rewardpool_operator.kubernetes.pool_defaults import NO_DEFAULTS, PoolDefaults
 from rewardpool_operator.kubernetes.pool_reconciler import PoolReconciler
 from rewardpool_operator.kubernetes.shared import Shared
 from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
@@ -55,6 +56,7 @@ class Manager:
         session: for calls to routers and workers.
         image: RewardPool's own.
         identity: where this operator runs; None outside of the cluster.
+        defaults: of the pods of all pools.
         namespaces: to serve; none means all.
         acting: what may be done at this moment.
         concurrent_upgrades: pools that may change at a time because this operator is another version than the last.
@@ -67,6 +69,7 @@ class Manager:
         *,
         image: str,
         identity: OperatorIdentity | None = None,
+        defaults: PoolDefaults = NO_DEFAULTS,
         namespaces: Sequence[str] = (),
         acting: Callable[[], Acting] = lambda: Acting.FULL,
         concurrent_upgrades: int = 1,
@@ -102,6 +105,7 @@ class Manager:
             store=self.store,
             image=image,
             identity=identity,
+            defaults=defaults,
             poll_limit=asyncio.Semaphore(CONCURRENT_POLLS),
             budgets=self._budgets,
             upgrade_slots=self._upgrade_slots,

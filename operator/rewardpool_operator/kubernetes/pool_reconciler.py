@@ -93,7 +93,7 @@ class PoolReconciler:
         )
         self._demands = Demands(shared.kube, shared.store)
         self._parsed: StoredPool | None = None
-        self._renderer = Renderer(image=shared.image, identity=shared.identity)
+        self._renderer = Renderer(image=shared.image, identity=shared.identity, defaults=shared.defaults)
         self._busy_at = monotonic()
         self._steps = Steps(is_away=shared.kube.is_away)
         self._credentials = CredentialsReconciler(

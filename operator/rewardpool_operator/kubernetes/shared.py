@@ -10,6 +10,7 @@ from rewardpool_operator.kubernetes.budgets import Budgets
 from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.client import Kube
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
+from rewardpool_operator.kubernetes.pool_defaults import NO_DEFAULTS, PoolDefaults
 from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
 
 
@@ -29,5 +30,7 @@ class Shared:
     budgets: Budgets
     upgrade_slots: UpgradeSlots
     """Of pools that change because the operator was upgraded."""
+    defaults: PoolDefaults = NO_DEFAULTS
+    """Of the pods of all pools."""
     unseen: Callable[[str], str | None] = lambda _: None
     """What may not be seen any more in a namespace, in words; None when nothing is wrong there."""

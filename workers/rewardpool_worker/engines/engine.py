@@ -43,7 +43,7 @@ _ENGINES = {
             name="transformers",
             launch=transformers.launch,
             default_image=_VLLM_IMAGE,
-            packages=("torch", "transformers", "uvicorn"),
+            packages=("torch", "transformers", "uvicorn", "prometheus_client"),
             has_s3_client=True,
         ),
         Engine(name="python", launch=python.launch, default_image=None),

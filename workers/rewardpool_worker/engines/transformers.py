@@ -1,8 +1,8 @@
 """transformers: RewardPool's own small server for reward models that only their own code can score.
 
 `transformers_server.py` and what it needs are mounted files, as the score middleware is, so that any image with torch,
-transformers, uvicorn and prometheus_client serves. The stock one is vLLM's: it has these four and the clients of hub and S3, it is on the
-nodes of whoever serves with vLLM already, and its transformers is the release that the tests run.
+transformers, uvicorn and prometheus_client serves. The stock one is vLLM's: it has these four and the clients of hub
+and S3, it is on the nodes of whoever serves with vLLM already, and its transformers is the release that the tests run.
 """
 
 from rewardpool_api import RewardPoolSpec

@@ -14,6 +14,7 @@ from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.containers import CONTAINER_ROUTER, PORT_HTTP, PORT_METRICS
 from rewardpool_operator.kubernetes.diff import short_hash
 from rewardpool_operator.kubernetes.merge import merged
+from rewardpool_operator.kubernetes.pool_defaults import NO_DEFAULTS, PoolDefaults, resources_of, resources_over
 from rewardpool_operator.kubernetes.render.common import (
     GRACE_MARGIN_SECONDS,
     OWN_IMAGE,
@@ -34,6 +35,10 @@ MEMORY_REQUEST: Final = "640Mi"
 """What a long flood of unique texts takes: a bounded tree of prefixes of some 430 MB, in a program of 100 MB."""
 MEMORY_LIMIT: Final = "1536Mi"
 """That, and 8,000 requests in flight, which take 500 MB."""
+RESOURCES: Final[Object] = {
+    "requests": {"cpu": "250m", "memory": MEMORY_REQUEST},
+    "limits": {"memory": MEMORY_LIMIT},
+}
 
 
 def router_service(pool: RewardPool) -> Object:
@@ -51,7 +56,13 @@ def router_service(pool: RewardPool) -> Object:
 
 
 def router_deployment(
-    pool: RewardPool, *, fingerprint: str, image: str, certificate: str | None = None, ipv6: bool = False
+    pool: RewardPool,
+    *,
+    fingerprint: str,
+    image: str,
+    certificate: str | None = None,
+    ipv6: bool = False,
+    defaults: PoolDefaults = NO_DEFAULTS,
 ) -> Object:
     """The routers; a changed one is there before the old one goes.
 
@@ -61,13 +72,15 @@ def router_deployment(
         image: RewardPool's own image, for a pool that names none.
         certificate: hash of the certificate that the pods shall serve; None for a pool that serves HTTP.
         ipv6: whether pods have IPv6 addresses.
+        defaults: what the pods have unless the pool says otherwise.
     """
     own_labels = labels(pool, names.COMPONENT_ROUTER)
     annotations = {names.ANNOTATION_KEYS: fingerprint, names.ANNOTATION_FLAVOR: pool.spec.router.flavor}
     if certificate is not None:
         annotations[names.ANNOTATION_TLS] = certificate
     owned = {"metadata": {"labels": own_labels, "annotations": annotations}}
-    template = merged(merged(_router_template(pool, image, ipv6=ipv6), pool.spec.router.pod_template), owned)
+    rendered = _router_template(pool, image, ipv6=ipv6, defaults=defaults)
+    template = merged(merged(rendered, pool.spec.router.pod_template), owned)
     template_hash = {"metadata": {"annotations": {names.ANNOTATION_ROUTER_TEMPLATE: short_hash(template)}}}
     described = metadata(pool, names.router_name(pool.metadata.name), names.COMPONENT_ROUTER)
     return {
@@ -92,7 +105,7 @@ def _cause(pool: RewardPool, annotations: Mapping[str, str]) -> str:
     return short_hash([spec, dict(annotations)])
 
 
-def _router_template(pool: RewardPool, image: str, *, ipv6: bool) -> Object:
+def _router_template(pool: RewardPool, image: str, *, ipv6: bool, defaults: PoolDefaults) -> Object:
     router = pool.spec.router
     tls = TlsFiles(
         certificate=PurePosixPath(names.TLS_DIR, names.TLS_CERTIFICATE), key=PurePosixPath(names.TLS_DIR, names.TLS_KEY)
@@ -140,13 +153,14 @@ def _router_template(pool: RewardPool, image: str, *, ipv6: bool) -> Object:
         # and a pool at zero learns from its routers that somebody waits. /readiness would say no to both.
         "readinessProbe": {**health, "periodSeconds": 2, "failureThreshold": 3},
         "livenessProbe": {**health, "periodSeconds": 10, "failureThreshold": 6},
-        "resources": {"requests": {"cpu": "250m", "memory": MEMORY_REQUEST}, "limits": {"memory": MEMORY_LIMIT}},
+        "resources": resources_over(RESOURCES, resources_of(defaults.router.resources)),
     }
     grace = PRE_STOP_SECONDS + router.request_timeout_seconds + GRACE_MARGIN_SECONDS
     recommended = recommended_labels(pool, names.COMPONENT_ROUTER)
     template = pod_template(container, volumes, labels=recommended, grace_seconds=grace, security=OWN_IMAGE)
     own = {"readinessGates": [{"conditionType": names.CONDITION_HOLDS_WORKERS}]}
-    return {**template, "spec": {**template["spec"], **own, "topologySpreadConstraints": [_spread(pool)]}}
+    spec = {**template["spec"], **own, "topologySpreadConstraints": [_spread(pool)]}
+    return {**template, "spec": merged(spec, defaults.pod_spec(defaults.router))}
 
 
 def _spread(pool: RewardPool) -> Object:

@@ -18,6 +18,13 @@ from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.containers import CONTAINER_WORKER, PORT_HTTP
 from rewardpool_operator.kubernetes.diff import short_hash
 from rewardpool_operator.kubernetes.merge import merged
+from rewardpool_operator.kubernetes.pool_defaults import (
+    NO_DEFAULTS,
+    PodDefaults,
+    PoolDefaults,
+    resources_of,
+    resources_over,
+)
 from rewardpool_operator.kubernetes.render.common import (
     OWN_IMAGE,
     PRE_STOP_SECONDS,
@@ -67,9 +74,11 @@ class Revision:
     """How long a worker of it may take to answer, as its pods have it."""
 
 
-def worker_revision(pool: RewardPool, *, image: str, ipv6: bool = False) -> Revision:
+def worker_revision(
+    pool: RewardPool, *, image: str, ipv6: bool = False, defaults: PoolDefaults = NO_DEFAULTS
+) -> Revision:
     """The revision that this operator makes of the pool; `image` is RewardPool's own."""
-    template = worker_template(pool, image=image, ipv6=ipv6)
+    template = worker_template(pool, image=image, ipv6=ipv6, defaults=defaults)
     seconds = pool.spec.start_seconds
     return Revision(name=revision_of(template), template=template, spec=spec_parts(pool), start_seconds=seconds)
 
@@ -118,13 +127,16 @@ def spec_parts(pool: RewardPool) -> str:
     return json.dumps(without_inferred(parts), sort_keys=True, separators=(",", ":"))
 
 
-def worker_template(pool: RewardPool, *, image: str, ipv6: bool = False) -> Object:
+def worker_template(
+    pool: RewardPool, *, image: str, ipv6: bool = False, defaults: PoolDefaults = NO_DEFAULTS
+) -> Object:
     """The worker pods' template, without the labels that name its revision.
 
     Args:
         pool: whose workers.
         image: RewardPool's own image, for what no stock image has.
         ipv6: whether pods have IPv6 addresses.
+        defaults: what the pods have unless the pool says otherwise.
     """
     spec = pool.spec
     engine = engine_for(spec.engine.name)
@@ -141,20 +153,21 @@ def worker_template(pool: RewardPool, *, image: str, ipv6: bool = False) -> Obje
         ),
     )
     volumes, mounts = _worker_volumes(pool)
+    stock = engine.default_image is not None
+    default_image = defaults.stock_image(engine.default_image) if engine.default_image else image
     container: Object = {
         "name": CONTAINER_WORKER,
-        "image": spec.engine.image or engine.default_image or image,
+        "image": spec.engine.image or default_image,
         "command": list(launch.argv),
         "env": _environment(pool, launch.env),
         "ports": [{"name": PORT_HTTP, "containerPort": names.WORKER_PORT, "protocol": "TCP"}],
         "volumeMounts": mounts,
         **_worker_probes(spec.start_seconds),
     }
-    resources = _resources(spec.worker)
+    resources = _resources(spec.worker, defaults.worker)
     if resources:
         container["resources"] = resources
     grace = PRE_STOP_SECONDS + spec.worker.drain_seconds + engine.end_seconds
-    stock = engine.default_image is not None
     template = pod_template(
         container,
         volumes,
@@ -171,14 +184,15 @@ def worker_template(pool: RewardPool, *, image: str, ipv6: bool = False) -> Obje
     }
     if annotations:
         template["metadata"]["annotations"] = annotations
+    template["spec"] = merged(template["spec"], defaults.pod_spec(defaults.worker))
     result: Object = merged(template, spec.worker.pod_template)
     return result
 
 
-def _resources(worker: WorkerSpec) -> Object:
-    gpus = {worker.gpu_resource: worker.gpus} if worker.gpus else {}
-    found = {"requests": worker.resources.requests, "limits": {**worker.resources.limits, **gpus}}
-    return {kind: {name: str(amount) for name, amount in amounts.items()} for kind, amounts in found.items() if amounts}
+def _resources(worker: WorkerSpec, defaults: PodDefaults) -> Object:
+    gpus: Object = {"limits": {worker.gpu_resource: str(worker.gpus)}} if worker.gpus else {}
+    own = resources_over(resources_of(worker.resources), gpus)
+    return resources_over(resources_of(defaults.resources), own)
 
 
 def _worker_probes(start_seconds: int) -> Object:
