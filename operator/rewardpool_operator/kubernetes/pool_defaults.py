@@ -68,10 +68,10 @@ class PoolDefaults(ApiModel):
             return cls.model_validate(json.loads(text))
         except ValidationError as error:
             found = [(".".join(map(str, one["loc"])), one["msg"]) for one in error.errors(include_url=False)]
-            told = "; ".join(f"{path}: {message}" if path else message for path, message in found)
+            problems = "; ".join(f"{path}: {message}" if path else message for path, message in found)
         except ValueError as error:
-            told = f"not JSON: {error}"
-        raise ValueError(f"{names.ENV_POOL_DEFAULTS} (the chart's poolDefaults): {told}")
+            problems = f"not JSON: {error}"
+        raise ValueError(f"{names.ENV_POOL_DEFAULTS} (the chart's poolDefaults): {problems}")
 
     def stock_image(self, image: str) -> str:
         """Where an engine's stock image is pulled from."""

@@ -17,6 +17,7 @@ from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.desired import left_running
 from rewardpool_operator.kubernetes.desired import rendered as wanted_of
+from rewardpool_operator.kubernetes.pool_defaults import PoolDefaults
 from rewardpool_operator.kubernetes.render import Revision
 
 
@@ -51,6 +52,15 @@ def test_an_upgraded_operator_keeps_what_runs_and_says_what_it_would_make_instea
     kept = revisions.present(pool, offered, objects)
     assert (kept.name, kept.template, kept.spec) == (V1.name, V1.template, V1.spec)
     assert revisions.difference(kept, offered) == "image own:2 instead of own:1"
+
+
+def test_changed_defaults_of_all_pools_keep_what_runs_and_offer_the_rest() -> None:
+    pool, objects = serving(FIRST, V1.name), there(live(FIRST, V1))
+    defaults = PoolDefaults.model_validate({"worker": {"priorityClassName": "scoring"}})
+    offered = render.worker_revision(pool, image="own:1", defaults=defaults)
+    kept = revisions.present(pool, offered, objects)
+    assert kept.name == V1.name
+    assert revisions.difference(kept, offered) == "another pod template"
 
 
 @pytest.mark.parametrize(
