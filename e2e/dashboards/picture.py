@@ -22,7 +22,7 @@ LEFT, RIGHT, ABOVE, BELOW = 1.0, 0.5, 1.1, 1.9
 """Between a panel's room and its axes, in columns and rows; a legend lies below."""
 NAMES: Final = 2.2
 """Further room on the left for the names of a state timeline, in columns."""
-LEGEND: Final = 6
+LEGEND: Final = 4
 """Lines that a legend names at most; the picture is no less true without the others' names."""
 ON: Final = "#2f9e62"
 OFF: Final = "#d8dce2"
@@ -83,7 +83,7 @@ def _timeseries(axes: Axes, panel: Panel, lines: Sequence[Line]) -> None:
     elif unit:
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g} {unit}")
     named = axes.get_legend_handles_labels()[0][:LEGEND]
-    below = {"loc": "upper left", "bbox_to_anchor": (-0.02, -0.12), "ncols": 3}
+    below = {"loc": "upper left", "bbox_to_anchor": (-0.02, -0.12), "ncols": 2}
     axes.legend(handles=named, fontsize=6.5, frameon=False, columnspacing=1, handlelength=1.2, **below)
 
 

@@ -93,7 +93,8 @@ def keep(folder: Path, path: Path) -> None:
     lines = []
     for line in output_of("promtool", "tsdb", "dump", folder / "data").splitlines():
         found = _LINE.match(line)
-        if found and found["name"] in named:
+        # Where a series ends, its marker for that reads NaN, and would be a number that is none in all sums after it.
+        if found and found["name"] in named and found["value"] != "NaN":
             seconds = int(found["millis"]) / 1000
             # OpenMetrics has no space there, and the dump has.
             labels = _BETWEEN_LABELS.sub('",', found["labels"])
@@ -136,7 +137,7 @@ def _configuration(folder: Path) -> str:
         return {"job_name": name, "honor_labels": honor_labels, "file_sd_configs": files}
 
     scraping = {"scrape_interval": f"{SCRAPE_SECONDS}s", "scrape_timeout": f"{SCRAPE_SECONDS}s"}
-    jobs = [job("operator", honor_labels=True), job("routers", honor_labels=False)]
+    jobs = [job("operator", honor_labels=True), job("pools", honor_labels=False)]
     return yaml.safe_dump({"global": scraping, "scrape_configs": jobs})
 
 
@@ -145,7 +146,7 @@ def _targets_file(folder: Path, job: str) -> Path:
 
 
 def _write_targets(cluster: Cluster, api_server: str, *, namespace: str, folder: Path) -> None:
-    for job, of in (("operator", OPERATOR_NAMESPACE), ("routers", namespace)):
+    for job, of in (("operator", OPERATOR_NAMESPACE), ("pools", namespace)):
         pods = json.loads(cluster.kubectl("get", "pods", f"--namespace={of}", "-o", "json"))["items"]
         path = _targets_file(folder, job)
         (written := path.with_suffix(".new")).write_text(json.dumps(list(_targets(pods, api_server, of=of))))
@@ -153,11 +154,14 @@ def _write_targets(cluster: Cluster, api_server: str, *, namespace: str, folder:
 
 
 def _targets(pods: Sequence[Mapping[str, Any]], api_server: str, *, of: str) -> Iterator[dict[str, object]]:
-    """The ports named `metrics` of running pods, with the labels that a PodMonitor gives them."""
+    """What tells metrics of running pods, with the labels that a PodMonitor gives it."""
     for pod in pods:
+        # Engines tell theirs where they are asked for scores.
+        labels = pod["metadata"].get("labels", {})
+        told_by = "http" if labels.get(names.LABEL_COMPONENT) == names.COMPONENT_WORKER else "metrics"
         ports = [port for container in pod["spec"]["containers"] for port in container.get("ports", ())]
-        for number in (port["containerPort"] for port in ports if port.get("name") == "metrics"):
-            name, labels = pod["metadata"]["name"], pod["metadata"]["labels"]
+        for number in (port["containerPort"] for port in ports if port.get("name") == told_by):
+            name = pod["metadata"]["name"]
             if pod["status"]["phase"] == "Running":
                 own = {
                     "__metrics_path__": f"/api/v1/namespaces/{of}/pods/{name}:{number}/proxy/metrics",

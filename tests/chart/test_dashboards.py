@@ -13,7 +13,7 @@ from dashboards.recording import RECORDED, Recording, asking, restore
 pytestmark = pytest.mark.real
 
 PANELS = [(dashboard.name, panel) for dashboard in dashboards() for panel in dashboard.panels]
-NOTHING_FAILED = {
+OF_FAILURES = {
     "operator: Failed passes",
     "operator: Objects put back",
     "operator: Left out, for it makes no sense",
@@ -22,7 +22,7 @@ NOTHING_FAILED = {
     "requests: Failures, by kind",
     "requests: Calls that failed, by replica",
 }
-"""Panels of what went wrong: nothing did in the recorded run."""
+"""Panels of what went wrong, which nothing need have in the recorded run."""
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def server(run: Recording) -> Iterator[Prometheus]:
 def test_a_panel_shows_what_happened(dashboard: str, panel: Panel, server: Prometheus, run: Recording) -> None:
     for query in panel.queries:
         series = asking(server, run)(query)
-        assert bool(series) == (f"{dashboard}: {panel.title}" not in NOTHING_FAILED), query.expression
+        assert series or f"{dashboard}: {panel.title}" in OF_FAILURES, query.expression
         names = [query.name_of(each.labels) for each in series]
         assert "{{" not in "".join(names), "a label of the legend is missing"
         assert len(set(names)) == len(names), "two lines have one name"

@@ -1,4 +1,4 @@
-"""Alerts and dashboards: every expression is PromQL, and names metrics that the operator, a worker or a real router has."""
+"""Alerts and dashboards: every expression is PromQL, and names metrics that operator, workers or real routers have."""
 
 import json
 from collections.abc import Iterator
