@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 from pydantic import ValidationError
@@ -21,6 +21,11 @@ MAX_MANIFEST_BYTES = 1_500_000
 """An API server takes no larger object either."""
 
 
+MAX_VALUES: Final = 100_000
+"""Of a manifest with its aliases written out: a few lines of them can stand for more than any memory holds."""
+_EXPECTED: Final = f"a {names.KIND} begins with apiVersion: {names.API_VERSION} and kind: {names.KIND}"
+
+
 class ManifestError(ValueError):
     """A manifest that no API server would take.
 
@@ -30,28 +35,26 @@ class ManifestError(ValueError):
 
     def __init__(self, origin: str, problems: list[str]) -> None:
         self.problems = problems
-        super().__init__("\n".join([f"{origin} is not a valid {names.KIND}:", *(f"  {line}" for line in problems)]))
+        told = f" {problems[0]}" if len(problems) == 1 else "".join(f"\n  {line}" for line in problems)
+        super().__init__(f"{origin} is not a valid {names.KIND}:{told}")
 
 
-def load_manifest(source: Path | str, *, origin: str | None = None) -> RewardPool:
-    """Read the one RewardPool of a manifest.
+def load_manifest(source: Path | bytes | str, *, origin: str | None = None) -> RewardPool:
+    """Read the one RewardPool of a manifest; documents of other kinds beside it are for kubectl.
 
     Args:
-        source: a file's path, or the YAML text itself.
-        origin: what to call the text in errors; by default the path.
+        source: a file's path, or the YAML itself.
+        origin: what to call it in errors; by default the path.
 
     Raises:
         ManifestError: not YAML, not exactly one RewardPool, or fields that an API server would refuse.
         OSError: the file cannot be read.
     """
-    text = source.read_text() if isinstance(source, Path) else source
     origin = origin or (str(source) if isinstance(source, Path) else "the manifest")
-    if len(text.encode()) > MAX_MANIFEST_BYTES:
-        raise ManifestError(origin, [f"it has more than {MAX_MANIFEST_BYTES} bytes"])
-    document = _only_document(text, origin)
+    document = _reward_pool(_text(source, origin), origin)
     try:
         # JSON mode and strict: "2" is no integer here, as it is none for an API server.
-        return RewardPool.model_validate_json(json.dumps(document, default=str), strict=True)
+        return RewardPool.model_validate_json(json.dumps(document), strict=True)
     except ValidationError as error:
         problems = [_in_kubernetes_words(detail) for detail in error.errors(include_url=False)]
         raise ManifestError(origin, problems) from None
@@ -62,23 +65,119 @@ def dump_manifest(pool: RewardPool) -> dict[str, Any]:
     return pool.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def _only_document(text: str, origin: str) -> dict[str, Any]:
+def _text(source: Path | bytes | str, origin: str) -> str:
+    if isinstance(source, Path):
+        with source.open("rb") as file:
+            source = file.read(MAX_MANIFEST_BYTES + 1)
+    content = source.encode() if isinstance(source, str) else source
+    if len(content) > MAX_MANIFEST_BYTES:
+        raise ManifestError(origin, [f"it has more than {MAX_MANIFEST_BYTES} bytes"])
     try:
-        # BaseLoader's cousin: timestamps stay text, as for kubectl.
-        documents = [part for part in yaml.load_all(text, Loader=_JsonLikeLoader) if part is not None]
+        return content.decode()
+    except UnicodeDecodeError as error:
+        problem = f"it is not text in UTF-8 (byte {error.start + 1}): save it as UTF-8, or give another file"
+        raise ManifestError(origin, [problem]) from None
+
+
+def _reward_pool(text: str, origin: str) -> dict[str, Any]:
+    """The one document that is a RewardPool."""
+    documents = [each for each in _documents(text, origin) if each is not None]
+    if not documents:
+        raise ManifestError(origin, [f"it is empty; {_EXPECTED}"])
+    others = [each for each in documents if not isinstance(each, dict)]
+    if others:
+        found = _JSON_TYPES.get(type(others[0]), "null")
+        raise ManifestError(origin, [f"it holds {_WITH_ARTICLE[found]} and not an object; {_EXPECTED}"])
+    pools = [each for each in documents if _kind_of(each) == (names.KIND, names.API_VERSION)]
+    if len(pools) > 1:
+        raise ManifestError(origin, [f"it holds {len(pools)} of them; give each a file of its own"])
+    if pools:
+        document: dict[str, Any] = pools[0]
+        return document
+    if len(documents) > 1:
+        kinds = ", ".join(str(_kind_of(each)[0]) for each in documents)
+        raise ManifestError(origin, [f"it holds {len(documents)} documents and none is one ({kinds}); {_EXPECTED}"])
+    kind, version = _kind_of(documents[0])
+    for field, value, right in (("apiVersion", version, names.API_VERSION), ("kind", kind, names.KIND)):
+        if value is None:
+            raise ManifestError(origin, [f"{field}: Required value: it is {right}"])
+    raise ManifestError(origin, [f'no matches for kind "{kind}" in version "{version}"; {_EXPECTED}'])
+
+
+def _kind_of(document: dict[str, Any]) -> tuple[Any, Any]:
+    return document.get("kind"), document.get("apiVersion")
+
+
+def _documents(text: str, origin: str) -> list[Any]:
+    """What the YAML says.
+
+    Raises:
+        ManifestError: it is not YAML, or nothing that JSON can say.
+    """
+    try:
+        documents = list(yaml.load_all(text, Loader=_JsonLikeLoader))
+        _check_values(documents)
     except yaml.YAMLError as error:
-        raise ManifestError(origin, [f"it is not YAML: {error}"]) from None
-    if len(documents) != 1 or not isinstance(documents[0], dict):
-        raise ManifestError(origin, [f"it holds {len(documents)} documents; one {names.KIND} is expected"])
-    document: dict[str, Any] = documents[0]
-    kind, version = document.get("kind"), document.get("apiVersion")
-    if (kind, version) != (names.KIND, names.API_VERSION):
-        raise ManifestError(origin, [f'no matches for kind "{kind}" in version "{version}"'])
-    return document
+        raise ManifestError(origin, [f"it is not YAML: {yaml_problem(error)}"]) from None
+    except RecursionError:
+        raise ManifestError(origin, ["it cannot be read: it has too many levels"]) from None
+    except ValueError as error:
+        raise ManifestError(origin, [f"it cannot be read: {error}"]) from None
+    return documents
+
+
+def yaml_problem(error: yaml.YAMLError) -> str:
+    """Where YAML is wrong, and how: the line and column, both from 1, and what the parser says."""
+    match error:
+        case yaml.MarkedYAMLError(problem_mark=yaml.Mark() as mark):
+            said = ", ".join(filter(None, [error.problem, error.context]))
+            return f"line {mark.line + 1}, column {mark.column + 1}: {said}"
+        case yaml.reader.ReaderError():
+            return f"character {error.position + 1}, U+{error.character:04X}, must not be in it"
+        case _:
+            return " ".join(str(error).split())
+
+
+def _check_values(documents: list[Any]) -> None:
+    """Raises ValueError where JSON cannot say the same, or only in too many words."""
+    left = list(documents)
+    for _ in range(MAX_VALUES):
+        if not left:
+            return
+        match left.pop():
+            case dict() as value:
+                left += [*value, *value.values()]
+            case list() as value:
+                left += value
+            case str() as value if any("\ud800" <= character <= "\udfff" for character in value):
+                raise ValueError(f"{value!r} has half a character of UTF-16")
+            case str() | int() | float() | None:
+                pass
+            case value:
+                raise ValueError(f"JSON has no value such as {value!r}")
+    raise ValueError(f"with its aliases written out it has more than {MAX_VALUES} values")
 
 
 class _JsonLikeLoader(yaml.SafeLoader):
-    """SafeLoader without YAML 1.1's timestamps."""
+    """SafeLoader without YAML 1.1's timestamps, which refuses a key that is there twice, as kubectl does."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        seen = set[str]()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise yaml.composer.ComposerError(None, None, f"{key.value} is there twice", key.start_mark)
+                seen.add(key.value)
+        return node
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        # What is written under a tag, such as !!int, ends in whatever the type's own constructor raises.
+        except (ValueError, LookupError, AttributeError, TypeError):
+            problem = f"this is no {node.tag.replace('tag:yaml.org,2002:', '!!')}"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
 
 
 _JsonLikeLoader.yaml_implicit_resolvers = {
@@ -87,6 +186,14 @@ _JsonLikeLoader.yaml_implicit_resolvers = {
 }
 
 _JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
+_WITH_ARTICLE: Mapping[str, str] = {
+    "string": "a string",
+    "boolean": "a boolean",
+    "integer": "an integer",
+    "number": "a number",
+    "array": "a list",
+    "null": "something else",
+}
 
 
 def _path(detail: ErrorDetails) -> str:

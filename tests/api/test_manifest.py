@@ -237,17 +237,46 @@ def test_all_problems_are_told_at_once():
     assert len(refused.value.problems) == 2
 
 
+POD = "apiVersion: v1\nkind: Pod\n"
+POOL = QUICKSTART.read_text()
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a: [", "it is not YAML"),
-        ("", "it holds 0 documents"),
-        ("a: 1\n---\nb: 2", "it holds 2 documents"),
-        ("- a", "it holds 1 documents"),
-        ("apiVersion: v1\nkind: Pod", 'no matches for kind "Pod" in version "v1"'),
+        ("a: 1\nb: [", "it is not YAML: line 2, column 5: "),
+        ("a: \x00", "character 4, U+0000, must not be in it"),
+        ("a: !!int b", "line 1, column 4: this is no !!int"),
+        ("a: 1\nb: 2\na: 3", "line 3, column 1: a is there twice"),
+        ("a: &a [*a]", "with its aliases written out it has more than 100000 values"),
+        ("[" * 5000, "it has too many levels"),
+        ("a: !!binary aGk=", "JSON has no value such as b'hi'"),
+        ('a: "\\ud800"', "half a character"),
+        (b"\xff\xfe", "it is not text in UTF-8 (byte 1)"),
+        (f"a: {'b' * 2_000_000}", "it has more than 1500000 bytes"),
+        ("", "it is empty"),
+        ("# a comment", "it is empty"),
+        (f"{POD}---\n{POD}", "it holds 2 documents and none is one (Pod, Pod)"),
+        (f"{POOL}---\n{POOL}", "it holds 2 of them"),
+        ("- a", "it holds a list and not an object"),
+        ("a", "it holds a string and not an object"),
+        (POD, 'no matches for kind "Pod" in version "v1"'),
+        ("kind: RewardPool", "apiVersion: Required value: it is rewardpool.dev/v1alpha1"),
+        ("apiVersion: rewardpool.dev/v1alpha1", "kind: Required value: it is RewardPool"),
     ],
 )
-def test_a_file_that_is_no_reward_pool_is_refused(text, words):
-    with pytest.raises(ManifestError, match="not a valid RewardPool") as refused:
+def test_a_file_that_is_no_reward_pool_is_refused_in_one_line(text, words):
+    with pytest.raises(ManifestError, match=r"not a valid RewardPool: ") as refused:
         load_manifest(text)
     assert words in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_documents_of_other_kinds_beside_the_pool_are_left_to_kubectl():
+    assert load_manifest(f"{POD}---\n{POOL}---\n").key == "default/quickstart"
+
+
+def test_what_is_merged_into_a_mapping_may_be_overridden_in_it():
+    resources = "{a: &a {cpu: 1}, b: &b {<<: *a, cpu: 2}, <<: *b, cpu: 3}"
+    text = f"{POOL.replace('gpus: 0', f'podTemplate: {{spec: {resources}}}')}"
+    assert load_manifest(text).spec.worker.pod_template["spec"]["cpu"] == 3
