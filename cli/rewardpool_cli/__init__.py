@@ -1,6 +1,7 @@
 """The command line, `rewardpool`, which is also the plugin that kubectl runs for `kubectl rewardpool`.
 
-    up, down                           a pool of this machine               up, progress; rewardpool_local
+    up                                 a pool of this machine               up, progress; rewardpool_local
+    down, delete                       a pool of this machine               stopping; rewardpool_local
     status, top, logs, scale, explain  a pool of this machine or a cluster  targets decides which; cluster
     restart, rollback                  a pool of a cluster                  rollouts
     rotate-key                         a pool of a cluster                  rotation

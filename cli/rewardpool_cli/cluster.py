@@ -189,23 +189,28 @@ async def connect(target: Target, *, environ: Mapping[str, str] = os.environ) ->
     Raises:
         CommandError: no credentials, no answer, or a refusal.
     """
-    if not has_cluster(environ):
-        raise RefusedError("no cluster is configured: set $KUBECONFIG, or say --local for pools of this machine")
-    try:
-        configuration, namespace, context = await _credentials(target.context, environ)
-    except (kubernetes_config.ConfigException, OSError, TypeError, ValueError, yaml.YAMLError) as error:
-        why = _kubeconfig_fault(error, environ)
-        raise RefusedError(
-            f"no cluster can be asked: {why}; set $KUBECONFIG or --context, or say --local for pools of this machine"
-        ) from None
+    configuration, namespace, context = await _configured(target.context, environ)
     try:
         async with UserKube(configuration) as kube:
             yield Cluster(kube=kube, namespace=target.namespace or namespace, context=context)
     except KubeUnreachableError as error:
-        raise CommandError(f"the API server {configuration.host} does not answer: {error}") from None
+        raise CommandError(
+            f"the API server {configuration.host} does not answer ({error}): see that the cluster runs and that"
+            " --context is the right one, or say --local for pools of this machine"
+        ) from None
     except KubeError as error:
         kind = RefusedError if error.status in (400, 409, 422) else CommandError
         raise kind(in_words(error)) from None
+
+
+async def default_namespace(context: str | None, environ: Mapping[str, str] = os.environ) -> str:
+    """The namespace that the user is in, by the kubeconfig or the pod.
+
+    Raises:
+        RefusedError: no cluster is configured, or not rightly.
+    """
+    _, namespace, _ = await _configured(context, environ)
+    return namespace
 
 
 def _kubeconfig_fault(error: Exception, environ: Mapping[str, str]) -> str:
@@ -217,6 +222,28 @@ def _kubeconfig_fault(error: Exception, environ: Mapping[str, str]) -> str:
         case _:
             # An empty file, a list or a text end in a TypeError of the library's.
             return f"{environ.get('KUBECONFIG', '~/.kube/config')} is not a kubeconfig: not YAML, or not an object"
+
+
+async def _configured(
+    context: str | None, environ: Mapping[str, str]
+) -> tuple[kubernetes_client.Configuration, str, str | None]:
+    if not has_cluster(environ):
+        raise RefusedError("no cluster is configured: set $KUBECONFIG, or say --local for pools of this machine")
+    try:
+        return await _credentials(context, environ)
+    except (
+        kubernetes_config.ConfigException,
+        OSError,
+        LookupError,
+        AttributeError,
+        TypeError,
+        ValueError,
+        yaml.YAMLError,
+    ) as error:
+        why = _kubeconfig_fault(error, environ)
+        raise RefusedError(
+            f"no cluster can be asked: {why}; set $KUBECONFIG or --context, or say --local for pools of this machine"
+        ) from None
 
 
 async def _credentials(

@@ -13,7 +13,11 @@ from typer.core import TyperCommand, TyperGroup
 
 COMMANDS: Final = {
     "up": ("up:up", "Run a pool on this machine, or give a running one its changed manifest."),
-    "down": ("up:down", "Stop a pool of this machine: requests in flight finish, no process is left."),
+    "down": ("stopping:down", "Stop a pool of this machine: requests in flight finish, no process is left."),
+    "delete": (
+        "stopping:delete",
+        "Delete what a stopped pool left on this machine: its status, its keys, its logs.",
+    ),
     "status": (
         "status:status",
         "Show a pool: its workers and its conditions; without a name, all pools of this machine or of the namespace.",

@@ -11,10 +11,9 @@ import typer
 from rich.text import Text
 
 from rewardpool_cli import screens, tables
+from rewardpool_cli.errors import CommandError
 from rewardpool_cli.options import AsJson, Context, Local, Namespace, PoolName
-from rewardpool_cli.targets import Target, Where, locate
-from rewardpool_cli.up import existing
-from rewardpool_local.commands import NotRunningError
+from rewardpool_cli.targets import Target, Where, locate, pool_here
 
 if TYPE_CHECKING:
     from rewardpool_cli.explain import Evidence, Explanation
@@ -60,10 +59,10 @@ async def _of_cluster(target: Target) -> "Evidence":
 def _of_this_machine(target: Target) -> "Evidence":
     from rewardpool_cli.explain import Evidence
 
-    folder = existing(target.folder().pool_key)
+    folder = pool_here(target.name, target.namespace)
     pool = folder.read_pool_as_it_is()
     if pool is None:
-        raise NotRunningError(f"{folder.pool_key} was there a moment ago and is not a pool of this machine any more")
+        raise CommandError(f"{folder.pool_key} was there a moment ago and is not a pool of this machine any more")
     return Evidence(now=datetime.now(UTC), pool=pool, is_local=True)
 
 

@@ -11,10 +11,13 @@ from rewardpool.gateway.server import GatewaySettings, gateway_app
 from rewardpool.policy_text import PolicyText
 from rewardpool.rewards import Announcement, open_announced
 from rewardpool_cli import screens
+from rewardpool_cli.options import Namespace, PoolName
+from rewardpool_cli.targets import full_name
 
 
 def gateway(
-    pool: Annotated[str, typer.Argument(metavar="POOL", help="NAMESPACE/NAME.")],
+    name: PoolName,
+    namespace: Namespace = None,
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to answer.")] = "127.0.0.1:5000",
     key_file: Annotated[
         Path | None, typer.Option(help="Callers must present this key; made if missing. Needed unless on loopback.")
@@ -35,6 +38,7 @@ def gateway(
 
     Example: rewardpool gateway rl/skywork --listen 127.0.0.1:5000 --policy-tokenizer Qwen/Qwen2.5-7B-Instruct
     """
+    pool = full_name(name, namespace)
     host, port = parse_listen(listen)
     key = key_for(host, key_file)
     text = PolicyText.load(policy_tokenizer, field="--policy-tokenizer")

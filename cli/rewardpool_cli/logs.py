@@ -19,8 +19,7 @@ from rewardpool_api import names
 from rewardpool_cli import screens
 from rewardpool_cli.errors import RefusedError
 from rewardpool_cli.options import Context, Local, Namespace, PoolName
-from rewardpool_cli.targets import Target, Where, locate
-from rewardpool_cli.up import existing
+from rewardpool_cli.targets import Target, Where, locate, pool_here
 from rewardpool_local.process import tail
 
 if TYPE_CHECKING:
@@ -100,7 +99,7 @@ class Printer:
 
 
 async def _of_this_machine(target: Target, component: Component | None, *, lines: int, follows: bool) -> None:
-    folder, printer = existing(target.folder().pool_key).logs, Printer()
+    folder, printer = pool_here(target.name, target.namespace).logs, Printer()
     read: dict[Path, int] = {}
     while True:
         for file in sorted(folder.glob("*.log")):

@@ -9,8 +9,8 @@ from rewardpool_api import RewardPool
 from rewardpool_cli.errors import RefusedError
 from rewardpool_cli.options import Context, Local, Namespace, NoWait, PoolName
 from rewardpool_cli.program import program
-from rewardpool_cli.targets import Target, Where, locate
-from rewardpool_cli.up import existing, exit_unless, follow_change
+from rewardpool_cli.targets import Target, Where, locate, pool_here
+from rewardpool_cli.up import exit_unless, follow_change
 from rewardpool_local import commands
 
 
@@ -30,7 +30,7 @@ def scale(
     if not target.is_local:
         exit_unless(asyncio.run(_scale_in_cluster(target, replicas, waits=not no_wait)))
         return
-    folder = existing(target.folder().pool_key)
+    folder = pool_here(target.name, target.namespace)
     change = commands.scale(folder, replicas)
     if not no_wait:
         follow_change(change, folder, change.wanted.spec.start_seconds)

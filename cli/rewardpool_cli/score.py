@@ -7,15 +7,16 @@ from typing import Annotated
 import typer
 
 from rewardpool_cli import scoring
-from rewardpool_cli.options import AsJson
-from rewardpool_cli.up import only_pool
+from rewardpool_cli.options import AsJson, Namespace
+from rewardpool_cli.targets import full_name
 
 
 def score(
     text: Annotated[str, typer.Argument(help="What to score; for a Function pool, the solution.")],
     pool: Annotated[
-        str | None, typer.Option(help="NAMESPACE/NAME. Default: as for a trainer, or the only one.")
+        str | None, typer.Option(help="NAME or NAMESPACE/NAME. Default: as for a trainer, or the only one.")
     ] = None,
+    namespace: Namespace = None,
     adapter: Annotated[str | None, typer.Option(help="One of the pool's LoRA adapters. Default: the base.")] = None,
     ground_truth: Annotated[str, typer.Option(help="For a Function pool.")] = "",
     data_source: Annotated[str, typer.Option(help="For a Function pool.")] = "",
@@ -27,6 +28,6 @@ def score(
     Example: rewardpool score "The sky is blue." --pool default/quickstart
     """
     question = scoring.Question(text=text, ground_truth=ground_truth, data_source=data_source)
-    named = pool or (None if scoring.is_named_by_environment() else only_pool())
+    named = None if pool is None and scoring.is_named_by_environment() else full_name(pool, namespace)
     answer = asyncio.run(scoring.ask(question, pool=named, adapter=adapter, wait_seconds=wait_seconds))
     typer.echo(json.dumps(answer) if as_json else answer.get("score", answer.get("text")))

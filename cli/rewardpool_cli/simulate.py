@@ -11,14 +11,14 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from rewardpool_api import load_manifest
 from rewardpool_cli import screens
 from rewardpool_cli.errors import CommandError, RefusedError
+from rewardpool_cli.files import named, read_pool, read_text
 from rewardpool_cli.options import AsJson
 from rewardpool_simulator import builtin, policies
 from rewardpool_simulator.compare import Comparison, OnProgress, Outcome, compare
 from rewardpool_simulator.run import PolicyMaker
-from rewardpool_simulator.trace import Trace, TraceError
+from rewardpool_simulator.trace import Trace, TraceError, parse_trace
 
 CHART_ENDINGS: Final = (".png", ".svg", ".pdf")
 
@@ -35,7 +35,7 @@ def simulate(
     manifest: Annotated[
         Path | None,
         typer.Option(
-            exists=True, dir_okay=False, help="Also the spec.autoscaling of this manifest, as policy manifest."
+            metavar="FILE", help="Also the spec.autoscaling of this manifest, as policy manifest; - is standard input."
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of all chance; the same seed gives the same figures.")] = 0,
@@ -53,9 +53,10 @@ def simulate(
     """
     draw = _drawing(plot)
     chosen = [(Path(name).stem, _load(name)) for name in traces or builtin.NAMES]
+    own = {} if manifest is None else {policies.MANIFEST: _by_manifest(manifest)}
     with _progress() as on_progress:
         comparisons = [
-            compare(trace, _makers(trace, names, manifest), name=name, seed=seed, on_progress=on_progress(name))
+            compare(trace, {**own, **_makers(trace, names)}, name=name, seed=seed, on_progress=on_progress(name))
             for name, trace in chosen
         ]
     draw(comparisons)
@@ -87,27 +88,27 @@ def _row(name: str, outcome: Outcome, share: float) -> Sequence[str | Text]:
 
 def _load(name: str) -> Trace:
     try:
-        return builtin.load_trace(name)
+        is_file = name not in builtin.NAMES and (name == "-" or Path(name).exists())
+        return parse_trace(read_text(Path(name)), name=named(Path(name))) if is_file else builtin.load_trace(name)
     except TraceError as error:
         raise RefusedError(str(error)) from None
 
 
-def _makers(trace: Trace, names: Sequence[str] | None, manifest: Path | None) -> Mapping[str, PolicyMaker]:
+def _makers(trace: Trace, names: Sequence[str] | None) -> Mapping[str, PolicyMaker]:
     known = policies.makers_for(trace)
     for name in names or ():
         if name not in known:
             raise RefusedError(f"there is no policy {name}; there are {', '.join(known)}")
-    makers = {name: known[name] for name in names or policies.NAMES}
-    return makers if manifest is None else {policies.MANIFEST: _by_manifest(manifest), **makers}
+    return {name: known[name] for name in names or policies.NAMES}
 
 
 def _by_manifest(manifest: Path) -> PolicyMaker:
-    scaling = load_manifest(manifest).spec.autoscaling
+    scaling = read_pool(manifest).spec.autoscaling
     if scaling is None:
-        raise RefusedError(f"{manifest}: spec.autoscaling is not set, so there is nothing to simulate")
+        raise RefusedError(f"{named(manifest)}: spec.autoscaling is not set, so there is nothing to simulate")
     if scaling.is_external:
         raise RefusedError(
-            f"{manifest}: with spec.autoscaling.policy External somebody else decides; try --policy hpa or keda"
+            f"{named(manifest)}: with spec.autoscaling.policy External somebody else decides; try --policy hpa or keda"
         )
     return policies.by_manifest(scaling)
 

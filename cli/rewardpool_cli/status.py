@@ -11,8 +11,7 @@ import typer
 from rewardpool_api import RewardPool, dump_manifest
 from rewardpool_cli import screens, tables
 from rewardpool_cli.options import AnyPoolName, AsJson, Context, Local, Namespace
-from rewardpool_cli.targets import Target, Where, locate
-from rewardpool_cli.up import existing
+from rewardpool_cli.targets import Target, Where, locate, pool_here
 from rewardpool_local.folder import all_folders
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def status(
 
 def local_pools(target: Target) -> Sequence[RewardPool]:
     """The pools of this machine that are asked for."""
-    folders = [existing(target.folder().pool_key)] if target.name else all_folders(os.environ)
+    folders = [pool_here(target.name, target.namespace)] if target.name else all_folders(os.environ)
     found = [pool for folder in folders if (pool := folder.read_pool_as_it_is())]
     return [pool for pool in found if target.namespace in (None, pool.metadata.namespace)]
 

@@ -12,18 +12,22 @@ The namespace is the one in NAMESPACE/NAME, else that of `-n`, else that of the 
 this machine, and where none of them says, `default`.
 """
 
+import asyncio
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from rewardpool_api import names
-from rewardpool_cli.errors import RefusedError
+from rewardpool_cli.errors import CommandError, RefusedError
 from rewardpool_cli.program import is_plugin
 from rewardpool_local.folder import PoolFolder, all_folders, folder_of
 
 _IN_POD: Final = "KUBERNETES_SERVICE_HOST"
+_LABEL: Final = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+"""What names are made of, by RFC 1123; what a pool may be called beyond that, says the API."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +50,14 @@ class Target:
     context: str | None
     is_local: bool
 
+    @property
+    def key(self) -> str:
+        """`namespace/name` of a pool on this machine."""
+        return f"{self.namespace or 'default'}/{self.name}"
+
     def folder(self, environ: Mapping[str, str] = os.environ) -> PoolFolder:
-        """The state folder of a pool on this machine."""
-        return folder_of(f"{self.namespace or 'default'}/{self.name}", environ)
+        """The state folder of a pool on this machine; it need not exist."""
+        return folder_of(self.key, environ)
 
 
 def locate(
@@ -63,8 +72,16 @@ def locate(
         plugin: whether kubectl runs this program; None finds out.
 
     Raises:
-        RefusedError: what was said contradicts itself.
+        RefusedError: what was said contradicts itself, or is no pool's name.
     """
+    if name is not None and re.fullmatch(f"({_LABEL}/)?{_LABEL}", name) is None:
+        raise RefusedError(
+            f"{name!r} is not the name of a pool: give NAME or NAMESPACE/NAME, of lower-case letters, digits, hyphens"
+        )
+    if where.namespace is not None and re.fullmatch(_LABEL, where.namespace) is None:
+        raise RefusedError(
+            f"--namespace {where.namespace!r} is not the name of one: give lower-case letters, digits and hyphens"
+        )
     named_in, _, short = name.rpartition("/") if name else ("", "", None)
     if named_in and where.namespace not in (None, named_in):
         raise RefusedError(
@@ -93,3 +110,50 @@ def _was_started_here(target: Target, environ: Mapping[str, str]) -> bool:
         folders = all_folders(environ)
         return any(target.namespace in (None, folder.path.parent.name) for folder in folders)
     return (target.folder(environ).path / names.STATE_FILE).exists()
+
+
+def pool_here(name: str | None, namespace: str | None, *, environ: Mapping[str, str] = os.environ) -> PoolFolder:
+    """The folder of a pool of this machine; without a name, of the only one there is.
+
+    Raises:
+        CommandError: there is no such pool.
+        RefusedError: that is no pool's name, or there are several and none is named.
+    """
+    target = locate(name, Where(namespace=namespace, local=True), environ=environ)
+    folders = [each for each in all_folders(environ) if target.namespace in (None, each.path.parent.name)]
+    if name is not None:
+        found = [each for each in folders if each.pool_key == target.key]
+        if not found:
+            raise CommandError(f"there is no pool {target.key} on this machine; {_there_are(all_folders(environ))}")
+        return found[0]
+    if len(folders) != 1:
+        where = "on this machine" if namespace is None else f"in namespace {namespace} of this machine"
+        if folders:
+            raise RefusedError(f"there are {len(folders)} pools {where}: name one of {_listed(folders)}")
+        raise CommandError(f"there is no pool {where}; `rewardpool up -f pool.yaml` starts one")
+    return folders[0]
+
+
+def full_name(name: str | None, namespace: str | None, *, environ: Mapping[str, str] = os.environ) -> str:
+    """`namespace/name` of the pool that a trainer is to find; without a name, of the only one of this machine.
+
+    Raises:
+        CommandError: there is no pool on this machine, and none is named.
+        RefusedError: that is no pool's name, or the namespace of the cluster's context cannot be read.
+    """
+    if name is None:
+        return pool_here(None, namespace, environ=environ).pool_key
+    target = locate(name, Where(namespace=namespace), environ=environ)
+    if target.namespace is not None or target.is_local:
+        return target.key
+    from rewardpool_cli.cluster import default_namespace  # slow to import
+
+    return f"{asyncio.run(default_namespace(None, environ))}/{target.name}"
+
+
+def _there_are(folders: Sequence[PoolFolder]) -> str:
+    return f"there are: {_listed(folders)}" if folders else "`rewardpool up -f pool.yaml` starts one"
+
+
+def _listed(folders: Sequence[PoolFolder]) -> str:
+    return ", ".join(each.pool_key for each in folders)

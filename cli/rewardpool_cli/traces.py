@@ -74,13 +74,13 @@ async def _look(target: Target, seconds: int) -> tuple[RewardPool, list[Look]]:
     looks: list[Look] = []
     begun = time.monotonic()
     async with aclosing(_pools(target)) as pools:
-        # A bar on a terminal, and one line elsewhere.
-        if not screens.err.is_terminal:
-            screens.err.print(f"recording for {seconds} s")
         steps = range(int(seconds / LOOK_SECONDS) + 1)
         for step in track(steps, "recording", console=screens.err, transient=True, disable=not screens.err.is_terminal):
             await asyncio.sleep(max(0.0, begun + step * LOOK_SECONDS - time.monotonic()))
             pool = await anext(pools)
+            # A bar on a terminal, and one line elsewhere.
+            if not looks and not screens.err.is_terminal:
+                screens.err.print(f"recording for {seconds} s")
             looks.append(Look(seconds=round(time.monotonic() - begun, 2), now=datetime.now(UTC), status=pool.status))
     return pool, looks
 

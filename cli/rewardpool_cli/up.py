@@ -1,18 +1,17 @@
-"""`rewardpool up` and `down`: a pool on this machine, from a manifest."""
+"""`rewardpool up`: a pool on this machine, from a manifest."""
 
 import asyncio
 import os
 from contextlib import suppress
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rewardpool_api import load_manifest
 from rewardpool_cli import progress, screens
 from rewardpool_cli.errors import FAILED
+from rewardpool_cli.files import ManifestFile, read_pool
 from rewardpool_local import commands
-from rewardpool_local.folder import PoolFolder, all_folders, folder_of
+from rewardpool_local.folder import PoolFolder, folder_of
 from rewardpool_local.machine import unheeded
 from rewardpool_local.supervisor import StoppedEarlyError
 
@@ -22,9 +21,7 @@ WaitSeconds = Annotated[
 
 
 def up(
-    file: Annotated[
-        Path, typer.Option("--file", "-f", exists=True, dir_okay=False, help="The manifest, as for kubectl apply.")
-    ],
+    file: ManifestFile,
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Of the router. Default: a free one.")] = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return once the pool is ready; it runs on.")] = False,
     wait_seconds: WaitSeconds = None,
@@ -33,7 +30,7 @@ def up(
 
     Example: rewardpool up -f pool.yaml
     """
-    pool = load_manifest(file)
+    pool = read_pool(file)
     for line in unheeded(pool):
         screens.err.print(line, style="yellow", markup=False, soft_wrap=True)
     seconds = pool.spec.start_seconds if wait_seconds is None else wait_seconds
@@ -54,39 +51,6 @@ def up(
         except StoppedEarlyError as error:
             screens.err.print(f"{folder.pool_key}: {error}", markup=False, soft_wrap=True)
             raise typer.Exit(error.exit_code) from None
-
-
-def down(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[POOL]", help="NAME or NAMESPACE/NAME; may be left out if there is one.")
-    ] = None,
-) -> None:
-    """Stop a pool of this machine: requests in flight finish, no process is left.
-
-    Example: rewardpool down quickstart
-    """
-    folder = existing(name)
-    commands.down(folder, on_progress=lambda line: screens.err.print(line, soft_wrap=True))
-    screens.out.print(f"{folder.pool_key} is down")
-
-
-def existing(name: str | None) -> PoolFolder:
-    """The folder of a pool of this machine; without a name, of the only one.
-
-    Raises:
-        NotRunningError: there is no such pool.
-    """
-    folder = folder_of(name or only_pool() or "", os.environ)
-    if folder.read_pool() is None:
-        known = ", ".join(each.pool_key for each in all_folders(os.environ)) or "none"
-        raise commands.NotRunningError(f"name a pool of this machine ({name or 'none'} is not one); known: {known}")
-    return folder
-
-
-def only_pool() -> str | None:
-    """`namespace/name` of the only pool that was ever started on this machine; None when there is not just one."""
-    folders = all_folders(os.environ)
-    return folders[0].pool_key if len(folders) == 1 else None
 
 
 def follow_change(change: commands.Up | None, folder: PoolFolder, seconds: float) -> None:

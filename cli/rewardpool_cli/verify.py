@@ -18,9 +18,10 @@ from rich.text import Text
 
 from rewardpool import Pool, RewardConfig, Sample, Scored
 from rewardpool.errors import PoolNotReadyError
-from rewardpool_api import RewardPool, load_manifest, parse_source
+from rewardpool_api import RewardPool, parse_source
 from rewardpool_cli import screens
 from rewardpool_cli.errors import FAILED, CommandError, RefusedError
+from rewardpool_cli.files import ManifestFile, named, read_pool, read_text
 from rewardpool_cli.options import AsJson
 from rewardpool_cli.verification import Comparison, Tolerance, compare, served_dtype
 from rewardpool_cli.verification.reference import NoReferenceError, scores_by_transformers
@@ -49,12 +50,10 @@ OnProgress = Callable[[int], None]
 
 
 def verify(
-    file: Annotated[
-        Path, typer.Option("--file", "-f", exists=True, dir_okay=False, help="The manifest of the pool that runs.")
-    ],
+    file: ManifestFile,
     golden: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, help='Lines {"text": "...", "score": 0.42}: what it should give.'),
+        typer.Option(metavar="FILE", help='Lines {"text": "...", "score": 0.42}: what it should give.'),
     ] = None,
     transformers: Annotated[
         bool,
@@ -77,7 +76,7 @@ def verify(
 
     Example: rewardpool verify -f pool.yaml --golden golden.jsonl
     """
-    pool = load_manifest(file)
+    pool = read_pool(file)
     _check_adapter(pool, adapter, transformers=transformers)
     texts = _texts(pool, golden, transformers=transformers)
     tolerance, dtype = _tolerance(pool, max_abs_diff)
@@ -167,9 +166,9 @@ def _texts(pool: RewardPool, golden: Path | None, *, transformers: bool) -> Gold
             raise RefusedError("give --golden FILE, or --transformers, to say what the scores should be")
         return GoldenSet(texts=tuple(GoldenText(line=n, text=text) for n, text in enumerate(OWN_TEXTS, start=1)))
     try:
-        texts = parse_golden_set(golden.read_text(), most=MOST_TEXTS)
-    except (GoldenSetError, UnicodeDecodeError) as error:
-        raise RefusedError(f"{golden}: {error}") from None
+        texts = parse_golden_set(read_text(golden), most=MOST_TEXTS)
+    except GoldenSetError as error:
+        raise RefusedError(f"{named(golden)}: {error}") from None
     lacking = [item.line for item in texts.texts if item.expected is None]
     if lacking and not transformers:
         raise RefusedError(

@@ -1,4 +1,4 @@
-"""What a person asks of a pool on one machine: bring it up, change it, take it down.
+"""What a person asks of a pool on one machine: bring it up, change it, take it down, forget it.
 
 A pool that runs belongs to its supervisor, so each of these is a message to it (a new `wanted.json`, a signal) or, when
 there is none, the start of one.
@@ -178,6 +178,20 @@ def down(folder: PoolFolder, *, on_progress: Callable[[str], None]) -> None:
         kill_all([psutil.Process(record.pid)])
         with folder.supervised():
             kill_leftovers(folder)
+
+
+def delete(folder: PoolFolder) -> None:
+    """Remove all that is kept of a stopped pool: its status, keys, logs and files.
+
+    Raises:
+        AlreadyRunningError: it runs, or was started just now.
+    """
+    # Nobody starts it meanwhile; what a killed supervisor left would be found by nobody afterwards.
+    with folder.supervised():
+        killed = kill_leftovers(folder)
+        if killed:
+            log.warning("ended %d processes that a killed supervisor had left: %s", len(killed), _listed(killed))
+        folder.remove()
 
 
 def is_settled(up: Up) -> bool:

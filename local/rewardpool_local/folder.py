@@ -16,13 +16,16 @@ Files are replaced as a whole, so a reader sees the old or the new one.
 import json
 import os
 import secrets
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+
+from pydantic import ValidationError
 
 from rewardpool_api import Condition, RewardPool, RewardPoolStatus, dump_manifest, names
 from rewardpool_api.status import ConditionType
@@ -48,6 +51,10 @@ STARTING = "Starting"
 
 class AlreadyRunningError(RuntimeError):
     """Another supervisor holds the pool."""
+
+
+class StateUnreadableError(RuntimeError):
+    """A file of a pool's state is none that this version writes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +124,11 @@ class PoolFolder:
         _write_object(self._state, pool)
 
     def read_pool(self) -> RewardPool | None:
-        """The object as it was last published; None when it never was."""
+        """The object as it was last published; None when it never was.
+
+        Raises:
+            StateUnreadableError: another version published it, or none.
+        """
         return _read_object(self._state)
 
     def read_pool_as_it_is(self) -> RewardPool | None:
@@ -156,6 +167,12 @@ class PoolFolder:
             return SupervisorRecord(**json.loads(self._supervisor.read_text()))
         except FileNotFoundError:
             return None
+
+    def remove(self) -> None:
+        """Remove the folder with everything in it, and its namespace's when no other pool is there."""
+        shutil.rmtree(self.path)
+        with suppress(OSError):  # another pool is there
+            self.path.parent.rmdir()
 
     def forget_supervisor(self) -> None:
         """Take down that everything it started is gone."""
@@ -206,9 +223,14 @@ def _write_object(path: Path, pool: RewardPool) -> None:
 
 def _read_object(path: Path) -> RewardPool | None:
     try:
-        return RewardPool.model_validate_json(path.read_text())
+        return RewardPool.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
+    except ValidationError:
+        key = f"{path.parent.parent.name}/{path.parent.name}"
+        raise StateUnreadableError(
+            f"{path} is not what this version of rewardpool writes: `rewardpool delete {key}` removes the pool's state"
+        ) from None
 
 
 def _replace(path: Path, text: str) -> None:

@@ -16,6 +16,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from rewardpool_api.demand import JOB_PATTERN, MAX_JOB_NAME, MAX_SECONDS, Demand
+from rewardpool_api.manifest import yaml_problem
 from rewardpool_api.rules import ApiModel, Rule
 
 MAX_SAMPLES: Final = 100_000
@@ -237,11 +238,17 @@ def parse_trace(text: str, *, name: str) -> Trace:
         TraceError: it is none; names the field.
     """
     try:
-        return Trace.model_validate(yaml.safe_load(text))
+        raw = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise TraceError(f"{name}: it is not YAML: {yaml_problem(error)}") from None
+    except (ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:  # of a tag, or of its depth
+        raise TraceError(f"{name}: it cannot be read: {error}") from None
+    if not isinstance(raw, dict):
+        raise TraceError(f"{name} is no trace: it is not an object; `rewardpool trace show sync-grpo` shows one")
+    try:
+        return Trace.model_validate(raw)
     except ValidationError as error:
         raise TraceError("\n".join(f"{name}: {problem}" for problem in _problems(error))) from None
-    except yaml.YAMLError as error:
-        raise TraceError(f"{name}: it is not YAML: {error}") from None
 
 
 def _problems(error: ValidationError) -> Iterator[str]:

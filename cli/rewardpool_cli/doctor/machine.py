@@ -12,15 +12,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from pydantic import ValidationError
-
 from rewardpool.client import open_files
 from rewardpool_api import names
 from rewardpool_api.pool import RouterSpec
 from rewardpool_cli.doctor.finding import Finding, Place, State
 from rewardpool_cli.doctor.runner import Check
 from rewardpool_local import machine
-from rewardpool_local.folder import PoolFolder, all_folders
+from rewardpool_local.folder import PoolFolder, StateUnreadableError, all_folders
 from rewardpool_local.gpu_shares import owners_of
 from rewardpool_local.gpus import VISIBLE, Gpu, GpusUnreadableError, choose_visible
 from rewardpool_local.gpus import find as find_gpus
@@ -216,7 +214,7 @@ def _look_at_pools(environ: Mapping[str, str]) -> list[Finding]:
                 running.append(f"{folder.pool_key} at {(pool.status.url if pool else None) or 'no URL yet'}")
             elif count := _left_processes(folder):
                 left[folder.pool_key] = count
-        except (OSError, ValidationError, ValueError, TypeError) as error:
+        except (OSError, StateUnreadableError, ValueError, TypeError) as error:
             unreadable[str(folder.path)] = f"{type(error).__name__}: {str(error).splitlines()[0]}"
     return pools_lines(running, left, unreadable)
 

@@ -36,17 +36,22 @@ def key_for(host: str, key_file: Path | None) -> str | None:
     A file that does not exist is made, with 256 random bits in it, readable by its owner.
 
     Raises:
-        ConfigError: An address that others reach, and no file; or an empty file.
+        ConfigError: An address that others reach, and no file; or one that cannot be read, or is empty.
     """
     if key_file is None:
         if not _is_loopback(host):
             raise ConfigError("--key-file", f"is needed, as others reach {host}; a new file is filled with a new key")
         return None
-    if not key_file.exists():
-        descriptor = os.open(key_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(secrets.token_urlsafe(32))
-    key = key_file.read_text().strip()
+    try:
+        if not key_file.exists():
+            descriptor = os.open(key_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w") as file:
+                file.write(secrets.token_urlsafe(32))
+        key = key_file.read_text(encoding="ascii").strip()
+    except OSError as error:
+        raise ConfigError("--key-file", f"{key_file} cannot be used: {error.strerror}; give another file") from None
+    except UnicodeDecodeError:
+        raise ConfigError("--key-file", f"{key_file} is no key: it is not text in ASCII; give another file") from None
     if not key:
         raise ConfigError("--key-file", f"{key_file} is empty; remove it to get a new key")
     return key
@@ -62,7 +67,7 @@ async def serve(app: web.Application, *, host: str, port: int, ready: Callable[[
         ready: Called with the base URL once it listens.
 
     Raises:
-        OSError: It cannot listen there.
+        ConfigError: It cannot listen there.
         RewardPoolError: The reward cannot be opened.
     """
     stop = asyncio.Event()
@@ -73,7 +78,12 @@ async def serve(app: web.Application, *, host: str, port: int, ready: Callable[[
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=GRACE_SECONDS)
     await runner.setup()
     try:
-        await web.TCPSite(runner, host, port).start()
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except OSError as error:
+            # asyncio says the address once more; a name that is not known has a number of its own, below zero.
+            why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+            raise ConfigError("--listen", f"cannot listen at {host}:{port}: {why}; give another HOST:PORT") from None
         bound_host, bound_port = runner.addresses[0][:2]
         ready(f"http://{f'[{bound_host}]' if ':' in bound_host else bound_host}:{bound_port}")
         await stop.wait()
