@@ -12,7 +12,7 @@ from rewardpool.policy_text import PolicyText
 from rewardpool.rewards import Announcement, open_announced
 from rewardpool_cli import screens
 from rewardpool_cli.options import Namespace, PoolName
-from rewardpool_cli.targets import full_name
+from rewardpool_cli.trainer_names import full_name
 
 
 def gateway(

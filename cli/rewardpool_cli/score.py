@@ -8,7 +8,7 @@ import typer
 
 from rewardpool_cli import scoring
 from rewardpool_cli.options import AsJson, Namespace
-from rewardpool_cli.targets import full_name
+from rewardpool_cli.trainer_names import full_name
 
 
 def score(

@@ -12,7 +12,6 @@ The namespace is the one in NAMESPACE/NAME, else that of `-n`, else that of the 
 this machine, and where none of them says, `default`.
 """
 
-import asyncio
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -132,23 +131,6 @@ def pool_here(name: str | None, namespace: str | None, *, environ: Mapping[str, 
             raise RefusedError(f"there are {len(folders)} pools {where}: name one of {_listed(folders)}")
         raise CommandError(f"there is no pool {where}; `rewardpool up -f pool.yaml` starts one")
     return folders[0]
-
-
-def full_name(name: str | None, namespace: str | None, *, environ: Mapping[str, str] = os.environ) -> str:
-    """`namespace/name` of the pool that a trainer is to find; without a name, of the only one of this machine.
-
-    Raises:
-        CommandError: there is no pool on this machine, and none is named.
-        RefusedError: that is no pool's name, or the namespace of the cluster's context cannot be read.
-    """
-    if name is None:
-        return pool_here(None, namespace, environ=environ).pool_key
-    target = locate(name, Where(namespace=namespace), environ=environ)
-    if target.namespace is not None or target.is_local:
-        return target.key
-    from rewardpool_cli.cluster import default_namespace  # slow to import
-
-    return f"{asyncio.run(default_namespace(None, environ))}/{target.name}"
 
 
 def _there_are(folders: Sequence[PoolFolder]) -> str:

@@ -1,0 +1,24 @@
+"""A pool by the name that a trainer's client takes: `namespace/name`, of what a user of the command line may leave out."""
+
+import asyncio
+import os
+from collections.abc import Mapping
+
+from rewardpool_cli.targets import Where, locate, pool_here
+
+
+def full_name(name: str | None, namespace: str | None, *, environ: Mapping[str, str] = os.environ) -> str:
+    """`namespace/name` of the pool that a trainer is to find; without a name, of the only one of this machine.
+
+    Raises:
+        CommandError: there is no pool on this machine, and none is named.
+        RefusedError: that is no pool's name, or the namespace of the cluster's context cannot be read.
+    """
+    if name is None:
+        return pool_here(None, namespace, environ=environ).pool_key
+    target = locate(name, Where(namespace=namespace), environ=environ)
+    if target.namespace is not None or target.is_local:
+        return target.key
+    from rewardpool_cli.cluster import default_namespace  # slow to import
+
+    return f"{asyncio.run(default_namespace(None, environ))}/{target.name}"
