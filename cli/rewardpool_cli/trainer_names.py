@@ -1,4 +1,4 @@
-"""A pool by the name that a trainer's client takes: `namespace/name`, of what a user of the command line may leave out."""
+"""The name of a pool that a trainer's client takes, `namespace/name`, of what a user may leave out of it."""
 
 import asyncio
 import os
