@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("crds", "runtime", "workers", "operator", "local", "simulator", "trainer_plugin", "trainer", "cli")
+ROOMS = ("crds", "runtime", "page", "workers", "operator", "local", "simulator", "trainer_plugin", "trainer", "cli")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MODULES = [module for room in ROOMS for module in sorted((ROOT / room).rglob("*.py"))]
 REPLACED = re.compile(

@@ -3,6 +3,7 @@
     up                                 a pool of this machine               up, progress; rewardpool_local
     down, delete                       a pool of this machine               stopping; rewardpool_local
     status, top, logs, scale, explain  a pool of this machine or a cluster  targets decides which; cluster
+    page                               all pools of this machine            rewardpool_local.page
     restart, rollback                  a pool of a cluster                  rollouts
     rotate-key                         a pool of a cluster                  rotation
     score                              any pool, as a trainer               the trainer's own client

@@ -23,6 +23,10 @@ COMMANDS: Final = {
         "Show a pool: its workers and its conditions; without a name, all pools of this machine or of the namespace.",
     ),
     "top": ("top:top", "Show replicas and load of pools, the busiest first, every two seconds until interrupted."),
+    "page": (
+        "page:page",
+        "Show the pools of this machine in the browser: sizes, load, jobs and logs, live; until interrupted.",
+    ),
     "explain": (
         "explaining:explain",
         "Say in words why a pool is not ready, or has the size it has, and what to do next.",

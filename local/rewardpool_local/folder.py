@@ -5,6 +5,7 @@
     supervisor.json  who supervises, under which mark its processes run
     lock             held by the supervisor while it lives, so a status can be told from a memory of one
     key, admin-key   mode 0600
+    metrics-url      where the router's metrics are
     files/, logs/    what engines mount, what processes print
     demands/         what training jobs announce; written by them, see demand_files.py
     awake/           who holds the pool awake; files locked by trainers, see holders.py
@@ -83,6 +84,7 @@ class PoolFolder:
         self._state = path / names.STATE_FILE
         self._wanted = path / "wanted.json"
         self._supervisor = path / "supervisor.json"
+        self._metrics_url = path / "metrics-url"
 
     @property
     def pool_key(self) -> str:
@@ -98,7 +100,7 @@ class PoolFolder:
             folder.chmod(0o700)
         for file in (self.key_file, self.admin_key_file):
             if not file.exists():
-                _replace(file, secrets.token_urlsafe(32))
+                write_private(file, secrets.token_urlsafe(32))
 
     @contextmanager
     def supervised(self) -> Iterator[None]:
@@ -159,7 +161,7 @@ class PoolFolder:
 
     def write_supervisor(self, record: SupervisorRecord) -> None:
         """Take down who supervises."""
-        _replace(self._supervisor, json.dumps(asdict(record)))
+        write_private(self._supervisor, json.dumps(asdict(record)))
 
     def read_supervisor(self) -> SupervisorRecord | None:
         """Who supervises, or did last."""
@@ -177,6 +179,17 @@ class PoolFolder:
     def forget_supervisor(self) -> None:
         """Take down that everything it started is gone."""
         self._supervisor.unlink(missing_ok=True)
+
+    def write_metrics_url(self, url: str) -> None:
+        """Tell where the router's metrics are from now on."""
+        write_private(self._metrics_url, url)
+
+    def read_metrics_url(self) -> str | None:
+        """Where they are, or last were; None when no router ever ran."""
+        try:
+            return self._metrics_url.read_text()
+        except FileNotFoundError:
+            return None
 
 
 def folder_of(pool: str, environ: Mapping[str, str]) -> PoolFolder:
@@ -218,7 +231,7 @@ def stopped(pool: RewardPool, *, reason: str, message: str) -> RewardPool:
 
 
 def _write_object(path: Path, pool: RewardPool) -> None:
-    _replace(path, json.dumps(dump_manifest(pool), indent=2) + "\n")
+    write_private(path, json.dumps(dump_manifest(pool), indent=2) + "\n")
 
 
 def _read_object(path: Path) -> RewardPool | None:
@@ -233,7 +246,7 @@ def _read_object(path: Path) -> RewardPool | None:
         ) from None
 
 
-def _replace(path: Path, text: str) -> None:
+def write_private(path: Path, text: str) -> None:
     """Write a file of mode 0600 that no reader ever sees half of."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

@@ -111,6 +111,7 @@ class LocalRouter:
         self._metrics_port = free_port()
         self._flags = self._make_flags(self._pool, metrics_port=self._metrics_port)
         metrics_url = f"http://{HOST}:{self._metrics_port}"
+        self._folder.write_metrics_url(metrics_url)
         admin_key = self._folder.admin_key_file.read_text().strip()
         self._admin = RouterAdmin(
             self._session,

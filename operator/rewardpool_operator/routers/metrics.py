@@ -17,10 +17,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from rewardpool_operator.untrusted import MAX_COUNT
+from rewardpool_page.source import Counts
 
 log = logging.getLogger(__name__)
 
 OUTCOMES: Final = "smg_worker_cb_outcomes_total"
+DURATIONS: Final = "smg_router_request_duration_seconds"
+"""A histogram of requests for workers, without those for a router's own list and health."""
 
 
 def are_a_routers(text: str) -> bool:
@@ -50,6 +53,29 @@ def answered(text: str) -> dict[str, int | None]:
         for sample in _samples(text, OUTCOMES)
         if sample.labels.get("outcome") == "success" and (worker := sample.labels.get("worker"))
     }
+
+
+def counts(text: str) -> Counts:
+    """How many requests the router answered, and within which times.
+
+    Raises:
+        ValueError: this is not the format, or a count is no number of requests.
+    """
+    answered, seconds = total(text, f"{DURATIONS}_count"), 0.0
+    if answered is None:
+        raise ValueError(f"{DURATIONS}_count is no number of requests")
+    within: dict[float, int] = {}
+    for sample in _samples(text, f"{DURATIONS}_bucket"):
+        bound = float(sample.labels.get("le", "nan"))
+        count = _count(sample.value, DURATIONS)
+        if math.isnan(bound) or count is None:
+            raise ValueError(f"{DURATIONS}_bucket is no number of requests")
+        within[bound] = within.get(bound, 0) + count
+    for sample in _samples(text, f"{DURATIONS}_sum"):
+        if not math.isfinite(sample.value) or sample.value < 0:
+            raise ValueError(f"{DURATIONS}_sum is {sample.value}, which is no time")
+        seconds += sample.value
+    return Counts(answered=answered, seconds=seconds, within=within)
 
 
 def _samples(text: str, name: str) -> Iterator[Sample]:

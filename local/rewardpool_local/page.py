@@ -1,0 +1,194 @@
+"""The page in the browser for the pools of this machine: their state folders are read, and their routers' metrics.
+
+It is a process of its own, on loopback alone. A pool never waits for it, and it shows pools whose supervisor is gone.
+
+$REWARDPOOL_STATE_DIR/.page/token    what opens the page, mode 0600; made once
+                            address  where it is served
+                            lock     held while it is
+"""
+
+import asyncio
+import logging
+import re
+import secrets
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Final, Self
+
+import aiohttp
+from aiohttp import web
+
+from rewardpool_api import RewardPool
+from rewardpool_local.folder import AlreadyRunningError, PoolFolder, all_folders, folder_of, write_private
+from rewardpool_local.machine import HOST
+from rewardpool_local.process import tail
+from rewardpool_operator.bounded import read_text
+from rewardpool_operator.routers.admin import MAX_METRICS_BYTES
+from rewardpool_operator.routers.metrics import counts
+from rewardpool_page.access import TokenFile, Viewer
+from rewardpool_page.server import page_app
+from rewardpool_page.source import MAX_LOG_BYTES, Counts, LogNotFoundError, Seen, Worker
+from rewardpool_runtime.file_lock import try_lock
+from rewardpool_runtime.state_files import LOCK_FILE, is_supervised, state_dir
+
+log = logging.getLogger(__name__)
+
+PORT: Final = 8686
+METRICS_TIMEOUT: Final = aiohttp.ClientTimeout(total=1.0)
+"""For a router's metrics, which come from its memory."""
+SHUTDOWN_SECONDS: Final = 2.0
+_ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07|[\x00-\x08\x0b-\x1f\x7f]")
+"""Colours and other control characters of a terminal; tabs and line feeds stay."""
+
+
+class PageFolder:
+    """The page's own files."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        # No namespace begins with a dot.
+        self.path = state_dir(environ) / ".page"
+        self.token_file = self.path / "token"
+        self._address = self.path / "address"
+
+    def address(self) -> str | None:
+        """Where the page is served now, without its token; None when it is not."""
+        try:
+            return self._address.read_text() if is_supervised(self.path) else None
+        except FileNotFoundError:
+            return None
+
+    def link(self, address: str) -> str:
+        """What opens the page: the token is behind a #, which browsers send to nobody."""
+        return f"{address}/#token={self.token_file.read_text()}"
+
+    @contextmanager
+    def serving(self, address: str) -> Iterator[None]:
+        """Be the one who serves the page, there.
+
+        Raises:
+            AlreadyRunningError: somebody else is.
+        """
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (self.path / LOCK_FILE).open("ab") as lock:
+            if not try_lock(lock.fileno()):
+                raise AlreadyRunningError("the page is served already")
+            if not self.token_file.exists():
+                write_private(self.token_file, secrets.token_urlsafe(32))
+            write_private(self._address, address)
+            yield
+
+
+class LocalSource:
+    """The pools of this machine."""
+
+    where = "on this machine"
+
+    def __init__(self, environ: Mapping[str, str], session: aiohttp.ClientSession) -> None:
+        self._environ = environ
+        self._session = session
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, environ: Mapping[str, str]) -> AsyncIterator[Self]:
+        """With connections of its own."""
+        async with aiohttp.ClientSession(timeout=METRICS_TIMEOUT) as session:
+            yield cls(environ, session)
+
+    async def look(self) -> Sequence[Seen]:
+        """All pools as they are now.
+
+        Raises:
+            OSError: their folders cannot be read.
+        """
+        found = await asyncio.to_thread(lambda: [(one, _read(one)) for one in all_folders(self._environ)])
+        return await asyncio.gather(*(self._seen(folder, pool) for folder, pool in found if pool is not None))
+
+    async def log(self, pool: str, name: str, viewer: Viewer) -> str:
+        """The end of a log, without the pool's keys and without a terminal's colours.
+
+        Raises:
+            LogNotFoundError: there is none of that name.
+        """
+        folder = folder_of(pool, self._environ)
+        if name not in _logs(folder):
+            raise LogNotFoundError(f"{pool} has no log {name}")
+        return await asyncio.to_thread(_text_of_log, folder, name)
+
+    async def _seen(self, folder: PoolFolder, pool: RewardPool) -> Seen:
+        workers = [
+            Worker(
+                name=worker.name,
+                phase=worker.phase,
+                place="" if worker.pid is None else f"pid {worker.pid}",
+                revision=worker.revision,
+                restarts=worker.restarts,
+                in_flight=worker.in_flight,
+            )
+            for worker in pool.status.workers
+        ]
+        counted = await self._counts(folder) if pool.status.url else None
+        return Seen(pool=pool, workers=workers, counts=counted, logs=_logs(folder))
+
+    async def _counts(self, folder: PoolFolder) -> Counts | None:
+        url = folder.read_metrics_url()
+        if url is None:
+            return None
+        try:
+            async with self._session.get(f"{url}/metrics") as response:
+                response.raise_for_status()
+                return counts(await read_text(response, limit_bytes=MAX_METRICS_BYTES))
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            # One that starts or is busy; the page shows no rate then.
+            log.debug("%s: the router's metrics are unknown: %s", folder.pool_key, error)
+            return None
+
+
+async def serve(environ: Mapping[str, str], *, port: int, ready: Callable[[str], None]) -> None:
+    """Serve the page on loopback until SIGINT or SIGTERM.
+
+    Args:
+        environ: says where the pools are.
+        port: to listen at.
+        ready: gets the link that opens the page.
+
+    Raises:
+        AlreadyRunningError: it is served already.
+        OSError: the port is taken.
+    """
+    folder, address, stopped = PageFolder(environ), f"http://{HOST}:{port}", asyncio.Event()
+    with folder.serving(address):
+        async with LocalSource.open(environ) as source:
+            app = page_app(source, TokenFile(folder.token_file))
+            runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+            try:
+                await runner.setup()
+                await web.TCPSite(runner, HOST, port).start()
+                ready(folder.link(address))
+                await stopped.wait()
+            finally:
+                await runner.cleanup()
+
+
+def _read(folder: PoolFolder) -> RewardPool | None:
+    try:
+        return folder.read_pool_as_it_is()
+    except ValueError as error:
+        # Of another version of RewardPool, perhaps. The other pools are shown.
+        log.warning("%s: its state cannot be read and is left out: %s", folder.pool_key, error)
+        return None
+
+
+def _logs(folder: PoolFolder) -> list[str]:
+    return sorted((file.stem for file in folder.logs.glob("*.log")), key=lambda name: (len(name), name))
+
+
+def _text_of_log(folder: PoolFolder, name: str) -> str:
+    text = tail(folder.logs / f"{name}.log", MAX_LOG_BYTES)
+    for file in (folder.key_file, folder.admin_key_file):
+        # No program of ours prints them. A user's own function might.
+        key = file.read_text().strip() if file.exists() else ""
+        text = text.replace(key, "[key]") if key else text
+    return _ESCAPES.sub("", text)

@@ -1,0 +1,90 @@
+"""Who may see the page: a token is exchanged once for the cookie of a session, so it is in no address and no log.
+
+The token's judge differs (`Access`): on one machine a file that only its user reads, in a cluster the API server. The
+sessions are the same: random, in memory, bounded, and ended after a day.
+"""
+
+import hmac
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Final, Protocol
+
+MAX_SESSIONS: Final = 64
+SESSION_SECONDS: Final = 24 * 3600.0
+LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
+
+
+class Viewer(Protocol):
+    """Somebody who is signed in."""
+
+    async def may_see(self, namespace: str) -> bool:
+        """Whether the pools of this namespace may be shown."""
+
+
+class Access(Protocol):
+    """Judges tokens."""
+
+    hosts: frozenset[str] | None
+    """Names in an address by which the page may be asked, without their ports; None means any."""
+    hint: str
+    """Where a token comes from, in a sentence."""
+
+    async def viewer(self, token: str) -> Viewer | None:
+        """Whose token it is; None for one that is not valid."""
+
+
+class Everything:
+    """May see all pools, as the user whose machine it is."""
+
+    async def may_see(self, namespace: str) -> bool:
+        """Whether the pools of this namespace may be shown."""
+        return True
+
+
+class TokenFile:
+    """Whoever can read this file may see everything. Only by loopback, and by its names: see `hosts`."""
+
+    # A page of somebody else's whose name was made to lead here (DNS rebinding) asks by its own name.
+    hosts: frozenset[str] | None = LOOPBACK
+    hint = "Type `rewardpool page` on the machine whose pools these are, and open the address that it prints."
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    async def viewer(self, token: str) -> Viewer | None:
+        """Whose token it is; None for one that is not valid."""
+        expected = self._file.read_text().strip()
+        return Everything() if expected and hmac.compare_digest(token.encode(), expected.encode()) else None
+
+
+@dataclass(frozen=True)
+class _Session:
+    secret: str
+    viewer: Viewer
+    ends: float
+
+
+class Sessions:
+    """Those who are signed in; of too many, the oldest ends."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._sessions: list[_Session] = []
+
+    def begin(self, viewer: Viewer) -> str:
+        """A new session's secret."""
+        secret = secrets.token_urlsafe(32)
+        self._sessions = [*self._living(), _Session(secret, viewer, self._clock() + SESSION_SECONDS)][-MAX_SESSIONS:]
+        return secret
+
+    def find(self, secret: str) -> Viewer | None:
+        """Whose session this is; None when there is none, or it ended."""
+        given = secret.encode()
+        return next((one.viewer for one in self._living() if hmac.compare_digest(one.secret.encode(), given)), None)
+
+    def _living(self) -> list[_Session]:
+        now = self._clock()
+        return [one for one in self._sessions if one.ends > now]

@@ -1,0 +1,251 @@
+"""The page's HTTP server: five routes, all read-only but the one that exchanges a token for a session.
+
+    GET  /                    the page, its script, style and icon; nothing of a pool is in them
+    POST /api/session         {"token": …} -> a cookie, HttpOnly and SameSite=Strict
+    GET  /api/pools           the pools once, as JSON; ?pool=NAMESPACE/NAME adds that one as a whole
+    GET  /api/events          the same as server-sent events, once a second where something changed
+    GET  /api/logs            ?pool=…&name=…: the end of a log, as text
+
+Bounded: watchers, logs and sign-ins at a time, a body's size, a log's tail. A watcher that does not read is dropped.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from typing import Any, Final
+
+from aiohttp import web
+
+from rewardpool_page.access import SESSION_SECONDS, Access, Sessions, Viewer
+from rewardpool_page.history import History
+from rewardpool_page.snapshots import SNAPSHOT_SECONDS, PoolSnapshot, Snapshot, Snapshots
+from rewardpool_page.source import LogNotFoundError, Source
+
+log = logging.getLogger(__name__)
+
+COOKIE: Final = "rewardpool-session"
+MAX_STREAMS: Final = 32
+"""Watchers at a time."""
+MAX_READERS: Final = 4
+"""Logs read, and tokens judged, at a time."""
+MAX_BODY: Final = 16 << 10
+"""Bytes; a token of a cluster has one or two thousand."""
+SILENT_SECONDS: Final = 15.0
+"""After so long a watcher hears that nothing changed."""
+WRITE_SECONDS: Final = 10.0
+"""For a watcher to take an event, before it is dropped."""
+
+_STATIC: Final = {
+    "/": ("index.html", "text/html"),
+    "/page.js": ("page.js", "text/javascript"),
+    "/page.css": ("page.css", "text/css"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+_HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
+    " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def page_app(source: Source, access: Access, *, history: History | None = None) -> web.Application:
+    """The server of one source; it looks at nothing before it is started."""
+    return _Server(access, source, Snapshots(source, history=history)).app()
+
+
+class _Server:
+    def __init__(self, access: Access, source: Source, snapshots: Snapshots) -> None:
+        self._source = source
+        self._access = access
+        self._sessions = Sessions()
+        self._snapshots = snapshots
+        self._streams: set[asyncio.Task[Any]] = set()
+        self._readers = asyncio.Semaphore(MAX_READERS)
+
+    def app(self) -> web.Application:
+        app = web.Application(middlewares=[self._guard], client_max_size=MAX_BODY)
+        folder = files("rewardpool_page") / "static"
+        for path, (name, content_type) in _STATIC.items():
+            app.router.add_get(path, _static((folder / name).read_bytes(), content_type))
+        app.router.add_post("/api/session", self._sign_in)
+        app.router.add_get("/api/pools", self._pools)
+        app.router.add_get("/api/events", self._events)
+        app.router.add_get("/api/logs", self._logs)
+        app.cleanup_ctx.append(self._remembering)
+        app.on_shutdown.append(self._end_streams)
+        app.on_response_prepare.append(_add_headers)
+        return app
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Refuse other names than the page's own, and requests that another site's page makes."""
+        hosts = self._access.hosts
+        if hosts is not None and _host_name(request.host) not in hosts:
+            raise web.HTTPForbidden(text=f"this page is not served as {request.host!r:.80}\n")
+        if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") and request.path != "/":
+            raise web.HTTPForbidden(text="this page answers no other site's pages\n")
+        try:
+            return await handler(request)
+        except OSError as error:
+            log.warning("%s: %s", request.path, error)
+            raise web.HTTPServiceUnavailable(text=f"the pools cannot be read: {error}\n") from None
+
+    async def _sign_in(self, request: web.Request) -> web.Response:
+        try:
+            body = await request.json()
+        except ValueError:
+            raise web.HTTPBadRequest(text="the body is not JSON\n") from None
+        token = body.get("token") if isinstance(body, dict) else None
+        if not isinstance(token, str) or request.content_type != "application/json":
+            raise web.HTTPBadRequest(text='post {"token": "…"} as application/json\n')
+        async with self._readers:
+            viewer = await self._access.viewer(token.strip())
+        if viewer is None:
+            return web.json_response({"error": "the token is not valid", "hint": self._access.hint}, status=401)
+        response = web.json_response({"where": self._source.where})
+        response.set_cookie(
+            COOKIE,
+            self._sessions.begin(viewer),
+            max_age=int(SESSION_SECONDS),
+            httponly=True,
+            samesite="Strict",
+            secure=request.headers.get("X-Forwarded-Proto", request.scheme) == "https",
+        )
+        return response
+
+    async def _pools(self, request: web.Request) -> web.Response:
+        viewer = self._viewer(request)
+        snapshot, chosen = await self._snapshots.latest(), request.query.get("pool")
+        seen = await _seen_by(viewer, snapshot)
+        answer = self._overview(snapshot, seen, chosen)
+        return web.json_response({**answer, "history": _history(snapshot, seen, chosen), "at": snapshot.at})
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        self._viewer(request)
+        if len(self._streams) >= MAX_STREAMS:
+            raise web.HTTPServiceUnavailable(text=f"{MAX_STREAMS} browsers watch already\n")
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("aiohttp handles every request in a task")
+        self._streams.add(task)
+        try:
+            return await self._stream(request)
+        finally:
+            self._streams.discard(task)
+
+    async def _stream(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
+        await response.prepare(request)
+        try:
+            async for events in self._news(request):
+                await asyncio.wait_for(response.write(events.encode()), WRITE_SECONDS)
+        except (OSError, TimeoutError) as error:
+            # The browser went away or does not read, or the pools cannot be read just now; it asks again by itself.
+            log.debug("a stream ended: %s", error)
+        return response
+
+    async def _news(self, request: web.Request) -> AsyncIterator[str]:
+        """What is new for this watcher, once a second at most, until its session ends."""
+        chosen, silent = request.query.get("pool"), 0.0
+        said: dict[str, Any] = {}
+        while (viewer := self._sessions.find(request.cookies.get(COOKIE, ""))) is not None:
+            snapshot = await self._snapshots.latest()
+            seen = await _seen_by(viewer, snapshot)
+            now = {"pools": self._overview(snapshot, seen, chosen), "history": _history(snapshot, seen, chosen)}
+            events = [
+                f"event: {kind}\ndata: {json.dumps({**data, 'at': snapshot.at})}\n\n"
+                for kind, data in now.items()
+                if data is not None and data != said.get(kind)
+            ]
+            said = now
+            silent += SNAPSHOT_SECONDS
+            if events or silent >= SILENT_SECONDS:
+                silent = 0.0
+                yield "".join(events) or ": nothing changed\n\n"
+            await asyncio.sleep(SNAPSHOT_SECONDS)
+
+    async def _logs(self, request: web.Request) -> web.Response:
+        viewer = self._viewer(request)
+        pool, name = request.query.get("pool", ""), request.query.get("name", "")
+        snapshot = await self._snapshots.latest()
+        known = snapshot.pools.get(pool)
+        if known is None or not await viewer.may_see(known.namespace) or name not in known.detail["logs"]:
+            raise web.HTTPNotFound(text="there is no such log\n")
+        try:
+            async with self._readers:
+                text = await self._source.log(pool, name, viewer)
+        except LogNotFoundError as error:
+            raise web.HTTPNotFound(text=f"{error}\n") from None
+        return web.Response(text=text)
+
+    def _overview(self, snapshot: Snapshot, seen: frozenset[str], chosen: str | None) -> dict[str, Any]:
+        pool = _shown(snapshot, seen, chosen)
+        return {"where": self._source.where, "pools": snapshot.listed(seen), "pool": pool.detail if pool else None}
+
+    def _viewer(self, request: web.Request) -> Viewer:
+        viewer = self._sessions.find(request.cookies.get(COOKIE, ""))
+        if viewer is None:
+            answer = json.dumps({"error": "sign in first", "hint": self._access.hint})
+            raise web.HTTPUnauthorized(text=answer, content_type="application/json")
+        return viewer
+
+    async def _remembering(self, _: web.Application) -> AsyncIterator[None]:
+        async with _running(self._snapshots.remember()):
+            yield
+
+    async def _end_streams(self, _: web.Application) -> None:
+        for task in self._streams:
+            task.cancel()
+        await asyncio.gather(*self._streams, return_exceptions=True)
+
+
+async def _seen_by(viewer: Viewer, snapshot: Snapshot) -> frozenset[str]:
+    """The namespaces of the snapshot that this one may see."""
+    namespaces = {pool.namespace for pool in snapshot.pools.values()}
+    return frozenset([namespace for namespace in namespaces if await viewer.may_see(namespace)])
+
+
+def _shown(snapshot: Snapshot, seen: frozenset[str], chosen: str | None) -> PoolSnapshot | None:
+    """The pool that the watcher chose, if it may see it."""
+    pool = snapshot.pools.get(chosen or "")
+    return pool if pool is not None and pool.namespace in seen else None
+
+
+def _history(snapshot: Snapshot, seen: frozenset[str], chosen: str | None) -> dict[str, Any] | None:
+    pool = _shown(snapshot, seen, chosen)
+    return pool.history if pool else None
+
+
+def _host_name(host: str) -> str:
+    """Of a Host header, without the port."""
+    name, _, port = host.rpartition(":")
+    return (name if port.isdecimal() and name else host).lower()
+
+
+def _static(body: bytes, content_type: str) -> Handler:
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.Response(body=body, content_type=content_type, charset="utf-8")
+
+    return answer
+
+
+async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
+    response.headers.update(_HEADERS)
+
+
+@asynccontextmanager
+async def _running(work: Any) -> AsyncIterator[None]:
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,124 @@
+"""All pools as the page shows them: computed once a second at most, whoever watches, and now and then for the history."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import cached_property
+from time import monotonic, time
+from typing import Any, Final
+
+from rewardpool_page.history import SAMPLE_SECONDS, History, Remembered
+from rewardpool_page.source import Seen, Source
+from rewardpool_page.view import Summary, desired_steps, detail_of, summary_of
+
+log = logging.getLogger(__name__)
+
+SNAPSHOT_SECONDS: Final = 1.0
+"""Between two looks at the pools."""
+MAX_POOLS: Final = 500
+"""In the list; those with most to do come first."""
+
+
+class PoolSnapshot:
+    """One pool at one look; what of it is not asked for is not computed."""
+
+    def __init__(self, seen: Seen, remembered: Remembered) -> None:
+        self.namespace = seen.pool.metadata.namespace
+        self._seen = seen
+        self._remembered = remembered
+
+    @cached_property
+    def summary(self) -> Summary:
+        """A line of the list."""
+        return summary_of(self._seen.pool, self._remembered.traffic)
+
+    @cached_property
+    def detail(self) -> dict[str, Any]:
+        """The pool as a whole, as JSON."""
+        return asdict(detail_of(self._seen, self._remembered))
+
+    @cached_property
+    def history(self) -> dict[str, Any]:
+        """The last hour, as JSON: parallel lists, which take a third of objects."""
+        scaling, samples = self._seen.pool.status.scaling, self._remembered.samples
+        return {
+            "desired": desired_steps(scaling.history if scaling else (), samples),
+            "at": [round(sample.at, 1) for sample in samples],
+            "ready": [sample.ready for sample in samples],
+            "in_flight": [sample.in_flight for sample in samples],
+            "waiting": [sample.waiting for sample in samples],
+            "per_second": [sample.per_second for sample in samples],
+        }
+
+
+class Snapshot:
+    """All pools at one look."""
+
+    def __init__(self, at: float, pools: dict[str, PoolSnapshot]) -> None:
+        """Keep what was seen.
+
+        Args:
+            at: Unix time in seconds.
+            pools: by `namespace/name`.
+        """
+        self.at = at
+        self.pools = pools
+
+    def listed(self, namespaces: frozenset[str]) -> list[dict[str, Any]]:
+        """The list of pools of these namespaces, as JSON: what needs a person first, then what has most to do."""
+        lines = [pool.summary for pool in self.pools.values() if pool.namespace in namespaces]
+        lines.sort(key=lambda line: (line.tone != "bad", -(line.waiting or 0), -(line.in_flight or 0), line.key))
+        return [asdict(line) for line in lines[:MAX_POOLS]]
+
+
+class Snapshots:
+    """The newest snapshot, for all who watch."""
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        history: History | None = None,
+        clock: Callable[[], float] = monotonic,
+        wall_clock: Callable[[], float] = time,
+    ) -> None:
+        """Look at nothing yet.
+
+        Args:
+            source: knows the pools.
+            history: what is remembered already.
+            clock: monotonic seconds.
+            wall_clock: Unix seconds.
+        """
+        self._source = source
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._history = history or History()
+        self._lock = asyncio.Lock()
+        self._latest: Snapshot | None = None
+        self._looked_at = 0.0
+
+    async def latest(self) -> Snapshot:
+        """The newest one; a look is taken where that is older than a second, by one of those who ask.
+
+        Raises:
+            OSError: the pools cannot be read.
+        """
+        async with self._lock:
+            if self._latest is None or self._clock() - self._looked_at >= SNAPSHOT_SECONDS:
+                pools, now = await self._source.look(), self._wall_clock()
+                self._looked_at = self._clock()
+                self._history.take(pools, now=now)
+                by_key = {seen.pool.key: PoolSnapshot(seen, self._history.of(seen.pool.key)) for seen in pools}
+                self._latest = Snapshot(now, by_key)
+            return self._latest
+
+    async def remember(self) -> None:
+        """Look every few seconds, so that there is a history for who comes later; until cancelled."""
+        while True:
+            try:
+                await self.latest()
+            except OSError as error:
+                log.warning("the pools cannot be read: %s", error)
+            await asyncio.sleep(SAMPLE_SECONDS)

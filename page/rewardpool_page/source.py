@@ -1,0 +1,75 @@
+"""Who knows the pools: what the page asks of a machine or a cluster."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from rewardpool_api import RewardPool
+from rewardpool_page.access import Viewer
+
+MAX_LOG_BYTES: Final = 64 << 10
+"""Of the end of a log."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worker:
+    """A replica, wherever it runs."""
+
+    name: str
+    phase: str
+    """Ready, Starting, Draining, Asleep, Waiting, or what keeps it from starting."""
+    place: str = ""
+    """Its node, or its process."""
+    revision: str = ""
+    restarts: int = 0
+    in_flight: int | None = None
+    """Requests that it works on; None where nobody says."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """What a pool's routers counted since they started."""
+
+    answered: int
+    """Requests."""
+    seconds: float
+    """From a request to its answer, summed over all of them."""
+    within: Mapping[float, int]
+    """Seconds -> requests that were answered within so many."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """One pool at one look."""
+
+    pool: RewardPool
+    workers: Sequence[Worker]
+    counts: Counts | None = None
+    """None where the routers do not say."""
+    logs: Sequence[str] = ()
+    """Names of what there is a log of."""
+
+
+class LogNotFoundError(Exception):
+    """There is no log of that name."""
+
+
+class Source(Protocol):
+    """A machine or a cluster."""
+
+    where: str
+    """In words, such as `on this machine`."""
+
+    async def look(self) -> Sequence[Seen]:
+        """All pools as they are now.
+
+        Raises:
+            OSError: they cannot be read.
+        """
+
+    async def log(self, pool: str, name: str, viewer: Viewer) -> str:
+        """The last `MAX_LOG_BYTES` of a log of the pool `namespace/name`, without the pool's keys.
+
+        Raises:
+            LogNotFoundError: there is none of that name, or the viewer may not read it.
+        """

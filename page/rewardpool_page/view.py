@@ -1,0 +1,373 @@
+"""One pool as the page shows it: a pure function of what was seen and of what is remembered.
+
+All that is decided about a pool (which word says its state, what of it is news) is decided here; the page's script only
+draws it. Times are RFC 3339 as the status has them, or Unix seconds, and the browser makes ages of them.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Literal
+
+from rewardpool_api import Condition, RewardPool, RewardPoolStatus
+from rewardpool_api.reasons import NOTHING_WANTED
+from rewardpool_api.status import DemandStatus, ScalingDecision
+from rewardpool_page.history import Remembered, Sample, Traffic
+from rewardpool_page.source import Seen, Worker
+
+Tone = Literal["good", "busy", "bad", "idle"]
+"""Good: as asked for. Busy: on its way. Bad: a person is needed. Idle: nothing is wanted."""
+
+MAX_WORKERS: Final = 200
+MAX_CHANGES: Final = 20
+MAX_TEXT: Final = 2000
+"""Characters of a message."""
+_PHASES: Final[dict[str, Tone]] = {
+    "Ready": "good",
+    "Starting": "busy",
+    "Pending": "busy",
+    "Draining": "busy",
+    "Asleep": "idle",
+}
+"""Every other phase is trouble."""
+_DEMANDS: Final[dict[str, Tone]] = {"Live": "good", "Lapsed": "busy", "Ended": "idle", "Ignored": "bad"}
+_GOOD_WHEN_FALSE: Final = frozenset({"Progressing", "Degraded"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """A line in the list of pools."""
+
+    key: str
+    """`namespace/name`."""
+    type: str
+    model: str
+    engine: str
+    state: str
+    tone: Tone
+    ready: int
+    desired: int
+    starting: int
+    draining: int
+    in_flight: int | None
+    """Requests at workers; None while the routers do not say."""
+    waiting: int | None
+    per_second: float | None
+    mean_seconds: float | None
+    p95_seconds: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replica(Worker):
+    """A worker with the colour of its phase."""
+
+    tone: Tone
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A training job that announces to the pool."""
+
+    name: str
+    state: str
+    tone: Tone
+    phase: str
+    samples: int | None
+    next_burst: float | None
+    """Unix time in seconds; None where nobody knows."""
+    replicas: int
+    stalled: bool
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizing:
+    """Why the pool has its size."""
+
+    reason: str
+    limit: str | None
+    recommended: int | None
+    least: int | None
+    most: int | None
+    """None for a pool that does not scale itself."""
+    policies: tuple[str, ...]
+    service_rate: float | None
+    """Requests per second of one busy replica, as measured."""
+    start_seconds: float | None
+    """The slowest of the last starts."""
+    idle_since: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fact:
+    """A condition."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    tone: Tone
+    since: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """Something that happened to the pool."""
+
+    at: float
+    what: str
+    why: str
+    tone: Tone
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rollout:
+    """Which revisions there are."""
+
+    current: str
+    stable: str | None
+    failed: str | None
+    message: str
+    parity: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Download:
+    """How far the model is."""
+
+    phase: str
+    done_bytes: int
+    total_bytes: int | None
+    note: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detail:
+    """A pool as a whole."""
+
+    summary: Summary
+    url: str | None
+    revision: str
+    gpus: int
+    """Of one replica."""
+    router: str
+    max_model_len: int | None
+    sleep: str | None
+    headline: str
+    """What is the matter, in words; what the condition Ready says where nothing is."""
+    sizing: Sizing | None
+    workers: tuple[Replica, ...]
+    more_workers: int
+    """That are not shown."""
+    jobs: tuple[Job, ...]
+    rollout: Rollout | None
+    download: Download | None
+    conditions: tuple[Fact, ...]
+    changes: tuple[Change, ...]
+    """Newest first."""
+    logs: tuple[str, ...]
+
+
+def summary_of(pool: RewardPool, traffic: Traffic | None) -> Summary:
+    """A pool as a line of the list."""
+    status = pool.status
+    state, tone = state_of(status)
+    return Summary(
+        key=pool.key,
+        type=pool.spec.model.type,
+        model=pool.spec.model.source,
+        engine=pool.spec.engine.name,
+        state=state,
+        tone=tone,
+        ready=status.ready_replicas,
+        desired=desired_of(status),
+        starting=max(0, status.replicas - status.ready_replicas),
+        draining=status.draining_replicas,
+        in_flight=status.load.in_flight if status.load else None,
+        waiting=status.load.waiting if status.load else None,
+        per_second=traffic.per_second if traffic else None,
+        mean_seconds=traffic.mean_seconds if traffic else None,
+        p95_seconds=traffic.p95_seconds if traffic else None,
+    )
+
+
+def detail_of(seen: Seen, remembered: Remembered) -> Detail:
+    """A pool as a whole."""
+    pool, status = seen.pool, seen.pool.status
+    shown = sorted(seen.workers, key=lambda worker: (_phase_tone(worker) == "good", _by_number(worker.name)))
+    return Detail(
+        summary=summary_of(pool, remembered.traffic),
+        url=status.url,
+        revision=status.current_revision,
+        gpus=pool.spec.worker.gpus,
+        router=pool.spec.router.flavor,
+        max_model_len=status.model.max_model_len if status.model else None,
+        sleep=status.sleep.state if status.sleep else None,
+        headline=_headline(status),
+        sizing=_sizing(pool),
+        workers=tuple(Replica(**vars(worker), tone=_phase_tone(worker)) for worker in shown[:MAX_WORKERS]),
+        more_workers=max(0, len(shown) - MAX_WORKERS),
+        jobs=tuple(_job(demand) for demand in status.demands),
+        rollout=_rollout(status),
+        download=_download(status),
+        conditions=tuple(_fact(condition) for condition in status.conditions),
+        changes=tuple(sorted(_changes(status), key=lambda change: -change.at)[:MAX_CHANGES]),
+        logs=tuple(seen.logs),
+    )
+
+
+def state_of(status: RewardPoolStatus) -> tuple[str, Tone]:
+    """A word for how the pool is, and its colour."""
+    ready, degraded = status.condition("Ready"), status.condition("Degraded")
+    if ready is None:
+        return "NotSeen", "bad"
+    if degraded is not None and degraded.status == "True":
+        return degraded.reason, "bad"
+    serving = status.condition("Serving")
+    if ready.status == "True":
+        return ready.reason, "idle" if ready.reason in NOTHING_WANTED else "good"
+    moves = status.condition("Progressing")
+    if (moves is not None and moves.status == "True") or (serving is not None and serving.status == "True"):
+        return ready.reason, "busy"
+    # Somebody stopped it, or it cannot go on.
+    return ready.reason, "idle" if ready.reason == "Stopped" else "busy" if ready.reason == "Starting" else "bad"
+
+
+def desired_of(status: RewardPoolStatus) -> int:
+    """How many replicas the pool is to have."""
+    return status.scaling.desired if status.scaling else status.replicas
+
+
+def desired_steps(history: Sequence[ScalingDecision], samples: Sequence[Sample]) -> list[tuple[float, int]]:
+    """The desired size over time: as the status remembers it before the first sample, then as it was sampled."""
+    first = samples[0].at if samples else float("inf")
+    steps = [(unix(one.time), one.replicas) for one in history if unix(one.time) < first]
+    for sample in samples:
+        if not steps or steps[-1][1] != sample.desired:
+            # A decision is dated to the moment, a sample is not.
+            dated = [unix(one.time) for one in history if one.replicas == sample.desired and unix(one.time) <= sample.at]
+            after = steps[-1][0] if steps else 0.0
+            steps.append((max((at for at in dated if at > after), default=sample.at), sample.desired))
+    return steps
+
+
+def unix(time: str) -> float:
+    """Unix seconds of an RFC 3339 time."""
+    return datetime.fromisoformat(time).timestamp()
+
+
+def _headline(status: RewardPoolStatus) -> str:
+    degraded, ready = status.condition("Degraded"), status.condition("Ready")
+    said = degraded if degraded is not None and degraded.status == "True" else ready
+    return _cut(said.message) if said else "no operator or supervisor has seen this pool yet"
+
+
+def _sizing(pool: RewardPool) -> Sizing | None:
+    scaling, spec = pool.status.scaling, pool.spec.autoscaling
+    if scaling is None:
+        return None
+    return Sizing(
+        reason=_cut(scaling.reason),
+        limit=scaling.limit,
+        recommended=scaling.recommended_replicas,
+        least=spec.min_replicas if spec else None,
+        most=spec.max_replicas if spec else None,
+        policies=tuple(policy.type for policy in spec.combined) if spec else (),
+        service_rate=scaling.service_rate.per_replica if scaling.service_rate else None,
+        start_seconds=max((start.seconds for start in scaling.starts), default=None),
+        idle_since=unix(scaling.idle_since) if scaling.idle_since else None,
+    )
+
+
+def _job(demand: DemandStatus) -> Job:
+    return Job(
+        name=demand.job,
+        state=demand.state,
+        tone="busy" if demand.stalled and demand.state == "Live" else _DEMANDS[demand.state],
+        phase=demand.phase or "",
+        samples=demand.samples,
+        next_burst=unix(demand.next_burst) if demand.next_burst and demand.state == "Live" else None,
+        replicas=demand.replicas,
+        stalled=demand.stalled,
+        message=demand.message,
+    )
+
+
+def _rollout(status: RewardPoolStatus) -> Rollout | None:
+    rollout = status.rollout
+    if rollout is None:
+        return None
+    failed = rollout.failed
+    return Rollout(
+        current=status.current_revision,
+        stable=rollout.stable_revision,
+        failed=failed.reason if failed else None,
+        message=_cut(failed.message if failed else rollout.replace_reason or ""),
+        parity=f"{rollout.parity.outcome}: {_cut(rollout.parity.message)}" if rollout.parity else None,
+    )
+
+
+def _download(status: RewardPoolStatus) -> Download | None:
+    found = status.model.download if status.model else None
+    if found is None:
+        return None
+    return Download(
+        phase=found.phase, done_bytes=found.downloaded_bytes, total_bytes=found.total_bytes, note=found.note or ""
+    )
+
+
+def _fact(condition: Condition) -> Fact:
+    return Fact(
+        type=condition.type,
+        status=condition.status,
+        reason=condition.reason,
+        message=_cut(condition.message),
+        tone=_tone(condition),
+        since=unix(condition.last_transition_time),
+    )
+
+
+def _tone(condition: Condition) -> Tone:
+    if condition.status == "Unknown":
+        return "busy"
+    if (condition.status == "True") != (condition.type in _GOOD_WHEN_FALSE):
+        return "good"
+    if condition.reason in NOTHING_WANTED or condition.reason == "Stopped":
+        return "idle"
+    return "bad" if condition.type in ("Degraded", "Serving") and condition.reason != "Starting" else "busy"
+
+
+def _changes(status: RewardPoolStatus) -> Iterator[Change]:
+    """What is dated in a status: new sizes, conditions that turned, and a revision that failed."""
+    scaling = status.scaling
+    before: int | None = None
+    for decision in scaling.history if scaling else ():
+        what = f"{decision.replicas} replicas" if before is None else f"{before} → {decision.replicas} replicas"
+        tone: Tone = "good" if before is None or decision.replicas > before else "idle"
+        yield Change(at=unix(decision.time), what=what, why=_cut(decision.reason), tone=tone)
+        before = decision.replicas
+    for condition in status.conditions:
+        yield Change(
+            at=unix(condition.last_transition_time),
+            what=f"{condition.type} is {condition.status}",
+            why=f"{condition.reason}: {_cut(condition.message)}" if condition.message else condition.reason,
+            tone=_tone(condition),
+        )
+    failed = status.rollout.failed if status.rollout else None
+    if failed is not None:
+        what = f"revision {failed.revision} failed"
+        yield Change(at=unix(failed.time), what=what, why=f"{failed.reason}: {_cut(failed.message)}", tone="bad")
+
+
+def _phase_tone(worker: Worker) -> Tone:
+    return _PHASES.get(worker.phase, "bad")
+
+
+def _by_number(name: str) -> tuple[str, int, str]:
+    """worker-10 after worker-9."""
+    stem, _, number = name.rpartition("-")
+    return (stem, int(number), "") if number.isdecimal() else (name, 0, name)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"

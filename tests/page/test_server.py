@@ -1,0 +1,205 @@
+"""What the page's server answers, to whom, and its bounds."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientResponse, web
+from aiohttp.test_utils import TestClient, TestServer
+from support.scripted_pools import ScriptedSource
+
+from rewardpool_page import server
+from rewardpool_page.access import MAX_SESSIONS, SESSION_SECONDS, Everything, Sessions, TokenFile, Viewer
+from rewardpool_page.server import COOKIE, MAX_BODY, page_app
+from rewardpool_page.snapshots import SNAPSHOT_SECONDS, Snapshots
+from rewardpool_page.source import Seen
+
+NOW = 1_800_000_000.0
+TOKEN = "kept-in-a-file"
+Client = TestClient[web.Request, web.Application]
+
+
+class CountingSource(ScriptedSource):
+    """Counts how often it is looked at."""
+
+    looks = 0
+
+    async def look(self) -> Sequence[Seen]:
+        self.looks += 1
+        await asyncio.sleep(0)
+        return await super().look()
+
+
+class OneNamespace:
+    """Somebody who may see only this."""
+
+    async def may_see(self, namespace: str) -> bool:
+        return namespace == "eval"
+
+
+class OfOneNamespace:
+    """Access of a cluster's kind: any name, and not every namespace."""
+
+    hosts = None
+    hint = "ask for a token"
+
+    async def viewer(self, token: str) -> Viewer | None:
+        return OneNamespace() if token == TOKEN else None
+
+
+@pytest.fixture
+async def client(tmp_path: Path) -> AsyncIterator[Client]:
+    (tmp_path / "token").write_text(TOKEN)
+    app = page_app(ScriptedSource(NOW), TokenFile(tmp_path / "token"))
+    async with TestClient(TestServer(app)) as client:
+        yield client
+
+
+async def sign_in(client: Client, token: str = TOKEN) -> ClientResponse:
+    return await client.post("/api/session", json={"token": token})
+
+
+async def first_event(response: ClientResponse) -> tuple[str, Any]:
+    kind = (await response.content.readline()).decode().removeprefix("event: ").strip()
+    return kind, json.loads((await response.content.readline()).decode().removeprefix("data: "))
+
+
+@pytest.mark.parametrize("path", ["/api/pools", "/api/events", "/api/logs?pool=rl/judge&name=worker-1"])
+async def test_nothing_of_a_pool_is_shown_without_a_session(client: Client, path: str) -> None:
+    answer = await client.get(path)
+    assert answer.status == 401
+    assert "rewardpool page" in (await answer.json())["hint"]
+
+
+async def test_nothing_of_a_pool_is_shown_for_a_made_up_session(client: Client) -> None:
+    assert (await client.get("/api/pools", headers={"Cookie": f"{COOKIE}=made-up"})).status == 401
+
+
+@pytest.mark.parametrize("token", ["", "wrong", TOKEN + "x"])
+async def test_a_wrong_token_begins_no_session(client: Client, token: str) -> None:
+    answer = await sign_in(client, token)
+    assert (answer.status, "Set-Cookie" in answer.headers) == (401, False)
+
+
+async def test_a_token_is_exchanged_for_a_cookie_that_scripts_and_other_sites_do_not_get(client: Client) -> None:
+    cookie = (await sign_in(client)).headers["Set-Cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+    assert TOKEN not in cookie
+    assert (await client.get("/api/pools")).status == 200
+
+
+@pytest.mark.parametrize("host", ["pools.example.org", "pools.example.org:8686", "127.0.0.1.example.org", "169.254.1.1"])
+async def test_another_name_than_the_machine_s_own_is_refused(client: Client, host: str) -> None:
+    await sign_in(client)
+    for path in ("/", "/api/pools"):
+        assert (await client.get(path, headers={"Host": host})).status == 403
+
+
+@pytest.mark.parametrize("host", ["localhost:9999", "127.0.0.1", "[::1]:8686"])
+async def test_a_forwarded_port_is_the_same_machine(client: Client, host: str) -> None:
+    assert (await client.get("/", headers={"Host": host})).status == 200
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+async def test_another_page_of_the_browser_is_refused(client: Client, site: str) -> None:
+    await sign_in(client)
+    assert (await client.get("/api/pools", headers={"Sec-Fetch-Site": site})).status == 403
+
+
+@pytest.mark.parametrize("body", ["[]", "{", '{"token": 7}', '{"token": "' + "x" * MAX_BODY + '"}'])
+async def test_a_body_that_is_no_token_or_too_large_is_refused(client: Client, body: str) -> None:
+    answer = await client.post("/api/session", data=body, headers={"Content-Type": "application/json"})
+    assert answer.status in (400, 413)
+
+
+async def test_every_answer_has_the_headers_that_keep_a_browser_to_this_page(client: Client) -> None:
+    for path in ("/", "/page.js", "/api/pools", "/missing"):
+        headers = (await client.get(path)).headers
+        assert "default-src 'none'" in headers["Content-Security-Policy"]
+        assert "unsafe" not in headers["Content-Security-Policy"]
+        assert (headers["X-Content-Type-Options"], headers["Cache-Control"]) == ("nosniff", "no-store")
+
+
+async def test_pools_in_trouble_come_first_and_then_those_that_wait(client: Client) -> None:
+    await sign_in(client)
+    pools = (await (await client.get("/api/pools")).json())["pools"]
+    assert [pool["key"] for pool in pools][:2] == ["rl/process", "rl/helpfulness"]
+
+
+async def test_a_chosen_pool_comes_as_a_whole_with_its_history(client: Client) -> None:
+    await sign_in(client)
+    answer = await (await client.get("/api/pools?pool=rl/helpfulness")).json()
+    assert answer["pool"]["sizing"]["limit"] == "MaxReplicas"
+    assert answer["history"]["desired"][-1][1] == 8
+
+
+async def test_only_the_namespaces_that_somebody_may_see_are_shown() -> None:
+    async with TestClient(TestServer(page_app(ScriptedSource(NOW), OfOneNamespace()))) as client:
+        await sign_in(client)
+        answer = await (await client.get("/api/pools?pool=rl/judge")).json()
+        assert [pool["key"] for pool in answer["pools"]] == ["eval/safety"]
+        assert (answer["pool"], answer["history"]) == (None, None)
+        assert (await client.get("/api/logs?pool=rl/judge&name=worker-1")).status == 404
+
+
+async def test_a_watcher_gets_the_pools_and_the_chosen_one_s_history(client: Client) -> None:
+    await sign_in(client)
+    async with client.get("/api/events?pool=rl/helpfulness") as stream:
+        assert stream.content_type == "text/event-stream"
+        kind, data = await first_event(stream)
+        assert (kind, data["pool"]["summary"]["key"]) == ("pools", "rl/helpfulness")
+        await stream.content.readline()
+        kind, data = await first_event(stream)
+        assert (kind, sorted(data)) == (
+            "history",
+            ["at", "desired", "in_flight", "per_second", "ready", "waiting"],
+        )
+
+
+async def test_one_watcher_too_many_is_refused(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "MAX_STREAMS", 1)
+    await sign_in(client)
+    async with client.get("/api/events") as first:
+        assert first.status == 200
+        assert (await client.get("/api/events")).status == 503
+
+
+async def test_a_log_is_text(client: Client) -> None:
+    await sign_in(client)
+    answer = await client.get("/api/logs?pool=rl/helpfulness&name=worker-1")
+    assert (answer.content_type, "vLLM" in await answer.text()) == ("text/plain", True)
+
+
+@pytest.mark.parametrize("query", ["pool=rl/helpfulness&name=../key", "pool=rl/none&name=worker-1", ""])
+async def test_a_log_that_is_not_listed_is_not_found(client: Client, query: str) -> None:
+    await sign_in(client)
+    assert (await client.get(f"/api/logs?{query}")).status == 404
+
+
+async def test_one_look_a_second_serves_all_who_watch() -> None:
+    source, now = CountingSource(NOW), [100.0]
+    snapshots = Snapshots(source, clock=lambda: now[0], wall_clock=lambda: NOW)
+    await asyncio.gather(*(snapshots.latest() for _ in range(20)))
+    assert source.looks == 1
+    now[0] += SNAPSHOT_SECONDS
+    await asyncio.gather(*(snapshots.latest() for _ in range(20)))
+    assert source.looks == 2
+
+
+def test_a_session_ends_after_a_day() -> None:
+    now = [0.0]
+    sessions = Sessions(clock=lambda: now[0])
+    secret = sessions.begin(Everything())
+    assert sessions.find(secret) is not None
+    now[0] = SESSION_SECONDS
+    assert sessions.find(secret) is None
+
+
+def test_of_too_many_sessions_the_oldest_ends() -> None:
+    sessions = Sessions()
+    begun = [sessions.begin(Everything()) for _ in range(MAX_SESSIONS + 1)]
+    assert [sessions.find(secret) is not None for secret in (begun[0], begun[1], begun[-1])] == [False, True, True]
