@@ -44,7 +44,7 @@ class PoolSnapshot:
         scaling, samples = self._seen.pool.status.scaling, self._remembered.samples
         return {
             "desired": desired_steps(scaling.history if scaling else (), samples),
-            "at": [round(sample.at, 1) for sample in samples],
+            "times": [round(sample.at, 1) for sample in samples],
             "ready": [sample.ready for sample in samples],
             "in_flight": [sample.in_flight for sample in samples],
             "waiting": [sample.waiting for sample in samples],

@@ -245,7 +245,9 @@ def desired_steps(history: Sequence[ScalingDecision], samples: Sequence[Sample])
     for sample in samples:
         if not steps or steps[-1][1] != sample.desired:
             # A decision is dated to the moment, a sample is not.
-            dated = [unix(one.time) for one in history if one.replicas == sample.desired and unix(one.time) <= sample.at]
+            dated = [
+                unix(one.time) for one in history if one.replicas == sample.desired and unix(one.time) <= sample.at
+            ]
             after = steps[-1][0] if steps else 0.0
             steps.append((max((at for at in dated if at > after), default=sample.at), sample.desired))
     return steps

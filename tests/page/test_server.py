@@ -92,7 +92,9 @@ async def test_a_token_is_exchanged_for_a_cookie_that_scripts_and_other_sites_do
     assert (await client.get("/api/pools")).status == 200
 
 
-@pytest.mark.parametrize("host", ["pools.example.org", "pools.example.org:8686", "127.0.0.1.example.org", "169.254.1.1"])
+@pytest.mark.parametrize(
+    "host", ["pools.example.org", "pools.example.org:8686", "127.0.0.1.example.org", "169.254.1.1"]
+)
 async def test_another_name_than_the_machine_s_own_is_refused(client: Client, host: str) -> None:
     await sign_in(client)
     for path in ("/", "/api/pools"):
@@ -156,7 +158,7 @@ async def test_a_watcher_gets_the_pools_and_the_chosen_one_s_history(client: Cli
         kind, data = await first_event(stream)
         assert (kind, sorted(data)) == (
             "history",
-            ["at", "desired", "in_flight", "per_second", "ready", "waiting"],
+            ["at", "desired", "in_flight", "per_second", "ready", "times", "waiting"],
         )
 
 

@@ -1,6 +1,7 @@
 """Pools as a script has them, for the page: five of them in five states, one of which scales with a job's bursts."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +15,8 @@ CYCLE_SECONDS = 600.0
 BURST_SECONDS = 240.0
 WORKER_RATE = 14.0
 """Samples per second of a busy replica."""
+JUDGE_RATE = 3.1
+RULES_RATE = 212.0
 
 
 def rfc3339(at: float) -> str:
@@ -52,18 +55,34 @@ def serving(at: float, *, ready: int, message: str) -> list[dict[str, Any]]:
     ]
 
 
+def _after(counts: Counts | None, seconds: float, per_second: float) -> Counts | None:
+    """What routers counted when so many seconds more went by at this rate."""
+    if counts is None or not counts.answered:
+        return counts
+    grown = 1 + per_second * seconds / counts.answered
+    within = {bound: int(grown * count) for bound, count in counts.within.items()}
+    return Counts(answered=int(grown * counts.answered), seconds=grown * counts.seconds, within=within)
+
+
 class ScriptedSource:
     """Those pools, at any time: what they are is a function of it."""
 
     where = "on this machine"
 
-    def __init__(self, end: float) -> None:
-        """As of this Unix time, 90 s into a burst."""
+    def __init__(self, end: float, *, clock: Callable[[], float] | None = None) -> None:
+        """As of this Unix time, 90 s into a burst; with a clock the routers go on counting, and nothing else moves."""
         self._end = end
+        self._clock = clock or (lambda: end)
 
     async def look(self) -> Sequence[Seen]:
         """The pools at the end of the script."""
-        return self.at(self._end)
+        seconds = self._clock() - self._end
+        return [
+            replace(seen, counts=_after(seen.counts, seconds, per_second))
+            for seen, per_second in zip(
+                self.at(self._end), (6 * WORKER_RATE, JUDGE_RATE, RULES_RATE, 0.0, 0.0), strict=True
+            )
+        ]
 
     async def log(self, pool: str, name: str, viewer: Viewer) -> str:
         """The log of a worker."""
@@ -84,8 +103,7 @@ class ScriptedSource:
         history = History()
         for step in range(MAX_SAMPLES, 0, -1):
             at = self._end - step * SAMPLE_SECONDS
-            for before in (5.0, 0.0):
-                history.take(self.at(at - before), now=at - before)
+            history.take(self.at(at), now=at)
         history.take(self.at(self._end), now=self._end)
         return history
 
@@ -143,7 +161,9 @@ class ScriptedSource:
         conditions = serving(now, ready=ready, message=message)
         if ready < desired:
             conditions[2] = condition("WorkersReady", "False", "Starting", f"{desired - ready} start", at=now - 50)
-            conditions[5] = condition("Progressing", "True", "Scaling", f"from {ready} to {desired} replicas", at=now - 50)
+            conditions[5] = condition(
+                "Progressing", "True", "Scaling", f"from {ready} to {desired} replicas", at=now - 50
+            )
         conditions[4] = condition("ScalingActive", "True", "Combined", "Demand and DrainTime", at=now - 5400)
         status = {
             "observedGeneration": 3,
@@ -229,7 +249,8 @@ class ScriptedSource:
             engine={"name": "sglang"},
             replicas=2,
         )
-        counts = Counts(answered=int(3.1 * (now - 1e9)), seconds=9.7 * 3.1 * (now - 1e9), within={})
+        answered = int(JUDGE_RATE * (now - 1e9))
+        counts = Counts(answered=answered, seconds=9.7 * answered, within={})
         workers = [Worker(name=f"worker-{n}", phase="Ready", in_flight=18 + n, revision="1c90ab44") for n in (1, 2)]
         return Seen(pool=pool, workers=workers, counts=counts, logs=["worker-1", "worker-2", "router"])
 
@@ -243,8 +264,10 @@ class ScriptedSource:
             "scaling": {"desired": 4, "reason": "spec.replicas"},
         }
         pool = a_pool("rl/math-rules", source="python://rewards:compute_score", status=status, replicas=4)
-        answered = int(212 * (now - 1e9))
-        counts = Counts(answered=answered, seconds=0.021 * answered, within={0.025: int(0.8 * answered), 0.05: answered})
+        answered = int(RULES_RATE * (now - 1e9))
+        counts = Counts(
+            answered=answered, seconds=0.021 * answered, within={0.025: int(0.8 * answered), 0.05: answered}
+        )
         return Seen(pool=pool, workers=[Worker(name=f"worker-{n}", phase="Ready") for n in range(1, 5)], counts=counts)
 
     def _safety(self, now: float) -> Seen:

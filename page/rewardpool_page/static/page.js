@@ -1,0 +1,495 @@
+// Draws what the server sends. Every text goes in as textContent, so nothing that a pool, a job or a log says is markup.
+// A part of the page is drawn anew only when its own data changed, so that what is selected or scrolled stays.
+
+const SVG = "http://www.w3.org/2000/svg";
+const HOUR = 3600;
+const GAP_SECONDS = 35; // between samples, from which on nothing is drawn between them
+const LOG_MILLISECONDS = 2000;
+const RETRY_MILLISECONDS = 3000;
+
+const main = document.getElementById("main");
+const numbers = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+
+let stream = null;
+let pools = null; // the last event of that name
+let past = null; // the last history
+let skew = 0; // seconds that the server's clock is ahead of this one
+let logName = null;
+let logTimer = null;
+let shownKey; // of the pool that the page is laid out for
+const drawn = new Map(); // part of the page -> the JSON it was drawn from
+
+// Elements
+
+function h(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return made;
+}
+
+function s(tag, attributes, ...children) {
+  const made = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+}
+
+function part(id, data, draw) {
+  const place = document.getElementById(id);
+  const json = JSON.stringify(data) ?? "";
+  if (!place || drawn.get(id) === json) return;
+  drawn.set(id, json);
+  place.replaceChildren(...[draw(data)].flat().filter(Boolean));
+  place.hidden = place.childNodes.length === 0;
+}
+
+// Words and numbers
+
+const now = () => Date.now() / 1000 + skew;
+const count = (value) => (value === null ? "–" : numbers.format(value));
+const plural = (value, word) => `${count(value)} ${word}${value === 1 ? "" : "s"}`;
+const words = (name) => name.replace(/([a-z])([A-Z])/g, (_, a, b) => `${a} ${b.toLowerCase()}`);
+
+function rate(value) {
+  if (value === null) return "–";
+  return value >= 100 ? count(value) : value.toFixed(value > 0 && value < 10 ? 2 : 1);
+}
+
+function duration(seconds) {
+  if (seconds === null) return "–";
+  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 10) return `${seconds.toFixed(2)} s`;
+  if (seconds < 120) return `${Math.round(seconds)} s`;
+  if (seconds < 2 * HOUR) return `${Math.round(seconds / 60)} min`;
+  return seconds < 48 * HOUR ? `${Math.round(seconds / HOUR)} h` : `${Math.round(seconds / 86400)} d`;
+}
+
+function ago(at) {
+  const seconds = now() - at;
+  return seconds < 1 ? "now" : `${duration(Math.round(seconds) < 10 ? Math.round(seconds) : seconds).replace(".00", "")} ago`;
+}
+
+function bytes(value) {
+  if (value === null) return "?";
+  return value >= 1e9 ? `${(value / 1e9).toFixed(1)} GB` : `${(value / 1e6).toFixed(0)} MB`;
+}
+
+const badge = (text, tone) => h("span", { class: `badge ${tone}`, title: text }, words(text));
+const age = (at) => h("time", { class: "age", "data-at": at, title: new Date(at * 1000).toLocaleString() }, ago(at));
+
+// Signing in
+
+async function start() {
+  const asked = new URLSearchParams(location.hash.slice(1));
+  const token = asked.get("token");
+  if (token !== null) {
+    // Out of the address before anything else, so that it is in no bookmark and no history.
+    history.replaceState(null, "", `${location.pathname}#${asked.get("pool") ?? ""}`);
+    await signIn(token);
+  } else {
+    watch();
+  }
+}
+
+async function signIn(token) {
+  const answer = await fetch("/api/session", {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ token }),
+  });
+  if (answer.ok) watch();
+  else askForToken(await answer.json().catch(() => ({ error: "the token was refused", hint: "" })));
+}
+
+function askForToken({ error, hint }) {
+  stopWatching();
+  live("");
+  const input = h("input", { type: "password", autocomplete: "off", "aria-label": "Token", placeholder: "Token", required: true });
+  const submit = (event) => {
+    event.preventDefault();
+    signIn(input.value);
+  };
+  shownKey = undefined;
+  drawn.clear();
+  main.className = "";
+  main.replaceChildren(
+    h("form", { class: "card sign-in", onsubmit: submit },
+      h("h1", {}, "Sign in"), h("p", {}, hint), h("div", { class: "row" }, input, h("button", {}, "Sign in")),
+      h("p", { class: "dim" }, error === "sign in first" ? "" : `${error}.`)),
+  );
+}
+
+// The stream
+
+const chosen = () => decodeURIComponent(location.hash.slice(1));
+
+function watch() {
+  stopWatching();
+  const key = chosen() || firstPool();
+  stream = new EventSource(key ? `/api/events?pool=${encodeURIComponent(key)}` : "/api/events");
+  stream.addEventListener("pools", (event) => {
+    pools = JSON.parse(event.data);
+    skew = pools.at - Date.now() / 1000;
+    live("live", "good");
+    show();
+    if (!key && firstPool()) watch();
+  });
+  stream.addEventListener("history", (event) => {
+    past = { key, ...JSON.parse(event.data) };
+    show();
+  });
+  stream.onerror = async () => {
+    live("reconnecting", "busy");
+    if (stream.readyState !== EventSource.CLOSED) return;
+    const answer = await fetch("/api/pools").catch(() => null);
+    if (answer?.status === 401) askForToken(await answer.json());
+    else setTimeout(watch, RETRY_MILLISECONDS);
+  };
+}
+
+function stopWatching() {
+  stream?.close();
+  stream = null;
+}
+
+function firstPool() {
+  // Beside the list there is room for one.
+  return pools?.pools.length && matchMedia("(min-width: 60rem)").matches ? pools.pools[0].key : "";
+}
+
+function live(text, tone = "idle") {
+  const place = document.getElementById("live");
+  place.textContent = text;
+  place.className = `live ${tone}`;
+}
+
+addEventListener("hashchange", () => {
+  logName = null;
+  watch();
+  show();
+});
+
+// The page
+
+function show() {
+  if (!pools) return;
+  const key = chosen() || firstPool();
+  if (key !== shownKey) layOut(key);
+  document.getElementById("where").textContent = pools.where;
+  document.title = key ? `${key} · RewardPool` : "RewardPool";
+  part("list", { lines: pools.pools, key }, list);
+  const pool = pools.pool?.summary.key === key ? pools.pool : null;
+  if (!pool) {
+    const missing = key && !pools.pools.some((line) => line.key === key);
+    part("title", { key, missing }, () => (missing ? h("p", { class: "notice" }, `There is no pool ${key} here.`) : []));
+    return;
+  }
+  part("title", [pool.summary.state, pool.headline, pool.url, pool.revision], () => title(pool));
+  part("tiles", [pool.summary, pool.sizing], () => tiles(pool));
+  if (past?.key === key) chart();
+  part("why", pool.sizing, why);
+  part("workers", [pool.workers, pool.more_workers, pool.logs], () => workers(pool));
+  part("jobs", pool.jobs, jobs);
+  part("rollout", [pool.rollout, pool.download], () => rollout(pool));
+  part("conditions", pool.conditions, conditions);
+  part("changes", pool.changes, changes);
+  logs(pool);
+}
+
+function layOut(key) {
+  shownKey = key;
+  drawn.clear();
+  clearInterval(logTimer);
+  logTimer = null;
+  main.className = chosen() ? "with-pool" : "";
+  const parts = ["chart", "why", "workers", "jobs", "rollout", "changes", "conditions", "log"];
+  main.replaceChildren(
+    h("nav", { id: "list", "aria-label": "Pools" }),
+    h("article", { id: "pool" },
+      h("div", { id: "title" }), h("div", { id: "tiles" }),
+      h("div", { class: "cards" }, parts.map((id) => h("section", { id, class: "card", hidden: true })))),
+  );
+}
+
+function list({ lines, key }) {
+  if (lines.length === 0) {
+    return h("p", { class: "notice" }, "There is no pool here yet. ", h("code", {}, "rewardpool up -f pool.yaml"), " starts one.");
+  }
+  return [
+    h("h2", {}, plural(lines.length, "pool")),
+    ...lines.map((line) => {
+      const [namespace, name] = line.key.split("/");
+      const more = [line.in_flight === null ? null : `${count(line.in_flight)} in flight`,
+        line.waiting ? `${count(line.waiting)} waiting` : null,
+        line.per_second ? `${rate(line.per_second)}/s` : null].filter(Boolean);
+      return h("a", { class: "line", href: `#${line.key}`, "aria-current": line.key === key ? "page" : null },
+        h("span", { class: "pair" }, h("span", { class: "name" }, h("span", { class: "dim" }, `${namespace}/`), name),
+          h("span", { class: "size" }, `${line.ready}/${line.desired}`)),
+        h("span", { class: "pair" }, badge(line.state, line.tone), h("span", { class: "dim load" }, more.join(" · "))));
+    }),
+  ];
+}
+
+function title(pool) {
+  const [namespace, name] = pool.summary.key.split("/");
+  const gpus = pool.gpus ? `${plural(pool.gpus, "GPU")} a replica` : "no GPU";
+  const facts = [pool.summary.type, pool.summary.engine, gpus, pool.max_model_len ? `${count(pool.max_model_len)} tokens at most` : null,
+    pool.sleep ? `engines ${pool.sleep.toLowerCase()}` : null];
+  const tone = pool.summary.tone;
+  return [
+    h("a", { class: "back", href: "#" }, "‹ All pools"),
+    h("h1", {}, h("span", { class: "dim" }, `${namespace}/`), name, " ", badge(pool.summary.state, tone)),
+    h("p", { class: "facts" }, h("code", {}, pool.summary.model), facts.filter(Boolean).map((fact) => h("span", {}, fact))),
+    h("p", { class: "facts dim" }, pool.url ? h("code", {}, pool.url) : "no address: it does not run",
+      h("span", {}, pool.router), pool.revision ? h("span", {}, `revision ${pool.revision}`) : null),
+    tone === "bad" || tone === "idle" ? h("p", { class: `headline ${tone}` }, pool.headline) : null,
+  ];
+}
+
+function tiles(pool) {
+  const { ready, desired, starting, draining, in_flight, waiting, per_second, mean_seconds, p95_seconds } = pool.summary;
+  const moving = [starting ? `${starting} starting` : null, draining ? `${draining} draining` : null].filter(Boolean).join(", ");
+  const of_one = pool.sizing?.service_rate ?? null;
+  const tile = (name, value, unit, note, tone) => h("div", { class: `tile ${tone ?? ""}` },
+    h("span", { class: "dim" }, name), h("strong", {}, value, unit ? h("small", {}, ` ${unit}`) : null), h("span", { class: "dim note" }, note));
+  return [
+    tile("Replicas", count(ready), `of ${count(desired)}`, moving || (ready >= desired ? "all serve" : "missing"), ready < desired ? "busy" : ""),
+    tile("In flight", count(in_flight), "requests", ready && in_flight ? `${count(in_flight / ready)} a replica` : "at workers"),
+    tile("Waiting", count(waiting), "requests", "at no worker yet", waiting ? "busy" : ""),
+    tile("Rate", rate(per_second), "samples/s", of_one === null ? "last 5 s" : `a busy replica ${rate(of_one)}/s`),
+    tile("Latency", duration(mean_seconds).split(" ")[0], duration(mean_seconds).split(" ")[1],
+      p95_seconds === null ? "mean" : `mean; 95 % within ${duration(p95_seconds)}`),
+  ];
+}
+
+function why(sizing) {
+  if (!sizing) return [];
+  const facts = [
+    ["decided by", sizing.policies.length ? sizing.policies.map(words).join(" and ") : "spec.replicas"],
+    ["bounds", sizing.most === null ? null : `${sizing.least} to ${sizing.most}`],
+    ["policies ask for", sizing.recommended === null ? null : plural(sizing.recommended, "replica")],
+    ["limited by", sizing.limit === null ? null : words(sizing.limit)],
+    ["a start takes", sizing.start_seconds === null ? null : duration(sizing.start_seconds)],
+    ["idle since", sizing.idle_since === null ? null : age(sizing.idle_since)],
+  ];
+  return [
+    h("h2", {}, "Why this size"), h("p", { class: "reason" }, sizing.reason),
+    h("dl", {}, facts.filter(([, value]) => value !== null).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
+  ];
+}
+
+function table(titles, rows) {
+  return h("div", { class: "scroll" }, h("table", {},
+    h("thead", {}, h("tr", {}, titles.map((one) => h("th", { class: one.number ? "number" : null }, one.name ?? one)))),
+    h("tbody", {}, rows.map((row) => h("tr", { class: row.class }, row.cells.map((cell, at) =>
+      h("td", { class: titles[at].number ? "number" : titles[at].class }, cell)))))));
+}
+
+function workers(pool) {
+  const total = pool.workers.length + pool.more_workers;
+  const most = Math.max(1, ...pool.workers.map((worker) => worker.in_flight ?? 0));
+  const rows = pool.workers.map((worker) => {
+    const bar = h("span", { class: "bar-of" }, h("span", {}));
+    bar.firstChild.style.width = `${(100 * (worker.in_flight ?? 0)) / most}%`;
+    const name = pool.logs.includes(worker.name)
+      ? h("button", { class: "link", title: "Show its log", onclick: () => openLog(worker.name) }, worker.name)
+      : worker.name;
+    return { cells: [name, badge(worker.phase, worker.tone), [bar, h("span", { class: "digits" }, count(worker.in_flight))],
+      worker.restarts ? count(worker.restarts) : h("span", { class: "dim" }, "0"), worker.place, h("code", {}, worker.revision)] };
+  });
+  const titles = ["Worker", "State", { name: "In flight", number: true }, { name: "Restarts", number: true }, "Where", "Revision"];
+  return [
+    h("h2", {}, total ? plural(total, "worker") : "Workers"),
+    total ? table(titles, rows) : h("p", { class: "dim" }, "There is none."),
+    pool.more_workers ? h("p", { class: "dim" }, `and ${count(pool.more_workers)} more`) : null,
+  ].filter(Boolean);
+}
+
+function jobs(found) {
+  if (found.length === 0) return [];
+  const next = (job) => {
+    if (job.state !== "Live") return "";
+    if (job.phase === "Rollout") return "now";
+    if (job.next_burst === null) return "not known";
+    return h("time", { class: "until", "data-at": job.next_burst }, until(job.next_burst));
+  };
+  const rows = found.map((job) => ({ cells: [job.name, [badge(job.state, job.tone), job.stalled ? " waits for scores" : ""], job.phase,
+    job.samples === null ? "–" : count(job.samples), next(job), job.state === "Live" ? count(job.replicas) : "–", job.message] }));
+  const titles = ["Job", "State", "Phase", { name: "Samples a burst", number: true }, { name: "Next burst", number: true },
+    { name: "Replicas for it", number: true }, { name: "", class: "wide" }];
+  return [h("h2", {}, plural(found.length, "job")), table(titles, rows)];
+}
+
+function until(at) {
+  const seconds = at - now();
+  return seconds >= 1 ? `in ${duration(Math.round(seconds)).replace(".00", "")}` : "due";
+}
+
+function rollout(pool) {
+  const { rollout: found, download } = pool;
+  const inProgress = found && (found.failed || found.parity || found.message || (found.stable && found.stable !== found.current));
+  if (!inProgress && !download) return [];
+  const facts = found && inProgress ? [["current revision", found.current], ["stable revision", found.stable ?? "none yet"],
+    ["failed", found.failed ? words(found.failed) : null], ["scores compared", found.parity], ["cause", found.message || null]] : [];
+  const loaded = download ? [["model", `${words(download.phase)}: ${bytes(download.done_bytes)} of ${bytes(download.total_bytes)}`],
+    ["delayed by", download.note || null]] : [];
+  return [h("h2", {}, found && inProgress ? "Rollout" : "Download"),
+    h("dl", {}, [...facts, ...loaded].filter(([, value]) => value).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]))];
+}
+
+function conditions(found) {
+  if (found.length === 0) return [];
+  const rows = found.map((one) => ({ cells: [h("span", { class: `dot ${one.tone}` }), one.type, one.status, words(one.reason),
+    one.message, age(one.since)] }));
+  const titles = ["", "Condition", "Status", "Reason", { name: "Message", class: "wide" }, { name: "Since", number: true }];
+  return [h("h2", {}, "Conditions"), table(titles, rows)];
+}
+
+function changes(found) {
+  if (found.length === 0) return [];
+  return [h("h2", {}, "Recent changes"), h("ol", { class: "changes" }, found.map((one) => h("li", {},
+    h("span", { class: `dot ${one.tone}` }), age(one.at), h("span", {}, h("b", {}, one.what), " ", h("span", { class: "dim" }, one.why)))))];
+}
+
+// The picture of the last hour
+
+function chart() {
+  const place = document.getElementById("chart");
+  place.hidden = false; // what is hidden has no width
+  const width = Math.max(280, place.clientWidth - 32);
+  part("chart", [past, width, Math.floor(now() / 10)], () => [
+    h("h2", {}, "Size and load"),
+    h("p", { class: "legend" }, [["desired", "desired replicas"], ["ready", "ready replicas"], ["flight", "in flight"], ["waiting", "waiting"]].map(
+      ([kind, text]) => h("span", { class: kind }, text))),
+    picture(past, width),
+  ]);
+}
+
+function picture(data, width) {
+  const left = 40, right = 8, top = 10, high = 118, gap = 22, low = 84, bottom = 22;
+  const end = now();
+  const first = Math.min(data.times[0] ?? end, ...data.desired.map(([at]) => at));
+  const span = [600, 1200, 1800, HOUR].find((seconds) => first >= end - seconds) ?? HOUR;
+  const begin = end - span;
+  const x = (at) => left + ((Math.max(begin, Math.min(end, at)) - begin) / span) * (width - left - right);
+  const sizes = ceiling(Math.max(1, ...data.desired.map(([, size]) => size), ...data.ready));
+  const load = ceiling(Math.max(4, ...data.times.map((_, at) => (data.in_flight[at] ?? 0) + (data.waiting[at] ?? 0))));
+  const y = (value) => top + high * (1 - value / sizes);
+  const base = top + high + gap + low;
+  const z = (value) => base - (low * value) / load;
+  const height = base + bottom;
+  const image = s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img",
+    "aria-label": "Replicas, and requests in flight and waiting, over the last hour" });
+  const label = (text, at, height_, anchor = "end") => s("text", { x: at, y: height_, "text-anchor": anchor }, text);
+  for (const value of [0, sizes / 2, sizes].filter(Number.isInteger)) {
+    image.append(s("line", { class: "grid", x1: left, x2: width - right, y1: y(value), y2: y(value) }), label(count(value), left - 8, y(value) + 4));
+  }
+  for (const value of [0, load]) {
+    image.append(s("line", { class: "grid", x1: left, x2: width - right, y1: z(value), y2: z(value) }), label(count(value), left - 8, z(value) + 4));
+  }
+  const ticks = width < 480 ? 2 : 4;
+  for (let tick = 0; tick <= ticks; tick += 1) {
+    const at = end - (span * tick) / ticks;
+    image.append(label(tick === 0 ? "now" : `−${Math.round((end - at) / 60)} min`, x(at), height - 4, tick === 0 ? "end" : tick === ticks ? "start" : "middle"));
+  }
+  for (const run of runs(data.times, begin, end)) {
+    const times = run.map((at) => data.times[at]);
+    const until_ = run[run.length - 1] === data.times.length - 1 ? end : times[times.length - 1];
+    const flight = run.map((at) => data.in_flight[at] ?? 0);
+    const all = run.map((at) => (data.in_flight[at] ?? 0) + (data.waiting[at] ?? 0));
+    image.append(
+      area("ready", times, run.map((at) => data.ready[at]), until_, x, y, true),
+      area("waiting", times, all, until_, x, z, false),
+      area("flight", times, flight, until_, x, z, false),
+    );
+  }
+  image.append(line(data.desired, end, x, y));
+  return image;
+}
+
+// The next of 2, 4, 6, 8, 10, 20, 40, …: a round number whose half is one as well.
+function ceiling(value) {
+  const unit = 10 ** Math.floor(Math.log10(Math.max(2, value)));
+  return [1, 2, 4, 6, 8, 10].map((one) => one * unit).find((one) => one >= value && (one > 1 || unit > 1)) ?? value;
+}
+
+// Indices of samples that follow each other without a gap.
+function runs(times, begin, end) {
+  const found = [];
+  times.forEach((at, index) => {
+    if (at < begin - GAP_SECONDS || at > end) return;
+    const run = found[found.length - 1];
+    if (run && at - times[run[run.length - 1]] <= GAP_SECONDS) run.push(index);
+    else found.push([index]);
+  });
+  return found;
+}
+
+function area(kind, times, values, end, x, y, steps) {
+  let path = `M${x(times[0]).toFixed(1)},${y(0).toFixed(1)}`;
+  times.forEach((at, index) => {
+    if (steps && index) path += `H${x(at).toFixed(1)}`;
+    path += `L${x(at).toFixed(1)},${y(values[index]).toFixed(1)}`;
+  });
+  return s("path", { class: kind, d: `${path}H${x(end).toFixed(1)}V${y(0).toFixed(1)}Z` });
+}
+
+function line(steps, end, x, y) {
+  let path = "";
+  steps.forEach(([at, size], index) => {
+    path += index ? `H${x(at).toFixed(1)}V${y(size).toFixed(1)}` : `M${x(at).toFixed(1)},${y(size).toFixed(1)}`;
+  });
+  return s("path", { class: "desired", d: path ? `${path}H${x(end).toFixed(1)}` : "M0,0" });
+}
+
+// Logs
+
+function logs(pool) {
+  part("log", pool.logs, (names) => {
+    if (names.length === 0) return [];
+    const choice = h("select", { id: "log-name", "aria-label": "Log of", onchange: (event) => openLog(event.target.value, false) },
+      names.map((name) => h("option", { value: name }, name)));
+    return [h("div", { class: "row" }, h("h2", {}, "Log"), choice, h("span", { class: "dim" }, "the last 64 KiB")),
+      h("pre", { id: "log-text", tabindex: "0" })];
+  });
+  if (pool.logs.length && !logTimer) {
+    logName = pool.logs.includes(logName) ? logName : pool.logs[0];
+    document.getElementById("log-name").value = logName;
+    logTimer = setInterval(readLog, LOG_MILLISECONDS);
+    readLog();
+  }
+}
+
+function openLog(name, scroll = true) {
+  logName = name;
+  document.getElementById("log-name").value = name;
+  document.getElementById("log-text").textContent = "";
+  if (scroll) document.getElementById("log").scrollIntoView({ behavior: "smooth", block: "start" });
+  readLog();
+}
+
+async function readLog() {
+  const [key, name] = [shownKey, logName];
+  const place = document.getElementById("log-text");
+  if (!place || document.hidden) return;
+  const answer = await fetch(`/api/logs?pool=${encodeURIComponent(key)}&name=${encodeURIComponent(name)}`).catch(() => null);
+  if (!answer?.ok || key !== shownKey || name !== logName) return;
+  const text = await answer.text();
+  if (place.textContent === text) return;
+  const atEnd = place.scrollTop + place.clientHeight >= place.scrollHeight - 8;
+  place.textContent = text;
+  if (atEnd) place.scrollTop = place.scrollHeight;
+}
+
+setInterval(() => {
+  for (const place of document.querySelectorAll("time.age")) place.textContent = ago(Number(place.dataset.at));
+  for (const place of document.querySelectorAll("time.until")) place.textContent = until(Number(place.dataset.at));
+}, 1000);
+addEventListener("resize", show);
+
+start();
