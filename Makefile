@@ -218,8 +218,9 @@ first-minute: setup-dev ## Build and install the package, and do README's first 
 tutorials: setup-dev ## Type the tutorials' commands word by word in clean environments, one on a real cluster (15 minutes and 20 GB; TUTORIALS="own-loop"; needs the same as e2e)
 	@PYTHONPATH=e2e $(DEV)/bin/python -m tutorials $(TUTORIALS)
 
-pictures: packages setup-dev setup-server ## Draw the pages' pictures of a terminal, and of the dashboards from the recorded run (RECORD=yes makes a new one first; needs the same as e2e)
+pictures: packages setup-dev setup-server ## Draw the pages' pictures: a terminal, the page in the browser, and the dashboards from the recorded run (RECORD=yes makes a new one first; needs the same as e2e)
 	@$(DEV)/bin/python docs/terminal_picture.py docs/images/terminal.svg
+	@PYTHONPATH=tests $(DEV)/bin/python docs/pictures.py docs/images
 	@$(if $(RECORD),PYTHONPATH=e2e $(DEV)/bin/python -m dashboards --record)
 	@PYTHONPATH=e2e $(DEV)/bin/python -m dashboards
 
@@ -242,7 +243,7 @@ soak: setup ## Break everything that can break for SOAK_MINUTES=10 while a job t
 	@PYTHONPATH=e2e $(DEV)/bin/python -m soak --minutes $(SOAK_MINUTES) $(addprefix --seed ,$(SOAK_SEED))
 
 packages: ## Install the system packages that the tests need (Debian's apt, as root; else it says what to type)
-	@$(PACKAGES) tests
+	@$(PACKAGES) tests browser
 
 binaries: setup-dev ## Build the programs of Kubernetes that the tests start, from Go modules (Go 1.24 or newer; minutes, once)
 	@PYTHONPATH=e2e $(DEV)/bin/python -m cluster.binaries >/dev/null

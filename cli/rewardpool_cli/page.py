@@ -9,7 +9,8 @@ import typer
 
 from rewardpool_cli import screens
 from rewardpool_cli.errors import CommandError
-from rewardpool_local.page import PORT, PageFolder, serve
+from rewardpool_local.page import PORT, serve
+from rewardpool_local.page_folder import PageFolder
 
 
 def page(

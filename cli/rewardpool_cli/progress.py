@@ -4,6 +4,7 @@ Progress goes to standard error; results go to standard output.
 """
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from rewardpool_api.status import WorkerProcess
 from rewardpool_cli.screens import PHASE_STYLES, PLAIN_WIDTH, err, wanted_replicas
 from rewardpool_local.commands import Up, has_failed, is_settled
 from rewardpool_local.folder import PoolFolder
+from rewardpool_local.page_folder import PageFolder
 from rewardpool_local.process import tail
 
 LOOK_SECONDS = 0.5
@@ -135,6 +137,9 @@ def print_use(pool: RewardPool) -> None:
     err.print(f'  score a text       rewardpool score "some text" --pool {pool.key}')
     err.print(f"  in a training job  pool: {pool.key}")
     err.print(f"  look, stop         rewardpool status {pool.key} · rewardpool down {pool.key}")
+    # Without the token, since what `up` prints may go to a log.
+    address = PageFolder(os.environ).address()
+    err.print(f"  in a browser       {address or 'rewardpool page'}", soft_wrap=True)
 
 
 def print_failure(folder: PoolFolder) -> None:

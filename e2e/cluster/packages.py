@@ -55,10 +55,13 @@ TEST_PACKAGES: Mapping[str, str] = {
 DASHBOARD_PACKAGES: Mapping[str, str] = {"prometheus": "prometheus", "promtool": "prometheus"}
 """The same for tests that ask a Prometheus what the dashboards ask, and for their pictures."""
 
+BROWSER_PACKAGES: Mapping[str, str] = {"chromium": "chromium fonts-dejavu-core"}
+"""The same for the page's pictures, and for its test in a browser."""
+
 GROUPS: Mapping[str, Mapping[str, str]] = {
     "environment": ENVIRONMENT_PACKAGES,
     "engine": ENGINE_PACKAGES,
-    "tests": {**TEST_PACKAGES, **DASHBOARD_PACKAGES},
+    "tests": {**TEST_PACKAGES, **DASHBOARD_PACKAGES, **BROWSER_PACKAGES},
     "node": {**NODE_PACKAGES, **BASE_IMAGE_PACKAGES},
 }
 

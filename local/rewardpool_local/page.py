@@ -1,27 +1,23 @@
 """The page in the browser for the pools of this machine: their state folders are read, and their routers' metrics.
 
 It is a process of its own, on loopback alone. A pool never waits for it, and it shows pools whose supervisor is gone.
-
-$REWARDPOOL_STATE_DIR/.page/token    what opens the page, mode 0600; made once
-                            address  where it is served
-                            lock     held while it is
 """
 
 import asyncio
 import logging
 import re
-import secrets
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Final, Self
 
 import aiohttp
 from aiohttp import web
 
 from rewardpool_api import RewardPool
-from rewardpool_local.folder import AlreadyRunningError, PoolFolder, all_folders, folder_of, write_private
+from rewardpool_local.folder import PoolFolder, all_folders, folder_of
 from rewardpool_local.machine import HOST
+from rewardpool_local.page_folder import PageFolder
 from rewardpool_local.process import tail
 from rewardpool_operator.bounded import read_text
 from rewardpool_operator.routers.admin import MAX_METRICS_BYTES
@@ -29,8 +25,6 @@ from rewardpool_operator.routers.metrics import counts
 from rewardpool_page.access import TokenFile, Viewer
 from rewardpool_page.server import page_app
 from rewardpool_page.source import MAX_LOG_BYTES, Counts, LogNotFoundError, Seen, Worker
-from rewardpool_runtime.file_lock import try_lock
-from rewardpool_runtime.state_files import LOCK_FILE, is_supervised, state_dir
 
 log = logging.getLogger(__name__)
 
@@ -40,43 +34,6 @@ METRICS_TIMEOUT: Final = aiohttp.ClientTimeout(total=1.0)
 SHUTDOWN_SECONDS: Final = 2.0
 _ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07|[\x00-\x08\x0b-\x1f\x7f]")
 """Colours and other control characters of a terminal; tabs and line feeds stay."""
-
-
-class PageFolder:
-    """The page's own files."""
-
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        # No namespace begins with a dot.
-        self.path = state_dir(environ) / ".page"
-        self.token_file = self.path / "token"
-        self._address = self.path / "address"
-
-    def address(self) -> str | None:
-        """Where the page is served now, without its token; None when it is not."""
-        try:
-            return self._address.read_text() if is_supervised(self.path) else None
-        except FileNotFoundError:
-            return None
-
-    def link(self, address: str) -> str:
-        """What opens the page: the token is behind a #, which browsers send to nobody."""
-        return f"{address}/#token={self.token_file.read_text()}"
-
-    @contextmanager
-    def serving(self, address: str) -> Iterator[None]:
-        """Be the one who serves the page, there.
-
-        Raises:
-            AlreadyRunningError: somebody else is.
-        """
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with (self.path / LOCK_FILE).open("ab") as lock:
-            if not try_lock(lock.fileno()):
-                raise AlreadyRunningError("the page is served already")
-            if not self.token_file.exists():
-                write_private(self.token_file, secrets.token_urlsafe(32))
-            write_private(self._address, address)
-            yield
 
 
 class LocalSource:

@@ -10,7 +10,8 @@ from aiohttp.test_utils import TestServer
 from support.local_pool import POOL, environ_of, write_local_pool
 
 from rewardpool_local.folder import AlreadyRunningError, folder_of
-from rewardpool_local.page import LocalSource, PageFolder
+from rewardpool_local.page import LocalSource
+from rewardpool_local.page_folder import PageFolder
 from rewardpool_page.access import Everything
 from rewardpool_page.source import MAX_LOG_BYTES, LogNotFoundError, Seen
 

@@ -295,7 +295,7 @@ class ScriptedSource:
     def _process(self, now: float) -> Seen:
         said = (
             "worker-1: the worker does not fit into the memory of its GPU: torch.OutOfMemoryError: CUDA out of memory."
-            " Tried to allocate 1.96 GiB"
+            " <b>Tried</b> to allocate 1.96 GiB"
         )
         status = {
             "replicas": 1,

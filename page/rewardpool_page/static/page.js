@@ -224,9 +224,9 @@ function list({ lines, key }) {
     h("h2", {}, plural(lines.length, "pool")),
     ...lines.map((line) => {
       const [namespace, name] = line.key.split("/");
-      const more = [line.in_flight === null ? null : `${count(line.in_flight)} in flight`,
-        line.waiting ? `${count(line.waiting)} waiting` : null,
-        line.per_second ? `${rate(line.per_second)}/s` : null].filter(Boolean);
+      const more = [line.waiting ? `${count(line.waiting)} waiting` : null,
+        line.in_flight === null ? null : `${count(line.in_flight)} in flight`,
+        line.per_second ? `${rate(line.per_second)}/s` : null].filter(Boolean).slice(0, 2);
       return h("a", { class: "line", href: `#${line.key}`, "aria-current": line.key === key ? "page" : null },
         h("span", { class: "pair" }, h("span", { class: "name" }, h("span", { class: "dim" }, `${namespace}/`), name),
           h("span", { class: "size" }, `${line.ready}/${line.desired}`)),
@@ -270,10 +270,10 @@ function tiles(pool) {
 function why(sizing) {
   if (!sizing) return [];
   const facts = [
-    ["decided by", sizing.policies.length ? sizing.policies.map(words).join(" and ") : "spec.replicas"],
+    ["decided by", sizing.policies.length ? sizing.policies.join(" and ") : "spec.replicas"],
     ["bounds", sizing.most === null ? null : `${sizing.least} to ${sizing.most}`],
     ["policies ask for", sizing.recommended === null ? null : plural(sizing.recommended, "replica")],
-    ["limited by", sizing.limit === null ? null : words(sizing.limit)],
+    ["limited by", sizing.limit],
     ["a start takes", sizing.start_seconds === null ? null : duration(sizing.start_seconds)],
     ["idle since", sizing.idle_since === null ? null : age(sizing.idle_since)],
   ];

@@ -1,0 +1,53 @@
+"""The page in a real browser: it signs in by the link, shows the pools, and asks nobody else for anything."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from support.browser import Tab, browser, chromium, serving_scripted_pools
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(chromium() is None, reason="chromium is not installed: `make packages` installs it"),
+]
+
+
+@pytest.fixture
+async def link(tmp_path: Path) -> AsyncIterator[str]:
+    async with serving_scripted_pools(tmp_path) as link:
+        yield link
+
+
+@pytest.fixture
+async def tab(tmp_path: Path) -> AsyncIterator[Tab]:
+    async with browser(tmp_path / "profile") as tab:
+        yield tab
+
+
+async def test_the_link_shows_the_pools_and_all_of_the_chosen_one(link: str, tab: Tab) -> None:
+    await tab.open(f"{link}&pool=rl/helpfulness")
+    assert "rl/helpfulness6/8" in await tab.wait_for("#list")
+    assert "6 → 8 replicas" in await tab.wait_for("#changes")
+    assert "8 workers" in await tab.wait_for("#workers")
+    assert "grpo-7LiveRollout2,048" in await tab.wait_for("#jobs")
+    assert "vLLM API server" in await tab.wait_for("#log-text")
+    assert "now" in await tab.wait_for("#chart svg text:last-of-type") + await tab.wait_for("#chart svg")
+    assert tab.problems == []
+
+
+async def test_the_token_leaves_the_address_and_scripts_do_not_see_the_session(link: str, tab: Tab) -> None:
+    await tab.open(link)
+    await tab.wait_for("#tiles")
+    assert "token" not in await tab.evaluate("location.href")
+    assert await tab.evaluate("document.cookie") == ""
+
+
+async def test_a_wrong_token_leads_to_the_form_with_words(link: str, tab: Tab) -> None:
+    await tab.open(link.replace("token=", "token=wrong-"))
+    assert "rewardpool page" in await tab.wait_for("form.sign-in")
+
+
+async def test_what_a_pool_says_is_never_markup(link: str, tab: Tab) -> None:
+    await tab.open(f"{link}&pool=rl/process")
+    assert "<b>Tried</b>" in await tab.wait_for("#title .headline")
+    assert await tab.evaluate("document.querySelectorAll('#title b').length") == 0
