@@ -24,9 +24,8 @@ async def main(folder: Path) -> None:
     """Take all of them.
 
     Args:
-        folder: gets them, as PNG.
+        folder: gets them, as PNG; it exists.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
         async with serving_scripted_pools(Path(temporary)) as link:
             for name, how in PICTURES.items():
@@ -41,4 +40,6 @@ async def main(folder: Path) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    asyncio.run(main(parser.parse_args().folder))
+    given: Path = parser.parse_args().folder
+    given.mkdir(parents=True, exist_ok=True)
+    asyncio.run(main(given))

@@ -35,8 +35,8 @@ class ManifestError(ValueError):
 
     def __init__(self, origin: str, problems: list[str]) -> None:
         self.problems = problems
-        told = f" {problems[0]}" if len(problems) == 1 else "".join(f"\n  {line}" for line in problems)
-        super().__init__(f"{origin} is not a valid {names.KIND}:{told}")
+        listed = f" {problems[0]}" if len(problems) == 1 else "".join(f"\n  {line}" for line in problems)
+        super().__init__(f"{origin} is not a valid {names.KIND}:{listed}")
 
 
 def load_manifest(source: Path | bytes | str, *, origin: str | None = None) -> RewardPool:

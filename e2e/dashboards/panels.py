@@ -76,7 +76,7 @@ def metric_names(expression: str) -> frozenset[str]:
     names: set[str] = set()
 
     def keep(node: promql_parser.Expr) -> bool:
-        if isinstance(node, promql_parser.VectorSelector):
+        if isinstance(node, promql_parser.VectorSelector) and node.name is not None:
             names.add(node.name)
         return True
 

@@ -73,7 +73,7 @@ def _line(query: Query, series: Series) -> Line:
 
 def _timeseries(axes: Axes, panel: Panel, lines: Sequence[Line]) -> None:
     for line in lines:
-        axes.plot(line.times, line.values, linewidth=1.2, label=line.name)
+        axes.plot(line.times, line.values, linewidth=1.2, label=line.name)  # type: ignore[arg-type]
     axes.grid(alpha=0.25)
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))

@@ -15,7 +15,7 @@ import aiohttp
 from aiohttp import web
 
 from rewardpool_api import RewardPool
-from rewardpool_local.folder import PoolFolder, all_folders, folder_of
+from rewardpool_local.folder import PoolFolder, StateUnreadableError, all_folders, folder_of
 from rewardpool_local.machine import HOST
 from rewardpool_local.page_folder import PageFolder
 from rewardpool_local.process import tail
@@ -132,9 +132,8 @@ async def serve(environ: Mapping[str, str], *, port: int, ready: Callable[[str],
 def _read(folder: PoolFolder) -> RewardPool | None:
     try:
         return folder.read_pool_as_it_is()
-    except ValueError as error:
-        # Of another version of RewardPool, perhaps. The other pools are shown.
-        log.warning("%s: its state cannot be read and is left out: %s", folder.pool_key, error)
+    except StateUnreadableError as error:
+        log.warning("%s; the page leaves it out", error)
         return None
 
 

@@ -1,4 +1,4 @@
-"""All pools as the page shows them: computed once a second at most, whoever watches, and now and then for the history."""
+"""All pools as the page shows them: computed once a second at most for all who watch, and now and then for history."""
 
 import asyncio
 import logging

@@ -1,5 +1,7 @@
 """What the page remembers of pools."""
 
+from itertools import pairwise
+
 import pytest
 from support.scripted_pools import a_pool
 
@@ -66,7 +68,7 @@ def test_samples_are_some_seconds_apart_and_an_hour_at_most() -> None:
         history.take([seen()], now=float(second))
     samples = history.of("rl/rm").samples
     assert len(samples) == MAX_SAMPLES
-    assert {after.at - before.at for before, after in zip(samples, samples[1:], strict=False)} == {SAMPLE_SECONDS}
+    assert {after.at - before.at for before, after in pairwise(samples)} == {SAMPLE_SECONDS}
 
 
 def test_a_pool_that_is_gone_is_forgotten() -> None:

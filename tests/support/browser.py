@@ -103,7 +103,7 @@ class Tab:
         """Wait until there is such an element that shows a text; returns it."""
         expression = f"document.querySelector({json.dumps(selector)})?.textContent ?? ''"
         async with asyncio.timeout(BROWSER_SECONDS):
-            while not (text := await self.evaluate(expression)):
+            while not (text := await self.evaluate(expression)):  # noqa: ASYNC110 - the browser tells nobody
                 await asyncio.sleep(LOOK_SECONDS)
         return str(text)
 
@@ -142,12 +142,15 @@ async def browser(profile: Path) -> AsyncIterator[Tab]:
 
 async def _tab_address(port_file: Path, session: aiohttp.ClientSession) -> str:
     async with asyncio.timeout(BROWSER_SECONDS):
-        while not (port_file.exists() and port_file.read_text().strip()):
+        while not (port := _first_line(port_file)):  # noqa: ASYNC110 - the browser tells nobody
             await asyncio.sleep(LOOK_SECONDS)
-        port = port_file.read_text().split()[0]
         while True:
             async with session.get(f"http://127.0.0.1:{port}/json/list") as response:
                 tabs = [tab for tab in await response.json() if tab["type"] == "page"]
             if tabs:
                 return str(tabs[0]["webSocketDebuggerUrl"])
             await asyncio.sleep(LOOK_SECONDS)
+
+
+def _first_line(file: Path) -> str:
+    return file.read_text().partition("\n")[0].strip() if file.exists() else ""

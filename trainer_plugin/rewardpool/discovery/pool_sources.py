@@ -182,8 +182,8 @@ class KubernetesSource:
                 await config.load_kube_config(config_file=self._kubeconfig, client_configuration=settings)
         except (config.ConfigException, OSError, ValueError, TypeError, yaml.YAMLError) as error:
             # Of a kubeconfig that is not YAML, empty, a list or a text the library says nothing.
-            told = isinstance(error, config.ConfigException | OSError)
-            why = error if told else "this is no kubeconfig: it is not YAML, or not an object"
+            is_known = isinstance(error, config.ConfigException | OSError)
+            why = error if is_known else "this is no kubeconfig: it is not YAML, or not an object"
             raise PoolAccessError(f"{self}: the cluster's credentials cannot be used: {why}") from error
         return client.ApiClient(configuration=settings)
 
