@@ -17,7 +17,7 @@
 
 Each is imported when it is called (`commands`). Results go to standard output, progress and errors to standard error.
 
-Exit codes: 0 done; 1 it was tried and failed; 2 it was refused and nothing was started or changed; 130 interrupted.
+Exit codes: 0 done; 1 it was tried and failed; 2 it was refused, nothing was started or changed; 130, 143 interrupted.
 """
 
 import sys

@@ -1,5 +1,6 @@
 """Arguments and options that mean the same in every command."""
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -20,4 +21,19 @@ Local = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Output JSON.")]
+
+
+class Output(StrEnum):
+    """A form of what is shown, by kubectl's names."""
+
+    JSON = "json"
+    YAML = "yaml"
+    WIDE = "wide"
+    NAME = "name"
+
+
+OutputForm = Annotated[
+    Output | None,
+    typer.Option("--output", "-o", help="name: NAMESPACE/NAME, a line each. wide: a line each, with model and engine."),
+]
 NoWait = Annotated[bool, typer.Option("--no-wait", help="Return at once instead of when it is done.")]

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+import yaml
 
 from rewardpool_api import RewardPool, dump_manifest
 from rewardpool_cli import screens, tables
-from rewardpool_cli.options import AnyPoolName, AsJson, Context, Local, Namespace
+from rewardpool_cli.errors import RefusedError
+from rewardpool_cli.options import AnyPoolName, AsJson, Context, Local, Namespace, Output, OutputForm
 from rewardpool_cli.targets import Target, Where, locate, pool_here
 from rewardpool_local.folder import all_folders
 
@@ -27,21 +29,34 @@ def status(
     everywhere: Everywhere = False,
     context: Context = None,
     local: Local = None,
+    output: OutputForm = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a pool: its workers and its conditions; without a name, all pools of this machine or of the namespace.
 
-    Example: rewardpool status quickstart --json
+    Example: rewardpool status quickstart -o yaml
     """
+    if as_json and output not in (None, Output.JSON):
+        raise RefusedError(f"--json is -o json, and -o says {output}: drop one of them")
     target = locate(name, Where(namespace=namespace, context=context, local=local))
     if target.is_local:
         pools = local_pools(target)
         evidence = None
     else:
         pools, evidence = asyncio.run(_read(target, everywhere=everywhere))
-    if as_json:
+    form = Output.JSON if as_json else output
+    if form in (Output.JSON, Output.YAML):
         objects = [dump_manifest(pool) for pool in pools]
-        typer.echo(json.dumps(objects[0] if name else {"items": objects}, indent=2))
+        shown = objects[0] if name else {"items": objects}
+        typer.echo(
+            json.dumps(shown, indent=2) if form is Output.JSON else yaml.safe_dump(shown, sort_keys=False),
+            nl=form is Output.JSON,
+        )
+    elif form is Output.NAME:
+        # What every command takes for a pool's name, wherever it is.
+        typer.echo("".join(f"{pool.key}\n" for pool in pools), nl=False)
+    elif form is Output.WIDE:
+        screens.out.print(tables.pools_screen(pools, wide=True))
     elif evidence is not None:
         show_evidence(evidence)
     elif target.is_local and len(pools) == 1:

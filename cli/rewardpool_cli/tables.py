@@ -152,9 +152,10 @@ def _condition_table(conditions: Sequence[Condition]) -> Table:
     return table
 
 
-def pools_screen(pools: Sequence[RewardPool]) -> RenderableType:
-    """Several pools, a line each."""
-    table = _table("pool", "type", "ready", "in flight", "waiting", "url", "state")
+def pools_screen(pools: Sequence[RewardPool], *, wide: bool = False) -> RenderableType:
+    """Several pools, a line each; `wide` says also what they serve, and in which revision."""
+    titles = ("pool", "type", "ready", "in flight", "waiting", "url", "state")
+    table = _table(*titles, *(("engine", "model", "revision") if wide else ()))
     for pool in sorted(pools, key=lambda found: found.key):
         ready, load = pool.status.condition("Ready"), pool.status.load
         table.add_row(
@@ -165,6 +166,7 @@ def pools_screen(pools: Sequence[RewardPool]) -> RenderableType:
             str(load.waiting) if load else "",
             pool.status.url or "",
             state_of(pool) if ready else "",
+            *((pool.spec.engine.name, Text(pool.spec.model.source), pool.status.current_revision) if wide else ()),
         )
     return table
 

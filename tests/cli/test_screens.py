@@ -112,6 +112,11 @@ def test_several_pools_are_a_line_each_with_what_is_wrong():
     assert "ImagePull" in shown
 
 
+def test_the_wide_list_says_also_what_is_served_in_which_revision():
+    (line,) = text_of(tables.pools_screen([a_pool(status())], wide=True)).splitlines()[1:]
+    assert line.split()[-3:] == ["vllm", "hf://org/model", "new"]
+
+
 @pytest.mark.parametrize(
     ("seconds", "words"), [(45, "45s"), (119, "119s"), (600, "10m"), (7200, "2h"), (200_000, "2d")]
 )
