@@ -115,7 +115,7 @@ def test_pools_of_a_machine_need_one_router_and_no_engine(modules: dict[str, str
 
 
 def test_an_engine_that_lacks_a_part_names_it_and_how_to_get_it() -> None:
-    seen = Interpreter(python="3.11.7", modules={"torch": "2", "transformers": "5"})
+    seen = Interpreter(python="3.11.7", modules={"torch": "2", "transformers": "5", "prometheus_client": "0.21"})
     (line,) = [line for line in machine.server_lines("py", seen) if line.name == "engine transformers"]
     assert (line.state, line.found) == ("missing", "py has no uvicorn")
     assert "py -m pip install uvicorn" in line.remedy
