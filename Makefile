@@ -243,7 +243,7 @@ soak: setup ## Break everything that can break for SOAK_MINUTES=10 while a job t
 	@PYTHONPATH=e2e $(DEV)/bin/python -m soak --minutes $(SOAK_MINUTES) $(addprefix --seed ,$(SOAK_SEED))
 
 packages: ## Install the system packages that the tests need (Debian's apt, as root; else it says what to type)
-	@$(PACKAGES) tests browser
+	@$(PACKAGES) tests
 
 binaries: setup-dev ## Build the programs of Kubernetes that the tests start, from Go modules (Go 1.24 or newer; minutes, once)
 	@PYTHONPATH=e2e $(DEV)/bin/python -m cluster.binaries >/dev/null

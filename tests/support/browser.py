@@ -122,7 +122,7 @@ async def browser(profile: Path) -> AsyncIterator[Tab]:
     """
     program = chromium()
     if program is None:
-        raise FileNotFoundError("chromium is not installed: `make pictures` installs it")
+        raise FileNotFoundError("chromium is not installed: `make packages` installs it")
     process = await asyncio.create_subprocess_exec(
         *(program, f"--user-data-dir={profile}", *OPTIONS),
         stdin=asyncio.subprocess.DEVNULL,
