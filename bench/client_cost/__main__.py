@@ -22,9 +22,9 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 from ways import Given, Way
 
-from client_cost import http_ways, kill, transports, verl_ways
+from client_cost import crowd, http_ways, kill, transports, verl_ways
 from client_cost.aims import aims
-from client_cost.figures import HTTP_SETTINGS, VERL_SETTINGS, Latencies, Round, Setting, round_of, summary
+from client_cost.figures import HTTP_SETTINGS, VERL_SETTINGS, Latencies, Round, Setting, round_of, summary, with_setting
 from client_cost.stage import Stage, open_stage
 from client_cost.tables import show
 
@@ -84,27 +84,47 @@ def timed_verl(way: verl_ways.Way, setting: Setting) -> Timed:
     return run
 
 
+def most_files() -> int:
+    """Open files that this process may have."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
 def most_in_flight() -> int:
-    """How many samples may be in flight; the router, a process of this one's, has the same limit."""
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0] // FILES_EACH
+    """How many samples may be in flight with all ways open; the router, this one's child, has the same limit."""
+    return most_files() // FILES_EACH
 
 
-async def measure_http(stage: Stage, *, samples: int, rounds: int, progress: Progress) -> AsyncIterator[dict[str, Any]]:
+async def measure_http(
+    stage: Stage, folder: Path, settings: Sequence[Setting], *, samples: int, rounds: int, progress: Progress
+) -> AsyncIterator[dict[str, Any]]:
     """Each setting of the HTTP ways."""
-    made: dict[str, Callable[[int], Sequence[Given]]] = {"text": http_ways.texts, "token ids": http_ways.token_ids}
-    for setting in HTTP_SETTINGS:
-        if setting.concurrency > most_in_flight():
+    for setting in settings:
+        # Where there are more at a time, all are in flight at once, which is asked for once.
+        count, turns = (setting.concurrency, 1) if setting.concurrency > samples else (samples, rounds)
+        given = http_ways.texts(count) if setting.kind == "text" else http_ways.token_ids(count)
+        await stage.serve_in(setting.service_ms)
+        bar = progress.add_task(f"HTTP, {setting.title}", total=None)
+
+        async def measured(ways: Mapping[str, Way]) -> dict[str, Any]:
+            timed = {name: timed_http(way, given) for name, way in ways.items()}  # noqa: B023
+            progress.update(bar, total=turns * len(ways), completed=0)  # noqa: B023
+            return await take_turns(timed, samples=count, rounds=turns, done=lambda: progress.advance(bar))  # noqa: B023
+
+        if setting.concurrency <= most_in_flight():
+            async with http_ways.open_ways(stage, setting) as ways:
+                found = await measured(ways)
+        elif crowd.files_needed(setting.concurrency) <= most_files():
+            found = {}
+            for name in http_ways.CROWD_WAYS:
+                async with (
+                    crowd.behind_more_routers(stage, folder / f"crowd-{name}") as crowded,
+                    http_ways.open_ways(crowded, setting, only=name) as ways,
+                ):
+                    found |= await measured(ways)
+        else:
             progress.console.print(f"left out: {setting.title}; this process may have too few open files")
             continue
-        few = setting.concurrency > samples  # then all are in flight at once, which is asked for once
-        count, turns = (setting.concurrency, 1) if few else (samples, rounds)
-        given = made[setting.kind](count)
-        await stage.serve_in(setting.service_ms)
-        async with http_ways.open_ways(stage, setting) as ways:
-            bar = progress.add_task(f"HTTP, {setting.title}", total=turns * len(ways))
-            timed = {name: timed_http(way, given) for name, way in ways.items()}
-            measured = await take_turns(timed, samples=count, rounds=turns, done=lambda: progress.advance(bar))  # noqa: B023
-        yield summary(setting, measured, http_ways.RATIOS)
+        yield summary(setting, found, http_ways.RATIOS)
 
 
 async def measure_verl(
@@ -136,29 +156,29 @@ async def measure_kill(folder: Path, *, rounds: int, progress: Progress) -> dict
     return found
 
 
-async def measure(folder: Path, parts: Sequence[str], *, samples: int, rounds: int, keep: Keep) -> None:
-    """The parts that were asked for; what is found is kept setting by setting."""
+async def measure(
+    folder: Path, parts: Sequence[str], settings: Sequence[Setting], *, samples: int, rounds: int, keep: Keep
+) -> None:
+    """The parts that were asked for, the HTTP ways in those settings; what is found is kept setting by setting."""
     with Progress(*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn(), console=stderr()) as bars:
         if {"transports", "http", "verl"} & set(parts):
             async with open_stage(folder / "stage") as stage:
                 few = max(1, samples // VERL_SHARE)
                 measured = {
                     "transports": transports.measure(stage, samples=samples, rounds=rounds, progress=bars),
-                    "http": measure_http(stage, samples=samples, rounds=rounds, progress=bars),
+                    "http": measure_http(stage, folder, settings, samples=samples, rounds=rounds, progress=bars),
                     "verl": measure_verl(stage, folder, samples=few, rounds=rounds, progress=bars),
                 }
-                for part, settings in measured.items():
+                for part, found in measured.items():
                     if part in parts:
-                        await _keep_each(settings, part, keep)
+                        await _keep_each(found, part, keep)
         if "kill" in parts:
             keep("kill", await measure_kill(folder / "kill", rounds=rounds, progress=bars))
 
 
 async def _keep_each(settings: AsyncIterator[dict[str, Any]], part: str, keep: Keep) -> None:
-    found = []
     async for setting in settings:
-        found.append(setting)
-        keep(part, found)
+        keep(part, setting)
 
 
 def stderr() -> Console:
@@ -172,6 +192,15 @@ def main() -> int:
         prog="client_cost", description="What a reward call costs: this client beside others.", epilog=__doc__
     )
     parser.add_argument("--only", choices=PARTS, help="one part; of the others the file keeps what it has")
+    titles = {setting.title: setting for setting in HTTP_SETTINGS}
+    parser.add_argument(
+        "--settings",
+        nargs="+",
+        metavar="TITLE",
+        choices=titles,
+        default=list(titles),
+        help="of the part http, such as '0 ms, 64 at a time'; of the others the file keeps what it has (default all)",
+    )
     parser.add_argument("--rounds", type=int, default=5, help="in which every way has its turn (default 5)")
     parser.add_argument(
         "--samples", type=int, default=6000, help=f"of a way in a round (default 6,000); 1/{VERL_SHARE} of it in verl"
@@ -183,18 +212,21 @@ def main() -> int:
     os.environ.setdefault("VERL_LOGGING_LEVEL", "CRITICAL")
     with suppress(ValueError, OSError):  # root alone may raise the upper limit
         resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no process is left, as at Ctrl-C
     result: dict[str, Any] = json.loads(given.out.read_text()) if given.only and given.out.exists() else {}
     result |= {"cores": os.cpu_count(), "workers": STAND_INS}
     given.out.parent.mkdir(parents=True, exist_ok=True)
 
     def keep(part: str, found: Any) -> None:
-        result[part] = found
+        result[part] = found if part == "kill" else with_setting(result.get(part, ()), found)
         result["aims"] = aims(result)
         given.out.write_text(json.dumps(result, indent=2) + "\n")
 
     with tempfile.TemporaryDirectory(prefix="rewardpool-bench-") as folder:
-        asyncio.run(measure(Path(folder), parts, samples=given.samples, rounds=given.rounds, keep=keep))
+        settings = [titles[title] for title in given.settings]
+        asyncio.run(measure(Path(folder), parts, settings, samples=given.samples, rounds=given.rounds, keep=keep))
     show(result)
     return 0
 

@@ -18,8 +18,11 @@ LEAST_RATIOS: Final[Mapping[str, float]] = {
 """By name of a ratio: what its median shall be at least, in every setting."""
 LEAST_BESIDE_SESSION: Final[Mapping[int, float]] = {64: 1.0, 1024: 0.95, 4096: 0.95, 16_384: 0.9}
 """By samples in flight: `client/session`."""
+LEAST_AUTO: Final = 0.95
+"""`client_auto/session`: it never loses."""
 LEAST_BATCHED: Final = 1.5
-"""`client_batched/session`, where nothing but requests takes time and more samples wait than are in flight."""
+"""The same, and `client_batched/session`, where nothing but requests takes time and more samples wait than are in
+flight."""
 LEAST_LAST_FIFTH: Final = 0.95
 FIRST_SECONDS: Final = 1.0
 """Until the first answer, with 16,384 in flight."""
@@ -73,8 +76,10 @@ def _least(ratio: str, setting: Setting) -> float | None:
     match ratio:
         case "client/session":
             return LEAST_BESIDE_SESSION.get(setting.concurrency)
-        case "client_batched/session":
-            return LEAST_BATCHED if (setting.service_ms, setting.concurrency) == (0, 64) else None
+        case "client_batched/session" | "client_auto/session":
+            if (setting.service_ms, setting.concurrency, setting.kind) == (0, 64, "text"):
+                return LEAST_BATCHED
+            return LEAST_AUTO if ratio == "client_auto/session" else None
         case _:
             return LEAST_RATIOS.get(ratio)
 

@@ -139,6 +139,12 @@ def summary(setting: Setting, rounds: Rounds, ratios: Ratios) -> dict[str, Any]:
     }
 
 
+def with_setting(settings: Sequence[Mapping[str, Any]], found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The settings of a part with this one in the place of what was found in it before."""
+    which = ("service_ms", "concurrency", "kind")
+    return [one for one in settings if any(one.get(name) != found.get(name) for name in which)] + [found]
+
+
 def _way(rounds: Sequence[Round]) -> dict[str, Spread]:
     figures = {"samples_per_second": 0, "p50_ms": 2, "p99_ms": 2, "first_ms": 2, "last_fifth": 3}
     found = {name: [getattr(one, name) for one in rounds] for name in figures}

@@ -4,13 +4,14 @@ direct          one pooled aiohttp session straight to the workers, in turn: the
 session         the same session through sglang-router
 client          `rewardpool.Pool.stream` through sglang-router
 client_batched  the same with `batch: 8`: as many requests at a time, so up to eight times as many samples
+client_auto     the same with `batch: auto`
 httpx           one pooled httpx client, which is what AsyncOpenAI sends with, through sglang-router
 balancer        the session, through a load balancer of one process (`balancer.py`) in the router's place
 verl_stock      verl's own call, unmodified (a session for each), through its own NaiveRouter
 
-Beyond 1,024 at a time there are only the session and the client, for each way keeps its connections open, and the limit
-of open files is soon reached. The last four are for texts, and httpx for no more than 64 at a time: it looks through
-all that waits at each answer.
+Beyond 1,024 at a time there are only `session`, `client` and `client_auto`, for each way keeps its connections open,
+and the limit of open files is soon reached. The last three are for texts, and httpx for no more than 64 at a time: it
+looks through all that waits at each answer.
 """
 
 from collections.abc import AsyncIterator
@@ -33,6 +34,8 @@ TEXT_CHARACTERS: Final = 1400
 RATIOS: Final[Ratios] = {
     "client/session": ("client", "session"),
     "client_batched/session": ("client_batched", "session"),
+    "client_auto/session": ("client_auto", "session"),
+    "client_auto/client": ("client_auto", "client"),
     "client/verl_stock": ("client", "verl_stock"),
     "session/direct": ("session", "direct"),
     "client/direct": ("client", "direct"),
@@ -40,6 +43,8 @@ RATIOS: Final[Ratios] = {
     "client/httpx": ("client", "httpx"),
     "client/balancer": ("client", "balancer"),
 }
+CROWD_WAYS: Final = ("session", "client", "client_auto")
+"""With 16,384 at a time."""
 MOST_OF_PEERS: Final = 1024
 """At a time."""
 MOST_OF_HTTPX: Final = 64
@@ -60,17 +65,20 @@ def texts(count: int) -> list[str]:
 
 
 @asynccontextmanager
-async def open_ways(stage: Stage, setting: Setting) -> AsyncIterator[dict[str, Way]]:
-    """Every way of a setting, with its connections."""
+async def open_ways(stage: Stage, setting: Setting, *, only: str | None = None) -> AsyncIterator[dict[str, Way]]:
+    """Every way of a setting, or only one, with its connections, which are opened when they are needed."""
     concurrency = setting.concurrency
     async with AsyncExitStack() as stack:
         session = await stack.enter_async_context(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)))
-        client = await stack.enter_async_context(Pool(stage.config(concurrency=concurrency)))
-        batched = await stack.enter_async_context(Pool(stage.config(concurrency=concurrency, batch=BATCH)))
+        client, auto, batched = [
+            await stack.enter_async_context(Pool(stage.config(concurrency=concurrency, batch=batch)))
+            for batch in (1, "auto", BATCH)
+        ]
         workers = [worker.url for worker in stage.workers]
         direct = bare_call(session, workers, stage.headers, model=SERVED_NAME)
         routed = bare_call(session, [stage.router], stage.headers, model=SERVED_NAME)
         ways = {"session": callers(routed, concurrency, check), "client": streamed(client, check)}
+        ways["client_auto"] = streamed(auto, check)
         if concurrency <= MOST_OF_PEERS:
             ways["direct"] = callers(direct, concurrency, check)
         if concurrency <= MOST_OF_PEERS and setting.kind == "text":  # token ids go alone
@@ -83,7 +91,7 @@ async def open_ways(stage: Stage, setting: Setting) -> AsyncIterator[dict[str, W
                 ways["httpx"] = callers(httpx_call(other, stage), concurrency, check)
             ways["balancer"] = callers(balanced, concurrency, check)
             ways["verl_stock"] = callers(stock_call(stage.naive_router), concurrency, check)
-        yield ways
+        yield {name: way for name, way in ways.items() if only in (None, name)}
 
 
 def httpx_call(client: httpx.AsyncClient, stage: Stage) -> Call:

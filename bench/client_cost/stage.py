@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import aiohttp
 from support.fleet import SERVED_NAME, Fleet, Program, server_python
@@ -16,6 +16,8 @@ from rewardpool import RewardConfig
 WORKERS: Final = 4
 STAND_IN: Final = Path(__file__).with_name("stand_in_worker.py")
 BALANCER: Final = Path(__file__).with_name("balancer.py")
+MOST_HEDGED: Final = 4096
+"""At a time: hedges need open files of their own."""
 IMPORT_SECONDS: Final = 120.0
 """For verl's imports, on a machine that is busy."""
 NAIVE_ROUTER: Final = """
@@ -45,9 +47,10 @@ class Stage:
         """For requests to sglang-router."""
         return {"Authorization": f"Bearer {self.key_file.read_text()}"}
 
-    def config(self, *, concurrency: int, batch: int = 1) -> RewardConfig:
+    def config(self, *, concurrency: int, batch: int | Literal["auto"] = 1) -> RewardConfig:
         """The client's."""
         return RewardConfig(
+            hedge=concurrency <= MOST_HEDGED,
             url=self.router,
             key_file=self.key_file,
             served_name=SERVED_NAME,

@@ -5,19 +5,34 @@ CRD's YAML is generated from them (`python -m rewardpool_api.crd`), the document
 reject a bad manifest on an API server (as CEL) and on one machine (as Python) with the same words.
 """
 
-from rewardpool_api.manifest import ManifestError, dump_manifest, load_manifest
-from rewardpool_api.pool import RewardPool, RewardPoolSpec
-from rewardpool_api.source import ModelSource, parse_source
-from rewardpool_api.status import Condition, RewardPoolStatus
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "Condition",
-    "ManifestError",
-    "ModelSource",
-    "RewardPool",
-    "RewardPoolSpec",
-    "RewardPoolStatus",
-    "dump_manifest",
-    "load_manifest",
-    "parse_source",
-]
+if TYPE_CHECKING:
+    from rewardpool_api.manifest import ManifestError as ManifestError
+    from rewardpool_api.manifest import dump_manifest as dump_manifest
+    from rewardpool_api.manifest import load_manifest as load_manifest
+    from rewardpool_api.pool import RewardPool as RewardPool
+    from rewardpool_api.pool import RewardPoolSpec as RewardPoolSpec
+    from rewardpool_api.source import ModelSource as ModelSource
+    from rewardpool_api.source import parse_source as parse_source
+    from rewardpool_api.status import Condition as Condition
+    from rewardpool_api.status import RewardPoolStatus as RewardPoolStatus
+
+# Imported when first used: the models of a manifest take a fifth of a second, and a trainer that has a URL needs none.
+_NAMES = {
+    "rewardpool_api.manifest": "ManifestError dump_manifest load_manifest",
+    "rewardpool_api.pool": "RewardPool RewardPoolSpec",
+    "rewardpool_api.source": "ModelSource parse_source",
+    "rewardpool_api.status": "Condition RewardPoolStatus",
+}
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+__all__ = sorted(_MODULE_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+    return value

@@ -31,6 +31,8 @@ MAX_SAMPLES: Final = 1_000_000_000
 """Of one burst; more is taken for this many."""
 MAX_SECONDS: Final = 604_800.0
 """A week: what lies beyond is no plan."""
+MOST_PER_REQUEST: Final = 64
+"""Samples that one request of a trainer may have."""
 MAX_BYTES: Final = 4096
 """Of a demand's JSON."""
 LEASE_SECONDS: Final = 15
@@ -60,6 +62,8 @@ class Demand(ApiModel):
     """Until the job is over; None where nobody knows."""
     stalled: bool = False
     """The trainer does nothing but wait for scores."""
+    samples_per_request: Annotated[float, Field(ge=1, le=MOST_PER_REQUEST, allow_inf_nan=False)] | None = None
+    """Mean of the requests that it has in flight, for routers count requests and replicas work on samples. None: one each."""
 
 
 class DemandError(ValueError):

@@ -26,6 +26,7 @@ from rewardpool_api.pool import RouterFlavor
 from rewardpool_operator.routers.admin import RouterAdmin
 from rewardpool_operator.routers.flags import TlsFiles, router_flags
 from rewardpool_operator.routers.programs import PROGRAMS
+from rewardpool_operator.snapshot import RegisteredWorker
 
 ROOT = Path(__file__).resolve().parents[2]
 ROUTER_LAUNCHER = ROOT / "workers" / "rewardpool_worker" / "router_launcher.py"
@@ -55,17 +56,20 @@ def free_port() -> int:
 class Program:
     """One process on a port of its own, which may be killed and started again on the same port."""
 
-    def __init__(self, command: Callable[[int], list[str]], *, env: Mapping[str, str], log: Path) -> None:
+    def __init__(
+        self, command: Callable[[int], list[str]], *, env: Mapping[str, str], log: Path, host: str = "127.0.0.1"
+    ) -> None:
         self._command = command
         self._env = {**os.environ, **env}
         self._log = log
+        self._host = host
         self._process: subprocess.Popen[bytes] | None = None
         self.move()
 
-    def move(self) -> None:
-        """Take another port from the next start on."""
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+    def move(self, port: int | None = None) -> None:
+        """Take another port, this one or a free one, from the next start on."""
+        self.port = port or free_port()
+        self.url = f"http://{self._host}:{self.port}"
 
     async def start(self, *, seconds: float = START_SECONDS) -> None:
         """Start it and wait until it answers /health, so long at the most."""
@@ -108,6 +112,7 @@ class Fleet:
         function: What the workers score with.
         served_name: The `model` of requests; smg knows no other, and answers 404 `model_not_found` to one.
         request_seconds: How long the router waits for an answer.
+        host: The loopback address at which the router listens.
 
     Attributes:
         key_file: Has that key in it.
@@ -124,6 +129,7 @@ class Fleet:
         function: str = FUNCTION,
         served_name: str = SERVED_NAME,
         request_seconds: int = 60,
+        host: str = "127.0.0.1",
     ) -> None:
         python = server_python()
         self.key_file = folder / "key"
@@ -134,7 +140,7 @@ class Fleet:
         self._admin_key_file.write_text(secrets.token_urlsafe())
 
         def router(port: int) -> list[str]:
-            flags = loopback_flags(flavor, port, metrics_port=free_port(), request_seconds=request_seconds)
+            flags = loopback_flags(flavor, port, metrics_port=free_port(), request_seconds=request_seconds, host=host)
             return [python, str(ROUTER_LAUNCHER), *flags]
 
         def worker(port: int) -> list[str]:
@@ -146,7 +152,7 @@ class Fleet:
         keys = {ENV_KEY_FILE: str(self.key_file), ENV_ADMIN_KEY_FILE: str(self._admin_key_file)}
         path = {"PYTHONPATH": str(ROOT / "tests")}
         self.router = Program(
-            router, env={**keys, ENV_ROUTER_PACKAGE: PROGRAMS[flavor].package}, log=folder / "router.log"
+            router, env={**keys, ENV_ROUTER_PACKAGE: PROGRAMS[flavor].package}, log=folder / "router.log", host=host
         )
         self.workers = [
             Program(worker, env={**keys, **path}, log=folder / f"worker-{index}.log") for index in range(workers)
@@ -196,14 +202,7 @@ class Fleet:
         """Add every worker to the router, and wait until the router uses them all."""
         urls = {*(worker.url for worker in self.workers), *self._others}
         async with aiohttp.ClientSession() as session:
-            admin = RouterAdmin(
-                session,
-                flavor=self._flavor,
-                url=self.router.url,
-                metrics_url=self.router.url,
-                admin_key=self._admin_key_file.read_text(),
-                served_name=self._served_name,
-            )
+            admin = self._admin(session)
             for url in urls:
                 await admin.add(url)
 
@@ -211,6 +210,21 @@ class Fleet:
                 return {worker.url for worker in await admin.workers()} == urls
 
             await eventually(all_listed, what="the router lists all workers")
+
+    async def listed(self) -> Sequence[RegisteredWorker]:
+        """The router's list, with what it counts at each worker."""
+        async with aiohttp.ClientSession() as session:
+            return await self._admin(session).workers()
+
+    def _admin(self, session: aiohttp.ClientSession) -> RouterAdmin:
+        return RouterAdmin(
+            session,
+            flavor=self._flavor,
+            url=self.router.url,
+            metrics_url=self.router.url,
+            admin_key=self._admin_key_file.read_text(),
+            served_name=self._served_name,
+        )
 
 
 def loopback_flags(
@@ -221,11 +235,12 @@ def loopback_flags(
     tls: TlsFiles | None = None,
     grace_seconds: int = 5,
     request_seconds: int = 60,
+    host: str = "127.0.0.1",
 ) -> tuple[str, ...]:
     """The flags of a router on this machine."""
     return router_flags(
         flavor=flavor,
-        host="127.0.0.1",
+        host=host,
         port=port,
         metrics_host="127.0.0.1",
         metrics_port=metrics_port,

@@ -138,7 +138,7 @@ def pools_lines(running: Sequence[str], left: Mapping[str, int], unreadable: Map
 def open_files_line(soft: int, hard: int) -> Finding:
     """The limit of open files. Clients and routers raise the soft one themselves, so the hard one counts."""
     unlimited = resource.RLIM_INFINITY
-    need = open_files.needed(IN_FLIGHT)
+    need = open_files.needed(IN_FLIGHT, hedge=True)
     found = f"{_limit(soft)}, and up to {_limit(hard)} for who asks"
     if hard == unlimited or hard >= need:
         return _line("open files", "ok", found)

@@ -24,7 +24,7 @@ from rewardpool_operator.autoscaler import budget, bursts, demand, drain_time, l
 from rewardpool_operator.autoscaler.ask import Ask
 from rewardpool_operator.autoscaler.demand import Fleet, Plans
 from rewardpool_operator.autoscaler.service_rate import ServiceRate
-from rewardpool_operator.autoscaler.signals import Signals
+from rewardpool_operator.autoscaler.signals import Signals, in_samples, samples_per_request
 from rewardpool_operator.times import from_rfc3339, rfc3339
 
 HISTORY: Final = 10
@@ -45,9 +45,11 @@ def recommend(*, scaling: AutoscalingSpec, signals: Signals, previous: ScalingSt
 
     Args:
         scaling: bounds and policies; not External.
-        signals: what is seen now.
+        signals: what is seen now; its requests are taken for as many samples as the jobs say.
         previous: the last decision, None for a new pool.
     """
+    each = samples_per_request(signals.announcements, now=signals.now)
+    signals = in_samples(signals, each=each)
     before = previous or ScalingStatus(desired=signals.replicas, reason="")
     current = limits.clamp(before.desired, scaling)
     memory, rate, for_requests = _remembered(scaling, signals, before)
@@ -59,6 +61,8 @@ def recommend(*, scaling: AutoscalingSpec, signals: Signals, previous: ScalingSt
     sized = _bounded(scaling, signals, sized, history=before.history, current=current)
     sized = _within_budget(scaling, signals, sized, plans, before=before)
     sized = _placed(signals, sized)
+    if each > 1:
+        sized = replace(sized, reason=f"{sized.reason}; a request has {each:.3g} samples, and counts for as many")
     decided = memory.model_copy(
         update={
             "desired": sized.replicas,

@@ -1,7 +1,15 @@
-"""What the autoscaler knows of a pool at one moment; metrics that could not be had are None, never 0."""
+"""What the autoscaler knows of a pool at one moment; metrics that could not be had are None, never 0.
 
-from dataclasses import dataclass
+Routers count requests, and a request may have several samples in it, which is what replicas work on. How many, only
+trainers know: neither router hands on, or counts by, anything that a request says of itself. `in_samples` makes samples
+of what the routers counted, by what the jobs announce.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from math import ceil
+from statistics import fmean
 from typing import Final
 
 from rewardpool_api.demand import Demand
@@ -106,3 +114,22 @@ class Signals:
     """Replicas beside those that are on their way out, and hold what they have until they are gone."""
     others: tuple[Claim, ...] = ()
     """Claims of the other pools that share the budget, as their statuses say."""
+
+
+def samples_per_request(announcements: Sequence[Announcement], *, now: datetime) -> float:
+    """Mean of the jobs whose samples are coming; of all that live where there are none; 1 where nobody says it."""
+    live = [one.demand for one in announcements if one.demand is not None and one.is_live(now)]
+    coming = [demand for demand in live if demand.phase == "Rollout"]
+    return fmean([demand.samples_per_request or 1.0 for demand in coming or live] or [1.0])
+
+
+def in_samples(signals: Signals, *, each: float) -> Signals:
+    """The same with samples in the place of requests, so many in each: in what routers hold and what replicas do."""
+    load = signals.load
+    return replace(
+        signals,
+        load=load and LoadStatus(in_flight=ceil(each * load.in_flight), waiting=ceil(each * load.waiting)),
+        throughputs=tuple(
+            replace(one, rate=each * one.rate, in_flight=ceil(each * one.in_flight)) for one in signals.throughputs
+        ),
+    )

@@ -3,7 +3,7 @@
 import pytest
 from support.autoscaler_builders import DEMAND, QUEUE_DEPTH, a_job, a_scaling, run, signals, sizes
 
-from rewardpool_operator.autoscaler.signals import Claim, Start
+from rewardpool_operator.autoscaler.signals import Claim, Start, Throughput
 
 
 @pytest.mark.parametrize(("requests", "wanted"), [(0, 1), (1, 1), (10, 1), (11, 2), (80, 8), (5000, 8)])
@@ -173,3 +173,35 @@ def test_the_history_keeps_ten_changes():
 def test_steady_load_changes_nothing_in_the_state():
     decisions = run(*(signals(25, at=at) for at in range(50)))
     assert decisions[-1] == decisions[0]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "wanted"),
+    [
+        pytest.param([], 2, id="nobody says it"),
+        pytest.param([a_job(samplesPerRequest=1)], 2, id="one each"),
+        pytest.param([a_job(samplesPerRequest=3)], 6, id="three each"),
+        pytest.param([a_job(samplesPerRequest=2.6)], 6, id="a part of a sample counts"),
+        pytest.param([a_job(samplesPerRequest=3), a_job(job="other", samplesPerRequest=1)], 4, id="the mean of jobs"),
+        pytest.param([a_job(samplesPerRequest=3), a_job("Update", job="idle")], 6, id="whose samples are coming"),
+        pytest.param([a_job("Update", samplesPerRequest=3)], 6, id="or of all, where none is"),
+        pytest.param([a_job(samplesPerRequest=3, seconds=0)], 2, id="what lapsed counts no more"),
+        pytest.param([a_job("Ended", samplesPerRequest=3)], 2, id="nor what ended"),
+    ],
+)
+def test_the_size_is_for_samples_where_a_request_has_several(jobs, wanted):
+    decision = run(signals(20, announcements=tuple(jobs)))[0]
+    assert decision.desired == wanted
+    assert ("samples, and counts for as many" in decision.reason) == (wanted > 2)
+
+
+def test_what_a_replica_does_is_learned_in_samples():
+    seen = Throughput(worker="w0", rate=5.0, in_flight=10)
+    decision = run(signals(20, throughputs=(seen,), announcements=(a_job(samplesPerRequest=4),)))[0]
+    assert decision.service_rate is not None
+    assert (decision.service_rate.per_replica, decision.service_rate.in_flight) == (20.0, 40)
+
+
+def test_routers_that_say_nothing_have_no_samples_either():
+    told = {"announcements": (a_job(samplesPerRequest=4),)}
+    assert [one.desired for one in run(signals(80, **told), signals(None, at=1, **told))] == [8, 8]

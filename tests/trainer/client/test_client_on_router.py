@@ -10,12 +10,17 @@ from typing import Any
 
 import aiohttp
 import pytest
-from support.fleet import FLAVORS, Fleet
+from support.autoscaler_builders import a_scaling, run, signals
+from support.decide_builders import NOW
+from support.fleet import FLAVORS, Fleet, eventually
+from support.local_pool import on_this_machine
 from support.reward_functions import expected_score
 
 from rewardpool import FunctionSample, Outcome, Pool, RewardConfig, Sample, Scored, Unscored
+from rewardpool.demand.handle import JobDemand
 from rewardpool.errors import FunctionFailedError, PoolAccessError
 from rewardpool_api.pool import RouterFlavor
+from rewardpool_operator.autoscaler.signals import Announcement
 
 pytestmark = [pytest.mark.real, pytest.mark.parametrize("flavor", FLAVORS)]
 
@@ -227,3 +232,25 @@ async def test_a_wrong_key_is_an_error_that_says_so(tmp_path: Path, flavor: Rout
         async with Pool(settings) as pool:
             with pytest.raises(PoolAccessError, match="does not take the key found by the config's url"):
                 await pool.score(sample("secret"))
+
+
+async def test_what_routers_count_is_made_samples_of_by_what_the_job_says(
+    flavor: RouterFlavor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Fleet(tmp_path, workers=1, flavor=flavor) as fleet:
+        fleet.write_state(tmp_path / "state")
+        on_this_machine(monkeypatch, tmp_path / "state")
+        async with Pool(RewardConfig(pool="rl/fleet", concurrency=4, batch=4)) as pool:
+            demand = pool.demand()
+            demand.rollout()
+            waiting = asyncio.create_task(collect(pool, samples(20, seconds=3.0)))
+            await eventually(lambda: is_in_flight(fleet, demand, requests=4, samples=12), what="four have three each")
+            seen = signals(4, announcements=(Announcement(name="j", renewed=NOW, seconds=15, demand=demand.now()),))
+            assert run(seen, scaling=a_scaling())[0].desired == 2
+            assert values(await waiting) == expected(20)
+
+
+async def is_in_flight(fleet: Fleet, demand: JobDemand, *, requests: int, samples: int) -> bool:
+    """Whether the router counts so many requests, and the job says that so many samples are in them."""
+    counted = sum(worker.in_flight or 0 for worker in await fleet.listed())
+    return counted == requests and counted * (demand.now().samples_per_request or 1.0) == samples

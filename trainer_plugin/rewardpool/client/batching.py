@@ -4,8 +4,8 @@
                                                                       -> an error: each sent alone, as without batches
 
 Nobody waits for a batch to fill: with a free slot a sample goes at once and alone, and the last ones of a burst go
-alone beside each other. So the slots are as full as without batches, and what the routers hold, which is what
-autoscaling measures, is as large while samples wait.
+alone beside each other. So the slots are as full as without batches. Routers count requests, and autoscaling is about
+samples: the job's demand says how many of them a request has (`Demand.samples_per_request`).
 
 A request costs client, router and worker about the same whatever is in it, so batches win where samples are small and
 scoring them is quick: with `batch: auto`, `batch_size.py` finds out. Long ones are not put together, and neither are
@@ -150,6 +150,7 @@ class Batch:
             seconds=max(request.seconds for request in self._together),
         )
         self._joint.add_done_callback(self._answered)
+        self._batcher.counters.sent(len(inputs))
         self._joint.send()
 
     def leave(self, _: ScoreRequest[Any]) -> None:
@@ -184,9 +185,11 @@ class Batch:
 
     def _send_alone(self, request: ScoreRequest[float]) -> None:
         request.add_done_callback(self._one_ended)
+        self._batcher.counters.sent(1)
         request.send()
 
     def _one_ended(self, request: ScoreRequest[Any]) -> None:
+        self._batcher.counters.ended(request.samples)
         if request.is_answered:
             self._batcher.answered(request)
         self._in_flight -= 1

@@ -16,26 +16,27 @@ SPARE = 512
 """For all else that the process has open."""
 
 
-def needed(concurrency: int) -> int:
+def needed(concurrency: int, *, hedge: bool) -> int:
     """Open files of a process with so many requests in flight; half as many hedges may be beside them."""
-    return concurrency + concurrency // 2 + SPARE
+    return concurrency + (concurrency // 2 if hedge else 0) + SPARE
 
 
-def allow(concurrency: int) -> None:
+def allow(concurrency: int, *, hedge: bool) -> None:
     """Have this process be allowed as many open files as it needs.
 
     Raises:
         ConfigError: It cannot be.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    need = needed(concurrency)
+    need = needed(concurrency, hedge=hedge)
     if soft == resource.RLIM_INFINITY or soft >= need:
         return
     if hard != resource.RLIM_INFINITY and hard < need:
+        without = "set `hedge: false`, " if hedge and hard >= needed(concurrency, hedge=False) else ""
         raise ConfigError(
             "concurrency",
             f"{concurrency} requests in flight may need {need} open files, and this process may have {hard}; lower it, "
-            f"or raise the limit: `ulimit -Hn {need}` as root, or LimitNOFILE= of the service",
+            f"{without}or raise the limit: `ulimit -Hn {need}` as root, or LimitNOFILE= of the service",
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (need, hard))
     log.info("open files of this process: %d instead of %d, for %d requests in flight", need, soft, concurrency)

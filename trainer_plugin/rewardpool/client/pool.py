@@ -147,7 +147,14 @@ class Pool:
         if self._demand.is_announcing:
             raise RuntimeError("this pool's demand is announced already; end that one first")
         plan = Plan(samples=samples, steps=steps, every_seconds=every_seconds)
-        self._demand = announced_demand(self._config, lambda: self.endpoint, plan, rank=rank, ranks=ranks)
+        self._demand = announced_demand(
+            self._config,
+            lambda: self.endpoint,
+            plan,
+            rank=rank,
+            ranks=ranks,
+            samples_per_request=lambda: self._counters.samples_per_request,
+        )
         return self._demand
 
     def awake(self, *, within_seconds: float = WITHIN_SECONDS) -> AbstractAsyncContextManager[None]:

@@ -83,6 +83,12 @@ class Counters:
     retries: Counter[str] = field(default_factory=Counter)
     retry_logged_at: float = -math.inf
     """When the last line about retries was logged, by the connections' clock."""
+    requests_in_flight: int = 0
+    """Of those that may have several samples in them."""
+    samples_in_flight: int = 0
+    """In these."""
+    samples_per_request: float = 1.0
+    """Mean of those that were in flight when the last one was sent."""
     slowest_seconds: float = 0.0
     recent_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
 
@@ -92,6 +98,17 @@ class Counters:
         self.recent_seconds.append(seconds)
         if seconds > self.slowest_seconds:
             self.slowest_seconds = seconds
+
+    def sent(self, samples: int) -> None:
+        """Count a request that is sent, with so many samples in it."""
+        self.requests_in_flight += 1
+        self.samples_in_flight += samples
+        self.samples_per_request = self.samples_in_flight / self.requests_in_flight
+
+    def ended(self, samples: int) -> None:
+        """Count one that is in flight no more."""
+        self.requests_in_flight -= 1
+        self.samples_in_flight -= samples
 
     def retry(self, kind: str, *, first: bool) -> None:
         """Count a failed attempt that another one follows; `first` says that it is the sample's first."""

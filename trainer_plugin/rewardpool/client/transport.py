@@ -83,7 +83,7 @@ class Connections:
         self._http: HttpClient | None = None
 
     async def __aenter__(self) -> Self:
-        open_files.allow(self.config.concurrency)
+        open_files.allow(self.config.concurrency, hedge=self.config.hedge)
         await self.resolver.begin()
         self._timer = RequestTimer(
             soonest_seconds=self.soonest_seconds,

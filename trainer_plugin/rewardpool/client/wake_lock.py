@@ -15,14 +15,16 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.discovery.pool_sources import LocalSource, PoolNotHere
 from rewardpool.errors import ConfigError, PoolAccessError, PoolNotReadyError
-from rewardpool_api import RewardPool
-from rewardpool_api.status import SleepStatus
 from rewardpool_runtime.state_files import AWAKE_DIR
+
+if TYPE_CHECKING:
+    from rewardpool_api import RewardPool
+    from rewardpool_api.status import SleepStatus
 
 LOOK_SECONDS = 0.02
 """Between two looks at the pool's status."""
@@ -124,7 +126,7 @@ class Awake:
         self,
         source: LocalSource,
         pool: str,
-        holds: Callable[[SleepStatus, bool], bool],
+        holds: Callable[["SleepStatus", bool], bool],
         within_seconds: float,
         *,
         what: str,
@@ -175,7 +177,7 @@ async def sleeping_folder(endpoint: Endpoint) -> Path | None:
     return endpoint.source.folder(*_parts(endpoint.pool)) if found.spec.engine.sleep.enabled else None
 
 
-async def _read(source: LocalSource, pool: str) -> RewardPool:
+async def _read(source: LocalSource, pool: str) -> "RewardPool":
     try:
         return await source.read_pool(*_parts(pool))
     except PoolNotHere as absence:

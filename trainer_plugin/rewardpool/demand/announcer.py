@@ -30,6 +30,8 @@ WRITE_SECONDS = 0.5
 """At least so long lies between two writes, whatever changes."""
 LOOK_SECONDS = 1.0
 """So often is looked for changes that come by themselves, such as that the trainer waits."""
+MUCH_MORE = 1.5
+"""Times as many samples in a request, or as few, are a change."""
 REFUSED_SECONDS = float(LEASE_SECONDS)
 """A place that refuses for so long, without a break, will go on refusing."""
 END_SECONDS = 2.0
@@ -179,4 +181,5 @@ class Announcer:
 
 def _differ(said: Demand, demand: Demand) -> bool:
     """Whether that must be known before the next renewal."""
-    return (said.phase, said.stalled) != (demand.phase, demand.stalled)
+    less, more = sorted((said.samples_per_request or 1.0, demand.samples_per_request or 1.0))
+    return (said.phase, said.stalled) != (demand.phase, demand.stalled) or more > MUCH_MORE * less

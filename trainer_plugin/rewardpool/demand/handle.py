@@ -25,7 +25,7 @@ from rewardpool.demand.job import give_name_back, is_switched_on, name_of, rank_
 from rewardpool.demand.report import DemandReport
 from rewardpool.demand.writers import writer_for
 from rewardpool.discovery.endpoint import Endpoint
-from rewardpool_api.demand import Demand
+from rewardpool_api.demand import MOST_PER_REQUEST, Demand
 
 log = logging.getLogger(__name__)
 
@@ -38,11 +38,12 @@ class JobDemand:
     takes the same calls. Made after a fork, not before: threads do not survive one.
     """
 
-    def __init__(self, job: str, cadence: Cadence) -> None:
+    def __init__(self, job: str, cadence: Cadence, *, samples_per_request: Callable[[], float] = lambda: 1.0) -> None:
         """Prepare; nothing is announced before `announce`."""
         self.job = job
         """The name it is announced by."""
         self._cadence = cadence
+        self._samples_per_request = samples_per_request
         self._clock = time.monotonic
         self._lock = threading.RLock()  # reentrant, as a signal handler may `end` what its own thread just holds
         self._announcer: Announcer | None = None
@@ -117,7 +118,9 @@ class JobDemand:
     def now(self) -> Demand:
         """What is announced at this moment."""
         with self._lock:
-            return self._cadence.demand(self._clock())
+            demand = self._cadence.demand(self._clock())
+        mean = round(min(max(self._samples_per_request(), 1.0), MOST_PER_REQUEST), 1)
+        return demand.model_copy(update={"samples_per_request": mean}) if mean > 1 else demand
 
     def report(self) -> DemandReport:
         """Whether it is announced, how often it was, and what is in the way if it is not."""
@@ -170,8 +173,11 @@ def announced_demand(
     rank: int | None = None,
     ranks: int | None = None,
     environ: Mapping[str, str] | None = None,
+    samples_per_request: Callable[[], float] = lambda: 1.0,
 ) -> JobDemand:
     """Make a job's demand and announce it, where that is wanted, possible and this process's part.
+
+    `samples_per_request` says what the requests in flight have in them.
 
     Raises:
         ConfigError: An environment variable is wrong.
@@ -189,7 +195,7 @@ def announced_demand(
     ranks = ranks_of(environ) if ranks is None else ranks
     where = f"{writer} {endpoint().pool}"
     job = take_name(job, where=where)
-    demand = JobDemand(job, Cadence(job, plan, sees_all=ranks == 1))
+    demand = JobDemand(job, Cadence(job, plan, sees_all=ranks == 1), samples_per_request=samples_per_request)
     demand.announce(Announcer(writer, demand.now), ended=lambda: give_name_back(job, where=where))
     log.info("announcing the demand of job %s to reward pool %s, by %s", job, endpoint().pool, writer)
     return demand

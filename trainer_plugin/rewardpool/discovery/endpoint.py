@@ -1,10 +1,13 @@
 """Where a pool is and what it serves: what discovery finds and the client uses."""
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from rewardpool.discovery.pool_sources import PoolSource
 from rewardpool_api.contract import ADAPTER_USER
-from rewardpool_api.model import ModelType
+
+if TYPE_CHECKING:
+    from rewardpool_api.model import ModelType
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +41,7 @@ class Endpoint:
     pool: str
     served_name: str
     adapter: str | None = None
-    model_type: ModelType | None = None
+    model_type: "ModelType | None" = None
     max_model_len: int | None = None
     step_token: str | None = field(default=None, compare=False)
     dtype: str | None = None

@@ -23,7 +23,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rewardpool.config import RewardConfig, check_pool, check_url
 from rewardpool.deadline import already_waited
@@ -45,9 +45,12 @@ from rewardpool.errors import (
     PoolNotYetReadyError,
 )
 from rewardpool.mistakes import did_you_mean
-from rewardpool_api import RewardPool, names
+from rewardpool_api import names
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_runtime.trust import verifying_context
+
+if TYPE_CHECKING:
+    from rewardpool_api import RewardPool
 
 log = logging.getLogger(__name__)
 
@@ -146,7 +149,7 @@ def _patience(error: PoolNotReadyError | SourceUnavailableError, config: RewardC
     return left if isinstance(error, PoolNotYetReadyError) else 0.0
 
 
-def lasts(pool: RewardPool) -> bool:
+def lasts(pool: "RewardPool") -> bool:
     """Whether what keeps the pool from scoring, if anything does, lasts until somebody does something."""
     status = pool.status
     serving = status.condition("Serving")
@@ -158,7 +161,7 @@ def lasts(pool: RewardPool) -> bool:
     )
 
 
-def why_not_ready(pool: RewardPool) -> str | None:
+def why_not_ready(pool: "RewardPool") -> str | None:
     """Why samples cannot be scored by the pool now, or None when they can.
 
     A pool at zero that autoscales can: the first samples start it, and wait for it within their deadline. A pool that
@@ -217,7 +220,7 @@ async def _look(
     )
 
 
-def _check_adapter(pool: RewardPool, adapter: str | None) -> None:
+def _check_adapter(pool: "RewardPool", adapter: str | None) -> None:
     """See that every worker has the adapter.
 
     Raises:
@@ -237,7 +240,7 @@ def _check_adapter(pool: RewardPool, adapter: str | None) -> None:
     )
 
 
-async def _endpoint(pool: RewardPool, source: PoolSource, *, keys: tuple[str, ...], require_ready: bool) -> Endpoint:
+async def _endpoint(pool: "RewardPool", source: PoolSource, *, keys: tuple[str, ...], require_ready: bool) -> Endpoint:
     problem = why_not_ready(pool)
     status = pool.status
     has_address = status.url is not None and status.model is not None
@@ -266,7 +269,7 @@ async def _endpoint(pool: RewardPool, source: PoolSource, *, keys: tuple[str, ..
     )
 
 
-def _certificates(pool: RewardPool) -> str | None:
+def _certificates(pool: "RewardPool") -> str | None:
     bundle = pool.status.auth.ca_bundle
     if bundle is None:
         return None

@@ -10,15 +10,17 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import yaml
 from pydantic import ValidationError
 
 from rewardpool.errors import PoolAccessError, PoolNotReadyError, PoolNotYetReadyError
-from rewardpool_api import RewardPool, names
+from rewardpool_api import names
 from rewardpool_runtime.state_files import is_supervised, pool_dir
 from rewardpool_runtime.trust import verifying_context
+
+if TYPE_CHECKING:
+    from rewardpool_api import RewardPool
 
 API_SECONDS = 10.0
 """For one request to an API server."""
@@ -50,10 +52,10 @@ class PoolNotHere(Exception):  # noqa: N818 - an answer, not a failure: the next
 class PoolSource(Protocol):
     """Somewhere a RewardPool object may be; `str()` of it names it in messages."""
 
-    async def read_pool(self, namespace: str, name: str) -> RewardPool:
+    async def read_pool(self, namespace: str, name: str) -> "RewardPool":
         """The object. Raises PoolNotHere, PoolNotReadyError, or PoolAccessError: it may be there and cannot be read."""
 
-    async def read_keys(self, pool: RewardPool) -> tuple[str, ...]:
+    async def read_keys(self, pool: "RewardPool") -> tuple[str, ...]:
         """The pool's key, and behind it others that are valid while it is rotated; empty when it asks for none.
 
         Raises PoolAccessError or PoolNotReadyError.
@@ -73,7 +75,7 @@ class LocalSource:
         """The pool's folder; it need not exist."""
         return pool_dir(self._environ, namespace, name)
 
-    async def read_pool(self, namespace: str, name: str) -> RewardPool:
+    async def read_pool(self, namespace: str, name: str) -> "RewardPool":
         """The object in the pool's state file."""
         folder = self.folder(namespace, name)
         path = folder / names.STATE_FILE
@@ -92,7 +94,7 @@ class LocalSource:
         except ValueError as error:
             raise PoolNotReadyError(f"{path} is not a RewardPool: {error}") from error
 
-    async def read_keys(self, pool: RewardPool) -> tuple[str, ...]:
+    async def read_keys(self, pool: "RewardPool") -> tuple[str, ...]:
         """The key in the file that the status names."""
         file = pool.status.auth.key_file
         return () if file is None else read_key_files(Path(file))
@@ -111,7 +113,7 @@ class KubernetesSource:
     def __str__(self) -> str:
         return "Kubernetes, as this pod's service account" if self._in_pod else f"Kubernetes, by {self._kubeconfig}"
 
-    async def read_pool(self, namespace: str, name: str) -> RewardPool:
+    async def read_pool(self, namespace: str, name: str) -> "RewardPool":
         """The object on the API server."""
         if not self._is_configured():
             raise PoolNotHere(
@@ -133,7 +135,7 @@ class KubernetesSource:
                 f"{self} has {what} in a version this trainer does not understand: {error}"
             ) from error
 
-    async def read_keys(self, pool: RewardPool) -> tuple[str, ...]:
+    async def read_keys(self, pool: "RewardPool") -> tuple[str, ...]:
         """The keys in the Secret that the status names."""
         secret = pool.status.auth.secret_name
         if secret is None:
@@ -172,6 +174,7 @@ class KubernetesSource:
 
         Raises PoolAccessError.
         """
+        import yaml
         from kubernetes_asyncio import client, config  # heavy, and not needed by a trainer on one machine
 
         settings = client.Configuration()
@@ -262,6 +265,8 @@ def read_ca_file(path: Path) -> str:
     return pem
 
 
-def _parse(raw: Any) -> RewardPool:
+def _parse(raw: Any) -> "RewardPool":
     # A newer operator may write fields this trainer does not know; they are none of its business.
+    from rewardpool_api import RewardPool  # takes a fifth of a second, and is not needed by a trainer that has a URL
+
     return RewardPool.model_validate(raw, extra="ignore")
