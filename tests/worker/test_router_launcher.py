@@ -1,6 +1,7 @@
 """Starting a router: its flags as a table, and what the launcher refuses."""
 
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -63,6 +64,23 @@ def launch(*argv: str, python: str = sys.executable, **env: str) -> tuple[int, s
 def test_the_flags_that_survived_the_soak(flag: str, value: str, flavor: RouterFlavor) -> None:
     given = flags(flavor=flavor)
     assert given[given.index(flag) + 1] == value
+
+
+@pytest.mark.parametrize(
+    ("hard", "said"),
+    [
+        (20_000, "open files of this router: 20000, which is room for 9968 requests in flight\n"),
+        (32, "open files of this router: 32, which is room for 0 requests in flight\n"),
+        (resource.RLIM_INFINITY, ""),
+    ],
+)
+def test_a_router_says_for_how_many_requests_its_open_files_are_room(
+    hard: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (16, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
+    router_launcher.raise_open_file_limit()
+    assert capsys.readouterr().err == said
 
 
 def test_smg_is_given_no_limit_of_its_own() -> None:

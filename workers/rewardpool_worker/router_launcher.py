@@ -18,6 +18,8 @@ import resource
 import sys
 from pathlib import Path
 
+FILES_PER_REQUEST = 2
+FILES_FOR_OTHERS = 64
 KEY_FLAGS = ("--api-key", "--control-plane-api-keys", "--tenant-api-key")
 
 
@@ -69,9 +71,13 @@ def raise_open_file_limit() -> None:
     """Raise the soft limit on open files to the hard one.
 
     A request in flight takes two descriptors; under the usual 1024, 512 requests at once lose some and 4096 lose all.
+    The log says for how many there is room.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if hard != resource.RLIM_INFINITY:
+        room = max(0, hard - FILES_FOR_OTHERS) // FILES_PER_REQUEST
+        print(f"open files of this router: {hard}, which is room for {room} requests in flight", file=sys.stderr)
 
 
 if __name__ == "__main__":
