@@ -47,8 +47,7 @@ class Announcer:
 
     def samples_come(self, samples: int) -> None:
         """So many are given to the client."""
-        for _ in range(samples):
-            self._cadence.sample_comes(self._events.now)
+        self._cadence.samples_come(self._events.now, samples)
 
     def update_begins(self) -> None:
         """All scores are there, and no rollout goes on."""

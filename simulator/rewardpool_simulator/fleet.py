@@ -69,13 +69,15 @@ class Fleet:
 
     def __init__(self, spec: FleetSpec, events: Events, *, seed: str) -> None:
         self._spec = spec
+        self._room, self._concurrency = spec.room, spec.concurrency
         self._events = events
         self._chance = Random(f"{seed}/fleet")
-        self._free: list[dict[Replica, None]] = [{} for _ in range(spec.room + 1)]
+        self._free: list[dict[Replica, None]] = [{} for _ in range(self._room + 1)]
         """Ready replicas by the number of requests they have."""
         self._lowest = 0
         """No ready replica has less."""
         self._held: deque[Request] = deque()
+        """None of the ready replicas has room for these."""
         self._made = 0
         self._spent = 0.0
         self.replicas: list[Replica] = []
@@ -92,11 +94,10 @@ class Fleet:
 
     def ask(self, request: Request) -> None:
         """A request comes."""
-        replica = self._least_loaded()
-        if replica is None:
-            self._held.append(request)
-        else:
+        if not self._held and (replica := self._least_loaded()):
             self._give(replica, request)
+        else:
+            self._held.append(request)
 
     def scale(self, wanted: int) -> None:
         """Have so many replicas."""
@@ -171,42 +172,46 @@ class Fleet:
         )
 
     def _least_loaded(self) -> Replica | None:
-        for load in range(self._lowest, self._spec.room):
+        for load in range(self._lowest, self._room):
             if self._free[load]:
                 self._lowest = load
                 return next(iter(self._free[load]))
-        self._lowest = self._spec.room
+        self._lowest = self._room
         return None
 
     def _give(self, replica: Replica, request: Request) -> None:
         load = len(replica.requests)
         del self._free[load][replica]
         self._free[load + 1][replica] = None
+        self._take(replica, request, load)
+
+    def _take(self, replica: Replica, request: Request, load: int) -> None:
+        """Have a replica with so many other requests work on it, or keep it for later."""
         replica.requests[request] = None
         request.attempts += 1
-        if load < self._spec.concurrency:
-            self._work_on(replica, request)
+        if load < self._concurrency:
+            self._events.after(request.service_seconds, self._finish, replica, request, request.attempts)
         else:
             replica.queue.append(request)
-
-    def _work_on(self, replica: Replica, request: Request) -> None:
-        self._events.after(request.service_seconds, self._finish, replica, request, request.attempts)
 
     def _finish(self, replica: Replica, request: Request, attempt: int) -> None:
         if request.attempts != attempt:
             return  # its replica was lost meanwhile, and another has it
-        load = len(replica.requests)
         del replica.requests[request]
+        left = len(replica.requests)
         replica.answered += 1
         if replica.queue:
-            self._work_on(replica, replica.queue.popleft())
+            following = replica.queue.popleft()
+            self._events.after(following.service_seconds, self._finish, replica, following, following.attempts)
         if replica.phase is Phase.READY:
-            del self._free[load][replica]
-            self._free[load - 1][replica] = None
-            self._lowest = min(self._lowest, load - 1)
-            if self._held:
-                self._give(replica, self._held.popleft())
-        elif not replica.requests:
+            if self._held:  # it was full, and is again
+                self._take(replica, self._held.popleft(), left)
+            else:
+                del self._free[left + 1][replica]
+                self._free[left][replica] = None
+                if left < self._lowest:
+                    self._lowest = left
+        elif not left:
             self._end(replica)
         self.answered += 1
         request.answered()
@@ -254,5 +259,5 @@ class Fleet:
         replica.phase, replica.start_seconds = Phase.READY, self._events.now - replica.made
         self._free[0][replica] = None
         self._lowest = 0
-        while self._held and len(replica.requests) < self._spec.room:
+        while self._held and len(replica.requests) < self._room:
             self._give(replica, self._held.popleft())

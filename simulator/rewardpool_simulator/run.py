@@ -196,8 +196,9 @@ class _Simulation:
     def run(self) -> Run:
         """Until the trace and its jobs are over, or it is plain that they will not be."""
         limit = max(PATIENCE * self._trace.seconds, FEWEST_SECONDS)
-        events, least = self._events, self._trace.seconds
-        while events.now < least or (events.now < limit and not self._is_over()):
+        events = self._events
+        events.go_on(self._trace.seconds)
+        while events.now < limit and not self._is_over():
             events.next()
         jobs = tuple(self._result(trainer, self._expected[trainer.job.name]) for trainer in self._trainers)
         return Run(
@@ -237,8 +238,6 @@ class _Simulation:
         return (*(one for one in demands if one is not None), *recorded)
 
     def _is_over(self) -> bool:
-        if self._events.now < self._trace.seconds:
-            return False
         return self._crowd.is_over and all(trainer.is_over for trainer in self._trainers)
 
     def _result(self, trainer: Trainer, expected: float) -> JobResult:

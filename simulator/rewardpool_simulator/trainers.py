@@ -11,7 +11,9 @@ What a rollout brings, and what each sample takes to score, is in `draws.py`: th
 """
 
 from collections import deque
+from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 from typing import Protocol
 
 from rewardpool_simulator.announcing import Announcer
@@ -100,34 +102,33 @@ class Trainer:
         self.announcer.rollout_begins()
         drawn = self._draws.step(step)
         answered = partial(self._take_score, step)
-        requests = deque(Request(seconds, answered) for seconds in drawn.service_seconds)
-        for offset, samples in drawn.arrivals:
-            self._events.after(offset, self._bring, step, requests, samples)
+        requests = (Request(seconds, answered) for seconds in drawn.service_seconds)
+        self._events.after_each(drawn.arrivals, partial(self._bring, requests))
         self._events.after(drawn.rollout_seconds, self._end_rollout)
         if step == self.job.dies_after_steps:
             self._events.after(drawn.rollout_seconds / 2, self._die)
 
-    def _bring(self, step: int, requests: deque[Request], samples: int) -> None:
-        """Samples of a rollout are there to be scored."""
-        if self.is_over:
+    def _bring(self, requests: Iterator[Request], samples: int) -> None:
+        """So many samples of a rollout are there to be scored."""
+        if self.ended is not None:
             return
         self.submitted += samples
         self.announcer.samples_come(samples)
-        for _ in range(samples):
-            self._without_caller.append(requests.popleft())
+        self._without_caller.extend(islice(requests, samples))
         self._call()
 
     def _call(self) -> None:
         """Give samples to callers, as far as there are any."""
-        while self._without_caller and (self.job.callers is None or self._at_scorer < self.job.callers):
+        waiting, most = self._without_caller, self.job.callers
+        while waiting and (most is None or self._at_scorer < most):
             self._at_scorer += 1
-            self._handler.ask(self._without_caller.popleft())
+            self._handler.ask(waiting.popleft())
 
     def _take_score(self, step: int) -> None:
         self._at_scorer -= 1
         self.scored += 1
         self._scored_of[step] += 1
-        if self.is_over:
+        if self.ended is not None:
             return
         if self._without_caller:
             self._call()

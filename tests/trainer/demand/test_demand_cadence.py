@@ -15,7 +15,7 @@ def step(cadence: Cadence, at: float, *, comes: tuple[float, ...] = (), update: 
     """One rollout that begins at `at`, with samples and an update so many seconds later."""
     cadence.rollout_begins(at)
     for seconds in comes:
-        cadence.sample_comes(at + seconds)
+        cadence.samples_come(at + seconds)
     if update is not None:
         cadence.update_begins(at + update)
 
@@ -107,7 +107,7 @@ def test_samples_that_the_client_had_no_room_for_came_when_they_would_have() -> 
     cadence = Cadence("job", Plan())
     step(cadence, 0.0, comes=(1.0, 2.0))
     cadence.held_back(30.0)
-    cadence.sample_comes(33.0)
+    cadence.samples_come(33.0)
     cadence.update_begins(40.0)
     assert cadence.demand(40.0).spread_seconds == 2.0
 
@@ -238,7 +238,7 @@ def played(cadence: Cadence, script: list[tuple[float, str]]) -> float:
             case "update":
                 cadence.update_begins(at)
             case "sample":
-                cadence.sample_comes(at)
+                cadence.samples_come(at)
             case "hold":
                 cadence.held_back(seconds)
             case "wait" | "go on":

@@ -131,8 +131,8 @@ class Cadence:
         """No burst comes any more, and nothing changes that."""
         self._phase = "Ended"
 
-    def sample_comes(self, at: float) -> None:
-        """The client was given a sample to score."""
+    def samples_come(self, at: float, samples: int = 1) -> None:
+        """The client was given so many samples to score."""
         if not self._bursts:
             return
         burst = self._bursts[-1]
@@ -140,7 +140,7 @@ class Cadence:
         if burst.samples == 0:
             burst.first = burst.last = max(burst.begun, came)
         burst.last = max(burst.last, came)
-        burst.samples += 1
+        burst.samples += samples
 
     def held_back(self, seconds: float) -> None:
         """For so long the client took no sample, because it had too many."""

@@ -133,7 +133,7 @@ class JobDemand:
     def sample_comes(self) -> None:
         """The client was given a sample."""
         with self._lock:
-            self._cadence.sample_comes(self._clock())
+            self._cadence.samples_come(self._clock())
 
     @contextmanager
     def holding_back(self) -> Iterator[None]:
