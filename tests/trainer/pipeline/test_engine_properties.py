@@ -66,6 +66,17 @@ def test_every_group_is_trained_on_once_with_its_own_scores(schedule: str, data:
     assert [times.step for times in job.steps] == list(range(job.plan.steps))
 
 
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_fully_async_trains_no_group_much_before_or_after_its_turn_whatever_it_takes(data: st.DataObject) -> None:
+    """So quick groups, whose responses are short, are not preferred: what they are ahead of others is bounded."""
+    job = data.draw(jobs("fully_async"))
+    simulated_time.run(job.pipeline().run())
+    for number, minibatch in enumerate(job.trained):
+        turns = [group.task.index // job.plan.groups_per_minibatch for group in minibatch.groups]
+        assert all(abs(number - turn) <= job.overlap.max_staleness for turn in turns)
+
+
 @EVERY_SCHEDULE
 @given(st.data(), st.lists(st.floats(0, 150), max_size=6))
 @settings(max_examples=60, deadline=None)

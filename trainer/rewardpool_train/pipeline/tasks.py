@@ -1,13 +1,22 @@
-"""The scores of a run that are under way: one task a rollout, or a group, from its end to its place in the buffer."""
+"""The scores of a run that are under way: one task a rollout, or a group, from its end to its place in the buffer.
+
+Thousands of rollouts may end at one moment, as those of a step do whose engine gives them out together. Their tasks
+begin some at a time, after whoever gave them out has gone on: the devices get their next operation first, and whatever
+else happens on the event loop meanwhile waits for some of them and not for all.
+"""
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from rewardpool_train.pipeline.group_buffer import GroupBuffer, OpenGroup
 from rewardpool_train.pipeline.parts import GroupScore, GroupTask, P, R, RolledGroup, Score
 
 T = TypeVar("T")
+
+AT_ONCE: Final = 64
+"""Tasks that begin in one go of the event loop."""
 
 
 class ScoreTasks(Generic[P, R]):
@@ -33,17 +42,21 @@ class ScoreTasks(Generic[P, R]):
         self._on_complete = on_complete
         self._tasks = tasks
         self._running: dict[asyncio.Task[None], int] = {}
+        self._waiting: deque[tuple[OpenGroup[P, R], int]] = deque()
+        """Groups, each with the member whose rollout ended; their tasks are still to begin."""
 
     def __len__(self) -> int:
         """Return the number of samples whose scores are under way."""
-        return sum(self._running.values())
+        waiting = sum(self._samples_of(group) for group, _ in self._waiting)
+        return sum(self._running.values()) + waiting
 
     def ended(self, group: OpenGroup[P, R], member: int) -> None:
         """Begin to ask for the score of a rollout that has ended; where groups are judged as a whole, with the last."""
-        if not isinstance(self._score, GroupScore):
-            self._start(self._ask(self._score, group.task, member, group.rollouts[member]), samples=1)
-        elif group.is_rolled_out:
-            self._start(self._judge(self._score, group.rolled()), samples=group.task.size)
+        if isinstance(self._score, GroupScore) and not group.is_rolled_out:
+            return
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._begin)
+        self._waiting.append((group, member))
 
     def resume(self) -> None:
         """Begin to ask for whatever scores a checkpoint lacks."""
@@ -55,8 +68,23 @@ class ScoreTasks(Generic[P, R]):
 
     def cancel(self) -> None:
         """Give up all that are under way."""
+        self._waiting.clear()
         for running in self._running:
             running.cancel()
+
+    def _samples_of(self, group: OpenGroup[P, R]) -> int:
+        return group.task.size if isinstance(self._score, GroupScore) else 1
+
+    def _begin(self) -> None:
+        for _ in range(min(AT_ONCE, len(self._waiting))):
+            group, member = self._waiting.popleft()
+            if isinstance(self._score, GroupScore):
+                asking = self._judge(self._score, group.rolled())
+            else:
+                asking = self._ask(self._score, group.task, member, group.rollouts[member])
+            self._start(asking, samples=self._samples_of(group))
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._begin)
 
     def _start(self, asking: Coroutine[None, None, None], *, samples: int) -> None:
         try:
