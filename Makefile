@@ -17,6 +17,10 @@ UV_VERSION := 0.13.8
 # Installs Debian packages that are missing, as root; else it fails and says what to type.
 PACKAGES := PYTHONPATH=e2e $(PYTHON) -m cluster.packages
 
+# `TORCH_BACKEND=cpu` takes PyTorch's own wheels for CPUs, from its own index, and leaves out what is of use on a GPU alone.
+TORCH_BACKEND ?=
+TORCH := $(if $(TORCH_BACKEND),--torch-backend $(TORCH_BACKEND) $(if $(filter cpu,$(TORCH_BACKEND)),--excludes constraints/cuda.txt))
+
 # Without byte code every start of vLLM compiles for seconds what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -25,7 +29,7 @@ export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 export REWARDPOOL_SGLANG_PYTHON  := $(CURDIR)/$(SGLANG)/bin/python
 
-.PHONY: golden gpu-check bench-autoscaler bench-client bench-engine bench-learning bench-operator bench-step client-faults docs help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 smollm2-model soak check quick-tests test needs suites waiting-suites engine-suites e2e e2e-faults e2e-autoscaling e2e-engines e2e-first-pool first-minute pictures tutorials test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint reference format crds binaries clean
+.PHONY: golden gpu-check bench-autoscaler bench-client bench-engine bench-learning bench-operator bench-step client-faults docs help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 smollm2-model soak check quick-tests test needs suites waiting-suites engine-suites e2e e2e-faults e2e-autoscaling e2e-engines e2e-first-pool first-minute pictures release tutorials test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -56,7 +60,7 @@ $(SERVER)/.ready: constraints/server.txt constraints/server-overrides.txt | $(UV
 	@echo "==> $(SERVER): vLLM for CPU, sglang-router and smg (about 6 GB, once)"
 	@$(UV) venv --quiet --allow-existing --python $(PYTHON) $(SERVER)
 	@# Pods mount it and cannot write: without byte code each of their engines would compile for half a minute.
-	@$(UV) pip install --python $(SERVER)/bin/python --compile-bytecode --override constraints/server-overrides.txt --requirement constraints/server.txt
+	@$(UV) pip install --python $(SERVER)/bin/python --compile-bytecode $(TORCH) --override constraints/server-overrides.txt --requirement constraints/server.txt
 	@touch $@
 
 $(SGLANG)/.ready: constraints/sglang.txt $(wildcard workers/sgl_kernel_on_cpu/*.toml workers/sgl_kernel_on_cpu/*/*.py) | $(UV)
@@ -71,7 +75,7 @@ $(SGLANG)/.ready: constraints/sglang.txt $(wildcard workers/sgl_kernel_on_cpu/*.
 $(TRAINER)/.ready: pyproject.toml constraints/trainer.txt | $(UV)
 	@echo "==> $(TRAINER): torch and transformers (once)"
 	@$(UV) venv --quiet --allow-existing --python $(PYTHON) $(TRAINER)
-	@$(UV) pip install --python $(TRAINER)/bin/python --constraint constraints/trainer.txt --editable '.[train,train-test]'
+	@$(UV) pip install --python $(TRAINER)/bin/python $(TORCH) --constraint constraints/trainer.txt --editable '.[train,train-test]'
 	@touch $@
 
 $(FRAMEWORKS)/.ready: pyproject.toml constraints/frameworks.txt | $(UV)
@@ -82,7 +86,7 @@ $(FRAMEWORKS)/.ready: pyproject.toml constraints/frameworks.txt | $(UV)
 	@$(UV) pip install --python $(FRAMEWORKS)/bin/python --no-deps openrlhf==0.11.2 skyrl-gym==0.4.0 areal==1.0.4 verifiers==0.4.0
 	@touch $@
 
-demo: setup-dev setup-server setup-trainer ## Train against a pool on this machine and kill a worker half way (5 minutes)
+demo: setup-dev setup-server setup-trainer ## Train against a pool on this machine and kill a worker half way (5 minutes; TORCH_BACKEND=cpu leaves 2.2 GB for GPUs out)
 	@$(TRAINER)/bin/python examples/quickstart/demo.py --out $(WORK)/demo \
 		--rewardpool $(DEV)/bin/rewardpool --server-python $(SERVER)/bin/python
 
@@ -214,6 +218,9 @@ e2e: setup ## The whole product on a real one-node Kubernetes cluster (needs roo
 
 first-minute: setup-dev ## Build and install the package, and do README's first block as a new user does it (its extras take minutes where nothing is cached)
 	@$(DEV)/bin/python e2e/first_minute.py
+
+release: packages setup-dev ## Build a release: wheel, archive, image, chart, SBOMs, checksums, in .rewardpool/release (TAG=v0.2.0; RELEASE_ARGS=--no-image; root, Go; 10 minutes once)
+	@PYTHONPATH=e2e $(DEV)/bin/python -m release $(addprefix --tag ,$(TAG)) $(RELEASE_ARGS)
 
 tutorials: setup-dev ## Type the tutorials' commands word by word in clean environments, one on a real cluster (15 minutes and 20 GB; TUTORIALS="own-loop"; needs the same as e2e)
 	@PYTHONPATH=e2e $(DEV)/bin/python -m tutorials $(TUTORIALS)

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 import tomllib
+import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -136,8 +137,23 @@ def built(steps: Steps, folder: Path) -> tuple[Path, Path]:
     """The source archive and the wheel, built from it, and checked as an index checks them."""
     steps.run("build archive and wheel", UV, "build", "--quiet", "--out-dir", folder)
     [archive], [wheel] = folder.glob("*.tar.gz"), folder.glob("*.whl")
+    refuse_dead_links(description(wheel))
     steps.run("check their metadata", UV, "tool", "run", "--quiet", TWINE, "check", "--strict", archive, wheel)
     return archive, wheel
+
+
+def description(wheel: Path) -> str:
+    """What a package index shows of the wheel: README, as the build has changed it for that."""
+    with zipfile.ZipFile(wheel) as packed:
+        [metadata] = [name for name in packed.namelist() if name.endswith(".dist-info/METADATA")]
+        return packed.read(metadata).decode().partition("\n\n")[2]
+
+
+def refuse_dead_links(shown: str) -> None:
+    """Raises `StepError` where an index could not show a description: an empty one, a diagram, a link to a file."""
+    dead = re.findall(r"\]\((?![a-z]+:)[^)]*\)|^```mermaid$", shown, re.MULTILINE)
+    if dead or not shown.strip():
+        raise StepError(f"a package index cannot show the description: {', '.join(dead) or 'it is empty'}")
 
 
 def resolve_extras(steps: Steps, wheel: Path, python: Path) -> None:

@@ -27,7 +27,7 @@ def message_and_code(error: Exception) -> tuple[str, int]:
         case OSError():
             return _in_words(error), FAILED
         case ModuleNotFoundError():
-            return f"{error}; the operator needs `pip install 'rewardpool[operator]'`", FAILED
+            return f"{error}; the operator needs `pip install kopf`", FAILED
         case _:
             raise error
 

@@ -163,7 +163,7 @@ def _drawing(path: Path | None) -> Callable[[Sequence[Comparison]], None]:
     try:
         from rewardpool_simulator import chart  # slow to import, and not everybody has it
     except ModuleNotFoundError as error:
-        raise CommandError(f"{error}; --plot needs `pip install 'rewardpool[simulate]'`") from None
+        raise CommandError(f"{error}; --plot needs `pip install matplotlib`") from None
 
     def draw(comparisons: Sequence[Comparison]) -> None:
         chart.draw(comparisons, path)

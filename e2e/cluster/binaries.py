@@ -106,6 +106,21 @@ RECIPES: Mapping[str, Recipe] = {
             versioned_by="github.com/yannh/kubeconform",
             settings=("main.version={version}",),
         ),
+        # What `make release` makes the chart's OCI artifact and the lists of what is in everything with.
+        Recipe(
+            name="crane",
+            module="crane",
+            package="github.com/google/go-containerregistry/cmd/crane",
+            versioned_by="github.com/google/go-containerregistry",
+            settings=("github.com/google/go-containerregistry/cmd/crane/cmd.Version={version}",),
+        ),
+        Recipe(
+            name="syft",
+            module="syft",
+            package="github.com/anchore/syft/cmd/syft",
+            versioned_by="github.com/anchore/syft",
+            settings=("main.version={version}",),
+        ),
         Recipe(name="kstatus", module="kstatus", package=".", versioned_by="sigs.k8s.io/cli-utils"),
         Recipe(name="kind", module="kind", package="sigs.k8s.io/kind", versioned_by="sigs.k8s.io/kind"),
         Recipe(

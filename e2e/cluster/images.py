@@ -91,9 +91,12 @@ def build(
     tag: str,
     archive: Path,
     arguments: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    timestamp: int | None = None,
+    transport: str = "docker-archive",
     say: Say,
 ) -> Path:
-    """Build `container_file` and write it to `archive` (docker-archive format) under the name `tag`.
+    """Build `container_file` and write it to `archive` under the name `tag`.
 
     Args:
         container_file: the file; a relative `COPY` in it starts at `context`.
@@ -101,15 +104,21 @@ def build(
         tag: full name such as `localhost/rewardpool-operator:e2e`; the cluster knows the image by it.
         archive: replaced when it exists.
         arguments: build arguments; `{"BASE": base_image(say=say)}` puts the file on the base image.
+        labels: of the image, such as its version.
+        timestamp: when the image and its files say that they were made, in seconds since 1970; now by default.
+        transport: the archive's format, `docker-archive` or `oci-archive`.
         say: told what is being built.
 
     Raises `ClusterError` with the end of the build's output.
     """
     require(NODE_PACKAGES, say=say)
-    _build(container_file, context=context, tag=tag, arguments=arguments or {}, say=say)
+    further = [part for name, value in (labels or {}).items() for part in ("--label", f"{name}={value}")]
+    if timestamp is not None:
+        further += ["--timestamp", str(timestamp)]
+    _build(container_file, context=context, tag=tag, arguments=arguments or {}, further=further, say=say)
     archive.parent.mkdir(parents=True, exist_ok=True)
     unfinished = archive.with_name(f"{archive.name}.{os.getpid()}")
-    output_of(*_buildah("push"), "--quiet", tag, f"docker-archive:{unfinished}:{tag}", deadline_seconds=_BUILD_SECONDS)
+    output_of(*_buildah("push"), "--quiet", tag, f"{transport}:{unfinished}:{tag}", deadline_seconds=_BUILD_SECONDS)
     unfinished.replace(archive)
     return archive
 
@@ -132,9 +141,17 @@ def lent_pip_settings(listing: str) -> str:
     return text.getvalue()
 
 
-def _build(container_file: Path, *, context: Path, tag: str, arguments: Mapping[str, str], say: Say) -> None:
+def _build(
+    container_file: Path,
+    *,
+    context: Path,
+    tag: str,
+    arguments: Mapping[str, str],
+    further: Sequence[str] = (),
+    say: Say,
+) -> None:
     (CACHE / "images").mkdir(parents=True, exist_ok=True)
-    command = [*_buildah("build"), "--isolation", "chroot", "--network", "host", "--pull=never", "--tag", tag]
+    command = [*_buildah("build"), "--isolation", "chroot", "--network", "host", "--pull=never", "--tag", tag, *further]
     command += [part for name, value in arguments.items() for part in ("--build-arg", f"{name}={value}")]
     with tempfile.TemporaryDirectory(prefix="rewardpool-build-") as lent:
         command += [*_lend(Path(lent)), "--file", str(container_file), str(context)]

@@ -9,6 +9,7 @@ from first_minute import (
     StepError,
     Typed,
     megabytes,
+    refuse_dead_links,
     refuse_other_score,
     shown_extras,
     shown_files,
@@ -49,6 +50,24 @@ def test_a_first_minute_that_installs_something_else_is_refused() -> None:
 def test_another_score_than_the_one_shown_is_refused_with_both() -> None:
     with pytest.raises(StepError, match=r"printed '0\.0'; README\.md shows '0\.984'"):
         refuse_other_score(SCORE, "0.0\n")
+
+
+@pytest.mark.parametrize(
+    ("shown", "dead"),
+    [
+        ("[all pages](docs/index.md)", r"\]\(docs/index\.md\)"),
+        ("```mermaid\nflowchart LR\n```", "```mermaid"),
+        ("[below](#more)", r"\]\(#more\)"),
+        (" \n", "it is empty"),
+    ],
+)
+def test_a_description_that_an_index_cannot_show_is_refused_with_the_place(shown: str, dead: str) -> None:
+    with pytest.raises(StepError, match=dead):
+        refuse_dead_links(shown)
+
+
+def test_a_description_with_absolute_links_can_be_shown() -> None:
+    refuse_dead_links("[the format](https://example.org/), and text\n")
 
 
 def test_a_file_with_two_names_counts_once(tmp_path: Path) -> None:

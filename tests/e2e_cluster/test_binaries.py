@@ -71,7 +71,7 @@ def test_without_go_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPat
 
 
 def test_an_unknown_program_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(BuildError, match="no recipe for 'kubeadm'; known: coredns, etcd"):
+    with pytest.raises(BuildError, match="no recipe for 'kubeadm'; known: coredns, crane, etcd"):
         binaries.ensure("kubeadm")
 
 

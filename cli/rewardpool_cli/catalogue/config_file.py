@@ -57,7 +57,7 @@ def _downloaded(repository: str, revision: str) -> Path:
         )
     except ModuleNotFoundError:
         raise ConfigUnavailableError(
-            "asking the hub needs `pip install 'rewardpool[download]'`; or download the model and give its folder as"
+            "asking the hub needs `pip install huggingface-hub`; or download the model and give its folder as"
             " --model file:///PATH"
         ) from None
     try:

@@ -228,7 +228,7 @@ async def test_without_transformers_the_error_says_what_to_install(
     on_this_machine(monkeypatch, tmp_path)
     write_local_pool(tmp_path)
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(ConfigError, match=r"pip install 'rewardpool\[tokenizer\]'"):
+    with pytest.raises(ConfigError, match=r"pip install transformers jinja2"):
         async with open_reward(POOL):
             pass
 

@@ -48,7 +48,7 @@ def load_tokenizer(source: str, *, revision: str | None, field: str) -> Any:
     except ImportError as error:
         raise ConfigError(
             field,
-            "to write samples in the reward model's tokens, install transformers: pip install 'rewardpool[tokenizer]'",
+            "to write samples in the reward model's tokens, `pip install transformers jinja2`",
         ) from error
     try:
         return transformers.AutoTokenizer.from_pretrained(source, revision=revision or "main")

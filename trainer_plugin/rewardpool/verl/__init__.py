@@ -1,4 +1,4 @@
-"""verl scores by a pool: an installed `rewardpool[verl]` is all that verl has to know of it.
+"""verl scores by a pool: that `rewardpool` is installed beside it is all that verl has to know of it.
 
     reward.reward_manager.name=rewardpool +reward.pool=rl/skywork
 
