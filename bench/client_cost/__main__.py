@@ -13,7 +13,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -95,7 +95,14 @@ def most_in_flight() -> int:
 
 
 async def measure_http(
-    stage: Stage, folder: Path, settings: Sequence[Setting], *, samples: int, rounds: int, progress: Progress
+    stage: Stage,
+    folder: Path,
+    settings: Sequence[Setting],
+    chosen: Collection[str] | None,
+    *,
+    samples: int,
+    rounds: int,
+    progress: Progress,
 ) -> AsyncIterator[dict[str, Any]]:
     """Each setting of the HTTP ways."""
     for setting in settings:
@@ -111,14 +118,14 @@ async def measure_http(
             return await take_turns(timed, samples=count, rounds=turns, done=lambda: progress.advance(bar))  # noqa: B023
 
         if setting.concurrency <= most_in_flight():
-            async with http_ways.open_ways(stage, setting) as ways:
+            async with http_ways.open_ways(stage, setting, only=chosen) as ways:
                 found = await measured(ways)
         elif crowd.files_needed(setting.concurrency) <= most_files():
             found = {}
-            for name in http_ways.CROWD_WAYS:
+            for name in (way for way in http_ways.CROWD_WAYS if chosen is None or way in chosen):
                 async with (
                     crowd.behind_more_routers(stage, folder / f"crowd-{name}") as crowded,
-                    http_ways.open_ways(crowded, setting, only=name) as ways,
+                    http_ways.open_ways(crowded, setting, only=[name]) as ways,
                 ):
                     found |= await measured(ways)
         else:
@@ -157,16 +164,25 @@ async def measure_kill(folder: Path, *, rounds: int, progress: Progress) -> dict
 
 
 async def measure(
-    folder: Path, parts: Sequence[str], settings: Sequence[Setting], *, samples: int, rounds: int, keep: Keep
+    folder: Path,
+    parts: Sequence[str],
+    settings: Sequence[Setting],
+    chosen: Collection[str] | None,
+    *,
+    samples: int,
+    rounds: int,
+    keep: Keep,
 ) -> None:
-    """The parts that were asked for, the HTTP ways in those settings; what is found is kept setting by setting."""
+    """The parts that were asked for, the chosen HTTP ways in those settings; what is found is kept one by one."""
     with Progress(*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn(), console=stderr()) as bars:
         if {"transports", "http", "verl"} & set(parts):
             async with open_stage(folder / "stage") as stage:
                 few = max(1, samples // VERL_SHARE)
                 measured = {
                     "transports": transports.measure(stage, samples=samples, rounds=rounds, progress=bars),
-                    "http": measure_http(stage, folder, settings, samples=samples, rounds=rounds, progress=bars),
+                    "http": measure_http(
+                        stage, folder, settings, chosen, samples=samples, rounds=rounds, progress=bars
+                    ),
                     "verl": measure_verl(stage, folder, samples=few, rounds=rounds, progress=bars),
                 }
                 for part, found in measured.items():
@@ -201,6 +217,7 @@ def main() -> int:
         default=list(titles),
         help="of the part http, such as '0 ms, 64 at a time'; of the others the file keeps what it has (default all)",
     )
+    parser.add_argument("--ways", nargs="+", metavar="WAY", help="of the part http (default all)")
     parser.add_argument("--rounds", type=int, default=5, help="in which every way has its turn (default 5)")
     parser.add_argument(
         "--samples", type=int, default=6000, help=f"of a way in a round (default 6,000); 1/{VERL_SHARE} of it in verl"
@@ -226,7 +243,10 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory(prefix="rewardpool-bench-") as folder:
         settings = [titles[title] for title in given.settings]
-        asyncio.run(measure(Path(folder), parts, settings, samples=given.samples, rounds=given.rounds, keep=keep))
+        measuring = measure(
+            Path(folder), parts, settings, given.ways, samples=given.samples, rounds=given.rounds, keep=keep
+        )
+        asyncio.run(measuring)
     show(result)
     return 0
 

@@ -14,7 +14,7 @@ and the limit of open files is soon reached. The last three are for texts, and h
 looks through all that waits at each answer.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
@@ -65,8 +65,10 @@ def texts(count: int) -> list[str]:
 
 
 @asynccontextmanager
-async def open_ways(stage: Stage, setting: Setting, *, only: str | None = None) -> AsyncIterator[dict[str, Way]]:
-    """Every way of a setting, or only one, with its connections, which are opened when they are needed."""
+async def open_ways(
+    stage: Stage, setting: Setting, *, only: Collection[str] | None = None
+) -> AsyncIterator[dict[str, Way]]:
+    """Every way of a setting, or only these, with its connections, which are opened when they are needed."""
     concurrency = setting.concurrency
     async with AsyncExitStack() as stack:
         session = await stack.enter_async_context(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)))
@@ -91,7 +93,7 @@ async def open_ways(stage: Stage, setting: Setting, *, only: str | None = None) 
                 ways["httpx"] = callers(httpx_call(other, stage), concurrency, check)
             ways["balancer"] = callers(balanced, concurrency, check)
             ways["verl_stock"] = callers(stock_call(stage.naive_router), concurrency, check)
-        yield {name: way for name, way in ways.items() if only in (None, name)}
+        yield {name: way for name, way in ways.items() if only is None or name in only}
 
 
 def httpx_call(client: httpx.AsyncClient, stage: Stage) -> Call:

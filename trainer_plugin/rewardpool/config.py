@@ -103,9 +103,9 @@ class RewardConfig(BaseModel):
     of the pool whatever `on_failure` says. Before the pool has answered once, the first 404, 405 or the like is one."""
     concurrency: Annotated[int, Field(ge=1, le=65_536)] = 64
     """Most requests in flight from this process; fewer while the pool says that it is too busy."""
-    batch: Annotated[int, Field(ge=1, le=64)] | Literal["auto"] = 1
-    """Most samples (text or function) in one request; only those that wait for one of many full slots are put together.
-    Wins where scoring a sample costs less than sending it. `auto`: up to 16, as many as are answered fastest."""
+    batch: Annotated[int, Field(ge=1, le=64)] | Literal["auto"] = "auto"
+    """Most samples (text or function) in one request; only those that wait because all slots are full are put together.
+    `auto`: up to 16, as many as are answered fastest. With 1, `concurrency` bounds samples too."""
     hedge: bool = True
     """Whether a request that takes far longer than usual gets a second one beside it, at most 5 % of them; the first
     answer counts. Scoring changes nothing at a worker, so a sample may be scored twice."""

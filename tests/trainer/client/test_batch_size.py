@@ -1,6 +1,7 @@
 """`batch: auto`: which size is found, and what looking for it costs."""
 
-from collections.abc import Mapping
+import random
+from collections.abc import Callable, Mapping
 
 import pytest
 from hypothesis import given, settings
@@ -13,12 +14,20 @@ SLOTS = 8
 MOST = 16
 
 
-def play(cost: Mapping[int, float], *, samples: int, attempt_seconds: float = 1e9) -> tuple[BatchSize, float]:
+def play(
+    cost: Mapping[int, float],
+    *,
+    samples: int,
+    attempt_seconds: float = 1e9,
+    size: BatchSize | None = None,
+    noise: Callable[[], float] = lambda: 1.0,
+) -> tuple[BatchSize, float]:
     """Score that many while enough wait, where one takes `cost[size]` seconds; returns also the mean of them."""
-    size, now, done = BatchSize(slots=SLOTS, seconds_per_attempt=attempt_seconds, most=MOST), 0.0, 0
+    size = size or BatchSize(slots=SLOTS, seconds_per_attempt=attempt_seconds, most=MOST)
+    now, done = 0.0, 0
     while done < samples:
         taken = size.limit
-        now += taken * cost[taken]
+        now += taken * cost[taken] * noise()
         done += taken
         size.answered(taken, seconds=SLOTS * taken * cost[taken], now=now, waiting=True)
     return size, now / done
@@ -43,6 +52,22 @@ def test_the_size_with_the_most_samples_a_second_is_found(cost: dict[int, float]
 def test_in_the_long_run_nothing_is_lost_against_single_samples(others: list[float]) -> None:
     _, seconds_each = play(dict(zip(SIZES, [1.0, *others], strict=True)), samples=50_000)
     assert seconds_each <= 1.03
+
+
+def test_a_smaller_size_that_is_as_good_is_chosen_again() -> None:
+    size, _ = play({each: 1.0 / each for each in SIZES}, samples=20_000)
+    assert size.limit > 1
+    play(dict.fromkeys(SIZES, 1.0), samples=100_000, size=size)
+    assert size._size == 1
+
+
+def test_chance_alone_makes_no_large_requests() -> None:
+    chance = random.Random(7)
+    size, found = BatchSize(slots=SLOTS, seconds_per_attempt=1e9, most=MOST), []
+    for _ in range(400):
+        play(dict.fromkeys(SIZES, 1.0), samples=640, size=size, noise=lambda: chance.uniform(0.2, 1.8))
+        found.append(size._size)
+    assert sum(found) / len(found) < 2.5
 
 
 def test_answers_that_come_late_make_it_smaller_again() -> None:

@@ -337,10 +337,10 @@ async def test_an_endless_input_is_read_only_as_there_is_room() -> None:
             read += 1
             yield Sample(text="x")
 
-    async with FakeWorker() as worker, pool_on(worker, concurrency=4) as pool:
+    async with FakeWorker() as worker, pool_on(worker, concurrency=4, batch=2) as pool:
         async with aclosing(pool.stream(endless())) as stream:
             async for index, _ in stream:
-                assert read <= index + 2 * 4 + 4
+                assert read <= index + 2 * 4 * 2 + 4
                 if index > 50:
                     break
         assert worker.most_in_flight <= 4

@@ -1,7 +1,8 @@
 """How many samples a request takes at the most, where `batch: auto` leaves that to the client. Pure.
 
-    a round at the size of now -> so many samples/s -> a round at twice that, or half -> 5 % more: that is the size now
-                                                                                      -> else: back, and try again later
+    a round at the size of now -> so many samples/s -> one at twice that -> 5 % more: that is the size now
+                                                    -> one at half of it -> no fewer: that is the size now
+                                                    -> else: back, and try again later
 
 Only rounds count in which samples waited all the time: else the trainer is what takes the time, or the tail of a burst.
 A trial that does not win costs one round, and the next is twice as many rounds away, so what is lost by trying becomes
@@ -10,7 +11,8 @@ their answers would come too late.
 """
 
 GAIN = 1.05
-"""What a trial has to have of the rate before it. Rounds differ by some per cent on a quiet machine."""
+"""What a larger size has to have of the rate before it, since rounds differ by some per cent on a quiet machine.
+A smaller one that is as good is better: it is answered sooner."""
 TURNS = 8
 """How often every slot is used in a round."""
 FIRST_PAUSE_ROUNDS = 16
@@ -79,7 +81,7 @@ class BatchSize:
         self._settling = 0 if now is None else self._slots
 
     def _round_ended(self, rate: float) -> None:
-        if self._trial is not None and rate < GAIN * self._rate:
+        if self._trial is not None and rate < (GAIN if self._trial > self._size else 1.0) * self._rate:
             self._trial = None
             self._goes_up = not self._goes_up
             self._give_up_trial()

@@ -82,15 +82,33 @@ class Batcher:
             most = self._size.limit if self._most is None else self._most
             count = share(waiting=len(self._waiting), slots=self.connections.concurrency, most=most)
             self._in_flight += 1
-            Batch(self, [self._waiting.popitem(last=False)[0] for _ in range(count)]).send()
+            if count == 1:
+                request, _ = self._waiting.popitem(last=False)
+                request.leave_queue()
+                self.send_alone(request, self._alone_ended)
+            else:
+                Batch(self, [self._waiting.popitem(last=False)[0] for _ in range(count)]).send()
 
-    def answered(self, request: ScoreRequest[Any]) -> None:
-        """One of them has its scores."""
+    def send_alone(self, request: ScoreRequest[float], ended: Callable[[ScoreRequest[Any]], None]) -> None:
+        """Send what left the queue as a request of its own; `ended` is called at its end."""
+        request.add_done_callback(ended)
+        self.counters.sent(1)
+        request.send()
+
+    def _alone_ended(self, request: ScoreRequest[Any]) -> None:
+        self.request_ended(request)
+        self.batch_ended()
+
+    def request_ended(self, request: ScoreRequest[Any]) -> None:
+        """One that was in flight is not any more."""
+        self.counters.ended(request.samples)
+        if not request.is_answered:
+            return
         waiting = len(self._waiting) >= self.connections.concurrency
         self._size.answered(request.samples, seconds=request.seconds, now=self._now(), waiting=waiting)
 
     def batch_ended(self) -> None:
-        """One that was in flight is not any more."""
+        """All that left the queue together have ended: the next ones may."""
         self._in_flight -= 1
         self._send_what_fits()
 
@@ -111,13 +129,13 @@ class Batch:
         """Send what fits in one request together, and the others alone."""
         for request in self._requests:
             request.leave_queue()
-        inputs = self._inputs() if len(self._requests) > 1 else {}
+        inputs = self._inputs()
         alone = [request for request in self._requests if request not in inputs]
         self._in_flight = len(alone) + (1 if inputs else 0)
         if inputs:
             self._send_together(inputs)
         for request in alone:
-            self._send_alone(request)
+            self._batcher.send_alone(request, self._one_ended)
 
     def _inputs(self) -> dict[ScoreRequest[float], str]:
         """What goes into one request: the texts of at least two samples."""
@@ -174,7 +192,7 @@ class Batch:
             counters.batch_fallbacks += 1
             self._in_flight += len(left)
             for request in left:
-                self._send_alone(request)
+                self._batcher.send_alone(request, self._one_ended)
         except BaseException as error:
             for request in left:
                 request.finish(error=error)
@@ -183,15 +201,8 @@ class Batch:
                 request.finish(scores[request])
         self._one_ended(joint)
 
-    def _send_alone(self, request: ScoreRequest[float]) -> None:
-        request.add_done_callback(self._one_ended)
-        self._batcher.counters.sent(1)
-        request.send()
-
     def _one_ended(self, request: ScoreRequest[Any]) -> None:
-        self._batcher.counters.ended(request.samples)
-        if request.is_answered:
-            self._batcher.answered(request)
+        self._batcher.request_ended(request)
         self._in_flight -= 1
         if self._in_flight == 0:
             self._batcher.batch_ended()
