@@ -4,6 +4,7 @@ import asyncio
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from support.local_pool import POOL, on_this_machine, write_local_pool
 
 from rewardpool.errors import ConfigError
 from rewardpool.rewards import open_reward
-from rewardpool.rewards.chat import ChatTokenizer, apply_system, load_tokenizer
+from rewardpool.rewards.chat import MOST_AT_ONCE, ChatTokenizer, apply_system, load_tokenizer
 
 TURNS = [
     {"role": "system", "content": "Be kind."},
@@ -49,6 +50,56 @@ async def test_every_turn_is_there_in_the_models_own_template() -> None:
     assert tokenizer.decode(ids) == expected
 
 
+def counted(chat: ChatTokenizer, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many texts are tokenised together, each time."""
+    calls: list[int] = []
+    encode = chat._control.encode
+
+    def counting(texts: Sequence[str]) -> list[list[int]]:
+        calls.append(len(texts))
+        return encode(texts)
+
+    monkeypatch.setattr(chat._control, "encode", counting)
+    return calls
+
+
+async def test_conversations_that_wait_are_tokenised_together_and_each_gets_its_own_tokens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tokenizer = byte_tokenizer(template=TEMPLATE)
+    chat = ChatTokenizer(tokenizer)
+    calls = counted(chat, monkeypatch)
+    said = [[{"role": "user", "content": f"number {number}"}] for number in range(100)]
+    found = await asyncio.gather(*(chat.token_ids(turns) for turns in said))
+    assert [tokenizer.decode(ids) for ids in found] == [f"<|user|>number {number}<|end|>" for number in range(100)]
+    assert calls == [1, MOST_AT_ONCE, 100 - 1 - MOST_AT_ONCE]
+
+
+async def test_one_that_is_refused_or_given_up_is_no_trouble_of_those_beside_it() -> None:
+    tokenizer = byte_tokenizer(template=TEMPLATE)
+    chat = ChatTokenizer(tokenizer)
+    said = ["first", "half a character \ud800", "given up", "last"]
+    asked = [asyncio.create_task(chat.token_ids([{"role": "user", "content": words}])) for words in said]
+    await asyncio.sleep(0)
+    asked[2].cancel()
+    first, half, given_up, last = await asyncio.gather(*asked, return_exceptions=True)
+    assert isinstance(first, list)
+    assert tokenizer.decode(last) == "<|user|>last<|end|>"
+    assert isinstance(half, ValueError)
+    assert isinstance(given_up, asyncio.CancelledError)
+
+
+async def test_whoever_waits_for_a_tokenizer_that_is_closed_is_told() -> None:
+    chat = ChatTokenizer(byte_tokenizer(template=TEMPLATE))
+    waiting = [asyncio.create_task(chat.token_ids(TURNS)) for _ in range(3)]
+    await asyncio.sleep(0)
+    chat.close()
+    ends = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 30)
+    assert all(isinstance(end, list | RuntimeError) for end in ends)
+    with pytest.raises(RuntimeError, match="the tokenizer is closed"):
+        await chat.token_ids(TURNS)
+
+
 async def test_a_template_of_the_config_goes_before_the_tokenizers() -> None:
     tokenizer = byte_tokenizer(template=TEMPLATE)
     ids = await ChatTokenizer(tokenizer, template="{{ messages[-1]['content'] }}").token_ids(TURNS)
@@ -78,7 +129,7 @@ def test_a_saved_tokenizer_that_truncates_does_not_cut_a_conversation(tmp_path: 
     tokenizer.backend_tokenizer.enable_truncation(5)
     tokenizer.save_pretrained(tmp_path)
     loaded = load_tokenizer(str(tmp_path), revision=None, field="reward.tokenizer")
-    assert len(ChatTokenizer(loaded)._token_ids(TURNS)) > 5
+    assert len(asyncio.run(ChatTokenizer(loaded).token_ids(TURNS))) > 5
 
 
 def test_a_folder_without_a_tokenizer_is_a_mistake_of_that_field(tmp_path: Path) -> None:
@@ -121,7 +172,7 @@ def test_what_scores_without_a_tokenizer_does_not_import_transformers() -> None:
 def conversation(*turns: dict[str, Any], **settings: Any) -> str:
     """What the model reads of these turns."""
     tokenizer = byte_tokenizer(template=settings.pop("template", TEMPLATE))
-    return str(tokenizer.decode(ChatTokenizer(tokenizer, **settings)._token_ids(turns)))
+    return str(tokenizer.decode(asyncio.run(ChatTokenizer(tokenizer, **settings).token_ids(turns))))
 
 
 def test_words_in_blocks_are_the_same_conversation_as_words() -> None:
@@ -163,7 +214,7 @@ def test_a_template_that_ends_in_the_pad_token_is_warned_of_once(
 ) -> None:
     chat = ChatTokenizer(byte_tokenizer(template=template))
     for _ in range(2):
-        chat._token_ids(TURNS)
+        asyncio.run(chat.token_ids(TURNS))
     assert sum("end in the tokenizer's pad token" in record.message for record in caplog.records) == warnings
 
 

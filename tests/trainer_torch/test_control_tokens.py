@@ -1,5 +1,6 @@
 """Words of a conversation that look like the reward model's control tokens, in real tokenizers."""
 
+import asyncio
 import random
 from typing import Any
 
@@ -26,7 +27,7 @@ def said(response: str, prompt: str = "2 + 2?") -> list[dict[str, str]]:
 
 
 def ids_of(tokenizer: Any, turns: list[dict[str, str]]) -> list[int]:
-    return ChatTokenizer(tokenizer)._token_ids(turns)
+    return asyncio.run(ChatTokenizer(tokenizer).token_ids(turns))
 
 
 def blank_tokenizer(scheme: Any) -> Any:

@@ -51,13 +51,23 @@ class ControlTokens:
         """The text without its control tokens, and with the words that are hidden in it."""
         return _shown(self._pattern.sub("", text), hidden)
 
-    def encode(self, text: str, hidden: Mapping[str, str]) -> list[int]:
-        """The token ids of a rendered text, nothing added; `hidden` says which words its characters stand for.
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """The token ids of some texts, nothing added; a fast tokenizer has threads of its own for several."""
+        if len(texts) > 1 and getattr(self._tokenizer, "is_fast", False):
+            return [list(ids) for ids in self._tokenizer(list(texts), add_special_tokens=False)["input_ids"]]
+        return [list(self._tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts]
+
+    def with_words(self, whole: list[int], text: str, hidden: Mapping[str, str]) -> list[int]:
+        """The token ids of a rendered text in which words are hidden, with those words.
+
+        Args:
+            whole: Its token ids, as `encode` says.
+            text: As it was rendered.
+            hidden: Which words its characters stand for.
 
         Raises:
             ValueError: Words look like control tokens, and this tokenizer cannot write them as words.
         """
-        whole = list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
         if not hidden:
             return whole
         controls = self._pattern.findall(text)
