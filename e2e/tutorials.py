@@ -42,6 +42,8 @@ PAGE_SECONDS: Final = 900.0
 ON_CLUSTER: Final = ("kubernetes",)
 """Pages whose commands need a cluster."""
 REGISTRY: Final = "localhost"
+PROGRAMS: Final = ("*/bin/rewardpool", "rewardpool/.rewardpool/venvs/dev/bin/rewardpool")
+"""Where a page installs the command line, from the home: an environment of its own, or the checkout's."""
 MARK: Final = "\x1e"
 """Ends what a command prints; before its exit status."""
 
@@ -202,7 +204,8 @@ def _too_long(*_: object) -> None:
 
 def _take_down(home: Path) -> None:
     """Stop what a page that failed half way left running."""
-    for program in home.glob("*/bin/rewardpool"):
+    programs = (program for pattern in PROGRAMS for program in home.glob(pattern))
+    for program in programs:
         environment = user_environment(os.environ, home)
         subprocess.run([program, "down"], env=environment, capture_output=True, timeout=120, check=False)
 

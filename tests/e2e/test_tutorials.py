@@ -55,6 +55,21 @@ def test_a_page_that_shows_what_is_not_printed_fails(tmp_path: Path) -> None:
         run_page(page, tmp_path / "run")
 
 
+@pytest.mark.parametrize("folder", ["../shop", ".rewardpool/venvs/dev"])
+def test_a_page_that_fails_half_way_leaves_no_pool(tmp_path: Path, folder: str) -> None:
+    page = tmp_path / "page.md"
+    commands = (
+        f"mkdir -p {folder}/bin",
+        f"printf '#!/bin/sh\\necho $1 > {tmp_path}/done\\n' > {folder}/bin/rewardpool",
+        f"chmod +x {folder}/bin/rewardpool",
+        "false",
+    )
+    page.write_text("```console\n" + "".join(f"$ {command}\n" for command in commands) + "```\n")
+    with pytest.raises(TutorialError, match="`false` failed"):
+        run_page(page, tmp_path / "run")
+    assert (tmp_path / "done").read_text() == "down\n"
+
+
 def test_a_new_user_has_an_empty_home_and_no_pools(tmp_path: Path) -> None:
     inherited = {"HOME": "/root", "PATH": "/bin", "REWARDPOOL_STATE_DIR": "/state", "VIRTUAL_ENV": "/venv"}
     environment = user_environment(inherited, tmp_path)
