@@ -82,8 +82,12 @@ $(FRAMEWORKS)/.ready: pyproject.toml constraints/frameworks.txt | $(UV)
 	@echo "==> $(FRAMEWORKS): verl, TRL, OpenRLHF and Ray (about 5 GB, once)"
 	@$(UV) venv --quiet --allow-existing --python $(PYTHON) $(FRAMEWORKS)
 	@$(UV) pip install --python $(FRAMEWORKS)/bin/python --constraint constraints/frameworks.txt --editable '.[frameworks-test]'
-	@# Of these only what calls rewards is tested, or its source read; DeepSpeed, vLLM and what else they need stay out.
-	@$(UV) pip install --python $(FRAMEWORKS)/bin/python --no-deps openrlhf==0.11.2 skyrl-gym==0.4.0 areal==1.0.4 verifiers==0.4.0
+	@# verifiers, and what the servers of nemo-gym and openenv import.
+	@$(UV) pip install --python $(FRAMEWORKS)/bin/python --constraint constraints/frameworks.txt verifiers==0.4.0 itsdangerous pydot scipy websockets yappi
+	@# Of these only what calls rewards is run, or its source read; DeepSpeed, vLLM, gradio and what else they need stay out.
+	@$(UV) pip install --python $(FRAMEWORKS)/bin/python --no-deps openrlhf==0.11.2 skyrl-gym==0.4.0 areal==1.0.4 openenv==0.10.0
+	@# Its metadata wants Python 3.13.14; a resources server of it runs on 3.11.
+	@$(UV) pip install --python $(FRAMEWORKS)/bin/python --no-deps --python-version 3.14 nemo-gym==0.7.0
 	@touch $@
 
 demo: setup-dev setup-server setup-trainer ## Train against a pool on this machine and kill a worker half way (5 minutes; TORCH_BACKEND=cpu leaves 2.2 GB for GPUs out)

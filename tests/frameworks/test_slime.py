@@ -1,10 +1,13 @@
-"""slime's own reward calls, answered by a pool of real processes: by `--custom-rm-path`, and through the gateway.
+"""The reward calls of slime and of its fork miles, answered by a pool of real processes: by `--custom-rm-path`, and
+through the gateway.
 
-slime is on no package index. With $SLIME_SOURCE, the path of its source, its own `rm_hub` calls with its own samples;
-without, a stand-in calls the function as that does, and the gateway is left to the tests of OpenRLHF's client.
+Neither is on a package index. With $SLIME_SOURCE and $MILES_SOURCE, the paths of their sources, their own `rm_hub`
+calls with their own samples; without, a stand-in calls the function as that does, and the gateway is left to the tests
+of OpenRLHF's client.
 """
 
 import asyncio
+import importlib
 import os
 import re
 import sys
@@ -23,7 +26,8 @@ from rewardpool_api import names
 
 pytestmark = pytest.mark.real
 
-ENV_SOURCE = "SLIME_SOURCE"
+SOURCES = {"slime itself": ("slime", "SLIME_SOURCE"), "miles itself": ("miles", "MILES_SOURCE")}
+"""By the fixture's parameter: the package, and the variable that names the path of its source."""
 SAMPLES = 60
 EXPECTED = [float(index % 10) for index in range(SAMPLES)]
 
@@ -56,18 +60,18 @@ class StandInSample:
     custom_rm_path: str | None = field(default=None)
 
 
-@pytest.fixture(params=["slime itself", "a stand-in"])
+@pytest.fixture(params=[*SOURCES, "a stand-in"])
 def slime(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Slime:
     if request.param == "a stand-in":
         return Slime(StandInSample, adapter.custom_rm, adapter.custom_rm)
-    source = os.environ.get(ENV_SOURCE)
+    package, variable = SOURCES[request.param]
+    source = os.environ.get(variable)
     if source is None:
-        pytest.skip(f"slime is on no package index; set {ENV_SOURCE} to the path of its source")
+        pytest.skip(f"{package} is on no package index; set {variable} to the path of its source")
     monkeypatch.syspath_prepend(source)
-    from slime.rollout import rm_hub
-    from slime.utils.types import Sample
-
-    return Slime(Sample, rm_hub.async_rm, rm_hub.batched_async_rm)
+    rm_hub = importlib.import_module(f"{package}.rollout.rm_hub")
+    types = importlib.import_module(f"{package}.utils.types")
+    return Slime(types.Sample, rm_hub.async_rm, rm_hub.batched_async_rm)
 
 
 @pytest.fixture
@@ -118,7 +122,7 @@ async def test_single_samples_and_a_group_are_scored_though_worker_and_router_di
     assert (singly, together) == (EXPECTED, EXPECTED)
 
 
-@pytest.mark.parametrize("slime", ["slime itself"], indirect=True)  # a stand-in has no client of its own
+@pytest.mark.parametrize("slime", SOURCES, indirect=True)  # a stand-in has no client of its own
 async def test_slimes_own_remote_client_is_answered_by_the_gateway_though_worker_and_router_die(
     machine: LocalMachine, slime: Slime
 ) -> None:
@@ -136,7 +140,8 @@ async def test_slimes_own_remote_client_is_answered_by_the_gateway_though_worker
     args = arguments(rm_url=found[1])
     args.custom_rm_path, args.rm_type = None, "remote_rm"
     rewards = await while_worker_and_router_die(machine, slime.of_many(args, samples(slime)))
-    await sys.modules["slime.rollout.rm_hub"]._get_shared_session().close()
+    if shared := getattr(sys.modules[slime.of_many.__module__], "_get_shared_session", None):  # miles opens one a call
+        await shared().close()
     process.terminate()
     await finish(process)
     assert (await machine.run("down"))[0] == 0
