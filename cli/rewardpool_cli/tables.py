@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rewardpool_api import Condition, RewardPool, names
+from rewardpool_api.first_score import FirstScoreStatus
 from rewardpool_api.reasons import NOTHING_WANTED
 from rewardpool_api.status import DemandStatus, ScalingDecision
 from rewardpool_cli.screens import PHASE_STYLES, wanted_replicas
@@ -57,6 +58,8 @@ def pool_screen(
     parts: list[RenderableType] = [_headline(pool, where)]
     if status.rollout is not None and status.rollout.stable_revision not in (None, status.current_revision):
         parts.append(Text(f"revision {status.current_revision} · stable revision {status.rollout.stable_revision}"))
+    if status.first_score is not None:
+        parts.append(Text(first_score_line(status.first_score)))
     parts += ["", _process_table(processes)] if processes else []
     parts += ["", _demand_table(status.demands, now or datetime.now(UTC))] if status.demands else []
     return Group(*parts, "", _condition_table(status.conditions))
@@ -71,6 +74,14 @@ def _headline(pool: RewardPool, where: str) -> RenderableType:
     )
     counts = f"{status.ready_replicas}/{wanted_replicas(pool)} ready{load}"
     return Group(first, Text(counts), Text(f"url {status.url or '(none: it does not run)'}"))
+
+
+def first_score_line(first: FirstScoreStatus) -> str:
+    """A first score in a line: all of it, and the parts that took time, the longest first."""
+    taken = sorted(((seconds, part) for part, seconds in first.parts if seconds), reverse=True)
+    parts = ", ".join(f"{part} {seconds:.1f} s" for seconds, part in taken)
+    waits = f", waits for {first.waits_for.lower()} now" if first.waits_for is not None else ""
+    return f"first score {first.seconds:.1f} s{waits}" + (f": {parts}" if parts else "")
 
 
 def _process_table(processes: Sequence[Process]) -> Table:

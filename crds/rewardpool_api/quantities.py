@@ -14,3 +14,5 @@ EntryName = Annotated[str, Field(max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
 """What an entry of a Secret or ConfigMap may be called."""
 Seconds = Annotated[int, Field(ge=0, le=86_400)]
 """A duration of at most a day."""
+Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+"""RFC 3339 time."""

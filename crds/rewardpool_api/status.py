@@ -18,6 +18,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from rewardpool_api.first_score import FirstScoreStatus
+from rewardpool_api.quantities import Time
 from rewardpool_api.rules import ApiModel
 
 ConditionType = Literal["Ready", "Serving", "WorkersReady", "RouterReady", "ScalingActive", "Progressing", "Degraded"]
@@ -38,8 +40,6 @@ MAX_REQUEST = 253
 """Characters of an annotation's value that is remembered."""
 NEVER_OBSERVED = -1
 """`status.observedGeneration` of a pool that no operator has seen; no object has this generation."""
-Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
-"""RFC 3339 time."""
 
 
 class Condition(ApiModel):
@@ -361,6 +361,8 @@ class RewardPoolStatus(ApiModel):
     """Autoscaler's last decision, and what the next one is made from."""
     demands: Annotated[list[DemandStatus], Field(max_length=32)] = []
     """What each training job announced, and what the pool made of it."""
+    first_score: FirstScoreStatus | None = None
+    """How long the last request that found the pool at zero waited for its score, and for what; absent until there was one."""
     rollout: RolloutStatus | None = None
     """Revisions of the workers: the present one, the stable one, and a failed one."""
     sleep: SleepStatus | None = None

@@ -20,6 +20,10 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.5
 """Between two looks at a worker."""
+STARTING_LOOK_SECONDS = 0.05
+"""The same of one that was started a moment ago and does not answer: nobody reports that it does."""
+STARTING_SECONDS = 20.0
+"""For so long it was started a moment ago."""
 BUSY_SECONDS = 0.05
 """Until a worker that was at work is asked again to sleep."""
 REFUSED_SECONDS = 1.0
@@ -215,7 +219,8 @@ class Replica:
             pid = self.process.pid
             if pid is not None:
                 await self._look(pid)
-            await asyncio.sleep(LOOK_SECONDS)
+            starting = not self.answering and self.process.running_seconds < STARTING_SECONDS
+            await asyncio.sleep(STARTING_LOOK_SECONDS if starting else LOOK_SECONDS)
 
     async def _look(self, pid: int) -> None:
         session, url, key = self._session, self.process.url, self._key

@@ -97,6 +97,7 @@ class SupervisedProcess:
         self._starts = 0
         self._failures = 0
         self._start_at = 0.0
+        self._started_at = 0.0
         self._serving_since: float | None = None
         self._killed_for: Failure | None = None
 
@@ -116,6 +117,11 @@ class SupervisedProcess:
         return self._process is not None
 
     @property
+    def running_seconds(self) -> float:
+        """Since its last start; 0 while it has no process."""
+        return monotonic() - self._started_at if self.running else 0.0
+
+    @property
     def is_due(self) -> bool:
         """Whether it is to be started now: it does not run, is not being stopped, and does not pause."""
         return not self.running and not self.stopping and monotonic() >= self._start_at
@@ -133,7 +139,7 @@ class SupervisedProcess:
         command = self._command()
         self.restarts = self._starts
         self._starts += 1
-        self._serving_since = None
+        self._started_at, self._serving_since = monotonic(), None
         self.url = command.url
         mark = f"/{self._run.id}/{self.name}/{self._starts}/"
         env = {**_neutral_environment(), **command.env, names.ENV_POOL: self._run.pool}

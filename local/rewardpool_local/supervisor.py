@@ -43,7 +43,10 @@ log = logging.getLogger(__name__)
 PASS_SECONDS = 0.5
 """Between two passes; a process that ends starts one at once."""
 QUICK_PASS_SECONDS = 0.05
-"""The same where engines sleep: trainers wait for the pool to wake, and to give their GPU back."""
+"""The same where engines sleep: trainers wait for the pool to wake, and to give their GPU back. And until somebody who
+found the pool at zero has a score."""
+AT_ZERO_PASS_SECONDS = 0.2
+"""The same where the pool is at zero: nobody but the router tells that a request waits."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -71,6 +74,14 @@ _STOPPED = _End("Stopped", "it was stopped; `rewardpool up` starts it again")
 _FAILED = _End(
     "SupervisorFailed", "its supervisor failed, which is a fault of RewardPool; `rewardpool up` starts it again"
 )
+
+
+def pass_seconds(pool: RewardPool) -> float:
+    """How long to wait for the next pass over a pool when nothing happens. Pure."""
+    first, scaling = pool.status.first_score, pool.status.scaling
+    if pool.spec.engine.sleep.enabled or (first is not None and first.waits_for is not None):
+        return QUICK_PASS_SECONDS
+    return AT_ZERO_PASS_SECONDS if scaling is not None and scaling.desired == 0 else PASS_SECONDS
 
 
 def kill_leftovers(folder: PoolFolder) -> list[int]:
@@ -240,7 +251,7 @@ class Supervisor:
 
     @property
     def _pause_seconds(self) -> float:
-        return QUICK_PASS_SECONDS if self._pool.spec.engine.sleep.enabled else PASS_SECONDS
+        return pass_seconds(self._pool)
 
     @property
     def _patience_seconds(self) -> float:

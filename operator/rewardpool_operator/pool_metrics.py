@@ -39,6 +39,8 @@ class PoolMetrics:
     """Requests that one busy replica answers in a second; None until that was measured."""
     start_seconds: float | None
     """The longest of the last starts; None where none was seen."""
+    first_score: tuple[tuple[str, float], ...]
+    """Part -> seconds of the last first score; empty until there was one."""
 
 
 def metrics_of(pool: RewardPool, status: RewardPoolStatus) -> PoolMetrics:
@@ -55,6 +57,7 @@ def metrics_of(pool: RewardPool, status: RewardPoolStatus) -> PoolMetrics:
         demands=_demands(status.demands) if pool.spec.autoscaling is not None else (),
         service_rate=scaling.service_rate.per_replica if scaling and scaling.service_rate else None,
         start_seconds=max((start.seconds for start in scaling.starts), default=None) if scaling else None,
+        first_score=_first_score(status),
     )
 
 
@@ -72,6 +75,11 @@ def _replicas(status: RewardPoolStatus) -> tuple[tuple[str, int], ...]:
         ("draining", status.draining_replicas),
         *recommended,
     )
+
+
+def _first_score(status: RewardPoolStatus) -> tuple[tuple[str, float], ...]:
+    first = status.first_score
+    return tuple(first.parts) if first is not None and first.waits_for is None else ()
 
 
 def _demands(demands: Sequence[DemandStatus]) -> tuple[tuple[str, int], ...]:
@@ -96,7 +104,7 @@ class PoolCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         """The families with a series for every pool."""
         families = self.families()
-        info, replicas, conditions, requests, limits, demands, rates, starts, failing = families
+        info, replicas, conditions, requests, limits, demands, rates, starts, first_scores, failing = families
         for (namespace, name), steps in list(self.failing.items()):
             for step, reason, since in steps:
                 failing.add_metric([namespace, name, step, reason], since)
@@ -118,6 +126,8 @@ class PoolCollector(Collector):
                 rates.add_metric(key, pool.service_rate)
             if pool.start_seconds is not None:
                 starts.add_metric(key, pool.start_seconds)
+            for part, seconds in pool.first_score:
+                first_scores.add_metric([*key, part], seconds)
         return families
 
     def families(self) -> tuple[GaugeMetricFamily, ...]:
@@ -162,6 +172,12 @@ class PoolCollector(Collector):
                 "rewardpool_pool_start_seconds",
                 "Seconds from making to first score of the slowest of the last replicas. No series until one was seen.",
                 labels=POOL_LABELS,
+            ),
+            GaugeMetricFamily(
+                "rewardpool_pool_first_score_seconds",
+                "What the last request at zero waited for until its score: decision, scheduling, pull, download, load,"
+                " answer. No series until there was one.",
+                labels=(*POOL_LABELS, "part"),
             ),
             GaugeMetricFamily(
                 "rewardpool_pool_failing_since_timestamp_seconds",

@@ -56,6 +56,8 @@ class Worker:
     url: str | None = None
     """Base URL at which routers reach it; None until it has an address."""
     created: datetime
+    placed: bool = True
+    """A node took it; of one machine there is but one."""
     running: bool = False
     """Its process runs now."""
     answering: bool = False
@@ -132,6 +134,8 @@ class Router:
     """Its worker list; None when it could not be read."""
     waiting: int | None = None
     """Requests it accepted, has not answered, and holds at no worker; None when unknown."""
+    waiting_seconds: float = 0.0
+    """For how long at most the oldest of them has waited: since the last look at which none did. 0 where unknown."""
     age_seconds: float = 0.0
     """Of the figures above: since the router was asked for them."""
     silent_seconds: float = 0.0

@@ -23,6 +23,8 @@ OF_FAILURES = {
     "requests: Calls that failed, by replica",
 }
 """Panels of what went wrong, which nothing need have in the recorded run."""
+NEWER = {"pool: First score"}
+"""Panels of what was not told yet when the run was recorded; `make pictures` records anew."""
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +42,7 @@ def server(run: Recording) -> Iterator[Prometheus]:
 def test_a_panel_shows_what_happened(dashboard: str, panel: Panel, server: Prometheus, run: Recording) -> None:
     for query in panel.queries:
         series = asking(server, run)(query)
-        assert series or f"{dashboard}: {panel.title}" in OF_FAILURES, query.expression
+        assert series or f"{dashboard}: {panel.title}" in OF_FAILURES | NEWER, query.expression
         names = [query.name_of(each.labels) for each in series]
         assert "{{" not in "".join(names), "a label of the legend is missing"
         assert len(set(names)) == len(names), "two lines have one name"

@@ -8,6 +8,7 @@ from support.decide_builders import a_pool
 from support.kube_builders import a_pod
 
 from rewardpool_api import RewardPoolStatus, names
+from rewardpool_api.first_score import FirstScoreStatus
 from rewardpool_api.status import DemandStatus, ScalingDecision
 from rewardpool_cli import tables, top
 from rewardpool_cli.explain import Evidence
@@ -48,6 +49,24 @@ def test_a_pool_is_shown_with_its_load_and_conditions():
     assert "1/3 ready · 7 in flight, 5 waiting" in shown
     assert "revision new · stable revision old" in shown
     assert "Serving" in shown
+
+
+@pytest.mark.parametrize(
+    ("waits_for", "line"),
+    [
+        (None, "first score 3.5 s: load 2.0 s, pull 1.5 s"),
+        ("Load", "first score 3.5 s, waits for load now: load 2.0 s, pull 1.5 s"),
+    ],
+)
+def test_a_pool_is_shown_with_what_its_first_request_waited_for(waits_for, line):
+    first = {
+        "since": "2026-01-01T00:00:00Z",
+        "seconds": 3.5,
+        "parts": {"pull": 1.5, "load": 2.0},
+        "waitsFor": waits_for,
+    }
+    pool = a_pool(status().model_copy(update={"first_score": FirstScoreStatus.model_validate(first)}))
+    assert line in text_of(tables.pool_screen(pool, [], where="in the cluster")).splitlines()
 
 
 def test_text_of_others_is_no_markup():

@@ -295,6 +295,16 @@ async def test_an_smg_serves_as_well_and_is_changed_for_the_other_one(machine: L
     # It refuses while there is no worker; the trainer's coming again wakes the pool.
     code, said = await machine.run("score", "hello world")
     assert (code, said.splitlines()[-1]) == (0, "11.0")
+
+    async def has_first_score() -> bool:
+        first = machine.pool().status.first_score
+        return first is not None and first.waits_for is None
+
+    await eventually(has_first_score, what="the status tells what the first request waited for")
+    first = machine.pool().status.first_score
+    assert first is not None
+    assert first.parts.load > 0
+    assert sum(seconds for _, seconds in first.parts) == pytest.approx(first.seconds, abs=0.01)
     await machine.up(autoscaling={**bounds, "policy": policy})
 
     async def changed() -> bool:

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.decide_builders import a_pool
 
 from rewardpool_api import RewardPoolStatus
+from rewardpool_api.first_score import FirstScoreParts, FirstScoreStatus
 from rewardpool_api.status import DemandStatus, LoadStatus, ScalingStatus, ServiceRateStatus, WorkerStart
 from rewardpool_operator.metrics import Metrics
 
@@ -93,6 +94,21 @@ def test_what_was_measured_is_told_once_it_was(metrics):
     assert value(metrics, "rewardpool_pool_start_seconds", **KEY) == 40.0
 
 
+def test_a_first_score_is_told_by_its_parts_once_it_is_there(metrics):
+    pool, status = scaled()
+    parts = FirstScoreParts(decision=0.5, load=2.0)
+    going_on = FirstScoreStatus(since="2026-01-01T00:00:00Z", seconds=2.5, parts=parts, waits_for="Load")
+    metrics.record_pool(pool, status.model_copy(update={"first_score": going_on}))
+    assert value(metrics, "rewardpool_pool_first_score_seconds", **KEY, part="load") is None
+    metrics.record_pool(
+        pool, status.model_copy(update={"first_score": going_on.model_copy(update={"waits_for": None})})
+    )
+    told = [
+        value(metrics, "rewardpool_pool_first_score_seconds", **KEY, part=part) for part in ("decision", "load", "pull")
+    ]
+    assert told == [0.5, 2.0, 0.0]
+
+
 def test_training_jobs_are_counted_by_what_became_of_their_word(metrics):
     pool, announced = scaled()
     jobs = [("a", "Live", True), ("b", "Live", False), ("c", "Lapsed", True), ("d", "Ended", False)]
@@ -158,7 +174,8 @@ def used(metrics):
     metrics.record_pool(a_pool(), status(desired=1))
     metrics.record_pool(a_pool(), status(desired=2))
     pool, measured = scaled(recommended_replicas=9, limit="Budget", **MEASURED)
-    metrics.record_pool(pool, status().model_copy(update={"scaling": measured.scaling}))
+    first = FirstScoreStatus(since="2026-01-01T00:00:00Z", seconds=1.0)
+    metrics.record_pool(pool, status().model_copy(update={"scaling": measured.scaling, "first_score": first}))
     metrics.record_failing("rl", "rm", [("Secrets", "SecretsUnreadable", datetime(2026, 1, 1, tzinfo=UTC))])
     metrics.router_repaired("rl", "rm", "join")
     metrics.record_events("rl", "rm", ["RolloutCompleted", "Scaled"])
@@ -226,7 +243,7 @@ async def test_names_follow_the_conventions_of_prometheus(metrics):
 async def test_labels_are_bounded(metrics):
     allowed = {
         "namespace", "pool", "engine", "model_type", "revision", "state", "type", "direction", "change", "outcome",
-        "kind", "reason", "verb", "code", "resource", "version", "le", "limit", "step",
+        "kind", "reason", "verb", "code", "resource", "version", "le", "limit", "step", "part",
     }  # fmt: skip
     assert {
         label for family in await families_of(metrics) for sample in family.samples for label in sample.labels

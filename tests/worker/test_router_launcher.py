@@ -57,7 +57,7 @@ def launch(*argv: str, python: str = sys.executable, **env: str) -> tuple[int, s
         ("--policy", "cache_aware"),
         ("--balance-abs-threshold", "0"),
         ("--balance-rel-threshold", "1.0"),
-        ("--retry-max-retries", "20"),
+        ("--retry-max-retries", "80"),
     ],
 )
 @pytest.mark.parametrize("flavor", FLAVORS)

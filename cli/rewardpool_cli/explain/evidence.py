@@ -64,6 +64,7 @@ class Cause(StrEnum):
     JOBS_GONE = "JobsGone"
     NEXT_BURST = "NextBurst"
     MEASURED = "Measured"
+    FIRST_SCORE = "FirstScore"
     UNREADABLE = "Unreadable"
 
 

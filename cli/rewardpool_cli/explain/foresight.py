@@ -1,6 +1,7 @@
 """What a pool goes by beyond the requests that are there: announcements, the load's beat, and what was measured."""
 
 from rewardpool_api.autoscaling import AutoscalingSpec
+from rewardpool_api.first_score import FirstScoreStatus
 from rewardpool_api.status import DemandStatus, ScalingStatus
 from rewardpool_cli.explain.evidence import Cause, Evidence, Explanation, counted, duration
 from rewardpool_operator.autoscaler import bursts, starts
@@ -15,7 +16,8 @@ def foresight_explanations(evidence: Evidence, spec: AutoscalingSpec, scaling: S
         found.append(_beat(evidence, spec, scaling))
     if any(policy.uses_service_rate for policy in spec.combined):
         found.append(_measured(evidence, spec, scaling))
-    return found
+    first = evidence.pool.status.first_score
+    return [*found, _first_score(evidence, first)] if first is not None else found
 
 
 def _of(evidence: Evidence, state: str) -> list[DemandStatus]:
@@ -90,6 +92,17 @@ def _beat(evidence: Evidence, spec: AutoscalingSpec, scaling: ScalingStatus) -> 
         f" one, worth {worth}, is expected {evidence.in_words(rfc3339(expected.begins))}"
     )
     return Explanation(cause=Cause.NEXT_BURST, kind="note", what=what, next=steps)
+
+
+def _first_score(evidence: Evidence, first: FirstScoreStatus) -> Explanation:
+    """What the last request at zero waited for."""
+    parts = ", ".join(f"{part} {seconds:.1f} s" for part, seconds in first.parts if seconds)
+    if first.waits_for is not None:
+        what = f"The first request has waited for its score for {first.seconds:.1f} s, and waits for {first.waits_for}"
+    else:
+        when = evidence.in_words(first.since)
+        what = f"The last request that found the pool at zero, {when}, had its score after {first.seconds:.1f} s"
+    return Explanation(cause=Cause.FIRST_SCORE, kind="note", what=what, said=parts)
 
 
 def _measured(evidence: Evidence, spec: AutoscalingSpec, scaling: ScalingStatus) -> Explanation:

@@ -6,6 +6,7 @@ from rewardpool_operator.autoscaler.recommend import Recommendation
 from rewardpool_operator.decide.conditions import conditions_of
 from rewardpool_operator.decide.drain import Drain
 from rewardpool_operator.decide.events import events_of
+from rewardpool_operator.decide.first_score import first_score
 from rewardpool_operator.decide.model_status import model_status
 from rewardpool_operator.decide.rollout import Rollout
 from rewardpool_operator.decide.sleeping import Sleeping
@@ -52,6 +53,7 @@ def status_and_events(
         ),
         scaling=scaling,
         demands=recommendation.demands,
+        first_score=first_score(snapshot, load=load, desired=scaling.desired, leaving=leaving),
         rollout=rollout.memory,
         sleep=sleeping.status,
         workers=old.workers,

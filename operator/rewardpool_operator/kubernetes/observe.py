@@ -23,6 +23,7 @@ from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.tls import Tls, ca_bundle, trust
 from rewardpool_operator.kubernetes.polls.background_poll import BackgroundPoll
 from rewardpool_operator.kubernetes.polls.downloads import Downloads
+from rewardpool_operator.kubernetes.polls.first_answers import FirstAnswers
 from rewardpool_operator.kubernetes.polls.max_model_len import MaxModelLens
 from rewardpool_operator.left_out import readable
 from rewardpool_operator.probe import read_in_flight
@@ -62,6 +63,7 @@ class Observer:
         self._in_flight: dict[tuple[str, str, str | None], BackgroundPoll[int | None]] = {}
         self._max_model_lens = MaxModelLens(session, news=news, poll_limit=poll_limit)
         self._downloads = Downloads(session, news=news)
+        self._first_answers = FirstAnswers(session, news=news, poll_limit=poll_limit)
         self._start_times = StartTimes()
         self._throughputs = Throughputs()
 
@@ -78,6 +80,8 @@ class Observer:
             asyncio.gather(*(self._worker(pod, objects, key) for pod in worker_pods)),
         )
         observed_at = self._clock()
+        starts = [pods.container_id(pod) for pod in worker_pods]
+        workers = self._first_answers.look(pool, list(zip(workers, starts, strict=True)), key=key)
         workers = await self._downloads.progress(workers, worker_pods)
         self._max_model_lens.ask(pool, workers, key=key)
         measured = self._start_times.measure(workers, now=observed_at)
@@ -181,6 +185,7 @@ class Observer:
         """Stop asking."""
         self._forget((), ())
         self._max_model_lens.close()
+        self._first_answers.close()
         self._downloads.close()
 
 

@@ -71,6 +71,7 @@ def worker_of(pod: Object, *, warning: str | None = None) -> Worker:
         revision=metadata["labels"][names.LABEL_REVISION],
         url=address(pod, CONTAINER_WORKER, PORT_HTTP),
         created=from_rfc3339(metadata["creationTimestamp"]),
+        placed=bool(pod["spec"].get("nodeName")),
         running=running,
         answering=running and bool(status.get("started")),
         node_unreachable=lost is not None,

@@ -41,7 +41,9 @@ from rewardpool_operator.kubernetes.reconcilers.worker_lists import WorkerListRe
 from rewardpool_operator.kubernetes.recorder import log_scaling
 from rewardpool_operator.kubernetes.requeue import (
     BUSY_SECONDS,
+    FIXED,
     Outcome,
+    rest_of,
     seconds_between_volatile_writes,
     seconds_until_next,
 )
@@ -151,7 +153,7 @@ class PoolReconciler:
             outcome = Outcome.BUSY if outcome is Outcome.QUIET else outcome
         if self._has_changed_since(objects.pool) or self._failures() != self._decided_with:
             outcome = Outcome.CHANGED
-        return self._pause(outcome, scales=bool(objects.pool["spec"].get("autoscaling")), pools=pools)
+        return self._pause(outcome, pools=pools)
 
     def _has_changed_since(self, looked_at: Object) -> bool:
         """Whether another spec is known by now: the answer to the status' write tells of it before the watch does."""
@@ -368,11 +370,12 @@ class PoolReconciler:
                 log.warning("the stored pool is not valid, so its size stays as it is: %s", "; ".join(problems))
         return self._parsed
 
-    def _pause(self, outcome: Outcome, *, scales: bool, pools: int) -> float:
+    def _pause(self, outcome: Outcome, *, pools: int) -> float:
         now = monotonic()
         if outcome is not Outcome.QUIET:
             self._busy_at = now
-        pace = seconds_until_next(outcome, quiet_for=now - self._busy_at, scales=scales, pools=pools)
+        rest = rest_of(self._parsed.pool) if self._parsed is not None else FIXED
+        pace = seconds_until_next(outcome, quiet_for=now - self._busy_at, rest=rest, pools=pools)
         return min(pace, self._credentials.seconds_until_reading(pools=pools)) * _jitter()
 
 

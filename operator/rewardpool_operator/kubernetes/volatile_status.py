@@ -35,6 +35,8 @@ def without_volatile(status: Object) -> Object:
             kept["scaling"]["recommendedReplicas"] = scaling.get("recommendedReplicas")
     if demands is not None:
         kept["demands"] = [_without(demand, _OF_DEMANDS) for demand in demands]
+    if kept.get("firstScore", {}).get("waitsFor") is not None:
+        del kept["firstScore"]
     return kept
 
 

@@ -19,7 +19,7 @@ from rewardpool_operator.metrics import METRICS
 log = logging.getLogger(__name__)
 
 SPACING_SECONDS: Final = 0.3
-"""Between the end of a pass over one pool and its next, however many events come."""
+"""Between the end of a pass over one pool and its next, however many events come; less where the pass wants less."""
 PASSES_AT_A_TIME: Final = 10
 """More would not be faster, only each of them slower: one processor decides, and an API server that is busy with what
 a thousand pools asked for answers as many calls in a second, however many wait. Nor does a pass wait long for anybody
@@ -53,7 +53,7 @@ class WorkQueue(Generic[K]):
     _heap: list[tuple[float, int, K]] = field(default_factory=list)
     _running: dict[K, float] = field(default_factory=dict)
     _again: dict[K, float] = field(default_factory=dict)
-    _ended: dict[K, float] = field(default_factory=dict)
+    _earliest: dict[K, float] = field(default_factory=dict)
     _count: int = 0
 
     def add(self, key: K, due: float) -> None:
@@ -61,7 +61,7 @@ class WorkQueue(Generic[K]):
         if key in self._running:
             self._again[key] = min(due, self._again.get(key, due))
             return
-        due = max(due, self._ended.get(key, due - self.spacing) + self.spacing)
+        due = max(due, self._earliest.get(key, due))
         if due >= self._due.get(key, float("inf")):
             return
         self._due[key] = due
@@ -86,10 +86,10 @@ class WorkQueue(Generic[K]):
             again: when it is due next, unless it was added for earlier meanwhile; None means not.
         """
         del self._running[key]
-        self._ended.pop(key, None)
+        self._earliest.pop(key, None)
         times = [due for due in (again, self._again.pop(key, None)) if due is not None]
         if times:
-            self._ended[key] = now
+            self._earliest[key] = now + self.spacing if again is None else min(now + self.spacing, again)
             self.add(key, min(times))
 
     def next_due(self) -> float:

@@ -98,6 +98,8 @@ class RouterAdmin:
         self._keys: tuple[str | None, ...] = (admin_key,)
         self._waiting = PROGRAMS[flavor].waiting()
         self._queued: dict[str, str] = {}
+        self._nobody_waited_at: float | None = None
+        """Monotonic seconds."""
 
     def take_keys(self, keys: Sequence[str]) -> None:
         """Present one of these from now on: while keys are rotated, some routers have the first, some the second."""
@@ -121,7 +123,13 @@ class RouterAdmin:
             log.warning("router %s: its metrics are unknown: %s", name, error)
             return Router(name=name, answering=True, registered=registered)
         counted = tuple(replace(entry, answered=counts.get(entry.url, 0)) for entry in registered)
-        return Router(name=name, answering=True, registered=counted, waiting=waiting)
+        waiting_seconds = self._waiting_seconds(waiting, now=monotonic())
+        return Router(name=name, answering=True, registered=counted, waiting=waiting, waiting_seconds=waiting_seconds)
+
+    def _waiting_seconds(self, waiting: int | None, *, now: float) -> float:
+        if waiting == 0:
+            self._nobody_waited_at = now
+        return now - self._nobody_waited_at if waiting and self._nobody_waited_at is not None else 0.0
 
     async def workers(self) -> tuple[RegisteredWorker, ...]:
         """The worker list.

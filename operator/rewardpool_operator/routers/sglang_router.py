@@ -17,7 +17,7 @@ from rewardpool_operator.routers.metrics import total
 from rewardpool_operator.routers.program import RouterProgram
 
 RETRY_WINDOW_SECONDS = 3.0
-"""Longer than its longest pause between two retries: 2 s and a jitter of 20 %."""
+"""Longer than its longest pause between two retries: half a second and a jitter of 20 %."""
 
 
 class _Reading(NamedTuple):

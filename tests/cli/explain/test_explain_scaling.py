@@ -270,3 +270,16 @@ def test_until_something_is_measured_it_is_told_what_counts_instead():
 
 def test_measurements_are_not_told_where_no_policy_uses_them():
     assert Cause.MEASURED not in [item.cause for item in explain(Evidence(now=NOW, pool=a_pool()))]
+
+
+@pytest.mark.parametrize(
+    ("waits_for", "words"),
+    [
+        (None, "The last request that found the pool at zero, at 12:09:20 UTC, 40 s ago, had its score after 4.0 s"),
+        ("Download", "The first request has waited for its score for 4.0 s, and waits for Download"),
+    ],
+)
+def test_what_the_first_request_at_zero_waited_for_is_told(waits_for, words):
+    first = {"since": at(-40), "seconds": 4.0, "parts": {"pull": 1.5, "download": 2.5}, "waitsFor": waits_for}
+    found = explained(a_pool(firstScore=first), Cause.FIRST_SCORE)
+    assert (found.what, found.said) == (words, "pull 1.5 s, download 2.5 s")

@@ -102,6 +102,13 @@ def test_a_pool_follows_its_load_from_zero_and_back_and_no_caller_fails(cluster:
     assert (set(first), set(many)) == ({200}, {200})
 
 
+def test_what_the_first_request_waited_for_is_told_by_parts(cluster: Cluster) -> None:
+    first = (cluster.get("rewardpool", POOL) or {})["status"]["firstScore"]
+    assert "waitsFor" not in first
+    assert first["parts"]["load"] > 0
+    assert sum(first["parts"].values()) == pytest.approx(first["seconds"], abs=0.01)
+
+
 def test_what_a_replica_does_and_takes_to_start_is_learned(cluster: Cluster) -> None:
     learned = scaling(cluster)
     (measured, *_) = learned["serviceRate"]["measured"]

@@ -1,54 +1,97 @@
 """How soon a pool is looked at again."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.decide_builders import a_pool
 
+from rewardpool_api import RewardPoolStatus
+from rewardpool_api.first_score import FirstScoreStatus
+from rewardpool_api.status import ScalingStatus
 from rewardpool_operator.kubernetes.credentials.secret_reader import seconds_between_reads
 from rewardpool_operator.kubernetes.requeue import (
+    AT_ZERO,
     BUSY_SECONDS,
+    FIRST_SCORE_SECONDS,
     FIXED,
     SCALING,
     Outcome,
+    Rest,
+    rest_of,
     seconds_between_volatile_writes,
     seconds_until_next,
 )
+from rewardpool_operator.plan import Plan
 
 
 @pytest.mark.parametrize(
-    ("quiet_for", "scales", "pools", "seconds"),
+    ("quiet_for", "rest", "pools", "seconds"),
     [
-        (0.0, False, 1, 1.5),
-        (4.0, False, 1, 2.0),
-        (3600.0, False, 1, 3.0),
-        (0.0, False, 600, 5.0),
-        (3600.0, False, 600, 10.0),
-        (3600.0, False, 9000, 15.0),
-        (3600.0, True, 1, 1.0),
-        (3600.0, True, 100, 1.0),
-        (3600.0, True, 300, 3.0),
-        (0.0, True, 300, 1.5),
-        (3600.0, True, 1000, 5.0),
+        (0.0, FIXED, 1, 1.5),
+        (4.0, FIXED, 1, 2.0),
+        (3600.0, FIXED, 1, 3.0),
+        (0.0, FIXED, 600, 5.0),
+        (3600.0, FIXED, 600, 10.0),
+        (3600.0, FIXED, 9000, 15.0),
+        (3600.0, SCALING, 1, 1.0),
+        (3600.0, SCALING, 100, 1.0),
+        (3600.0, SCALING, 300, 3.0),
+        (0.0, SCALING, 300, 1.5),
+        (3600.0, SCALING, 1000, 5.0),
+        (3600.0, AT_ZERO, 1, 0.25),
+        (3600.0, AT_ZERO, 25, 0.25),
+        (3600.0, AT_ZERO, 100, 1.0),
+        (3600.0, AT_ZERO, 1000, 5.0),
     ],
 )
 def test_a_pool_is_looked_at_less_often_the_longer_it_is_quiet(
-    quiet_for: float, scales: bool, pools: int, seconds: float
+    quiet_for: float, rest: Rest, pools: int, seconds: float
 ) -> None:
-    assert seconds_until_next(Outcome.QUIET, quiet_for=quiet_for, scales=scales, pools=pools) == seconds
+    assert seconds_until_next(Outcome.QUIET, quiet_for=quiet_for, rest=rest, pools=pools) == seconds
 
 
-@given(st.floats(0, 1e6), st.booleans(), st.integers(1, 10_000))
-def test_no_pool_is_looked_at_more_often_than_a_busy_one_nor_forgotten(
-    quiet_for: float, scales: bool, pools: int
+@given(st.floats(0, 1e6), st.sampled_from([FIXED, SCALING, AT_ZERO]), st.integers(1, 10_000))
+def test_no_pool_with_replicas_is_looked_at_more_often_than_a_busy_one_nor_any_forgotten(
+    quiet_for: float, rest: Rest, pools: int
 ) -> None:
-    longest = SCALING.longest if scales else FIXED.longest
-    assert BUSY_SECONDS <= seconds_until_next(Outcome.QUIET, quiet_for=quiet_for, scales=scales, pools=pools) <= longest
+    shortest = min(BUSY_SECONDS, rest.shortest)
+    assert shortest <= seconds_until_next(Outcome.QUIET, quiet_for=quiet_for, rest=rest, pools=pools) <= rest.longest
 
 
-@pytest.mark.parametrize(("scales", "pools"), [(True, 100), (True, 500), (False, 180), (False, 900)])
-def test_the_looks_at_all_quiet_pools_together_are_bounded(scales: bool, pools: int) -> None:
-    bound = SCALING.per_second if scales else FIXED.per_second
-    assert pools / seconds_until_next(Outcome.QUIET, quiet_for=3600.0, scales=scales, pools=pools) <= bound
+@pytest.mark.parametrize(
+    ("rest", "pools"), [(SCALING, 100), (SCALING, 500), (FIXED, 180), (FIXED, 900), (AT_ZERO, 25), (AT_ZERO, 500)]
+)
+def test_the_looks_at_all_quiet_pools_together_are_bounded(rest: Rest, pools: int) -> None:
+    assert pools / seconds_until_next(Outcome.QUIET, quiet_for=3600.0, rest=rest, pools=pools) <= rest.per_second
+
+
+SCALES = {"minReplicas": 0, "maxReplicas": 2, "policy": {"queueDepth": {"targetPerReplica": 8}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "desired", "rest"),
+    [
+        ({}, 0, FIXED),
+        ({"autoscaling": SCALES}, None, SCALING),
+        ({"autoscaling": SCALES}, 1, SCALING),
+        ({"autoscaling": SCALES}, 0, AT_ZERO),
+        ({"autoscaling": SCALES, "suspend": True}, 0, SCALING),
+    ],
+)
+def test_a_pool_at_zero_that_a_request_may_wake_is_looked_at_most_often(
+    spec: dict[str, Any], desired: int | None, rest: Rest
+) -> None:
+    scaling = None if desired is None else ScalingStatus(desired=desired, reason="")
+    assert rest_of(a_pool(RewardPoolStatus(scaling=scaling), **spec)) == rest
+
+
+def test_a_first_score_is_waited_for_in_short_steps() -> None:
+    first = FirstScoreStatus(since="2026-01-01T00:00:00Z", seconds=1.0, waits_for="Answer")
+    plan = Plan(status=RewardPoolStatus(first_score=first))
+    assert Outcome.of(plan, changed=True) is Outcome.ANSWER
+    assert seconds_until_next(Outcome.ANSWER, quiet_for=0.0, rest=AT_ZERO, pools=1) == FIRST_SCORE_SECONDS
 
 
 @pytest.mark.parametrize(("pools", "seconds"), [(1, 5.0), (200, 5.0), (1000, 25.0)])

@@ -47,6 +47,7 @@ def is_news(after: dict[str, Any]) -> bool:
         changed(scaling={"serviceRate": {"perReplica": 4.0, "inFlight": 4, "measured": [], "time": TIME}}),
         changed(scaling={"bursts": [{"begun": TIME, "replicas": 9}]}),
         changed(demands=[{**BEFORE["demands"][0], "phase": "Update", "samples": 65, "nextBurst": TIME}]),
+        changed(firstScore={"since": TIME, "seconds": 2.0, "waitsFor": "Load"}),
     ],
 )
 def test_figures_are_no_news(after: dict[str, Any]) -> None:

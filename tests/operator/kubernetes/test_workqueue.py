@@ -50,6 +50,15 @@ def test_a_key_that_is_worked_on_is_not_taken_twice_and_comes_again_after() -> N
     assert (taken(queue, 3.4), taken(queue, 3.5)) == (None, "a")
 
 
+def test_a_pool_that_wants_to_be_looked_at_sooner_takes_events_sooner_too() -> None:
+    queue = WorkQueue[str](spacing=1.0)
+    queue.add("hurried", 0.0)
+    queue.take(0.0)
+    queue.done("hurried", 0.0, again=0.1)
+    queue.add("hurried", 0.0)
+    assert (taken(queue, 0.05), taken(queue, 0.1)) == (None, "hurried")
+
+
 def test_events_of_one_pool_leave_time_for_others() -> None:
     queue = WorkQueue[str](spacing=1.0)
     queue.add("busy", 0.0)

@@ -1,0 +1,92 @@
+"""Whether a worker that starts scores by now, asked ten times a second while somebody waits for the pool's first score.
+
+The kubelet's startup probe asks every two seconds, and its word comes by way of the API server. What it says holds for
+good; this here only says it earlier, for as long as a small engine takes to start, and never where a replica serves.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from time import monotonic
+from typing import Final
+
+import aiohttp
+
+from rewardpool_api import RewardPool
+from rewardpool_operator.probe import probe_score
+from rewardpool_operator.snapshot import Worker
+
+PAUSE_SECONDS: Final = 0.1
+LONGEST_SECONDS: Final = 20.0
+"""Of asking one start of a worker; what takes longer is not made noticeably longer by the kubelet's two seconds."""
+MAX_ASKED: Final = 4
+"""Workers of one pool."""
+
+Start = tuple[str, str, str]
+"""A worker's name, the id of its container and its address."""
+
+
+class FirstAnswers:
+    """Those of one pool's workers.
+
+    Args:
+        session: carries the calls.
+        news: called when one answers.
+        poll_limit: bounds the questions at a time, of all pools together.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        *,
+        news: Callable[[], None],
+        poll_limit: asyncio.Semaphore,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._session = session
+        self._news = news
+        self._poll_limit = poll_limit
+        self._clock = clock
+        self._answered: set[Start] = set()
+        self._asking: dict[Start, asyncio.Task[None]] = {}
+
+    def look(self, pool: RewardPool, workers: Sequence[tuple[Worker, str]], *, key: str | None) -> list[Worker]:
+        """The workers, those that were heard as answering; begins to ask the others where a first score is due.
+
+        Args:
+            pool: whose.
+            workers: each with the id of its container.
+            key: the pool's key; None when it has none.
+        """
+        starts = {(one.name, container, one.url): one for one, container in workers if one.running and one.url}
+        self._answered &= starts.keys()
+        awaited = pool.status.first_score is not None and pool.status.first_score.waits_for is not None
+        wanted = [start for start, one in starts.items() if awaited and not one.answering and one.active]
+        for start in self._asking.keys() - set(wanted):
+            self._asking.pop(start).cancel()
+        for start in wanted[:MAX_ASKED]:
+            if start not in self._asking and start not in self._answered:
+                self._asking[start] = asyncio.create_task(self._ask(start, pool, key))
+        return [
+            replace(one, answering=True) if (one.name, container, one.url) in self._answered else one
+            for one, container in workers
+        ]
+
+    def close(self) -> None:
+        """Stop asking."""
+        for task in self._asking.values():
+            task.cancel()
+
+    async def _ask(self, start: Start, pool: RewardPool, key: str | None) -> None:
+        _, _, url = start
+        served_name, model_type = pool.served_name, pool.spec.model.type
+        until = self._clock() + LONGEST_SECONDS
+        while self._clock() < until:
+            async with self._poll_limit:
+                result = await probe_score(self._session, url, key=key, served_name=served_name, model_type=model_type)
+            if result.ok:
+                self._answered.add(start)
+                self._news()
+                return
+            await asyncio.sleep(PAUSE_SECONDS)

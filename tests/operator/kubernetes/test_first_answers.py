@@ -1,0 +1,104 @@
+"""Which workers that start are asked for a score, and what follows. Workers are a fake that counts the questions."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from support.decide_builders import a_pool, a_worker
+
+from rewardpool_api import RewardPoolStatus
+from rewardpool_api.first_score import FirstScorePart, FirstScoreStatus
+from rewardpool_operator.kubernetes.polls import first_answers
+from rewardpool_operator.kubernetes.polls.first_answers import LONGEST_SECONDS, MAX_ASKED, FirstAnswers
+from rewardpool_operator.probe import ProbeResult
+from rewardpool_operator.snapshot import Worker
+
+
+class Surroundings:
+    """What workers answer, a clock, and what was told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ok = True
+        self.asked: list[str] = []
+        self.news = 0
+        self.now = 0.0
+        monkeypatch.setattr(first_answers, "probe_score", self._probe)
+        monkeypatch.setattr(first_answers, "PAUSE_SECONDS", 0.0)
+        self.answers = FirstAnswers(
+            None,  # type: ignore[arg-type]
+            news=self._tell,
+            poll_limit=asyncio.Semaphore(9),
+            clock=lambda: self.now,
+        )
+
+    async def _probe(self, session: None, url: str, **_: object) -> ProbeResult:
+        self.asked.append(url)
+        return ProbeResult(ok=self.ok, error=None if self.ok else "it loads")
+
+    def _tell(self) -> None:
+        self.news += 1
+
+    async def look(
+        self, *workers: Worker, waits_for: FirstScorePart | None = "Load", container: str = "first"
+    ) -> list[bool]:
+        first = FirstScoreStatus(since="2026-01-01T00:00:00Z", seconds=1.0, waits_for=waits_for)
+        pool = a_pool(RewardPoolStatus(first_score=first))
+        self.answers.look(pool, [(worker, container) for worker in workers], key=None)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        seen = self.answers.look(pool, [(worker, container) for worker in workers], key=None)
+        return [worker.answering for worker in seen]
+
+
+@pytest.fixture
+def around(monkeypatch: pytest.MonkeyPatch) -> Surroundings:
+    return Surroundings(monkeypatch)
+
+
+def starting(name: str = "w", **fields: Any) -> Worker:
+    return a_worker(name, **({"answering": False} | fields))
+
+
+async def test_a_worker_that_starts_answers_as_soon_as_it_scores(around: Surroundings) -> None:
+    assert await around.look(starting()) == [True]
+    assert (around.asked, around.news) == (["http://w:8000"], 1)
+
+
+@pytest.mark.parametrize(
+    "worker",
+    [a_worker("w"), starting(running=False), starting(url=None), starting(deleting=True)],
+    ids=["answers", "does not run", "has no address", "leaves"],
+)
+async def test_nobody_is_asked_who(around: Surroundings, worker: Worker) -> None:
+    await around.look(worker)
+    assert around.asked == []
+
+
+async def test_nobody_is_asked_where_no_first_score_is_waited_for(around: Surroundings) -> None:
+    assert await around.look(starting(), waits_for=None) == [False]
+    assert around.asked == []
+
+
+async def test_a_container_that_was_started_again_is_asked_again(around: Surroundings) -> None:
+    await around.look(starting())
+    around.ok = False
+    assert await around.look(starting(), container="second") == [False]
+    assert around.news == 1
+
+
+async def test_one_that_takes_long_is_left_to_the_kubelet(around: Surroundings) -> None:
+    around.ok = False
+    await around.look(starting())
+    around.now = LONGEST_SECONDS
+    await around.look(starting())
+    asked = len(around.asked)
+    await around.look(starting())
+    assert asked > 1
+    assert len(around.asked) == asked
+
+
+async def test_some_of_many_are_asked(around: Surroundings) -> None:
+    around.ok = False
+    await around.look(*(starting(f"w{index}") for index in range(2 * MAX_ASKED)))
+    assert len(set(around.asked)) == MAX_ASKED
+    around.answers.close()
