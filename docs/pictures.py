@@ -17,7 +17,12 @@ PICTURES = {
     "page-dark": {"width": 1440, "height": 1180, "dark": True},
     "page-phone": {"width": 412, "height": 1400},
 }
-"""Name -> how it is taken, in CSS pixels."""
+"""Name -> how it is taken, in CSS pixels; of a machine."""
+OF_CLUSTER = {
+    "page-cluster": {"width": 1440, "height": 1180},
+    "page-cluster-dark": {"width": 1440, "height": 1180, "dark": True},
+    "page-cluster-phone": {"width": 412, "height": 1400},
+}
 
 
 async def main(folder: Path) -> None:
@@ -27,14 +32,27 @@ async def main(folder: Path) -> None:
         folder: gets them, as PNG; it exists.
     """
     with tempfile.TemporaryDirectory() as temporary:
-        async with serving_scripted_pools(Path(temporary)) as link:
-            for name, how in PICTURES.items():
-                async with browser(Path(temporary) / name) as tab:
-                    await tab.open(f"{link}&pool={POOL}", **how)
-                    for drawn in ("#chart svg text", "#log-text"):
-                        await tab.wait_for(drawn)
-                    (folder / f"{name}.png").write_bytes(await tab.picture())
-                sys.stdout.write(f"{folder / name}.png\n")
+        for cluster, pictures in ((False, PICTURES), (True, OF_CLUSTER)):
+            async with serving_scripted_pools(Path(temporary), cluster=cluster) as link:
+                for name, how in pictures.items():
+                    async with browser(Path(temporary) / name) as tab:
+                        await tab.open(f"{link}&pool={POOL}", **how)
+                        for drawn in ("#chart svg text", "#log-text"):
+                            await tab.wait_for(drawn)
+                        save(await tab.picture(), folder / f"{name}.png")
+        async with (
+            serving_scripted_pools(Path(temporary), cluster=True) as link,
+            browser(Path(temporary) / "form") as tab,
+        ):
+            await tab.open(link.partition("#")[0], width=1440, height=420)
+            await tab.wait_for("form.sign-in")
+            save(await tab.picture(), folder / "page-sign-in.png")
+
+
+def save(picture: bytes, file: Path) -> None:
+    """Keep a picture, and say where."""
+    file.write_bytes(picture)
+    sys.stdout.write(f"{file}\n")
 
 
 if __name__ == "__main__":

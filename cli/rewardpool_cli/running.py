@@ -23,6 +23,9 @@ def operator_run(
     namespace: Annotated[list[str] | None, typer.Option(help="Watch only these. Default: all.")] = None,
     health_port: Annotated[int | None, typer.Option(min=1, max=65535, help="Serve /healthz there.")] = None,
     metrics_port: Annotated[int | None, typer.Option(min=1, max=65535, help="Serve /metrics there.")] = None,
+    page_port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Serve the page in the browser there, to holders of tokens.")
+    ] = None,
     lease: Annotated[
         str | None,
         typer.Option(
@@ -48,6 +51,7 @@ def operator_run(
             namespaces=tuple(namespace or ()),
             health_port=health_port,
             metrics_port=metrics_port,
+            page_port=page_port,
             lease=_namespace_and_name(lease) if lease else None,
             concurrent_upgrades=concurrent_upgrades,
             log_format=log_format,

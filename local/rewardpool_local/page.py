@@ -5,7 +5,6 @@ It is a process of its own, on loopback alone. A pool never waits for it, and it
 
 import asyncio
 import logging
-import re
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -23,6 +22,7 @@ from rewardpool_operator.bounded import read_text
 from rewardpool_operator.routers.admin import MAX_METRICS_BYTES
 from rewardpool_operator.routers.metrics import counts
 from rewardpool_page.access import TokenFile, Viewer
+from rewardpool_page.log_text import shown
 from rewardpool_page.server import page_app
 from rewardpool_page.source import MAX_LOG_BYTES, Counts, LogNotFoundError, Seen, Worker
 
@@ -32,14 +32,13 @@ PORT: Final = 8686
 METRICS_TIMEOUT: Final = aiohttp.ClientTimeout(total=1.0)
 """For a router's metrics, which come from its memory."""
 SHUTDOWN_SECONDS: Final = 2.0
-_ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07|[\x00-\x08\x0b-\x1f\x7f]")
-"""Colours and other control characters of a terminal; tabs and line feeds stay."""
 
 
 class LocalSource:
     """The pools of this machine."""
 
     where = "on this machine"
+    starts_by = "rewardpool up -f pool.yaml"
 
     def __init__(self, environ: Mapping[str, str], session: aiohttp.ClientSession) -> None:
         self._environ = environ
@@ -52,14 +51,15 @@ class LocalSource:
         async with aiohttp.ClientSession(timeout=METRICS_TIMEOUT) as session:
             yield cls(environ, session)
 
-    async def look(self) -> Sequence[Seen]:
-        """All pools as they are now.
+    async def look(self, *, counted: bool) -> Sequence[Seen]:
+        """All pools as they are now; with what their routers counted, where somebody watches.
 
         Raises:
             OSError: their folders cannot be read.
         """
         found = await asyncio.to_thread(lambda: [(one, _read(one)) for one in all_folders(self._environ)])
-        return await asyncio.gather(*(self._seen(folder, pool) for folder, pool in found if pool is not None))
+        pools = [(folder, pool) for folder, pool in found if pool is not None]
+        return await asyncio.gather(*(self._seen(folder, pool, counted=counted) for folder, pool in pools))
 
     async def log(self, pool: str, name: str, viewer: Viewer) -> str:
         """The end of a log, without the pool's keys and without a terminal's colours.
@@ -72,7 +72,7 @@ class LocalSource:
             raise LogNotFoundError(f"{pool} has no log {name}")
         return await asyncio.to_thread(_text_of_log, folder, name)
 
-    async def _seen(self, folder: PoolFolder, pool: RewardPool) -> Seen:
+    async def _seen(self, folder: PoolFolder, pool: RewardPool, *, counted: bool) -> Seen:
         workers = [
             Worker(
                 name=worker.name,
@@ -84,8 +84,8 @@ class LocalSource:
             )
             for worker in pool.status.workers
         ]
-        counted = await self._counts(folder) if pool.status.url else None
-        return Seen(pool=pool, workers=workers, counts=counted, logs=_logs(folder))
+        counts_ = await self._counts(folder) if counted and pool.status.url else None
+        return Seen(pool=pool, workers=workers, counts=counts_, logs=_logs(folder))
 
     async def _counts(self, folder: PoolFolder) -> Counts | None:
         url = folder.read_metrics_url()
@@ -143,8 +143,4 @@ def _logs(folder: PoolFolder) -> list[str]:
 
 def _text_of_log(folder: PoolFolder, name: str) -> str:
     text = tail(folder.logs / f"{name}.log", MAX_LOG_BYTES)
-    for file in (folder.key_file, folder.admin_key_file):
-        # No program of ours prints them. A user's own function might.
-        key = file.read_text().strip() if file.exists() else ""
-        text = text.replace(key, "[key]") if key else text
-    return _ESCAPES.sub("", text)
+    return shown(text, (file.read_text().strip() for file in (folder.key_file, folder.admin_key_file) if file.exists()))

@@ -36,15 +36,21 @@ from rewardpool_operator.kubernetes.images import own_image
 from rewardpool_operator.kubernetes.leader import Acting, Leadership
 from rewardpool_operator.kubernetes.manager import Manager
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
+from rewardpool_operator.kubernetes.page.access import TokenAccess
+from rewardpool_operator.kubernetes.page.reviews import Reviews
+from rewardpool_operator.kubernetes.page.source import ClusterSource
 from rewardpool_operator.kubernetes.pool_defaults import PoolDefaults
 from rewardpool_operator.logs import LogFormat
 from rewardpool_operator.metrics import METRICS
+from rewardpool_page.server import page_app
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LONGEST_BACKOFF_SECONDS: Final = 15.0
 """Between two attempts of kopf to watch pools that may not be watched."""
+HTTP_SHUTDOWN_SECONDS: Final = 2.0
+"""For requests that are being answered when the operator ends."""
 RUNNING: Final = "the operator runs"
 """First line of the log once the cluster answered."""
 
@@ -132,6 +138,8 @@ class Settings:
     """Port of /healthz on all addresses; None serves none."""
     metrics_port: int | None = None
     """Port of /metrics on all addresses; None serves none."""
+    page_port: int | None = None
+    """Port of the page in the browser on all addresses; None serves none."""
     lease: tuple[str, str] | None = None
     """Namespace and name of the Lease that operators agree by; None for the only operator there is."""
     concurrent_upgrades: int = 1
@@ -148,8 +156,9 @@ async def serve(settings: Settings) -> None:
         ExceptionGroup: what ended the operator; of an `EtcdRestoredError` where etcd was restored from a backup.
     """
     # Direct connections only: pods are never behind the proxy that the environment may name.
+    configuration = await load_configuration()
     async with (
-        Kube(await load_configuration()) as kube,
+        Kube(configuration) as kube,
         aiohttp.ClientSession(connector=_connector()) as session,
         AsyncExitStack() as stack,
     ):
@@ -175,6 +184,10 @@ async def serve(settings: Settings) -> None:
         stack.push_async_callback(ended, running)
         log.info("%s: %s", RUNNING, ", ".join(namespaces) or "all namespaces")
         await _serve_http(operator, settings, stack)
+        if settings.page_port is not None:
+            opening = ClusterSource.open(operator.store, kube, configuration, namespaces=namespaces)
+            app = page_app(await stack.enter_async_context(opening), TokenAccess(Reviews(kube)))
+            await _listen(app, settings.page_port, stack)
         await kopf.operator(
             registry=wiring(operator, running),
             settings=watch_settings(),
@@ -217,10 +230,18 @@ async def _serve_http(operator: Manager, settings: Settings, stack: AsyncExitSta
         if port is not None:
             application = web.Application()
             application.router.add_get(path, handler)
-            runner = web.AppRunner(application, access_log=None)
-            stack.push_async_callback(runner.cleanup)
-            await runner.setup()
-            await web.TCPSite(runner, port=port).start()
+            await _listen(application, port, stack)
+
+
+async def _listen(application: web.Application, port: int, stack: AsyncExitStack) -> None:
+    """Serve it at this port of all addresses, until the stack ends."""
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=HTTP_SHUTDOWN_SECONDS)
+    stack.push_async_callback(runner.cleanup)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, port=port).start()
+    except OSError as error:
+        raise SystemExit(f"port {port} cannot be listened at: {error.strerror}") from None
 
 
 def _of_environment(read: Callable[[Mapping[str, str]], T]) -> T:

@@ -1,11 +1,12 @@
 """Who may see the page: a token is exchanged once for the cookie of a session, so it is in no address and no log.
 
 The token's judge differs (`Access`): on one machine a file that only its user reads, in a cluster the API server. The
-sessions are the same: random, in memory, bounded, and ended after a day.
+sessions are the same: random, in memory, bounded, and ended after a day. Whoever fails too often has to wait.
 """
 
 import hmac
 import secrets
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,14 +15,28 @@ from typing import Final, Protocol
 
 MAX_SESSIONS: Final = 64
 SESSION_SECONDS: Final = 24 * 3600.0
+MAX_FAILURES: Final = 10
+"""Sign-ins that may fail from one address within `FAILURE_SECONDS`."""
+FAILURE_SECONDS: Final = 60.0
+MAX_ADDRESSES: Final = 1024
+"""Whose failures are remembered."""
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
 class Viewer(Protocol):
-    """Somebody who is signed in."""
+    """Somebody who is signed in.
+
+    Each question raises OSError where whoever knows the answer is away.
+    """
+
+    async def is_valid(self) -> bool:
+        """Whether the token that began the session still counts."""
 
     async def may_see(self, namespace: str) -> bool:
         """Whether the pools of this namespace may be shown."""
+
+    async def may_see_workers(self, namespace: str) -> bool:
+        """Whether the workers of those pools may be shown, one by one."""
 
 
 class Access(Protocol):
@@ -33,14 +48,26 @@ class Access(Protocol):
     """Where a token comes from, in a sentence."""
 
     async def viewer(self, token: str) -> Viewer | None:
-        """Whose token it is; None for one that is not valid."""
+        """Whose token it is; None for one that is not valid.
+
+        Raises:
+            OSError: nobody can say so now.
+        """
 
 
 class Everything:
     """May see all pools, as the user whose machine it is."""
 
+    async def is_valid(self) -> bool:
+        """The token lasts as long as its file."""
+        return True
+
     async def may_see(self, namespace: str) -> bool:
         """Whether the pools of this namespace may be shown."""
+        return True
+
+    async def may_see_workers(self, namespace: str) -> bool:
+        """Whether the workers of those pools may be shown, one by one."""
         return True
 
 
@@ -85,6 +112,34 @@ class Sessions:
         given = secret.encode()
         return next((one.viewer for one in self._living() if hmac.compare_digest(one.secret.encode(), given)), None)
 
+    def end(self, secret: str) -> None:
+        """There is no such session any more."""
+        given = secret.encode()
+        self._sessions = [one for one in self._living() if not hmac.compare_digest(one.secret.encode(), given)]
+
     def _living(self) -> list[_Session]:
         now = self._clock()
         return [one for one in self._sessions if one.ends > now]
+
+
+class Failures:
+    """Sign-ins that failed, by the address that they came from."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._times: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def add(self, address: str) -> None:
+        """One more failed."""
+        times = self._times.setdefault(address, deque(maxlen=MAX_FAILURES))
+        times.append(self._clock())
+        self._times.move_to_end(address)
+        while len(self._times) > MAX_ADDRESSES:
+            self._times.popitem(last=False)
+
+    def seconds_to_wait(self, address: str) -> float:
+        """Until the address may try again; 0 where it may now."""
+        times = self._times.get(address)
+        if times is None or len(times) < MAX_FAILURES:
+            return 0.0
+        return max(0.0, times[0] + FAILURE_SECONDS - self._clock())

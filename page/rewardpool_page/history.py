@@ -30,7 +30,7 @@ class Traffic:
     """95 of 100 requests were answered within so many seconds."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Sample:
     """A pool at one moment."""
 
@@ -90,7 +90,7 @@ class _PoolHistory:
             self._counts.clear()
             self.traffic = None
         else:
-            self._measure(seen.counts, now)
+            self._measure(seen.counts, now if seen.counts.at is None else seen.counts.at)
         if not self.samples or now - self.samples[-1].at >= SAMPLE_SECONDS:
             status = seen.pool.status
             self.samples.append(
@@ -105,6 +105,8 @@ class _PoolHistory:
             )
 
     def _measure(self, counts: Counts, now: float) -> None:
+        if self._counts and self._counts[-1][0] >= now:
+            return  # an answer that was measured already
         self._counts.append((now, counts))
         # The newest look that is old enough stays first.
         while len(self._counts) > 1 and now - self._counts[1][0] >= RATE_SECONDS:

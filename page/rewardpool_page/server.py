@@ -1,10 +1,11 @@
-"""The page's HTTP server: five routes, all read-only but the one that exchanges a token for a session.
+"""The page's HTTP server: its routes are read-only but for the session, for which a token is exchanged.
 
-    GET  /                    the page, its script, style and icon; nothing of a pool is in them
-    POST /api/session         {"token": …} -> a cookie, HttpOnly and SameSite=Strict
-    GET  /api/pools           the pools once, as JSON; ?pool=NAMESPACE/NAME adds that one as a whole
-    GET  /api/events          the same as server-sent events, once a second where something changed
-    GET  /api/logs            ?pool=…&name=…: the end of a log, as text
+    GET    /                  the page, its script, style and icon; nothing of a pool is in them
+    POST   /api/session       {"token": …} -> a cookie, HttpOnly and SameSite=Strict
+    DELETE /api/session       ends it
+    GET    /api/pools         the pools once, as JSON; ?pool=NAMESPACE/NAME adds that one as a whole
+    GET    /api/events        the same as server-sent events, once a second where something changed
+    GET    /api/logs          ?pool=…&name=…: the end of a log, as text
 
 Bounded: watchers, logs and sign-ins at a time, a body's size, a log's tail. A watcher that does not read is dropped.
 """
@@ -12,6 +13,7 @@ Bounded: watchers, logs and sign-ins at a time, a body's size, a log's tail. A w
 import asyncio
 import json
 import logging
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib.resources import files
@@ -19,9 +21,9 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from rewardpool_page.access import SESSION_SECONDS, Access, Sessions, Viewer
+from rewardpool_page.access import LOOPBACK, SESSION_SECONDS, Access, Failures, Sessions, Viewer
 from rewardpool_page.history import History
-from rewardpool_page.snapshots import SNAPSHOT_SECONDS, PoolSnapshot, Snapshot, Snapshots
+from rewardpool_page.snapshots import SNAPSHOT_SECONDS, Snapshot, Snapshots
 from rewardpool_page.source import LogNotFoundError, Source
 
 log = logging.getLogger(__name__)
@@ -66,6 +68,7 @@ class _Server:
         self._source = source
         self._access = access
         self._sessions = Sessions()
+        self._failures = Failures()
         self._snapshots = snapshots
         self._streams: set[asyncio.Task[Any]] = set()
         self._readers = asyncio.Semaphore(MAX_READERS)
@@ -76,6 +79,7 @@ class _Server:
         for path, (name, content_type) in _STATIC.items():
             app.router.add_get(path, _static((folder / name).read_bytes(), content_type))
         app.router.add_post("/api/session", self._sign_in)
+        app.router.add_delete("/api/session", self._sign_out)
         app.router.add_get("/api/pools", self._pools)
         app.router.add_get("/api/events", self._events)
         app.router.add_get("/api/logs", self._logs)
@@ -106,8 +110,7 @@ class _Server:
         token = body.get("token") if isinstance(body, dict) else None
         if not isinstance(token, str) or request.content_type != "application/json":
             raise web.HTTPBadRequest(text='post {"token": "…"} as application/json\n')
-        async with self._readers:
-            viewer = await self._access.viewer(token.strip())
+        viewer = await self._judged(request, token.strip())
         if viewer is None:
             return web.json_response({"error": "the token is not valid", "hint": self._access.hint}, status=401)
         response = web.json_response({"where": self._source.where})
@@ -117,19 +120,47 @@ class _Server:
             max_age=int(SESSION_SECONDS),
             httponly=True,
             samesite="Strict",
-            secure=request.headers.get("X-Forwarded-Proto", request.scheme) == "https",
+            secure=_is_https(request),
         )
         return response
 
+    async def _judged(self, request: web.Request, token: str) -> Viewer | None:
+        """Whose token it is.
+
+        Raises:
+            HTTPForbidden: it came over a network that anybody can listen to.
+            HTTPTooManyRequests: too many were wrong.
+        """
+        if not _is_https(request) and _host_name(request.host) not in LOOPBACK:
+            answer = {"error": "a token is taken over HTTPS or a forwarded port only", "hint": self._access.hint}
+            raise web.HTTPForbidden(text=json.dumps(answer), content_type="application/json")
+        address = request.remote or ""
+        async with self._readers:
+            wait = math.ceil(self._failures.seconds_to_wait(address))
+            if wait:
+                answer = {"error": f"too many tokens were wrong; try again in {wait} s", "hint": self._access.hint}
+                raise web.HTTPTooManyRequests(
+                    text=json.dumps(answer), content_type="application/json", headers={"Retry-After": str(wait)}
+                )
+            viewer = await self._access.viewer(token)
+            if viewer is None:
+                self._failures.add(address)
+            return viewer
+
+    async def _sign_out(self, request: web.Request) -> web.Response:
+        self._sessions.end(request.cookies.get(COOKIE, ""))
+        response = web.json_response({"error": "signed out", "hint": self._access.hint})
+        response.del_cookie(COOKIE)
+        return response
+
     async def _pools(self, request: web.Request) -> web.Response:
-        viewer = self._viewer(request)
-        snapshot, chosen = await self._snapshots.latest(), request.query.get("pool")
-        seen = await _seen_by(viewer, snapshot)
-        answer = self._overview(snapshot, seen, chosen)
-        return web.json_response({**answer, "history": _history(snapshot, seen, chosen), "at": snapshot.at})
+        viewer = await self._viewer(request)
+        snapshot = await self._snapshots.latest()
+        shown = await self._shown_to(viewer, snapshot, request.query.get("pool"))
+        return web.json_response({**shown["pools"], "history": shown["history"], "at": snapshot.at})
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        self._viewer(request)
+        await self._viewer(request)
         if len(self._streams) >= MAX_STREAMS:
             raise web.HTTPServiceUnavailable(text=f"{MAX_STREAMS} browsers watch already\n")
         task = asyncio.current_task()
@@ -156,10 +187,9 @@ class _Server:
         """What is new for this watcher, once a second at most, until its session ends."""
         chosen, silent = request.query.get("pool"), 0.0
         said: dict[str, Any] = {}
-        while (viewer := self._sessions.find(request.cookies.get(COOKIE, ""))) is not None:
+        while (viewer := await self._find_viewer(request)) is not None:
             snapshot = await self._snapshots.latest()
-            seen = await _seen_by(viewer, snapshot)
-            now = {"pools": self._overview(snapshot, seen, chosen), "history": _history(snapshot, seen, chosen)}
+            now = await self._shown_to(viewer, snapshot, chosen)
             events = [
                 f"event: {kind}\ndata: {json.dumps({**data, 'at': snapshot.at})}\n\n"
                 for kind, data in now.items()
@@ -173,11 +203,12 @@ class _Server:
             await asyncio.sleep(SNAPSHOT_SECONDS)
 
     async def _logs(self, request: web.Request) -> web.Response:
-        viewer = self._viewer(request)
+        viewer = await self._viewer(request)
         pool, name = request.query.get("pool", ""), request.query.get("name", "")
         snapshot = await self._snapshots.latest()
         known = snapshot.pools.get(pool)
-        if known is None or not await viewer.may_see(known.namespace) or name not in known.detail["logs"]:
+        may_see = known is not None and await viewer.may_see(known.namespace)
+        if known is None or not may_see or name not in known.detail["logs"]:
             raise web.HTTPNotFound(text="there is no such log\n")
         try:
             async with self._readers:
@@ -186,12 +217,35 @@ class _Server:
             raise web.HTTPNotFound(text=f"{error}\n") from None
         return web.Response(text=text)
 
-    def _overview(self, snapshot: Snapshot, seen: frozenset[str], chosen: str | None) -> dict[str, Any]:
-        pool = _shown(snapshot, seen, chosen)
-        return {"where": self._source.where, "pools": snapshot.listed(seen), "pool": pool.detail if pool else None}
+    async def _shown_to(self, viewer: Viewer, snapshot: Snapshot, chosen: str | None) -> dict[str, Any]:
+        """What of the snapshot this one may see: the list, and the chosen pool with its history."""
+        seen = await _seen_by(viewer, snapshot)
+        pool = snapshot.pools.get(chosen or "")
+        pool = pool if pool is not None and pool.namespace in seen else None
+        detail = pool.detail if pool else None
+        if pool and not await viewer.may_see_workers(pool.namespace):
+            detail = {**pool.detail, "workers": [], "more_workers": 0, "logs": [], "workers_hidden": True}
+        overview = {"where": self._source.where, "starts_by": self._source.starts_by, "signs_out": self._signs_out}
+        return {
+            "pools": {**overview, "pools": snapshot.listed(seen), "pool": detail},
+            "history": pool.history if pool else None,
+        }
 
-    def _viewer(self, request: web.Request) -> Viewer:
-        viewer = self._sessions.find(request.cookies.get(COOKIE, ""))
+    @property
+    def _signs_out(self) -> bool:
+        """Whether a browser may be somebody else's than the machine's own user."""
+        return self._access.hosts is None
+
+    async def _find_viewer(self, request: web.Request) -> Viewer | None:
+        secret = request.cookies.get(COOKIE, "")
+        viewer = self._sessions.find(secret)
+        if viewer is not None and not await viewer.is_valid():
+            self._sessions.end(secret)
+            return None
+        return viewer
+
+    async def _viewer(self, request: web.Request) -> Viewer:
+        viewer = await self._find_viewer(request)
         if viewer is None:
             answer = json.dumps({"error": "sign in first", "hint": self._access.hint})
             raise web.HTTPUnauthorized(text=answer, content_type="application/json")
@@ -209,19 +263,14 @@ class _Server:
 
 async def _seen_by(viewer: Viewer, snapshot: Snapshot) -> frozenset[str]:
     """The namespaces of the snapshot that this one may see."""
-    namespaces = {pool.namespace for pool in snapshot.pools.values()}
-    return frozenset([namespace for namespace in namespaces if await viewer.may_see(namespace)])
+    namespaces = sorted({pool.namespace for pool in snapshot.pools.values()})
+    allowed = await asyncio.gather(*(viewer.may_see(namespace) for namespace in namespaces))
+    return frozenset(namespace for namespace, may_see in zip(namespaces, allowed, strict=True) if may_see)
 
 
-def _shown(snapshot: Snapshot, seen: frozenset[str], chosen: str | None) -> PoolSnapshot | None:
-    """The pool that the watcher chose, if it may see it."""
-    pool = snapshot.pools.get(chosen or "")
-    return pool if pool is not None and pool.namespace in seen else None
-
-
-def _history(snapshot: Snapshot, seen: frozenset[str], chosen: str | None) -> dict[str, Any] | None:
-    pool = _shown(snapshot, seen, chosen)
-    return pool.history if pool else None
+def _is_https(request: web.Request) -> bool:
+    """Whether the browser speaks HTTPS, to this server or to the proxy before it."""
+    return request.headers.get("X-Forwarded-Proto", request.scheme) == "https"
 
 
 def _host_name(host: str) -> str:

@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 
 SNAPSHOT_SECONDS: Final = 1.0
 """Between two looks at the pools."""
+WATCHED_SECONDS: Final = 5.0
+"""For so long after somebody asked, somebody watches."""
 MAX_POOLS: Final = 500
 """In the list; those with most to do come first."""
 
@@ -98,16 +100,22 @@ class Snapshots:
         self._lock = asyncio.Lock()
         self._latest: Snapshot | None = None
         self._looked_at = 0.0
+        self._asked_at = float("-inf")
 
     async def latest(self) -> Snapshot:
-        """The newest one; a look is taken where that is older than a second, by one of those who ask.
+        """The newest one, for somebody who watches; a look is taken where that is older than a second.
 
         Raises:
             OSError: the pools cannot be read.
         """
+        self._asked_at = self._clock()
+        return await self._newest()
+
+    async def _newest(self) -> Snapshot:
         async with self._lock:
             if self._latest is None or self._clock() - self._looked_at >= SNAPSHOT_SECONDS:
-                pools, now = await self._source.look(), self._wall_clock()
+                counted = self._clock() - self._asked_at < WATCHED_SECONDS
+                pools, now = await self._source.look(counted=counted), self._wall_clock()
                 self._looked_at = self._clock()
                 self._history.take(pools, now=now)
                 by_key = {seen.pool.key: PoolSnapshot(seen, self._history.of(seen.pool.key)) for seen in pools}
@@ -117,8 +125,12 @@ class Snapshots:
     async def remember(self) -> None:
         """Look every few seconds, so that there is a history for who comes later; until cancelled."""
         while True:
-            try:
-                await self.latest()
-            except OSError as error:
-                log.warning("the pools cannot be read: %s", error)
+            await self.remember_once()
             await asyncio.sleep(SAMPLE_SECONDS)
+
+    async def remember_once(self) -> None:
+        """Take a look for the history, though nobody may watch."""
+        try:
+            await self._newest()
+        except OSError as error:
+            log.warning("the pools cannot be read: %s", error)

@@ -36,6 +36,8 @@ class Counts:
     """From a request to its answer, summed over all of them."""
     within: Mapping[float, int]
     """Seconds -> requests that were answered within so many."""
+    at: float | None = None
+    """Unix time in seconds at which they said so; None for that of the look."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,9 +61,14 @@ class Source(Protocol):
 
     where: str
     """In words, such as `on this machine`."""
+    starts_by: str
+    """The command that makes a first pool."""
 
-    async def look(self) -> Sequence[Seen]:
+    async def look(self, *, counted: bool) -> Sequence[Seen]:
         """All pools as they are now.
+
+        Args:
+            counted: somebody watches, so that it is worth asking the routers for their counts.
 
         Raises:
             OSError: they cannot be read.
@@ -72,4 +79,5 @@ class Source(Protocol):
 
         Raises:
             LogNotFoundError: there is none of that name, or the viewer may not read it.
+            OSError: it cannot be read now.
         """

@@ -118,6 +118,7 @@ EVERYTHING = {
         key: {"enabled": True} for key in ("serviceMonitor", "podMonitor", "workerPodMonitor", "alerts", "dashboards")
     },
     "networkPolicy": {"enabled": True},
+    "page": {"enabled": True, "namespaces": ["ingress"]},
     "watch": {"namespaces": ["a"]},
 }
 
@@ -324,6 +325,35 @@ def test_without_metrics_nothing_serves_them(render: Render) -> None:
     objects = render(metrics={"enabled": False})
     assert not [item for item in objects if item["kind"] == "Service"]
     assert not [argument for argument in operator_container(objects)["args"] if "metrics" in argument]
+
+
+def test_the_page_is_served_only_where_that_is_asked_for(render: Render) -> None:
+    objects = render()
+    assert "page" not in {port["name"] for port in operator_container(objects)["ports"]}
+    assert not [argument for argument in operator_container(objects)["args"] if "page" in argument]
+    assert not [item for item in objects if item["metadata"]["name"].endswith("-page")]
+
+
+def test_the_page_has_a_port_a_service_and_no_right_but_to_ask_who_somebody_is(render: Render) -> None:
+    objects = render(page={"enabled": True}, watch={"namespaces": ["a"]})
+    assert "--page-port=8083" in operator_container(objects)["args"]
+    assert {"name": "page", "containerPort": 8083} in operator_container(objects)["ports"]
+    service = one(objects, "Service", "rewardpool-page")["spec"]
+    assert (service["ports"][0]["targetPort"], service["sessionAffinity"]) == ("page", "ClientIP")
+    name = f"{NAMESPACE}-rewardpool-page"
+    assert granted(one(objects, "ClusterRole", name)["rules"]) == granted(permissions.PAGE_RULES)
+    assert one(objects, "ClusterRoleBinding", name)["subjects"][0]["namespace"] == NAMESPACE
+
+
+@pytest.mark.parametrize("namespaces", [[], ["ingress"]])
+def test_with_network_policies_the_page_is_reached_from_the_named_namespaces_alone(
+    render: Render, namespaces: list[str]
+) -> None:
+    objects = render(page={"enabled": True, "namespaces": namespaces}, networkPolicy={"enabled": True})
+    rules = one(objects, "NetworkPolicy")["spec"]["ingress"]
+    found = [rule for rule in rules if rule["ports"][0]["port"] == "page"]
+    reached = [peer["namespaceSelector"]["matchLabels"] for rule in found for peer in rule["from"]]
+    assert reached == [{"kubernetes.io/metadata.name": namespace} for namespace in namespaces]
 
 
 def test_extra_objects_may_use_the_releases_values(render: Render) -> None:

@@ -36,6 +36,7 @@ VALUES: dict[str, dict[str, Any]] = {
             "dashboards": {"enabled": True, "annotations": {"folder": "RL"}},
         },
         "networkPolicy": {"enabled": True},
+        "page": {"enabled": True, "namespaces": ["ingress"]},
         "trainers": [{"namespace": "rl", "pools": ["skywork"], "serviceAccounts": [{"namespace": "rl", "name": "t"}]}],
         "extraObjects": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-more"}}],
         "priorityClassName": "system-cluster-critical",

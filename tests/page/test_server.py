@@ -12,9 +12,19 @@ from aiohttp.test_utils import TestClient, TestServer
 from support.scripted_pools import ScriptedSource
 
 from rewardpool_page import server
-from rewardpool_page.access import MAX_SESSIONS, SESSION_SECONDS, Everything, Sessions, TokenFile, Viewer
+from rewardpool_page.access import (
+    FAILURE_SECONDS,
+    MAX_FAILURES,
+    MAX_SESSIONS,
+    SESSION_SECONDS,
+    Everything,
+    Failures,
+    Sessions,
+    TokenFile,
+    Viewer,
+)
 from rewardpool_page.server import COOKIE, MAX_BODY, page_app
-from rewardpool_page.snapshots import SNAPSHOT_SECONDS, Snapshots
+from rewardpool_page.snapshots import SNAPSHOT_SECONDS, WATCHED_SECONDS, Snapshots
 from rewardpool_page.source import Seen
 
 NOW = 1_800_000_000.0
@@ -27,17 +37,32 @@ class CountingSource(ScriptedSource):
 
     looks = 0
 
-    async def look(self) -> Sequence[Seen]:
+    def __init__(self, end: float) -> None:
+        super().__init__(end)
+        self.counted: list[bool] = []
+
+    async def look(self, *, counted: bool) -> Sequence[Seen]:
         self.looks += 1
+        self.counted.append(counted)
         await asyncio.sleep(0)
-        return await super().look()
+        return await super().look(counted=counted)
 
 
 class OneNamespace:
-    """Somebody who may see only this."""
+    """Somebody who may see only this, without its workers."""
+
+    def __init__(self, namespace: str = "eval", *, lasts: list[bool] | None = None) -> None:
+        self._namespace = namespace
+        self._lasts = lasts or [True]
+
+    async def is_valid(self) -> bool:
+        return self._lasts[0]
 
     async def may_see(self, namespace: str) -> bool:
-        return namespace == "eval"
+        return namespace == self._namespace
+
+    async def may_see_workers(self, namespace: str) -> bool:
+        return False
 
 
 class OfOneNamespace:
@@ -46,8 +71,15 @@ class OfOneNamespace:
     hosts = None
     hint = "ask for a token"
 
+    def __init__(self, viewer: OneNamespace | None = None) -> None:
+        self._viewer = viewer or OneNamespace()
+
     async def viewer(self, token: str) -> Viewer | None:
-        return OneNamespace() if token == TOKEN else None
+        return self._viewer if token == TOKEN else None
+
+
+def of_cluster(viewer: OneNamespace | None = None) -> Client:
+    return TestClient(TestServer(page_app(ScriptedSource(NOW), OfOneNamespace(viewer))))
 
 
 @pytest.fixture
@@ -140,12 +172,84 @@ async def test_a_chosen_pool_comes_as_a_whole_with_its_history(client: Client) -
 
 
 async def test_only_the_namespaces_that_somebody_may_see_are_shown() -> None:
-    async with TestClient(TestServer(page_app(ScriptedSource(NOW), OfOneNamespace()))) as client:
+    async with of_cluster() as client:
         await sign_in(client)
         answer = await (await client.get("/api/pools?pool=rl/judge")).json()
         assert [pool["key"] for pool in answer["pools"]] == ["eval/safety"]
         assert (answer["pool"], answer["history"]) == (None, None)
         assert (await client.get("/api/logs?pool=rl/judge&name=worker-1")).status == 404
+
+
+async def test_workers_that_somebody_may_not_see_are_left_out_with_their_logs() -> None:
+    async with of_cluster(OneNamespace("rl")) as client:
+        await sign_in(client)
+        pool = (await (await client.get("/api/pools?pool=rl/helpfulness")).json())["pool"]
+    assert (pool["workers"], pool["logs"], pool["workers_hidden"]) == ([], [], True)
+    assert pool["summary"]["ready"] > 0
+
+
+async def test_a_session_ends_with_the_token_that_began_it() -> None:
+    lasts = [True]
+    async with of_cluster(OneNamespace(lasts=lasts)) as client:
+        await sign_in(client)
+        assert (await client.get("/api/pools")).status == 200
+        lasts[0] = False
+        assert (await client.get("/api/pools")).status == 401
+        lasts[0] = True
+        assert (await client.get("/api/pools")).status == 401
+
+
+async def test_signing_out_ends_the_session_and_not_only_the_cookie(client: Client) -> None:
+    cookie = (await sign_in(client)).cookies[COOKIE].value
+    assert (await client.delete("/api/session")).status == 200
+    assert (await client.get("/api/pools", headers={"Cookie": f"{COOKIE}={cookie}"})).status == 401
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "pools.example.org"}, 403),
+        ({"Host": "pools.example.org", "X-Forwarded-Proto": "http"}, 403),
+        ({"Host": "pools.example.org", "X-Forwarded-Proto": "https"}, 200),
+        ({"Host": "localhost:8083"}, 200),
+    ],
+)
+async def test_a_token_is_taken_over_https_or_a_forwarded_port_alone(headers: dict[str, str], status: int) -> None:
+    async with of_cluster() as client:
+        answer = await client.post("/api/session", json={"token": TOKEN}, headers=headers)
+        assert answer.status == status
+        secure = "Secure" in answer.headers.get("Set-Cookie", "")
+        assert secure is (headers.get("X-Forwarded-Proto") == "https")
+
+
+async def test_who_fails_too_often_waits_and_a_right_token_is_then_refused_as_well(client: Client) -> None:
+    for _ in range(MAX_FAILURES):
+        assert (await sign_in(client, "wrong")).status == 401
+    answer = await sign_in(client)
+    assert answer.status == 429
+    assert 0 < int(answer.headers["Retry-After"]) <= FAILURE_SECONDS
+
+
+def test_failures_are_forgotten_after_a_while_and_are_not_another_address_s() -> None:
+    now = [0.0]
+    failures = Failures(clock=lambda: now[0])
+    for _ in range(MAX_FAILURES):
+        failures.add("10.0.0.1")
+    assert (failures.seconds_to_wait("10.0.0.1"), failures.seconds_to_wait("10.0.0.2")) == (FAILURE_SECONDS, 0.0)
+    now[0] = FAILURE_SECONDS
+    assert failures.seconds_to_wait("10.0.0.1") == 0.0
+
+
+async def test_a_judge_that_is_away_is_no_wrong_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away(_: object, token: str) -> Viewer | None:
+        raise OSError("the API server does not answer")
+
+    monkeypatch.setattr(OfOneNamespace, "viewer", away)
+    async with of_cluster() as client:
+        for _ in range(MAX_FAILURES + 1):
+            answer = await sign_in(client)
+        assert answer.status == 503
+        assert "the API server does not answer" in await answer.text()
 
 
 async def test_a_watcher_gets_the_pools_and_the_chosen_one_s_history(client: Client) -> None:
@@ -180,6 +284,17 @@ async def test_a_log_is_text(client: Client) -> None:
 async def test_a_log_that_is_not_listed_is_not_found(client: Client, query: str) -> None:
     await sign_in(client)
     assert (await client.get(f"/api/logs?{query}")).status == 404
+
+
+async def test_routers_are_asked_for_their_counts_only_while_somebody_watches() -> None:
+    source, now = CountingSource(NOW), [100.0]
+    snapshots = Snapshots(source, clock=lambda: now[0], wall_clock=lambda: NOW)
+    await snapshots.remember_once()
+    now[0] += SNAPSHOT_SECONDS
+    await snapshots.latest()
+    now[0] += WATCHED_SECONDS
+    await snapshots.remember_once()
+    assert source.counted == [False, True, False]
 
 
 async def test_one_look_a_second_serves_all_who_watch() -> None:

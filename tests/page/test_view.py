@@ -114,5 +114,5 @@ def test_the_desired_size_is_the_status_s_before_the_first_sample_and_sampled_fr
 
 async def test_the_scripted_pools_have_five_states() -> None:
     source = ScriptedSource(NOW)
-    shown = [detail_of(one, History().of(one.pool.key)).summary for one in await source.look()]
+    shown = [detail_of(one, History().of(one.pool.key)).summary for one in await source.look(counted=True)]
     assert [line.tone for line in shown] == ["good", "good", "good", "idle", "bad"]

@@ -19,9 +19,10 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 from support.patience import PATIENCE
-from support.scripted_pools import ScriptedSource
+from support.scripted_pools import ScriptedCluster, ScriptedSource
 
-from rewardpool_page.access import TokenFile
+from rewardpool_operator.kubernetes.page.access import HINT
+from rewardpool_page.access import Everything, TokenFile, Viewer
 from rewardpool_page.server import page_app
 
 BROWSER_SECONDS = 60.0 * PATIENCE
@@ -44,12 +45,24 @@ def chromium() -> str | None:
     return shutil.which("chromium")
 
 
+class ScriptedAccess:
+    """Takes one token, in place of an API server."""
+
+    hosts: frozenset[str] | None = None
+    hint: str = HINT
+
+    async def viewer(self, token: str) -> Viewer | None:
+        """Whose token it is; None for one that is not valid."""
+        return Everything() if token == TOKEN else None
+
+
 @asynccontextmanager
-async def serving_scripted_pools(folder: Path) -> AsyncIterator[str]:
-    """Serve the page; gives the link that opens it."""
+async def serving_scripted_pools(folder: Path, *, cluster: bool = False) -> AsyncIterator[str]:
+    """Serve the page of a machine or of a cluster; gives the link that opens it."""
     (folder / "token").write_text(TOKEN)
-    source = ScriptedSource(time.time(), clock=time.time)
-    app = page_app(source, TokenFile(folder / "token"), history=source.history())
+    source = (ScriptedCluster if cluster else ScriptedSource)(time.time(), clock=time.time)
+    access = ScriptedAccess() if cluster else TokenFile(folder / "token")
+    app = page_app(source, access, history=source.history())
     runner = web.AppRunner(app, shutdown_timeout=1.0)
     await runner.setup()
     try:

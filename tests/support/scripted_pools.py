@@ -64,17 +64,22 @@ def _after(counts: Counts | None, seconds: float, per_second: float) -> Counts |
     return Counts(answered=int(grown * counts.answered), seconds=grown * counts.seconds, within=within)
 
 
+POD_ENDINGS = ("x7k2p", "q4mzn", "b9wlc", "t5hvd", "j2rfs", "n8gcx", "w6bqm", "k3zpt")
+"""Of the pods' names, by the workers' numbers."""
+
+
 class ScriptedSource:
     """Those pools, at any time: what they are is a function of it."""
 
     where = "on this machine"
+    starts_by = "rewardpool up -f pool.yaml"
 
     def __init__(self, end: float, *, clock: Callable[[], float] | None = None) -> None:
         """As of this Unix time, 90 s into a burst; with a clock the routers go on counting, and nothing else moves."""
         self._end = end
         self._clock = clock or (lambda: end)
 
-    async def look(self) -> Sequence[Seen]:
+    async def look(self, *, counted: bool) -> Sequence[Seen]:
         """The pools at the end of the script."""
         seconds = self._clock() - self._end
         return [
@@ -308,3 +313,35 @@ class ScriptedSource:
         }
         pool = a_pool("rl/process", source="hf://Qwen/Qwen2.5-Math-PRM-72B", status=status, engine={"name": "vllm"})
         return Seen(pool=pool, workers=[Worker(name="worker-1", phase="Waiting", restarts=3)], logs=["worker-1"])
+
+
+class ScriptedCluster(ScriptedSource):
+    """The same pools in a cluster: workers are pods on nodes."""
+
+    where = "in this cluster"
+    starts_by = "kubectl apply -f pool.yaml"
+
+    async def log(self, pool: str, name: str, viewer: Viewer) -> str:
+        """The log of a worker's pod."""
+        if "-worker-" not in name:
+            raise LogNotFoundError(f"{pool} has no log {name}")
+        return await super().log(pool, "worker-1", viewer)
+
+    def at(self, now: float) -> list[Seen]:
+        """All pools at this Unix time."""
+        return [_in_cluster(seen) for seen in super().at(now)]
+
+
+def _in_cluster(seen: Seen) -> Seen:
+    metadata, status = seen.pool.metadata, seen.pool.status
+    url = f"http://{metadata.name}-router.{metadata.namespace}.svc:8080" if status.url else None
+    pool = seen.pool.model_copy(update={"status": status.model_copy(update={"url": url})})
+    workers = [_pod(metadata.name, worker) for worker in seen.workers]
+    routers = [f"{metadata.name}-router-6d9f7c-h5v8q"] if "router" in seen.logs else []
+    return replace(seen, pool=pool, workers=workers, logs=[*(worker.name for worker in workers), *routers])
+
+
+def _pod(pool: str, worker: Worker) -> Worker:
+    number = int(worker.name.rpartition("-")[2])
+    name = f"{pool}-worker-{worker.revision or '5ac0'}-{POD_ENDINGS[number - 1]}"
+    return replace(worker, name=name, place=f"gpu-{1 + number // 4}")

@@ -21,6 +21,7 @@ from rewardpool_page.source import Counts
 
 log = logging.getLogger(__name__)
 
+AT_WORKERS: Final = "smg_worker_requests_active"
 OUTCOMES: Final = "smg_worker_cb_outcomes_total"
 DURATIONS: Final = "smg_router_request_duration_seconds"
 """A histogram of requests for workers, without those for a router's own list and health."""
@@ -52,6 +53,19 @@ def answered(text: str) -> dict[str, int | None]:
         worker: _count(sample.value, OUTCOMES)
         for sample in _samples(text, OUTCOMES)
         if sample.labels.get("outcome") == "success" and (worker := sample.labels.get("worker"))
+    }
+
+
+def in_flight(text: str) -> dict[str, int | None]:
+    """Requests that are at each worker now, by its URL; one of which the router says nothing is left out.
+
+    Raises:
+        ValueError: this is not the format.
+    """
+    return {
+        worker: _count(sample.value, AT_WORKERS)
+        for sample in _samples(text, AT_WORKERS)
+        if (worker := sample.labels.get("worker"))
     }
 
 

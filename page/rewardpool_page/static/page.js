@@ -103,12 +103,29 @@ async function signIn(token) {
     body: JSON.stringify({ token }),
   });
   if (answer.ok) watch();
-  else askForToken(await answer.json().catch(() => ({ error: "the token was refused", hint: "" })));
+  else askForToken(said(await answer.text()));
+}
+
+async function signOut() {
+  const answer = await fetch("/api/session", { method: "DELETE" });
+  askForToken(said(await answer.text()));
+}
+
+// What an answer says that is no success: JSON from the page's own server, words from it or from what is before it.
+function said(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return { error: text.trim() || "the token was refused", hint: "" };
+  }
 }
 
 function askForToken({ error, hint }) {
   stopWatching();
   live("");
+  pools = null;
+  document.getElementById("where").textContent = "";
+  document.getElementById("sign-out").hidden = true;
   const input = h("input", { type: "password", autocomplete: "off", "aria-label": "Token", placeholder: "Token", required: true });
   const submit = (event) => {
     event.preventDefault();
@@ -120,7 +137,7 @@ function askForToken({ error, hint }) {
   main.replaceChildren(
     h("form", { class: "card sign-in", onsubmit: submit },
       h("h1", {}, "Sign in"), h("p", {}, hint), h("div", { class: "row" }, input, h("button", {}, "Sign in")),
-      h("p", { class: "dim" }, error === "sign in first" ? "" : `${error}.`)),
+      h("p", { class: "dim" }, error === "sign in first" ? "" : `${error.replace(/\.$/, "")}.`)),
   );
 }
 
@@ -181,8 +198,9 @@ function show() {
   const key = chosen() || firstPool();
   if (key !== shownKey) layOut(key);
   document.getElementById("where").textContent = pools.where;
+  document.getElementById("sign-out").hidden = !pools.signs_out;
   document.title = key ? `${key} · RewardPool` : "RewardPool";
-  part("list", { lines: pools.pools, key }, list);
+  part("list", { lines: pools.pools, key, starts_by: pools.starts_by, signs_out: pools.signs_out }, list);
   const pool = pools.pool?.summary.key === key ? pools.pool : null;
   if (!pool) {
     const missing = key && !pools.pools.some((line) => line.key === key);
@@ -193,7 +211,7 @@ function show() {
   part("tiles", [pool.summary, pool.sizing], () => tiles(pool));
   if (past?.key === key) chart();
   part("why", pool.sizing, why);
-  part("workers", [pool.workers, pool.more_workers, pool.logs], () => workers(pool));
+  part("workers", [pool.workers, pool.more_workers, pool.logs, pool.workers_hidden], () => workers(pool));
   part("jobs", pool.jobs, jobs);
   part("rollout", [pool.rollout, pool.download], () => rollout(pool));
   part("conditions", pool.conditions, conditions);
@@ -216,9 +234,10 @@ function layOut(key) {
   );
 }
 
-function list({ lines, key }) {
+function list({ lines, key, starts_by, signs_out }) {
   if (lines.length === 0) {
-    return h("p", { class: "notice" }, "There is no pool here yet. ", h("code", {}, "rewardpool up -f pool.yaml"), " starts one.");
+    const none = signs_out ? "There is no pool that you may see. " : "There is no pool here yet. ";
+    return h("p", { class: "notice" }, none, h("code", {}, starts_by), " starts one.");
   }
   return [
     h("h2", {}, plural(lines.length, "pool")),
@@ -305,7 +324,7 @@ function workers(pool) {
   const titles = ["Worker", "State", { name: "In flight", number: true }, { name: "Restarts", number: true }, "Where", "Revision"];
   return [
     h("h2", {}, total ? plural(total, "worker") : "Workers"),
-    total ? table(titles, rows) : h("p", { class: "dim" }, "There is none."),
+    total ? table(titles, rows) : h("p", { class: "dim" }, pool.workers_hidden ? "You may not list pods of this namespace." : "There is none."),
     pool.more_workers ? h("p", { class: "dim" }, `and ${count(pool.more_workers)} more`) : null,
   ].filter(Boolean);
 }
@@ -478,7 +497,7 @@ async function readLog() {
   const place = document.getElementById("log-text");
   if (!place || document.hidden) return;
   const answer = await fetch(`/api/logs?pool=${encodeURIComponent(key)}&name=${encodeURIComponent(name)}`).catch(() => null);
-  if (!answer?.ok || key !== shownKey || name !== logName) return;
+  if (!answer || key !== shownKey || name !== logName) return;
   const text = await answer.text();
   if (place.textContent === text) return;
   const atEnd = place.scrollTop + place.clientHeight >= place.scrollHeight - 8;
@@ -491,5 +510,6 @@ setInterval(() => {
   for (const place of document.querySelectorAll("time.until")) place.textContent = until(Number(place.dataset.at));
 }, 1000);
 addEventListener("resize", show);
+document.getElementById("sign-out").addEventListener("click", signOut);
 
 start();

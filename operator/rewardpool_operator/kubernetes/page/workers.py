@@ -1,0 +1,31 @@
+"""A worker's pod as the page shows it: a pure function of the pod."""
+
+from rewardpool_operator.kubernetes import pods
+from rewardpool_operator.kubernetes.client import Object
+from rewardpool_operator.snapshot import Worker
+from rewardpool_page import source as page
+
+
+def shown_worker(pod: Object) -> tuple[str, page.Worker]:
+    """The pod as a line of the table, behind the URL by which routers know it; what it has in flight they say."""
+    worker = pods.worker_of(pod)
+    line = page.Worker(
+        name=worker.name,
+        phase=phase_of(worker),
+        place=pod["spec"].get("nodeName", ""),
+        revision=worker.revision,
+        restarts=worker.restarts,
+    )
+    return worker.url or "", line
+
+
+def phase_of(worker: Worker) -> str:
+    """One word for where the worker is in its life, or for what keeps it from serving."""
+    if worker.deleting or worker.draining_since is not None:
+        return "Draining"
+    if worker.unschedulable is not None:
+        return "Pending"
+    # What failed before it answered again is over.
+    if worker.failure is not None and (worker.node_unreachable or not worker.answering):
+        return worker.failure.reason
+    return "Ready" if worker.answering else "Starting"
