@@ -4,6 +4,7 @@
 module, whose docstring begins with the same sentence.
 """
 
+import re
 from functools import cached_property
 from importlib import import_module
 from typing import Any, Final
@@ -63,7 +64,7 @@ COMMANDS: Final = {
         "List the popular reward models and how each is served, or print the manifest of one.",
     ),
     "init": (
-        "models:init",
+        "init:init",
         "Write the manifest that serves a reward model, by its config.json; refuse what no engine can serve.",
     ),
     "simulate": (
@@ -75,6 +76,9 @@ COMMANDS: Final = {
     "crd": ("running:crd", "Print the CustomResourceDefinition."),
 }
 """Name → where it is in this package, and its first sentence."""
+
+
+_SHOULD_BE: Final = re.compile(r"^Input should be ")
 
 
 class LazyCommand(TyperCommand):
@@ -115,3 +119,22 @@ class Commands(TyperGroup):
         super().__init__(**rest)
         for name, (target, sentence) in COMMANDS.items():
             self.add_command(LazyCommand(name, target, sentence))
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; a value that is refused is told without the words of who checked it."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = in_words(error.message)
+            raise
+
+
+def in_words(message: str) -> str:
+    """Why a value is refused, as a user reads it."""
+    message = message.removeprefix("Value error, ")
+    number = re.match(r"Input should be a valid (integer|number)", message)
+    return (
+        f"it must be {'a whole' if number[1] == 'integer' else 'a'} number"
+        if number
+        else _SHOULD_BE.sub("it must be ", message)
+    )

@@ -1,12 +1,26 @@
 """Arguments and options that mean the same in every command."""
 
+import os
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-PoolName = Annotated[str, typer.Argument(metavar="POOL", help="NAME or NAMESPACE/NAME.")]
-AnyPoolName = Annotated[str | None, typer.Argument(metavar="[POOL]", help="NAME or NAMESPACE/NAME. Default: all.")]
+
+def pools_here(incomplete: str) -> list[str]:
+    """What a shell offers for a pool's name: the pools of this machine. A cluster would keep the shell waiting."""
+    from rewardpool_local.folder import all_folders  # only when a shell asks
+
+    keys = [folder.pool_key for folder in all_folders(os.environ)]
+    names = [key.removeprefix("default/") for key in keys] + keys
+    return sorted({name for name in names if name.startswith(incomplete)})
+
+
+PoolName = Annotated[str, typer.Argument(metavar="POOL", help="NAME or NAMESPACE/NAME.", autocompletion=pools_here)]
+AnyPoolName = Annotated[
+    str | None,
+    typer.Argument(metavar="[POOL]", help="NAME or NAMESPACE/NAME. Default: all.", autocompletion=pools_here),
+]
 Namespace = Annotated[
     str | None, typer.Option("--namespace", "-n", help="Of the pool. Default: that of the kubeconfig's context.")
 ]

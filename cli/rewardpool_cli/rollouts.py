@@ -11,7 +11,7 @@ from rewardpool_api import RewardPool, names
 from rewardpool_cli import screens
 from rewardpool_cli.errors import RefusedError
 from rewardpool_cli.options import Context, Local, Namespace, NoWait, PoolName
-from rewardpool_cli.targets import Target, Where, locate
+from rewardpool_cli.targets import Target, Where, locate, pool_here
 from rewardpool_cli.up import exit_unless
 from rewardpool_operator.times import rfc3339
 
@@ -145,6 +145,7 @@ def _restart_undone(pool: dict[str, Any], deployment: dict[str, Any]) -> list[di
 def _in_cluster(name: str, where: Where, instead: str) -> Target:
     target = locate(name, where)
     if target.is_local:
+        pool_here(name, where.namespace)
         raise RefusedError(f"{name} is a pool of this machine, which keeps no revisions: {instead}")
     return target
 

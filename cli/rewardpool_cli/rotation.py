@@ -12,7 +12,7 @@ from rewardpool_cli import screens
 from rewardpool_cli.errors import RefusedError
 from rewardpool_cli.options import Context, Local, Namespace, NoWait, PoolName
 from rewardpool_cli.program import program
-from rewardpool_cli.targets import Target, Where, locate
+from rewardpool_cli.targets import Target, Where, locate, pool_here
 from rewardpool_operator.times import rfc3339
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def rotate_key(
     """
     target = locate(name, Where(namespace=namespace, context=context, local=local))
     if target.is_local:
+        pool_here(name, namespace)
         raise RefusedError(
             f"{name} is a pool of this machine: stop it with rewardpool down, remove its key file, and start it again"
         )

@@ -8,14 +8,17 @@ import typer
 from rewardpool_cli import screens
 from rewardpool_cli.errors import RefusedError
 from rewardpool_cli.files import read_pool
-from rewardpool_cli.options import Namespace
+from rewardpool_cli.options import Namespace, pools_here
 from rewardpool_cli.program import is_plugin
 from rewardpool_cli.targets import pool_here
 from rewardpool_local import commands
 from rewardpool_local.folder import AlreadyRunningError, PoolFolder
 
 OnlyPoolName = Annotated[
-    str | None, typer.Argument(metavar="[POOL]", help="NAME or NAMESPACE/NAME; may be left out if there is one.")
+    str | None,
+    typer.Argument(
+        metavar="[POOL]", help="NAME or NAMESPACE/NAME; may be left out if there is one.", autocompletion=pools_here
+    ),
 ]
 ItsManifest = Annotated[
     Path | None,
@@ -34,7 +37,9 @@ def down(name: OnlyPoolName = None, file: ItsManifest = None, namespace: Namespa
 
 
 def delete(
-    name: Annotated[str | None, typer.Argument(metavar="[POOL]", help="NAME or NAMESPACE/NAME.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[POOL]", help="NAME or NAMESPACE/NAME.", autocompletion=pools_here)
+    ] = None,
     file: ItsManifest = None,
     namespace: Namespace = None,
     now: Annotated[bool, typer.Option("--now", help="If it still runs, stop it first, as `down` does.")] = False,

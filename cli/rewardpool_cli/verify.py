@@ -21,8 +21,9 @@ from rewardpool.errors import PoolNotReadyError
 from rewardpool_api import RewardPool, parse_source
 from rewardpool_cli import screens
 from rewardpool_cli.errors import FAILED, CommandError, RefusedError
-from rewardpool_cli.files import ManifestFile, named, read_pool, read_text
-from rewardpool_cli.options import AsJson
+from rewardpool_cli.files import named, read_pool, read_text
+from rewardpool_cli.options import AsJson, Namespace, pools_here
+from rewardpool_cli.targets import Target, Where, locate, pool_here
 from rewardpool_cli.verification import Comparison, Tolerance, compare, served_dtype
 from rewardpool_cli.verification.reference import NoReferenceError, scores_by_transformers
 from rewardpool_operator.golden_set import GoldenSet, GoldenSetError, GoldenText, parse_golden_set
@@ -50,7 +51,14 @@ OnProgress = Callable[[int], None]
 
 
 def verify(
-    file: ManifestFile,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[POOL]", help="NAME or NAMESPACE/NAME.", autocompletion=pools_here)
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", "-f", metavar="FILE", help="Its manifest, instead of its name; - is standard input."),
+    ] = None,
+    namespace: Namespace = None,
     golden: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help='Lines {"text": "...", "score": 0.42}: what it should give.'),
@@ -74,9 +82,9 @@ def verify(
 ) -> None:
     """Compare a live pool's scores with those that its model should give. Exit code 1: they differ.
 
-    Example: rewardpool verify -f pool.yaml --golden golden.jsonl
+    Example: rewardpool verify rl/skywork --golden golden.jsonl
     """
-    pool = read_pool(file)
+    pool = _meant(name, file, namespace)
     _check_adapter(pool, adapter, transformers=transformers)
     texts = _texts(pool, golden, transformers=transformers)
     tolerance, dtype = _tolerance(pool, max_abs_diff)
@@ -98,6 +106,31 @@ def verify(
         screens.out.print(screen(comparison, pool=shown, reference=reference, allowed=_words(tolerance, dtype)))
     if not comparison.holds:
         raise typer.Exit(FAILED)
+
+
+def _meant(name: str | None, file: Path | None, namespace: str | None) -> RewardPool:
+    """The pool as its manifest says, or as it is on this machine or in the cluster."""
+    if (name is None) == (file is None):
+        raise RefusedError(
+            "name the pool, or give its manifest with -f" if name is None else "give a name or -f, not both"
+        )
+    if file is not None:
+        return read_pool(file)
+    target = locate(name, Where(namespace=namespace))
+    if not target.is_local:
+        return asyncio.run(_in_cluster(target))
+    folder = pool_here(target.name, target.namespace)
+    pool = folder.read_pool_as_it_is()
+    if pool is None:
+        raise CommandError(f"{folder.pool_key} was there a moment ago and is not a pool of this machine any more")
+    return pool
+
+
+async def _in_cluster(target: Target) -> RewardPool:
+    from rewardpool_cli.cluster import connect  # slow to import
+
+    async with connect(target) as cluster:
+        return await cluster.pool(str(target.name))
 
 
 def screen(comparison: Comparison, *, pool: str, reference: str, allowed: str) -> RenderableType:

@@ -272,8 +272,8 @@ def test_a_config_that_is_none_is_refused(tmp_path: Path, text: str, words: str)
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("s3://bucket/rm", "--model must be hf://ORG/NAME or file:///PATH"),
-        ("Skywork/Skywork-Reward", "--model must be hf://ORG/NAME or file:///ABSOLUTE/PATH"),
+        ("s3://bucket/rm", "--model must be hf://ORG/NAME, file:///ABSOLUTE/PATH or python://MODULE:FUNCTION"),
+        ("Skywork/Skywork-Reward", "--model must be hf://ORG/NAME, file:///ABSOLUTE/PATH or python://"),
         ("file:///no/such/folder", "No such file or directory; a model's folder has its config.json"),
         ("hf://llm-blender/PairRM", "cannot be served: It scores pairs"),
         ("hf://RLHFlow/ArmoRM-Llama3-8B-v0.1", "its score is computed by its own code"),

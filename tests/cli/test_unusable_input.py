@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.command_line import CommandLine, rewardpool
+from support.command_line import JARGON, CommandLine, rewardpool
 from support.local_pool import POOL, on_this_machine, write_local_pool
 
 from rewardpool_api import names
@@ -43,6 +43,7 @@ TAKES_A_NAME = (
     ("restart",),
     ("rollback",),
     ("rotate-key",),
+    ("verify",),
     ("trace", "record", "--seconds", "2", "-o", "trace.yaml"),
     ("score", "a text", "--pool"),
     ("gateway",),
@@ -153,6 +154,25 @@ def test_a_trace_that_is_none_is_refused(rewardpool: CommandLine, content: str, 
     assert words in ended.sentence
 
 
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (("status", "-o", "xml"), "'xml' is not one of 'json', 'yaml', 'wide', 'name'"),
+        (("scale", "a", "two"), "it must be a whole number"),
+        (("page", "--port", "0"), "it must be greater than or equal to 1"),
+        (("up", "-f", "good.yaml", "--wait-seconds", "soon"), "it must be a number"),
+        (("operator", "run", "--health-port", "70000"), "it must be less than or equal to 65535"),
+    ],
+)
+def test_a_value_that_an_option_cannot_have_is_told_in_words(
+    rewardpool: CommandLine, command: tuple[str, ...], words: str
+) -> None:
+    ended = rewardpool(*command)
+    said = " ".join(ended.err.replace("│", " ").split())  # it stands in a frame, on several lines
+    assert (ended.code, words in said) == (REFUSED, True)
+    assert [word for word in JARGON if word in said] == []
+
+
 @pytest.mark.parametrize("command", TAKES_A_NAME, ids=" ".join)
 @pytest.mark.parametrize("name", ["Pool", "a/b/c", "../../etc", "a/", ""])
 def test_what_is_no_name_of_a_pool_is_refused(rewardpool: CommandLine, command: tuple[str, ...], name: str) -> None:
@@ -171,9 +191,7 @@ def test_a_name_contradicting_the_namespace_is_refused(rewardpool: CommandLine, 
     assert ended.sentence == "rl/a is in namespace rl, and --namespace says other: drop one of them"
 
 
-@pytest.mark.parametrize(
-    "command", [each for each in TAKES_A_NAME if each[0] not in ("restart", "rollback", "rotate-key")], ids=" ".join
-)
+@pytest.mark.parametrize("command", TAKES_A_NAME, ids=" ".join)
 def test_a_pool_that_is_not_there_is_told(rewardpool: CommandLine, command: tuple[str, ...]) -> None:
     ended = rewardpool(*with_name(command, "absent"))
     assert ended.code == FAILED

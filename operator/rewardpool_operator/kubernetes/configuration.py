@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -18,6 +19,9 @@ async def load_configuration(environ: Mapping[str, str] = os.environ) -> kuberne
     configuration = kubernetes_client.Configuration()
     if "KUBECONFIG" not in environ and "KUBERNETES_SERVICE_HOST" in environ:
         kubernetes_config.load_incluster_config(client_configuration=configuration)
+    elif "KUBECONFIG" not in environ and not (Path.home() / ".kube" / "config").exists():
+        # The library would say that a file that nobody named lacks a key.
+        raise kubernetes_config.ConfigException("none is configured; set $KUBECONFIG, or run in a pod")
     else:
         # Named here: the library reads the variable once, when it is imported.
         await kubernetes_config.load_kube_config(
