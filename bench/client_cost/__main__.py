@@ -176,7 +176,7 @@ async def measure(
     """The parts that were asked for, the chosen HTTP ways in those settings; what is found is kept one by one."""
     with Progress(*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn(), console=stderr()) as bars:
         if {"transports", "http", "verl"} & set(parts):
-            async with open_stage(folder / "stage") as stage:
+            async with open_stage(folder / "stage", naive=chosen is None or "verl_stock" in chosen) as stage:
                 few = max(1, samples // VERL_SHARE)
                 measured = {
                     "transports": transports.measure(stage, samples=samples, rounds=rounds, progress=bars),
