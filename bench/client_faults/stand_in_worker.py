@@ -24,10 +24,10 @@ NONSENSE = (
     '{"data": [{"index": 0, "embedding": []}]}',
     '{"data": [{"index": 0, "embedding": [NaN]}]}',
     '{"data": [{"index": 0, "embedding": ["0.5"]}]}',
-    '{"data": [{"index": 0, "embedding": [0.5]}, {"index": 1, "embedding": [0.5]}]}',
+    '{"data": [%s]}',
     '{"data": [{"index": 0, "embed',
 )
-"""Each is sent with HTTP 200, in turn; half a point is no text's score."""
+"""Each is sent with HTTP 200, in turn; %s is one score more than there are samples. Half a point is no text's score."""
 
 
 class StandInWorker:
@@ -74,15 +74,25 @@ class StandInWorker:
                 return web.json_response({"error": {"message": "trouble"}}, status=int(self.trouble[-3:]))
             case "nonsense":
                 # As soon as a score would come: one that answers at once is least loaded, and gets everything.
-                await _right(body)
-                return web.Response(text=next(self._nonsense), content_type="application/json")
+                more = range(len(await _right(body)) + 1)
+                one_more = ", ".join(f'{{"index": {index}, "embedding": [0.5]}}' for index in more)
+                text = next(self._nonsense).replace("%s", one_more)
+                return web.Response(text=text, content_type="application/json")
             case "slow":
                 await asyncio.sleep(SLOW_SECONDS)
-        return web.json_response({"data": [{"index": 0, "embedding": [await _right(body)]}]})
+        scores = await _right(body)
+        return web.json_response(
+            {"data": [{"index": index, "embedding": [score]} for index, score in enumerate(scores)]}
+        )
 
 
-async def _right(body: bytes) -> float:
-    [sample] = parse_input(body)
-    return await compute_recorded_score(
-        sample.data_source, sample.solution_str, str(sample.ground_truth), sample.extra_info or {}
+async def _right(body: bytes) -> list[float]:
+    """The score of each of its samples, which are scored side by side."""
+    return await asyncio.gather(
+        *(
+            compute_recorded_score(
+                sample.data_source, sample.solution_str, str(sample.ground_truth), sample.extra_info or {}
+            )
+            for sample in parse_input(body)
+        )
     )

@@ -15,7 +15,8 @@ from support.local_pool import POOL, on_this_machine, write_local_pool
 
 from rewardpool.errors import ConfigError
 from rewardpool.rewards import open_reward
-from rewardpool.rewards.chat import MOST_AT_ONCE, ChatTokenizer, apply_system, load_tokenizer
+from rewardpool.rewards.chat import ChatTokenizer, apply_system, load_tokenizer
+from rewardpool.rewards.together import MOST_AT_ONCE
 
 TURNS = [
     {"role": "system", "content": "Be kind."},
@@ -73,31 +74,6 @@ async def test_conversations_that_wait_are_tokenised_together_and_each_gets_its_
     found = await asyncio.gather(*(chat.token_ids(turns) for turns in said))
     assert [tokenizer.decode(ids) for ids in found] == [f"<|user|>number {number}<|end|>" for number in range(100)]
     assert calls == [1, MOST_AT_ONCE, 100 - 1 - MOST_AT_ONCE]
-
-
-async def test_one_that_is_refused_or_given_up_is_no_trouble_of_those_beside_it() -> None:
-    tokenizer = byte_tokenizer(template=TEMPLATE)
-    chat = ChatTokenizer(tokenizer)
-    said = ["first", "half a character \ud800", "given up", "last"]
-    asked = [asyncio.create_task(chat.token_ids([{"role": "user", "content": words}])) for words in said]
-    await asyncio.sleep(0)
-    asked[2].cancel()
-    first, half, given_up, last = await asyncio.gather(*asked, return_exceptions=True)
-    assert isinstance(first, list)
-    assert tokenizer.decode(last) == "<|user|>last<|end|>"
-    assert isinstance(half, ValueError)
-    assert isinstance(given_up, asyncio.CancelledError)
-
-
-async def test_whoever_waits_for_a_tokenizer_that_is_closed_is_told() -> None:
-    chat = ChatTokenizer(byte_tokenizer(template=TEMPLATE))
-    waiting = [asyncio.create_task(chat.token_ids(TURNS)) for _ in range(3)]
-    await asyncio.sleep(0)
-    chat.close()
-    ends = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 30)
-    assert all(isinstance(end, list | RuntimeError) for end in ends)
-    with pytest.raises(RuntimeError, match="the tokenizer is closed"):
-        await chat.token_ids(TURNS)
 
 
 async def test_a_template_of_the_config_goes_before_the_tokenizers() -> None:

@@ -6,8 +6,8 @@ vLLM 0.32 that changes the score (10 tokens instead of 9, and a raw logit of -0.
 the template is rendered, tokenised without additions, and a BOS is put in front if the tokenizer puts one in front of
 every text and the template wrote none: there is always exactly the one that the model was trained with.
 
-Nobody waits for a batch: a conversation is written at once, on a thread, and those that come meanwhile are tokenised
-together after it, which a fast tokenizer does on as many cores as there are.
+Conversations are written on a thread, together where several wait (`together.py`); a fast tokenizer has threads of its
+own for them.
 
 What a template leaves out without a word (a tool's turn, a call of one) is an error here, and so are words that no
 tokenizer takes. Words that look like control tokens stay words: see `control_tokens`.
@@ -15,30 +15,26 @@ tokenizer takes. Words that look like control tokens stay words: see `control_to
 transformers is imported here alone, and only when a tokenizer is loaded.
 """
 
-import asyncio
 import copy
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from rewardpool.errors import ConfigError
 from rewardpool.rewards.control_tokens import ControlTokens
 from rewardpool.rewards.episode import plain_message, without_reasoning
 from rewardpool.rewards.steps import MARK
+from rewardpool.rewards.together import Together, or_error
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
-MOST_AT_ONCE = 64
-"""Conversations that are written together: the first ones go on their way while later ones are written."""
-CLOSED = "the tokenizer is closed"
 SystemPolicy = Literal["keep", "merge", "drop"]
+_Asked = tuple[Sequence[Mapping[str, Any]], int | None]
+"""A conversation's messages, and how many steps its last one has."""
 
 
 def load_tokenizer(source: str, *, revision: str | None, field: str) -> Any:
@@ -109,10 +105,8 @@ class ChatTokenizer:
         self._control = ControlTokens(self._tokenizer)
         self._step = None if step_token is None else _step_token(self._tokenizer, step_token, field=field)
         self._pad_is_last = False
-        self._waiting: dict[asyncio.AbstractEventLoop, list[_Asked]] = {}
-        """What is asked while the thread writes, by the loops that ask."""
         # One thread: some tokenizers refuse to be used by two at a time. Fast ones have threads of their own.
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tokenizer")
+        self._together = Together(self._written, what="the tokenizer")
 
     async def token_ids(self, messages: Sequence[Mapping[str, Any]], *, steps: int | None = None) -> list[int]:
         """The conversation's tokens, with exactly one BOS where the model has one.
@@ -125,13 +119,7 @@ class ChatTokenizer:
         Raises:
             ValueError: The template refuses the conversation, or there are not so many step tokens; the text says why.
         """
-        loop = asyncio.get_running_loop()
-        asked = _Asked(messages, steps, loop.create_future())
-        if loop in self._waiting:
-            self._waiting[loop].append(asked)
-        else:
-            self._hand_over([asked], loop)
-        return await asked.ids
+        return await self._together.of((messages, steps))
 
     async def counts(self, texts: Sequence[str]) -> tuple[int, int]:
         """Tokens of some texts together: without special tokens, and with those that the tokenizer adds to each."""
@@ -139,51 +127,20 @@ class ChatTokenizer:
         def counted(special: bool) -> int:
             return sum(len(self._tokenizer(text, add_special_tokens=special)["input_ids"]) for text in texts)
 
-        run = asyncio.get_running_loop().run_in_executor
-        return await run(self._thread, counted, False), await run(self._thread, counted, True)
+        return await self._together.alone(lambda: counted(False)), await self._together.alone(lambda: counted(True))
 
     def close(self) -> None:
         """End the thread."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._together.close()
 
-    def _hand_over(self, asked: "list[_Asked]", loop: asyncio.AbstractEventLoop) -> None:
-        """Have the thread write these; what is asked meanwhile is written together after them."""
-        self._waiting[loop] = asked[MOST_AT_ONCE:]
-        asked = asked[:MOST_AT_ONCE]
-        try:
-            writing = loop.run_in_executor(self._thread, self._written, asked)
-        except RuntimeError:
-            for one in [*asked, *self._waiting.pop(loop)]:
-                one.ids.set_exception(RuntimeError(CLOSED))
-            return
-        writing.add_done_callback(partial(self._hand_back, asked, loop))
-
-    def _hand_back(
-        self,
-        asked: "list[_Asked]",
-        loop: asyncio.AbstractEventLoop,
-        writing: "asyncio.Future[list[list[int] | Exception]]",
-    ) -> None:
-        if waiting := [one for one in self._waiting.pop(loop) if not one.ids.done()]:
-            self._hand_over(waiting, loop)
-        failure = RuntimeError(CLOSED) if writing.cancelled() else writing.exception()
-        found: Sequence[list[int] | BaseException] = writing.result() if failure is None else [failure] * len(asked)
-        for one, ids in zip(asked, found, strict=True):
-            if one.ids.done():
-                continue
-            if isinstance(ids, BaseException):
-                one.ids.set_exception(ids)
-            else:
-                one.ids.set_result(ids)
-
-    def _written(self, asked: "Sequence[_Asked]") -> list[list[int] | Exception]:
+    def _written(self, asked: Sequence[_Asked]) -> list[list[int] | Exception]:
         """The token ids of each, or why there are none."""
-        texts = [_or_error(lambda: self._rendered(one.messages, one.steps)) for one in asked]  # noqa: B023 - called now
+        texts = [or_error(partial(self._rendered, *one)) for one in asked]
         good = [text for text in texts if not isinstance(text, Exception)]
         wholes = iter(self._control.encode([text for text, _ in good]) if good else ())
         return [
-            text if isinstance(text, Exception) else _or_error(lambda: self._finished(next(wholes), *text, one.steps))  # noqa: B023 - called now
-            for one, text in zip(asked, texts, strict=True)
+            text if isinstance(text, Exception) else or_error(partial(self._finished, next(wholes), *text, steps))
+            for (_, steps), text in zip(asked, texts, strict=True)
         ]
 
     def _rendered(self, messages: Sequence[Mapping[str, Any]], steps: int | None) -> tuple[str, dict[str, str]]:
@@ -227,23 +184,6 @@ class ChatTokenizer:
                 " authors give; with spec.engine.name transformers they are transformers' own",
                 self._tokenizer.pad_token,
             )
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """A conversation whose tokens somebody waits for."""
-
-    messages: Sequence[Mapping[str, Any]]
-    steps: int | None
-    ids: asyncio.Future[list[int]]
-
-
-def _or_error(work: Callable[[], T]) -> T | Exception:
-    """What it returns, or what it raises."""
-    try:
-        return work()
-    except Exception as error:
-        return error
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,7 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
         super().__init__(config, tokenizer, compute_score)
         self._settings = read_settings(plain_config(config))
         self._warned = False
+        self._scorer: ResponseScorer | None = None
         self._caller: NaiveRewardManager | None = None
         self._opening = self._begin_to_open()
 
@@ -77,9 +78,7 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
                 "a sample came to a reward worker, though %s scores: its row names another agent_name", AGENT_LOOP
             )
         began = time.monotonic()
-        scorer = ResponseScorer(
-            await self._reward(), self.tokenizer, max_response_tokens=self._settings.max_response_tokens
-        )
+        scorer = self._scorer_of(await self._reward())
         row = data[len(data) - 1]
         with waited(time.monotonic() - began):
             scored = await scorer.score(row.non_tensor_batch, response_ids(row.batch, row.non_tensor_batch))
@@ -90,6 +89,13 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
                 f" the rewards of steps would be lost; leave that column out, or write {AGENT_LOOP} into it",
             )
         return {"reward_score": scored.score, "reward_extra_info": scored.extra_info}
+
+    def _scorer_of(self, reward: OpenReward) -> ResponseScorer:
+        if self._scorer is None or self._scorer.reward is not reward:
+            self._scorer = ResponseScorer(
+                reward, self.tokenizer, max_response_tokens=self._settings.max_response_tokens
+            )
+        return self._scorer
 
     async def _call_function(self, data: DataProto) -> dict[str, Any]:
         """Have verl's own manager call the user's function, as if verl served the pool's model itself."""

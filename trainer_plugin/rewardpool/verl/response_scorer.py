@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from rewardpool.errors import ConfigError
@@ -10,6 +11,7 @@ from rewardpool.policy_steps import at_tokens
 from rewardpool.policy_turns import PolicyTurns
 from rewardpool.rewards import Episode, OpenReward, Rating
 from rewardpool.rewards.episode import Message
+from rewardpool.rewards.together import Together, or_error
 from rewardpool.verl.result import score_and_extra_info
 from rewardpool.verl.rollout import SINGLE_TURN, beside_prompt, episode, medium
 
@@ -37,7 +39,8 @@ class ResponseScorer:
             tokenizer: The policy's.
             max_response_tokens: From this length on a response was cut off, if it does not end by itself.
         """
-        self._reward = reward
+        self.reward = reward
+        self._decoding: Together[list[int], str] = Together(self._decode, what="the policy's tokenizer")
         self._tokenizer = tokenizer
         self._max_response_tokens = max_response_tokens
 
@@ -55,35 +58,39 @@ class ResponseScorer:
                 that the reward would have to look at, or turns that cannot be told apart.
         """
         self._check_text(others)
-        response = await asyncio.to_thread(self._tokenizer.decode, token_ids, skip_special_tokens=True)
+        response = await self._decoding.of(token_ids)
+        # A thread costs more than it gives where there is nothing to do.
+        has_turns = self._reader is not None and int(others.get("__num_turns__") or 0) > SINGLE_TURN
         rated = episode(
             others,
             response,
             token_ids,
-            turns=await asyncio.to_thread(self._turns, others, token_ids),
+            turns=await asyncio.to_thread(self._turns, token_ids) if has_turns else None,
             max_tokens=self._max_response_tokens,
             eos=self._tokenizer.eos_token_id,
         )
-        rating = await self._reward.rate(rated)
+        rating = await self.reward.rate(rated)
         score, extra_info = score_and_extra_info(rating, label=rated.label)
-        return VerlScore(score, extra_info, await asyncio.to_thread(self._steps, rating, rated, token_ids))
+        steps = None if rating.steps is None else await asyncio.to_thread(self._steps, rating, rated, token_ids)
+        return VerlScore(score, extra_info, steps)
 
-    def _steps(self, rating: Rating, rated: Episode, token_ids: list[int]) -> tuple[tuple[int, float], ...] | None:
-        if rating.steps is None:
-            return None
+    def _decode(self, responses: Sequence[list[int]]) -> list[str | Exception]:
+        return [or_error(partial(self._text, token_ids)) for token_ids in responses]
 
-        def decode(ids: Sequence[int]) -> str:
-            return str(self._tokenizer.decode(ids, skip_special_tokens=True))
+    def _text(self, token_ids: Sequence[int]) -> str:
+        return str(self._tokenizer.decode(token_ids, skip_special_tokens=True))
 
-        return tuple(at_tokens(rating, rated, token_ids, decode))
+    def _steps(self, rating: Rating, rated: Episode, token_ids: list[int]) -> tuple[tuple[int, float], ...]:
+        return tuple(at_tokens(rating, rated, token_ids, self._text))
 
-    def _turns(self, others: Mapping[str, Any], token_ids: list[int]) -> list[Message] | None:
-        """The response's turns where it has several, and a model reads them."""
-        reader = next(
-            (name for name, pool in self._reward.pools.items() if pool.endpoint.model_type != "Function"), None
-        )
-        if reader is None or int(others.get("__num_turns__") or 0) <= SINGLE_TURN:
-            return None
+    @property
+    def _reader(self) -> str | None:
+        """The first pool whose model reads responses."""
+        return next((name for name, pool in self.reward.pools.items() if pool.endpoint.model_type != "Function"), None)
+
+    def _turns(self, token_ids: list[int]) -> list[Message]:
+        """The response's turns, for models that read them."""
+        reader = self._reader
         text = PolicyTurns(self._tokenizer)
         if (word := text.medium(token_ids)) is not None:
             raise ConfigError(
@@ -103,7 +110,7 @@ class ResponseScorer:
     def _check_text(self, others: Mapping[str, Any]) -> None:
         readers = [
             name
-            for name, pool in self._reward.pools.items()
+            for name, pool in self.reward.pools.items()
             if pool.endpoint.model_type not in ("Function", "Generative")
         ]
         if readers and (found := medium(others)) is not None:
@@ -112,7 +119,7 @@ class ResponseScorer:
                 f"rows have content of type {found}, and {readers[0]} is sent text alone, with a placeholder in its"
                 " place; score by functions (reward.rewardpool.function, or a Function pool), or leave such rows out",
             )
-        judges = [name for name, pool in self._reward.pools.items() if pool.endpoint.model_type == "Generative"]
+        judges = [name for name, pool in self.reward.pools.items() if pool.endpoint.model_type == "Generative"]
         if judges and (found := beside_prompt(others)) is not None:
             raise ConfigError(
                 f"data.{found}_key",
