@@ -15,11 +15,12 @@ from local_pool import local_pool
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from rewardpool import RewardConfig
 from rewardpool_train.pipeline.schedule import SCHEDULES, ScheduleName
 from training_step import course, pools
 from training_step.aims import vs
 from training_step.pairs import PairProtocol
-from training_step.protocol import FIXED, POOLS, Protocol
+from training_step.protocol import AT_ONCE, FIXED, POOLS, Protocol
 from training_step.report import show
 
 RESULT: Final = Path(__file__).parents[2] / ".rewardpool" / "bench" / "step.json"
@@ -31,8 +32,7 @@ def measured(names: list[ScheduleName], only_pools: list[str], protocol: Protoco
     """All figures; `vs_sync` is beside the schedule `sync` with a fixed number of callers, where that was run."""
     courses: dict[tuple[ScheduleName, str], course.Course] = {}
     for pool in [pool for pool in only_pools if pool in protocol.pools]:
-        with local_pool(pools.manifest(pool, protocol)) as key:
-            settings = course.config(key, callers=pools.callers(pool, protocol), protocol=protocol)
+        with _settings(pool, protocol) as settings:
             for name in names:
                 minibatches = 4 * (course.WARM_UP_STEPS + steps + course.COOL_DOWN_STEPS)
                 with _progress(f"{protocol.name}, {name}, {pool}", total=minibatches) as advance:
@@ -48,6 +48,15 @@ def measured(names: list[ScheduleName], only_pools: list[str], protocol: Protoco
             "steps": [round(seconds, 3) for seconds in one.steps],
         }
     return result
+
+
+@contextmanager
+def _settings(pool: str, protocol: Protocol) -> Iterator[RewardConfig | None]:
+    if pool == AT_ONCE:
+        yield None
+        return
+    with local_pool(pools.manifest(pool, protocol)) as key:
+        yield course.config(key, callers=pools.callers(pool, protocol), protocol=protocol)
 
 
 @contextmanager

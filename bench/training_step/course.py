@@ -3,6 +3,7 @@
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -13,7 +14,7 @@ from rewardpool_train.pipeline.parts import GroupTask, MiniBatch, OnEnd
 from rewardpool_train.pipeline.schedule import SCHEDULES, Plan, ScheduleName
 from training_step.gpu import StandInGpu, gpus
 from training_step.protocol import Protocol
-from training_step.rewards import Answer, scoring
+from training_step.rewards import Answer, at_once, scoring
 
 WARM_UP_STEPS = 2
 """Of each run, in which a pipeline fills and an elastic pool grows; they are not counted."""
@@ -81,7 +82,12 @@ class StandInLearner:
 
 def config(pool: str, *, callers: int, protocol: Protocol) -> RewardConfig:
     """The client's settings: all as they are for everybody, but how many requests may be in flight."""
-    return RewardConfig(pool=pool, concurrency=callers, timeout=3_600.0 / protocol.factor + 60.0)
+    return RewardConfig(pool=pool, concurrency=callers, timeout=_patience(protocol))
+
+
+def _patience(protocol: Protocol) -> float:
+    """Seconds for a score, and for a mini-batch."""
+    return 3_600.0 / protocol.factor + 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,9 +114,16 @@ class Course:
 
 
 async def run(
-    schedule: ScheduleName, settings: RewardConfig, protocol: Protocol, *, steps: int, on_minibatch: Callable[[], None]
+    schedule: ScheduleName,
+    settings: RewardConfig | None,
+    protocol: Protocol,
+    *,
+    steps: int,
+    on_minibatch: Callable[[], None],
 ) -> Course:
     """Go through so many steps, and those before and after them that are not counted.
+
+    Without settings there is no pool, and every score is there at once.
 
     Raises:
         WrongError: A sample was lost, came twice, or has another one's score.
@@ -128,19 +141,19 @@ async def run(
     training_seconds = protocol.floor_seconds if disaggregated else protocol.update_seconds
     with gpus(disaggregated=disaggregated) as (rolling, training):
         learner = StandInLearner(training, protocol, training_seconds, on_minibatch)
-        with BlockingPool(settings) as pool:
+        with nullcontext() if settings is None else BlockingPool(settings) as pool:
             pipeline = Pipeline(
                 plan=plan,
                 prompts=lambda index: index,
                 rollouts=StandInRollouts(rolling, protocol, seconds=rolling_seconds),
-                score=scoring(pool, protocol),
+                score=at_once(protocol) if pool is None else scoring(pool, protocol),
                 learner=learner,
                 overlap=Overlap(
                     schedule=schedule,
                     max_staleness=protocol.max_staleness,
                     groups_per_rollout=protocol.minibatch_prompts,
                 ),
-                deadline_seconds=settings.timeout,
+                deadline_seconds=_patience(protocol),
             )
             await pipeline.run()
     if len(learner.trained) != plan.groups:

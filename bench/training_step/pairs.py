@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rewardpool.rewards.pairwise import pairs_of
-from training_step.protocol import ELASTIC, Protocol
+from training_step.protocol import AT_ONCE, ELASTIC, Protocol
 
 GROUPS: Final = 128
 SIZE: Final = 8
@@ -52,7 +52,7 @@ class PairProtocol(Protocol):
     whole_prompts = GROUPS
     # Two steps: within one, the longest comparisons of a step are not over.
     max_staleness = 8
-    pools = (ELASTIC,)
+    pools = (ELASTIC, AT_ONCE)
 
     def comparisons(self, *, group: int) -> Iterator[Comparison]:
         """All questions about a group."""

@@ -16,7 +16,9 @@ from typing import ClassVar, Final
 
 FIXED: Final = "fixed256"
 ELASTIC: Final = "elastic"
-POOLS: Final = (FIXED, ELASTIC)
+AT_ONCE: Final = "at_once"
+"""No pool, every score is there at once: what a step takes longer than the GPUs is the pipeline and the bench."""
+POOLS: Final = (FIXED, ELASTIC, AT_ONCE)
 PROMPTS: Final = 1_024
 ANSWERS: Final = 5
 MINIBATCH_PROMPTS: Final = 256

@@ -21,6 +21,18 @@ def scoring(pool: BlockingPool, protocol: Protocol) -> Score[int, Answer] | Grou
     return by_pairs(pool, protocol) if isinstance(protocol, PairProtocol) else by_samples(pool, protocol)
 
 
+def at_once(protocol: Protocol) -> Score[int, Answer] | GroupScore[int, Answer]:
+    """Return what knows every score by itself, and asks nobody."""
+
+    async def score(task: GroupTask[int], member: int, _: Answer) -> float | None:
+        return protocol.score(group=task.index, member=member)
+
+    async def judge(group: RolledGroup[int, Answer]) -> Sequence[float | None]:
+        return [protocol.score(group=group.task.index, member=member) for member in range(group.task.size)]
+
+    return GroupScore(judge) if isinstance(protocol, PairProtocol) else score
+
+
 def by_samples(pool: BlockingPool, protocol: Protocol) -> Score[int, Answer]:
     """Return what judges each rollout by itself."""
 

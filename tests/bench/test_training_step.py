@@ -101,6 +101,13 @@ async def say_what_is_true(request: web.Request) -> web.Response:
     return web.json_response({"data": [{"index": 0, "embedding": [given["ground_truth"]]}]})
 
 
+@pytest.mark.parametrize("kind", [Protocol, PairProtocol])
+def test_a_course_without_a_pool_has_every_score_at_once(kind: type[Protocol]) -> None:
+    protocol = kind(factor=2_000.0, prompts=4)
+    course = asyncio.run(run("one_step_off_minibatch", None, protocol, steps=1, on_minibatch=lambda: None))
+    assert course.step_seconds > 0
+
+
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("kind", [Protocol, PairProtocol])
 async def test_a_small_course_of_every_schedule_trains_on_each_group_with_its_own_scores(

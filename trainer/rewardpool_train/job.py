@@ -109,12 +109,17 @@ def score_dtype(pools: Iterable[Pool]) -> ScoreDtype:
 
 
 def _announced(reward: BlockingReward, config: TrainConfig, ranks: Ranks) -> Together:
-    """Announce to all pools of the reward what comes of this job."""
-    samples = config.rollout.prompts_per_step * config.rollout.group_size
+    """Announce to all pools of the reward what comes of this job, each in its own requests."""
+    requests = reward.requests(members=config.rollout.group_size)
     return Together(
         [
-            pool.demand(samples=samples, steps=config.steps, rank=ranks.rank, ranks=ranks.size)
-            for pool in reward.pools.values()
+            pool.demand(
+                samples=config.rollout.prompts_per_step * requests[name],
+                steps=config.steps,
+                rank=ranks.rank,
+                ranks=ranks.size,
+            )
+            for name, pool in reward.pools.items()
         ]
     )
 

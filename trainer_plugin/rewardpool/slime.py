@@ -103,7 +103,7 @@ def announcement_of(args: Any) -> Announcement:
     prompts, group = getattr(args, "rollout_batch_size", None), getattr(args, "n_samples_per_prompt", None)
     if not prompts or not group or getattr(args, "dynamic_sampling_filter_path", None):  # a filter: nobody knows
         return Announcement(rank=0, ranks=1)
-    return Announcement(samples=prompts * group, rank=0, ranks=1)
+    return Announcement(samples=prompts * group, group=group, rank=0, ranks=1)
 
 
 def close() -> None:

@@ -48,6 +48,17 @@ async def test_the_first_samples_begin_a_rollout_and_closing_ends_the_job(folder
     assert announced(folder) == ENDED
 
 
+@pytest.mark.parametrize(("group", "requests"), [(8, 8 * 32), (None, None)], ids=["groups of 8", "of what size"])
+async def test_a_judge_of_pairs_is_announced_the_requests_that_it_is_to_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: int | None, requests: int | None
+) -> None:
+    on_this_machine(monkeypatch, tmp_path)
+    write_local_pool(tmp_path, model_type="Generative")
+    spec = {"pool": POOL, "judge": {"mode": "pairwise", "opponents": 4}}
+    async with open_announced(spec, Announcement(samples=64, group=group)) as reward:
+        assert reward.pools[POOL].job_demand.now().samples == requests
+
+
 async def test_another_part_of_the_job_scores_in_silence(folder: Path) -> None:
     async with open_announced(POOL, Announcement(rank=1, ranks=2)) as reward:
         assert (await reward.rate(EPISODES[0])).total is not None
@@ -91,13 +102,16 @@ async def test_trl_without_a_state_generates_all_the_time(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "samples"),
+    ("arguments", "samples", "group"),
     [
-        ({"rollout_batch_size": 32, "n_samples_per_prompt": 8}, 256),
-        ({"rollout_batch_size": 32, "n_samples_per_prompt": 8, "dynamic_sampling_filter_path": "a.b"}, None),
-        ({}, None),
+        ({"rollout_batch_size": 32, "n_samples_per_prompt": 8}, 256, 8),
+        ({"rollout_batch_size": 32, "n_samples_per_prompt": 8, "dynamic_sampling_filter_path": "a.b"}, None, None),
+        ({}, None, None),
     ],
     ids=["known", "filtered, so that more are sampled", "unknown"],
 )
-def test_slime_tells_how_many_samples_a_rollout_has(arguments: dict[str, object], samples: int | None) -> None:
-    assert announcement_of(SimpleNamespace(**arguments)) == Announcement(samples=samples, rank=0, ranks=1)
+def test_slime_tells_how_many_samples_a_rollout_has(
+    arguments: dict[str, object], samples: int | None, group: int | None
+) -> None:
+    said = announcement_of(SimpleNamespace(**arguments))
+    assert said == Announcement(samples=samples, group=group, rank=0, ranks=1)

@@ -5,7 +5,7 @@ For the rewards of trainers that say nothing of their steps. Those that do say i
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from rewardpool.client.pool import Pool
@@ -23,6 +23,9 @@ class Announcement:
     """What is known of a job beforehand, as `Pool.demand` takes it."""
 
     samples: int | None = None
+    """Of one rollout."""
+    group: int | None = None
+    """Of these, the responses to one prompt."""
     steps: int | None = None
     rank: int | None = None
     ranks: int | None = None
@@ -55,6 +58,10 @@ class AnnouncedReward:
         """As `OpenReward.pools`."""
         return self._reward.pools
 
+    def requests(self, *, members: int) -> Mapping[str, int]:
+        """As `OpenReward.requests`."""
+        return self._reward.requests(members=members)
+
     async def rate(self, episode: Episode) -> Rating:
         """As `OpenReward.rate`."""
         with self._bursts.sample():
@@ -76,5 +83,26 @@ async def open_announced(spec: RewardLike, announcement: Announcement, **options
         ValueError: A figure of the announcement is out of range.
     """
     async with open_reward(spec, **options) as reward:
-        demands = [pool.demand(**asdict(announcement)) for pool in reward.pools.values()]
+        requests = requests_of_rollout(reward, samples=announcement.samples, group=announcement.group)
+        demands = [
+            pool.demand(
+                samples=requests[name], steps=announcement.steps, rank=announcement.rank, ranks=announcement.ranks
+            )
+            for name, pool in reward.pools.items()
+        ]
         yield AnnouncedReward(reward, Bursts(demands))
+
+
+def requests_of_rollout(reward: OpenReward, *, samples: int | None, group: int | None) -> Mapping[str, int | None]:
+    """Return the requests that a rollout comes to, by pool; None where that is not known.
+
+    Args:
+        reward: That rates it.
+        samples: Of the rollout; None where that is not known.
+        group: Of these, the responses to one prompt; None where that is not known, and then nobody knows what it takes
+            to compare them.
+    """
+    if samples is None or (group is None and reward.needs_group):
+        return dict.fromkeys(reward.pools)
+    members = group or 1
+    return {name: requests * samples // members for name, requests in reward.requests(members=members).items()}

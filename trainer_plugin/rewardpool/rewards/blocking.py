@@ -64,6 +64,10 @@ class BlockingReward(LoopThread[OpenReward]):
         """As `OpenReward.pools`; of these, `demand`, `report` and `endpoint` may be used from any thread."""
         return self.opened.pools
 
+    def requests(self, *, members: int) -> Mapping[str, int]:
+        """As `OpenReward.requests`."""
+        return self.opened.requests(members=members)
+
     def submit(self, episode: Episode) -> concurrent.futures.Future[Rating]:
         """Start rating an episode; the future has what `OpenReward.rate` returns or raises."""
         return self.start(self.opened.rate(episode))

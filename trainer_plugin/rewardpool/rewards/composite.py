@@ -26,6 +26,7 @@ from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.mixture import Scaling, clipped, combined, normalized
 from rewardpool.rewards.part_config import FixedMoments, Part
 from rewardpool.rewards.rating import Rating, StepReward
+from rewardpool.rewards.requests import Asked, requests_by_pool
 from rewardpool.rewards.reward_function import GroupRewardFunction, PartScore, RewardFunction, gathered
 from rewardpool.rewards.running import RunningMoments
 
@@ -94,6 +95,7 @@ class CompositeReward:
         *,
         combine: str = "sum",
         pools: Mapping[str, Pool] | None = None,
+        asked: Sequence[Asked] = (),
         post_process: PostProcess | None = None,
         path: str = "reward",
     ) -> None:
@@ -101,6 +103,7 @@ class CompositeReward:
         self._others = [part for part in parts if part.config.gate is None]
         self._combine = combine
         self._pools = dict(pools or {})
+        self._asked = tuple(asked)
         self._post_process = post_process
         self._names = tuple(part.name for part in parts)
         self._process = next((part for part in parts if getattr(part.config, "supervision", None) == "process"), None)
@@ -131,6 +134,10 @@ class CompositeReward:
     def pools(self) -> Mapping[str, Pool]:
         """The open pools by their name."""
         return self._pools
+
+    def requests(self, *, members: int) -> Mapping[str, int]:
+        """As `OpenReward.requests`."""
+        return requests_by_pool(self._asked, members)
 
     async def rate(self, episode: Episode) -> Rating:
         """Rate one episode; raises what `OpenReward.rate` does."""

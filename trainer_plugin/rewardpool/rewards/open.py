@@ -25,6 +25,7 @@ from rewardpool.rewards.listwise import ListComparer
 from rewardpool.rewards.opened import OpenReward
 from rewardpool.rewards.pairwise import GroupComparer
 from rewardpool.rewards.part_config import FunctionPart, JudgeConfig, LengthPenaltyPart, Part, PoolPart
+from rewardpool.rewards.requests import Asked
 from rewardpool.rewards.reward_function import (
     GroupRewardFunction,
     GroupWithoutReasoning,
@@ -71,7 +72,14 @@ async def open_reward(
             OpenPart(part, place, await opening.reward_function(part, path=place))
             for part, place in zip(parsed.parts, parsed.paths, strict=True)
         ]
-        yield CompositeReward(parts, combine=parsed.combine, pools=opening.pools, post_process=post_process, path=path)
+        yield CompositeReward(
+            parts,
+            combine=parsed.combine,
+            pools=opening.pools,
+            asked=opening.asked,
+            post_process=post_process,
+            path=path,
+        )
 
 
 class _Opening:
@@ -82,6 +90,8 @@ class _Opening:
         self._tokenizer = tokenizer
         self._began = time.monotonic()
         self.pools: dict[str, Pool] = {}
+        self.asked: list[Asked] = []
+        """Once for each part that asks a pool, and for each of the judges' meta reward models."""
         self._clients: dict[str, PoolPart] = {}
 
     async def reward_function(self, part: Part, *, path: str) -> RewardFunction | GroupRewardFunction:
@@ -95,6 +105,7 @@ class _Opening:
         if not isinstance(part, PoolPart):
             raise TypeError(f"{type(part).__name__} is no kind of part")
         pool = await self._pool(part, path=path)
+        self.asked.append(Asked(pool.endpoint.pool, part.judge))
         function = await self._pool_reward_function(part, pool, path=path)
         if not part.strip_reasoning:
             return function
@@ -155,6 +166,7 @@ class _Opening:
             return None
         part = judge.meta.as_part()
         pool = await self._pool(part, path=path)
+        self.asked.append(Asked(pool.endpoint.pool, judge))
         if pool.endpoint.model_type not in (None, "Discriminative"):
             raise ConfigError(
                 f"{path}.pool",

@@ -39,6 +39,13 @@ class OpenReward(Protocol):
         """
         ...
 
+    def requests(self, *, members: int) -> Mapping[str, int]:
+        """Return how many requests each pool gets for so many responses to one prompt: what `Pool.demand` announces.
+
+        A judge of pairs asks twice for each pair and vote. Gates are taken to open, and answers to be readable.
+        """
+        ...
+
     async def rate(self, episode: Episode) -> Rating:
         """Rate one episode.
 

@@ -156,6 +156,6 @@ class ScoringAgentLoop:
 @asynccontextmanager
 async def _open_scorer(config: Any, tokenizer: Any) -> AsyncIterator[InlineScorer]:
     settings = read_settings(plain_config(config))
-    reward = await shared_reward(settings.spec, path=MAPPING_PATH, samples=settings.samples, workers=settings.workers)
+    reward = await shared_reward(settings.spec, path=MAPPING_PATH, **settings.announced)
     scorer = ResponseScorer(reward, tokenizer, max_response_tokens=settings.max_response_tokens)
     yield InlineScorer(config, settings, scorer)

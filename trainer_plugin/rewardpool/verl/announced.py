@@ -7,12 +7,17 @@ from typing import Any
 
 from rewardpool.client.shared import shared
 from rewardpool.rewards import OpenReward, open_reward
-from rewardpool.rewards.announced import AnnouncedReward
+from rewardpool.rewards.announced import AnnouncedReward, requests_of_rollout
 from rewardpool.verl.bursts import announced_bursts
 
 
 async def shared_reward(
-    spec: Mapping[str, Any], *, path: str, samples: int | None = None, workers: int | None = None
+    spec: Mapping[str, Any],
+    *,
+    path: str,
+    samples: int | None = None,
+    group: int | None = None,
+    workers: int | None = None,
 ) -> OpenReward:
     """The reward of a spec on this event loop.
 
@@ -20,18 +25,23 @@ async def shared_reward(
         spec: For `open_reward`.
         path: Where the spec is in the config, for messages.
         samples: Of one rollout, over all reward workers.
+        group: Of these, the responses to one prompt.
         workers: How many reward workers share them; None where that is not known.
 
     Raises:
         RewardPoolError: What `open_reward` raises.
     """
     name = json.dumps(spec, sort_keys=True, default=repr)
-    return await shared().get(f"reward {name}", lambda: _open(spec, path=path, samples=samples, workers=workers))
+    return await shared().get(
+        f"reward {name}", lambda: _open(spec, path=path, samples=samples, group=group, workers=workers)
+    )
 
 
 @asynccontextmanager
 async def _open(
-    spec: Mapping[str, Any], *, path: str, samples: int | None, workers: int | None
+    spec: Mapping[str, Any], *, path: str, samples: int | None, group: int | None, workers: int | None
 ) -> AsyncIterator[OpenReward]:
     async with open_reward(spec, path=path) as reward:
-        yield AnnouncedReward(reward, announced_bursts(reward.pools.values(), samples=samples, workers=workers))
+        requests = requests_of_rollout(reward, samples=samples, group=group)
+        asked = [(pool, requests[name]) for name, pool in reward.pools.items()]
+        yield AnnouncedReward(reward, announced_bursts(asked, workers=workers))

@@ -8,19 +8,18 @@ from rewardpool.client.shared import at_exit
 from rewardpool.demand.bursts import Bursts
 
 
-def announced_bursts(pools: Iterable[Pool], *, samples: int | None, workers: int | None) -> Bursts:
+def announced_bursts(pools: Iterable[tuple[Pool, int | None]], *, workers: int | None) -> Bursts:
     """Bursts that are announced to these pools from now on, by the worker whose part that is.
 
     Args:
-        pools: Open ones, whose demand nobody announces yet.
-        samples: Of one rollout, over all reward workers.
+        pools: Open ones, whose demand nobody announces yet; with the requests of one rollout, over all reward workers.
         workers: How many reward workers share them; None where that is not known.
 
     Raises:
         ConfigError: $REWARDPOOL_JOB or $REWARDPOOL_ANNOUNCE is wrong.
     """
     # Where it is not known how many workers there are, this one's samples may not be all.
-    demands = [pool.demand(samples=samples, rank=worker_number(), ranks=workers or 2) for pool in pools]
+    demands = [pool.demand(samples=requests, rank=worker_number(), ranks=workers or 2) for pool, requests in pools]
     for demand in demands:
         at_exit(demand.end)
     return Bursts(demands)

@@ -70,7 +70,7 @@ async def _open_function_pool(spec: Mapping[str, Any], *, path: str, workers: in
     client = {name: value for name, value in spec.items() if name != "tokenizer"}
     async with Pool(RewardConfig.parse(client, path=path)) as pool, open_door(pool) as address:
         tokenizer = await _tokenizer(spec.get("tokenizer"), pool.endpoint, field=f"{path}.tokenizer")
-        yield FunctionPool(address, tokenizer, announced_bursts([pool], samples=None, workers=workers))
+        yield FunctionPool(address, tokenizer, announced_bursts([(pool, None)], workers=workers))
 
 
 async def _tokenizer(source: str | None, endpoint: Endpoint, *, field: str) -> Any:

@@ -118,7 +118,7 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
         settings = self._settings
         # Where agent loops score, they announce; whatever comes here is the exception.
         spec = {**settings.spec, "announce": False} if settings.inline else settings.spec
-        return await shared_reward(spec, path=MAPPING_PATH, samples=settings.samples, workers=settings.workers)
+        return await shared_reward(spec, path=MAPPING_PATH, **settings.announced)
 
     def _begin_to_open(self) -> "asyncio.Task[Any] | None":
         """Made on the actor's event loop, as verl does it, this says what is missing long before the first sample."""

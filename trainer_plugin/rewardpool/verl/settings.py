@@ -39,6 +39,8 @@ class Settings:
     """For `open_reward`."""
     samples: int | None = None
     """Of one rollout over all reward workers; None where the config does not say."""
+    group: int | None = None
+    """Of these, the responses to one prompt."""
     calls_function: bool = False
     """Whether the config names a reward function of the user's own, which is to have the pool's address."""
     inline: bool = False
@@ -51,6 +53,11 @@ class Settings:
     """Whether each step of a response has a reward of its own."""
     max_response_tokens: int | None = None
     """From this length on a response was cut off, if it does not end by itself."""
+
+    @property
+    def announced(self) -> dict[str, int | None]:
+        """What `shared_reward` takes of it for the demand."""
+        return {"samples": self.samples, "group": self.group, "workers": self.workers}
 
 
 def read_settings(config: Mapping[str, Any]) -> Settings:
@@ -96,6 +103,7 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
         spec=spec,
         calls_function=calls_function,
         samples=prompts * (rollout.get("n") or 1) or None,
+        group=rollout.get("n") or 1,
         inline=inline,
         agent_loop=writer or Settings.agent_loop,
         rewards_steps=by_steps is not None,
