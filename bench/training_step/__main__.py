@@ -25,6 +25,8 @@ from training_step.report import show
 
 RESULT: Final = Path(__file__).parents[2] / ".rewardpool" / "bench" / "step.json"
 BASELINE: Final[ScheduleName] = "sync"
+BEST: Final[ScheduleName] = "one_step_off_minibatch"
+"""The only one that is run with every score there at once: the others' devices wait for each other in any case."""
 PROTOCOLS: Final[dict[str, type[Protocol]]] = {kind.name: kind for kind in (Protocol, PairProtocol)}
 
 
@@ -34,6 +36,8 @@ def measured(names: list[ScheduleName], only_pools: list[str], protocol: Protoco
     for pool in [pool for pool in only_pools if pool in protocol.pools]:
         with _settings(pool, protocol) as settings:
             for name in names:
+                if pool == AT_ONCE and name != BEST:
+                    continue
                 minibatches = 4 * (course.WARM_UP_STEPS + steps + course.COOL_DOWN_STEPS)
                 with _progress(f"{protocol.name}, {name}, {pool}", total=minibatches) as advance:
                     running = course.run(name, settings, protocol, steps=steps, on_minibatch=advance)
