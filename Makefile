@@ -286,7 +286,7 @@ client-faults: packages setup-dev setup-server ## What the client makes of fault
 bench-autoscaler: setup-dev ## Measure how soon the right size is asked for, beside peers' formulas and a real HPA (root, Go)
 	@PYTHONPATH=bench:e2e:tests $(DEV)/bin/python -m autoscaler $(BENCH_ARGS)
 
-bench-step: setup-dev setup-server ## Measure a training step with slow rewards under five schedules (20 minutes; BENCH_ARGS="--only one_step_off_minibatch sync --steps 1")
+bench-step: setup-dev setup-server ## Measure a training step with slow rewards under five schedules (35 minutes; BENCH_ARGS="--only one_step_off_minibatch sync --steps 1")
 	@PYTHONPATH=bench $(DEV)/bin/python -m training_step $(BENCH_ARGS)
 
 bench-learning: setup-dev setup-server setup-trainer ## Compare what the five schedules learn, over three seeds (20 minutes; BENCH_ARGS="--only sync one_step_off_minibatch")
