@@ -72,7 +72,8 @@ def _headline(pool: RewardPool, where: str) -> RenderableType:
         (pool.key, "bold"),
         f"  {pool.spec.model.type} {pool.spec.model.source} on {pool.spec.engine.name}, {where}",
     )
-    counts = f"{status.ready_replicas}/{wanted_replicas(pool)} ready{load}"
+    parked = f", {status.parked_replicas} parked" if status.parked_replicas else ""
+    counts = f"{status.ready_replicas}/{wanted_replicas(pool)} ready{parked}{load}"
     return Group(first, Text(counts), Text(f"url {status.url or '(none: it does not run)'}"))
 
 

@@ -160,6 +160,8 @@ class AutoscalingSpec(ApiModel):
     """Limits on how quickly the pool shrinks."""
     cooldown_seconds: Seconds = 600
     """Without a request for this long, a pool with minReplicas 0 goes to zero."""
+    parked: Annotated[int, Field(ge=0, le=10_000)] = 0
+    """Number of replicas beyond the wanted ones, up to maxReplicas, that are started and kept out of the routers' lists, so that growing takes no start. They cost memory; not for replicas with GPUs, nor beside a budget."""
     budget: BudgetSpec | None = None
     """Share replicas with other pools of the namespace. On Kubernetes; one machine warns."""
 
@@ -183,6 +185,16 @@ class AutoscalingSpec(ApiModel):
             cel="!has(self.policies) || !self.policies.exists(one, one.type == 'External')",
             message="spec.autoscaling.policies must not have External, which cannot be combined; give it as spec.autoscaling.policy",
             holds=lambda scaling: not any(policy.type == "External" for policy in scaling.policies or ()),
+        ),
+        Rule(
+            cel="!has(self.budget) || self.parked == 0",
+            message="spec.autoscaling.parked must not be set beside spec.autoscaling.budget: a parked replica would be nobody's share",
+            holds=lambda scaling: scaling.budget is None or not scaling.parked,
+        ),
+        Rule(
+            cel="self.parked <= self.maxReplicas",
+            message="spec.autoscaling.parked must not be greater than spec.autoscaling.maxReplicas",
+            holds=lambda scaling: scaling.parked <= scaling.max_replicas,
         ),
         Rule(
             cel="!has(self.budget) || self.minReplicas <= self.budget.maxReplicas",

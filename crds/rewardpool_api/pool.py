@@ -243,6 +243,11 @@ class RewardPoolSpec(ApiModel):
             holds=lambda spec: not spec.engine.sleep.enabled or spec.autoscaling is None,
         ),
         Rule(
+            cel=f"!has(self.autoscaling) || self.autoscaling.parked == 0 || {_GPUS} == 0",
+            message="spec.autoscaling.parked must not be set when spec.worker.gpus is at least 1: a parked replica would hold its GPUs; raise spec.autoscaling.minReplicas to keep some warm",
+            holds=lambda spec: spec.autoscaling is None or not spec.autoscaling.parked or spec.worker.gpus == 0,
+        ),
+        Rule(
             cel="!has(self.model.type) || self.model.type != 'Generative' || !has(self.rollout.parity)",
             message="spec.rollout.parity must not be set when spec.model.type is Generative: a judge writes text, which has no score to compare",
             holds=lambda spec: spec.model.type != "Generative" or spec.rollout.parity is None,

@@ -320,7 +320,7 @@ class WorkerProcess(ApiModel):
     pid: int | None = None
     """Process id of the leader of the replica's process group."""
     phase: str
-    """Starting, Ready, Asleep, Draining, or Waiting (backing off after a failed start)."""
+    """Starting, Ready, Parked, Asleep, Draining, or Waiting (backing off after a failed start)."""
     restarts: int = 0
     """Number of times the replica was started again."""
     in_flight: int | None = None
@@ -337,11 +337,13 @@ class RewardPoolStatus(ApiModel):
     ready: str = ""
     """Replicas that serve, of those that are wanted, such as `1/2`: what `kubectl get` shows."""
     replicas: int = 0
-    """Number of workers, without those that are leaving."""
+    """Number of workers, without those that are leaving and those that are parked."""
     ready_replicas: int = 0
     """Number of workers that answer and are in every router's list."""
     draining_replicas: int = 0
     """Number of workers that finish what they have in flight before they leave."""
+    parked_replicas: int = 0
+    """Number of workers that answer and are in no router's list, kept for when more are wanted."""
     selector: str = ""
     """Label selector of the worker pods, for the scale subresource."""
     current_revision: str = ""

@@ -84,6 +84,8 @@ class Fleet:
             self._grow(wanted, now)
         for replica in self._replicas.values():
             await replica.start_if_due(may_start=not plan.hold_starts)
+        for name, replica in self._replicas.items():
+            replica.parked = name in plan.parked
         for name in (*plan.sleep, *plan.wake):
             self._replicas[name].turn(awake=name in plan.wake)
 

@@ -88,6 +88,8 @@ class Replica:
         self.revision = revision_of(pool)
         self.created = created
         self.draining_since: datetime | None = None
+        self.parked = False
+        """It is kept for when more are wanted."""
         self._pool = pool
         self._run = run
         self._session = session
@@ -129,7 +131,7 @@ class Replica:
             return "Waiting"
         if self.asleep:
             return "Asleep"
-        return "Ready" if self.answering else "Starting"
+        return ("Parked" if self.parked else "Ready") if self.answering else "Starting"
 
     def observe(self) -> Worker:
         """What a snapshot says of it.

@@ -44,7 +44,7 @@ PASS_SECONDS = 0.5
 """Between two passes; a process that ends starts one at once."""
 QUICK_PASS_SECONDS = 0.05
 """The same where engines sleep: trainers wait for the pool to wake, and to give their GPU back. And until somebody who
-found the pool at zero has a score."""
+found the pool at zero has a score; and at zero where replicas are parked, which nothing but a look holds up."""
 AT_ZERO_PASS_SECONDS = 0.2
 """The same where the pool is at zero: nobody but the router tells that a request waits."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -81,7 +81,9 @@ def pass_seconds(pool: RewardPool) -> float:
     first, scaling = pool.status.first_score, pool.status.scaling
     if pool.spec.engine.sleep.enabled or (first is not None and first.waits_for is not None):
         return QUICK_PASS_SECONDS
-    return AT_ZERO_PASS_SECONDS if scaling is not None and scaling.desired == 0 else PASS_SECONDS
+    if scaling is None or scaling.desired or pool.spec.autoscaling is None:
+        return PASS_SECONDS
+    return QUICK_PASS_SECONDS if pool.spec.autoscaling.parked else AT_ZERO_PASS_SECONDS
 
 
 def kill_leftovers(folder: PoolFolder) -> list[int]:

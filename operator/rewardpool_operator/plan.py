@@ -62,6 +62,8 @@ class Plan:
     """Workers, by name, whose engines shall wake."""
     hold_starts: bool = False
     """Start no worker that has no process, as one that died: the GPU is the trainer's now."""
+    parked: frozenset[str] = frozenset()
+    """Workers, by name, that stay out of the routers' lists until more are wanted."""
     joins: tuple[Join, ...] = ()
     expose: tuple[str, ...] = ()
     """Routers, by name, that trainers may be sent to from now on."""

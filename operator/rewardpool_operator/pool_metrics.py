@@ -73,6 +73,7 @@ def _replicas(status: RewardPoolStatus) -> tuple[tuple[str, int], ...]:
         ("ready", status.ready_replicas),
         ("starting", max(0, status.replicas - status.ready_replicas)),
         ("draining", status.draining_replicas),
+        ("parked", status.parked_replicas),
         *recommended,
     )
 
@@ -140,7 +141,8 @@ class PoolCollector(Collector):
             ),
             GaugeMetricFamily(
                 "rewardpool_pool_replicas",
-                "Workers of the pool: recommended by policies, desired, ready (in every router), starting, draining.",
+                "Workers of the pool: recommended by policies, desired, ready (in every router), starting, draining,"
+                " parked.",
                 labels=(*POOL_LABELS, "state"),
             ),
             GaugeMetricFamily(

@@ -78,6 +78,12 @@ VIOLATIONS: dict[str, dict[str, Any]] = {
     "a step of no size": scaled(policy=QUEUE, scaleUp={"step": {"periodSeconds": 5}}),
     "more at least than at most": scaled(minReplicas=3, policy=QUEUE),
     "more at least than the budget has": scaled(minReplicas=2, policy=QUEUE, budget={"name": "gpus", "maxReplicas": 1}),
+    "parked replicas with GPUs": scaled(policy=QUEUE, parked=1),
+    "more parked than there may be": {**scaled(policy=QUEUE, parked=3), "spec.worker.gpus": 0},
+    "parked replicas in a budget": {
+        **scaled(policy=QUEUE, parked=1, budget={"name": "gpus", "maxReplicas": 4}),
+        "spec.worker.gpus": 0,
+    },
     "replicas beside an autoscaler": {"spec.replicas": 2, **scaled(policy=QUEUE)},
     "function on an engine for models": {
         "spec.model": {"source": "python://rewards:score", "type": "Function"},

@@ -51,6 +51,11 @@ def test_a_pool_is_shown_with_its_load_and_conditions():
     assert "Serving" in shown
 
 
+def test_parked_replicas_are_shown_beside_those_that_serve():
+    pool = a_pool(status().model_copy(update={"parked_replicas": 2}))
+    assert "1/3 ready, 2 parked · 7 in flight" in text_of(tables.pool_screen(pool, [], where="in the cluster"))
+
+
 @pytest.mark.parametrize(
     ("waits_for", "line"),
     [

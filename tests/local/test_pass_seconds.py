@@ -10,13 +10,18 @@ from rewardpool_api.first_score import FirstScorePart, FirstScoreStatus
 from rewardpool_api.status import ScalingStatus
 from rewardpool_local.supervisor import AT_ZERO_PASS_SECONDS, PASS_SECONDS, QUICK_PASS_SECONDS, pass_seconds
 
+SCALING: dict[str, Any] = {"minReplicas": 0, "maxReplicas": 1, "policy": {"queueDepth": {"targetPerReplica": 8}}}
+
 
 @pytest.mark.parametrize(
     ("desired", "waits_for", "spec", "seconds"),
     [
         (None, None, {}, PASS_SECONDS),
         (1, None, {}, PASS_SECONDS),
-        (0, None, {}, AT_ZERO_PASS_SECONDS),
+        (0, None, {"autoscaling": SCALING}, AT_ZERO_PASS_SECONDS),
+        (0, None, {"autoscaling": SCALING | {"parked": 1}, "worker": {"gpus": 0}}, QUICK_PASS_SECONDS),
+        (1, None, {"autoscaling": SCALING | {"parked": 1}, "worker": {"gpus": 0}}, PASS_SECONDS),
+        (0, None, {}, PASS_SECONDS),
         (1, "Load", {}, QUICK_PASS_SECONDS),
         (0, "Decision", {}, QUICK_PASS_SECONDS),
         (1, None, {"engine": {"name": "vllm", "sleep": {"enabled": True}}, "worker": {"gpus": 1}}, QUICK_PASS_SECONDS),

@@ -286,6 +286,23 @@ async def test_a_pool_may_be_open_to_all_from_its_start_to_its_end(machine: Loca
     assert (code, "spec.router.auth.mode cannot change while the pool runs" in said) == (2, True)
 
 
+async def test_a_parked_replica_serves_the_first_request_and_is_parked_again(machine: LocalMachine) -> None:
+    policy = {"type": "QueueDepth", "queueDepth": {"targetPerReplica": 4}}
+    bounds = {"minReplicas": 0, "maxReplicas": 1, "cooldownSeconds": 1, "scaleDown": {"stabilizationWindowSeconds": 0}}
+    await machine.up(autoscaling={**bounds, "policy": policy, "parked": 1})
+
+    async def parked() -> bool:
+        return machine.pool().status.parked_replicas == 1
+
+    await eventually(parked, what="a replica is parked")
+    (before,) = machine.pool().status.workers
+    assert (before.phase, machine.pool().status.ready_replicas) == ("Parked", 0)
+    assert await machine.run("score", "hello world") == (0, "11.0\n")
+    await eventually(parked, what="it is parked again")
+    (after,) = machine.pool().status.workers
+    assert (after.pid, after.restarts) == (before.pid, 0)
+
+
 async def test_an_smg_serves_as_well_and_is_changed_for_the_other_one(machine: LocalMachine) -> None:
     policy = {"type": "QueueDepth", "queueDepth": {"targetPerReplica": 4}}
     bounds = {"minReplicas": 0, "maxReplicas": 2, "cooldownSeconds": 60}

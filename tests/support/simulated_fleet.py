@@ -42,15 +42,19 @@ class SimulatedFleet:
         replicas: wanted.
         room: how many workers the cluster has GPUs for; None for any number.
         parity: whether a golden set is compared.
+        parked: replicas that are kept out of the routers.
     """
 
-    def __init__(self, *, strategy: str, replicas: int, room: int | None = None, parity: bool = False) -> None:
+    def __init__(
+        self, *, strategy: str, replicas: int, room: int | None = None, parity: bool = False, parked: int = 0
+    ) -> None:
         self.rollout: dict[str, Any] = {"strategy": strategy, "progressDeadlineSeconds": DEADLINE_SECONDS}
         if parity:
             self.rollout["parity"] = {"goldenSetRef": {"name": "golden"}, "maxAbsDiff": ALLOWED}
         self.golden = GOLDEN if parity else None
         self.replicas = replicas
         self.room = room
+        self.parked = parked
         self.status = None
         self.revision = "r0"
         self.health = {"r0": Health()}
@@ -68,7 +72,8 @@ class SimulatedFleet:
             f"{worker.name}{'' if worker.answering else ' silent'}{' leaves' if worker.draining_since else ''}"
             for worker in self.workers.values()
         ]
-        return f"SimulatedFleet({self.rollout}, {self.replicas}, {self.room}: {workers} of {self.revision})"
+        sizes = f"{self.replicas} and {self.parked}, {self.room}"
+        return f"SimulatedFleet({self.rollout}, {sizes}: {workers} of {self.revision})"
 
     # What happens to it.
 
@@ -111,7 +116,9 @@ class SimulatedFleet:
 
     @property
     def pool(self) -> RewardPool:
-        return a_pool(replicas=self.replicas, rollout=self.rollout, status=self.status)
+        scaling = {"minReplicas": 0, "maxReplicas": 10, "policy": {"type": "External"}, "parked": self.parked}
+        autoscaling = {"autoscaling": scaling, "worker": {"gpus": 0}} if self.parked else {}
+        return a_pool(replicas=self.replicas, rollout=self.rollout, status=self.status, **autoscaling)
 
     def snapshot(self) -> Snapshot:
         entries = tuple(RegisteredWorker(id=url, url=url, in_flight=0) for url in sorted(self.listed))

@@ -7,6 +7,7 @@
     3. how many of  rollout.py           wanted replicas -> a size for every revision
     4. who leaves   drain.py             sizes -> workers to drain, to undrain, to stop
                     sleeping.py          who holds the pool awake -> engines to put to sleep, to wake
+                    parking.py           wanted replicas -> who is kept out of the lists
     5. who serves   worker_lists.py      workers -> changes to every router's list
                     router_readiness.py  which routers may be asked
                     disruption.py        how many a node's drain may not take
@@ -22,6 +23,7 @@ from rewardpool_operator.decide.disruption import protected_routers, protected_w
 from rewardpool_operator.decide.drain import leave
 from rewardpool_operator.decide.load import observed_load
 from rewardpool_operator.decide.node_loss import as_reached
+from rewardpool_operator.decide.parking import park, parked_beyond
 from rewardpool_operator.decide.replicas import wanted_replicas
 from rewardpool_operator.decide.revisions import as_admitted, judge
 from rewardpool_operator.decide.rollout import allocate
@@ -41,12 +43,14 @@ def decide(snapshot: Snapshot) -> Plan:
     load = observed_load(snapshot)
     recommendation = wanted_replicas(snapshot)
     scaling = recommendation.scaling
-    choice = judge(snapshot, scaling.desired)
+    parked_beyond_desired = parked_beyond(snapshot.pool, scaling.desired)
+    choice = judge(snapshot, scaling.desired + parked_beyond_desired)
     snapshot = as_admitted(snapshot, choice)
-    rollout = allocate(snapshot, scaling.desired, choice)
+    rollout = allocate(snapshot, scaling.desired, choice, parked=parked_beyond_desired)
     leaving = leave(snapshot, rollout.sizes, choice.kept)
     sleeping = rest(snapshot, leaving)
-    lists = reconcile_routers(snapshot, leaving, barred=choice.barred | sleeping.barred)
+    parked = park(snapshot, desired=scaling.desired, target=choice.target, leaving=leaving)
+    lists = reconcile_routers(snapshot, leaving, barred=choice.barred | sleeping.barred | parked)
     readiness = expose_and_conceal(snapshot, lists)
     status, events = status_and_events(
         snapshot,
@@ -56,6 +60,7 @@ def decide(snapshot: Snapshot) -> Plan:
         leaving=leaving,
         lists=lists,
         sleeping=sleeping,
+        parked=parked,
     )
     return Plan(
         leaves=lists.leaves,
@@ -66,6 +71,7 @@ def decide(snapshot: Snapshot) -> Plan:
         sleep=sleeping.sleep,
         wake=sleeping.wake,
         hold_starts=sleeping.hold_starts,
+        parked=parked,
         joins=lists.joins,
         expose=readiness.expose,
         conceal=readiness.conceal,

@@ -12,6 +12,7 @@ from rewardpool_operator.decide.conditions import held_conditions
 from rewardpool_operator.decide.drain import Drain
 from rewardpool_operator.decide.events import condition_events
 from rewardpool_operator.decide.node_loss import as_reached
+from rewardpool_operator.decide.parking import park
 from rewardpool_operator.decide.router_readiness import RouterReadiness, expose_and_conceal
 from rewardpool_operator.decide.worker_lists import WorkerListChanges, reconcile_routers
 from rewardpool_operator.plan import Plan
@@ -27,7 +28,16 @@ def kept_lists(snapshot: Snapshot, *, barred: frozenset[str] = frozenset()) -> W
     """
     snapshot = as_reached(snapshot)
     leaving = {worker.name for worker in snapshot.workers if worker.name in barred}
-    return reconcile_routers(snapshot, Drain(), barred=leaving | _unproven(snapshot))
+    return reconcile_routers(snapshot, Drain(), barred=leaving | _unproven(snapshot) | _parked(snapshot))
+
+
+def _parked(snapshot: Snapshot) -> frozenset[str]:
+    """Who is parked, by what was wanted last."""
+    scaling, rollout = snapshot.pool.status.scaling, snapshot.pool.status.rollout
+    if scaling is None:
+        return frozenset()
+    target = rollout.target_revision if rollout is not None else snapshot.revision
+    return park(snapshot, desired=scaling.desired, target=target, leaving=Drain())
 
 
 def hold(snapshot: Snapshot, cause: Failure, *, routers_asked: bool = True) -> Plan:
@@ -48,7 +58,7 @@ def hold(snapshot: Snapshot, cause: Failure, *, routers_asked: bool = True) -> P
     status: RewardPoolStatus = old.model_copy(
         update={
             "ready": f"{ready}/{old.scaling.desired if old.scaling else len(staying)}",
-            "replicas": len(staying),
+            "replicas": len([worker for worker in staying if worker.name not in _parked(reached)]),
             "ready_replicas": ready,
             "draining_replicas": len(reached.workers) - len(staying),
             "load": None,

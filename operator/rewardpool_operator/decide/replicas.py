@@ -6,6 +6,7 @@ from rewardpool_operator.autoscaler import budget, demand, limits
 from rewardpool_operator.autoscaler.recommend import Recommendation, recommend, with_change
 from rewardpool_operator.autoscaler.signals import Signals, Start
 from rewardpool_operator.decide.load import least_load, missing_metrics
+from rewardpool_operator.decide.parking import parked_beyond
 from rewardpool_operator.decide.room import missing_for
 from rewardpool_operator.snapshot import Snapshot
 
@@ -27,13 +28,15 @@ def _signals(snapshot: Snapshot) -> Signals:
     active = [worker for worker in snapshot.workers if worker.active]
     ending = sum(worker.deleting for worker in snapshot.workers)
     declared = sum(worker_set.replicas for worker_set in snapshot.worker_sets)
+    spare = _spare(snapshot, len(active))
+    unlisted = sum(worker.answering and not snapshot.is_listed(worker) for worker in active) if spare else 0
     return Signals(
         now=snapshot.now,
         pool=snapshot.pool.metadata.name,
         load=least_load(snapshot),
         partial=missing_metrics(snapshot) is not None,
-        replicas=len(active),
-        serving=sum(worker.answering for worker in active),
+        replicas=len(active) - spare,
+        serving=sum(worker.answering for worker in active) - min(spare, unlisted),
         unschedulable=next((worker.unschedulable for worker in active if worker.unschedulable), None)
         or missing_for(snapshot, snapshot.revision),
         answered=sum(worker.answered for worker in snapshot.workers),
@@ -48,6 +51,14 @@ def _signals(snapshot: Snapshot) -> Signals:
         ending=ending,
         others=snapshot.claims,
     )
+
+
+def _spare(snapshot: Snapshot, active: int) -> int:
+    """How many there are that nobody wanted: those that are parked, or are to be."""
+    before = snapshot.pool.status.scaling
+    if before is None:
+        return 0
+    return max(0, min(parked_beyond(snapshot.pool, before.desired), active - before.desired))
 
 
 def _from_outside(snapshot: Snapshot, scaling: AutoscalingSpec, signals: Signals) -> Recommendation:

@@ -44,9 +44,9 @@ class Rollout:
         return self.choice.memory.model_copy(update={"replace_reason": self.replace_reason})
 
 
-def allocate(snapshot: Snapshot, wanted: int, choice: RevisionChoice) -> Rollout:
-    """Divide the wanted number among the revisions."""
-    target = choice.target
+def allocate(snapshot: Snapshot, desired: int, choice: RevisionChoice, *, parked: int = 0) -> Rollout:
+    """Divide the wanted number, and those to be parked, among the revisions."""
+    target, wanted = choice.target, desired + parked
     sizes = dict.fromkeys([snapshot.revision, *choice.kept], 0)
     others = _others(snapshot, target)
     unschedulable = missing_for(snapshot, target)
@@ -56,9 +56,11 @@ def allocate(snapshot: Snapshot, wanted: int, choice: RevisionChoice) -> Rollout
     reason, replace_reason = _strategy(snapshot, target, unschedulable)
     if reason == ConditionReason.SURGING:
         size = wanted
-        keep = wanted - snapshot.serving_of(target)
+        keep = wanted - _in_place(snapshot, target, desired=desired, parked=parked)
     else:
-        size, keep = _replace(snapshot, wanted, target)
+        size, keep = _replace(
+            snapshot, wanted, target, in_place=_in_place(snapshot, target, desired=desired, parked=parked)
+        )
     failed = choice.memory.failed
     able = [revision for revision in others if failed is None or revision != failed.revision]
     sizes |= dict.fromkeys(others, 0) | _divide(snapshot, able, max(0, keep)) | {target: size}
@@ -87,7 +89,13 @@ def _strategy(snapshot: Snapshot, target: str, unschedulable: str | None) -> tup
             return (ConditionReason.NO_ROOM, replace_reason) if replace_reason else (ConditionReason.SURGING, None)
 
 
-def _replace(snapshot: Snapshot, wanted: int, target: str) -> tuple[int, int]:
+def _in_place(snapshot: Snapshot, target: str, *, desired: int, parked: int) -> int:
+    """Workers of the target that serve, and those that answer and are to be parked."""
+    serving = min(desired, snapshot.serving_of(target))
+    return serving + min(parked, snapshot.available_of(target) - serving)
+
+
+def _replace(snapshot: Snapshot, wanted: int, target: str, *, in_place: int) -> tuple[int, int]:
     """Sizes of the target and of all others together, one worker moving at a time.
 
     An old worker holds its GPU until it is gone, so those that are leaving count against the room of the target. Not so
@@ -96,10 +104,9 @@ def _replace(snapshot: Snapshot, wanted: int, target: str) -> tuple[int, int]:
     new = [worker for worker in snapshot.workers_of(target) if worker.active]
     old = sum(worker.active for worker in snapshot.workers if worker.revision != target)
     leaving = sum(not worker.active and (worker.running or not worker.deleting) for worker in snapshot.workers)
-    serving = snapshot.serving_of(target)
     size = max(0, min(snapshot.available_of(target), wanted), wanted - old - leaving)
-    keep_old = min(old, max(0, wanted - serving))
-    settled = leaving == 0 and serving == len(new) == size
+    keep_old = min(old, max(0, wanted - in_place))
+    settled = leaving == 0 and in_place == len(new) == size
     if settled and keep_old == old > 0:
         keep_old -= 1
     return size, keep_old

@@ -24,19 +24,23 @@ def status_and_events(
     leaving: Drain,
     lists: WorkerListChanges,
     sleeping: Sleeping,
+    parked: frozenset[str],
 ) -> tuple[RewardPoolStatus, tuple[Event, ...]]:
     """The new status, and events for what differs from the old one."""
     scaling = recommendation.scaling
     staying = [worker for worker in snapshot.workers if leaving.stays(worker)]
+    in_use = [worker for worker in staying if worker.name not in parked]
+    waiting = [worker.name for worker in staying if worker.name in parked and worker.answering]
     model = model_status(snapshot, staying)
     old = snapshot.pool.status
     status = RewardPoolStatus(
         observed_generation=snapshot.pool.metadata.generation,
         url=snapshot.url,
         ready=f"{len(lists.serving)}/{scaling.desired}",
-        replicas=len(staying),
+        replicas=len(in_use),
         ready_replicas=len(lists.serving),
         draining_replicas=len(snapshot.workers) - len(staying),
+        parked_replicas=len(waiting),
         selector=_worker_selector(snapshot.pool.metadata.name),
         current_revision=snapshot.revision,
         model=model,
@@ -49,7 +53,8 @@ def status_and_events(
             rollout=rollout,
             lists=lists,
             sleeping=sleeping,
-            staying=staying,
+            # One that is to be parked and does not answer yet is on its way, as any other.
+            staying=[worker for worker in staying if worker.name not in waiting],
         ),
         scaling=scaling,
         demands=recommendation.demands,

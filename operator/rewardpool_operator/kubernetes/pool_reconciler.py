@@ -221,6 +221,7 @@ class PoolReconciler:
         self._budgets.decided(self.key, plan.status)
         changed = await self._lists.reconcile(plan)
         writing = self._write(pool, objects, plan, wanted, pools=pools)
+        seen = replace(seen, pool=pool.model_copy(update={"status": plan.status}))
         changed |= await self._beside_the_lists(writing, seen, leaving={*plan.drain, *plan.stop})
         scoring_key = keys.pool if pool.spec.router.auth.uses_key else None
         self._golden.measure(pool, snapshot.golden, plan.measure, key=scoring_key)

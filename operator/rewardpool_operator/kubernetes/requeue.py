@@ -81,6 +81,8 @@ SCALING: Final = Rest(shortest=1.0, longest=5.0, per_second=100)
 AT_ZERO: Final = Rest(shortest=0.25, longest=5.0, per_second=100)
 """Of such a size that is 0: the first request at one of 25 pools is seen within a quarter of a second, at one of a
 thousand within five."""
+PARKED: Final = Rest(shortest=0.1, longest=5.0, per_second=100)
+"""Of one that has parked replicas besides: the first request waits for nothing but being seen."""
 
 
 def seconds_between_volatile_writes(pools: int) -> float:
@@ -100,7 +102,9 @@ def rest_of(pool: RewardPool) -> Rest:
     scaling = pool.status.scaling
     if pool.spec.autoscaling is None:
         return FIXED
-    return AT_ZERO if scaling is not None and scaling.desired == 0 and not pool.spec.suspend else SCALING
+    if scaling is None or scaling.desired or pool.spec.suspend:
+        return SCALING
+    return PARKED if pool.spec.autoscaling.parked else AT_ZERO
 
 
 def seconds_until_next(outcome: Outcome, *, quiet_for: float, rest: Rest, pools: int) -> float:

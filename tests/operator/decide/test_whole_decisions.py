@@ -21,12 +21,14 @@ happenings = st.one_of(
 @st.composite
 def fleets(draw, strategies=("Surge", "Replace", "Auto"), parity=None):
     strategy = draw(st.sampled_from(strategies))
+    # Surge asks for room; without it a rollout fails, and should.
+    room = None if strategy == "Surge" or draw(st.booleans()) else 4
     fleet = SimulatedFleet(
         strategy=strategy,
         replicas=draw(st.integers(1, 4)),
-        # Surge asks for room; without it a rollout fails, and should.
-        room=None if strategy == "Surge" or draw(st.booleans()) else 4,
+        room=room,
         parity=draw(st.booleans()) if parity is None else parity,
+        parked=draw(st.integers(0, 2)) if room is None else 0,
     )
     run(fleet, SETTLE_TICKS)
     return fleet
@@ -73,7 +75,9 @@ def test_a_healthy_newest_revision_always_gets_there(fleet, story):
     live_through(fleet, story)
     settled(fleet)
     assert {worker.revision for worker in fleet.workers.values()} == {fleet.revision}
-    assert len(fleet.workers) == fleet.serving() == fleet.replicas
+    assert len(fleet.workers) == fleet.replicas + fleet.parked
+    assert fleet.serving() == len(fleet.listed) == fleet.status.replicas == fleet.replicas
+    assert fleet.status.parked_replicas == fleet.parked
     assert fleet.status.rollout.stable_revision == fleet.revision
     assert fleet.status.condition("Progressing").reason == "Stable"
 

@@ -16,6 +16,7 @@ from rewardpool_operator.kubernetes.requeue import (
     BUSY_SECONDS,
     FIRST_SCORE_SECONDS,
     FIXED,
+    PARKED,
     SCALING,
     Outcome,
     Rest,
@@ -77,6 +78,8 @@ SCALES = {"minReplicas": 0, "maxReplicas": 2, "policy": {"queueDepth": {"targetP
         ({"autoscaling": SCALES}, None, SCALING),
         ({"autoscaling": SCALES}, 1, SCALING),
         ({"autoscaling": SCALES}, 0, AT_ZERO),
+        ({"autoscaling": SCALES | {"parked": 1}, "worker": {"gpus": 0}}, 0, PARKED),
+        ({"autoscaling": SCALES | {"parked": 1}, "worker": {"gpus": 0}}, 1, SCALING),
         ({"autoscaling": SCALES, "suspend": True}, 0, SCALING),
     ],
 )
