@@ -87,7 +87,7 @@ def locate(
             f"{name} is in namespace {named_in}, and --namespace says {where.namespace}: drop one of them"
         )
     if where.local and where.context is not None:
-        raise RefusedError("--context names a cluster, and --local asks for this machine: drop one of them")
+        raise RefusedError("--context names a cluster, and --local is this machine: drop one of them")
     target = Target(name=short, namespace=named_in or where.namespace, context=where.context, is_local=True)
     plugin = is_plugin() if plugin is None else plugin
     local = where.local

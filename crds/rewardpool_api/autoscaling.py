@@ -1,6 +1,6 @@
 """How the number of replicas is chosen: bounds, policies, and how quickly the pool may grow and shrink.
 
-Several policies may be given; the largest number that one of them asks for is wanted. What the policies make of load and
+Several policies may be given; the largest number that one of them wants counts. What the policies make of load and
 demand is in `rewardpool_operator.autoscaler`, one module each; docs/autoscaling.md tells when to take which.
 """
 
@@ -149,7 +149,7 @@ class AutoscalingSpec(ApiModel):
     policy: PolicySpec | None = None
     """Single policy by which the number of replicas is chosen; give this or `policies`."""
     policies: Annotated[list[PolicySpec], Field(min_length=1, max_length=3)] | None = None
-    """Several policies, each type once: the largest number that one of them asks for is wanted."""
+    """Several policies, each type once: the largest number that one of them wants counts."""
     service_rate: ServiceRateSpec = ServiceRateSpec()
     """Throughput of one replica, for the policies DrainTime and Demand."""
     tolerance_percent: Annotated[int, Field(ge=0, le=90)] = 10

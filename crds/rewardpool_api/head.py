@@ -66,7 +66,7 @@ class HeadSpec(ApiModel):
         ),
         Rule(
             cel="!has(self.yesToken) || self.type == 'LMHead' || (self.type == 'TokenLevel' && has(self.stepToken))",
-            message="spec.model.head.yesToken must not be set unless spec.model.head.type is LMHead, or TokenLevel with a stepToken: after the whole text an LMHead asks for it",
+            message="spec.model.head.yesToken must not be set unless spec.model.head.type is LMHead, or TokenLevel with a stepToken: after the whole text an LMHead needs it",
             holds=lambda head: (
                 head.yes_token is None
                 or head.type == "LMHead"

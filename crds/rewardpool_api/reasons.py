@@ -39,7 +39,7 @@ class ConditionReason(_Reason):
 
     # WorkersReady and RouterReady
     ALL_READY = "AllReady", "As many as are wanted serve."
-    UPDATING_WORKER_LIST = "UpdatingWorkerList", "A router's list differs from the workers and is being put right."
+    UPDATING_WORKER_LIST = "UpdatingWorkerList", "A router's list differs from the workers and is being repaired."
 
     # ScalingActive
     FIXED = "Fixed", "spec.replicas holds."
@@ -51,7 +51,7 @@ class ConditionReason(_Reason):
     QUEUE_DEPTH = "QueueDepth", "The number follows the requests at the routers."
     DRAIN_TIME = "DrainTime", "The number follows the time in which the requests at the routers shall be answered."
     DEMAND = "Demand", "The number follows what training jobs announce."
-    COMBINED = "Combined", "The number is the largest that one of several policies asks for."
+    COMBINED = "Combined", "The number is the largest that one of several policies wants."
     BUDGET_DISAGREES = (
         "BudgetDisagrees",
         "Pools of one budget state different maxReplicas of it; the smallest holds, and the number is decided by it.",
@@ -114,7 +114,7 @@ class ConditionReason(_Reason):
     )
     MODEL_CHANGED = "ModelChanged", "The objects of an s3:// model are not those that the running workers serve."
     SOURCE_UNREACHABLE = "SourceUnreachable", "The hub or store does not answer; it is tried again, ever less often."
-    DOWNLOAD_THROTTLED = "DownloadThrottled", "The hub or store asks for fewer requests; it is tried again later."
+    DOWNLOAD_THROTTLED = "DownloadThrottled", "The hub or store wants fewer requests; it is tried again later."
     DOWNLOAD_STALLED = "DownloadStalled", "Nothing of a download moved for ten minutes; it was ended and begun anew."
     CHECKSUM_MISMATCH = "ChecksumMismatch", "A file is not what the server says it is, also at the second attempt."
     DISK_FULL = "DiskFull", "The model does not fit into its cache."
@@ -224,7 +224,7 @@ class EventReason(_Reason):
     DRAINING = "Draining", "A worker leaves the routers and finishes what it has in flight."
     ROUTERS_REPAIRED = (
         "RoutersRepaired",
-        "Routers' worker lists were not as the operator had left them, and were put right; summed up over a minute.",
+        "Routers' worker lists were not as the operator had left them, and were repaired; summed up over a minute.",
     )
     ROLLOUT_STARTED = "RolloutStarted", "Workers of another revision are replacing those there are."
     ROLLOUT_COMPLETED = "RolloutCompleted", "All wanted workers of the new revision answer; it is the good one now."

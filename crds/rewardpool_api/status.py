@@ -5,7 +5,7 @@ Conditions (each is always present once the operator has seen the pool; `reason`
 
 | type | True means | False means | what it blocks |
 |---|---|---|---|
-| Ready | the pool is what its spec asks for: its present revision serves, or no replica is wanted (`AtZero`, `Suspended`, `Asleep`) | nothing serves yet or any more, or a rollout is under way, paused or failed | what applies manifests: `kubectl wait`, Flux, Argo CD |
+| Ready | the pool is what its spec says: its present revision serves, or no replica is wanted (`AtZero`, `Suspended`, `Asleep`) | nothing serves yet or any more, or a rollout is under way, paused or failed | what applies manifests: `kubectl wait`, Flux, Argo CD |
 | Serving | a score can be had now: at least one replica serves behind a router that answers | no worker, or no router, answers, or none is wanted | trainers wait or raise; at zero their first request starts a replica |
 | WorkersReady | as many workers answer as are wanted | some are starting, failing or missing | nothing |
 | RouterReady | every wanted router replica answers and holds the right workers | a router is starting or missing | Serving, when none answers |
@@ -292,7 +292,7 @@ class RolloutStatus(ApiModel):
     failed: FailedRollout | None = None
     """Why the present revision failed; absent unless it did."""
     parity: ParityStatus | None = None
-    """Outcome of the present revision's comparison, when spec.rollout.parity asks for one."""
+    """Outcome of the present revision's comparison, when spec.rollout.parity is set."""
     silent_since: Time | None = None
     """RFC 3339 time since which no worker of the present revision answers though there are some; the deadline runs from here."""
     replace_reason: Annotated[str, Field(max_length=MAX_MESSAGE)] | None = None

@@ -170,7 +170,7 @@ class KeyFile:
             self._unreadable = False
         except (OSError, ValueError) as error:
             if not self._unreadable:
-                log.warning("the key file cannot be read again, the last key stays in force: %s", error)
+                log.warning("the key file cannot be read again, the last key stays valid: %s", error)
             self._unreadable = True
 
     def _read(self) -> None:

@@ -112,9 +112,9 @@ def _decided(evidence: Evidence, spec: AutoscalingSpec, scaling: ScalingStatus) 
         case _ if scaling.desired == 0:
             return _at_zero(evidence, scaling)
         case _:
-            what = f"{_replicas(scaling.desired)} wanted, as {spec.named} asks for"
+            what = f"{_replicas(scaling.desired)} wanted, as {spec.named} wants"
             if len(spec.combined) > 1:
-                what = f"{_replicas(scaling.desired)} wanted, the most that one of {spec.named} asks for"
+                what = f"{_replicas(scaling.desired)} wanted, the most that one of {spec.named} wants"
             if scaling.limit == "Unschedulable":
                 what += "; one that fits nowhere is neither asked for again nor waited for"
             return Explanation(cause=Cause.SIZE, kind="note", what=what, said=scaling.reason)

@@ -63,7 +63,7 @@ def decided(desired, asked, limit=None, **fields):
             a_pool(QUEUE_DEPTH, DEMAND, scaling=decided(2, 2)),
             Cause.SIZE,
             "note",
-            "2 replicas are wanted, the most that one of policies QueueDepth and Demand asks for",
+            "2 replicas are wanted, the most that one of policies QueueDepth and Demand wants",
         ),
         (
             a_pool(scaling=decided(8, 12, "MaxReplicas")),

@@ -99,7 +99,7 @@ class JobDemand:
                 self._look()
 
     def end(self) -> None:
-        """The job asks for nothing any more. Waits at most 2 s for that to be said; may be called again."""
+        """The job needs nothing any more. Waits at most 2 s for that to be said; may be called again."""
         with self._lock:
             was_announcing = self.is_announcing
             self._cadence.ends()

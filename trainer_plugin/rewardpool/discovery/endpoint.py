@@ -16,7 +16,7 @@ class Endpoint:
 
     Attributes:
         url: Base URL of the router, without a trailing slash.
-        key: The router's key; None when the pool asks for none. Never shown.
+        key: The router's key; None when the pool needs none. Never shown.
         other_keys: Keys that some routers may take instead, while the key is rotated. Never shown.
         ca: Certificates (PEM) that verify the router; None for http, or for those that this machine trusts.
         pool: `namespace/name`, or the URL itself when nothing else is known.

@@ -105,7 +105,7 @@ class Criterion(_Model):
     says: Annotated[str, Field(min_length=1)]
     """What is asked."""
     weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
-    """How much it counts beside the others."""
+    """How much it counts, relative to the others."""
 
 
 class MetaConfig(RewardConfig):
@@ -198,7 +198,7 @@ class JudgeConfig(_Model):
         if self.whole and any(bound != int(bound) for bound in self.range):
             raise ValueError("range must have whole bounds, unless whole is false")
         if self.mode == "pairwise" and (self.labels is not None or {"range", "whole"} & self.model_fields_set):
-            raise ValueError("range, whole and labels are for mode pointwise; pairwise asks for A, B or tie")
+            raise ValueError("range, whole and labels are for mode pointwise; in mode pairwise the judge answers A, B or tie")
         if self.mode == "listwise" and (self.labels is not None or self.output not in ("json", "text")):
             raise ValueError("listwise takes a range, and output json or text")
         if self.mode != "pairwise" and {"against", "opponents"} & self.model_fields_set:
@@ -313,7 +313,7 @@ class PoolPart(Part):
     @model_validator(mode="after")
     def _one_system_prompt(self) -> Self:
         if self.system_prompt is not None and self.system == "keep":
-            raise ValueError("system_prompt needs system drop or merge: the policy's own must not stand beside it")
+            raise ValueError("system_prompt needs system drop or merge: there must not be the policy's own as well")
         return self
 
     @model_validator(mode="after")

@@ -135,6 +135,6 @@ class S3Source:
             return self._changed()
         if code in _BUSY:
             return DownloadError(
-                "DownloadThrottled", f"the store asks for fewer requests ({code})", attempts=PASSING_ATTEMPTS
+                "DownloadThrottled", f"the store wants fewer requests ({code})", attempts=PASSING_ATTEMPTS
             )
         return DownloadError("SourceUnreachable", f"the store answers {code} for {where}", attempts=PASSING_ATTEMPTS)

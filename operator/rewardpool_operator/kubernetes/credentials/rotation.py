@@ -125,7 +125,7 @@ def _changing(keys: Keys, progress: Progress, now: datetime) -> Keys:
 def _edited(keys: Keys, now: datetime) -> Step:
     back = replace(keys, pool=keys.in_force)
     if USABLE.fullmatch(keys.pool) is None:
-        refused = "key must be 16 to 512 printable ASCII characters without spaces; the one in force was put back"
+        refused = "key must be 16 to 512 printable ASCII characters without spaces; the valid one was put back"
         return Step(keys=back, refused=refused)
     return Step(keys=replace(back, next=keys.pool, step_since=keys.step_since if is_changing(keys) else now))
 
