@@ -198,7 +198,9 @@ class JudgeConfig(_Model):
         if self.whole and any(bound != int(bound) for bound in self.range):
             raise ValueError("range must have whole bounds, unless whole is false")
         if self.mode == "pairwise" and (self.labels is not None or {"range", "whole"} & self.model_fields_set):
-            raise ValueError("range, whole and labels are for mode pointwise; in mode pairwise the judge answers A, B or tie")
+            raise ValueError(
+                "range, whole and labels are for mode pointwise; in mode pairwise the judge answers A, B or tie"
+            )
         if self.mode == "listwise" and (self.labels is not None or self.output not in ("json", "text")):
             raise ValueError("listwise takes a range, and output json or text")
         if self.mode != "pairwise" and {"against", "opponents"} & self.model_fields_set:
