@@ -298,3 +298,24 @@ async def test_a_caller_that_leaves_as_tls_is_agreed_takes_no_socket_from_the_ne
             await leaves
         monkeypatch.undo()
         assert (await client.post(to, b"", b"{}")).body == b"4.5"
+
+
+async def test_a_request_that_is_cancelled_in_the_moment_of_its_answer_takes_no_connection_from_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with serving([OK], [OK]) as (scripted, client):
+        first = asyncio.create_task(ask(scripted, client))
+        later: list[asyncio.Task[Answer]] = []
+        free = client.free
+
+        def free_and_use(connection: http._Connection) -> None:
+            free(connection)
+            if not later:
+                later.append(asyncio.create_task(ask(scripted, client)))
+                first.cancel()
+
+        monkeypatch.setattr(client, "free", free_and_use)
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        assert (await later[0]).body == b"4.5"
+        assert scripted.connections == 1

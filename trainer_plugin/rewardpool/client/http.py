@@ -248,8 +248,9 @@ class _Connection(asyncio.Protocol):
         try:
             return await waiter
         except asyncio.CancelledError:
-            self._waiter = None
-            self.abort()  # an answer may be on its way, and the next request must not get it
+            if self._waiter is waiter:  # else it was answered in this moment, and another request may be on it by now
+                self._waiter = None
+                self.abort()  # an answer may be on its way, and the next request must not get it
             raise
 
     def close(self) -> None:
