@@ -18,21 +18,22 @@ from rewardpool_api import names
 
 REPORT: Final = ROOT / ".rewardpool" / "gpu" / "report.json"
 GOLDEN: Final = ROOT / ".rewardpool" / "golden"
+SMI_SECONDS: Final = 60.0
 PYTHONS: Final = {"vllm": names.ENV_SERVER_PYTHON, "sglang": "REWARDPOOL_SGLANG_PYTHON"}
 """What names the interpreter of an engine."""
 
 
 def gpus() -> list[str]:
-    """Name, memory and driver of each GPU; none where there is no nvidia-smi or no GPU."""
+    """Name, memory and driver of each GPU; none where there is no nvidia-smi, no GPU, or no answer in a minute."""
     try:
         said = subprocess.run(
             ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=SMI_SECONDS,
             check=True,
         ).stdout
-    except (FileNotFoundError, subprocess.CalledProcessError):
+    except (FileNotFoundError, subprocess.CalledProcessError, subprocess.TimeoutExpired):
         return []
     return [line.strip() for line in said.splitlines() if line.strip()]
 
@@ -66,6 +67,8 @@ def main() -> int:
     if not found and not given.on_cpu:
         print("error: nvidia-smi shows no GPU here; --on-cpu does what a CPU can do of it", file=sys.stderr)
         return 1
+    if unnamed := [PYTHONS[engine] for engine in given.engine or () if not os.environ.get(PYTHONS[engine])]:
+        parser.error(f"set {' and '.join(unnamed)} to the interpreter that has the engine")
     engines = given.engine or [engine for engine, variable in PYTHONS.items() if os.environ.get(variable)]
     manifests = {name: json.loads((GOLDEN / name / "pool.yaml").read_text()) for name in CLASSES}
     results: list[Result] = []

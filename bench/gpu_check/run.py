@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import yaml
+
 from gpu_check.plan import TENSOR_PARALLEL, Check, Manifest
 from rewardpool import Pool, RewardConfig, Sample, Scored
 from rewardpool_api import names
@@ -119,6 +121,15 @@ async def _throughput(check: Check, machine: Machine) -> Figures:
     return {"samples": len(samples), "in_flight": THROUGHPUT_IN_FLIGHT, "samples_per_second": len(samples) / seconds}
 
 
+def training_config(output: Path) -> str:
+    """The quick start's configuration, as YAML, for three steps by the check's own pool."""
+    quickstart = ROOT / "examples" / "quickstart"
+    config = yaml.safe_load((quickstart / "train.yaml").read_text())
+    config["data"]["prompts"] = str(quickstart / config["data"]["prompts"])
+    config["reward"]["pool"] = "default/gpu-check"
+    return yaml.safe_dump({**config, "steps": TRAINING_STEPS, "output": str(output)})
+
+
 def _training(machine: Machine) -> Figures:
     """The quick start's training job on two GPUs, three steps, with a pool of a function."""
     rewards = machine.folder / "rewards.py"
@@ -131,11 +142,7 @@ def _training(machine: Machine) -> Figures:
         "metadata": {"name": "gpu-check", "namespace": "default"},
         "spec": {"model": {"source": "python://rewards:compute_score"}},
     }
-    config = (ROOT / "examples" / "quickstart" / "train.yaml").read_text()
-    out = machine.folder / "train"
-    changed = config.replace("default/quickstart", "default/gpu-check").replace("steps: 60", f"steps: {TRAINING_STEPS}")
-    changed = changed.replace("prompts.jsonl", str(ROOT / "examples" / "quickstart" / "prompts.jsonl"))
-    (file := machine.folder / "train.yaml").write_text(changed.replace("../../.rewardpool/train", str(out)))
+    (file := machine.folder / "train.yaml").write_text(training_config(machine.folder / "train"))
     began = time.perf_counter()
     with _pool(manifest, machine):
         torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={TENSOR_PARALLEL}"]

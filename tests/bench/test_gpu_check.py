@@ -1,10 +1,17 @@
-"""Which checks `make gpu-check` makes on which machine, and what its report says. The checks themselves need a GPU."""
+"""Which checks `make gpu-check` makes on which machine, and what its report says. What the engines do needs a GPU."""
+
+import json
+import sys
 
 import pytest
+from gpu_check import __main__ as command
+from gpu_check import run
 from gpu_check.plan import CLASSES, Check, on_gpu, plan, why_not
 from gpu_check.report import Result, as_json, as_markdown, held
+from support.stand_in_nvidia_smi import stand_in_nvidia_smi
 
 from rewardpool_api import RewardPool
+from rewardpool_train.config import load_train_config
 
 GOLDEN = {
     name: {
@@ -83,3 +90,72 @@ def test_the_report_has_a_line_for_each_check_with_its_figures_or_why():
 def test_the_file_has_the_figures_as_they_are():
     (check,) = as_json([HELD], gpus=["H100"])["checks"]
     assert check["figures"]["max_abs_diff"] == 0.01234567
+
+
+def test_the_training_job_is_the_quick_starts_with_three_steps_and_the_checks_own_pool(tmp_path):
+    (file := tmp_path / "train.yaml").write_text(run.training_config(tmp_path / "out"))
+    config = load_train_config(file)
+    assert (config.steps, config.reward["pool"], config.output) == (3, "default/gpu-check", tmp_path / "out")
+    assert config.data.prompts.is_file()
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "found"),
+    [(["H100, 80 GiB, 1", "H100, 80 GiB, 1"], 0, ["H100, 80 GiB, 1"] * 2), (["No devices"], 6, []), ([], 0, [])],
+)
+def test_gpus_are_what_nvidia_smi_lists(monkeypatch, tmp_path, lines, code, found):
+    stand_in_nvidia_smi(tmp_path, lines, code=code)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert command.gpus() == found
+
+
+def test_without_nvidia_smi_or_its_answer_there_are_no_gpus(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert command.gpus() == []
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\nexec /bin/sleep 30\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setattr(command, "SMI_SECONDS", 0.1)
+    assert command.gpus() == []
+
+
+def test_an_engine_without_an_interpreter_is_refused_by_its_variable(monkeypatch, capsys):
+    monkeypatch.delenv("REWARDPOOL_SGLANG_PYTHON", raising=False)
+    monkeypatch.setattr(sys, "argv", ["gpu_check", "--on-cpu", "--engine", "sglang"])
+    with pytest.raises(SystemExit):
+        command.main()
+    assert "set REWARDPOOL_SGLANG_PYTHON to the interpreter that has the engine" in capsys.readouterr().err
+
+
+CHECK = Check(name="scores", kind="scores", gpus=1, manifest=GOLDEN["qwen3"], model_class="qwen3", engine="vllm")
+
+
+def result(monkeypatch, folder, *, count, said):
+    """What becomes of the check where `rewardpool verify` says this."""
+    monkeypatch.setenv("REWARDPOOL_SERVER_PYTHON", sys.executable)
+    monkeypatch.setattr(run, "_rewardpool", lambda machine, *words, **_: said if words[0] == "verify" else "")
+    return command.result_of(CHECK, count=count, folder=folder)
+
+
+FIGURES = {"texts": 31, "unscored": 0, "max_abs_diff": 0.01, "mean_abs_diff": 0.001, "rank_flips": 0}
+
+
+@pytest.mark.parametrize(
+    ("count", "said", "outcome", "why"),
+    [
+        (1, {**FIGURES, "holds": True}, "held", ""),
+        (1, {**FIGURES, "holds": False}, "failed", "the scores are not those of transformers"),
+        (0, {}, "not run", "needs 1 GPUs, and there are 0"),
+    ],
+)
+def test_a_check_is_what_verify_says(monkeypatch, tmp_path, count, said, outcome, why):
+    found = result(monkeypatch, tmp_path, count=count, said=json.dumps(said))
+    assert (found.outcome, (found.why or "")[: len(why)]) == (outcome, why)
+    assert bool(found.figures) == (outcome == "held")
+
+
+def test_a_command_that_fails_or_hangs_fails_the_check_with_its_words(tmp_path):
+    machine = run.Machine(folder=tmp_path, golden=tmp_path)
+    with pytest.raises(run.CheckError, match="ended with 3: no GPU is free"):
+        run._run([sys.executable, "-c", "import sys; print('no GPU is free'); sys.exit(3)"], machine, 30)
+    with pytest.raises(run.CheckError, match="took longer than 0 s"):
+        run._run([sys.executable, "-c", "import time; time.sleep(30)"], machine, 0.2)
