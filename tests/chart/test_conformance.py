@@ -51,6 +51,18 @@ VALUES: dict[str, dict[str, Any]] = {
             "worker": {"tolerations": [{"key": "gpu", "operator": "Exists"}], "priorityClassName": "scoring"},
         },
     },
+    "an admission policy": {
+        "admissionPolicy": {
+            "enabled": True,
+            "actions": ["Warn", "Audit"],
+            "namespaceSelector": {"matchLabels": {"a": "b"}},
+            "modelSources": ["hf://org/"],
+            "imageRegistries": ["registry.example/"],
+            "maxReplicas": 8,
+            "maxGpusPerReplica": 1,
+            "requiredLabels": ["team"],
+        },
+    },
     "the usual names": {
         "nameOverride": "rewards",
         "commonLabels": {"team": "rl"},

@@ -1,0 +1,276 @@
+"""The chart's admission policy on a real API server: what a pool may not ask for is refused with its field."""
+
+import copy
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cluster.control_plane import ControlPlane
+from cluster.kubectl import wait_for_crd
+from cluster.processes import ClusterError
+from rewardpool_api.crd import crd_yaml
+
+from .conftest import HelmError, Objects, Render
+
+pytestmark = pytest.mark.real
+
+POLICY: dict[str, Any] = {
+    "enabled": True,
+    "namespaceSelector": {"matchLabels": {"rewards": "restricted"}},
+    "modelSources": ["hf://Skywork/", "python://rewards:"],
+    "imageRegistries": ["registry.example/rl/", "mirror.example/"],
+    "maxReplicas": 8,
+    "maxGpusPerReplica": 2,
+    "requiredLabels": ["team", "example.com/cost-centre"],
+}
+LABELS = {"team": "rl", "example.com/cost-centre": "7"}
+EFFECT_SECONDS = 60.0
+"""By then an API server acts by a new policy; here after about a second."""
+
+OUR_IMAGE = "registry.example/rl/vllm:1"
+OTHER_IMAGE = "registry.example.evil/rl/vllm:1"
+
+
+def a_pool(spec: dict[str, Any] | None = None, *, name: str = "pool", namespace: str = "restricted") -> dict[str, Any]:
+    """A pool that the policy lets through; `spec` is laid over its spec, field by field."""
+    spec = {"model": {"source": "hf://Skywork/model"}, **(spec or {})}
+    metadata = {"name": name, "namespace": namespace, "labels": LABELS}
+    return {"apiVersion": "rewardpool.dev/v1alpha1", "kind": "RewardPool", "metadata": metadata, "spec": spec}
+
+
+def template(part: str, **pod: Any) -> dict[str, Any]:
+    """A spec whose `podTemplate` of worker or router has these fields of a pod."""
+    return {part: {"podTemplate": {"spec": pod}}}
+
+
+def container(part: str, **fields: Any) -> dict[str, Any]:
+    return template(part, containers=[{"name": part, **fields}])
+
+
+def said(plane: ControlPlane, manifest: dict[str, Any]) -> str:
+    """What the API server says of a new pool; nothing is stored."""
+    try:
+        return plane.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(manifest))
+    except ClusterError as error:
+        return str(error)
+
+
+def policy_objects(objects: Objects) -> Objects:
+    return [item for item in objects if item["kind"].startswith("ValidatingAdmissionPolicy")]
+
+
+def apply_policy(plane: ControlPlane, objects: Objects) -> None:
+    for item in policy_objects(objects):
+        plane.kubectl("apply", "--validate=strict", "-f", "-", input=json.dumps(item))
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + EFFECT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} not within {EFFECT_SECONDS:.0f} s"
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def guarded(plane: ControlPlane, render: Render) -> ControlPlane:
+    """A cluster with a pool that is older than the policy, and the policy."""
+    plane.kubectl("apply", "--server-side", "-f", "-", input=crd_yaml())
+    wait_for_crd(plane.kubectl, "rewardpools.rewardpool.dev")
+    for name, labels in (("restricted", {"rewards": "restricted"}), ("free", {}), ("warned", {"rewards": "warned"})):
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+        plane.kubectl("create", "-f", "-", input=json.dumps(namespace))
+    older = a_pool({"model": {"source": "hf://other/model"}}, name="older")
+    plane.kubectl("create", "-f", "-", input=json.dumps(older))
+    apply_policy(plane, render(admissionPolicy=POLICY))
+    wait_for(lambda: "denied request" in said(plane, a_pool({"replicas": 9})), "the policy counts")
+    return plane
+
+
+ALLOWED: dict[str, dict[str, Any]] = {
+    "a pool of four lines": {},
+    "a function": {"model": {"source": "python://rewards:score"}},
+    "all that is allowed": {
+        "replicas": 8,
+        "worker": {"gpus": 2, "resources": {"requests": {"cpu": 4, "rdma/hca": 1}}},
+        "engine": {"image": OUR_IMAGE},
+        "router": {"image": "mirror.example/router:1"},
+    },
+    "a pod template with harmless content": template(
+        "worker",
+        nodeSelector={"gpu": "h100"},
+        containers=[
+            {"name": "worker", "securityContext": {"capabilities": {"add": []}}, "ports": [{"containerPort": 1}]}
+        ],
+        volumes=[{"name": "shm", "emptyDir": {}}],
+    ),
+    "a pod template with nulls, which remove": template("router", containers=None, volumes=None, hostNetwork=None),
+    "containers with nulls": template(
+        "worker",
+        containers=[{"name": "worker", "image": None, "securityContext": None, "resources": None, "ports": None}],
+        initContainers=[{"name": "a", "securityContext": {"capabilities": None, "privileged": None}, "ports": [None]}],
+    ),
+    "volumes with nulls": template("router", volumes=[None, {"name": "a", "image": None, "hostPath": None}]),
+    "an empty pod template": {"worker": {"podTemplate": {"spec": None}}},
+    "from zero to the most": {"autoscaling": {"minReplicas": 0, "maxReplicas": 8, "policy": {"type": "External"}}},
+}
+
+
+@pytest.mark.parametrize("spec", ALLOWED.values(), ids=ALLOWED.keys())
+def test_what_is_allowed_is_let_through(guarded: ControlPlane, spec: dict[str, Any]) -> None:
+    assert "created" in said(guarded, a_pool(spec))
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"model": {"source": "hf://SkyworkX/model"}}, "spec.model.source .* must begin with one of: hf://Skywork/"),
+    (
+        {
+            "model": {
+                "source": "hf://Skywork/model",
+                "adapters": [{"name": "a", "source": "hf://other/lora", "revision": "a" * 40}],
+            }
+        },
+        "not so: hf://other/lora",
+    ),
+    ({"model": {"source": "hf://Skywork/model", "trustRemoteCode": True}}, "spec.model.trustRemoteCode must not be"),
+    ({"engine": {"image": OTHER_IMAGE}}, "spec.engine.image must begin with one of: registry.example/rl/"),
+    ({"router": {"image": "router:1"}}, "spec.router.image must begin with one of"),
+    (container("worker", image=OTHER_IMAGE), f"images in spec.worker.podTemplate .* not so: {OTHER_IMAGE}"),
+    (
+        template("router", initContainers=[{"name": "more", "image": OTHER_IMAGE}]),
+        "images in spec.router.podTemplate must begin",
+    ),
+    (
+        template("worker", volumes=[{"name": "data", "image": {"reference": OTHER_IMAGE}}]),
+        "images in spec.worker.podTemplate must begin",
+    ),
+    ({"replicas": 9}, "spec.replicas must not be greater than 8; it is 9"),
+    (
+        {"autoscaling": {"maxReplicas": 9, "policy": {"type": "External"}}},
+        "spec.autoscaling.maxReplicas must not be greater than 8; it is 9",
+    ),
+    ({"worker": {"gpus": 3}}, "spec.worker.gpus must not be greater than 2"),
+    ({"worker": {"resources": {"limits": {"amd.com/gpu": 8}}}}, "spec.worker.resources must not name GPUs"),
+    (
+        container("worker", resources={"limits": {"nvidia.com/mig-1g.5gb": 8}}),
+        "containers in spec.worker.podTemplate must not name GPUs",
+    ),
+    (
+        template("worker", volumes=[{"name": "a", "hostPath": {"path": "/"}}]),
+        r"spec.worker.podTemplate.spec.volumes\[\]",
+    ),
+    (
+        template("router", volumes=[{"name": "a", "hostPath": {"path": "/"}}]),
+        r"spec.router.podTemplate.spec.volumes\[\]",
+    ),
+    (template("worker", hostNetwork=True), "spec.worker.podTemplate.spec must not have hostNetwork"),
+    (template("router", hostPID=True), "spec.router.podTemplate.spec must not have hostNetwork, hostPID"),
+    (container("worker", securityContext={"privileged": True}), "spec.worker.podTemplate.spec must not be privileged"),
+    (
+        template("worker", initContainers=[{"name": "a", "securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}]),
+        "spec.worker.podTemplate.spec must not be privileged or add capabilities",
+    ),
+    (container("router", ports=[{"containerPort": 1, "hostPort": 80}]), "must not have ports with hostPort"),
+]
+
+
+@pytest.mark.parametrize(("spec", "message"), REFUSED, ids=[message for _, message in REFUSED])
+def test_what_is_not_allowed_is_refused_with_its_field(
+    guarded: ControlPlane, spec: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ClusterError, match=message):
+        guarded.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(a_pool(spec)))
+
+
+def test_a_path_of_the_node_is_refused_where_all_sources_are_allowed(guarded: ControlPlane, render: Render) -> None:
+    policy = {"enabled": True, "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "free"}}}
+    try:
+        apply_policy(guarded, render(fullnameOverride="plain", admissionPolicy=policy))
+        manifest = a_pool({"model": {"source": "file:///models/a"}}, namespace="free")
+        wait_for(lambda: "must not be file://" in said(guarded, manifest), "the policy counts")
+        everything = {"replicas": 10_000, "worker": {"gpus": 64}, "engine": {"image": OTHER_IMAGE}}
+        assert "created" in said(guarded, a_pool(everything, namespace="free"))
+    finally:
+        for kind in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):
+            guarded.kubectl("delete", kind, "plain.rewardpool-system")
+
+
+@pytest.mark.parametrize("label", POLICY["requiredLabels"])
+def test_a_label_that_lacks_is_named(guarded: ControlPlane, label: str) -> None:
+    manifest = copy.deepcopy(a_pool())
+    del manifest["metadata"]["labels"][label]
+    assert f"metadata.labels must have {label}" in said(guarded, manifest)
+
+
+def test_a_pool_without_any_label_is_refused(guarded: ControlPlane) -> None:
+    manifest = a_pool()
+    del manifest["metadata"]["labels"]
+    assert "metadata.labels must have team" in said(guarded, manifest)
+
+
+def test_kubectl_scale_takes_a_pool_no_further_than_the_most(guarded: ControlPlane) -> None:
+    guarded.kubectl("create", "-f", "-", input=json.dumps(a_pool({"replicas": 1}, name="scaled")))
+    scale = ["scale", "rewardpool/scaled", "--namespace=restricted"]
+    for replicas in (8, 0):
+        guarded.kubectl(*scale, f"--replicas={replicas}")
+    with pytest.raises(ClusterError, match=r"spec\.replicas must not be greater than 8; it is 9"):
+        guarded.kubectl(*scale, "--replicas=9")
+
+
+def test_a_pool_from_before_the_policy_can_be_annotated_and_deleted_but_not_changed(guarded: ControlPlane) -> None:
+    older = ["rewardpool/older", "--namespace=restricted"]
+    guarded.kubectl("annotate", *older, "note=kept")
+    with pytest.raises(ClusterError, match=r"spec.model.source .* must begin with one of"):
+        guarded.kubectl("patch", *older, "--type=merge", '--patch={"spec": {"replicas": 2}}')
+    guarded.kubectl("delete", *older)
+
+
+def test_other_namespaces_are_not_restricted(guarded: ControlPlane) -> None:
+    assert "created" in said(guarded, a_pool({"replicas": 9}, namespace="free"))
+
+
+def test_a_policy_that_warns_lets_through(guarded: ControlPlane, render: Render) -> None:
+    selector = {"matchLabels": {"rewards": "warned"}}
+    policy = {**POLICY, "actions": ["Warn", "Audit"], "namespaceSelector": selector}
+    apply_policy(guarded, render(fullnameOverride="warns", admissionPolicy=policy))
+    manifest = a_pool({"replicas": 9}, namespace="warned")
+    command = ["create", "--dry-run=server", "--warnings-as-errors", "-f", "-"]
+
+    def is_warned() -> bool:
+        try:
+            guarded.kubectl(*command, input=json.dumps(manifest))
+        except ClusterError as error:
+            return "must not be greater than 8" in str(error)
+        return False
+
+    wait_for(is_warned, "the warning")
+    assert "created" in said(guarded, manifest)
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        ({"actions": ["Deny", "Warn"]}, "/admissionPolicy/actions"),
+        ({"actions": []}, "/admissionPolicy/actions"),
+        ({"imageRegistries": ["registry.example"]}, "/admissionPolicy/imageRegistries/0"),
+        ({"modelSources": ["Skywork/"]}, "/admissionPolicy/modelSources/0"),
+        ({"maxReplicas": "8"}, "/admissionPolicy/maxReplicas"),
+        ({"maxGpus": 8}, "additional properties 'maxGpus' not allowed"),
+    ],
+)
+def test_a_policy_that_cannot_count_is_refused_by_its_value(render: Render, policy: dict[str, Any], said: str) -> None:
+    with pytest.raises(HelmError, match=said):
+        render(admissionPolicy={"enabled": True, **policy})
+
+
+def test_without_being_asked_for_there_is_no_policy(render: Render) -> None:
+    assert not policy_objects(render())
+
+
+def test_a_release_with_namespaces_of_its_own_restricts_only_these(render: Render) -> None:
+    objects = policy_objects(render(admissionPolicy=POLICY, watch={"namespaces": ["a", "b"]}))
+    selector = objects[1]["spec"]["matchResources"]["namespaceSelector"]
+    own = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["a", "b"]}
+    assert selector == {**POLICY["namespaceSelector"], "matchExpressions": [own]}
