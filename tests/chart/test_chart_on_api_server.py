@@ -47,6 +47,12 @@ def installed(plane: ControlPlane, cluster_helm: Helm) -> Iterator[ControlPlane]
     assert "rewardpools.rewardpool.dev" in plane.kubectl("get", "crd", "-o", "name"), "uninstall took the CRD along"
 
 
+def test_an_install_without_values_is_refused_with_what_to_do(installed: ControlPlane, cluster_helm: Helm) -> None:
+    with pytest.raises(HelmError, match=r"image\.repository is not set: build the image .* --set image\.repository="):
+        cluster_helm("install", "bare", str(CHART), "--namespace=rl")
+    assert "bare" not in installed.kubectl("get", "deployments", "--namespace=rl", "-o", "name")
+
+
 def may(plane: ControlPlane, who: str, verb: str, what: str, *options: str) -> bool:
     try:
         plane.kubectl("auth", "can-i", verb, what, f"--as={who}", *options)
