@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 from support.command_lines import command_lines, expected, parsed
 from support.fake_hub import FakeHub
@@ -47,11 +46,7 @@ def test_each_command_line_of_the_list_and_of_the_examples_is_one_that_vllm_take
 
 def test_each_command_line_of_the_list_and_of_the_examples_is_one_that_our_own_servers_take() -> None:
     assert [options(line).served_model_name for line in command_lines("transformers")] == ["rm"] * 6
-    program = typer.Typer()
-    program.command()(function_server.main)
-    command = typer.main.get_command(program)
-    contexts = [command.make_context("function_server", line) for line in command_lines("python")]
-    functions = {context.params["function"] for context in contexts}
+    functions = {function_server.parser().parse_args(line).function for line in command_lines("python")}
     assert functions == {"arithmetic:compute_score", "rewards:compute_score"}
 
 

@@ -5,19 +5,21 @@ verl's four arguments, `{"data_source", "solution_str", "ground_truth", "extra_i
 `score` comes back as `data[i].extra`. SIGTERM stops taking requests, finishes those in flight, and exits with 0.
 """
 
+import argparse
 import asyncio
 import contextlib
 import json
 import logging
+import math
 import os
 import signal
+import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
@@ -253,50 +255,64 @@ async def serve(options: Options) -> bool:
     return free
 
 
-def main(
-    function: Annotated[str, typer.Option(help="The reward function, as module:function.")],
-    served_name: Annotated[str, typer.Option(help="The `model` of a request.")] = "function",
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on.", min=1, max=65535)] = names.WORKER_PORT,
-    concurrency: Annotated[int, typer.Option(help="Calls at once, without --processes.", min=1)] = 32,
-    processes: Annotated[int, typer.Option(help="Processes for a CPU-bound function; 0: none.", min=0)] = 0,
-    timeout_seconds: Annotated[float, typer.Option(help="Longest call.", min=0.001)] = 60.0,
-    drain_seconds: Annotated[float, typer.Option(help="Longest wait on SIGTERM.", min=0.0)] = 60.0,
-    max_body_bytes: Annotated[
-        int, typer.Option(help="Longest request.", min=1, envvar=names.ENV_MAX_BODY_BYTES)
-    ] = Settings.max_body_bytes,
-    key_file: Annotated[Path | None, typer.Option(help="File with the pool's key.", envvar=names.ENV_KEY_FILE)] = None,
-    probe_sample: Annotated[
-        Path | None, typer.Option(help="JSON file with a sample to score before the worker is ready.")
-    ] = None,
-) -> None:
-    """Serve a Python reward function behind RewardPool's scoring contract."""
+def _number_of(kind: type[float], *, least: float, most: float = math.inf) -> Callable[[str], float]:
+    """A reader of an option's number, which argparse calls by the function's name."""
+
+    def number(text: str) -> float:
+        value = kind(text)
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text} is not between {least:g} and {most:g}")
+        return value
+
+    return number
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line. Of the standard library: what a richer one takes to import, a pool at zero would wait for."""
+    made = argparse.ArgumentParser(
+        prog="python -m rewardpool_worker.function_server",
+        description="Serve a Python reward function behind RewardPool's scoring contract.",
+        epilog="example: python -m rewardpool_worker.function_server --function rewards:compute_score --port 8000",
+        allow_abbrev=False,
+    )
+    environ = os.environ
+    key_file, max_body_bytes = environ.get(names.ENV_KEY_FILE), environ.get(names.ENV_MAX_BODY_BYTES)
+    count, port = _number_of(int, least=1), _number_of(int, least=1, most=65535)
+    seconds, any_count = _number_of(float, least=0.0), _number_of(int, least=0)
+    option = made.add_argument
+    option("--function", required=True, help="the reward function, as module:function")
+    option("--served-name", default="function", help="the `model` of a request")
+    option("--host", default="127.0.0.1", help="address to listen on")
+    option("--port", type=port, default=names.WORKER_PORT, help="port to listen on")
+    option("--concurrency", type=count, default=32, help="calls at once, without --processes")
+    option("--processes", type=any_count, default=0, help="processes for a CPU-bound function; 0: none")
+    option("--timeout-seconds", type=_number_of(float, least=0.001), default=60.0, help="longest call")
+    option("--drain-seconds", type=seconds, default=60.0, help="longest wait on SIGTERM")
+    option("--max-body-bytes", type=count, default=max_body_bytes or Settings.max_body_bytes, help="longest request")
+    option("--key-file", type=Path, default=key_file or None, help="file with the pool's key")
+    option("--probe-sample", type=Path, help="JSON file with a sample to score before the worker is ready")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve a Python reward function behind RewardPool's scoring contract; returns the exit status."""
+    given = vars(parser().parse_args(arguments))
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     logging.getLogger("aiohttp.server").addFilter(is_about_http)
     try:
-        options = Options(
-            function=function,
-            served_name=served_name,
-            host=host,
-            port=port,
-            concurrency=concurrency,
-            processes=processes,
-            timeout_seconds=timeout_seconds,
-            drain_seconds=drain_seconds,
-            max_body_bytes=max_body_bytes,
-            key_file=key_file,
-            probe_sample=parse_sample(probe_sample.read_text()) if probe_sample else None,
-        )
+        sample = given.pop("probe_sample")
+        options = Options(**given, probe_sample=parse_sample(sample.read_text()) if sample else None)
         free = asyncio.run(serve(options))
     except (FunctionNotFoundError, OSError, ValueError) as error:
         log.error("not started: %s: %s", type(error).__name__, error)  # noqa: TRY400 - a reason, not a crash
-        raise typer.Exit(EXIT_NOT_STARTED) from None
+        return EXIT_NOT_STARTED
     if not free:
         # The interpreter would wait for the stuck thread, for ever.
-        log.warning("a call is stuck in %s, leaving it", function)
+        log.warning("a call is stuck in %s, leaving it", options.function)
         logging.shutdown()
         os._exit(0)
+    return 0
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    sys.exit(main())
