@@ -58,7 +58,7 @@ class ModelSpec(ApiModel):
             json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
         ),
     ] = []
-    """LoRA adapters over this reward model, on vLLM. Each is a reward model of its own, which a trainer chooses by its name; the same replicas score by all of them and by the base, and share the base's weights."""
+    """LoRA adapters over this reward model, on vLLM or SGLang. Each is a reward model of its own, which a trainer chooses by its name; the same replicas score by all of them and by the base, and share the base's weights."""
     trust_remote_code: bool = False
     """Run the Python code that comes with the checkpoint (`auto_map` in its config.json), in the worker and with the worker's rights. False: a checkpoint that needs its own code is refused. Set it only for code that you have read, and pin spec.model.revision to the commit that you read."""
     token_secret_ref: TokenSecretRef | None = None
@@ -96,7 +96,7 @@ class ModelSpec(ApiModel):
         ),
         Rule(
             cel=f"!has(self.adapters) || size(self.adapters) == 0 || ({_DISCRIMINATIVE} && !has(self.head) && (!has(self.trustRemoteCode) || !self.trustRemoteCode))",
-            message="spec.model.adapters must not be set unless spec.model.type is Discriminative, without spec.model.head and trustRemoteCode: adapters are for reward models with one label of a class that vLLM has",
+            message="spec.model.adapters must not be set unless spec.model.type is Discriminative, without spec.model.head and trustRemoteCode: adapters are for reward models with one label of a class that the engine has",
             holds=lambda model: (
                 not model.adapters
                 or (model.type == "Discriminative" and model.head is None and not model.trust_remote_code)

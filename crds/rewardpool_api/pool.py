@@ -265,10 +265,10 @@ class RewardPoolSpec(ApiModel):
             holds=lambda spec: spec.model.head is None or spec.engine.name != "transformers",
         ),
         Rule(
-            cel="!has(self.model.adapters) || size(self.model.adapters) == 0 || ((!has(self.engine.name) || self.engine.name == 'vllm') && !self.engine.sleep.enabled)",
-            message="spec.model.adapters must not be set unless spec.engine.name is vllm and spec.engine.sleep.enabled false: SGLang and transformers would score without an adapter's own head, and a wake would be proved for the base alone",
+            cel="!has(self.model.adapters) || size(self.model.adapters) == 0 || ((!has(self.engine.name) || self.engine.name in ['vllm', 'sglang']) && !self.engine.sleep.enabled)",
+            message="spec.model.adapters must not be set unless spec.engine.name is vllm or sglang and spec.engine.sleep.enabled false: transformers would score without them, and a wake would be proved for the base alone",
             holds=lambda spec: (
-                not spec.model.adapters or (spec.engine.name == "vllm" and not spec.engine.sleep.enabled)
+                not spec.model.adapters or (spec.engine.name in ("vllm", "sglang") and not spec.engine.sleep.enabled)
             ),
         ),
         Rule(

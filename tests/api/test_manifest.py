@@ -172,13 +172,13 @@ BAD = {
         },
         "spec.model.adapters must not be set unless spec.model.type is Discriminative, without spec.model.head",
     ),
-    "adapters on sglang": (
+    "adapters on transformers": (
         "spec",
         {
             "model": {"source": "hf://a/b", "adapters": [{"name": "a", "source": "file:///a"}]},
-            "engine": {"name": "sglang"},
+            "engine": {"name": "transformers"},
         },
-        "spec.model.adapters must not be set unless spec.engine.name is vllm",
+        "spec.model.adapters must not be set unless spec.engine.name is vllm or sglang",
     ),
     "adapters of an engine that sleeps": (
         "spec",
@@ -186,7 +186,7 @@ BAD = {
             "model": {"source": "hf://a/b", "adapters": [{"name": "a", "source": "file:///a"}]},
             "engine": {"sleep": {"enabled": True}},
         },
-        "spec.model.adapters must not be set unless spec.engine.name is vllm and spec.engine.sleep.enabled false",
+        "spec.model.adapters must not be set unless spec.engine.name is vllm or sglang and spec.engine.sleep.enabled",
     ),
     "more shards than GPUs": (
         "spec.engine.tensorParallelSize",

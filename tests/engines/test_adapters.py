@@ -1,4 +1,4 @@
-"""LoRA adapters on the real vLLM, behind both routers: each scores as its merged checkpoint does in transformers.
+"""LoRA adapters on the real engines, behind both routers: each scores as its merged checkpoint does in transformers.
 
 The adapters' own pair of matrices, ranks, scales and heads are in `support/tiny_adapters.py`.
 """
@@ -18,7 +18,7 @@ from support.fleet import server_python
 from support.launch_target import KEY
 from support.parity import run, transformers_scores
 from support.processes import http
-from support.replicas import Replicas, replicas, spec_of, start_router
+from support.replicas import Replicas, engine_python, replicas, spec_of, start_router
 from support.tiny_models import STEP
 
 from rewardpool import Pool, RewardConfig, Sample
@@ -28,7 +28,7 @@ from rewardpool_api.pool import RouterFlavor
 pytestmark = pytest.mark.real
 CLOSE = 1e-5
 NAMES = tuple(tiny_adapters.ADAPTERS)
-TEXTS = ["ok", "two words", f"Größe → 日本{STEP}", "long " * 90, " ", "a\nb"]
+TEXTS = ["ok", "two words", f"Größe → 日本{STEP}", "long " * 90, " x", "a\nb"]
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,9 @@ class Served:
         return answer
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+@pytest.fixture(scope="module", params=["vllm", "sglang"])
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    engine_python(request.param)
     folder = tmp_path_factory.mktemp("adapters")
     base, adapters = folder / "base", folder / "adapters"
     run("make", "Qwen2", str(base))
@@ -60,7 +61,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         name: [score for (score,) in transformers_scores("Qwen2", model, list(TEXTS), folder)]
         for name, model in models.items()
     }
-    spec = spec_of("vllm", base)
+    spec = spec_of(request.param, base)
     given = [{"name": name, "source": f"file://{adapters / name}"} for name in NAMES]
     model = type(spec.model).model_validate({**spec.model.model_dump(by_alias=True), "adapters": given})
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Which adapters vLLM would score as what they are, as tables. That it does is in tests/engines/test_adapters.py."""
+"""Which adapters engines would score as what they are, as tables. That they do is in tests/engines/test_adapters.py."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rewardpool_worker.lora_adapters import Adapter, AdapterError, adapters_or_refuse, check, flags
+from rewardpool_worker.lora_adapters import Adapter, AdapterError, adapters_or_refuse, check, vllm_flags
 
 Q, V = "model.layers.0.self_attn.q_proj", "model.layers.0.self_attn.v_proj"
 BASE = {f"{Q}.weight": (64, 32), f"{V}.weight": (16, 32), "score.weight": (1, 32)}
@@ -51,7 +51,7 @@ def test_an_adapter_of_the_base_is_taken(good: Adapter) -> None:
         (adapter(GOOD | matrices("score", 1, 32)), "neither a LoRA matrix of a layer nor the head"),
         (
             adapter(GOOD | {"base_model.model.model.embed_tokens.base_layer.weight": (9, 32)}),
-            "vLLM would leave it out",
+            "engines would leave it out",
         ),
         (adapter(GOOD, use_dora=True), "use_dora True"),
         (adapter(GOOD, bias="all"), "bias 'all'"),
@@ -59,7 +59,7 @@ def test_an_adapter_of_the_base_is_taken(good: Adapter) -> None:
         (adapter(GOOD, peft_type="IA3"), "only LORA is served"),
     ],
 )
-def test_what_vllm_would_score_as_something_else_is_refused(bad: Adapter, words: str) -> None:
+def test_what_an_engine_would_score_as_something_else_is_refused(bad: Adapter, words: str) -> None:
     with pytest.raises(AdapterError, match=words) as refused:
         check(bad, BASE)
     assert "the adapter safe" in str(refused.value)
@@ -71,8 +71,8 @@ def test_a_base_that_is_no_reward_model_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("ranks", "most"), [((1,), 1), ((4,), 8), ((4, 33), 64), ((512,), 512)])
-def test_the_largest_rank_there_is_counts(ranks: tuple[int, ...], most: int) -> None:
-    found = flags([adapter(matrices(Q, 64, 32, rank=rank)) for rank in ranks])
+def test_vllm_is_given_the_largest_rank_there_is(ranks: tuple[int, ...], most: int) -> None:
+    found = vllm_flags([adapter(matrices(Q, 64, 32, rank=rank)) for rank in ranks], BASE, [])
     assert found[1:3] == ["--max-num-seqs", "1"]
     del found[1:3]
     assert found[:6] == [
@@ -88,7 +88,7 @@ def test_the_largest_rank_there_is_counts(ranks: tuple[int, ...], most: int) -> 
 
 def test_a_rank_beyond_all_is_refused() -> None:
     with pytest.raises(AdapterError, match="the rank 513"):
-        flags([adapter(matrices(Q, 64, 32, rank=513))])
+        vllm_flags([adapter(matrices(Q, 64, 32, rank=513))], BASE, [])
 
 
 def weights(path: Path, shapes: dict[str, tuple[int, ...]]) -> None:
@@ -109,7 +109,7 @@ def test_the_launcher_compares_the_files(
     (tmp_path / "safe" / "adapter_config.json").write_text('{"peft_type": "LORA"}')
     monkeypatch.setenv("REWARDPOOL_MODEL_PATH", str(tmp_path / "base"))
     monkeypatch.setenv("REWARDPOOL_ADAPTERS", json.dumps([{"name": "safe", "path": str(tmp_path / "safe")}]))
-    found = adapters_or_refuse(["--model", str(tmp_path / "base")])
+    found = adapters_or_refuse(["--model", str(tmp_path / "base")], vllm_flags)
     assert (found is None) == bool(words)
     assert capsys.readouterr().err.startswith(words)
 
@@ -119,10 +119,10 @@ def test_a_folder_without_an_adapter_is_refused(
 ) -> None:
     monkeypatch.setenv("REWARDPOOL_MODEL_PATH", str(tmp_path))
     monkeypatch.setenv("REWARDPOOL_ADAPTERS", json.dumps([{"name": "safe", "path": str(tmp_path)}]))
-    assert adapters_or_refuse([]) is None
+    assert adapters_or_refuse([], vllm_flags) is None
     assert "the adapter safe has no adapter_config.json" in capsys.readouterr().err
 
 
 def test_without_adapters_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("REWARDPOOL_ADAPTERS", raising=False)
-    assert adapters_or_refuse([]) == []
+    assert adapters_or_refuse([], vllm_flags) == []

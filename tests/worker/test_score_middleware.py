@@ -133,6 +133,15 @@ async def test_an_adapter_is_chosen_by_user_or_by_model(said: dict[str, str]) ->
     assert engine.asked == [("/classify", {"model": "safe", "input": ["hello"], "use_activation": False})]
 
 
+@pytest.mark.parametrize("said", [{"model": "rm", "user": "adapter:safe"}, {"model": "safe"}])
+async def test_sglang_is_told_of_an_adapter_in_a_field_of_its_own(said: dict[str, str]) -> None:
+    engine = FakeEngine(v1__embeddings=(200, {"data": [{"index": 0, "embedding": [-1.5]}]}))
+    worker_ = worker(engine, engine="sglang", adapters=ADAPTERS)
+    reply = await ask(worker_, "POST", "/v1/embeddings", {"input": "hello", **said})
+    assert (reply.status, reply.json()["model"]) == (200, "safe")
+    assert engine.asked == [("/v1/embeddings", {"model": "rm", "input": ["hello"], "lora_path": "safe"})]
+
+
 @pytest.mark.parametrize("said", [{}, {"user": "somebody"}])
 async def test_without_an_adapter_the_base_scores(said: dict[str, str]) -> None:
     engine = FakeEngine(classify=(200, classification(-1.5)))

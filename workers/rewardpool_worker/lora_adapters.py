@@ -1,11 +1,11 @@
-"""LoRA adapters of a reward model, for vLLM's launcher: from their files to vLLM's flags, or to a refusal in words.
+"""LoRA adapters of a reward model, for the launchers of vLLM and SGLang: what is in their files, or a refusal in words.
 
-vLLM looks an adapter's layers up by name and copies their numbers into buffers of the largest rank. So without a word
-it leaves out a layer that the base lacks, and takes a layer of a smaller model for a part of its own; and it takes the
-base's head where an adapter announces one that is not in its file. Each would be a score that no model gave. This file
-reads the adapters and the shapes of the base's weights first, and refuses with the adapter's name what would score
-something else. It is mounted into stock images next to the launcher, and needs the standard library; where an adapter
-or its base is on a hub and not downloaded yet, as on one machine, also huggingface_hub, which vLLM brings.
+Engines look an adapter's layers up by name and copy their numbers into buffers of the largest rank. So without a word
+vLLM leaves out a layer that the base lacks, and takes a layer of a smaller model for a part of its own; and it takes
+the base's head where an adapter announces one that is not in its file. Each would be a score that no model gave. This
+file reads the adapters and the shapes of the base's weights first, and refuses with the adapter's name what would score
+something else. It is mounted into stock images next to the launchers, and needs the standard library; where an adapter
+or its base is on a hub and not downloaded yet, as on one machine, also huggingface_hub, which both engines bring.
 """
 
 import argparse
@@ -13,14 +13,14 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 ENV_ADAPTERS = "REWARDPOOL_ADAPTERS"
 ENV_MODEL_PATH = "REWARDPOOL_MODEL_PATH"
-RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """That vLLM has buffers of."""
 HEAD = "score"
 """What transformers calls the head of `…ForSequenceClassification` of language models."""
@@ -58,8 +58,16 @@ class Adapter:
     """Of the tensors in its adapter_model.safetensors."""
 
 
-def adapters_or_refuse(argv: Sequence[str]) -> list[str] | None:
-    """The flags by which vLLM serves the adapters of REWARDPOOL_ADAPTERS, none without any.
+Flags = Callable[[Sequence[Adapter], Mapping[str, Shape], Sequence[str]], list[str]]
+"""From adapters, the shapes of their base's weights and an engine's flags so far to further flags of the engine."""
+
+
+def adapters_or_refuse(argv: Sequence[str], flags: Flags) -> list[str] | None:
+    """The flags by which an engine serves the adapters of REWARDPOOL_ADAPTERS, none without any.
+
+    Args:
+        argv: the engine's flags so far.
+        flags: how the engine takes adapters; raises AdapterError for one that it does not.
 
     Returns:
         None where one of them would not be scored as what it is: why is on standard error, in the words that the
@@ -76,34 +84,35 @@ def adapters_or_refuse(argv: Sequence[str]) -> list[str] | None:
         found = [_read(one) for one in given]
         for adapter in found:
             check(adapter, base)
-        return flags(found)
+        return flags(found, base, argv)
     except AdapterError as error:
         print(f"model refused: {error}", file=sys.stderr)
         return None
 
 
-def flags(adapters: Sequence[Adapter]) -> list[str]:
-    """The flags of vLLM for these; pure.
+def vllm_flags(adapters: Sequence[Adapter], base: Mapping[str, Shape], argv: Sequence[str]) -> list[str]:
+    """The flags of vLLM for these, whatever their base and its other flags; pure.
 
     Raises:
         AdapterError: a rank is larger than vLLM takes.
     """
-    rank = max(_rank(adapter) for adapter in adapters)
-    if rank > RANKS[-1]:
-        raise AdapterError(f"an adapter has the rank {rank}, and vLLM takes at most {RANKS[-1]}")
+    del base, argv
+    rank = max(shape[0] for one in adapters for name, shape in one.shapes.items() if name.endswith(".lora_A.weight"))
+    if rank > VLLM_RANKS[-1]:
+        raise AdapterError(f"an adapter has the rank {rank}, and vLLM takes at most {VLLM_RANKS[-1]}")
     return [
         "--enable-lora",
         # vLLM 0.32 scores samples of several adapters in one batch wrongly, without a word: one sample at a time.
         *("--max-num-seqs", "1"),
         *("--max-loras", str(len(adapters))),
-        *("--max-lora-rank", str(next(most for most in RANKS if most >= rank))),
+        *("--max-lora-rank", str(next(most for most in VLLM_RANKS if most >= rank))),
         "--lora-modules",
         *(json.dumps({"name": adapter.name, "path": adapter.path}) for adapter in adapters),
     ]
 
 
 def check(adapter: Adapter, base: Mapping[str, Shape]) -> None:
-    """See that vLLM scores by all of an adapter and by nothing else; pure.
+    """See that engines score by all of an adapter and by nothing else; pure.
 
     Args:
         adapter: what is in its folder.
@@ -118,7 +127,7 @@ def check(adapter: Adapter, base: Mapping[str, Shape]) -> None:
     for field, values in HARMLESS.items():
         if (value := config.get(field)) is not None and value not in values:
             raise AdapterError(
-                f"{said} has {field} {value!r} in its adapter_config.json, which vLLM does not compute: merge it into "
+                f"{said} has {field} {value!r} in its adapter_config.json, which engines do not compute: merge it into "
                 "its base and serve that as a pool of its own"
             )
     _check_head(adapter, base)
@@ -129,8 +138,8 @@ def check(adapter: Adapter, base: Mapping[str, Shape]) -> None:
         match = re.fullmatch(re.escape(PREFIX) + r"(.+)\.lora_([AB])\.weight", tensor)
         if match is None or match[1] == HEAD:
             raise AdapterError(
-                f"{said} has the tensor {tensor}, which is neither a LoRA matrix of a layer nor the head {HEAD}: vLLM "
-                "would leave it out; merge it into its base and serve that as a pool of its own"
+                f"{said} has the tensor {tensor}, which is neither a LoRA matrix of a layer nor the head {HEAD}: "
+                "engines would leave it out; merge it into its base and serve that as a pool of its own"
             )
         matrices.setdefault(match[1], {})[match[2]] = shape
     for layer, pair in matrices.items():
@@ -154,7 +163,7 @@ def _check_head(adapter: Adapter, base: Mapping[str, Shape]) -> None:
     if weight is None and HEAD in announced:
         raise AdapterError(
             f"{said} announces a head of its own (modules_to_save: {HEAD}) and its adapter_model.safetensors has none: "
-            "vLLM would score by the base's head"
+            "the engine would score by the base's head"
         )
     if weight is not None and HEAD not in announced:
         raise AdapterError(
@@ -183,10 +192,6 @@ def shapes_in(path: Path) -> dict[str, Shape]:
     with path.open("rb") as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
     return {name: tuple(entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
-
-
-def _rank(adapter: Adapter) -> int:
-    return max(shape[0] for name, shape in adapter.shapes.items() if name.endswith(".lora_A.weight"))
 
 
 def _read(given: Mapping[str, str]) -> Adapter:

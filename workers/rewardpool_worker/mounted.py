@@ -12,6 +12,7 @@ from typing import Final
 SCORE_MIDDLEWARE = "score_middleware.py"
 SLEEP_MIDDLEWARE = "sleep_middleware.py"
 SGLANG_LAUNCHER = "sglang_launcher.py"
+SGLANG_ADAPTERS = "sglang_adapters.py"
 TRANSFORMERS_MODEL = "transformers_model.py"
 TRANSFORMERS_SERVER = "transformers_server.py"
 WORKER_METRICS = "worker_metrics.py"
@@ -26,6 +27,7 @@ MOUNTED_FILES = (
     SCORE_MIDDLEWARE,
     SLEEP_MIDDLEWARE,
     SGLANG_LAUNCHER,
+    SGLANG_ADAPTERS,
     VLLM_LAUNCHER,
     HEAD_TOKENS,
     LORA_ADAPTERS,

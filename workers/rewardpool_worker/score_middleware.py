@@ -781,12 +781,18 @@ class ScoreMiddleware:
 
     async def _ask_for_scores(self, scope: Scope, receive: Receive, model: str, samples: list[Sample]) -> Answer:
         if self._settings.engine != "vllm":
-            return await self._ask(scope, SCORE_PATH, {"model": model, "input": samples}, receive)
+            return await self._ask(scope, SCORE_PATH, {**self._by_name(model), "input": samples}, receive)
         # Without use_activation=false the scores are sigmoids, and good samples all look alike.
         request: dict[str, Any] = {"model": model, "input": samples, "use_activation": False}
         if self._settings.head.type == "TokenLevel":
             return await self._ask(scope, "/pooling", {**request, "task": "token_classify"}, receive)
         return await self._ask(scope, "/classify", request, receive)
+
+    def _by_name(self, model: str) -> dict[str, Any]:
+        """How a request names the base or an adapter: SGLang has adapters in a field of their own."""
+        if self._settings.engine == "sglang" and model in self._settings.adapters:
+            return {"model": self._settings.served_name, "lora_path": model}
+        return {"model": model}
 
     async def _refuse_other_model(self, scope: Scope, model: object) -> None:
         """Have SGLang serve the models it lists and no other name, as vLLM does by itself.
@@ -796,6 +802,8 @@ class ScoreMiddleware:
         """
         served = self._settings.served_name
         if self._settings.engine != "sglang" or not served or model == served or not isinstance(model, str):
+            return
+        if model in self._settings.adapters:
             return
         listed = await self._list_models(scope)
         # An adapter's name may stand behind its base model's.

@@ -12,6 +12,7 @@ what would make a score wrong or let somebody score without the key:
   So does a weight of the checkpoint that SGLang would leave out, such as a second layer of its head.
 - **A language model's reward.** SGLang scores by classifiers alone. Where `spec.model.head` is an LMHead, the model is
   made as a classifier whose head is the rows of the declared tokens in the language-model head.
+- **Adapters as PEFT computes them.** See `sglang_adapters`.
 - **Token ids of the vocabulary.** One beyond it, in a request or out of a tokenizer that does not belong to the model,
   would end the engine's process, and then the next worker's that the router tries.
 - **The longest sample.** SGLang takes one token less than the context length it reports.
@@ -35,6 +36,7 @@ ENV_SLEEP_MAX_ABS_DIFF = "REWARDPOOL_SLEEP_MAX_ABS_DIFF"
 ENV_MODEL_TYPE = "REWARDPOOL_MODEL_TYPE"
 ENV_KEY_FILE = "REWARDPOOL_KEY_FILE"
 ENV_HEAD = "REWARDPOOL_HEAD"
+ENV_ADAPTERS = "REWARDPOOL_ADAPTERS"
 
 HEAD = "score"
 """What SGLang's reward models call their head."""
@@ -76,6 +78,14 @@ def main(argv: list[str]) -> int:
         argv = [*argv, *head_flags(head, checkpoint.as_classifier, argv)]
         # For the middleware, and for the scheduler, which is a process of its own.
         os.environ[ENV_HEAD] = json.dumps(head)
+    if ENV_ADAPTERS in os.environ:
+        import sglang_adapters
+        from lora_adapters import adapters_or_refuse
+
+        of_adapters = adapters_or_refuse(argv, sglang_adapters.flags)
+        if of_adapters is None:
+            return 2
+        argv = [*argv, *of_adapters]
     arguments = prepare_server_args(argv)
     if way := way_past_the_key(arguments, os.environ):
         print(f"error: argument {way}: not supported, it starts a server that takes requests without a key", flush=True)
@@ -212,6 +222,10 @@ def run_scheduler(*args: Any, **kwargs: Any) -> None:
 
     if os.environ.get(ENV_MODEL_TYPE, "Discriminative") == "Discriminative":
         loader._initialize_model = checked(loader._initialize_model)
+    if ENV_ADAPTERS in os.environ:
+        from sglang_adapters import score_by_own_heads
+
+        score_by_own_heads()
     run_scheduler_process(*args, **kwargs)
 
 

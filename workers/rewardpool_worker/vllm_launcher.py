@@ -52,9 +52,9 @@ def head_flags(
 
 def main(argv: list[str]) -> int:
     """Become vLLM; returns only when it cannot be started, with the exit code."""
-    from lora_adapters import adapters_or_refuse
+    from lora_adapters import adapters_or_refuse, vllm_flags
 
-    of_head, of_adapters = _flags_of_head(argv), adapters_or_refuse(argv)
+    of_head, of_adapters = _flags_of_head(argv), adapters_or_refuse(argv, vllm_flags)
     if of_head is None or of_adapters is None:
         return 2
     flags = [*of_head, *of_adapters]
