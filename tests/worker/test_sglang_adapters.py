@@ -94,6 +94,11 @@ assert flags == ["--lora-paths", f"safe={path}", "--max-loras-per-batch", "2", "
                  "--lora-backend", "torch_native"]
 assert it.flags([Adapter("safe", str(own), {}, {})], BASE, [])[-1] == "--disable-prefill-cuda-graph"
 """,
+    "what SGLang pins for a GPU is plain memory on a CPU": """
+unpinned = it.Unpinned()
+assert unpinned.zeros((2,), dtype=unpinned.int32, pin_memory=True).tolist() == [0, 0]
+assert unpinned.tensor([7], device="cpu", pin_memory=True).tolist() == [7]
+""",
     "each sample is scored by its adapter's head, and by the base's without one": """
 class Model(torch.nn.Module):
     def __init__(self):

@@ -141,6 +141,29 @@ def scale(config: Mapping[str, Any], layer: str, rank: int) -> float:
     return float(alpha / (math.sqrt(rank) if config.get("use_rslora") else rank))
 
 
+class Unpinned:
+    """torch, for a machine without a GPU that memory could be pinned for: there pinning it is an error."""
+
+    def __getattr__(self, name: str) -> Any:
+        """What torch has by that name."""
+        import torch
+
+        found = getattr(torch, name)
+        if name not in ("tensor", "zeros"):
+            return found
+        return lambda *args, pin_memory=False, **kwargs: found(*args, **kwargs)  # noqa: ARG005
+
+
+def without_pinned_memory() -> None:
+    """In SGLang's scheduler on a CPU: have adapters computed there; SGLang pins what it has of them for any device."""
+    import torch
+    from sglang.srt.lora import layers
+    from sglang.srt.lora.backend import torch_backend
+
+    layers.torch = torch_backend.torch = Unpinned()
+    torch.Tensor.pin_memory = lambda tensor, *_: tensor
+
+
 def score_by_own_heads() -> None:
     """In SGLang's scheduler, before it makes the model: have each adapter's own head score the adapter's samples."""
     from safetensors.torch import load_file

@@ -223,9 +223,12 @@ def run_scheduler(*args: Any, **kwargs: Any) -> None:
     if os.environ.get(ENV_MODEL_TYPE, "Discriminative") == "Discriminative":
         loader._initialize_model = checked(loader._initialize_model)
     if ENV_ADAPTERS in os.environ:
-        from sglang_adapters import score_by_own_heads
+        import sglang_adapters
+        from sglang.srt.utils import is_pin_memory_available
 
-        score_by_own_heads()
+        if not is_pin_memory_available():
+            sglang_adapters.without_pinned_memory()
+        sglang_adapters.score_by_own_heads()
     run_scheduler_process(*args, **kwargs)
 
 
