@@ -74,11 +74,11 @@ def command_lines(engine: str) -> list[list[str]]:
 
 
 def flags_of_adapters(pool: RewardPool) -> list[str]:
-    """What the launcher adds for adapters once it has their files, here of rank 4."""
+    """What vLLM's launcher adds for adapters once it has their files, here of rank 4; no manifest has any on SGLang."""
     given = pool.spec.model.adapters
     shapes = {f"{lora_adapters.PREFIX}layer.lora_A.weight": (4, 8)}
     found = [lora_adapters.Adapter(one.name, f"/adapters/{one.name}", {}, shapes) for one in given]
-    return lora_adapters.flags(found) if found else []
+    return lora_adapters.vllm_flags(found, {}, []) if found else []
 
 
 def flags_of_head(pool: RewardPool, argv: list[str]) -> list[str]:

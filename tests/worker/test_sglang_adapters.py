@@ -21,8 +21,8 @@ parts = [part for stack in it.STACKS for part in stack]
 BASE = {f"model.layers.{n}.{part}.weight": (6, 5) for n in range(2) for part in parts} | {"score.weight": (1, 5)}
 
 def matrices(*layers, rank=2):
-    names = {layer: (f"{PREFIX}{layer}.lora_A.weight", f"{PREFIX}{layer}.lora_B.weight") for layer in layers}
-    return {name: tensor for a, b in names.values() for name, tensor in ((a, torch.randn(rank, 5)), (b, torch.randn(6, rank)))}
+    shapes = {"A": (rank, 5), "B": (6, rank)}
+    return {f"{PREFIX}{layer}.lora_{x}.weight": torch.randn(shape) for layer in layers for x, shape in shapes.items()}
 
 def change(tensors, layer, scale=1.0):
     # What an adapter adds to a weight, zero where it has nothing.

@@ -151,7 +151,7 @@ class Unpinned:
         found = getattr(torch, name)
         if name not in ("tensor", "zeros"):
             return found
-        return lambda *args, pin_memory=False, **kwargs: found(*args, **kwargs)  # noqa: ARG005
+        return lambda *args, pin_memory=False, **kwargs: found(*args, **kwargs)
 
 
 def without_pinned_memory() -> None:
