@@ -178,7 +178,7 @@ VIOLATIONS: dict[str, dict[str, Any]] = {
         "spec.engine.env": [{"name": "A", "valueFrom": {**TOKEN, "fieldRef": {"fieldPath": "metadata.name"}}}]
     },
     "a path to Python modules that nobody knows": {"spec.engine.env": [{"name": "PYTHONPATH", "valueFrom": TOKEN}]},
-    "adapters on sglang": {"spec.engine.name": "sglang", "spec.model.adapters": [SAFE]},
+    "adapters on transformers": {"spec.engine.name": "transformers", "spec.model.adapters": [SAFE]},
 }
 """Every rule of the models is broken by one of these."""
 
