@@ -40,7 +40,7 @@ FOR_JUDGES = {
     ],
     "sglang": ["--constrained-json-disable-any-whitespace"],
 }
-"""Flags, as docs/rewards.md says."""
+"""Flags, as docs/judges.md says."""
 PROMPT = "{answer_format}\n\nQuestion: {question}\nAnswer: {response}"
 """What all have in common comes first, so that an engine computes it once."""
 RUBRIC = [{"name": "right", "says": "It is right."}, {"name": "short", "says": "It is short."}]

@@ -1,4 +1,4 @@
-"""The examples of docs/rewards.md are read and run, and its tables are compared with the code."""
+"""The examples of docs/rewards.md and docs/judges.md are read and run, and their tables are compared with the code."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,8 @@ from rewardpool.rewards import Rating
 from rewardpool.rewards.config import parse_reward
 from rewardpool.rewards.part_config import FunctionPart, JudgeConfig, Part, PoolPart
 
-PAGE = (Path(__file__).parents[3] / "docs" / "rewards.md").read_text()
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = "".join((DOCS / name).read_text() for name in ("rewards.md", "judges.md"))
 CONFIGS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 
 
