@@ -1,6 +1,7 @@
 """`rewardpool page`: the pools of this machine in the browser."""
 
 import asyncio
+import errno
 import logging
 import os
 from typing import Annotated
@@ -29,7 +30,9 @@ def page(
     try:
         asyncio.run(serve(os.environ, port=port, ready=_say))
     except OSError as error:
-        raise CommandError(f"port {port} cannot be listened at: {error.strerror}; choose another by --port") from None
+        # Not the error's own words, which asyncio wraps in others.
+        why = os.strerror(error.errno or errno.EIO)
+        raise CommandError(f"port {port} cannot be listened at: {why}; choose another by --port") from None
 
 
 def _say(link: str) -> None:

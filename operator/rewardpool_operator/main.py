@@ -7,6 +7,7 @@ progress annotations, events) are off, so a pool can always be deleted, also whi
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import socket
@@ -241,7 +242,8 @@ async def _listen(application: web.Application, port: int, stack: AsyncExitStack
     try:
         await web.TCPSite(runner, port=port).start()
     except OSError as error:
-        raise SystemExit(f"port {port} cannot be listened at: {error.strerror}") from None
+        why = os.strerror(error.errno or errno.EIO)
+        raise SystemExit(f"port {port} cannot be listened at: {why}") from None
 
 
 def _of_environment(read: Callable[[Mapping[str, str]], T]) -> T:

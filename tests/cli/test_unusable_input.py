@@ -239,6 +239,14 @@ def test_a_port_in_use_is_told(rewardpool: CommandLine, machine: Path) -> None:
     assert (ended.code, ended.sentence) == (REFUSED, words)
 
 
+def test_a_port_of_the_page_that_is_in_use_is_told(rewardpool: CommandLine) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+        ended = rewardpool("page", "--port", port)
+    words = f"port {port} cannot be listened at: Address already in use; choose another by --port"
+    assert (ended.code, ended.sentence) == (FAILED, words)
+
+
 @pytest.mark.parametrize("make", [Path.mkdir, lambda path: path.write_bytes(b"\xff")], ids=["a folder", "binary"])
 def test_a_key_file_that_is_none_is_refused(rewardpool: CommandLine, make: Callable[[Path], object]) -> None:
     make(Path("key"))

@@ -85,7 +85,7 @@ class LocalSource:
         except FileNotFoundError:
             raise PoolNotHere(f"this machine: there is no {path}") from None
         except OSError as error:
-            raise PoolAccessError(f"the pool's state file cannot be read: {error}") from error
+            raise PoolAccessError(f"the pool's state file {path} cannot be read: {error.strerror}") from error
         if not supervised:
             # Whatever its last status says, nobody keeps the pool; its processes may be gone.
             raise PoolNotHere(f"this machine: the pool of {path} is not running")
@@ -240,8 +240,10 @@ def read_key_files(path: Path) -> tuple[str, ...]:
         key = path.read_text().strip()
         beside = [path.with_name(name) for name in names.KEY_NAMES if name != path.name]
         others = [other.read_text().strip() for other in beside if other.exists()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise PoolAccessError(f"the key file {path} cannot be read: {error}") from error
+    except OSError as error:
+        raise PoolAccessError(f"the key file {path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise PoolAccessError(f"the key file {path} is not text: it has another file's content") from error
     if not key:
         raise PoolAccessError(f"the key file {path} is empty")
     return key, *filter(None, others)
