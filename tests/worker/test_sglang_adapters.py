@@ -94,6 +94,17 @@ assert flags == ["--lora-paths", f"safe={path}", "--max-loras-per-batch", "2", "
                  "--lora-backend", "torch_native"]
 assert it.flags([Adapter("safe", str(own), {}, {})], BASE, [])[-1] == "--disable-prefill-cuda-graph"
 """,
+    "copies go when the process whose they were is no more": """
+import os, subprocess
+ended = subprocess.Popen(["true"])
+ended.wait()
+names = (f"{it.COPIES}{ended.pid}-x", f"{it.COPIES}{os.getpid()}-x", "other")
+left, own, other = map(pathlib.Path, names)
+for folder in (left, own, other):
+    folder.mkdir()
+it.remove_copies_of_the_dead(pathlib.Path())
+assert (left.exists(), own.exists(), other.exists()) == (False, True, True)
+""",
     "what SGLang pins for a GPU is plain memory on a CPU": """
 unpinned = it.Unpinned()
 assert unpinned.zeros((2,), dtype=unpinned.int32, pin_memory=True).tolist() == [0, 0]

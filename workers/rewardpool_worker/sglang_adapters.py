@@ -14,6 +14,7 @@ import argparse
 import atexit
 import json
 import math
+import os
 import re
 import shutil
 import tempfile
@@ -25,6 +26,8 @@ from lora_adapters import HEAD, PREFIX, Adapter, AdapterError, Shape
 
 OWN_HEAD = Path("own-head", "head.safetensors")
 """In the folder of an adapter's copy: not beside its matrices, where SGLang reads every file."""
+COPIES = "rewardpool-adapters-"
+"""How the folders of copies begin; behind it comes the number of the process whose they are."""
 STACKS = (
     ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
     ("self_attn.o_proj",),
@@ -50,7 +53,8 @@ def flags(adapters: Sequence[Adapter], base: Mapping[str, Shape], argv: Sequence
     """
     for adapter in adapters:
         refuse_other_layers(adapter)
-    folder = Path(tempfile.mkdtemp(prefix="rewardpool-adapters-"))
+    remove_copies_of_the_dead(Path(tempfile.gettempdir()))
+    folder = Path(tempfile.mkdtemp(prefix=f"{COPIES}{os.getpid()}-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     for adapter in adapters:
         write_copy(adapter, base, folder / adapter.name)
@@ -66,6 +70,18 @@ def flags(adapters: Sequence[Adapter], base: Mapping[str, Shape], argv: Sequence
         # The others are compiled for GPUs.
         *(("--lora-backend", "torch_native") if known.device == "cpu" else ()),
     ]
+
+
+def remove_copies_of_the_dead(parent: Path) -> None:
+    """Remove the copies of processes that are no more: SGLang kills itself at some faults, and cleans up nothing then.
+
+    Args:
+        parent: the folder that they are in. A process of another user that has the number now keeps them.
+    """
+    for folder in parent.glob(f"{COPIES}*-*"):
+        pid = folder.name.removeprefix(COPIES).partition("-")[0]
+        if pid.isdigit() and not Path("/proc", pid).exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def refuse_other_layers(adapter: Adapter) -> None:
