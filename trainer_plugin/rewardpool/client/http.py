@@ -18,6 +18,7 @@ proxies, pipelining. Deadlines are the caller's: a request that is cancelled clo
 
 import asyncio
 import logging
+import os
 import random
 import ssl
 import time
@@ -44,6 +45,13 @@ NEXT_ADDRESS_SECONDS = 0.25
 """After which the next address of a name is tried beside one that is silent (RFC 8305)."""
 MAX_ANSWER_BYTES = 4 << 20
 """Of one answer with its headers. A score takes a hundred bytes and a judgement some kilobytes."""
+
+
+def in_words(error: OSError) -> str:
+    """What keeps a connection from being made, without the system's number for it."""
+    if isinstance(error, ConnectionError) and error.errno:
+        return os.strerror(error.errno)
+    return str(error) or type(error).__name__
 
 
 class UnreachableError(Exception):
@@ -189,7 +197,7 @@ class HttpClient:
             raise UnreachableError(f"no connection within {CONNECT_SECONDS:g} s") from None
         except OSError as error:
             self._names.forget(to.host, to.port)
-            raise UnreachableError(str(error) or type(error).__name__) from error
+            raise UnreachableError(in_words(error)) from error
         return connection
 
     def opened(self, connection: "_Connection") -> None:
