@@ -1,6 +1,9 @@
 """What the pages point to is there: other pages, headings, files, tests and make's targets."""
 
+import os
 import re
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -80,6 +83,49 @@ def test_every_target_of_make_that_is_named_exists(page: Path) -> None:
 def test_every_python_example_is_a_script(page: Path) -> None:
     for code in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
         compile(code, str(page), "exec")
+
+
+def misused(codes: list[str], folder: Path) -> str:
+    """What mypy says of names, attributes and arguments that are not there; "" for nothing."""
+    for number, code in enumerate(codes):
+        (folder / f"example_{number}.py").write_text(code)
+    rooms = os.pathsep.join(str(ROOT / room) for room in ("crds", "runtime", "trainer_plugin", "trainer"))
+    lax = [
+        "name-defined",
+        "arg-type",
+        "return-value",
+        "union-attr",
+        "assignment",
+    ]  # excerpts: what else there is, is not here
+    settings = ["--config-file=", "--ignore-missing-imports", "--follow-imports=silent", "--check-untyped-defs"]
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        *settings,
+        "--no-error-summary",
+        *(f"--disable-error-code={one}" for one in lax),
+    ]
+    done = subprocess.run(
+        [*command, f"--cache-dir={ROOT / '.mypy_cache' / 'examples'}", *sorted(folder.glob("example_*.py"))],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "MYPYPATH": rooms},
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+def test_no_python_example_uses_what_is_not_there(tmp_path: Path) -> None:
+    typed = r"^```python\n(.*?)^```|^\$ cat > \S+\.py <<'EOF'\n(.*?)^EOF$"
+    found = [match for page in PAGES for match in re.findall(typed, page.read_text(), re.MULTILINE | re.DOTALL)]
+    assert misused([block or file for block, file in found], tmp_path) == ""
+
+
+def test_an_attribute_that_is_not_there_is_found(tmp_path: Path) -> None:
+    code = 'import rewardpool\nprint(rewardpool.Reward("rl/a").rate([("?", "4")])[0].score)\n'
+    assert '"Rating" has no attribute "score"' in misused([code], tmp_path)
 
 
 def test_the_index_has_every_page_once() -> None:
