@@ -8,10 +8,11 @@ progress annotations, events) are off, so a pool can always be deleted, also whi
 import asyncio
 import contextlib
 import errno
+import gc
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from itertools import chain, repeat
@@ -52,6 +53,9 @@ LONGEST_BACKOFF_SECONDS: Final = 15.0
 """Between two attempts of kopf to watch pools that may not be watched."""
 HTTP_SHUTDOWN_SECONDS: Final = 2.0
 """For requests that are being answered when the operator ends."""
+GC_THRESHOLDS: Final = (20_000, 20, 20)
+"""Of Python's garbage collector. By its defaults it looks through all that watches keep for good again and again, for a
+few hundred new objects each time; next to nothing here makes cycles."""
 RUNNING: Final = "the operator runs"
 """First line of the log once the cluster answered."""
 
@@ -107,10 +111,26 @@ class Backoffs:
         return chain((1.0, 2.0, 4.0, 8.0), repeat(LONGEST_BACKOFF_SECONDS))
 
 
+class NoDiffs(kopf.DiffBaseStorage):
+    """Has kopf look for no differences, which no handler of ours wants: it copies every object it hears of for that."""
+
+    def build(self, *, body: kopf.Body, extra_fields: Iterable[Any] | None = None) -> kopf.BodyEssence:
+        """Nothing of the object."""
+        return cast(kopf.BodyEssence, {})
+
+    def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:
+        """Nothing, as nothing is stored."""
+        return None
+
+    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
+        """Store nothing."""
+
+
 def watch_settings() -> kopf.OperatorSettings:
     """Settings under which kopf writes nothing and never trusts a silent watch for long."""
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
+    settings.persistence.diffbase_storage = NoDiffs()
     settings.peering.standalone = True
     # The CRD is there at the start (see `run`), and namespaces are served by name or all at once.
     settings.scanning.disabled = True
@@ -256,6 +276,7 @@ def _of_environment(read: Callable[[Mapping[str, str]], T]) -> T:
 def run(settings: Settings) -> None:
     """`rewardpool operator run`, in a pod or outside the cluster; see `serve`."""
     logs.set_up(settings.log_format, verbose=settings.verbose)
+    gc.set_threshold(*GC_THRESHOLDS)
     try:
         asyncio.run(serve(settings))
     except (ConfigException, KubeError, KubeUnreachableError) as error:
