@@ -207,8 +207,7 @@ class ConditionReason(_Reason):
 class EventReason(_Reason):
     """What an event says. Warnings are emitted once, when they begin."""
 
-    SERVING = "Serving", "The pool began to serve."
-    NOT_SERVING = "NotServing", "The pool does not serve yet, or stopped; a warning unless none is wanted."
+    NOT_SERVING = "NotServing", "The pool served and stopped, although a replica is wanted."
     DEGRADED = (
         "Degraded",
         "Something is wrong that waiting does not heal; the message begins with the reason.",

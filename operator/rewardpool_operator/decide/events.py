@@ -1,4 +1,8 @@
-"""What of a new status is news: one event for each change that people want to find in `kubectl describe`."""
+"""What of a new status is news: one event for each change that people want to find in `kubectl describe`.
+
+That a pool starts, and that it serves, is no event: conditions say so, and since when. What it lost is one, since a
+condition says nothing of it once it is back.
+"""
 
 from collections.abc import Sequence
 
@@ -19,8 +23,6 @@ _WARNINGS = frozenset(
 )
 """Reasons of Progressing that a person should look at."""
 _PROGRESSING_EVENTS = _WARNINGS | {ConditionReason.PAUSED}
-_ON_THE_WAY = frozenset({ConditionReason.ROUTER_NOT_READY, ConditionReason.STARTING})
-"""Reasons of a pool that does not serve yet and did not before: steps of a start, which are no news."""
 _WITH_OWN_EVENT = frozenset({ConditionReason.ROLLED_BACK, ConditionReason.PARITY_EXCEEDED})
 """Reasons that have an event of their own name, so that the condition's would be the same news twice."""
 
@@ -59,7 +61,8 @@ def scaling_change(old: RewardPoolStatus, status: RewardPoolStatus) -> str | Non
 
 
 def _scaling_events(old: RewardPoolStatus, status: RewardPoolStatus) -> list[Event]:
-    change = scaling_change(old, status)
+    """None for the first size, which is as the spec says."""
+    change = scaling_change(old, status) if old.scaling is not None else None
     return [] if change is None else [_normal(EventReason.SCALED, change)]
 
 
@@ -163,15 +166,8 @@ def condition_events(old: RewardPoolStatus, status: RewardPoolStatus) -> tuple[E
 def _condition_event(now: Condition, before: Condition | None) -> Event | None:
     message = f"{now.reason}: {now.message}"
     match now.type, now.status:
-        case "Serving", "True":
-            return _normal(EventReason.SERVING, message)
-        case "Serving", _ if before is not None and before.status == now.status and now.reason in _ON_THE_WAY:
-            return None
-        case "Serving", _ if before is None or now.reason in NOTHING_WANTED:
-            # A pool that has never served yet is starting, which is no warning.
-            return _normal(EventReason.NOT_SERVING, message)
-        case "Serving", _:
-            return _warning(EventReason.NOT_SERVING, message)
+        case "Serving", "False" | "Unknown" if before is not None and before.status == "True":
+            return None if now.reason in NOTHING_WANTED else _warning(EventReason.NOT_SERVING, message)
         case "Degraded", "True" if now.reason in set(EventReason):
             return Event(type="Warning", reason=now.reason, message=now.message)
         case "Degraded", "True":

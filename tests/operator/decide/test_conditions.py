@@ -72,24 +72,29 @@ def test_leaving_workers_are_counted_apart():
     assert (plan.status.replicas, plan.status.draining_replicas) == (1, 1)
 
 
-def test_a_pool_that_begins_to_serve_or_stops_is_an_event():
-    first = decide(a_snapshot(a_worker("one")))
-    assert ("Normal", "Serving") in {(event.type, event.reason) for event in first.events}
-    pool = a_pool(replicas=1, status=first.status)
-    second = decide(a_snapshot(a_worker("one", answering=False, running=False), pool=pool))
-    assert ("Warning", "NotServing") in {(event.type, event.reason) for event in second.events}
+def told(plan):
+    return {(event.type, event.reason) for event in plan.events}
+
+
+def test_what_conditions_say_of_a_start_is_no_event():
+    starting = decide(a_snapshot(a_worker("one", answering=False), routers=(a_router(answering=False),)))
+    assert told(starting) == set()
+    pool = a_pool(replicas=1, status=starting.status)
+    serving = decide(a_snapshot(a_worker("one"), pool=pool))
+    assert reasons(serving)["Serving"] == ("True", "Serving")
+    assert told(serving) <= {("Normal", "RolloutCompleted")}
+
+
+def test_a_pool_that_served_and_stops_is_a_warning_once():
+    serving = decide(a_snapshot(a_worker("one")))
+    gone = a_worker("one", answering=False, running=False)
+    stopped = decide(a_snapshot(gone, pool=a_pool(replicas=1, status=serving.status)))
+    assert ("Warning", "NotServing") in told(stopped)
+    again = decide(a_snapshot(gone, pool=a_pool(replicas=1, status=stopped.status)))
+    assert ("Warning", "NotServing") not in told(again)
 
 
 def test_a_pool_that_goes_to_zero_as_it_was_told_is_no_warning():
     first = decide(a_snapshot(a_worker("one")))
     plan = decide(a_snapshot(pool=a_pool(replicas=0, status=first.status), routers=(a_router(),)))
-    assert ("Normal", "NotServing") in {(event.type, event.reason) for event in plan.events}
-
-
-def test_the_steps_of_a_start_are_one_event_and_no_warning():
-    starting = a_worker("one", answering=False)
-    first = decide(a_snapshot(starting, routers=(a_router(answering=False),)))
-    assert ("Normal", "NotServing") in {(event.type, event.reason) for event in first.events}
-    second = decide(a_snapshot(starting, routers=(a_router(),), pool=a_pool(replicas=1, status=first.status)))
-    assert reasons(second)["Serving"] == ("False", "Starting")
-    assert "NotServing" not in {event.reason for event in second.events}
+    assert "NotServing" not in {event.reason for event in plan.events}

@@ -38,10 +38,12 @@ def test_the_wanted_number_comes_from_the_spec(spec, wanted):
 
 def test_a_change_of_the_wanted_number_is_told_once_and_kept_in_the_history():
     first = decide(a_snapshot(pool=a_pool(replicas=2)))
-    assert [event.reason for event in first.events if event.reason == "Scaled"] == ["Scaled"]
-    again = decide(a_snapshot(pool=a_pool(replicas=2, status=first.status)))
+    assert first.events == (), "the first size is what the spec says"
+    scaled = decide(a_snapshot(pool=a_pool(replicas=3, status=first.status)))
+    assert [event.reason for event in scaled.events] == ["Scaled"]
+    again = decide(a_snapshot(pool=a_pool(replicas=3, status=scaled.status)))
     assert again.events == ()
-    assert len(again.status.scaling.history) == 1
+    assert len(again.status.scaling.history) == 2
 
 
 def test_the_history_is_bounded():

@@ -5,18 +5,20 @@ from dataclasses import replace
 import pytest
 from support.decide_builders import a_pool, a_router, a_snapshot, a_worker
 
+from rewardpool_api import RewardPoolStatus
 from rewardpool_operator.autoscaler.signals import Claim
 from rewardpool_operator.decide import decide
 from rewardpool_operator.snapshot import RegisteredWorker, WorkerSet
 
 QUEUE = {"type": "QueueDepth", "queueDepth": {"targetPerReplica": 10}}
 EXTERNAL = {"type": "External"}
+STARTED = RewardPoolStatus.model_validate({"scaling": {"desired": 0, "reason": "no load"}})
 
 
-def plan_of(*workers, policy=QUEUE, others=(), sets=None, replicas=None, requests=90):
+def plan_of(*workers, policy=QUEUE, others=(), sets=None, replicas=None, requests=90, status=None):
     """The plan for a pool that would have eight replicas, and shares four with the others."""
     autoscaling = {"maxReplicas": 8, "policy": policy, "budget": {"name": "gpus", "maxReplicas": 4}}
-    pool = a_pool(autoscaling=autoscaling, replicas=replicas)
+    pool = a_pool(autoscaling=autoscaling, replicas=replicas, **({"status": status} if status else {}))
     busy = a_router(registered=(RegisteredWorker(id="a", url="http://a:8000", in_flight=requests),))
     snapshot = a_snapshot(*workers, pool=pool, routers=(busy,), sets=sets)
     return decide(replace(snapshot, claims=others))
@@ -62,7 +64,7 @@ def test_pools_that_state_different_totals_are_told_so():
 
 
 def test_a_change_is_told_with_what_was_asked_for_and_what_limits_it():
-    (event,) = [event for event in plan_of().events if event.reason == "Scaled"]
+    (event,) = [event for event in plan_of(status=STARTED).events if event.reason == "Scaled"]
     assert event.message.startswith(
         "from 0 to 4 replicas, 9 recommended, limit Budget: 90 requests over 10 per replica;"
     )
