@@ -48,18 +48,19 @@ AIMS: Final = {
     "ratio": 1.3,
     "api_writes_a_pool": 7,
     "reconcile_own_p99_ms": 500,
+    "cpu_seconds": 25,
     "rss_mb": 400,
     "api_writes_idle_60s": 0,
 }
 PURPOSES: Final = {
-    "patch secrets": "the scoring key, which trainers read, and the key of the routers' lists, which they do not",
-    "patch services": "the pool's URL",
-    "patch configmaps": "the mounted files of workers and of routers; the pins, which name the Secrets as owners",
-    "patch deployments": "the routers, and the workers",
+    "create secrets": "the scoring key, which trainers read, and the key of the routers' lists, which they do not",
+    "create services": "the pool's URL; names the Secrets as owners, by which their deletion is noticed",
+    "create deployments": "the routers, and the workers",
+    "create configmaps": "the files that workers and routers mount, once for all pools of a namespace",
     "patch pods/status": "the router's readiness: its list is right",
-    "patch poddisruptionbudgets": "what a node's drain may take of workers and routers, once a worker serves",
-    "patch rewardpools/status": "what users see",
-    "create events": "that the pool was scaled, does not serve yet, and serves",
+    "patch rewardpools/status": "what users see: it starts, it serves, all its workers serve",
+    "create poddisruptionbudgets": "what a node's drain may take of the workers, once several serve",
+    "patch poddisruptionbudgets": "the same, where more serve since",
 }
 """Write -> what it is for."""
 
@@ -92,7 +93,7 @@ async def run(given: argparse.Namespace, folder: Path, say: Say) -> dict[str, An
             plane.kubectl("create", "namespace", namespace)
         log = folder / "stand-in-fleet.log"
         fleet = Daemon("StandInFleet", [sys.executable, "-m", "operator_scale.stand_in_fleet"], log=log)
-        operator = OperatorUnderTest(plane, namespace=WITH_OPERATOR)
+        operator = OperatorUnderTest(plane, namespace=WITH_OPERATOR, profile=given.profile)
         try:
             async with Api(plane) as api:
                 await patience.until(operator.answers, of=1, what="operators answer")
@@ -109,7 +110,7 @@ async def run(given: argparse.Namespace, folder: Path, say: Say) -> dict[str, An
                     patience=patience,
                 )
                 made = await read_made(api)
-                kill([operator.daemon])
+                operator.end()
                 if not given.operator_only:
                     say("the operator is ended; its pools are deleted")
                     await clear(api, patience)
@@ -155,6 +156,7 @@ def main() -> int:
     parser.add_argument("--idle-seconds", type=float, default=60.0)
     parser.add_argument("--deadline-seconds", type=float, default=600.0, help="of each wait")
     parser.add_argument("--operator-only", action="store_true", help="leave out the Deployments alone, and the ratio")
+    parser.add_argument("--profile", type=Path, help="have cProfile write where the operator's time goes")
     parser.add_argument("--out", type=Path, default=RESULT)
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()

@@ -134,7 +134,8 @@ async def measure_operator(
     metrics = await operator.metrics()
     figures["reconcile_p99_ms"] = in_ms(quantile(0.99, buckets_of(metrics, RECONCILE)))
     figures["reconcile_own_p99_ms"] = in_ms(quantile(0.99, buckets_of(metrics, OWN)))
-    figures["quiet_after_seconds"] = await quiet(audit, patience)
+    figures["quiet_after_seconds"], later = await quiet(audit, patience)
+    figures["api_writes_later"] = dict(sorted(later.items()))
     cpu_seconds, before = operator.cpu_seconds(), buckets_of(await operator.metrics(), RECONCILE)
     writes = await count_writes(audit, operator, seconds=idle_seconds)
     figures["api_writes_idle_60s"] = writes.total()
@@ -148,17 +149,20 @@ async def measure_operator(
     return figures
 
 
-async def quiet(audit: Audit, patience: Patience) -> float:
-    """Seconds until the operator's last write, after which it wrote nothing for `QUIET_SECONDS`."""
-    last_write = time.monotonic()
+async def quiet(audit: Audit, patience: Patience) -> tuple[float, Counter[str]]:
+    """Seconds until the operator's last write, after which it wrote nothing for `QUIET_SECONDS`; and what it wrote."""
+    last_write, written = time.monotonic(), Counter[str]()
 
     async def silence() -> int:
         nonlocal last_write
-        if audit.writes():
+        new = audit.writes()
+        if new:
+            written.update(new)
             last_write = time.monotonic()
         return int(time.monotonic() - last_write)
 
-    return await patience.until(silence, of=int(QUIET_SECONDS), what="seconds without a write") - QUIET_SECONDS
+    seconds = await patience.until(silence, of=int(QUIET_SECONDS), what="seconds without a write")
+    return seconds - QUIET_SECONDS, written
 
 
 async def count_writes(audit: Audit, operator: OperatorUnderTest, *, seconds: float) -> Counter[str]:

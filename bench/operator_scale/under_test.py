@@ -18,24 +18,30 @@ MEGABYTE = 1_000_000.0
 
 
 class OperatorUnderTest:
-    """A process that serves one namespace.
+    """A process that serves one namespace; with a `profile` under Python's profiler, which writes there in the end.
 
     Attributes:
         daemon: the process.
         rss_mb: most memory that `sample` saw, in megabytes.
     """
 
-    def __init__(self, plane: ControlPlane, *, namespace: str) -> None:
+    def __init__(self, plane: ControlPlane, *, namespace: str, profile: Path | None = None) -> None:
         kubeconfig = restricted_kubeconfig(plane, namespace, url=plane.url)
         self._metrics = f"http://127.0.0.1:{(metrics_port := free_port())}/metrics"
         self._health = f"http://127.0.0.1:{(health_port := free_port())}/healthz"
-        command: list[str | Path] = [Path(sys.executable).with_name("rewardpool"), "operator", "run"]
+        profiler: list[str | Path] = [sys.executable, "-m", "cProfile", "-o", profile] if profile else []
+        command: list[str | Path] = [*profiler, Path(sys.executable).with_name("rewardpool"), "operator", "run"]
         command += [f"--namespace={namespace}"]
         command += [f"--health-port={health_port}", f"--metrics-port={metrics_port}"]
         log = plane.directory / "operator.log"
         self.daemon = Daemon("operator", command, log=log, environment={"KUBECONFIG": str(kubeconfig)})
         self.rss_mb = 0.0
         self._process = psutil.Process(self.daemon.pid)
+
+    def end(self) -> None:
+        """End it in order, so that a profile is written."""
+        self.daemon.terminate()
+        self.daemon.join()
 
     def sample(self) -> None:
         """Look at its memory."""

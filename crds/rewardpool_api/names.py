@@ -26,7 +26,9 @@ LABEL_REVISION: Final = f"{GROUP}/revision"
 COMPONENT_WORKER: Final = "worker"
 COMPONENT_ROUTER: Final = "router"
 COMPONENT_POOL: Final = "pool"
-"""Component of the objects that belong to the pool as a whole: keys and mounted files."""
+"""Component of the objects that belong to the pool as a whole, such as its keys."""
+COMPONENT_FILES: Final = "files"
+"""Component of the ConfigMaps of mounted files, which belong to no pool: all pools of a namespace mount them."""
 
 COMPONENT_DEMAND: Final = "demand"
 """Component of the Leases by which training jobs tell what they are going to ask."""
@@ -158,16 +160,16 @@ def admin_secret(pool: str) -> str:
     return f"{pool}-router-admin"
 
 
-def files_config_map(pool: str, content: str | None = None) -> str:
-    """Name of the immutable ConfigMap with files mounted into stock images, by the hash of its content.
+FILES_PREFIX: Final = "rewardpool-files-"
 
-    Without a hash: of the mutable one that operators up to 0.2 kept for all revisions, whose pods may still run.
-    """
-    return f"{pool}-files-{content}" if content else f"{pool}-files"
+
+def files_config_map(content: str) -> str:
+    """Name of the immutable ConfigMap with files mounted into stock images, by the hash of its content."""
+    return f"{FILES_PREFIX}{content}"
 
 
 def pins_config_map(pool: str) -> str:
-    """Name of the ConfigMap with the commit that each revision serves; the pool's Secrets are among its owners."""
+    """Name of the ConfigMap with the commit that each revision serves."""
     return f"{pool}-pins"
 
 

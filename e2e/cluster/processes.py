@@ -53,6 +53,10 @@ class Daemon:
         """The last lines of the log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
+    def terminate(self) -> None:
+        """Ask the program to end in order; `join` waits for the end."""
+        self._process.terminate()
+
     def kill(self) -> None:
         """End the program at once, if it still runs; `join` waits for the end."""
         self._process.kill()

@@ -6,6 +6,8 @@ from faults import manifests
 from faults.manifests import POOL
 from faults.stage import Stage
 from rewardpool_api import names
+from rewardpool_operator.kubernetes.render.common import files_name
+from rewardpool_worker.mounted import router_files
 from scene import StoryError, condition
 
 BACK_SECONDS = 5.0
@@ -19,7 +21,7 @@ def delete_owned_objects(stage: Stage) -> str:
     slowest = 0.0
     for kind, name in (
         ("service", names.router_name(POOL)),
-        ("configmap", names.pins_config_map(POOL)),
+        ("configmap", files_name(router_files())),
         ("secret", names.key_secret(POOL)),
         ("secret", names.admin_secret(POOL)),
         ("deployment", names.worker_name(POOL, stage.pool()["status"]["currentRevision"])),

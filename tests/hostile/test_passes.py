@@ -11,13 +11,15 @@ from typing import Any
 from hypothesis import strategies as st
 from support.drawing import anything, as_json, from_schema, hostile, loose_texts, mostly, numbers, objects, texts
 from support.hostile_pool import EMPTY_ROUTER, Answer, HostilePool, a_hostile_pod, hostile_pool
+from support.kube_builders import a_pool
 from support.odd_manifests import STATUS_SCHEMA
 from support.odd_objects import lease_of, leases, pods_of
 from support.pool_surroundings import KEY
 
 from rewardpool_api import names
-from rewardpool_operator.kubernetes import client
+from rewardpool_operator.kubernetes import client, render
 from rewardpool_operator.kubernetes.client import Object
+from rewardpool_worker.mounted import router_files, worker_files
 
 FUNCTION = {"model": {"source": "python://rewards:score", "type": "Function"}, "engine": {"name": "python"}}
 SPECS: tuple[Mapping[str, Any], ...] = (
@@ -180,6 +182,11 @@ files = objects(
 )
 
 
+def odd_files() -> list[Object]:
+    """Mounted files that may be edited, which nobody mounts."""
+    return [{**render.files_config_map("rl", files()), "immutable": False} for files in (worker_files, router_files)]
+
+
 async def look_at_files(spec: Mapping[str, Any], drawn: Object) -> None:
     async with hostile_pool() as pool:
         for name, data in drawn.get("secrets", {}).items():
@@ -199,7 +206,7 @@ async def look_at_files(spec: Mapping[str, Any], drawn: Object) -> None:
             annotations = {name: text for name, text in said.items() if text is not None}
             metadata = {**deployment["metadata"], "annotations": annotations}
             pool.put(client.DEPLOYMENTS, {**deployment, "metadata": metadata})
-        for config_map in found.config_maps:
+        for config_map in (render.pins_config_map(a_pool()), *odd_files()):
             pool.put(client.CONFIG_MAPS, {**config_map, **drawn.get("files", {})})
         await pool.passes(3)
         pool.check()

@@ -24,6 +24,7 @@ from rewardpool_operator.kubernetes.budgets import Budgets
 from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.client import Object, Resource
 from rewardpool_operator.kubernetes.leader import Acting
+from rewardpool_operator.kubernetes.mounted_files import MountedFiles
 from rewardpool_operator.kubernetes.pool_reconciler import PoolReconciler
 from rewardpool_operator.kubernetes.shared import Shared
 from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
@@ -129,6 +130,7 @@ class HostilePool:
             kube=self.kube,  # type: ignore[arg-type]
             session=self.session,
             store=self.store,
+            files=MountedFiles(self.kube, self.store),  # type: ignore[arg-type]
             image="x:1",
             identity=None,
             poll_limit=asyncio.Semaphore(8),

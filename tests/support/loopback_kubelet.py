@@ -336,10 +336,23 @@ class LoopbackKubelet:
             items = volume["secret"].get("items") or [{"key": key, "path": key} for key in secret["data"]]
             return {item["path"]: base64.b64decode(secret["data"][item["key"]]) for item in items}
         if "configMap" in volume:
-            config = await self._eventually(f"{namespace}/configmaps/{volume['configMap']['name']}")
+            path, optional = (
+                f"{namespace}/configmaps/{volume['configMap']['name']}",
+                volume["configMap"].get("optional"),
+            )
+            config = await (self._if_there(path) if optional else self._eventually(path))
             items = volume["configMap"].get("items") or [{"key": key, "path": key} for key in config["data"]]
             return {item["path"]: config["data"][item["key"]].encode() for item in items}
         return {}
+
+    async def _if_there(self, path: str) -> dict[str, Any]:
+        """As a kubelet does for what is optional: a pod starts without it."""
+        try:
+            return await self._call("GET", path)
+        except aiohttp.ClientResponseError as error:
+            if error.status != 404:
+                raise
+            return {"data": {}}
 
     async def _eventually(self, path: str) -> dict[str, Any]:
         """As a kubelet does: a pod waits for what it mounts."""

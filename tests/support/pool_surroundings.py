@@ -18,6 +18,7 @@ from rewardpool_operator.kubernetes.budgets import Budgets
 from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError, Object, Resource
 from rewardpool_operator.kubernetes.leader import Acting
+from rewardpool_operator.kubernetes.mounted_files import MountedFiles
 from rewardpool_operator.kubernetes.polls import background_poll
 from rewardpool_operator.kubernetes.polls import max_model_len as lengths
 from rewardpool_operator.kubernetes.pool_reconciler import PoolReconciler
@@ -72,7 +73,9 @@ class FakeKube:
 
     async def create(self, resource: Resource, manifest: Object) -> Object:
         await self._answer(resource, f"create {manifest['kind']}")
-        return manifest
+        if (resource, manifest["metadata"]["name"]) in self.objects:
+            raise KubeError("create", status=409, reason="AlreadyExists", message="already exists")
+        return manifest if resource == client.EVENTS else self.keep(resource, manifest)
 
     async def merge(
         self, resource: Resource, namespace: str, name: str, patch: Object, *, subresource: str = ""
@@ -80,7 +83,7 @@ class FakeKube:
         await self._answer(resource, f"merge {resource.plural}")
         return self.keep(resource, _merged(self.objects[resource, name], patch))
 
-    async def delete(self, resource: Resource, namespace: str, name: str) -> None:
+    async def delete(self, resource: Resource, namespace: str, name: str, *, version: str | None = None) -> None:
         await self._answer(resource, f"delete {resource.plural}")
         self.objects.pop((resource, name), None)
 
@@ -118,6 +121,7 @@ class Surroundings:
         self.kube, self.store = FakeKube(), Store()
         self.listed: list[str] = []
         self.silent = False
+        self.files = MountedFiles(self.kube, self.store)  # type: ignore[arg-type]
         self.image, self.upgrade_slots = "x:1", UpgradeSlots(1)
         pool = json.loads(a_pool(replicas=1).model_dump_json(by_alias=True, exclude_none=True))
         self.store.put(client.POOLS, self.kube.keep(client.POOLS, pool))
@@ -133,6 +137,7 @@ class Surroundings:
             kube=self.kube,  # type: ignore[arg-type]
             session=None,  # type: ignore[arg-type]
             store=self.store,
+            files=self.files,
             image=self.image,
             identity=None,
             poll_limit=poll_limit,

@@ -9,6 +9,7 @@ from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.tls import PLAIN, Tls
+from rewardpool_operator.kubernetes.diff import stamped
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
 from rewardpool_operator.kubernetes.pool_defaults import NO_DEFAULTS, PoolDefaults
 from rewardpool_operator.kubernetes.render import Revision
@@ -22,7 +23,9 @@ class Rendered:
     """What the pool shall own, but for the number of workers."""
 
     shared: tuple[Object, ...]
-    """Every manifest but the worker Deployments; Secrets first."""
+    """Every manifest but the worker Deployments, stamped; Secrets first."""
+    files: tuple[Object, ...] = ()
+    """The mounted files that its pods need, which it does not own: they are of the namespace."""
     revision: Revision
     """Of the workers that the pool asks for."""
     offer: str | None = None
@@ -79,16 +82,19 @@ def rendered(
     routers = render.router_deployment(
         pool, fingerprint=keys.fingerprint, image=image, certificate=certificate, ipv6=ipv6, defaults=defaults
     )
+    shared = (
+        *render.secrets(pool, keys),
+        render.pins_config_map(pool, pins),
+        render.router_service(pool),
+        *(() if tls.problem else (routers,)),
+        *render.disruption_budgets(pool),
+        *render.network_policies(pool, identity),
+    )
     return Rendered(
-        shared=(
-            *render.secrets(pool, keys),
-            render.pins_config_map(pool, pins),
-            render.files_config_map(pool, worker_files()),
-            *(() if tls.problem else (render.files_config_map(pool, router_files()),)),
-            render.router_service(pool),
-            *(() if tls.problem else (routers,)),
-            *render.disruption_budgets(pool),
-            *render.network_policies(pool, identity),
+        shared=tuple(map(stamped, shared)),
+        files=(
+            render.files_config_map(pool.metadata.namespace, worker_files()),
+            *(() if tls.problem else (render.files_config_map(pool.metadata.namespace, router_files()),)),
         ),
         revision=render.worker_revision(pool, image=image, ipv6=ipv6, defaults=defaults),
     )
@@ -143,8 +149,12 @@ def left_running(wanted: Rendered, pool: RewardPool, objects: Objects, *, may_up
     if routers is not None and live is not None and _is_upgrade(routers, live, pool) and not may_upgrade():
         files = revisions.files_of(routers["spec"]["template"]) - revisions.files_of(live["spec"]["template"])
         left |= {routers["metadata"]["name"], *files}
-    shared = tuple(manifest for manifest in wanted.shared if not _is_one_of(left, manifest))
-    return Rendered(shared=shared, revision=revision, offer=revisions.difference(revision, wanted.revision))
+    return Rendered(
+        shared=tuple(manifest for manifest in wanted.shared if not _is_one_of(left, manifest)),
+        files=tuple(manifest for manifest in wanted.files if not _is_one_of(left, manifest)),
+        revision=revision,
+        offer=revisions.difference(revision, wanted.revision),
+    )
 
 
 def routers_are_new(wanted: Rendered, objects: Objects) -> bool:

@@ -7,6 +7,7 @@ manifest in the live object (it tells that somebody edited the object). Fields t
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any, Final
 
 from rewardpool_api import names
@@ -22,11 +23,18 @@ def short_hash(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:8]
 
 
+def content_hash(data: Mapping[str, str]) -> str:
+    """Of a ConfigMap's entries, for its name to vouch for them: 128 bits, so that nobody finds others of that name."""
+    return hashlib.sha256(json.dumps(dict(data), sort_keys=True).encode()).hexdigest()[:32]
+
+
 def stamped(manifest: Object) -> Object:
-    """The manifest with its own hash as an annotation."""
+    """The manifest with its own hash as an annotation; of one that was stamped and changed since, the new one's."""
     metadata = manifest["metadata"]
-    annotations = {**metadata.get("annotations", {}), ANNOTATION_MANIFEST: short_hash(manifest)}
-    return {**manifest, "metadata": {**metadata, "annotations": annotations}}
+    others = {name: value for name, value in metadata.get("annotations", {}).items() if name != ANNOTATION_MANIFEST}
+    bare = {name: value for name, value in metadata.items() if name != "annotations"}
+    digest = short_hash({**manifest, "metadata": {**bare, **({"annotations": others} if others else {})}})
+    return {**manifest, "metadata": {**bare, "annotations": {**others, ANNOTATION_MANIFEST: digest}}}
 
 
 def differs(manifest: Object, live: Object) -> bool:

@@ -1,23 +1,24 @@
-"""One owned object brought about: applied when it is missing or differs, left alone when it is as rendered.
+"""One owned object brought about: made when it is missing, applied when it differs, left alone when it is as rendered.
 
-Before a missing one is made, the API server is asked whether the pool itself is there still. When kopf lists again it
-reports no deletion that its broken watch missed; but what the pool owned is collected, and we watch that.
+Before one is made again that was there, the API server is asked whether the pool itself is there still. When kopf lists
+again it reports no deletion that its broken watch missed; but what the pool owned is collected, and we watch that. What
+is made for a new pool that is gone already is collected too, and the status, which is never made, tells that it is.
 
 An object that was there as rendered and is not any more was deleted or edited by somebody: putting it back is a repair,
 which is counted.
 """
 
-import asyncio
-from collections.abc import Iterable
 from typing import Final
 
 from rewardpool_api import RewardPool, names
+from rewardpool_api.status import NEVER_OBSERVED
 from rewardpool_operator.kubernetes import client
-from rewardpool_operator.kubernetes.cache.owned import RESOURCES
+from rewardpool_operator.kubernetes.cache.owned import NOT_APPLIED, RESOURCES
 from rewardpool_operator.kubernetes.cache.store import Store
-from rewardpool_operator.kubernetes.client import Kube, Object
-from rewardpool_operator.kubernetes.credentials.secret_writer import has_surplus, write_secret
-from rewardpool_operator.kubernetes.diff import ANNOTATION_MANIFEST, differs, stamped
+from rewardpool_operator.kubernetes.client import Kube, KubeError, Object, Resource
+from rewardpool_operator.kubernetes.credentials.secret_writer import CONFLICT, change_secret, has_surplus
+from rewardpool_operator.kubernetes.diff import ANNOTATION_MANIFEST, differs
+from rewardpool_operator.kubernetes.managed_fields import own_as_applied
 from rewardpool_operator.kubernetes.stored_pool import PoolGoneError
 from rewardpool_operator.metrics import METRICS
 
@@ -46,30 +47,12 @@ class Ensure:
         self._store = store
         self._pool = pool
         self._known = known
-        self._unlabelled: dict[tuple[str, str], Object | None] = {}
-
-    async def look_for(self, wanted: Iterable[tuple[str, str]]) -> None:
-        """Ask for those objects (kind and name) that are not in the store, at once instead of one by one.
-
-        Raises:
-            PoolGoneError: they are missing because the pool is.
-            KubeError: the API server refuses.
-            KubeUnreachableError: it does not answer.
-        """
-        namespace = self._pool.metadata.namespace
-        missing = [(kind, name) for kind, name in wanted if self._store.find(RESOURCES[kind], namespace, name) is None]
-        if not missing:
-            return
-        pool, *found = await asyncio.gather(
-            self._kube.get(client.POOLS, namespace, self._pool.metadata.name),
-            *(self._kube.get(RESOURCES[kind], namespace, name) for kind, name in missing),
-        )
-        if pool is None or pool["metadata"]["uid"] != self._pool.metadata.uid:
-            raise PoolGoneError(f"{namespace}/{self._pool.metadata.name} is gone")
-        self._unlabelled |= dict(zip(missing, found, strict=True))
+        self._is_new = pool.status.observed_generation == NEVER_OBSERVED and not known
+        self._is_there = False
+        """Whether the API server said that the pool is."""
 
     async def bring_about(self, manifest: Object) -> bool:
-        """Apply the manifest, unless the live object is what it says; whether anything was written.
+        """Make or apply the stamped manifest, unless the live object is what it says; whether anything was written.
 
         Raises:
             NotOursError: an object of that name belongs to somebody else.
@@ -77,11 +60,10 @@ class Ensure:
             KubeError: the API server refuses.
             KubeUnreachableError: it does not answer.
         """
-        manifest = stamped(manifest)
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         resource, namespace = RESOURCES[kind], self._pool.metadata.namespace
         live = self._store.find(resource, namespace, name)
-        await self._check_owner(kind, name, live)
+        self._check_owner(kind, name, live)
         before = self._known.get((kind, name))
         digest = manifest["metadata"]["annotations"][ANNOTATION_MANIFEST]
         surplus = kind == "Secret" and live is not None and has_surplus(manifest, live)
@@ -90,22 +72,52 @@ class Ensure:
             return False
         if before is not None and before[0] == digest:
             METRICS.object_repaired(kind)
-        if kind == "Secret":
-            self._store.put(resource, await write_secret(self._kube, manifest, live))
+        if live is None:
+            await self._check_pool()
+            written = await self._created(resource, manifest)
         else:
-            self._store.put(resource, await self._kube.apply(resource, manifest))
+            written = await self._changed(resource, manifest, live)
+        self._store.put(resource, written)
         made = self._store.find(resource, namespace, name)
         if made is not None:
             self._known[kind, name] = (digest, version_of(made))
         return True
 
-    async def _check_owner(self, kind: str, name: str, live: Object | None) -> None:
-        there = live
-        if there is None:
-            # An object without our label is not in the store.
-            if (kind, name) not in self._unlabelled:
-                await self.look_for([(kind, name)])
-            there = self._unlabelled.get((kind, name))
+    async def _check_pool(self) -> None:
+        """Ask once whether the pool is there still, if it was before: what is missing may have gone with it."""
+        if self._is_new or self._is_there:
+            return
+        namespace, name = self._pool.metadata.namespace, self._pool.metadata.name
+        pool = await self._kube.get(client.POOLS, namespace, name)
+        if pool is None or pool["metadata"]["uid"] != self._pool.metadata.uid:
+            raise PoolGoneError(f"{namespace}/{name} is gone")
+        self._is_there = True
+
+    async def _created(self, resource: Resource, manifest: Object) -> Object:
+        """Made without a look: only what is there and not in the store, lacking our label, is looked at."""
+        try:
+            return await self._kube.create(resource, manifest)
+        except KubeError as error:
+            metadata = manifest["metadata"]
+            found = None
+            if error.status == CONFLICT:
+                found = await self._kube.get(resource, metadata["namespace"], metadata["name"])
+            if found is None:
+                raise
+        self._check_owner(manifest["kind"], metadata["name"], found)
+        if resource == client.SECRETS:
+            # It may have other keys than those that were made up for it: the next pass goes by what is there.
+            return found
+        return await self._kube.apply(resource, manifest)
+
+    async def _changed(self, resource: Resource, manifest: Object, live: Object) -> Object:
+        if resource == client.SECRETS:
+            return await change_secret(self._kube, manifest, live)
+        if NOT_APPLIED in live:
+            await own_as_applied(self._kube, resource, live["metadata"]["namespace"], live["metadata"]["name"])
+        return await self._kube.apply(resource, manifest)
+
+    def _check_owner(self, kind: str, name: str, there: Object | None) -> None:
         if there is not None and not is_ours(there, self._pool):
             raise NotOursError(_WHERE.format(kind=kind, name=name))
 

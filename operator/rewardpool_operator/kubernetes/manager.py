@@ -20,14 +20,16 @@ from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.budgets import Budgets
 from rewardpool_operator.kubernetes.cache.owned import WATCHED, selector_of
 from rewardpool_operator.kubernetes.cache.reflector import Reflector
-from rewardpool_operator.kubernetes.cache.store import Key, Store
+from rewardpool_operator.kubernetes.cache.store import OF_ALL_POOLS, Key, Store
 from rewardpool_operator.kubernetes.client import Kube, Object
 from rewardpool_operator.kubernetes.demands import Strays
 from rewardpool_operator.kubernetes.leader import Acting
+from rewardpool_operator.kubernetes.mounted_files import MountedFiles
 from rewardpool_operator.kubernetes.namespaces import Namespaces
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
 from rewardpool_operator.kubernetes.pool_defaults import NO_DEFAULTS, PoolDefaults
 from rewardpool_operator.kubernetes.pool_reconciler import PoolReconciler
+from rewardpool_operator.kubernetes.requeue import seconds_to_gather
 from rewardpool_operator.kubernetes.shared import Shared
 from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
 from rewardpool_operator.kubernetes.workqueue import STUCK_SECONDS, Workers
@@ -36,8 +38,6 @@ from rewardpool_operator.times import rfc3339
 
 log = logging.getLogger(__name__)
 
-GATHER_SECONDS: Final = 0.05
-"""From an event to its pass: what happens together is looked at together."""
 ACTING_SECONDS: Final = 0.2
 """Between two looks at whether this operator may act."""
 DEAD_SECONDS: Final = 180.0
@@ -99,10 +99,14 @@ class Manager:
             ready=self._changed,
             may_act=self._may_write,
         )
+        self._files = MountedFiles(
+            kube, self.store, may_act=self._may_write, is_known=self._namespaces.is_known, gone=self._changed
+        )
         self._shared = Shared(
             kube=kube,
             session=session,
             store=self.store,
+            files=self._files,
             image=image,
             identity=identity,
             defaults=defaults,
@@ -126,6 +130,7 @@ class Manager:
                 group.create_task(self._follow_acting(), name="acting")
                 group.create_task(self._workers.run(), name="workers")
                 group.create_task(self._strays.run(), name="strays")
+                group.create_task(self._files.run(), name="mounted files")
         finally:
             self._has_ended = True
             self._forget_reconcilers()
@@ -178,10 +183,13 @@ class Manager:
         return Reflector(self._kube, resource, namespace, selector=selector, store=self.store, changed=self._changed)
 
     def _changed(self, keys: Iterable[Key]) -> None:
+        after = seconds_to_gather(len(self._reconcilers))
         for key in keys:
+            if key[1] == OF_ALL_POOLS:
+                self._changed(one for one in self.store.pools() if one[0] == key[0])
             # Objects of pools that are gone are none of ours.
             if key in self._reconcilers or self.store.pool(key) is not None:
-                self._workers.add(key, after=GATHER_SECONDS)
+                self._workers.add(key, after=after)
 
     async def _look(self, key: Key) -> float | None:
         acting = self._acting()

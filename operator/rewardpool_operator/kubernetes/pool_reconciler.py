@@ -43,8 +43,8 @@ from rewardpool_operator.kubernetes.requeue import (
     BUSY_SECONDS,
     FIXED,
     Outcome,
+    Paces,
     rest_of,
-    seconds_between_volatile_writes,
     seconds_until_next,
 )
 from rewardpool_operator.kubernetes.shared import Shared
@@ -102,7 +102,7 @@ class PoolReconciler:
             shared.kube, shared.store, shared.session, key, self._steps, news=wake, poll_limit=shared.poll_limit
         )
         self._lists = WorkerListReconciler(key, self._observer.router_admin)
-        self._owned = OwnedObjectsReconciler(shared.kube, shared.store, self._steps)
+        self._owned = OwnedObjectsReconciler(shared.kube, shared.store, shared.files, self._steps)
         self._status = StatusReconciler(shared.kube, shared.store, self._steps)
         self._acted = Acting.FULL
         """What might be done in the last pass."""
@@ -345,7 +345,7 @@ class PoolReconciler:
             plan,
             also=self._lists.repairs(),
             held=wanted is None,
-            volatile_seconds=seconds_between_volatile_writes(pools),
+            paces=Paces.of(pools),
         )
         return changed
 
@@ -377,7 +377,8 @@ class PoolReconciler:
             self._busy_at = now
         rest = rest_of(self._parsed.pool) if self._parsed is not None else FIXED
         pace = seconds_until_next(outcome, quiet_for=now - self._busy_at, rest=rest, pools=pools)
-        return min(pace, self._credentials.seconds_until_reading(pools=pools)) * _jitter()
+        pace = min(pace, self._credentials.seconds_until_reading(pools=pools)) * _jitter()
+        return min(pace, self._status.seconds_until_writing())
 
 
 def _in_words(error: Exception) -> str:

@@ -20,10 +20,23 @@ from rewardpool_operator.plan import Plan
 BUSY_SECONDS: Final = 1.0
 """While there is load, change or trouble: how long a router that lost its list is without workers, and how long more
 load waits for more workers."""
-VOLATILE_SECONDS: Final = 5.0
+GATHER_SECONDS: Final = 0.05
+"""From an event to its pass: what happens together is looked at together."""
+LONGEST_GATHER_SECONDS: Final = 1.0
+"""With many pools, whose pods come one by one: a thousand that start are as many passes as there are events."""
+GATHERING_POOLS: Final = 1000
+"""With so many it is the longest."""
+FIGURES_SECONDS: Final = 5.0
 """A status that differs in what changes all the time alone is written no more often than this."""
-VOLATILE_WRITES_PER_SECOND: Final = 40
-"""Of all pools together."""
+FIGURES_PER_SECOND: Final = 40
+"""Such writes of all pools together."""
+STEP_SECONDS: Final = 1.0
+"""A step to a pool's next state is written so long after it, with all that came since."""
+START_SECONDS: Final = 5.0
+"""The same for a pool that does not serve, whose state nobody can use yet."""
+STEPS_PER_SECOND: Final = 100
+"""Such writes of all pools together, until the longest time is reached."""
+LONGEST_STEP_SECONDS: Final = 10.0
 
 
 FIRST_SCORE_SECONDS: Final = 0.1
@@ -74,8 +87,8 @@ class Rest:
     """Looks at all of them together, until the longest is reached."""
 
 
-FIXED: Final = Rest(shortest=3.0, longest=15.0, per_second=60)
-"""Of a fixed size."""
+FIXED: Final = Rest(shortest=3.0, longest=30.0, per_second=33)
+"""Of a fixed size. What a look would find is a list that somebody changed by hand: watches tell of all else."""
 SCALING: Final = Rest(shortest=1.0, longest=5.0, per_second=100)
 """Of a size that follows the load."""
 AT_ZERO: Final = Rest(shortest=0.25, longest=5.0, per_second=100)
@@ -85,9 +98,34 @@ PARKED: Final = Rest(shortest=0.1, longest=5.0, per_second=100)
 """Of one that has parked replicas besides: the first request waits for nothing but being seen."""
 
 
-def seconds_between_volatile_writes(pools: int) -> float:
-    """Seconds between two writes of a status of which nothing but that has changed."""
-    return max(VOLATILE_SECONDS, pools / VOLATILE_WRITES_PER_SECOND)
+@dataclass(frozen=True, kw_only=True)
+class Paces:
+    """How long what is no news of a status waits."""
+
+    figures_seconds: float = FIGURES_SECONDS
+    """Between two writes of figures alone."""
+    step_seconds: float = STEP_SECONDS
+    """From a step to its write."""
+    start_seconds: float = START_SECONDS
+    """The same while the pool does not serve."""
+
+    @classmethod
+    def of(cls, pools: int) -> Self:
+        """Those of an operator with so many pools."""
+        spread = min(LONGEST_STEP_SECONDS, pools / STEPS_PER_SECOND)
+        return cls(
+            figures_seconds=max(FIGURES_SECONDS, pools / FIGURES_PER_SECOND),
+            step_seconds=max(STEP_SECONDS, spread),
+            start_seconds=max(START_SECONDS, spread),
+        )
+
+
+OF_FEW_POOLS: Final = Paces()
+
+
+def seconds_to_gather(pools: int) -> float:
+    """Seconds from an event to the pass that looks at it."""
+    return min(LONGEST_GATHER_SECONDS, max(GATHER_SECONDS, LONGEST_GATHER_SECONDS * pools / GATHERING_POOLS))
 
 
 _PAUSES: Final = {

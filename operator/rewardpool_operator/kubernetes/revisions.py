@@ -90,9 +90,7 @@ def _is_made_of(pool: RewardPool, revision: str, deployment: Object, objects: Ob
     has_served = served is not None and revision in (served.stable_revision, served.previous_revision)
     if times != (pool.spec.worker.drain_seconds, max(2, pool.spec.start_seconds)) and not has_served:
         return False
-    prefix = names.files_config_map(pool.metadata.name)
-    needed = {name for name in files_of(deployment["spec"]["template"]) if name.startswith(prefix)}
-    return all(objects.find("ConfigMap", name) is not None for name in needed)
+    return _files(deployment["spec"]["template"]) <= objects.files
 
 
 def _cause(pool: RewardPool) -> _Cause:
@@ -161,7 +159,7 @@ def _worker(template: Object) -> Object:
 
 
 def _files(template: Object) -> set[str]:
-    return {name for name in files_of(template) if "-files" in name}
+    return {name for name in files_of(template) if name.startswith(names.FILES_PREFIX)}
 
 
 def _times(revision: Revision) -> tuple[Any, ...]:

@@ -9,6 +9,7 @@ import aiohttp
 from rewardpool_operator.kubernetes.budgets import Budgets
 from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.client import Kube
+from rewardpool_operator.kubernetes.mounted_files import MountedFiles
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
 from rewardpool_operator.kubernetes.pool_defaults import NO_DEFAULTS, PoolDefaults
 from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
@@ -21,6 +22,7 @@ class Shared:
     kube: Kube
     session: aiohttp.ClientSession
     store: Store
+    files: MountedFiles
     image: str
     """RewardPool's own."""
     identity: OperatorIdentity | None

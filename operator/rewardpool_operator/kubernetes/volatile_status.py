@@ -1,18 +1,86 @@
 """What two statuses are compared by. Pure.
 
-Some of a status changes all the time, and so is written every few seconds and not at every look. Some of it is not
-ours: other controllers may add conditions, which server-side apply leaves alone.
+    news      written at once: a decision, what limits it, a pool that serves, stops, degrades
+    a step    on the way to the next state, such as one more worker that answers: written once no more came for a moment
+    figures   change all the time: written every few seconds, and not at every look
 
-Whatever differs beside that is written at once: a decision, what limits it, a condition. Until its turn comes
-a status is kept in memory, and the next decision is made with it, so that none of it is forgotten.
+Until its turn comes a status is kept in memory, and the next decision is made with it, so that none of it is forgotten.
+Some of a status is not ours: other controllers may add conditions, which server-side apply leaves alone.
 """
 
+import enum
+from typing import Any
+
+from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import CONDITION_TYPES
 from rewardpool_operator.kubernetes.client import Object
 
 _OF_SCALING = frozenset({"reason", "recommendedReplicas", "idleSince", "window", "serviceRate", "bursts"})
 """`starts` and `history` are not among them: they change with the workers."""
 _OF_DEMANDS = frozenset({"phase", "samples", "nextBurst", "replicas", "message"})
+
+
+_STEPS = frozenset({"ready", "replicas", "readyReplicas", "drainingReplicas"})
+_STEPS_OF_MODEL = frozenset({"download", "maxModelLen"})
+_STEPS_OF_ROLLOUT = frozenset({"silentSince"})
+_STEPS_OF_SCALING = frozenset({"starts"})
+_CONDITIONS_OF_STEPS = frozenset({"WorkersReady", "RouterReady"})
+"""Each alone; that both and Serving hold is the state that a start leads to."""
+_REASONS_OF_A_START = frozenset({ConditionReason.STARTING.value, ConditionReason.ROUTER_NOT_READY.value})
+_PROGRESS_OF_STEPS = frozenset({ConditionReason.SCALING.value, ConditionReason.STABLE.value})
+"""Reasons of Progressing that a start goes through."""
+
+
+class Change(enum.Enum):
+    """What a status says that the one before did not."""
+
+    NOTHING = enum.auto()
+    FIGURES = enum.auto()
+    STEP = enum.auto()
+    NEWS = enum.auto()
+
+
+def change_between(before: Object, after: Object) -> Change:
+    """How soon the status `after` is to be written in the place of the other one; both as JSON, and our own."""
+    if before == after:
+        return Change.NOTHING
+    before, after = without_volatile(before), without_volatile(after)
+    if before == after:
+        return Change.FIGURES
+    return Change.STEP if _without_steps(before) == _without_steps(after) else Change.NEWS
+
+
+def _without_steps(status: Object) -> Object:
+    kept = _without(status, _STEPS)
+    if "model" in kept:
+        kept["model"] = _without(kept["model"], _STEPS_OF_MODEL)
+    if "scaling" in kept:
+        kept["scaling"] = _without(kept["scaling"], _STEPS_OF_SCALING)
+    rollout = kept.get("rollout")
+    if rollout is not None:
+        # The first revision that answers becomes the stable one: what serves says it too.
+        is_over = rollout.get("stableRevision") == rollout.get("targetRevision")
+        kept["rollout"] = _without(rollout, _STEPS_OF_ROLLOUT | ({"stableRevision"} if is_over else set()))
+    conditions = kept.get("conditions", [])
+    kept["conditions"] = [_news_of(entry) for entry in conditions if not _is_step(entry)]
+    holding = {entry.get("type") for entry in conditions if entry.get("status") == "True"}
+    kept["is whole"] = holding >= {"Serving", *_CONDITIONS_OF_STEPS}
+    return kept
+
+
+def is_serving(status: Object) -> bool:
+    """Whether a score can be had, by the status as JSON."""
+    return any((entry["type"], entry["status"]) == ("Serving", "True") for entry in status.get("conditions", []))
+
+
+def _news_of(condition: Object) -> tuple[Any, ...]:
+    kind, status, reason = (condition.get(name) for name in ("type", "status", "reason"))
+    return kind, status, "" if reason in _REASONS_OF_A_START else reason
+
+
+def _is_step(condition: Object) -> bool:
+    kind, reason = condition.get("type"), condition.get("reason")
+    return kind in _CONDITIONS_OF_STEPS or (kind == "Progressing" and reason in _PROGRESS_OF_STEPS)
 
 
 def own(status: Object) -> Object:

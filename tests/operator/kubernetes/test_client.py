@@ -11,6 +11,7 @@ from cluster.control_plane import ControlPlane
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError
 from rewardpool_operator.kubernetes.configuration import load_configuration
+from rewardpool_operator.kubernetes.managed_fields import own_as_applied
 
 pytestmark = pytest.mark.real
 
@@ -27,6 +28,14 @@ async def kube(control_plane: ControlPlane) -> AsyncIterator[Kube]:
 def a_config_map(*, name: str = "client-test", label: str = "client", **fields: Any) -> dict[str, Any]:
     metadata = {"name": name, "namespace": NAMESPACE, "labels": {"test": label}}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, **fields}
+
+
+async def test_a_field_that_an_apply_leaves_out_goes_although_it_came_by_a_creation(kube: Kube) -> None:
+    await kube.create(client.CONFIG_MAPS, a_config_map(name="made", label="made", data={"a": "1", "b": "2"}))
+    await own_as_applied(kube, client.CONFIG_MAPS, NAMESPACE, "made")
+    left = await kube.apply(client.CONFIG_MAPS, a_config_map(name="made", label="made", data={"a": "3"}))
+    assert left["data"] == {"a": "3"}
+    assert [entry["operation"] for entry in left["metadata"]["managedFields"]] == ["Apply"]
 
 
 async def test_an_object_is_made_found_changed_and_deleted(kube: Kube) -> None:

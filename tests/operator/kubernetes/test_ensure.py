@@ -5,7 +5,8 @@ from support.kube_builders import a_pool
 
 from rewardpool_operator.kubernetes import client, ensure
 from rewardpool_operator.kubernetes.cache.store import Store
-from rewardpool_operator.kubernetes.client import Object, Resource
+from rewardpool_operator.kubernetes.client import KubeError, Object, Resource
+from rewardpool_operator.kubernetes.diff import stamped
 from rewardpool_operator.kubernetes.ensure import Ensure, Known, NotOursError
 from rewardpool_operator.metrics import Metrics
 
@@ -16,18 +17,28 @@ MANIFEST = {"kind": "ConfigMap", "metadata": METADATA, "data": {"a": "1"}}
 
 
 class FakeKube:
-    """Has the pool, gives every object that is applied a new version; has one foreign object if told so."""
+    """Has the pool, gives every object that is written a new version; has one foreign object if told so."""
 
     def __init__(self, foreign: Object | None = None) -> None:
-        self.applied: list[Object] = []
+        self.writes: list[str] = []
+        self.asked: list[str] = []
         self._foreign = foreign
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
+        self.asked.append(name)
         return {"metadata": {"uid": a_pool().metadata.uid}} if resource == client.POOLS else self._foreign
 
+    async def create(self, resource: Resource, manifest: Object) -> Object:
+        if self._foreign is not None:
+            raise KubeError("create", status=409, reason="AlreadyExists", message="already exists")
+        return self._written("create", manifest)
+
     async def apply(self, resource: Resource, manifest: Object) -> Object:
-        self.applied.append(manifest)
-        metadata = {"uid": "u", "resourceVersion": str(10 * len(self.applied))}
+        return self._written("apply", manifest)
+
+    def _written(self, verb: str, manifest: Object) -> Object:
+        self.writes.append(verb)
+        metadata = {"uid": "u", "resourceVersion": str(10 * len(self.writes))}
         return {**manifest, "metadata": {**manifest["metadata"], **metadata}}
 
 
@@ -41,7 +52,7 @@ class Counted:
 
     async def bring_about(self, manifest: Object = MANIFEST, *, known: Known | None = None) -> bool:
         known = self.known if known is None else known
-        return await Ensure(self.kube, self.store, a_pool(), known=known).bring_about(manifest)  # type: ignore[arg-type]
+        return await Ensure(self.kube, self.store, a_pool(), known=known).bring_about(stamped(manifest))  # type: ignore[arg-type]
 
     def repairs(self) -> float | None:
         return self._metrics.registry.get_sample_value("rewardpool_object_repairs_total", {"kind": "ConfigMap"})
@@ -63,8 +74,33 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
 async def test_a_missing_object_is_made_once_and_is_no_repair(counted: Counted) -> None:
     assert await counted.bring_about()
     assert not await counted.bring_about()
-    assert len(counted.kube.applied) == 1
+    assert counted.kube.writes == ["create"]
     assert counted.repairs() is None
+
+
+async def test_nothing_is_read_before_the_objects_of_a_new_pool_are_made(counted: Counted) -> None:
+    await counted.bring_about()
+    assert counted.kube.asked == []
+
+
+async def test_the_pool_is_asked_for_before_what_was_there_is_made_again(counted: Counted) -> None:
+    await counted.bring_about()
+    counted.store.forget(client.CONFIG_MAPS, "rl", "rm-files")
+    await counted.bring_about()
+    assert counted.kube.asked == [a_pool().metadata.name]
+
+
+async def test_an_object_of_ours_that_the_store_does_not_know_is_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+    unlabelled = {**METADATA, "labels": {}, "ownerReferences": [{"uid": a_pool().metadata.uid}]}
+    counted = Counted(monkeypatch, FakeKube(foreign={"metadata": unlabelled}))
+    assert await counted.bring_about()
+    assert counted.kube.writes == ["apply"]
+
+
+async def test_what_is_changed_is_applied(counted: Counted) -> None:
+    await counted.bring_about()
+    await counted.bring_about({**MANIFEST, "data": {"a": "2"}})
+    assert counted.kube.writes == ["create", "apply"]
 
 
 async def test_an_object_that_was_deleted_is_a_repair(counted: Counted) -> None:
@@ -93,4 +129,4 @@ async def test_an_object_of_somebody_else_is_left_alone(monkeypatch: pytest.Monk
     counted = Counted(monkeypatch, FakeKube(foreign={"metadata": {"name": "rm-files", "uid": "other"}}))
     with pytest.raises(NotOursError, match="ConfigMap rm-files"):
         await counted.bring_about()
-    assert counted.kube.applied == []
+    assert counted.kube.writes == []

@@ -43,9 +43,9 @@ async def looks(around: Surroundings, count: int = 4) -> list[str]:
 
 def suspect_secrets(around: Surroundings) -> None:
     """Somebody deletes the reference to it, as the garbage collector does for a deleted Secret."""
-    pins = around.kube.objects[client.CONFIG_MAPS, names.pins_config_map("rm")]
-    metadata = {**pins["metadata"], "ownerReferences": []}
-    around.store.put(client.CONFIG_MAPS, around.kube.keep(client.CONFIG_MAPS, {**pins, "metadata": metadata}))
+    service = around.kube.objects[client.SERVICES, names.router_name("rm")]
+    metadata = {**service["metadata"], "ownerReferences": []}
+    around.store.put(client.SERVICES, around.kube.keep(client.SERVICES, {**service, "metadata": metadata}))
 
 
 @pytest.mark.parametrize("status", REFUSALS)

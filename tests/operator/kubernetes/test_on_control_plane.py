@@ -22,6 +22,8 @@ from support.processes import http
 from support.reward_functions import expected_score
 
 from rewardpool_api import names
+from rewardpool_operator.kubernetes.render.common import files_name
+from rewardpool_worker.mounted import router_files
 
 pytestmark = pytest.mark.real
 
@@ -93,19 +95,20 @@ def test_the_status_tells_a_trainer_all_it_needs(cluster: Cluster) -> None:
     assert cluster.condition(POOL, "Serving")["status"] == "True"
 
 
-def test_events_tell_the_story(cluster: Cluster) -> None:
-    reasons = cluster.kubectl("get", "events", "--field-selector", "involvedObject.kind=RewardPool", "-o", "name")
-    told = cluster.kubectl("describe", "rewardpool", POOL)
-    assert reasons
-    assert "Scaled" in told
-    assert "Serving" in told
+def events(cluster: Cluster) -> str:
+    selector = f"involvedObject.kind={names.KIND},involvedObject.name={POOL}"
+    return cluster.kubectl("get", "events", "--field-selector", selector, "-o", "jsonpath={.items[*].reason}")
+
+
+def test_a_start_is_told_by_conditions_and_no_event(cluster: Cluster) -> None:
+    assert events(cluster) == ""
 
 
 def test_every_owned_object_is_owned_by_the_pool(cluster: Cluster) -> None:
     uid = (cluster.get("rewardpool", POOL) or {})["metadata"]["uid"]
     selector = f"{names.LABEL_POOL}={POOL}"
     found = json.loads(cluster.kubectl("get", ",".join(OWNED), "-l", selector, "-o", "json"))["items"]
-    assert Counter(item["kind"] for item in found) == {"Deployment": 2, "Service": 1, "Secret": 2, "ConfigMap": 3}
+    assert Counter(item["kind"] for item in found) == {"Deployment": 2, "Service": 1, "Secret": 2}
     owners = {item["metadata"]["name"]: item["metadata"]["ownerReferences"][0] for item in found}
     assert all(owner["uid"] == uid and owner["controller"] for owner in owners.values())
 
@@ -160,6 +163,10 @@ def scoring_all_the_while(cluster: Cluster) -> Iterator[list[int]]:
         asking.join(timeout=30)
 
 
+def test_a_change_of_the_size_is_an_event(cluster: Cluster) -> None:
+    assert "Scaled" in events(cluster)
+
+
 def test_a_restarted_router_gets_its_workers_back(cluster: Cluster) -> None:
     restart_router(cluster)
     cluster.eventually(lambda: listed(cluster) == workers(cluster), seconds=REPAIR_SECONDS, what="its list is whole")
@@ -185,7 +192,7 @@ def owned_objects(cluster: Cluster) -> list[tuple[str, str]]:
     revision = cluster.status(POOL)["currentRevision"]
     return [
         ("service", names.router_name(POOL)),
-        ("configmap", names.pins_config_map(POOL)),
+        ("configmap", files_name(router_files())),
         ("secret", names.key_secret(POOL)),
         ("secret", names.admin_secret(POOL)),
         ("deployment", names.worker_name(POOL, revision)),

@@ -60,12 +60,12 @@ async def test_a_router_that_lost_its_list_gets_it_back_without_the_api_server(
 
 async def test_a_deleted_secret_comes_back_with_its_keys(around: Surroundings) -> None:
     before = around.kube.objects.pop((client.SECRETS, "rm-key"))
-    pins = around.kube.objects[client.CONFIG_MAPS, "rm-pins"]
-    owners = [owner for owner in pins["metadata"]["ownerReferences"] if owner["name"] != "rm-key"]
+    service = around.kube.objects[client.SERVICES, "rm-router"]
+    owners = [owner for owner in service["metadata"]["ownerReferences"] if owner["name"] != "rm-key"]
     # What the garbage collector does.
-    metadata = {**pins["metadata"], "ownerReferences": owners}
-    around.store.put(client.CONFIG_MAPS, around.kube.keep(client.CONFIG_MAPS, {**pins, "metadata": metadata}))
-    assert await around.look() == ["apply Secret", "apply ConfigMap"]
+    metadata = {**service["metadata"], "ownerReferences": owners}
+    around.store.put(client.SERVICES, around.kube.keep(client.SERVICES, {**service, "metadata": metadata}))
+    assert await around.look() == ["create Secret", "apply Service"]
     assert around.kube.objects[client.SECRETS, "rm-key"]["data"] == before["data"]
 
 
@@ -85,7 +85,7 @@ async def test_a_pool_that_is_gone_has_no_next_pass(around: Surroundings) -> Non
 
 async def test_nothing_is_made_again_for_a_pool_that_is_gone(around: Surroundings) -> None:
     del around.kube.objects[client.POOLS, "rm"]
-    around.store.forget(client.CONFIG_MAPS, "rl", "rm-pins")
+    around.store.forget(client.SERVICES, "rl", "rm-router")
     before = list(around.kube.writes)
     assert await around.reconciler.look(Acting.FULL, pools=1) is None
     assert (around.store.pool(KEY), around.kube.writes) == (None, before)
@@ -102,7 +102,7 @@ async def test_a_pool_that_is_gone_and_left_its_objects_is_forgotten(around: Sur
 async def test_nothing_is_made_again_for_a_pool_that_was_made_anew(around: Surroundings) -> None:
     pool = around.kube.objects[client.POOLS, "rm"]
     around.kube.keep(client.POOLS, {**pool, "metadata": {**pool["metadata"], "uid": "another"}})
-    around.store.forget(client.CONFIG_MAPS, "rl", "rm-pins")
+    around.store.forget(client.SERVICES, "rl", "rm-router")
     assert await around.reconciler.look(Acting.FULL, pools=1) is None
 
 

@@ -1,6 +1,7 @@
 """The order and the economy of reconcilers out, on an API server that only remembers what it was asked (a fake)."""
 
 from collections.abc import Callable
+from math import inf
 from time import monotonic
 from typing import Any
 
@@ -14,13 +15,15 @@ from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.client import KubeError, Object, Resource
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.secret_deletion import with_secret_owners
-from rewardpool_operator.kubernetes.desired import rendered
+from rewardpool_operator.kubernetes.desired import Rendered, rendered
 from rewardpool_operator.kubernetes.event_correlator import COUNT_SECONDS
+from rewardpool_operator.kubernetes.mounted_files import MountedFiles
 from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST
 from rewardpool_operator.kubernetes.reconcilers.owned_objects import OwnedObjectsReconciler
 from rewardpool_operator.kubernetes.reconcilers.status import StatusReconciler
 from rewardpool_operator.kubernetes.reconcilers.worker_lists import WorkerListReconciler
 from rewardpool_operator.kubernetes.recorder import event_object
+from rewardpool_operator.kubernetes.requeue import START_SECONDS
 from rewardpool_operator.kubernetes.steps import Steps
 from rewardpool_operator.plan import Event, Join, Leave, Plan
 from rewardpool_operator.routers.admin import RouterUnreachableError
@@ -29,7 +32,7 @@ from rewardpool_operator.snapshot import WorkerSet
 POOL = a_pool()
 RENDERED = rendered(POOL, Keys(pool="p", admin="a"), image="own:1")
 REVISION = RENDERED.revision.name
-FILES = [item["metadata"]["name"] for item in RENDERED.shared if item.get("immutable")]
+FILES = [item["metadata"]["name"] for item in RENDERED.files]
 
 
 class FakeKube:
@@ -54,8 +57,11 @@ class FakeKube:
         return live({**manifest, "metadata": {**manifest["metadata"], "resourceVersion": self._next_version()}})
 
     async def create(self, resource: Resource, manifest: Object) -> Object:
-        self._note("create", manifest.get("reason", ""), manifest)
-        return manifest
+        name = manifest.get("reason") or manifest["metadata"]["name"]
+        if name == self._foreign:
+            raise KubeError(f"POST {name}", status=409, reason="AlreadyExists", message="it exists")
+        self._note("create", name, manifest)
+        return live({**manifest, "metadata": {**manifest["metadata"], "resourceVersion": self._next_version()}})
 
     async def merge(
         self, resource: Resource, namespace: str, name: str, patch: Object, *, subresource: str = ""
@@ -108,9 +114,11 @@ def a_store(
     store.put(client.POOLS, live({"metadata": {"name": "rm", "namespace": "rl"}, "spec": {}, "status": status or {}}))
     secrets = [live(diff.stamped(manifest)) for manifest in RENDERED.shared if manifest["kind"] == "Secret"]
     manifests = [
-        with_secret_owners(manifest, secrets) if manifest["metadata"]["name"] == "rm-pins" else manifest
+        with_secret_owners(manifest, secrets) if manifest["kind"] == "Service" else manifest
         for manifest in RENDERED.shared
     ]
+    for files in RENDERED.files:
+        store.put(client.CONFIG_MAPS, live(files))
     manifests.append(render.worker_deployment(POOL, RENDERED.revision, replicas=replicas))
     for manifest in manifests:
         if manifest["kind"] != without:
@@ -159,18 +167,18 @@ class Reconcilers:
         self._steps = Steps()
         self.lists = WorkerListReconciler(("rl", "rm"), lambda _: router)
         self.status = StatusReconciler(api, store, self._steps, clock=clock)
-        self._owned = OwnedObjectsReconciler(api, store, self._steps)
+        self._owned = OwnedObjectsReconciler(api, store, MountedFiles(api, store), self._steps)
         self.changed = False
 
     @property
     def failures(self) -> list[str]:
         return [failing.message for failing in self._steps.failing]
 
-    async def carry_out(self, plan: Plan, pool: RewardPool = POOL) -> None:
+    async def carry_out(self, plan: Plan, pool: RewardPool = POOL, rendered: Rendered = RENDERED) -> None:
         objects = self._store.objects(("rl", "rm"))
         assert objects is not None
         in_lists = await self.lists.reconcile(plan)
-        self.changed = await self._owned.reconcile(pool, objects, plan, RENDERED) or in_lists
+        self.changed = await self._owned.reconcile(pool, objects, plan, rendered) or in_lists
         await self.status.reconcile(pool, objects.status, plan, also=self.lists.repairs())
 
 
@@ -185,18 +193,29 @@ async def carried_out(
 
 async def test_an_empty_cluster_gets_every_object_before_the_workers() -> None:
     kube, reconcilers = await carried_out(a_plan(), an_empty_store())
-    names_in_order = [name for verb, name, _ in kube.calls if verb == "apply"]
-    assert names_in_order == [
-        "rm-key", "rm-router-admin", "rm-pins", *FILES, "rm-router", "rm-router", f"rm-worker-{REVISION}", "rm/status",
-    ]  # fmt: skip
+    made = [f"create {name}" for name in (*FILES, "rm-key", "rm-router-admin", *["rm-router"] * 2)]
+    assert kube.done() == [*made, f"create rm-worker-{REVISION}", "apply rm/status"]
     assert not reconcilers.changed, "watches tell what becomes of it"
 
 
-async def test_disruption_budgets_are_made_once_a_worker_serves() -> None:
-    serving = POOL.model_copy(update={"status": RewardPoolStatus(ready_replicas=1)})
+@pytest.mark.parametrize(
+    ("workers", "routers", "serving", "made"),
+    [(2, 2, 2, ["rm-worker", "rm-router"]), (2, 1, 2, ["rm-worker"]), (1, 1, 1, []), (2, 2, 0, [])],
+)
+async def test_a_disruption_budget_is_made_once_it_protects_a_pod(
+    workers: int, routers: int, serving: int, made: list[str]
+) -> None:
+    pool = POOL.model_copy(update={"status": RewardPoolStatus(ready_replicas=serving)})
     kube, store = FakeKube(), a_store(without="PodDisruptionBudget")
-    await Reconcilers(kube, store).carry_out(a_plan(), serving)
-    assert [body["kind"] for verb, _, body in kube.calls if verb == "apply"][:2] == ["PodDisruptionBudget"] * 2
+    await Reconcilers(kube, store).carry_out(a_plan(protected_workers=workers, protected_routers=routers), pool)
+    assert [name for verb, name, body in kube.calls if body and body["kind"] == "PodDisruptionBudget"] == made
+
+
+async def test_pins_are_written_once_there_are_some() -> None:
+    kube, store = FakeKube(), a_store(without="ConfigMap")
+    pinned = rendered(POOL, Keys(pool="p", admin="a"), image="own:1", pins={REVISION: "abc"})
+    await Reconcilers(kube, store).carry_out(a_plan(), rendered=pinned)
+    assert "create rm-pins" in kube.done()
 
 
 async def test_what_was_found_as_rendered_is_compared_again_once_it_changed() -> None:
@@ -256,25 +275,8 @@ async def test_a_stopped_worker_is_deleted_where_the_controller_would_take_anoth
 
 def an_old_deployment(replicas: int) -> Object:
     metadata = {"name": "rm-worker-old", "labels": {names.LABEL_POOL: "rm", names.LABEL_REVISION: "old"}}
-    template = {"spec": {"volumes": [{"name": "files", "configMap": {"name": "rm-files-old"}}]}}
+    template = {"spec": {}}
     return {"kind": "Deployment", "metadata": metadata, "spec": {"replicas": replicas, "template": template}}
-
-
-def old_files() -> Object:
-    metadata = {"name": "rm-files-old", "labels": {names.LABEL_POOL: "rm"}}
-    return live({"kind": "ConfigMap", "metadata": metadata, "immutable": True})
-
-
-@pytest.mark.parametrize("user", ["nobody", "a template", "a pod"])
-async def test_mounted_files_stay_until_neither_template_nor_pod_names_them(user: str) -> None:
-    pod = a_worker_pod("w0")
-    if user == "a pod":
-        pod["spec"]["volumes"] = [{"name": "files", "configMap": {"name": "rm-files-old"}}]
-    store = a_store(pod, others=(an_old_deployment(0),) if user == "a template" else ())
-    store.put(client.CONFIG_MAPS, old_files())
-    kept = (WorkerSet(revision=REVISION, replicas=1), WorkerSet(revision="old", replicas=0))
-    kube, _ = await carried_out(a_plan(worker_sets=kept), store)
-    assert ("delete rm-files-old" in kube.done()) == (user == "nobody")
 
 
 async def test_an_old_revision_is_only_resized() -> None:
@@ -319,6 +321,38 @@ async def test_a_status_that_differs_in_figures_alone_waits_for_its_turn_and_is_
     (pool,) = (store.pool(("rl", "rm")),)
     assert pool is not None
     assert reconcilers.status.as_decided(POOL, pool["status"]).status == loaded
+
+
+async def test_steps_wait_for_the_state_they_lead_to_and_are_written_with_it() -> None:
+    kube, store, times = FakeKube(), a_store(status=as_json(RewardPoolStatus())), [0.0]
+    reconcilers = Reconcilers(kube, store, clock=lambda: times[-1])
+    for seconds, replicas in ((0.0, 1), (0.6, 2), (0.9, 3)):
+        times.append(seconds)
+        await reconcilers.carry_out(a_plan(status=RewardPoolStatus(replicas=replicas)))
+    assert kube.calls == []
+    assert reconcilers.status.seconds_until_writing() == pytest.approx(START_SECONDS - 0.9)
+    await reconcilers.carry_out(a_plan(status=RewardPoolStatus(replicas=4, observed_generation=2)))
+    assert kube.done() == ["apply rm/status"]
+    assert reconcilers.status.seconds_until_writing() == inf
+
+
+async def test_a_step_that_nothing_follows_is_written_after_a_moment() -> None:
+    kube, store, times = FakeKube(), a_store(status=as_json(RewardPoolStatus())), [0.0]
+    reconcilers = Reconcilers(kube, store, clock=lambda: times[-1])
+    await reconcilers.carry_out(a_plan(status=RewardPoolStatus(replicas=1)))
+    times.append(START_SECONDS)
+    await reconcilers.carry_out(a_plan(status=RewardPoolStatus(replicas=1)))
+    assert kube.done() == ["apply rm/status"]
+
+
+async def test_a_step_that_cannot_be_written_wakes_no_pass_again_and_again() -> None:
+    kube, store, times = FakeKube(refuse="rm"), a_store(status=as_json(RewardPoolStatus())), [0.0]
+    reconcilers = Reconcilers(kube, store, clock=lambda: times[-1])
+    for seconds in (0.0, START_SECONDS, START_SECONDS):
+        times.append(seconds)
+        await reconcilers.carry_out(a_plan(status=RewardPoolStatus(replicas=1)))
+    assert kube.calls == []
+    assert reconcilers.status.seconds_until_writing() == inf
 
 
 async def test_a_status_is_forgotten_that_somebody_else_has_written_over() -> None:

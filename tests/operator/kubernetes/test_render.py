@@ -14,8 +14,6 @@ from rewardpool_operator.kubernetes import render
 from rewardpool_operator.kubernetes.credentials.keys import KEY_COPY, Keys
 from rewardpool_operator.kubernetes.desired import rendered
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
-from rewardpool_operator.kubernetes.render.common import files_name
-from rewardpool_worker import mounted
 
 KEYS = Keys(pool="pool-key", in_force="pool-key", admin="admin-key")
 IMAGE = "own:1"
@@ -50,7 +48,7 @@ def all_manifests(pool: RewardPool) -> list[dict[str, Any]]:
 
 def test_every_object_goes_with_the_pool() -> None:
     owners = [manifest["metadata"]["ownerReferences"] for manifest in all_manifests(a_pool())]
-    assert len(owners) == 10
+    assert len(owners) == 8
     assert all(owner["uid"] == "pool-uid" and owner["controller"] for (owner,) in owners)
 
 
@@ -127,15 +125,10 @@ def labelled(pool: RewardPool) -> dict[str, dict[str, str]]:
 
 def test_every_object_and_every_pod_has_the_recommended_labels() -> None:
     revision = render.worker_revision(a_pool(), image=IMAGE).name
-    worker_files, router_files = (
-        files_name(a_pool(), files()) for files in (mounted.worker_files, mounted.router_files)
-    )
     components = {
         "Secret rm-key": "pool",
         "Secret rm-router-admin": "pool",
         "ConfigMap rm-pins": "pool",
-        f"ConfigMap {worker_files}": "pool",
-        f"ConfigMap {router_files}": "pool",
         "Service rm-router": "router",
         "Deployment rm-router": "router",
         "Pod of rm-router": "router",

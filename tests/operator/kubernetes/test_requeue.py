@@ -19,9 +19,10 @@ from rewardpool_operator.kubernetes.requeue import (
     PARKED,
     SCALING,
     Outcome,
+    Paces,
     Rest,
     rest_of,
-    seconds_between_volatile_writes,
+    seconds_to_gather,
     seconds_until_next,
 )
 from rewardpool_operator.plan import Plan
@@ -33,9 +34,9 @@ from rewardpool_operator.plan import Plan
         (0.0, FIXED, 1, 1.5),
         (4.0, FIXED, 1, 2.0),
         (3600.0, FIXED, 1, 3.0),
-        (0.0, FIXED, 600, 5.0),
-        (3600.0, FIXED, 600, 10.0),
-        (3600.0, FIXED, 9000, 15.0),
+        (0.0, FIXED, 660, 10.0),
+        (3600.0, FIXED, 660, 20.0),
+        (3600.0, FIXED, 9000, 30.0),
         (3600.0, SCALING, 1, 1.0),
         (3600.0, SCALING, 100, 1.0),
         (3600.0, SCALING, 300, 3.0),
@@ -99,9 +100,19 @@ def test_a_first_score_is_waited_for_in_short_steps() -> None:
 
 @pytest.mark.parametrize(("pools", "seconds"), [(1, 5.0), (200, 5.0), (1000, 25.0)])
 def test_the_figures_of_many_pools_are_written_less_often(pools: int, seconds: float) -> None:
-    assert seconds_between_volatile_writes(pools) == seconds
+    assert Paces.of(pools).figures_seconds == seconds
 
 
-@pytest.mark.parametrize(("pools", "seconds"), [(1, 4.0), (66, 4.0), (660, 40.0), (5000, 60.0)])
+@pytest.mark.parametrize(("pools", "seconds"), [(0, 0.05), (50, 0.05), (500, 0.5), (5000, 1.0)])
+def test_the_events_of_many_pools_are_gathered_for_longer(pools: int, seconds: float) -> None:
+    assert seconds_to_gather(pools) == seconds
+
+
+@pytest.mark.parametrize(("pools", "seconds"), [(1, 1.0), (100, 1.0), (500, 5.0), (5000, 10.0)])
+def test_the_steps_of_many_pools_wait_longer_for_the_next_state(pools: int, seconds: float) -> None:
+    assert Paces.of(pools).step_seconds == seconds
+
+
+@pytest.mark.parametrize(("pools", "seconds"), [(1, 4.0), (32, 4.0), (320, 40.0), (5000, 120.0)])
 def test_secrets_of_many_pools_are_read_less_often(pools: int, seconds: float) -> None:
     assert seconds_between_reads(pools) == pytest.approx(seconds)

@@ -38,8 +38,7 @@ def live(pool: RewardPool, revision: Revision, *, made: str = "2026-01-01T00:00:
 
 def there(*deployments: Object, files: bool = True) -> Objects:
     mounted = {name for item in deployments for name in revisions.files_of(item["spec"]["template"])}
-    maps = tuple({"metadata": {"name": name}} for name in mounted) if files else ()
-    return Objects(pool={}, deployments=deployments, config_maps=maps)
+    return Objects(pool={}, deployments=deployments, files=frozenset(mounted if files else ()))
 
 
 FIRST = a_pool(**FUNCTION)

@@ -4,7 +4,7 @@ from rewardpool_operator.kubernetes.credentials.secret_deletion import shows_a_d
 
 POOL = {"kind": "RewardPool", "uid": "pool", "controller": True}
 SECRETS = [{"metadata": {"name": name, "uid": f"uid-{name}"}} for name in ("b", "a")]
-MANIFEST = {"kind": "ConfigMap", "metadata": {"name": "files", "ownerReferences": [POOL]}}
+MANIFEST = {"kind": "Service", "metadata": {"name": "rm-router", "ownerReferences": [POOL]}}
 
 
 def test_the_pool_stays_the_only_controller() -> None:

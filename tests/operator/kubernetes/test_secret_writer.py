@@ -10,7 +10,7 @@ from rewardpool_api import names
 from rewardpool_operator.kubernetes import render
 from rewardpool_operator.kubernetes.client import KubeError
 from rewardpool_operator.kubernetes.credentials.keys import Keys
-from rewardpool_operator.kubernetes.credentials.secret_writer import has_surplus, write_secret
+from rewardpool_operator.kubernetes.credentials.secret_writer import change_secret, has_surplus
 
 MANIFEST, _ = render.secrets(a_pool(), Keys(pool="k", in_force="k", admin="a"))
 
@@ -30,12 +30,7 @@ class FakeKube:
 
     def __init__(self, refuses: int | None = None) -> None:
         self.patches: list[dict[str, Any]] = []
-        self.applied: list[dict[str, Any]] = []
         self._refuses = refuses
-
-    async def apply(self, _: Any, manifest: dict[str, Any]) -> dict[str, Any]:
-        self.applied.append(manifest)
-        return manifest
 
     async def merge(self, _: Any, namespace: str, name: str, patch: dict[str, Any]) -> dict[str, Any]:
         self.patches.append(patch)
@@ -47,16 +42,10 @@ class FakeKube:
         return live(key="edited meanwhile")
 
 
-async def test_a_missing_secret_is_made() -> None:
-    kube = FakeKube()
-    await write_secret(kube, MANIFEST, None)  # type: ignore[arg-type]
-    assert (kube.applied, kube.patches) == ([MANIFEST], [])
-
-
 async def test_an_entry_that_ends_goes_whoever_wrote_it_and_what_people_keep_there_stays() -> None:
     kube, found = FakeKube(), live(key="old", next_key="k", theirs="x")
     assert has_surplus(MANIFEST, found)
-    await write_secret(kube, MANIFEST, found)  # type: ignore[arg-type]
+    await change_secret(kube, MANIFEST, found)  # type: ignore[arg-type]
     (patch,) = kube.patches
     assert patch["data"] == {"key": text("k"), names.NEXT_KEY: None}
 
@@ -71,15 +60,15 @@ def test_an_annotation_of_a_rotation_that_is_over_is_a_surplus() -> None:
 
 async def test_only_the_version_that_was_looked_at_is_changed() -> None:
     kube = FakeKube()
-    await write_secret(kube, MANIFEST, live(key="old"))  # type: ignore[arg-type]
+    await change_secret(kube, MANIFEST, live(key="old"))  # type: ignore[arg-type]
     assert kube.patches[0]["metadata"]["resourceVersion"] == "7"
 
 
 async def test_a_secret_that_was_edited_meanwhile_is_looked_at_again() -> None:
-    found = await write_secret(FakeKube(refuses=409), MANIFEST, live(key="old"))  # type: ignore[arg-type]
+    found = await change_secret(FakeKube(refuses=409), MANIFEST, live(key="old"))  # type: ignore[arg-type]
     assert found["data"] == {"key": text("edited meanwhile")}
 
 
 async def test_another_refusal_is_told() -> None:
     with pytest.raises(KubeError):
-        await write_secret(FakeKube(refuses=403), MANIFEST, live(key="old"))  # type: ignore[arg-type]
+        await change_secret(FakeKube(refuses=403), MANIFEST, live(key="old"))  # type: ignore[arg-type]

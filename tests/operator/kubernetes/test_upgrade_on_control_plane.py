@@ -36,9 +36,8 @@ def router_images(cluster: Cluster, pool: str) -> set[str]:
     return {pod["spec"]["containers"][0]["image"] for pod in cluster.pods(pool, "router")}
 
 
-def files(cluster: Cluster, pool: str) -> set[str]:
-    found = cluster.all("configmap", f"{names.LABEL_POOL}={pool}")
-    return {name for name in names_of(found) if name.startswith(names.files_config_map(pool))}
+def files(cluster: Cluster) -> set[str]:
+    return set(names_of(cluster.all("configmap", f"{names.LABEL_COMPONENT}={names.COMPONENT_FILES}")))
 
 
 def is_whole(cluster: Cluster, pool: str, replicas: int = 1) -> bool:
@@ -99,7 +98,7 @@ def test_a_new_replica_of_the_old_revision_starts_with_the_old_files(upgraded: C
     upgraded.apply("first", replicas=2)
     upgraded.eventually(lambda: is_whole(upgraded, "first", 2), seconds=CHANGE_SECONDS, what="two workers serve")
     (old,) = {pod["spec"]["volumes"][0]["configMap"]["name"] for pod in upgraded.pods("first", "worker")}
-    assert old in files(upgraded, "first")
+    assert old in files(upgraded)
 
 
 def test_a_deadline_and_a_drain_time_replace_no_worker(upgraded: Cluster) -> None:
@@ -130,5 +129,5 @@ def test_a_restart_takes_what_the_upgrade_offers_and_keeps_the_files_of_the_revi
         seconds=CHANGE_SECONDS,
         what="the offered revision serves",
     )
-    assert old <= files(upgraded, "second"), "for as long as a rollback may want them"
+    assert old <= files(upgraded), "for as long as a rollback may want them"
     assert upgraded.condition("second", "Progressing")["reason"] == "Stable"

@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from rewardpool_api import RewardPoolStatus
-from rewardpool_operator.kubernetes.volatile_status import own, without_volatile
+from rewardpool_operator.kubernetes.volatile_status import Change, change_between, own, without_volatile
 
 TIME = "2026-01-01T12:00:00Z"
+READY = {"type": "Ready", "status": "True", "reason": "Serving", "lastTransitionTime": TIME}
+WHOLE = [{**READY, "type": kind} for kind in ("Serving", "WorkersReady", "RouterReady")]
 BEFORE: dict[str, Any] = {
     "load": {"inFlight": 3, "waiting": 0},
     "scaling": {
@@ -19,7 +21,8 @@ BEFORE: dict[str, Any] = {
         "bursts": [{"begun": TIME, "replicas": 1}],
     },
     "demands": [{"job": "grpo", "state": "Live", "phase": "Rollout", "samples": 64, "replicas": 1}],
-    "conditions": [{"type": "Ready", "status": "True", "reason": "Serving", "lastTransitionTime": TIME}],
+    "conditions": [READY],
+    "rollout": {"targetRevision": "new"},
 }
 
 
@@ -27,12 +30,12 @@ def changed(*, scaling: dict[str, Any] | None = None, **others: Any) -> dict[str
     return {**BEFORE, "scaling": {**BEFORE["scaling"], **(scaling or {})}, **others}
 
 
-def is_news(after: dict[str, Any]) -> bool:
+def change(after: dict[str, Any]) -> Change:
     found, wanted = (
         RewardPoolStatus.model_validate(status).model_dump(mode="json", by_alias=True, exclude_none=True)
         for status in (BEFORE, after)
     )
-    return without_volatile(wanted) != without_volatile(found)
+    return change_between(found, wanted)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +54,28 @@ def is_news(after: dict[str, Any]) -> bool:
     ],
 )
 def test_figures_are_no_news(after: dict[str, Any]) -> None:
-    assert not is_news(after)
+    assert change(after) is Change.FIGURES
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        changed(replicas=2),
+        changed(readyReplicas=1, ready="1/2"),
+        changed(scaling={"starts": [{"worker": "a", "seconds": 9.0}]}),
+        changed(conditions=[{**READY, "message": "1 of 2 replicas serve"}]),
+        changed(conditions=[READY, {**READY, "type": "WorkersReady"}]),
+        changed(conditions=[READY, {**READY, "type": "Progressing", "reason": "Stable"}]),
+        changed(rollout={"targetRevision": "new", "stableRevision": "new"}),
+        changed(rollout={"targetRevision": "new", "silentSince": TIME}),
+    ],
+)
+def test_what_leads_to_the_next_state_is_a_step(after: dict[str, Any]) -> None:
+    assert change(after) is Change.STEP
+
+
+def test_what_is_the_same_is_no_change() -> None:
+    assert change(BEFORE) is Change.NOTHING
 
 
 @pytest.mark.parametrize(
@@ -59,16 +83,29 @@ def test_figures_are_no_news(after: dict[str, Any]) -> None:
     [
         changed(scaling={"desired": 2}),
         changed(scaling={"limit": "MaxReplicas"}),
-        changed(scaling={"starts": [{"worker": "a", "seconds": 9.0}]}),
+        changed(observedGeneration=7),
         changed(demands=[{**BEFORE["demands"][0], "state": "Lapsed"}]),
         changed(demands=[{**BEFORE["demands"][0], "stalled": True}]),
         changed(demands=[]),
         changed(conditions=[]),
-        changed(replicas=2),
+        changed(conditions=[{**READY, "status": "False"}]),
+        changed(conditions=[{**READY, "reason": "Surging"}]),
+        changed(conditions=[READY, {**READY, "type": "Degraded"}]),
+        changed(conditions=[READY, *WHOLE]),
+        changed(rollout={"targetRevision": "new", "stableRevision": "old"}),
+        changed(conditions=[READY, {**READY, "type": "Progressing", "reason": "UpdateAvailable"}]),
     ],
 )
-def test_decisions_and_conditions_are(after: dict[str, Any]) -> None:
-    assert is_news(after)
+def test_decisions_and_conditions_are_news(after: dict[str, Any]) -> None:
+    assert change(after) is Change.NEWS
+
+
+def test_the_reasons_of_a_start_are_one_state() -> None:
+    """Until a worker answers, which of routers and workers are missing changes to and fro."""
+    starting, no_router = (
+        {"conditions": [{**READY, "status": "False", "reason": reason}]} for reason in ("Starting", "RouterNotReady")
+    )
+    assert change_between(starting, no_router) is Change.STEP
 
 
 def test_what_is_asked_of_a_budget_is_news_for_its_other_pools() -> None:

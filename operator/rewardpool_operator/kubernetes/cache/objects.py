@@ -19,6 +19,8 @@ class Objects:
     config_maps: tuple[Object, ...] = ()
     secrets: tuple[Object, ...] = ()
     """As last read, which may be a while ago; see `secret_reader.py`."""
+    files: frozenset[str] = frozenset()
+    """Names of the namespace's ConfigMaps of mounted files, which no pool owns."""
     leases: tuple[Object, ...] = ()
     """What training jobs announced. Theirs, and not of the pool's making: no manifest is compared with them."""
     others: Mapping[str, tuple[Object, ...]] = field(default_factory=dict)

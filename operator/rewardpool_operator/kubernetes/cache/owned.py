@@ -12,6 +12,8 @@ from rewardpool_api import names
 from rewardpool_api.demand import MAX_BYTES, MAX_JOB_NAME
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.client import Object, Resource
+from rewardpool_operator.kubernetes.diff import content_hash
+from rewardpool_operator.kubernetes.managed_fields import is_created_by_us
 
 WATCHED: Final[Mapping[str, Resource]] = {
     "Deployment": client.DEPLOYMENTS,
@@ -31,13 +33,21 @@ deleted one is noticed nevertheless see `secret_deletion.py`."""
 RESOURCES: Final[Mapping[str, Resource]] = {**WATCHED, **READ_BY_NAME}
 
 
+NOT_APPLIED: Final = "notApplied"
+"""On a Deployment in memory that was made and never applied since, see `managed_fields.py`. Of other kinds our
+manifests have the same fields all the time."""
+
+
 def selector_of(resource: Resource) -> str:
     """Labels by which a kind is listed and watched.
 
-    Leases are everybody's (of elections, of nodes); of these only what training jobs announce is looked at.
+    Leases are everybody's (of elections, of nodes); of these only what training jobs announce is looked at. ConfigMaps
+    of mounted files have a component and no pool.
     """
-    demands = f"{names.LABEL_POOL},{names.LABEL_COMPONENT}={names.COMPONENT_DEMAND}"
-    return demands if resource == client.LEASES else names.LABEL_POOL
+    return {
+        client.LEASES: f"{names.LABEL_POOL},{names.LABEL_COMPONENT}={names.COMPONENT_DEMAND}",
+        client.CONFIG_MAPS: f"{names.LABEL_COMPONENT} in ({names.COMPONENT_POOL},{names.COMPONENT_FILES})",
+    }.get(resource, names.LABEL_POOL)
 
 
 def trimmed(resource: Resource, found: Object) -> Object:
@@ -48,8 +58,24 @@ def trimmed(resource: Resource, found: Object) -> Object:
     """
     kept = _TRIMS.get(resource, _as_is)(found)
     metadata = {name: value for name, value in kept["metadata"].items() if name != "managedFields"}
+    if resource == client.DEPLOYMENTS and is_created_by_us(found["metadata"].get("managedFields") or ()):
+        kept = {**kept, NOT_APPLIED: True}
     shared: Object = _shared({**kept, "metadata": metadata})
     return shared
+
+
+def is_files(found: Object) -> bool:
+    """Whether a ConfigMap is of mounted files, which all pools of its namespace share."""
+    metadata = found["metadata"]
+    is_named = metadata["name"].startswith(names.FILES_PREFIX)
+    return is_named and (metadata.get("labels") or {}).get(names.LABEL_COMPONENT) == names.COMPONENT_FILES
+
+
+def content_of(config_map: Object) -> str | None:
+    """Hash of what a ConfigMap of files holds; None where it can still change, or holds what no pool mounts."""
+    if not config_map.get("immutable") or config_map.get("binaryData"):
+        return None
+    return content_hash(config_map.get("data") or {})
 
 
 def _as_is(found: Object) -> Object:
@@ -60,7 +86,11 @@ def _pod(pod: Object) -> Object:
     spec, status = pod["spec"], pod.get("status", {})
     containers = [_only(container, "name", "ports") for container in spec["containers"]]
     kept_status = _only(status, "phase", "podIP", "reason", "message")
-    conditions = [_only(condition, "type", "status", "reason", "message") for condition in status.get("conditions", [])]
+    conditions = [
+        _only(condition, "type", "status", "reason", "message")
+        for condition in status.get("conditions", [])
+        if condition["type"] in _POD_CONDITIONS and (condition["type"], condition.get("status")) != _SCHEDULED
+    ]
     for name in ("containerStatuses", "initContainerStatuses"):
         kept_status[name] = [_only(entry, *_CONTAINER_STATUS) for entry in status.get(name) or []]
     files = [_only(volume, "configMap") for volume in spec.get("volumes") or [] if "configMap" in volume]
@@ -68,6 +98,11 @@ def _pod(pod: Object) -> Object:
     return {"metadata": pod["metadata"], "spec": kept_spec, "status": {**kept_status, "conditions": conditions}}
 
 
+_POD_CONDITIONS: Final = frozenset(
+    {names.CONDITION_HOLDS_WORKERS, "Ready", "ContainersReady", "DisruptionTarget", "PodScheduled"}
+)
+_SCHEDULED: Final = ("PodScheduled", "True")
+"""Only why a pod is not is looked at."""
 _CONTAINER_STATUS: Final = ("name", "started", "ready", "restartCount", "containerID", "state", "lastState")
 
 
@@ -82,8 +117,13 @@ def _deployment(deployment: Object) -> Object:
 
 
 def _config_map(config_map: Object) -> Object:
-    """Anybody who may make a ConfigMap may put our label on a megabyte: of what no pool owns the name will do."""
+    """Anybody who may make a ConfigMap may put our label on a megabyte: of what no pool owns the name will do.
+
+    Of mounted files, the hash of their content will do.
+    """
     metadata = config_map["metadata"]
+    if is_files(config_map):
+        return {"metadata": metadata, "content": content_of(config_map)}
     if any(owner.get("kind") == names.KIND for owner in metadata.get("ownerReferences") or []):
         return config_map
     return {

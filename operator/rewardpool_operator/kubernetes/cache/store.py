@@ -13,11 +13,14 @@ from typing import Final
 from rewardpool_api import names
 from rewardpool_operator.kubernetes import client, pods
 from rewardpool_operator.kubernetes.cache.objects import Objects
-from rewardpool_operator.kubernetes.cache.owned import RESOURCES, trimmed
+from rewardpool_operator.kubernetes.cache.owned import RESOURCES, is_files, trimmed
 from rewardpool_operator.kubernetes.client import Object, Resource
 
 Key = tuple[str, str]
 """Namespace and name of a pool."""
+
+OF_ALL_POOLS: Final = ""
+"""In a key, instead of a pool's name: what all pools of the namespace share."""
 
 REMEMBERED_DELETIONS: Final = 4096
 """How many deleted objects are remembered, for answers and events that come late."""
@@ -63,8 +66,27 @@ class Store:
             services=tuple(found.pop("Service")),
             config_maps=tuple(found.pop("ConfigMap")),
             secrets=tuple(found.pop("Secret")),
+            files=frozenset(item["metadata"]["name"] for item in self.files(key[0])),
             leases=tuple(found.pop("Lease")),
             others={kind: tuple(items) for kind, items in found.items()},
+        )
+
+    def files(self, namespace: str) -> list[Object]:
+        """The namespace's ConfigMaps of mounted files."""
+        return list(self._pools.get((namespace, OF_ALL_POOLS), {}).values())
+
+    def namespaces_with_files(self) -> list[str]:
+        """Namespaces that have any."""
+        return [namespace for namespace, name in self._pools if name == OF_ALL_POOLS]
+
+    def mounting(self, namespace: str) -> Iterator[Object]:
+        """Everything in the namespace that may mount them: pods, also those of pools that are gone, and Deployments."""
+        return (
+            item
+            for key, items in self._pools.items()
+            if key[0] == namespace
+            for ref, item in items.items()
+            if ref[0] in (client.PODS, client.DEPLOYMENTS)
         )
 
     def strays(self, resource: Resource) -> Mapping[Key, tuple[Object, ...]]:
@@ -99,7 +121,8 @@ class Store:
         news = self._drop(ref) if before != key else []
         self._keys[ref] = key
         self._pools.setdefault(key, {})[ref] = found
-        return [*news, key]
+        # Files that come are no news: whoever needs them has made them. Files that go are, for all pools.
+        return news if key[1] == OF_ALL_POOLS else [*news, key]
 
     def remove(self, resource: Resource, found: Object) -> list[Key]:
         """The object is gone, or lost its label, in this version."""
@@ -159,6 +182,8 @@ def _ref(resource: Resource, found: Object) -> ObjectRef:
 
 def _key(resource: Resource, found: Object) -> Key | None:
     metadata = found["metadata"]
+    if resource == client.CONFIG_MAPS and is_files(found):
+        return (metadata["namespace"], OF_ALL_POOLS)
     pool = metadata["name"] if resource == client.POOLS else (metadata.get("labels") or {}).get(names.LABEL_POOL)
     return (metadata["namespace"], pool) if pool else None
 

@@ -2,7 +2,7 @@
 
 Whoever may list or watch Secrets may read all of them, so the operator only reads its own, by name. Reading two
 thousand of them every few seconds would be most of what an idle operator does. Instead one of the pool's other objects,
-the ConfigMap of pins, which is watched, names the Secrets among its owners. When one of them is deleted, Kubernetes'
+its Service, which is watched, names the Secrets among its owners. When one of them is deleted, Kubernetes'
 garbage collector takes the reference away at once (the object stays, since the pool owns it too), the watch tells of
 that change, and the Secret is read, found missing and put back.
 """
@@ -18,7 +18,7 @@ def with_secret_owners(manifest: Object, secrets: Iterable[Object]) -> Object:
     Not as controllers, and without blocking the deletion of anything.
 
     Args:
-        manifest: of the ConfigMap of pins.
+        manifest: of the Service.
         secrets: as they are in the cluster.
     """
     owners = [
@@ -29,8 +29,8 @@ def with_secret_owners(manifest: Object, secrets: Iterable[Object]) -> Object:
     return {**manifest, "metadata": {**metadata, "ownerReferences": [*metadata["ownerReferences"], *owners]}}
 
 
-def shows_a_deletion(pins: Object | None, secrets: Iterable[Object]) -> bool:
-    """Whether a Secret we know may be gone: the ConfigMap of pins does not name it, or is itself gone."""
-    owners = (pins or {}).get("metadata", {}).get("ownerReferences") or []
+def shows_a_deletion(service: Object | None, secrets: Iterable[Object]) -> bool:
+    """Whether a Secret we know may be gone: the Service does not name it, or is itself gone."""
+    owners = (service or {}).get("metadata", {}).get("ownerReferences") or []
     named = {owner["uid"] for owner in owners}
     return any(item["metadata"]["uid"] not in named for item in secrets)

@@ -1,7 +1,7 @@
 """The Secrets of one pool, read by name when they may have changed: see `secret_deletion.py` for why not watched.
 
-They are read at first, when the ConfigMap of pins shows a loss, after a pass that failed, and every so often for edits
-by hand: every few seconds where there are few pools, about once a minute where there are a thousand.
+They are read at first, when the Service shows a loss, after a pass that failed, and every so often for edits
+by hand: every few seconds where there are few pools, every two minutes where there are a thousand.
 
 A Secret that cannot be read is not a Secret that is gone. What was read of it last holds, each for itself, and as long
 as the last reading is not complete nothing may be made from what the store has.
@@ -19,10 +19,10 @@ from rewardpool_operator.kubernetes.cache.store import Key, Store
 from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object
 from rewardpool_operator.kubernetes.polls.background_poll import BackgroundPoll
 
-READS_PER_SECOND: Final = 33
-"""Of all pools together, while nothing happens: two hundredths of a core."""
+READS_PER_SECOND: Final = 16
+"""Of all pools together, while nothing happens, until the longest time is reached: one hundredth of a core."""
 SHORTEST_SECONDS: Final = 4.0
-LONGEST_SECONDS: Final = 60.0
+LONGEST_SECONDS: Final = 120.0
 
 
 def secret_names(pool: str) -> tuple[str, ...]:

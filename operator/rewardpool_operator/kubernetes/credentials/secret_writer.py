@@ -1,4 +1,4 @@
-"""Writing a Secret of keys: made by a server-side apply, changed by a patch of exactly the version that was looked at.
+"""Changing a Secret of keys, by a patch of exactly the version that was looked at.
 
 Two things differ from other objects. An entry that ends has to go whoever wrote it: a `next-key` that a person put
 there would stay by the rules of apply, and be taken for another rotation later. And what a person writes meanwhile must
@@ -26,8 +26,8 @@ def has_surplus(manifest: Object, live: Object) -> bool:
     return bool(entries or annotations)
 
 
-async def write_secret(kube: Kube, manifest: Object, live: Object | None) -> Object:
-    """Make the Secret, or change it to be as the manifest says; what it is now is returned.
+async def change_secret(kube: Kube, manifest: Object, live: Object) -> Object:
+    """Change the Secret to be as the manifest says; what it is now is returned.
 
     One that was changed meanwhile is returned as it was found, for the next pass to look at.
 
@@ -35,8 +35,6 @@ async def write_secret(kube: Kube, manifest: Object, live: Object | None) -> Obj
         KubeError: the API server refuses.
         KubeUnreachableError: it does not answer.
     """
-    if live is None:
-        return await kube.apply(client.SECRETS, manifest)
     metadata = manifest["metadata"]
     entries, annotations = _surplus(manifest, live)
     patch: Object = {

@@ -76,7 +76,7 @@ class CredentialsReconciler:
 
     async def read(self, objects: Objects, *, pools: int) -> None:
         """Read the Secrets if they may have changed."""
-        if shows_a_deletion(objects.find("ConfigMap", names.pins_config_map(self._pool)), objects.secrets):
+        if shows_a_deletion(objects.find("Service", names.router_name(self._pool)), objects.secrets):
             self._secrets.suspect()
         now = monotonic()
         waits = self._steps.pause(Step.SECRETS) > 0 and not self._secrets.pending

@@ -5,6 +5,7 @@ decision says what failed, in the API server's own words. What was refused and i
 """
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -20,9 +21,10 @@ from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachab
 from rewardpool_operator.kubernetes.credentials.secret_deletion import with_secret_owners
 from rewardpool_operator.kubernetes.credentials.secret_reader import secret_names
 from rewardpool_operator.kubernetes.desired import Rendered, Settled
+from rewardpool_operator.kubernetes.diff import stamped
 from rewardpool_operator.kubernetes.ensure import Ensure, Known, NotOursError, is_ours
+from rewardpool_operator.kubernetes.mounted_files import MountedFiles
 from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST, is_deleting
-from rewardpool_operator.kubernetes.revisions import files_of
 from rewardpool_operator.kubernetes.steps import Step, Steps
 from rewardpool_operator.plan import Plan
 from rewardpool_operator.snapshot import WorkerSet
@@ -37,6 +39,8 @@ class _Memory:
 
     manifests: Known = field(default_factory=dict)
     """What `ensure.py` knows of the owned objects."""
+    workers: tuple[render.Revision, int, Object] | None = None
+    """Revision, number and Deployment of the workers, as they were rendered last."""
     settled: Settled | None = None
     """What was found to be as rendered; None when something had to be written."""
     refused: Settled | None = None
@@ -49,12 +53,14 @@ class OwnedObjectsReconciler:
     Args:
         kube: the API server.
         store: knows what is written at once.
+        files: of all pools together.
         steps: hears what was refused.
     """
 
-    def __init__(self, kube: Kube, store: Store, steps: Steps) -> None:
+    def __init__(self, kube: Kube, store: Store, files: MountedFiles, steps: Steps) -> None:
         self._kube = kube
         self._store = store
+        self._files = files
         self._steps = steps
         self._memory = _Memory()
 
@@ -83,7 +89,7 @@ class OwnedObjectsReconciler:
             PoolGoneError: the pool was deleted, and the watch of pools said nothing.
         """
         again = self._steps.pause(Step.OBJECTS) == 0
-        one = _Pass(self._kube, self._store, pool, objects, memory=self._memory)
+        one = _Pass(self._kube, self._store, self._files, pool, objects, memory=self._memory)
         try:
             await one.expose(plan)
             if rendered is not None:
@@ -99,9 +105,12 @@ class OwnedObjectsReconciler:
 class _Pass:
     """One pass over one pool's objects."""
 
-    def __init__(self, kube: Kube, store: Store, pool: RewardPool, objects: Objects, *, memory: _Memory) -> None:
+    def __init__(
+        self, kube: Kube, store: Store, files: MountedFiles, pool: RewardPool, objects: Objects, *, memory: _Memory
+    ) -> None:
         self._kube = kube
         self._store = store
+        self._files = files
         self._pool = pool
         self._objects = objects
         self._memory = memory
@@ -128,15 +137,20 @@ class _Pass:
         Raises:
             KubeUnreachableError: the API server went away; what was not done is done by a later pass.
         """
+        await asyncio.gather(*(self._guarded(self._files.bring_about(manifest)) for manifest in rendered.files))
         seen = self._looked_at(plan, rendered)
         is_settled = seen.holds(self._memory.settled)
         self.put_off = not again and seen.holds(self._memory.refused)
         tries = not is_settled and not self.put_off
         if tries:
-            await self._guarded(self._ensure.look_for(self._names_in(plan, rendered)))
             workers, routers = plan.protected_workers, plan.protected_routers
             await self._bring_about_shared(
-                [render.protecting(manifest, workers=workers, routers=routers) for manifest in rendered.shared],
+                [
+                    stamped(render.protecting(manifest, workers=workers, routers=routers))
+                    if manifest["kind"] == "PodDisruptionBudget"
+                    else manifest
+                    for manifest in rendered.shared
+                ],
                 may_write_secrets=may_write_secrets,
             )
             await self._remove_policies(rendered.shared)
@@ -145,7 +159,6 @@ class _Pass:
             await self._size(plan, rendered)
             self._memory.refused = seen if self.failures else None
             self._memory.settled = None if self._wrote or self.failures or not may_write_secrets else seen
-        await self._remove_files(rendered.shared)
 
     async def expose(self, plan: Plan) -> None:
         """Open the readiness gates of routers that hold their workers, and close those of routers that do not.
@@ -174,19 +187,8 @@ class _Pass:
         """Whether a worker served at the last look."""
         return self._pool.status.ready_replicas > 0
 
-    def _names_in(self, plan: Plan, rendered: Rendered) -> list[tuple[str, str]]:
-        """Kind and name of what is to be brought about."""
-        shared = [
-            (manifest["kind"], manifest["metadata"]["name"])
-            for manifest in rendered.shared
-            if self._is_time_for(manifest)
-        ]
-        revisions = {worker_set.revision for worker_set in plan.worker_sets}
-        current = revisions & {rendered.revision.name}
-        return shared + [("Deployment", names.worker_name(self._pool.metadata.name, revision)) for revision in current]
-
     async def _bring_about_shared(self, manifests: Iterable[Object], *, may_write_secrets: bool) -> None:
-        """Secrets first: pods wait for them, and the ConfigMap of pins names them by what they are in the cluster."""
+        """Secrets first: pods wait for them, and the Service names them by what they are in the cluster."""
         secrets = [manifest for manifest in manifests if manifest["kind"] == "Secret"] if may_write_secrets else []
         if self._objects.secrets:
             # One tells what the other one already has: their order counts.
@@ -199,29 +201,11 @@ class _Pass:
         ]
         there = [secret for secret in found if secret is not None]
         rest = [
-            with_secret_owners(manifest, there) if self._names_secrets(manifest) else manifest
+            stamped(with_secret_owners(manifest, there)) if manifest["kind"] == "Service" else manifest
             for manifest in manifests
             if manifest["kind"] != "Secret" and self._is_time_for(manifest)
         ]
         await asyncio.gather(*(self._guarded(self._bring_about(manifest)) for manifest in rest))
-
-    def _names_secrets(self, manifest: Object) -> bool:
-        pins = names.pins_config_map(self._pool.metadata.name)
-        return (manifest["kind"], manifest["metadata"]["name"]) == ("ConfigMap", pins)
-
-    async def _remove_files(self, manifests: Iterable[Object]) -> None:
-        """Mounted files stay for as long as a template or a pod names them; Kubernetes keeps no such count."""
-        needed = {manifest["metadata"]["name"] for manifest in manifests if manifest["kind"] == "ConfigMap"}
-        for deployment in self._objects.deployments:
-            needed |= files_of(deployment["spec"]["template"])
-        for pod in self._objects.pods:
-            needed |= files_of(pod)
-        files = names.files_config_map(self._pool.metadata.name)
-        for config_map in self._objects.config_maps:
-            name = config_map["metadata"]["name"]
-            is_files = name == files or name.startswith(f"{files}-")
-            if is_files and name not in needed and not is_deleting(config_map) and is_ours(config_map, self._pool):
-                await self._guarded(self._delete(client.CONFIG_MAPS, name))
 
     async def _remove_policies(self, manifests: Iterable[Object]) -> None:
         """Network policies are the one kind of which a pool may want none any more."""
@@ -231,9 +215,18 @@ class _Pass:
                 await self._guarded(self._delete(client.NETWORK_POLICIES, policy["metadata"]["name"]))
 
     def _is_time_for(self, manifest: Object) -> bool:
-        """A budget is made once there is something to protect: Kubernetes counts anew with every pod that comes."""
-        there = self._objects.find(manifest["kind"], manifest["metadata"]["name"]) is not None
-        return manifest["kind"] != "PodDisruptionBudget" or there or self._is_serving()
+        """What says nothing is not made: a budget that protects no pod, and no pins.
+
+        Of a budget Kubernetes counts anew with every pod that comes, so it is not made before a worker serves.
+        """
+        match manifest["kind"]:
+            case "PodDisruptionBudget":
+                says_something = manifest["spec"]["minAvailable"] > 0 and self._is_serving()
+            case "ConfigMap":
+                says_something = json.loads(manifest["data"][names.PINS_FILE]) != {}
+            case _:
+                return True
+        return says_something or self._objects.find(manifest["kind"], manifest["metadata"]["name"]) is not None
 
     async def _bring_about(self, manifest: Object) -> None:
         if await self._ensure.bring_about(manifest):
@@ -307,8 +300,7 @@ class _Pass:
         if live is not None and worker_set.replicas < live["spec"].get("replicas", 1):
             await self._delete_passed_over(worker_set.revision, plan.stop)
         if worker_set.revision == rendered.revision.name:
-            manifest = render.worker_deployment(self._pool, rendered.revision, replicas=worker_set.replicas)
-            await self._bring_about(manifest)
+            await self._bring_about(self._workers(rendered.revision, replicas=worker_set.replicas))
         elif live is not None and live["spec"].get("replicas", 1) != worker_set.replicas:
             # The template of an old revision is nowhere but in its Deployment.
             patch = {"spec": {"replicas": worker_set.replicas}}
@@ -317,6 +309,15 @@ class _Pass:
                 client.DEPLOYMENTS, await self._kube.merge(client.DEPLOYMENTS, self._namespace, name, patch)
             )
             self.changed = self._wrote = True
+
+    def _workers(self, revision: render.Revision, *, replicas: int) -> Object:
+        """The Deployment of the present revision; the last one for the very same revision, which is the same pool's."""
+        last = self._memory.workers
+        if last is not None and last[0] is revision and last[1] == replicas:
+            return last[2]
+        manifest = stamped(render.worker_deployment(self._pool, revision, replicas=replicas))
+        self._memory.workers = revision, replicas, manifest
+        return manifest
 
     async def _delete_passed_over(self, revision: str, stop: tuple[str, ...]) -> None:
         pods = [

@@ -1,4 +1,4 @@
-"""The status and events of one pool: a decision is written once it is news, the rest every few seconds.
+"""The status and events of one pool: a decision is written once it is news, the rest later (`volatile_status.py`).
 
 Events are written beside the status. One that the API server does not take is in the log; what lasts is in conditions.
 """
@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from http import HTTPStatus
+from math import inf
 from time import monotonic
 from typing import Final
 
@@ -18,10 +19,10 @@ from rewardpool_operator.kubernetes.cache.store import Store
 from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError, Object
 from rewardpool_operator.kubernetes.event_correlator import EventCorrelator, Repeat
 from rewardpool_operator.kubernetes.recorder import event_object
-from rewardpool_operator.kubernetes.requeue import VOLATILE_SECONDS
+from rewardpool_operator.kubernetes.requeue import OF_FEW_POOLS, Paces
 from rewardpool_operator.kubernetes.steps import Step, Steps
 from rewardpool_operator.kubernetes.stored_pool import PoolGoneError
-from rewardpool_operator.kubernetes.volatile_status import own, without_volatile
+from rewardpool_operator.kubernetes.volatile_status import Change, change_between, is_serving, own
 from rewardpool_operator.plan import Event, Plan
 from rewardpool_operator.times import rfc3339
 
@@ -53,6 +54,16 @@ class StatusReconciler:
         """Monotonic time of the last write."""
         self._unwritten: tuple[Object, RewardPoolStatus] | None = None
         """The status that was found, and the one that replaces it when its turn comes; None when nothing waits."""
+        self._step_due_at: float | None = None
+        """Monotonic time at which a step is written with all that came since; None when none waits."""
+
+    def seconds_until_writing(self) -> float:
+        """Until a pass shall write what waits; infinite when nothing does.
+
+        Infinite too for what could not be written in its time: a pass that comes anyway tries it again.
+        """
+        left = inf if self._step_due_at is None else self._step_due_at - self._clock()
+        return left if left > 0 else inf
 
     def as_decided(self, pool: RewardPool, found: Object) -> RewardPool:
         """The pool with the status that was decided last, be it written or not.
@@ -73,7 +84,7 @@ class StatusReconciler:
         *,
         also: Iterable[Event] = (),
         held: bool = False,
-        volatile_seconds: float = VOLATILE_SECONDS,
+        paces: Paces = OF_FEW_POOLS,
     ) -> None:
         """Write status and events; the status later where it failed a moment ago.
 
@@ -83,7 +94,7 @@ class StatusReconciler:
             plan: what to say.
             also: events that no decision made.
             held: whether nothing was decided, so that nothing volatile is to be waited for.
-            volatile_seconds: between two writes of what is volatile alone.
+            paces: of what is not written at once.
 
         Raises:
             PoolGoneError: the pool was deleted, and the watch of pools said nothing.
@@ -91,11 +102,7 @@ class StatusReconciler:
         may_write = self._steps.pause(Step.STATUS) == 0
         # Together: where a thousand pools start at once, every single write waits its turn at the API server.
         outcomes = await asyncio.gather(
-            *(
-                (self._write(pool, found, plan.status, held=held, volatile_seconds=volatile_seconds),)
-                if may_write
-                else ()
-            ),
+            *((self._write(pool, found, plan.status, held=held, paces=paces),) if may_write else ()),
             *(self._record(pool, event) for event in (*plan.events, *also)),
             return_exceptions=True,
         )
@@ -107,19 +114,20 @@ class StatusReconciler:
             self._steps.came_to(Step.STATUS, ConditionReason.STATUS_NOT_WRITTEN, problem)
 
     async def _write(
-        self, pool: RewardPool, found: Object, status: RewardPoolStatus, *, held: bool, volatile_seconds: float
+        self, pool: RewardPool, found: Object, status: RewardPoolStatus, *, held: bool, paces: Paces
     ) -> None:
         wanted = status.model_dump(mode="json", by_alias=True, exclude_none=True)
-        ours, before = own(wanted), own(found)
-        if ours == before:
-            self._unwritten = None
+        change, now = change_between(own(found), own(wanted)), self._clock()
+        if change is Change.NOTHING:
+            self._unwritten = self._step_due_at = None
             return
-        now = self._clock()
         is_new_here = not held and now - self._begun_at < ORIENTATION_SECONDS
         if status.load is None and found.get("load") and is_new_here:
             return
-        is_news = without_volatile(ours) != without_volatile(before)
-        if not is_news and now - self._status_at < volatile_seconds:
+        if change is Change.STEP and self._step_due_at is None:
+            self._step_due_at = now + (paces.step_seconds if is_serving(wanted) else paces.start_seconds)
+        due_at = {Change.FIGURES: self._status_at + paces.figures_seconds, Change.STEP: self._step_due_at}.get(change)
+        if due_at is not None and now < due_at:
             self._unwritten = found, status
             return
         metadata = {"name": pool.metadata.name, "namespace": pool.metadata.namespace}
@@ -131,7 +139,7 @@ class StatusReconciler:
                 raise PoolGoneError(f"{pool.metadata.namespace}/{pool.metadata.name} is gone") from None
             raise
         self._store.put(client.POOLS, written)
-        self._status_at, self._unwritten = now, None
+        self._status_at, self._unwritten, self._step_due_at = now, None, None
 
     async def _record(self, pool: RewardPool, event: Event) -> None:
         try:

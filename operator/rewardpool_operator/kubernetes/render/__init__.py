@@ -2,7 +2,7 @@
 
 shared.py   Secret POOL-key             the key of the data plane, for trainers
             Secret POOL-router-admin    the key of the routers' worker lists, for operator and routers
-            ConfigMap POOL-files-HASH   the files that make a stock image a worker or a router
+            ConfigMap rewardpool-files-HASH  of the namespace: the files that make a stock image a worker or a router
             ConfigMap POOL-pins         which commit of its model each revision serves
 router.py   Service POOL-router         the URL of the pool
             Deployment POOL-router      the routers

@@ -4,11 +4,12 @@ Pods hold no Kubernetes credential, may not gain privileges, and get keys as fil
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from rewardpool_api import RewardPool, names
 from rewardpool_operator.kubernetes.client import Object
-from rewardpool_operator.kubernetes.diff import short_hash
+from rewardpool_operator.kubernetes.diff import content_hash
 
 PRE_STOP_SECONDS: Final = 5
 """Between the order to stop and SIGTERM. A worker that is deleted by somebody else leaves the routers in this time; a
@@ -100,15 +101,21 @@ def environment(pool: RewardPool, variables: Mapping[str, str]) -> list[Object]:
     return [*users.values(), *({"name": name, "value": variables[name]} for name in own)]
 
 
-def files_name(pool: RewardPool, files: Mapping[str, str]) -> str:
+def files_name(files: Mapping[str, str]) -> str:
     """Name of the ConfigMap with these files: other files are another one, so what runs keeps its own."""
-    return names.files_config_map(pool.metadata.name, short_hash(files))
+    return _files_name(tuple(sorted(files.items())))
+
+
+@lru_cache(maxsize=16)
+def _files_name(files: tuple[tuple[str, str], ...]) -> str:
+    """Hashed once for all pools: the files are some 90 kB."""
+    return names.files_config_map(content_hash(dict(files)))
 
 
 def common_volumes(pool: RewardPool, files: Mapping[str, str]) -> tuple[list[Object], list[Object]]:
     """Files for every pod, and the keys where there are any: the whole Secret, since a rotation adds an entry."""
     name = pool.metadata.name
-    volumes: list[Object] = [{"name": "files", "configMap": {"name": files_name(pool, files)}}]
+    volumes: list[Object] = [{"name": "files", "configMap": {"name": files_name(files)}}]
     mounts: list[Object] = [{"name": "files", "mountPath": names.FILES_DIR, "readOnly": True}]
     if pool.spec.router.auth.uses_key:
         secret = {"secretName": names.key_secret(name), "defaultMode": 0o440}

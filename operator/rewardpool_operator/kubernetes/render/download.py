@@ -78,8 +78,9 @@ def with_download(template: Object, pool: RewardPool, engine: Engine, *, own_ima
     """The worker's template with the downloads in front of the engine: that of the model, and one for each adapter."""
     spec, (worker,) = template["spec"], template["spec"]["containers"]
     items = [{"key": key, "path": path} for key, path in sorted(download_paths().items())]
-    program = {"name": "download", "configMap": {"name": files_name(pool, worker_files()), "items": items}}
-    pins = {"name": "pins", "configMap": {"name": names.pins_config_map(pool.metadata.name)}}
+    program = {"name": "download", "configMap": {"name": files_name(worker_files()), "items": items}}
+    # Not there before the first worker has said which commit it found.
+    pins = {"name": "pins", "configMap": {"name": names.pins_config_map(pool.metadata.name), "optional": True}}
     shared = [
         mount
         for mount in worker["volumeMounts"]

@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 
 from rewardpool_api import RewardPool, names
 from rewardpool_operator.kubernetes.client import Object
@@ -50,19 +51,34 @@ def _secret(pool: RewardPool, name: str, data: dict[str, str | None], annotation
     }
 
 
-def files_config_map(pool: RewardPool, files: Mapping[str, str]) -> Object:
-    """Files for workers or routers. Immutable, so that a container that starts again has those it was made with."""
+def files_config_map(namespace: str, files: Mapping[str, str]) -> Object:
+    """Files for workers or routers of all pools of a namespace; see `kubernetes/mounted_files.py`.
+
+    Immutable, so that a container that starts again has those it was made with. The same object for the same files.
+    """
+    return _files_config_map(namespace, tuple(sorted(files.items())))
+
+
+@lru_cache(maxsize=1024)
+def _files_config_map(namespace: str, files: tuple[tuple[str, str], ...]) -> Object:
+    labels = {
+        "app.kubernetes.io/name": "rewardpool",
+        "app.kubernetes.io/part-of": "rewardpool",
+        "app.kubernetes.io/managed-by": names.FIELD_MANAGER,
+        "app.kubernetes.io/component": names.COMPONENT_FILES,
+        names.LABEL_COMPONENT: names.COMPONENT_FILES,
+    }
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": metadata(pool, files_name(pool, files), names.COMPONENT_POOL),
+        "metadata": {"name": files_name(dict(files)), "namespace": namespace, "labels": labels},
         "immutable": True,
         "data": dict(files),
     }
 
 
 def pins_config_map(pool: RewardPool, pins: Mapping[str, str] | None = None) -> Object:
-    """Which commit of the model each revision serves, see `downloads.py`; owners as `secret_deletion.py` says."""
+    """Which commit of the model each revision serves, see `downloads.py`; none is made before there is one."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

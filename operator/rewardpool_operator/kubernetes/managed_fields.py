@@ -1,0 +1,37 @@
+"""Whose a field of an object is, where we made the object by a creation and change it by applies.
+
+The API server keeps the fields of a creation and those of an apply apart, as of two owners. So a field that an apply
+leaves out, such as one that a user took out of a `podTemplate`, would stay: the creation's owner, who is us as well,
+still wants it. Before the first apply, what the creation owns is therefore handed to the apply.
+"""
+
+from collections.abc import Iterable
+
+from rewardpool_api import names
+from rewardpool_operator.kubernetes.client import Kube, Object, Resource
+
+
+def is_created_by_us(entries: Iterable[Object]) -> bool:
+    """Whether the object with these managed fields was made by our creation, and was not applied since."""
+    operations = {
+        entry.get("operation")
+        for entry in entries
+        if entry.get("manager") == names.FIELD_MANAGER and not entry.get("subresource")
+    }
+    return "Update" in operations and "Apply" not in operations
+
+
+async def own_as_applied(kube: Kube, resource: Resource, namespace: str, name: str) -> None:
+    """Have the API server take what we own of the object by its creation for applied.
+
+    Raises:
+        KubeError: the API server refuses; status 409 where somebody wrote meanwhile.
+        KubeUnreachableError: it does not answer.
+    """
+    found = await kube.get(resource, namespace, name)
+    entries = (found or {}).get("metadata", {}).get("managedFields") or []
+    if found is None or not is_created_by_us(entries):
+        return
+    applied = [{**entry, "operation": "Apply"} if is_created_by_us([entry]) else entry for entry in entries]
+    metadata = {"resourceVersion": found["metadata"]["resourceVersion"], "managedFields": applied}
+    await kube.merge(resource, namespace, name, {"metadata": metadata})
