@@ -20,8 +20,6 @@ PICTURES = {
 """Name -> how it is taken, in CSS pixels; of a machine."""
 OF_CLUSTER = {
     "page-cluster": {"width": 1440, "height": 1180},
-    "page-cluster-dark": {"width": 1440, "height": 1180, "dark": True},
-    "page-cluster-phone": {"width": 412, "height": 1400},
 }
 
 

@@ -120,6 +120,9 @@ function said(text) {
   }
 }
 
+// What stands between backquotes is typed.
+const withCode = (text) => text.split("`").map((part, number) => (number % 2 ? h("code", {}, part) : part));
+
 function askForToken({ error, hint }) {
   stopWatching();
   live("");
@@ -136,7 +139,7 @@ function askForToken({ error, hint }) {
   main.className = "";
   main.replaceChildren(
     h("form", { class: "card sign-in", onsubmit: submit },
-      h("h1", {}, "Sign in"), h("p", {}, hint), h("div", { class: "row" }, input, h("button", {}, "Sign in")),
+      h("h1", {}, "Sign in"), h("p", {}, ...withCode(hint)), h("div", { class: "row" }, input, h("button", {}, "Sign in")),
       h("p", { class: "dim" }, error === "sign in first" ? "" : `${error.replace(/\.$/, "")}.`)),
   );
 }

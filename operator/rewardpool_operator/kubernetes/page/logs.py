@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 import aiohttp
 from kubernetes_asyncio import client as kubernetes_client
 
-from rewardpool_operator.bounded import read_excerpt
+from rewardpool_operator.bounded import AnswerTooLargeError, read_text
 from rewardpool_operator.kubernetes.client import PODS
 from rewardpool_operator.kubernetes.configuration import proxy_of_environment
 from rewardpool_page.source import MAX_LOG_BYTES, LogNotFoundError
@@ -21,6 +21,8 @@ from rewardpool_page.source import MAX_LOG_BYTES, LogNotFoundError
 TAIL_LINES: Final = 1000
 LIMIT_BYTES: Final = 1 << 20
 """Of a log whose lines are long."""
+MAX_REFUSAL_BYTES: Final = 64 << 10
+"""Of a Status object, whose message says why there is no log."""
 TIMEOUT: Final = aiohttp.ClientTimeout(total=10, sock_connect=3)
 
 
@@ -62,11 +64,14 @@ class PodLogs:
                 url, params=query, headers=headers, proxy=self._proxy, allow_redirects=False
             ) as response:
                 if response.status != 200:
-                    raise LogNotFoundError(_words(await read_excerpt(response)) or f"no log ({response.status})")
+                    raise LogNotFoundError(
+                        _words(await read_text(response, limit_bytes=MAX_REFUSAL_BYTES))
+                        or f"no log ({response.status})"
+                    )
                 text = bytearray()
                 async for part in response.content.iter_any():
                     text = (text + part)[-MAX_LOG_BYTES:]
-        except (aiohttp.ClientError, TimeoutError) as error:
+        except (aiohttp.ClientError, AnswerTooLargeError, TimeoutError) as error:
             # Not the error's own words: a header that could not be sent would be in them.
             raise OSError(f"the API server does not answer ({type(error).__name__})") from None
         return text.decode(errors="replace")
