@@ -1,5 +1,7 @@
 """Pods as the tables show them."""
 
+from collections.abc import Collection
+
 from rewardpool_api import names
 from rewardpool_cli.explain.evidence import Cause, Evidence, Object
 from rewardpool_cli.explain.pods import PodProblem, problem_of
@@ -20,7 +22,11 @@ def _process(evidence: Evidence, pod: Object, component: str) -> Process:
     return Process(
         name=metadata["name"],
         component=component,
-        phase=phase_of(pod, problem_of(pod, warning=evidence.warnings.get(metadata["name"]))),
+        phase=phase_of(
+            pod,
+            problem_of(pod, warning=evidence.warnings.get(metadata["name"])),
+            parked=evidence.pool.status.parked_workers,
+        ),
         restarts=sum(status.get("restartCount", 0) for status in statuses),
         revision=metadata["labels"].get(names.LABEL_REVISION, ""),
         place=pod["spec"].get("nodeName", ""),
@@ -28,10 +34,10 @@ def _process(evidence: Evidence, pod: Object, component: str) -> Process:
     )
 
 
-def phase_of(pod: Object, problem: PodProblem | None) -> str:
-    """One word for where a pod is in its life, or for what is wrong with it."""
+def phase_of(pod: Object, problem: PodProblem | None, *, parked: Collection[str] = ()) -> str:
+    """One word for where a pod is in its life, or for what is wrong with it; `parked` has the names of parked pods."""
     if is_deleting(pod) or names.ANNOTATION_DRAINING_SINCE in (pod["metadata"].get("annotations") or {}):
         return "Draining"
     if problem is None:
-        return "Ready"
+        return "Parked" if pod["metadata"]["name"] in parked else "Ready"
     return "Pending" if problem.cause is Cause.UNSCHEDULABLE else problem.cause.value

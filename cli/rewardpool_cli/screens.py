@@ -15,7 +15,7 @@ PLAIN_WIDTH = 160
 out = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False)
 err = Console(stderr=True, width=None if sys.stderr.isatty() else PLAIN_WIDTH, highlight=False)
 
-PHASE_STYLES = {"Ready": "green", "Starting": "yellow", "Draining": "cyan", "Pending": "yellow"}
+PHASE_STYLES = {"Ready": "green", "Starting": "yellow", "Parked": "cyan", "Draining": "cyan", "Pending": "yellow"}
 """Of a worker; every other phase is trouble."""
 
 

@@ -38,6 +38,8 @@ MAX_CONDITION_MESSAGE = 32_768
 """Characters that a condition's message may have, as in every API of Kubernetes (metav1.Condition)."""
 MAX_REQUEST = 253
 """Characters of an annotation's value that is remembered."""
+MAX_PARKED_NAMES = 32
+"""Parked replicas that are named."""
 NEVER_OBSERVED = -1
 """`status.observedGeneration` of a pool that no operator has seen; no object has this generation."""
 
@@ -344,6 +346,8 @@ class RewardPoolStatus(ApiModel):
     """Number of workers that finish what they have in flight before they leave."""
     parked_replicas: int = 0
     """Number of workers that answer and are in no router's list, kept for when more are wanted."""
+    parked_workers: Annotated[list[str], Field(max_length=MAX_PARKED_NAMES)] = []
+    """Names of those, the first 32: a pod that is parked is Ready for Kubernetes like any other."""
     selector: str = ""
     """Label selector of the worker pods, for the scale subresource."""
     current_revision: str = ""

@@ -28,6 +28,7 @@ _PHASES: Final[dict[str, Tone]] = {
     "Pending": "busy",
     "Draining": "busy",
     "Asleep": "idle",
+    "Parked": "idle",
 }
 """Every other phase is trouble."""
 _DEMANDS: Final[dict[str, Tone]] = {"Live": "good", "Lapsed": "busy", "Ended": "idle", "Ignored": "bad"}

@@ -163,6 +163,21 @@ def test_pods_are_shown_with_what_they_do():
     }
 
 
+def test_a_pod_that_is_parked_is_not_shown_as_ready():
+    leaving = a_pod("w2")
+    leaving["metadata"]["annotations"] = {names.ANNOTATION_DRAINING_SINCE: TIME}
+    pods = (
+        a_pod("w0"),
+        a_pod("w1"),
+        leaving,
+        a_pod("w3", state={"waiting": {"reason": "ErrImagePull"}}, started=False),
+    )
+    pool = a_pool(status().model_copy(update={"parked_workers": ["w1", "w2", "w3"]}))
+    evidence = Evidence(now=datetime(2026, 1, 1, 12, 5, tzinfo=UTC), pool=pool, pods=pods)
+    phases = {item.name: item.phase for item in processes_of_pods(evidence)}
+    assert phases == {"w0": "Ready", "w1": "Parked", "w2": "Draining", "w3": "Image"}
+
+
 def row(pool, *, waiting=0, in_flight=0, rate=None):
     return top.Row(
         pool=pool,

@@ -57,6 +57,13 @@ def test_workers_in_trouble_come_first_and_the_rest_by_their_numbers() -> None:
     ]
 
 
+@pytest.mark.parametrize("phase", ["Parked", "Asleep"])
+def test_a_worker_that_waits_to_be_wanted_is_no_trouble(phase: str) -> None:
+    pool = a_pool("rl/rm", source="hf://org/model")
+    (shown,) = detail_of(Seen(pool=pool, workers=[Worker(name="worker-0", phase=phase)]), Remembered()).workers
+    assert shown.tone == "idle"
+
+
 def test_more_workers_than_the_page_shows_are_counted() -> None:
     shown = detail_of(seen(workers=MAX_WORKERS + 3), Remembered())
     assert (len(shown.workers), shown.more_workers) == (MAX_WORKERS, 3)

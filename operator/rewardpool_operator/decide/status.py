@@ -1,7 +1,7 @@
 """Step 6: what to say: the status. Its conditions are made in `conditions.py`; what of it is news, in `events.py`."""
 
 from rewardpool_api import RewardPoolStatus, names
-from rewardpool_api.status import AuthStatus, LoadStatus
+from rewardpool_api.status import MAX_PARKED_NAMES, AuthStatus, LoadStatus
 from rewardpool_operator.autoscaler.recommend import Recommendation
 from rewardpool_operator.decide.conditions import conditions_of
 from rewardpool_operator.decide.drain import Drain
@@ -30,7 +30,7 @@ def status_and_events(
     scaling = recommendation.scaling
     staying = [worker for worker in snapshot.workers if leaving.stays(worker)]
     in_use = [worker for worker in staying if worker.name not in parked]
-    waiting = [worker.name for worker in staying if worker.name in parked and worker.answering]
+    waiting = sorted(worker.name for worker in staying if worker.name in parked and worker.answering)
     model = model_status(snapshot, staying)
     old = snapshot.pool.status
     status = RewardPoolStatus(
@@ -41,6 +41,7 @@ def status_and_events(
         ready_replicas=len(lists.serving),
         draining_replicas=len(snapshot.workers) - len(staying),
         parked_replicas=len(waiting),
+        parked_workers=waiting[:MAX_PARKED_NAMES],
         selector=_worker_selector(snapshot.pool.metadata.name),
         current_revision=snapshot.revision,
         model=model,

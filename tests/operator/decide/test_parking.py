@@ -65,6 +65,7 @@ def test_a_parked_one_answers_and_joins_no_router() -> None:
     plan = decide(look(parking(0), A))
     assert (plan.joins, plan.parked) == ((), {"a"})
     assert (plan.status.replicas, plan.status.ready_replicas, plan.status.parked_replicas) == (0, 0, 1)
+    assert plan.status.parked_workers == ["a"]
     ready = plan.status.condition("Ready")
     assert ready is not None
     assert (ready.status, ready.reason) == ("True", "AtZero")
@@ -73,6 +74,12 @@ def test_a_parked_one_answers_and_joins_no_router() -> None:
 def test_one_that_starts_is_not_counted_as_parked_yet() -> None:
     plan = decide(look(parking(0), COMES))
     assert (plan.status.replicas, plan.status.parked_replicas) == (0, 0)
+
+
+def test_the_status_names_no_more_of_them_than_it_has_room_for() -> None:
+    plan = decide(look(parking(0, parked=40, most=40), *(a_worker(f"w{number:02}") for number in range(40))))
+    assert plan.status.parked_replicas == 40
+    assert plan.status.parked_workers == [f"w{number:02}" for number in range(32)]
 
 
 def test_growing_from_zero_is_a_change_of_the_lists() -> None:

@@ -185,6 +185,13 @@ def test_a_worker_that_leaves_is_draining() -> None:
     assert shown_worker(pod)[1].phase == "Draining"
 
 
+@pytest.mark.parametrize(
+    ("pod", "phase"), [(a_pod(), "Parked"), (a_pod(started=False), "Starting")], ids=["answers", "does not"]
+)
+def test_a_parked_worker_is_told_from_one_that_serves(pod: Object, phase: str) -> None:
+    assert shown_worker(pod, parked=["w0"])[1].phase == phase
+
+
 @pytest.fixture
 async def router() -> Any:
     """Metrics of a router; the path /silent says nothing of the kind."""

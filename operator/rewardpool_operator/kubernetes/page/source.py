@@ -6,6 +6,7 @@ import binascii
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, Self
 
 import aiohttp
@@ -166,11 +167,13 @@ def _known(objects: Objects) -> _Known:
     workers, routers = (objects.pods_of(component) for component in (names.COMPONENT_WORKER, names.COMPONENT_ROUTER))
     running = [pod for pod in routers if pods.router_is_running(pod)]
     urls = (pods.address(pod, CONTAINER_ROUTER, PORT_METRICS) for pod in running)
+    pool = StoredPool.parse(objects.pool).pool
+    shown_here = partial(shown_worker, parked=pool.status.parked_workers)
     return _Known(
         pool_object=objects.pool,
         pods=objects.pods,
-        pool=StoredPool.parse(objects.pool).pool,
-        workers=tuple(readable("pods", workers, shown_worker, name=_name_of)),
+        pool=pool,
+        workers=tuple(readable("pods", workers, shown_here, name=_name_of)),
         metrics=tuple(url for url in urls if url is not None),
         logs=tuple(_name_of(pod) for pod in (*workers, *routers)),
     )

@@ -1,4 +1,6 @@
-"""A worker's pod as the page shows it: a pure function of the pod."""
+"""A worker's pod as the page shows it: a pure function of the pod and of who is parked."""
+
+from collections.abc import Collection
 
 from rewardpool_operator.kubernetes import pods
 from rewardpool_operator.kubernetes.client import Object
@@ -6,12 +8,12 @@ from rewardpool_operator.snapshot import Worker
 from rewardpool_page import source as page
 
 
-def shown_worker(pod: Object) -> tuple[str, page.Worker]:
+def shown_worker(pod: Object, *, parked: Collection[str] = ()) -> tuple[str, page.Worker]:
     """The pod as a line of the table, behind the URL by which routers know it; what it has in flight they say."""
     worker = pods.worker_of(pod)
     line = page.Worker(
         name=worker.name,
-        phase=phase_of(worker),
+        phase=phase_of(worker, parked=parked),
         place=pod["spec"].get("nodeName", ""),
         revision=worker.revision,
         restarts=worker.restarts,
@@ -19,7 +21,7 @@ def shown_worker(pod: Object) -> tuple[str, page.Worker]:
     return worker.url or "", line
 
 
-def phase_of(worker: Worker) -> str:
+def phase_of(worker: Worker, *, parked: Collection[str] = ()) -> str:
     """One word for where the worker is in its life, or for what keeps it from serving."""
     if worker.deleting or worker.draining_since is not None:
         return "Draining"
@@ -28,4 +30,6 @@ def phase_of(worker: Worker) -> str:
     # What failed before it answered again is over.
     if worker.failure is not None and (worker.node_unreachable or not worker.answering):
         return worker.failure.reason
-    return "Ready" if worker.answering else "Starting"
+    if not worker.answering:
+        return "Starting"
+    return "Parked" if worker.name in parked else "Ready"
