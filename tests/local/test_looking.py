@@ -23,12 +23,22 @@ async def test_a_running_pool_can_be_looked_at(machine: LocalMachine) -> None:
     assert "The pool does not run" in explained
 
 
-@pytest.mark.parametrize("command", [("restart",), ("rollback",), ("rotate-key",), ("logs", "--since", "5m")])
-async def test_what_takes_a_cluster_is_refused_here(machine: LocalMachine, command: tuple[str, ...]) -> None:
-    name, *options = command
-    code, said = await machine.run(name, POOL, "--local", *options)
-    assert code == 2
-    assert "machine" in said
+async def test_what_takes_a_cluster_is_refused_here(machine: LocalMachine) -> None:
+    await machine.run("up", "-f", machine.manifest(), "--detach")
+    for name, *options in (("restart",), ("rollback",), ("rotate-key",), ("logs", "--since", "5m")):
+        code, said = await machine.run(name, POOL, "--local", *options)
+        assert code == 2, said
+        assert "machine" in said
+        assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("command", ["restart", "rollback", "rotate-key"])
+async def test_what_takes_a_cluster_says_of_a_pool_that_is_not_here_that_it_is_not(
+    machine: LocalMachine, command: str
+) -> None:
+    code, said = await machine.run(command, POOL, "--local")
+    assert code == 1
+    assert POOL in said
     assert "Traceback" not in said
 
 
