@@ -8,7 +8,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,9 +19,10 @@ from cluster.node import NodeCluster
 from cluster.processes import ClusterError
 from cluster.progress import Say, timed_lines
 from first_score import cluster as on_cluster
-from first_score import local
-from first_score.aims import LOCAL, PARTS, aims
-from installation import Installation, evidence
+from first_score import local, vllm, warm
+from first_score.aims import LOCAL, PARTS, VLLM, WARM, aims
+from installation import IMAGE, Installation, evidence
+from machine import ENGINE_CONTAINER_FILE, ENGINE_IMAGE, make_models
 from overlay import chart_image
 
 RESULT: Final = Path(__file__).parents[2] / ".rewardpool" / "bench" / "first_score.json"
@@ -47,18 +48,26 @@ def measure(parts: Sequence[str], *, rounds: int, folder: Path, keep: Keep, say:
     with NodeCluster(nodes=1, say=say) as cluster:
         installation = Installation(cluster, folder=folder, say=say)
         installation.load_image()
-        installation.install({"image": chart_image(on_cluster.IMAGE)})
-        installation.wait()
+        if VLLM in parts:
+            make_models(say)
+            installation.load_image(ENGINE_IMAGE, container_file=ENGINE_CONTAINER_FILE)
+            cluster.fake_gpus(1)
+        # The namespace first: the chart makes a Role in it.
         cluster.kubectl(
             "apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": on_cluster.namespace()})
         )
+        installation.install({"image": chart_image(IMAGE), "trainers": warm.trainers()})
+        installation.wait()
+        measured: Mapping[str, Callable[[], dict[str, Any]]] = {
+            "function_cluster": lambda: on_cluster.measure_functions(cluster, rounds=rounds, parked=0, say=say),
+            "parked_cluster": lambda: on_cluster.measure_functions(cluster, rounds=rounds, parked=1, say=say),
+            VLLM: lambda: vllm.measure(cluster, rounds=rounds, folder=folder, say=say),
+            WARM: lambda: warm.measure(cluster, say=say),
+        }
         try:
-            if "function_cluster" in parts:
-                found = on_cluster.measure_functions(cluster, rounds=rounds, parked=0, say=say)
-                keep("function_cluster", found)
-            if "parked_cluster" in parts:
-                found = on_cluster.measure_functions(cluster, rounds=rounds, parked=1, say=say)
-                keep("parked_cluster", found)
+            for part, figures in measured.items():
+                if part in parts:
+                    keep(part, figures())
         except Exception:
             (folder / "first-score-failure.txt").write_text(evidence(cluster, namespace=on_cluster.NAMESPACE))
             raise
@@ -71,7 +80,14 @@ def show(result: dict[str, Any]) -> None:
         if "seconds" in (found := result.get(part, {})):
             taken = ", ".join(f"{name} {seconds:g}" for name, seconds in found["parts"].items() if seconds)
             table.add_row(part, f"{found['seconds']['median']:g}", f"{found['seconds']['max']:g}", taken)
-    Console().print(table)
+    if table.row_count:
+        Console().print(table)
+    if WARM in result:
+        found, first = result[WARM], result[WARM]["first_seconds"]
+        Console().print(
+            f"{found['warm']} of {found['of']} announced bursts found their pool warm, {found['from_zero']} of all"
+            f" after a gap at zero; first score {first['median']:g} s, at most {first['max']:g} s"
+        )
     judged = Table("what", "measured", "aim", "met", title="aims")
     for aim in result["aims"]:
         judged.add_row(aim["what"], f"{aim['measured']:g}", aim["aim"], "yes" if aim["met"] else "no")
@@ -86,7 +102,7 @@ def main() -> int:
         epilog='example: make bench-first-score BENCH_ARGS="--only function_local"',
     )
     parser.add_argument("--only", choices=PARTS, nargs="+", help="some parts; of the others the file keeps what it has")
-    parser.add_argument("--rounds", type=int, default=7, help="of each part (default 7)")
+    parser.add_argument("--rounds", type=int, default=7, help="of each part (default 7; at most 3 of vLLM)")
     parser.add_argument("--out", type=Path, default=RESULT)
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing is left, as at Ctrl-C

@@ -10,14 +10,22 @@ LONGEST_SECONDS: Final[Mapping[str, float]] = {
     "parked_cluster": 0.2,
 }
 """By part: what the median of a first score shall be at most."""
+LEAST_WARM: Final = 0.99
+"""Of announced bursts."""
 LOCAL: Final = ("function_local", "parked_local")
-PARTS: Final = (*LOCAL, "function_cluster", "parked_cluster")
+VLLM: Final = "vllm_cluster"
+WARM: Final = "warm_bursts"
+PARTS: Final = (*LOCAL, "function_cluster", "parked_cluster", VLLM, WARM)
 """Of the result's file."""
 
 
 def aims(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     """All aims that the result has figures for."""
-    return [_at_most(part, result[part]["seconds"]["median"]) for part in LONGEST_SECONDS if part in result]
+    found = [_at_most(part, result[part]["seconds"]["median"]) for part in LONGEST_SECONDS if part in result]
+    if WARM in result:
+        share = result[WARM]["warm"] / result[WARM]["of"]
+        found.append({"what": WARM, "measured": share, "aim": f">= {LEAST_WARM:g}", "met": share >= LEAST_WARM})
+    return found
 
 
 def _at_most(part: str, median: float) -> dict[str, Any]:

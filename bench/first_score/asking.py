@@ -1,13 +1,20 @@
-"""One request to a router, sent once and waited for: what a caller sees who does nothing about a pool at zero."""
+"""One request to a router, sent once and waited for: what a caller sees who does nothing about a pool at zero.
+
+Where the router gives up, after half a minute, it is sent again at once, as the project's client does.
+"""
 
 import json
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable
 from typing import Final
 
 DEADLINE_SECONDS: Final = 180.0
 POLL_SECONDS: Final = 0.02
+GIVEN_UP: Final = frozenset({502, 503, 504})
+"""Statuses of a router that found no worker."""
+AGAIN_SECONDS: Final = 0.1
 
 
 class TooLateError(RuntimeError):
@@ -24,7 +31,7 @@ def ask(url: str, *, key: str, body: bytes) -> tuple[float, float]:
     """Seconds that a score took, and the score.
 
     Raises:
-        OSError: no answer came, or one that is none.
+        OSError: no answer came before the deadline, or one that is none.
     """
     request = urllib.request.Request(
         f"{url}/v1/embeddings",
@@ -32,9 +39,16 @@ def ask(url: str, *, key: str, body: bytes) -> tuple[float, float]:
         headers={"Authorization": f"Bearer {key}", "Content-Type": "application/json"},
     )
     began = time.monotonic()
-    with urllib.request.urlopen(request, timeout=DEADLINE_SECONDS) as answer:
-        data = json.load(answer)
-    return time.monotonic() - began, float(data["data"][0]["embedding"][0])
+    while True:
+        try:
+            with urllib.request.urlopen(request, timeout=DEADLINE_SECONDS) as answer:
+                data = json.load(answer)
+        except urllib.error.HTTPError as error:
+            if error.code not in GIVEN_UP or time.monotonic() - began > DEADLINE_SECONDS:
+                raise
+            time.sleep(AGAIN_SECONDS)
+        else:
+            return time.monotonic() - began, float(data["data"][0]["embedding"][0])
 
 
 def until(

@@ -6,7 +6,9 @@ The node is made here (`e2e/cluster`), so requests go to the router's pod from t
 import base64
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,18 +24,22 @@ from scene import Scene
 NAMESPACE: Final = "first-score"
 PROGRAMS: Final = "first-score-programs"
 PROGRAMS_DIR: Final = "/opt/first-score"
+PROGRAMS_MOUNT: Final = {"name": PROGRAMS, "mountPath": f"{PROGRAMS_DIR}/first_score", "readOnly": True}
+PROGRAMS_VOLUME: Final = {"name": PROGRAMS, "configMap": {"name": PROGRAMS}}
+ACCOUNT: Final = "trainer"
 LOOK_SECONDS: Final = 0.3
 
 Manifest = dict[str, Any]
 
 
 def namespace() -> list[Manifest]:
-    """The namespace, and the reward function that pods mount."""
-    files = {"__init__.py": "", "reward.py": Path(__file__).with_name("reward.py").read_text()}
+    """The namespace, what its pods run of this folder, and whom the job's pod is."""
+    files = {f"{module}.py": Path(__file__).with_name(f"{module}.py").read_text() for module in ("reward", "burst_job")}
     metadata = {"name": PROGRAMS, "namespace": NAMESPACE}
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": files},
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"__init__.py": "", **files}},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT, "namespace": NAMESPACE}},
     ]
 
 
@@ -41,14 +47,17 @@ def function_pool(*, parked: int = 0) -> Manifest:
     """The pool of `local`, on RewardPool's own image."""
     made = local.manifest(parked=parked)
     made["metadata"]["namespace"] = NAMESPACE
-    mount = {"name": PROGRAMS, "mountPath": f"{PROGRAMS_DIR}/first_score", "readOnly": True}
-    volume = {"name": PROGRAMS, "configMap": {"name": PROGRAMS}}
-    worker = {"name": "worker", "volumeMounts": [mount], "resources": _requests("50m", "64Mi")}
-    router = {"name": "router", "resources": _requests("50m", "128Mi")}
+    worker = {"name": "worker", "volumeMounts": [PROGRAMS_MOUNT], "resources": requests("50m", "64Mi")}
     made["spec"]["engine"] = {"image": IMAGE, "env": [{"name": "PYTHONPATH", "value": PROGRAMS_DIR}]}
-    made["spec"]["worker"]["podTemplate"] = {"spec": {"containers": [worker], "volumes": [volume]}}
-    made["spec"]["router"] = {"image": IMAGE, "podTemplate": {"spec": {"containers": [router]}}}
+    made["spec"]["worker"]["podTemplate"] = {"spec": {"containers": [worker], "volumes": [PROGRAMS_VOLUME]}}
+    made["spec"]["router"] = router()
     return made
+
+
+def router() -> Manifest:
+    """`spec.router` of a pool here."""
+    container = {"name": "router", "resources": requests("50m", "128Mi")}
+    return {"image": IMAGE, "podTemplate": {"spec": {"containers": [container]}}}
 
 
 def measure_functions(cluster: Cluster, *, rounds: int, parked: int, say: Callable[[str], None]) -> dict[str, Any]:
@@ -56,33 +65,64 @@ def measure_functions(cluster: Cluster, *, rounds: int, parked: int, say: Callab
     scene = Scene(cluster, namespace=NAMESPACE, name=local.NAME, say=say)
     alone = [] if parked else [function_start() for _ in range(rounds)]
     title = "parked_cluster" if parked else "function_cluster"
-    seconds, firsts = rounds_of(scene, function_pool(parked=parked), title=title, rounds=rounds, parked=parked)
-    return entry(seconds, firsts, alone)
-
-
-def rounds_of(
-    scene: Scene, manifest: Manifest, *, title: str, rounds: int, parked: int = 0
-) -> tuple[list[float], list[Mapping[str, Any]]]:
-    """Seconds that each round's caller waited, and what the pool said of it; the pool is deleted in the end."""
-    seconds: list[float] = []
-    firsts: list[Mapping[str, Any]] = []
-    scene.apply(manifest)
-    try:
+    found: list[Round] = []
+    with applied(scene, function_pool(parked=parked)):
         for number in range(rounds):
-            until(lambda: _is_at_zero(_status(scene), parked), what="the pool is at zero", pause=LOOK_SECONDS)
-            time.sleep(local.SETTLE_SECONDS)
-            waited, score = ask(_url(scene), key=_key(scene), body=body_of(scene.name, local.TEXT))
-            if score != len(local.TEXT):
-                raise RuntimeError(f"the score of {local.TEXT!r} is {score}, not {len(local.TEXT)}")
-            until(
-                lambda: local.is_told(_status(scene), firsts), what="the status has the first score", pause=LOOK_SECONDS
-            )
-            seconds.append(waited)
-            firsts.append(_status(scene)["firstScore"])
-            scene.say(f"{title} {number + 1}/{rounds}: {waited:.2f} s, {firsts[-1]['parts']}")
+            body = body_of(scene.name, local.TEXT)
+            found.append(one_round(scene, body, known=[one.first for one in found], parked=parked))
+            if found[-1].score != len(local.TEXT):
+                raise RuntimeError(f"the score of {local.TEXT!r} is {found[-1].score}, not {len(local.TEXT)}")
+            say(f"{title} {number + 1}/{rounds}: {found[-1].seconds:.2f} s, {found[-1].first['parts']}")
+    return entry([one.seconds for one in found], [one.first for one in found], alone)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """One request at a pool at zero."""
+
+    seconds: float
+    """That the caller waited."""
+    score: float
+    answered: float
+    """When the score came, in seconds since 1970."""
+    first: Mapping[str, Any]
+    """What the pool said of it: `status.firstScore`."""
+
+
+def one_round(scene: Scene, body: bytes, *, known: Sequence[Mapping[str, Any]], parked: int = 0) -> Round:
+    """Wait until the pool is at zero, ask, and wait until its status has the first score.
+
+    Args:
+        scene: the pool.
+        body: of the request.
+        known: `status.firstScore` of the rounds before.
+        parked: replicas that the pool keeps at zero.
+    """
+    until_at_zero(scene, parked=parked)
+    time.sleep(local.SETTLE_SECONDS)
+    seconds, score = ask(_url(scene), key=_key(scene), body=body)
+    answered = time.time()
+    until(lambda: local.is_told(_status(scene), known), what="the status has the first score", pause=LOOK_SECONDS)
+    return Round(seconds=seconds, score=score, answered=answered, first=_status(scene)["firstScore"])
+
+
+def until_at_zero(scene: Scene, *, parked: int = 0) -> None:
+    """Wait until nobody serves, leaves or is wanted, and a router answers.
+
+    Raises:
+        TooLateError: that does not come.
+    """
+    until(lambda: _is_at_zero(_status(scene), parked), what="the pool is at zero", pause=LOOK_SECONDS)
+
+
+@contextmanager
+def applied(scene: Scene, *manifests: Manifest) -> Iterator[None]:
+    """Objects of which the pools are deleted in the end."""
+    scene.apply(*manifests)
+    try:
+        yield
     finally:
-        scene.attempt("delete", "rewardpool", scene.name, "--timeout=60s")
-    return seconds, firsts
+        scene.attempt("delete", "rewardpools", "--all", "--timeout=60s")
 
 
 def _status(scene: Scene) -> dict[str, Any]:
@@ -106,5 +146,6 @@ def _key(scene: Scene) -> str:
     return base64.b64decode(secret["data"][names.SECRET_KEY]).decode()
 
 
-def _requests(cpu: str, memory: str) -> Manifest:
+def requests(cpu: str, memory: str) -> Manifest:
+    """Resource requests of a container."""
     return {"requests": {"cpu": cpu, "memory": memory}}

@@ -18,13 +18,17 @@ def entry(seconds: Sequence[float], firsts: Sequence[Mapping[str, Any]], alone: 
     """
     parts = [dict(first["parts"]) for first in firsts]
     unseen = [waited - first["seconds"] for waited, first in zip(seconds, firsts, strict=True)]
-    medians = {part: _median([one.get(part, 0.0) for one in parts]) for part in parts[0]}
     made: dict[str, Any] = {
         "rounds": len(seconds),
         "seconds": {"median": _median(seconds), "max": round(max(seconds), 3)},
-        "parts": {**medians, UNSEEN: _median(unseen)},
+        "parts": {**medians(parts), UNSEEN: _median(unseen)},
     }
     return made | ({"engine_alone": {"median": _median(alone), "max": round(max(alone), 3)}} if alone else {})
+
+
+def medians(rounds: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Of each part of a round, those of the first one; a part that a round lacks took no time."""
+    return {part: _median([one.get(part, 0.0) for one in rounds]) for part in rounds[0]}
 
 
 def _median(values: Sequence[float]) -> float:

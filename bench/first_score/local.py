@@ -40,7 +40,9 @@ def manifest(*, parked: int = 0) -> dict[str, Any]:
 def measure(*, rounds: int, parked: int = 0, say: Callable[[str], None]) -> dict[str, Any]:
     """The entry of so many rounds."""
     title = "parked_local" if parked else "function_local"
-    seconds, firsts, alone = [], [], []
+    seconds: list[float] = []
+    firsts: list[Mapping[str, Any]] = []
+    alone: list[float] = []
     with local_pool(manifest(parked=parked)):
         file = Path(os.environ[names.ENV_STATE_DIR], "default", NAME, names.STATE_FILE)
         for number in range(rounds):
@@ -63,8 +65,9 @@ def measure(*, rounds: int, parked: int = 0, say: Callable[[str], None]) -> dict
 def is_told(status: Mapping[str, Any], known: Sequence[Mapping[str, Any]]) -> bool:
     """Whether the status has a first score that is over, and another one than the last that is known."""
     first = status.get("firstScore")
-    is_new = first is not None and (not known or first["since"] != known[-1]["since"])
-    return is_new and first.get("waitsFor") is None
+    if first is None or first.get("waitsFor") is not None:
+        return False
+    return not known or first["since"] != known[-1]["since"]
 
 
 def _status(file: Path) -> dict[str, Any]:
