@@ -3,7 +3,7 @@
 RewardPool keeps no engine's caches from one pod to the next: `spec.model.cache` is for models. So the manifest says it,
 in `podTemplate` and the engine's environment: what vLLM looks up of a model's class (`VLLM_CACHE_ROOT`, which is also
 where compiled graphs go; this pool compiles none, as it has `--enforce-eager`), and Python's byte code. Weights come
-from safetensors by mmap. The first round finds the folder empty and is told apart.
+from safetensors by mmap. The first round finds the folder empty and is reported apart.
 """
 
 import json

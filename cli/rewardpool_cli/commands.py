@@ -121,7 +121,7 @@ class Commands(TyperGroup):
             self.add_command(LazyCommand(name, target, sentence))
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; a value that is refused is told without the words of who checked it."""
+        """Run the command; say why a value is refused without the words of the library that checked it."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
