@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -31,13 +32,16 @@ def announce(machine: LocalMachine, job: str, text: str) -> None:
 
 
 @asynccontextmanager
-async def stand_in_job(machine: LocalMachine, **demand: Any) -> AsyncIterator[None]:
-    """Announces the demand again and again; at the end it dies without a word."""
+async def stand_in_job(machine: LocalMachine, *, begins_in_seconds: float, **demand: Any) -> AsyncIterator[None]:
+    """Announces the demand again and again, the burst nearer each time; at the end it dies without a word."""
+    begins = time.monotonic() + begins_in_seconds
 
     async def keep_announcing() -> None:
-        text = json.dumps({"leaseSeconds": LEASE_SECONDS, "demand": {"job": "grpo", **demand}})
         while True:
-            announce(machine, "grpo", text)
+            # A burst that stayed as far ahead would be let go for good by a pool whose start takes less than that.
+            ahead = max(0.0, begins - time.monotonic())
+            said = {"job": "grpo", "startsInSeconds": ahead, **demand}
+            announce(machine, "grpo", json.dumps({"leaseSeconds": LEASE_SECONDS, "demand": said}))
             await asyncio.sleep(LEASE_SECONDS / 3)
 
     task = asyncio.create_task(keep_announcing())
@@ -53,7 +57,7 @@ async def test_the_pool_is_warm_for_a_job_that_lives_and_lets_go_when_it_dies(ma
     await machine.up(autoscaling=SCALING)
     await machine.serves(0)
     announce(machine, "broken", "{")
-    async with stand_in_job(machine, phase="Update", samples=100, startsInSeconds=5):
+    async with stand_in_job(machine, begins_in_seconds=5, phase="Update", samples=100):
         await machine.serves(2)
         assert states(machine) == {"grpo": "Live", "broken.json": "Ignored"}
         _, shown = await machine.run("status", POOL)

@@ -98,7 +98,8 @@ def events(cluster: Cluster, about: str, reason: str) -> list[dict[str, Any]]:
 
 
 def test_a_job_that_renews_its_demand_has_a_warm_pool_and_one_that_dies_lets_it_go(cluster: Cluster) -> None:
-    with stand_in_job(cluster, "grpo", phase="Update", samples=100, startsInSeconds=5) as renewals:
+    # Due at each renewal: a burst that stayed ahead would be let go by a pool whose start takes less than that.
+    with stand_in_job(cluster, "grpo", phase="Update", samples=100, startsInSeconds=0) as renewals:
         cluster.eventually(lambda: cluster.is_ready(POOL, replicas=2), seconds=60, what="the pool is warm")
         enough = renewals() + 2 * LEASE_SECONDS
         cluster.eventually(lambda: renewals() >= enough, seconds=60, what="it was renewed for longer than it lasts")
