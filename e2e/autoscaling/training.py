@@ -30,7 +30,8 @@ class Training:
     """Replicas that a burst takes."""
     bursts: int
     gap_seconds: float
-    """More than twice what a start takes, with the autoscaler's margins, or the fleet would be kept through it."""
+    """So long that less a tenth, as one gap alone is foreseen, it is more than twice what a start takes, with the
+    autoscaler's margins, or the fleet would be kept through it."""
     burst_seconds: float
     """Longest that a burst may take, the first one's starts on two cores included."""
 
@@ -42,13 +43,13 @@ class Training:
 
 def on_functions(scene: Scene, *, folder: Path) -> dict[str, Any]:
     """The story with workers that start in ten seconds, three at once."""
-    training = Training(pool=manifests.function_pool(), needed=NEEDED, bursts=3, gap_seconds=42.0, burst_seconds=60.0)
+    training = Training(pool=manifests.function_pool(), needed=NEEDED, bursts=3, gap_seconds=47.0, burst_seconds=60.0)
     return play(scene, training, manifests.job("job", folder / "job", pool=FUNCTION, **_shape(training)), folder=folder)
 
 
 def on_a_model(scene: Scene, *, folder: Path) -> dict[str, Any]:
     """The story on vLLM, one replica of which is enough. Twelve minutes, so it is told only when it is asked for."""
-    training = Training(pool=manifests.model_pool(most=1), needed=1, bursts=3, gap_seconds=200.0, burst_seconds=180.0)
+    training = Training(pool=manifests.model_pool(most=1), needed=1, bursts=3, gap_seconds=222.0, burst_seconds=180.0)
     pod = manifests.job("job", folder / "job", pool=MODEL, **_shape(training))
     return play(scene, training, pod, folder=folder, texts=score_texts(folder))
 

@@ -116,10 +116,10 @@ def test_a_job_announces_each_phase_as_the_trainer_plugin_does():
     assert {loading.samples, rolling.samples, updating.samples} == {10}
 
 
-def test_in_the_second_update_it_is_known_when_the_next_burst_comes():
+def test_in_the_fourth_update_it_is_known_when_the_next_burst_comes():
     step = ROLLOUT + 5 + UPDATE
-    heard = at(LOAD + step + ROLLOUT + 5 + 20)
-    next_samples = LOAD + 2 * step + ROLLOUT
+    heard = at(LOAD + 3 * step + ROLLOUT + 5 + 20, steps=5)
+    next_samples = LOAD + 4 * step + ROLLOUT
     assert heard.renewed.timestamp() + heard.demand.starts_in_seconds == moment(next_samples).timestamp()
 
 

@@ -1,5 +1,6 @@
 """The beat that is learned of a job, by tables of what it did and by properties of anything that it may do."""
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool.demand.cadence import STALL_SECONDS, Cadence, Plan
+from rewardpool.demand.cadence import FEW, FEW_SHARE, MAX_BURSTS, STALL_SECONDS, Cadence, Plan, next_gap
 from rewardpool_api.demand import LEASE_SECONDS, MAX_SAMPLES, MAX_SECONDS, Demand, dump_demand, parse_demand
 
 
@@ -20,7 +21,7 @@ def step(cadence: Cadence, at: float, *, comes: tuple[float, ...] = (), update: 
         cadence.update_begins(at + update)
 
 
-def steady(*, steps: int = 3, plan: Plan | None = None, **how: Any) -> Cadence:
+def steady(*, steps: int = 4, plan: Plan | None = None, **how: Any) -> Cadence:
     """A job in the update of a step that began at 0; every 100 s a rollout of 60 s, with samples from 20 s to 50 s."""
     cadence = Cadence("job", plan or Plan(), **how)
     for number in range(steps):
@@ -85,9 +86,46 @@ def test_a_job_that_changes_its_pace_is_followed() -> None:
 
 def test_the_earliest_first_sample_counts_as_a_cold_pool_costs_more_than_a_warm_one() -> None:
     cadence = Cadence("job", Plan())
-    step(cadence, 0.0, comes=(5,), update=60)
-    step(cadence, 100.0, comes=(50,), update=60)
-    assert cadence.demand(160.0).starts_in_seconds == 40.0 + 5.0
+    for begins, first in ((0.0, 20), (100.0, 5), (200.0, 50), (300.0, 50)):
+        step(cadence, begins, comes=(first,), update=60)
+    assert cadence.demand(360.0).starts_in_seconds == 40.0 + 5.0
+
+
+@pytest.mark.parametrize(
+    ("gaps", "expected"),
+    [
+        ([], None),
+        ([20.0], 18.0),  # less a tenth, while nobody knows how much they differ
+        ([30.0, 20.0], 18.0),
+        ([22.0, 18.0, 20.0], 18.0),
+        ([18.0, 22.0, 20.0, 18.5, 20.0, 21.0, 19.0], 18.0),
+        ([20.0, 90.0, 90.0, 90.0, 20.0, 90.0, 90.0], 20.0),  # every fourth without an evaluation
+        ([100.0, 100.0, 20.0, 100.0, 100.0, 100.0, 100.0], 100.0),  # one alone
+        ([100.0, 100.0, 74.9], 100.0),
+        ([100.0, 100.0, 75.0], 75.0),
+        ([20.0, 100.0, 100.0, 90.0], 90.0),
+        ([100.0, 100.0, 1000.0, 100.0], 100.0),
+        ([0.0, 0.0, 0.0], 0.0),
+    ],
+)
+def test_the_next_gap_is_the_shortest_that_is_no_exception(gaps: list[float], expected: float | None) -> None:
+    assert next_gap(gaps) == expected
+
+
+@given(gaps=st.lists(st.floats(0.0, 1000.0), min_size=1, max_size=MAX_BURSTS), order=st.randoms())
+def test_a_gap_is_foreseen_by_those_that_were_and_not_by_their_order(gaps: list[float], order: random.Random) -> None:
+    shuffled = order.sample(gaps, len(gaps))
+    assert next_gap(gaps) == next_gap(shuffled)
+    assert FEW_SHARE * min(gaps) <= next_gap(gaps) <= max(gaps)
+
+
+@given(
+    middle=st.floats(1.0, 1000.0),
+    shares=st.lists(st.floats(0.9, 1.1), min_size=FEW, max_size=MAX_BURSTS),
+)
+def test_of_gaps_that_differ_by_a_tenth_each_way_none_is_an_exception(middle: float, shares: list[float]) -> None:
+    gaps = [middle * share for share in shares]
+    assert next_gap(gaps) == min(gaps)
 
 
 def test_standing_still_in_an_update_is_not_part_of_the_gap_and_puts_the_next_burst_off() -> None:
@@ -95,12 +133,13 @@ def test_standing_still_in_an_update_is_not_part_of_the_gap_and_puts_the_next_bu
     step(cadence, 0.0, update=10)
     cadence.waits(10.0, 1)
     cadence.waits(70.0, -1)
-    step(cadence, 90.0, update=10)
-    assert cadence.demand(100.0).starts_in_seconds == 20.0
-    cadence.waits(105.0, 1)
-    assert cadence.demand(125.0).starts_in_seconds == 15.0
-    cadence.waits(125.0, -1)
-    assert cadence.demand(130.0).starts_in_seconds == 10.0
+    for begins in (90.0, 120.0, 150.0):
+        step(cadence, begins, update=10)
+    assert cadence.demand(160.0).starts_in_seconds == 20.0
+    cadence.waits(165.0, 1)
+    assert cadence.demand(185.0).starts_in_seconds == 15.0
+    cadence.waits(185.0, -1)
+    assert cadence.demand(190.0).starts_in_seconds == 10.0
 
 
 def test_samples_that_the_client_had_no_room_for_came_when_they_would_have() -> None:
@@ -131,8 +170,8 @@ def test_one_rank_of_several_does_not_take_its_samples_for_all_of_them() -> None
         (Plan(samples=7), {"samples": 7}),
         (Plan(samples=2 * MAX_SAMPLES), {"samples": MAX_SAMPLES}),
         (Plan(every_seconds=80), {"every_seconds": 80.0, "starts_in_seconds": 30.0}),
-        (Plan(steps=4), {"ends_in_seconds": 50.0 + 100.0}),
-        (Plan(steps=13, every_seconds=80), {"ends_in_seconds": 30.0 + 800.0}),
+        (Plan(steps=5), {"ends_in_seconds": 50.0 + 100.0}),
+        (Plan(steps=14, every_seconds=80), {"ends_in_seconds": 30.0 + 800.0}),
         (Plan(steps=10**9), {"ends_in_seconds": MAX_SECONDS}),
     ],
 )
@@ -142,16 +181,16 @@ def test_what_the_trainer_tells_wins_over_what_was_learned(plan: Plan, expected:
 
 
 def test_after_the_last_burst_the_job_is_over_before_another_would_come() -> None:
-    demand = steady(plan=Plan(steps=3)).demand(70.0)
+    demand = steady(plan=Plan(steps=4)).demand(70.0)
     assert demand.ends_in_seconds == demand.starts_in_seconds
 
 
 def test_more_bursts_than_were_planned_make_the_end_unknown() -> None:
-    assert steady(plan=Plan(steps=2)).demand(70.0).ends_in_seconds is None
+    assert steady(plan=Plan(steps=3)).demand(70.0).ends_in_seconds is None
 
 
 def test_a_last_burst_that_is_overdue_is_not_over_before_its_announcement_is() -> None:
-    cadence = steady(plan=Plan(steps=4))
+    cadence = steady(plan=Plan(steps=5))
     cadence.rollout_begins(100.0)
     assert cadence.demand(150.0).ends_in_seconds == 50.0
     assert cadence.demand(900.0).ends_in_seconds == LEASE_SECONDS
@@ -264,7 +303,7 @@ def test_whatever_a_job_does_its_demand_is_one_that_the_operator_understands(
     gap=st.floats(0.1, 1000),
     lead=st.floats(0.0, 1.0),
     spread=st.floats(0.0, 1.0),
-    steps=st.integers(2, 12),
+    steps=st.integers(FEW + 1, 12),
     into=st.floats(0.0, 1.0),
 )
 def test_the_beat_of_an_even_job_is_foreseen_exactly(

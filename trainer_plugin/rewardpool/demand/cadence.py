@@ -3,9 +3,9 @@
     rollout begins --lead--> first sample --spread--> last sample    update begins --gap--> rollout begins …
     |<------------------------------------ every ------------------------------------------>|
 
-Each figure is the median of the last few bursts, which one slow step does not move; the lead alone is the least of
-them, because a pool that is warm too early costs less than one that is warm too late. What the trainer says wins over
-what was learned.
+How large a burst is, its spread and `every` are medians of the last few bursts, which one slow step does not move. Gap
+and lead are the shortest of them, because a pool that is warm too late stalls the trainer, and one that is warm too
+early costs no more than the gaps differ (`next_gap`). What the trainer says wins over what was learned.
 
 Two things would make the pool's own slowness part of the beat, and a slow pool would then be given less to do: samples
 that come late because the client had no room for them are taken to have come when they would have, and time in which
@@ -16,7 +16,7 @@ Times are seconds of one monotonic clock and given with every call; nothing here
 
 import operator
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Final
@@ -25,6 +25,12 @@ from rewardpool_api.demand import LEASE_SECONDS, MAX_SAMPLES, MAX_SECONDS, Deman
 
 MAX_BURSTS: Final = 7
 """Bursts that are learned from; older ones are forgotten."""
+ALONE: Final = 0.75
+"""A shortest gap that is less than this share of the second shortest is an exception: nothing else was like it."""
+FEW: Final = 3
+"""Fewer gaps than this have not shown yet how much they differ, nor what an exception is."""
+FEW_SHARE: Final = 0.9
+"""Of the shortest of so few."""
 STALL_SECONDS: Final = 1.0
 """A trainer that waits for scores for less than this does not stand still."""
 
@@ -77,6 +83,24 @@ class _Burst:
         if self.over is None or self.update_begun is None:
             return None
         return max(0.0, self.over - self.update_begun - self.stood_still_seconds)
+
+
+def next_gap(gaps: Sequence[float]) -> float | None:
+    """How soon after the beginning of an update the next rollout may begin, in seconds; None where no gap is known.
+
+    That is the shortest of the gaps. One alone that is much shorter than all others, as when an evaluation was left
+    out, is passed over: it would have the pool warm too early until it is forgotten. Two such gaps are no exception. Of
+    few gaps the shortest counts, less a tenth.
+
+    Args:
+        gaps: the last ones, in seconds, in any order.
+    """
+    if not gaps:
+        return None
+    shortest, *others = sorted(gaps)
+    if len(gaps) < FEW:
+        return FEW_SHARE * shortest
+    return others[0] if shortest < ALONE * others[0] else shortest
 
 
 class Cadence:
@@ -194,7 +218,7 @@ class Cadence:
     def _next_rollout(self, at: float) -> float | None:
         """When the next rollout begins, in the phase Update; that is now, once it is overdue."""
         present = self._bursts[-1]
-        gap = _median(burst.gap for burst in self._bursts)
+        gap = next_gap([burst.gap for burst in self._bursts if burst.gap is not None])
         if self._plan.every_seconds is not None:
             return max(at, present.begun + self._plan.every_seconds)
         if gap is not None and present.update_begun is not None:
