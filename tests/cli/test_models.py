@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -245,7 +246,10 @@ def test_what_the_hub_does_not_give_out_is_said_with_what_to_do(
     assert words in error_of(ask("init", "--model", *arguments))
 
 
-def test_without_a_hub_it_is_the_network_that_is_named_and_a_folder_that_is_offered(hub: FakeHub) -> None:
+def test_without_a_hub_it_is_the_network_that_is_named_and_a_folder_that_is_offered(
+    hub: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.utils._http.time", SimpleNamespace(sleep=lambda seconds: None))
     hub.away = True
     said = error_of(ask("init", "--model", "hf://org/rm"))
     assert "--model file:///PATH" in said
