@@ -17,12 +17,14 @@ import orjson
 from pyreqwest.client import ClientBuilder
 from rich.progress import Progress
 from support.fleet import SERVED_NAME
+from support.posts import post
 from ways import Given, callers
 
 from client_cost.figures import Setting, spread
 from client_cost.http_ways import check, texts, token_ids
 from client_cost.stage import Stage
-from rewardpool.client.http import HttpClient, target
+from rewardpool.client.http import HttpClient
+from rewardpool.client.target import target
 from rewardpool_api.contract import SCORE_PATH
 
 SETTINGS: Final = tuple(
@@ -82,7 +84,7 @@ async def transports(stage: Stage) -> AsyncIterator[dict[str, Send]]:
             return bytes(await answer.bytes())
 
         async def by_us(body: bytes) -> bytes:
-            return (await lean.post(to, b"", body)).body
+            return (await post(lean, to, b"", body)).body
 
         yield {"aiohttp": by_aiohttp, "pyreqwest": by_pyreqwest, "lean": by_us}
 

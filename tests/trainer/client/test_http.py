@@ -8,9 +8,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from support.posts import post
 
 from rewardpool.client import http
-from rewardpool.client.http import Answer, BrokenError, HttpClient, StrangeAnswerError, UnreachableError, target
+from rewardpool.client.connect import UnreachableError
+from rewardpool.client.http import Answer, BrokenError, HttpClient, StrangeAnswerError
+from rewardpool.client.target import target
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n4.5"
 CLOSE = b""
@@ -77,7 +80,7 @@ async def serving(
 
 async def ask(scripted: Scripted, client: HttpClient) -> Answer:
     to = target(f"http://127.0.0.1:{scripted.port}/v1/embeddings", key="secret", tls=None)
-    return await client.post(to, b"x-request-id: 7\r\n", b"{}")
+    return await post(client, to, b"x-request-id: 7\r\n", b"{}")
 
 
 @pytest.mark.parametrize(
@@ -236,7 +239,7 @@ async def test_nobody_at_the_address_is_said() -> None:
 async def test_a_name_that_nobody_has_is_said() -> None:
     client = HttpClient()
     with pytest.raises(UnreachableError):
-        await client.post(target("http://no-such-name.invalid/", key=None, tls=None), b"", b"{}")
+        await post(client, target("http://no-such-name.invalid/", key=None, tls=None), b"", b"{}")
     await client.close()
 
 
@@ -272,9 +275,9 @@ async def test_tls_is_spoken_and_verified(certificate: tuple[Path, Path]) -> Non
     knows, knows_not = ssl.create_default_context(cafile=str(public)), ssl.create_default_context()
     async with serving([OK], tls=server_side) as (scripted, client):
         url = f"https://127.0.0.1:{scripted.port}/"
-        assert (await client.post(target(url, key=None, tls=knows), b"", b"{}")).body == b"4.5"
+        assert (await post(client, target(url, key=None, tls=knows), b"", b"{}")).body == b"4.5"
         with pytest.raises(UnreachableError, match="CERTIFICATE_VERIFY_FAILED"):
-            await client.post(target(url, key=None, tls=knows_not), b"", b"{}")
+            await post(client, target(url, key=None, tls=knows_not), b"", b"{}")
 
 
 async def test_a_caller_that_leaves_as_tls_is_agreed_takes_no_socket_from_the_next_one(
@@ -287,7 +290,7 @@ async def test_a_caller_that_leaves_as_tls_is_agreed_takes_no_socket_from_the_ne
 
     async with serving([OK], [OK], tls=server_side) as (scripted, client):
         to = target(f"https://127.0.0.1:{scripted.port}/", key=None, tls=ssl.create_default_context(cafile=str(public)))
-        leaves = asyncio.create_task(client.post(to, b"", b"{}"))
+        leaves = asyncio.create_task(post(client, to, b"", b"{}"))
 
         def leave(connection: http._Connection, transport: asyncio.BaseTransport) -> None:
             connected(connection, transport)
@@ -297,7 +300,7 @@ async def test_a_caller_that_leaves_as_tls_is_agreed_takes_no_socket_from_the_ne
         with pytest.raises(asyncio.CancelledError):
             await leaves
         monkeypatch.undo()
-        assert (await client.post(to, b"", b"{}")).body == b"4.5"
+        assert (await post(client, to, b"", b"{}")).body == b"4.5"
 
 
 async def test_a_request_that_is_cancelled_in_the_moment_of_its_answer_takes_no_connection_from_the_next(

@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from rewardpool.client.retry import RetryableError
 
 if TYPE_CHECKING:
-    from rewardpool.client.request import Attempt, ScoreRequest
+    from rewardpool.client.attempt import Attempt
+    from rewardpool.client.request import ScoreRequest
 
 T = TypeVar("T")
 
@@ -163,14 +164,18 @@ class Race(Generic[T]):
 
     def _send(self) -> "Attempt":
         self._sent += 1
-        hedge = self._request.send_hedge(self._ended)
+        hedge = self._request.send_hedge()
         self.hedges.append(hedge)
         return hedge
 
-    def _ended(self, hedge: "Attempt", answer: T | None, error: BaseException | None) -> None:
+    def ended(self, hedge: "Attempt", answer: T | None, error: BaseException | None) -> None:
+        """A hedge was answered, or will not be."""
         self.hedges.remove(hedge)
-        if self._request.has_ended or isinstance(error, RetryableError | CancelledError):
-            return  # the others have their chance still
+        if self._request.has_ended:
+            return
+        if isinstance(error, RetryableError | CancelledError):
+            self._request.hedge_failed()  # the others have their chance still
+            return
         self._request.counters.hedges_won += 1
         self._hedging.won(self._budgeted)
         self._request.finish(answer, error)

@@ -9,8 +9,8 @@ what is opened in its place may go to any router.
 
 aiohttp spends more on one of these requests than router and worker do, and most of that on the garbage collector: it
 makes some 90 objects for each request in flight (docs/benchmarks.md has the figures of the transports that were
-compared). Here a request in flight is one future. The parser is httptools', the one of uvicorn; names are resolved
-and addresses tried by aiohappyeyeballs, as aiohttp does.
+compared). Here a request in flight is one object, its `Exchange`, which is called when the answer is there; a task is
+made only where a connection must be. The parser is httptools', the one of uvicorn.
 
 What is not here: redirects (the key would go to wherever they point), compression (none is asked for), cookies,
 proxies, pipelining. Deadlines are the caller's: a request that is cancelled closes its connection.
@@ -18,44 +18,24 @@ proxies, pipelining. Deadlines are the caller's: a request that is cancelled clo
 
 import asyncio
 import logging
-import os
 import random
-import ssl
 import time
 from collections.abc import Callable
-from functools import lru_cache
-from importlib.metadata import version
 from typing import NamedTuple
 
-import aiohappyeyeballs
 import httptools
-from yarl import URL
 
-from rewardpool.client.addresses import Addresses
+from rewardpool.client.connect import Connector, Origin, UnreachableError
+from rewardpool.client.target import Target
 
 log = logging.getLogger(__name__)
 
-CONNECT_SECONDS = 5.0
-"""For one connection to the router. The address of a pod that is gone does not refuse, it is silent."""
 KEEP_SECONDS = 15.0
 """That a connection is kept without a request. Servers and what lies between them close those that are idle longer."""
 LIFE_SECONDS = (30.0, 90.0)
 """Shortest and longest time for which a connection is used; by chance, so that not all are opened anew at once."""
-NEXT_ADDRESS_SECONDS = 0.25
-"""After which the next address of a name is tried beside one that is silent (RFC 8305)."""
 MAX_ANSWER_BYTES = 4 << 20
 """Of one answer with its headers. A score takes a hundred bytes and a judgement some kilobytes."""
-
-
-def in_words(error: OSError) -> str:
-    """What keeps a connection from being made, without the system's number for it."""
-    if isinstance(error, ConnectionError) and error.errno:
-        return os.strerror(error.errno)
-    return str(error) or type(error).__name__
-
-
-class UnreachableError(Exception):
-    """There is no connection, or who answers on it speaks no HTTP."""
 
 
 class BrokenError(Exception):
@@ -74,54 +54,6 @@ class Answer(NamedTuple):
     retry_after: str | None
 
 
-class Target(NamedTuple):
-    """Where requests go: what identifies a connection, and what begins every request on it."""
-
-    host: str
-    port: int
-    tls: ssl.SSLContext | None
-    """None for plain HTTP."""
-    head: bytes
-    """The request line, and the headers that all requests have."""
-
-    @property
-    def origin(self) -> tuple[str, int, ssl.SSLContext | None]:
-        """Requests to the same one share connections."""
-        return self[:3]
-
-
-@lru_cache(maxsize=64)
-def target(url: str, *, key: str | None, tls: ssl.SSLContext | None) -> Target:
-    """For POSTs of JSON to a URL, with a bearer `key` if there is one; `tls` verifies https.
-
-    Raises:
-        ValueError: The key has a character that no header may have.
-    """
-    parsed = URL(url)
-    if key is not None and not (key.isascii() and key.isprintable()):
-        raise ValueError("the pool's key has a character in it that no HTTP header may have, such as a line's end")
-    lines = [
-        f"POST {parsed.raw_path_qs} HTTP/1.1",
-        f"Host: {parsed.host_port_subcomponent}",
-        f"User-Agent: {_user_agent()}",
-        "Accept: */*",
-        "Content-Type: application/json",
-        *([f"Authorization: Bearer {key}"] if key is not None else []),
-    ]
-    secure = (tls or _default_context()) if parsed.scheme == "https" else None
-    return Target(parsed.raw_host or "", parsed.port or 80, secure, "".join(f"{line}\r\n" for line in lines).encode())
-
-
-@lru_cache(maxsize=1)
-def _default_context() -> ssl.SSLContext:
-    return ssl.create_default_context()
-
-
-@lru_cache(maxsize=1)
-def _user_agent() -> str:
-    return f"rewardpool/{version('rewardpool')}"
-
-
 class HttpClient:
     """Connections to any number of targets, on the running event loop."""
 
@@ -135,37 +67,33 @@ class HttpClient:
         self._clock = clock
         self._uniform = uniform
         self._loop = asyncio.get_running_loop()
-        self._idle: dict[tuple[str, int, ssl.SSLContext | None], dict[_Connection, float]] = {}
+        self._idle: dict[Origin, dict[_Connection, float]] = {}
         """Of each origin those without a request, and since when; the one that was answered last is the last."""
         self._open: dict[_Connection, float] = {}
         """All, and until when each is used."""
-        self._names = Addresses(clock)
+        self._connector = Connector(clock)
         self._sweep: asyncio.TimerHandle | None = None
         self._is_closed = False
 
-    async def post(self, to: Target, headers: bytes, body: bytes) -> Answer:
-        """Send a request, and return the answer to it.
+    def send(self, exchange: "Exchange", to: Target, headers: bytes, body: bytes) -> None:
+        """Send a request; `exchange` is called with what comes of it, later and once, unless it is cancelled.
 
         Args:
+            exchange: For one use.
             to: Where to.
             headers: Further header lines, each with its end.
             body: JSON.
-
-        Raises:
-            UnreachableError: Nobody can be reached there.
-            BrokenError: Somebody was, and is no more.
-            StrangeAnswerError: An answer came that is none of a pool's.
         """
-        request = b"%b%bContent-Length: %d\r\n\r\n%b" % (to.head, headers, len(body), body)
+        exchange.raw = b"%b%bContent-Length: %d\r\n\r\n%b" % (to.head, headers, len(body), body)
         kept = self._idle.get(to.origin)
-        if kept:
-            try:
-                return await kept.popitem()[0].exchange(request)
-            except _StaleError:
-                # A server closes those that were idle, and one that was restarted knows none of them.
-                log.debug("a kept connection to %s:%d broke; the request goes on a new one", to.host, to.port)
-        connection = await self._connect(to)
-        return await connection.exchange(request)
+        connection = kept.popitem()[0] if kept else None
+        if connection is None or not connection.begin(exchange):
+            self._send_on_new(exchange, to)
+
+    def send_anew(self, exchange: "Exchange", to: Target) -> None:
+        """Send it on a new connection: a server closes those that were idle, and one that restarted knows none."""
+        log.debug("a kept connection to %s:%d broke; the request goes on a new one", to.host, to.port)
+        self._send_on_new(exchange, to)
 
     async def close(self) -> None:
         """Close all connections; what is in flight fails, and so does what is asked from now on."""
@@ -176,32 +104,20 @@ class HttpClient:
             connection.abort()
         await asyncio.sleep(0)  # their ends are told in the loop's next round
 
+    def _send_on_new(self, exchange: "Exchange", to: Target) -> None:
+        connecting = self._loop.create_task(self._connect(to))
+        exchange.connecting = connecting
+        connecting.add_done_callback(exchange.connected)
+
     async def _connect(self, to: Target) -> "_Connection":
         if self._is_closed:
             raise UnreachableError("the client is closed")
-        try:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                addresses = await self._names.of(to.host, to.port)
-                delay = NEXT_ADDRESS_SECONDS if len(addresses) > 1 else None
-                sock = await aiohappyeyeballs.start_connection(addresses, happy_eyeballs_delay=delay, interleave=1)
-                # The socket is the loop's from here on, also when this fails: closed here, its number would be a new
-                # connection's while the loop still ends the old one, and the new one would be refused.
-                _, connection = await self._loop.create_connection(
-                    lambda: _Connection(self, to),
-                    sock=sock,
-                    ssl=to.tls,
-                    server_hostname=to.host if to.tls is not None else None,
-                )
-        except TimeoutError:
-            self._names.forget(to.host, to.port)
-            raise UnreachableError(f"no connection within {CONNECT_SECONDS:g} s") from None
-        except OSError as error:
-            self._names.forget(to.host, to.port)
-            raise UnreachableError(in_words(error)) from error
-        return connection
+        return await self._connector.connect(to.origin, lambda: _Connection(self, to))
 
     def opened(self, connection: "_Connection") -> None:
         """Know one that is open."""
+        if self._is_closed:
+            connection.abort()
         self._open[connection] = self._clock() + self._uniform(*LIFE_SECONDS)
 
     def free(self, connection: "_Connection") -> None:
@@ -228,38 +144,103 @@ class HttpClient:
         self._sweep = self._loop.call_later(KEEP_SECONDS, self._close_idle) if self._idle else None
 
 
-class _StaleError(Exception):
-    """A connection that was used before broke, and no answer had begun."""
+class Exchange:
+    """One request on its way to its answer; what it comes to is in `answered` and `failed`, of which one is called."""
+
+    __slots__ = ("connecting", "connection", "is_over", "raw")
+
+    def __init__(self) -> None:
+        self.is_over = False
+        """Answered, failed or cancelled."""
+        self.connecting: asyncio.Task[_Connection] | None = None
+        """Makes the connection for it."""
+        self.connection: _Connection | None = None
+        """On which it is."""
+        self.raw = b""
+
+    def answered(self, answer: Answer) -> None:
+        """Somebody answered. It must not raise."""
+        raise NotImplementedError
+
+    def failed(self, error: Exception) -> None:
+        """Nobody answers any more; it must not raise.
+
+        Args:
+            error: UnreachableError where nobody can be reached, BrokenError where somebody was and is no more,
+                StrangeAnswerError for an answer that is none of a pool's.
+        """
+        raise NotImplementedError
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more: close its connection."""
+        if self.is_over:
+            return
+        self.is_over = True
+        if self.connecting is not None:
+            self.connecting.cancel()
+        if self.connection is not None:
+            # An answer may be on its way, and the next request must not get it.
+            self.connection.give_up()
+
+    # What client and connections call.
+
+    def connected(self, connecting: "asyncio.Task[_Connection]") -> None:
+        """Go on the new connection, if there is one."""
+        self.connecting = None
+        if connecting.cancelled():
+            return
+        if (error := connecting.exception()) is not None:
+            if not self.is_over:
+                self.ends(error)
+        elif self.is_over:
+            connecting.result().leave()
+        elif not connecting.result().begin(self):
+            self.ends(BrokenError("the server closed it"))
+
+    def ends(self, end: Answer | BaseException) -> None:
+        """Say what came of it."""
+        if self.is_over:
+            return
+        self.is_over = True
+        self.connection, self.raw = None, b""
+        if isinstance(end, Answer):
+            self.answered(end)
+        else:
+            self.failed(end if isinstance(end, Exception) else BrokenError(repr(end)))
 
 
 class _Connection(asyncio.Protocol):
     """One connection, with one request at a time. Its `on_…` methods are called by the parser."""
 
-    __slots__ = ("_answer", "_client", "_is_used", "_parser", "_transport", "_waiter", "to")
+    __slots__ = ("_answer", "_client", "_exchange", "_is_used", "_parser", "_transport", "to")
 
     def __init__(self, client: HttpClient, to: Target) -> None:
         self.to = to
         self._client = client
         self._parser = httptools.HttpResponseParser(self)
-        self._waiter: asyncio.Future[Answer] | None = None
+        self._exchange: Exchange | None = None
         self._answer = _Incoming()
         self._is_used = False
 
-    async def exchange(self, request: bytes) -> Answer:
-        """Send the bytes of a request, and return the answer."""
-        if self._transport.is_closing():  # its end is not told yet, and what is written to it is lost
-            raise _StaleError if self._is_used else BrokenError("the server closed it")
+    def begin(self, exchange: Exchange) -> bool:
+        """Send a request, unless the connection is closed; its end may not be told yet, and it would be lost."""
+        if self._transport.is_closing():
+            return False
         self._answer = _Incoming()
-        waiter: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._waiter = waiter
-        self._transport.write(request)
-        try:
-            return await waiter
-        except asyncio.CancelledError:
-            if self._waiter is waiter:  # else it was answered in this moment, and another request may be on it by now
-                self._waiter = None
-                self.abort()  # an answer may be on its way, and the next request must not get it
-            raise
+        self._exchange = exchange
+        exchange.connection = self
+        self._transport.write(exchange.raw)
+        return True
+
+    def give_up(self) -> None:
+        """Nobody wants the answer."""
+        self._exchange = None
+        self.abort()
+
+    def leave(self) -> None:
+        """The request that it was made for is gone: keep it for others."""
+        if not self._transport.is_closing():
+            self._client.free(self)
 
     def close(self) -> None:
         """Close it; what is written to it still goes out."""
@@ -277,7 +258,7 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
         answer = self._answer
-        if self._waiter is None:
+        if self._exchange is None:
             self.abort()  # nobody asked: the next request would take it for its answer
             return
         answer.size += len(data)
@@ -297,10 +278,12 @@ class _Connection(asyncio.Protocol):
         """See `asyncio.Protocol`."""
         answer = self._answer
         self._client.lost(self)
-        if self._waiter is None:
+        exchange = self._exchange
+        if exchange is None:
             return
         if answer.size == 0 and self._is_used:
-            self._fail(_StaleError())
+            self._exchange = None
+            self._client.send_anew(exchange, self.to)
         elif error is None and answer.ends_with_connection:
             answer.keep = False
             self._succeed()
@@ -343,25 +326,26 @@ class _Connection(asyncio.Protocol):
             answer.keep = answer.keep and self._parser.should_keep_alive()
 
     def _succeed(self) -> None:
-        answer, waiter, self._waiter = self._answer, self._waiter, None
+        answer, exchange, self._exchange = self._answer, self._exchange, None
         self._is_used = True
         if answer.keep:
             self._client.free(self)
         else:
             self.close()
-        if waiter is None or waiter.done():
+        if exchange is None:
             return
         if answer.compression:
             problem = f"the answer is compressed ({answer.compression}), for which nobody asked"
-            waiter.set_exception(StrangeAnswerError(problem))
+            exchange.ends(StrangeAnswerError(problem))
         else:
-            waiter.set_result(Answer(answer.status, b"".join(answer.parts), answer.retry_after))
+            # Trap: what this calls may send the next request on this connection. Nothing may come after it.
+            exchange.ends(Answer(answer.status, b"".join(answer.parts), answer.retry_after))
 
     def _fail(self, error: Exception) -> None:
-        waiter, self._waiter = self._waiter, None
+        exchange, self._exchange = self._exchange, None
         self.abort()
-        if waiter is not None and not waiter.done():
-            waiter.set_exception(error)
+        if exchange is not None:
+            exchange.ends(error)
 
 
 class _Incoming:

@@ -7,23 +7,27 @@ Hedges race on while it pauses: one may sit at a silent worker, and nobody waits
 the sample came, less the time in which it waited for a slot while others were answered: a pool that answers nobody uses
 up the time of those that wait for a slot too.
 
-The end is a call, not a task that ends: the first attempt runs in the task of the whole, and when a hedge is answered
-earlier it stays open for some seconds after that (`request_timer.py` says why), while the sample is done. A request
-that waits has no task and nothing but its fields, for tens of thousands may wait.
+Nothing of it runs in a task but the pause before a further attempt, in which the pool may be looked up again: an
+attempt is called with its answer by the connection, and the request's end calls whoever asked. When a hedge is answered
+earlier than the first attempt, that one stays open for some seconds (`request_timer.py` says why), while the sample is
+done. A request that waits is nothing but its fields, for tens of thousands may wait.
 """
 
 import asyncio
 import itertools
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Generic, Protocol, TypeVar
 
+from rewardpool.client.attempt import Attempt
 from rewardpool.client.hedging import Hedging, Race
+from rewardpool.client.http import Answer
 from rewardpool.client.report import Counters
 from rewardpool.client.retry import RetryableError, deadline_error, final_error, prepare_retry, retry_after_seconds
+from rewardpool.client.tracing import trace_headers
 from rewardpool.client.transport import Connections, to_json
 from rewardpool.deadline import already_waited
 from rewardpool.discovery.endpoint import Endpoint
@@ -50,20 +54,6 @@ class Queue(Protocol):
 
     def leave(self, request: "ScoreRequest[Any]") -> None:
         """It has ended, and waits no more."""
-
-
-@dataclass(slots=True, eq=False)
-class Attempt:
-    """One that is on its way to the pool."""
-
-    task: asyncio.Task[Any] = field(init=False)
-    """In which it runs; for all but hedges that of the whole."""
-    sent_at: float = field(default_factory=_now)
-    is_overdue: bool = False
-
-    def cancel(self) -> None:
-        """Close it."""
-        self.task.cancel()
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -100,6 +90,8 @@ class ScoreRequest(Generic[T]):
     """Since all of them were tried last."""
     last_sent_at: float = field(default=0.0, init=False)
     """When the latest attempt was sent (the loop's time)."""
+    trace: str = field(default_factory=trace_headers, init=False)
+    """Header lines by which the caller's trace goes on."""
     is_counted: bool = field(default=False, init=False)
     """Whether its samples are in the report, since an attempt was due."""
     has_ended: bool = field(default=False, init=False)
@@ -107,12 +99,18 @@ class ScoreRequest(Generic[T]):
     _number: int = field(default_factory=_NUMBERS.__next__, init=False)
     _queue: Queue | None = field(default=None, init=False)
     _queued_at: float = field(default=0.0, init=False)
-    _began: float = field(default=0.0, init=False)
-    _task: asyncio.Task[None] | None = field(default=None, init=False)
-    _sends: tuple[Endpoint, bytes] = field(init=False)
-    """Where the attempt of now goes, and with what."""
+    _began: float | None = field(default=None, init=False)
+    """When its first attempt was due (the loop's time), earlier by what it had used up of its deadline."""
+    _endpoint: Endpoint | None = field(default=None, init=False)
+    """Where the attempt of now goes; None before the first one."""
+    _body: bytes = field(default=b"", init=False)
+    """What goes there, encoded once for each endpoint."""
     _primary: Attempt | None = field(default=None, init=False)
     """The attempt of now that is no hedge; None in a pause."""
+    _pause: asyncio.Task[None] | None = field(default=None, init=False)
+    """Before the next attempt."""
+    _given_up: RetryableError | SampleError | None = field(default=None, init=False)
+    """Why no further attempt is made; hedges that are in flight have their chance still."""
     _race: "Race[T] | None" = field(default=None, init=False)
     _callbacks: "tuple[Callable[[ScoreRequest[T]], None], ...]" = field(default=(), init=False)
     _answer: T = field(init=False)
@@ -158,13 +156,12 @@ class ScoreRequest(Generic[T]):
 
     def cancel(self) -> set[asyncio.Task[Any]]:
         """Nobody wants the answer any more: close what is in flight; returns what runs on for a moment."""
-        running = set() if self.has_ended else self._tasks()
+        running: set[asyncio.Task[Any]] = set()
+        if not self.has_ended:
+            running.update(one.connecting for one in self._in_flight() if one.connecting is not None)
+            running.update(filter(None, [self._pause]))
         self.finish(error=asyncio.CancelledError())
         return running
-
-    def _tasks(self) -> set[asyncio.Task[Any]]:
-        hedges = self._race.hedges if self._race is not None else ()
-        return {*filter(None, [self._task]), *(hedge.task for hedge in hedges)}
 
     # In the queue.
 
@@ -202,97 +199,110 @@ class ScoreRequest(Generic[T]):
         self._began = _now() - self.seconds
         self._count_samples()
         self.connections.resolver.refresh_when_due()
-        self._task = asyncio.get_running_loop().create_task(self._run())
         self.connections.timer.add(self)
+        self._begin_attempt()
 
-    async def _run(self) -> None:
+    def _begin_attempt(self) -> None:
+        """Send it, with hedges where it is slow; those of the attempts before race on."""
         try:
-            answer = await self._until_answered()
+            self._encode(self.connections.endpoint)
+            if (hedging := self.connections.hedging(self.path)) is not None:
+                hedging.sent()
+                if self._race is not None:
+                    self._race.next_attempt()
+                if self.kind == "nonsense":
+                    self._racing(hedging).double()
+            self._primary = self._sent()
         except Exception as error:
-            self.finish(error=error)
-        except BaseException as error:
-            self.finish(error=error)
-            raise
-        else:
-            self.finish(answer)
+            # Whoever began it may not know of it yet.
+            asyncio.get_running_loop().call_soon(self.finish, None, error)
 
-    async def _until_answered(self) -> T:
-        while True:
-            endpoint = self.connections.endpoint
-            self._sends = (endpoint, to_json(self.content(endpoint)))
-            sent_at = _now()
-            try:
-                return await self._attempt_and_race()
-            except RetryableError as error:
-                if self.has_ended:
-                    raise
-                try:
-                    if self.samples > 1:
-                        raise
-                    await prepare_retry(self, error, endpoint, sent_at=sent_at)
-                except (RetryableError, SampleError):
-                    await self._hedges_over()
-                    raise
+    def _encode(self, endpoint: Endpoint) -> None:
+        if self._endpoint is not endpoint:
+            self._body = to_json(self.content(endpoint))
+            self._endpoint = endpoint
 
-    async def _attempt_and_race(self) -> T:
-        """One attempt, with hedges where it is slow. Raises its RetryableError; the hedges race on."""
-        if (hedging := self.connections.hedging(self.path)) is not None:
-            hedging.sent()
-            if self._race is not None:
-                self._race.next_attempt()
-            if self.kind == "nonsense":
-                self._racing(hedging).double()
-        self._primary = Attempt()
-        self._primary.task = self._task  # type: ignore[assignment]  # it runs in it
-        try:
-            return await self._attempt(self._primary)
-        finally:
-            self._primary = None
-
-    async def _hedges_over(self) -> None:
-        """Give the hedges beside the last attempt their chance: when one is answered, this task is cancelled."""
-        while self._race is not None and self._race.hedges:
-            await asyncio.wait([hedge.task for hedge in self._race.hedges], return_when=asyncio.FIRST_COMPLETED)
-
-    async def _attempt(self, attempt: Attempt) -> T:
-        """Send it once. Raises RetryableError where another attempt may help, else SampleError."""
-        endpoint, body = self._sends
+    def _sent(self) -> Attempt:
+        """One that was sent."""
+        attempt = Attempt(self, self._endpoint)  # type: ignore[arg-type]  # its body is encoded for one
         self.attempts += 1
         self.counters.attempts += 1
-        self.counters.hedges += attempt is not self._primary
-        attempt.sent_at = self.last_sent_at = _now()
-        try:
-            answer = await self.connections.send(self, endpoint, body)
-        except asyncio.CancelledError:
-            if not attempt.is_overdue or attempt.task.uncancel() > 0:
-                raise
-            self.connections.overloaded(sent_at=attempt.sent_at, now=_now())
-            timeout = self.connections.config.seconds_per_attempt
-            raise RetryableError("worker", f"no answer within {timeout:g} s") from None
+        self.last_sent_at = attempt.sent_at
+        self.connections.send(attempt, self._body)
+        return attempt
+
+    def attempt_answered(self, attempt: Attempt, answer: Answer) -> None:
+        """Somebody answered an attempt."""
+        self.connections.answered_with(attempt, answer.status)
         try:
             result = self.read(answer.status, answer.body, self.label)
         except RetryableError as error:
             error.retry_after = retry_after_seconds(answer.retry_after, now=datetime.now(UTC))
             if error.kind == "busy":
                 self.connections.overloaded(sent_at=attempt.sent_at, now=_now())
-            raise
+            self.attempt_ended(attempt, error=error)
         except SampleError as error:
             if error.status is None:
                 self.connections.pool_answered()
+            self.attempt_ended(attempt, error=error)
+        except Exception as error:  # a mistake in what reads it is the request's end, not the connection's
+            self.attempt_ended(attempt, error=error)
+        else:
+            if not self.has_ended:
+                seconds = _now() - attempt.sent_at
+                self.connections.answered(seconds)
+                if (hedging := self.connections.hedging(self.path)) is not None:
+                    hedging.answered(seconds)
+            self.attempt_ended(attempt, result)
+
+    def attempt_ended(self, attempt: Attempt, answer: T | None = None, error: BaseException | None = None) -> None:
+        """An attempt came to its end: an answer, or an error, a RetryableError where another attempt may help."""
+        if attempt is not self._primary:
+            if self._race is not None:
+                self._race.ended(attempt, answer, error)
+            return
+        self._primary = None
+        if self.has_ended:
+            return
+        if not isinstance(error, RetryableError):
+            self.finish(answer, error)
+        elif self.samples > 1:
+            self._give_up(error)
+        else:
+            retrying = self._retry(error, attempt.endpoint, sent_at=attempt.sent_at)
+            self._pause = asyncio.get_running_loop().create_task(retrying)
+
+    async def _retry(self, error: RetryableError, endpoint: Endpoint, *, sent_at: float) -> None:
+        try:
+            await prepare_retry(self, error, endpoint, sent_at=sent_at)
+        except SampleError as final:
+            self._give_up(final)
+        except Exception as unusable:
+            self.finish(error=unusable)
+        except BaseException as cancelled:
+            self.finish(error=cancelled)
             raise
-        if not self.has_ended:
-            seconds = _now() - attempt.sent_at
-            self.connections.answered(seconds)
-            if (hedging := self.connections.hedging(self.path)) is not None:
-                hedging.answered(seconds)
-        return result
+        else:
+            self._pause = None
+            if not self.has_ended:
+                self._begin_attempt()
+
+    def _give_up(self, error: RetryableError | SampleError) -> None:
+        """Make no further attempt."""
+        self._given_up = error
+        self.hedge_failed()
+
+    def hedge_failed(self) -> None:
+        """A hedge came to nothing: if it was the last hope, so did the request."""
+        if self._given_up is not None and not (self._race is not None and self._race.hedges):
+            self.finish(error=self._given_up)
 
     # While it is slow.
 
     def look(self, now: float) -> float:
         """Do what is due: close what is overdue, send a hedge; returns when to look again."""
         config = self.connections.config
-        deadline = self._began + config.timeout
+        deadline = (self._began or now) + config.timeout
         if now >= deadline:
             self.finish(error=deadline_error(self))
             return deadline
@@ -302,8 +312,10 @@ class ScoreRequest(Generic[T]):
             if now < overdue_at:
                 due.append(overdue_at)
             else:
-                attempt.is_overdue = True
-                attempt.cancel()
+                self.connections.overloaded(sent_at=attempt.sent_at, now=now)
+                attempt.give_up(RetryableError("worker", f"no answer within {config.seconds_per_attempt:g} s"))
+        if self.has_ended:
+            return deadline
         hedging = self.connections.hedging(self.path)
         due.append(now + (self._racing(hedging).look(now) if hedging is not None else self.connections.soonest_seconds))
         return min(due)
@@ -323,22 +335,15 @@ class ScoreRequest(Generic[T]):
         """When the attempt of now was sent that is no hedge (the loop's time); None while there is none."""
         return None if self._primary is None or self.has_ended else self._primary.sent_at
 
-    def send_hedge(self, on_end: Callable[[Attempt, T | None, BaseException | None], None]) -> Attempt:
-        """Send one more beside the attempt of now; `on_end` receives it, and its answer or error."""
-        hedge = Attempt()
-        hedge.task = asyncio.get_running_loop().create_task(self._attempt(hedge))
+    def send_hedge(self) -> Attempt:
+        """Send one more beside the attempt of now."""
+        self.counters.hedges += 1
+        return self._sent()
 
-        def ended(task: asyncio.Task[T]) -> None:
-            error = asyncio.CancelledError() if task.cancelled() else task.exception()
-            on_end(hedge, None if error else task.result(), error)
-
-        hedge.task.add_done_callback(ended)
-        return hedge
-
-    def _in_flight(self) -> Iterator[Attempt]:
+    def _in_flight(self) -> list[Attempt]:
         """Attempts that are neither answered nor closed."""
         hedges = self._race.hedges if self._race is not None else ()
-        return (one for one in (self._primary, *hedges) if one is not None and not one.is_overdue)
+        return [one for one in (self._primary, *hedges) if one is not None]
 
     # The end.
 
@@ -347,7 +352,7 @@ class ScoreRequest(Generic[T]):
         if self.has_ended:
             return
         self.has_ended = True
-        if self._task is not None:
+        if self._began is not None:
             self.seconds = _now() - self._began
         if error is None:
             self._answer = answer  # type: ignore[assignment]  # no error: there is an answer
@@ -357,7 +362,7 @@ class ScoreRequest(Generic[T]):
         (queue, self._queue), (callbacks, self._callbacks) = (self._queue, None), (self._callbacks, ())
         if queue is not None:
             queue.leave(self)
-        elif self._task is not None:
+        elif self._began is not None:
             self.connections.timer.remove(self)
             self.connections.slots.give_back()
             self._close_attempts()
@@ -382,16 +387,12 @@ class ScoreRequest(Generic[T]):
 
     def _close_attempts(self) -> None:
         """Close what is in flight; stragglers a little later, so that the router goes on to count them."""
-        others = self._tasks() - {asyncio.current_task()}
-        if not others:
-            return
-        stragglers: set[asyncio.Task[Any]] = set()
-        hedging = self.connections.hedging(self.path)
-        if hedging is not None and not isinstance(self._error, asyncio.CancelledError):
-            now = _now()
-            stragglers = {one.task for one in self._in_flight() if hedging.is_straggler(now - one.sent_at)}
-        for task in others:
-            if task in stragglers:
-                self.connections.timer.leave_open(task)
+        if self._pause is not None and self._pause is not asyncio.current_task():
+            self._pause.cancel()
+        hedging = None if isinstance(self._error, asyncio.CancelledError) else self.connections.hedging(self.path)
+        now = _now()
+        for attempt in self._in_flight():
+            if hedging is not None and hedging.is_straggler(now - attempt.sent_at):
+                self.connections.timer.leave_open(attempt)
             else:
-                task.cancel()
+                attempt.cancel()

@@ -29,6 +29,17 @@ class TimedRequest(Protocol):
         """The pool is back: send a request beside one that waits there since before, after so many seconds."""
 
 
+class Straggler(Protocol):
+    """An attempt that lost a race."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was answered, or closed."""
+
+    def cancel(self) -> None:
+        """Close it."""
+
+
 class RequestTimer:
     """Looks at everything in flight, on the running event loop."""
 
@@ -47,7 +58,7 @@ class RequestTimer:
         self._most_left = max(LEAST_LEFT_OPEN, most_left_open)
         self._in_flight: dict[TimedRequest, float] = {}
         """When each is due."""
-        self._left: deque[tuple[float, asyncio.Task[None]]] = deque()
+        self._left: deque[tuple[float, Straggler]] = deque()
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -66,7 +77,7 @@ class RequestTimer:
         for one in list(self._in_flight):
             tell(one)
 
-    def leave_open(self, lost: asyncio.Task[None]) -> None:
+    def leave_open(self, lost: Straggler) -> None:
         """Close a request that lost, but not now."""
         self._left.append((self._loop.time() + LEFT_OPEN_SECONDS, lost))
         if len(self._left) > self._most_left:
@@ -74,15 +85,12 @@ class RequestTimer:
         if self._timer is None:
             self._plan()
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Look no more, and close what was left open."""
         if self._timer is not None:
             self._timer.cancel()
-        left = [task for _, task in self._left]
-        self._left.clear()
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        while self._left:
+            self._close_oldest()
 
     def _plan(self) -> None:
         self._timer = self._loop.call_later(self._soonest / LOOKS, self._look)
@@ -95,7 +103,7 @@ class RequestTimer:
             if one in self._in_flight:  # it may have ended, or ended others
                 self._in_flight[one] = due
         self._also(now)
-        while self._left and (self._left[0][0] <= now or self._left[0][1].done()):
+        while self._left and (self._left[0][0] <= now or self._left[0][1].is_over):
             self._close_oldest()
         if self._timer is None and (self._in_flight or self._left):
             self._plan()

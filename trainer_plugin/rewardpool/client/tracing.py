@@ -19,8 +19,11 @@ def _inject() -> Inject | None:
     return inject
 
 
-def add_trace_context(headers: dict[str, str]) -> None:
-    """Add what OpenTelemetry's propagator wants sent with a request made in the current context."""
+def trace_headers() -> str:
+    """The header lines that OpenTelemetry's propagator wants sent with a request made in the current context."""
     inject = _inject()
-    if inject is not None:
-        inject(headers)
+    if inject is None:
+        return ""
+    headers: dict[str, str] = {}
+    inject(headers)
+    return "".join(f"{name}: {value}\r\n" for name, value in headers.items())

@@ -17,13 +17,14 @@ import orjson
 
 from rewardpool.client import open_files
 from rewardpool.client.breaker import Breaker
+from rewardpool.client.connect import UnreachableError
 from rewardpool.client.hedging import FLOOR_SECONDS, Hedging
-from rewardpool.client.http import Answer, BrokenError, HttpClient, StrangeAnswerError, UnreachableError, target
+from rewardpool.client.http import BrokenError, HttpClient, StrangeAnswerError
 from rewardpool.client.limiter import AdaptiveLimiter, Pace
 from rewardpool.client.outage import Outage
 from rewardpool.client.request_timer import RequestTimer
 from rewardpool.client.retry import RetryableError, kind_of_status
-from rewardpool.client.tracing import add_trace_context
+from rewardpool.client.target import target
 from rewardpool.config import RewardConfig
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.discovery.find import find_pool
@@ -31,6 +32,7 @@ from rewardpool.discovery.resolver import EndpointResolver
 from rewardpool_runtime.trust import verifying_context
 
 if TYPE_CHECKING:
+    from rewardpool.client.attempt import Attempt
     from rewardpool.client.request import ScoreRequest
 
 log = logging.getLogger(__name__)
@@ -102,7 +104,7 @@ class Connections:
     ) -> None:
         await self.resolver.end()
         if self._timer is not None:
-            await self._timer.close()
+            self._timer.close()
         if self._outage is not None:
             self._outage.close()
         http, self._http = self._http, None
@@ -171,34 +173,30 @@ class Connections:
         self._pace.overloaded(sent_at=sent_at, now=now)
         self.slots.resize(self._pace.limit)
 
-    async def send(self, request: "ScoreRequest[Any]", endpoint: Endpoint, body: bytes) -> Answer:
-        """Send a request once, and return the answer; `body` is its JSON.
+    def send(self, attempt: "Attempt", body: bytes) -> None:
+        """Send a request once; `body` is its JSON, and the attempt is called with what comes of it.
 
         It goes on the connection that was answered last among those that are free. So one that is sent beside a
         straggler goes on another connection, and where that leads to another router, to one that answers.
 
         Raises:
-            RetryableError: There is no answer.
+            RuntimeError: The pool is closed.
         """
         if self._http is None:
             raise RuntimeError("the pool is closed")
-        key = self._key_for(request, endpoint)
+        request, endpoint = attempt.request, attempt.endpoint
+        attempt.key = self._key_for(request, endpoint)
         tls = None if endpoint.ca is None else _verifying(endpoint.ca)
-        to = target(endpoint.url + request.path, key=key, tls=tls)
-        try:
-            answer = await self._http.post(to, _headers(request.id), body)
-        except UnreachableError as error:
-            problem = f"{endpoint.url}, found by {endpoint.origin}, cannot be reached: {error}"
-            raise RetryableError("unreachable", problem) from error
-        except BrokenError as error:
-            raise RetryableError("worker", f"the connection broke: {error}") from error
-        except StrangeAnswerError as error:
-            raise RetryableError("nonsense", str(error)) from error
-        if answer.status == 200:
-            self.admitted, self._admitted_key = True, key
-        elif kind_of_status(answer.status) == "denied":
-            request.refused_keys |= {key}
-        return answer
+        to = target(endpoint.url + request.path, key=attempt.key, tls=tls)
+        headers = f"x-request-id: {request.id}\r\n{request.trace}"
+        self._http.send(attempt, to, headers.encode("latin-1"), body)
+
+    def answered_with(self, attempt: "Attempt", status: int) -> None:
+        """Somebody answered: learn whether the pool takes the key."""
+        if status == 200:
+            self.admitted, self._admitted_key = True, attempt.key
+        elif kind_of_status(status) == "denied":
+            attempt.request.refused_keys |= {attempt.key}
 
     def _key_for(self, request: "ScoreRequest[Any]", endpoint: Endpoint) -> str | None:
         """One that was not refused yet, the one that worked last before others; when all were refused, over again."""
@@ -214,11 +212,17 @@ _verifying = lru_cache(maxsize=8)(verifying_context)
 """One context for the same certificates, since connections are kept by context."""
 
 
-def _headers(request_id: str) -> bytes:
-    """What one request has beside what all have."""
-    headers = {"x-request-id": request_id}
-    add_trace_context(headers)
-    return "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode("latin-1")
+def unanswered(error: Exception, endpoint: Endpoint) -> Exception:
+    """What an attempt ends with to which nobody answers; a RetryableError, where it is nobody's mistake."""
+    match error:
+        case UnreachableError():
+            problem = f"{endpoint.url}, found by {endpoint.origin}, cannot be reached: {error}"
+            return RetryableError("unreachable", problem)
+        case BrokenError():
+            return RetryableError("worker", f"the connection broke: {error}")
+        case StrangeAnswerError():
+            return RetryableError("nonsense", str(error))
+    return error
 
 
 def to_json(content: Mapping[str, Any]) -> bytes:

@@ -1,0 +1,34 @@
+"""A POST by the transport, for who would rather wait for its answer than be called."""
+
+import asyncio
+
+from rewardpool.client.http import Answer, Exchange, HttpClient
+from rewardpool.client.target import Target
+
+
+class AwaitedExchange(Exchange):
+    """Its answer, or its error, is the future's."""
+
+    __slots__ = ("future",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+    def answered(self, answer: Answer) -> None:
+        if not self.future.done():
+            self.future.set_result(answer)
+
+    def failed(self, error: Exception) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+async def post(client: HttpClient, to: Target, headers: bytes, body: bytes) -> Answer:
+    """The answer to a request, which is given up when the caller is cancelled. Raises what the exchange fails with."""
+    exchange = AwaitedExchange()
+    client.send(exchange, to, headers, body)
+    try:
+        return await exchange.future
+    finally:
+        exchange.cancel()

@@ -1,0 +1,58 @@
+"""Where requests go, and what begins every one of them: built once for a URL and a key."""
+
+import ssl
+from functools import lru_cache
+from importlib.metadata import version
+from typing import NamedTuple
+
+from yarl import URL
+
+from rewardpool.client.connect import Origin
+
+
+class Target(NamedTuple):
+    """Where requests go: what identifies a connection, and what begins every request on it."""
+
+    host: str
+    port: int
+    tls: ssl.SSLContext | None
+    """None for plain HTTP."""
+    head: bytes
+    """The request line, and the headers that all requests have."""
+
+    @property
+    def origin(self) -> Origin:
+        """Requests to the same one share connections."""
+        return self[:3]
+
+
+@lru_cache(maxsize=64)
+def target(url: str, *, key: str | None, tls: ssl.SSLContext | None) -> Target:
+    """For POSTs of JSON to a URL, with a bearer `key` if there is one; `tls` verifies https.
+
+    Raises:
+        ValueError: The key has a character that no header may have.
+    """
+    parsed = URL(url)
+    if key is not None and not (key.isascii() and key.isprintable()):
+        raise ValueError("the pool's key has a character in it that no HTTP header may have, such as a line's end")
+    lines = [
+        f"POST {parsed.raw_path_qs} HTTP/1.1",
+        f"Host: {parsed.host_port_subcomponent}",
+        f"User-Agent: {_user_agent()}",
+        "Accept: */*",
+        "Content-Type: application/json",
+        *([f"Authorization: Bearer {key}"] if key is not None else []),
+    ]
+    secure = (tls or _default_context()) if parsed.scheme == "https" else None
+    return Target(parsed.raw_host or "", parsed.port or 80, secure, "".join(f"{line}\r\n" for line in lines).encode())
+
+
+@lru_cache(maxsize=1)
+def _default_context() -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
+@lru_cache(maxsize=1)
+def _user_agent() -> str:
+    return f"rewardpool/{version('rewardpool')}"
