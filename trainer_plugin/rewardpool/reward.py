@@ -14,13 +14,13 @@ import asyncio
 import concurrent.futures
 import sys
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Self
 
 from rewardpool.client.pool import Pool
-from rewardpool.client.stream import Deliver, Stream
+from rewardpool.client.stream import Stream
 from rewardpool.deadline import waited
 from rewardpool.demand.handle import JobDemand
 from rewardpool.errors import ConfigError, SampleError, ScoreError, UnscoredError
@@ -155,8 +155,8 @@ class Reward:
             raise ConfigError("reward", "compares the responses to a prompt; call it with whole batches instead")
         loop = asyncio.get_running_loop()
 
-        def begin(trajectory: Trajectory, index: int, deliver: Deliver[Rating]) -> _Begun:
-            return _Begun(opened, _episode(trajectory, index), index, deliver, loop)
+        def begin(trajectory: Trajectory, index: int) -> _Begun:
+            return _Begun(opened, _episode(trajectory, index), index, course.deliver, loop)
 
         silent = JobDemand.silent("a stream of trajectories says nothing of steps")
         course: Stream[Trajectory, Rating] = Stream(begin, ahead=AHEAD, demand=silent, waited=lambda seconds: None)
@@ -233,7 +233,7 @@ class _Begun:
         opened: BlockingReward,
         episode: Episode,
         index: int,
-        deliver: Deliver[Rating],
+        deliver: Callable[[int, Rating | BaseException], None],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._future = opened.submit(episode)

@@ -1,15 +1,21 @@
 """One attempt of a request: the exchange that the connection calls, which hands on what came to its request."""
 
 import asyncio
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from rewardpool.client.http import Answer, Exchange
-from rewardpool.client.retry import RetryableError
+from rewardpool.client.retry import RetryableError, retry_after_seconds
 from rewardpool.client.transport import unanswered
 from rewardpool.discovery.endpoint import Endpoint
+from rewardpool.errors import SampleError
 
 if TYPE_CHECKING:
     from rewardpool.client.request import ScoreRequest
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 class Attempt(Exchange):
@@ -25,12 +31,34 @@ class Attempt(Exchange):
         """Where it goes."""
         self.key: str | None = None
         """With which it goes there."""
-        self.sent_at = asyncio.get_running_loop().time()
+        self.sent_at = _now()
         """The loop's time."""
 
     def answered(self, answer: Answer) -> None:
         """See `Exchange`."""
-        self.request.attempt_answered(self, answer)
+        request = self.request
+        connections = request.connections
+        connections.answered_with(self, answer.status)
+        try:
+            result = request.read(answer.status, answer.body)
+        except RetryableError as error:
+            error.retry_after = retry_after_seconds(answer.retry_after, now=datetime.now(UTC))
+            if error.kind == "busy":
+                connections.overloaded(sent_at=self.sent_at, now=_now())
+            request.attempt_ended(self, error=error)
+        except SampleError as error:
+            if error.status is None:
+                connections.pool_answered()
+            request.attempt_ended(self, error=error)
+        except Exception as error:  # a mistake in what reads it is the request's end, not the connection's
+            request.attempt_ended(self, error=error)
+        else:
+            if not request.has_ended:
+                seconds = _now() - self.sent_at
+                connections.answered(seconds)
+                if (hedging := connections.hedging(request.path)) is not None:
+                    hedging.answered(seconds)
+            request.attempt_ended(self, result)
 
     def failed(self, error: Exception) -> None:
         """See `Exchange`."""

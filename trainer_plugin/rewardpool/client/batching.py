@@ -17,7 +17,7 @@ import logging
 import math
 from collections import OrderedDict
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 from rewardpool.client.answer import read_scores
@@ -27,6 +27,7 @@ from rewardpool.client.request import ScoreRequest
 from rewardpool.client.retry import RetryableError
 from rewardpool.client.transport import Connections
 from rewardpool.config import AUTO_BATCH
+from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.errors import SampleError
 from rewardpool_api.contract import SCORE_PATH
 
@@ -113,6 +114,23 @@ class Batcher:
         self._send_what_fits()
 
 
+@dataclass(slots=True, eq=False, repr=False, kw_only=True)
+class JointRequest(ScoreRequest[list[float]]):
+    """For the scores of several texts."""
+
+    texts: list[str]
+    adapter: str | None
+    """That gives them, by its name in the pool; None for the model itself."""
+
+    def content(self, endpoint: Endpoint) -> dict[str, Any]:
+        """See `ScoreRequest`."""
+        return {**endpoint.model_fields, "input": self.texts}
+
+    def read(self, status: int, body: bytes) -> list[float]:
+        """See `ScoreRequest`."""
+        return read_scores(status, body, self.label, count=len(self.texts), adapter=self.adapter)
+
+
 class Batch:
     """Samples that left the queue together; the next ones do once all of them have ended."""
 
@@ -123,7 +141,7 @@ class Batch:
         self._in_flight = 0
         self._together: list[ScoreRequest[float]] = []
         """Those that wait for the answer of `_joint`."""
-        self._joint: ScoreRequest[list[float]]
+        self._joint: JointRequest
 
     def send(self) -> None:
         """Send what fits in one request together, and the others alone."""
@@ -153,17 +171,16 @@ class Batch:
 
     def _send_together(self, inputs: dict[ScoreRequest[float], str]) -> None:
         endpoint = self._batcher.connections.endpoint
-        content = {**endpoint.model_fields, "input": list(inputs.values())}
         self._together = list(inputs)
         for request in self._together:
             request.wait_in(self)
-        self._joint = ScoreRequest(
+        self._joint = JointRequest(
             self._batcher.connections,
             self._batcher.counters,
             label=f"{self._together[0].label} and {len(inputs) - 1} others",
             path=SCORE_PATH,
-            content=lambda _: content,
-            read=partial(read_scores, count=len(inputs), adapter=endpoint.adapter),
+            texts=list(inputs.values()),
+            adapter=endpoint.adapter,
             samples=len(inputs),
             seconds=max(request.seconds for request in self._together),
         )

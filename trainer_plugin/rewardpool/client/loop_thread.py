@@ -8,8 +8,9 @@ import concurrent.futures
 import contextvars
 import importlib
 import threading
+from collections import deque
 from collections.abc import Coroutine
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -21,7 +22,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Work(Generic[T]):
     """What one call handed over: a coroutine, and where its outcome goes."""
 
@@ -41,6 +42,11 @@ class _Work(Generic[T]):
                 loop.call_soon_threadsafe(task.cancel)
 
         self.future.add_done_callback(give_up)
+
+    def give_up(self) -> None:
+        """Nobody will begin it."""
+        self.coroutine.close()
+        self.future.cancel()
 
     def _settle(self, task: "asyncio.Task[T]") -> None:
         if task.cancelled():
@@ -69,10 +75,12 @@ class LoopThread(Generic[R]):
     def __init__(self, opening: AbstractAsyncContextManager[R], *, what: str) -> None:
         self._opening = opening
         self._what = what
-        self._lock = threading.RLock()  # reentrant, as a signal handler may close what its own thread just uses
+        # No lock: a signal handler may close what its own thread just uses, and a deque needs none.
         self._is_closing = False
-        self._handed_over: list[_Work[Any]] = []
-        """What the loop has not taken yet. It was woken when the first of these came."""
+        self._handed_over: deque[_Work[Any]] = deque()
+        """What the loop has not taken yet."""
+        self._is_woken = False
+        """Whether the loop will look at that."""
         self._started: concurrent.futures.Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, R]]
         self._started = concurrent.futures.Future()
         # A daemon, so that a trainer that dies without closing still exits.
@@ -90,15 +98,19 @@ class LoopThread(Generic[R]):
         Raises:
             RuntimeError: It is closed, or being closed.
         """
-        with self._lock:  # work that comes to the loop after the order to stop would never end
-            if self._is_closing or not self._thread.is_alive():
+        handed_over = _Work(work)
+        self._handed_over.append(handed_over)
+        # Looked at only now: the thread gives up what it finds after it has set this. No thread survives a fork.
+        if self._is_closing or not self._thread.is_alive():
+            with suppress(ValueError):  # it found this
+                self._handed_over.remove(handed_over)
                 work.close()
                 raise RuntimeError(f"{self._what} is closed")
-            if not self._handed_over:
+        elif not self._is_woken:
+            self._is_woken = True
+            with suppress(RuntimeError):  # it ended in this moment, and gives up what it finds
                 self._loop.call_soon_threadsafe(self._take_over)
-            handed_over = _Work(work)
-            self._handed_over.append(handed_over)
-            return handed_over.future
+        return handed_over.future
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Do some work on the loop, and wait for it; when this thread is interrupted meanwhile, it is given up."""
@@ -110,10 +122,9 @@ class LoopThread(Generic[R]):
         Raises:
             TimeoutError: The thread did not end within 10 s.
         """
-        with self._lock:
-            if not self._is_closing and self._thread.is_alive():
-                self._loop.call_soon_threadsafe(self._stop.set)
-            self._is_closing = True
+        self._is_closing = True
+        with suppress(RuntimeError):  # it has ended
+            self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(CLOSE_SECONDS)
         if self._thread.is_alive():
             raise TimeoutError(f"the thread of {self._what} did not end within {CLOSE_SECONDS:g} s")
@@ -127,14 +138,18 @@ class LoopThread(Generic[R]):
         self.close()
 
     def _take_over(self) -> None:
-        with self._lock:
-            taken, self._handed_over = self._handed_over, []
-        for work in taken:
-            work.begin()
+        self._is_woken = False  # before it looks, so that what comes later wakes it again
+        while self._handed_over:
+            self._handed_over.popleft().begin()
 
     def _run(self) -> None:
-        with asyncio.Runner(loop_factory=_fastest_loop) as runner:
-            runner.run(self._serve())
+        try:
+            with asyncio.Runner(loop_factory=_fastest_loop) as runner:
+                runner.run(self._serve())
+        finally:
+            self._is_closing = True
+            while self._handed_over:
+                self._handed_over.popleft().give_up()
 
     async def _serve(self) -> None:
         stop = asyncio.Event()

@@ -8,27 +8,27 @@ import itertools
 import logging
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from rewardpool.client.answer import Judgement, read_first_token, read_judgement, read_object, read_score
+from rewardpool.client.answer import Judgement, read_first_token, read_judgement, read_object
 from rewardpool.client.batching import Batcher
 from rewardpool.client.report import Counters, Report
-from rewardpool.client.request import Content, Read, ScoreRequest
+from rewardpool.client.request import ScoreRequest
+from rewardpool.client.sample_request import SampleRequest
 from rewardpool.client.shared import shared
-from rewardpool.client.stream import Deliver, Stream
+from rewardpool.client.stream import Stream
 from rewardpool.client.transport import Connections
 from rewardpool.client.wake_lock import WITHIN_SECONDS, Awake, sleeping_folder
 from rewardpool.config import Constant, RewardConfig
 from rewardpool.demand.cadence import Plan
 from rewardpool.demand.handle import JobDemand, announced_demand
 from rewardpool.discovery.endpoint import Endpoint
-from rewardpool.errors import InvalidSampleError, SampleError, SampleTooLongError
+from rewardpool.errors import InvalidSampleError, SampleError
 from rewardpool.sample import Outcome, Sample, Scored, Unscored
-from rewardpool_api.contract import CHAT_PATH, SCORE_PATH, StepScore
+from rewardpool_api.contract import CHAT_PATH, SCORE_PATH
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,6 @@ class Pool:
         self._open: AbstractAsyncContextManager[Connections] | None = None
         self._connections: Connections | None = None
         self._batcher: Batcher | None = None
-        self._read_score = partial(read_score, adapter=config.adapter)
         self._counters = Counters()
         self._unnamed = itertools.count()
         self._demand = JobDemand.silent("the trainer has not asked for it")
@@ -240,7 +239,12 @@ class Pool:
         return await self._chat(messages, read_first_token, label=label, sampling=sampling)
 
     async def _chat(
-        self, messages: Sequence[Mapping[str, Any]], read: Read[T], *, label: str | None, sampling: Mapping[str, Any]
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        read: Callable[[int, bytes, str], T],
+        *,
+        label: str | None,
+        sampling: Mapping[str, Any],
     ) -> T:
         label = label or f"judge-{next(self._unnamed)}"
 
@@ -269,9 +273,15 @@ class Pool:
         label = label or f"request-{next(self._unnamed)}"
         return await self._ask(label, path, lambda endpoint: {**content, **endpoint.model_fields}, read_object)
 
-    async def _ask(self, label: str, path: str, content: Content, read: Read[T]) -> T:
+    async def _ask(
+        self,
+        label: str,
+        path: str,
+        ask: Callable[[Endpoint], dict[str, Any]],
+        answer: Callable[[int, bytes, str], T],
+    ) -> T:
         self._demand.sample_comes()
-        request = ScoreRequest(self._entered, self._counters, label=label, path=path, content=content, read=read)
+        request = _Call(self._entered, self._counters, label=label, path=path, ask=ask, answer=answer)
         request.send()
         await request.wait()
         try:
@@ -298,21 +308,20 @@ class Pool:
             PoolError: The pool cannot be used, whatever the policy.
         """
 
-        def begin(sample: Sample, index: int, deliver: Deliver[Outcome]) -> ScoreRequest[float]:
-            def ended(request: ScoreRequest[float]) -> None:
-                try:
-                    end: Outcome | BaseException = self._apply_policy(_outcome(request))
-                except BaseException as error:  # raised by the stream
-                    end = error
-                deliver(index, end)
-
-            request = self._send(sample, sample.id or f"#{index}")
-            request.add_done_callback(ended)
-            return request
+        def begin(sample: Sample, index: int) -> SampleRequest:
+            return self._send(sample, sample.id or f"#{index}", index=index, on_end=ended)
 
         course: Stream[Sample, Outcome] = Stream(
             begin, ahead=self._config.ahead, demand=self._demand, waited=self.waited
         )
+
+        def ended(request: SampleRequest) -> None:
+            try:
+                end: Outcome | BaseException = self._apply_policy(request.outcome())
+            except BaseException as error:  # raised by the stream
+                end = error
+            course.deliver(request.index, end)
+
         async with aclosing(course.outcomes(samples)) as outcomes:
             async for item in outcomes:
                 yield item
@@ -325,7 +334,7 @@ class Pool:
         """Score one sample; the failure policy is still to be applied. Raises PoolError."""
         request = self._send(sample, sample.id or f"#{next(self._unnamed)}")
         await request.wait()
-        return _outcome(request)
+        return request.outcome()
 
     def _apply_policy(self, outcome: Outcome) -> Outcome:
         if isinstance(outcome, Scored):
@@ -340,16 +349,25 @@ class Pool:
             raise outcome.error
         return outcome
 
-    def _send(self, sample: Sample, label: str) -> ScoreRequest[float]:
-        """Begin to score one sample."""
+    def _send(
+        self,
+        sample: Sample,
+        label: str,
+        *,
+        index: int = 0,
+        on_end: Callable[[SampleRequest], None] | None = None,
+    ) -> SampleRequest:
+        """Begin to score one sample; `index` and `on_end` are its stream's."""
         self._demand.sample_comes()
-        request = ScoreRequest(
+        request = SampleRequest(
             self._entered,
             self._counters,
             label=label,
             path=SCORE_PATH,
-            content=partial(_score_content, sample, label),
-            read=self._read_score,
+            sample=sample,
+            adapter=self._config.adapter,
+            index=index,
+            on_end=on_end,
         )
         if self._batcher is None:
             request.send()
@@ -358,31 +376,18 @@ class Pool:
         return request
 
 
-def _score_content(sample: Sample, label: str, endpoint: Endpoint) -> dict[str, Any]:
-    """What is sent for the score of one sample. Pure.
+@dataclass(slots=True, eq=False, repr=False, kw_only=True)
+class _Call(ScoreRequest[T]):
+    """What a caller asks and reads by functions of its own."""
 
-    Raises:
-        SampleError: The pool's model cannot take it.
-    """
-    if endpoint.model_type == "Generative":
-        raise InvalidSampleError(label, f"{endpoint.pool} is Generative, which writes instead of scoring; use judge")
-    if endpoint.model_type is not None and (endpoint.model_type == "Function") != (sample.function is not None):
-        wanted = "function" if endpoint.model_type == "Function" else "text or token_ids"
-        raise InvalidSampleError(label, f"{endpoint.pool} is {endpoint.model_type} and takes {wanted}")
-    limit = endpoint.max_model_len
-    if sample.token_ids is not None and limit is not None and len(sample.token_ids) > limit:
-        raise SampleTooLongError(label, len(sample.token_ids), limit)
-    return {**endpoint.model_fields, "input": sample.to_input(label)}
+    ask: Callable[[Endpoint], dict[str, Any]]
+    answer: Callable[[int, bytes, str], T]
 
+    def content(self, endpoint: Endpoint) -> dict[str, Any]:
+        return self.ask(endpoint)
 
-def _outcome(request: ScoreRequest[float]) -> Outcome:
-    """What came of a sample; the failure policy is still to be applied. Raises PoolError, or CancelledError."""
-    try:
-        score = request.result()
-    except SampleError as error:
-        return Unscored(error=error, attempts=request.attempts, seconds=request.seconds)
-    steps = score.steps if isinstance(score, StepScore) else None
-    return Scored(value=score, attempts=request.attempts, seconds=request.seconds, steps=steps)
+    def read(self, status: int, body: bytes) -> T:
+        return self.answer(status, body, self.label)
 
 
 def injected_pool(config: RewardConfig, **injected: Any) -> Pool:

@@ -19,14 +19,12 @@ import os
 import uuid
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Generic, Protocol, TypeVar
 
 from rewardpool.client.attempt import Attempt
 from rewardpool.client.hedging import Hedging, Race
-from rewardpool.client.http import Answer
 from rewardpool.client.report import Counters
-from rewardpool.client.retry import RetryableError, deadline_error, final_error, prepare_retry, retry_after_seconds
+from rewardpool.client.retry import RetryableError, deadline_error, final_error, prepare_retry
 from rewardpool.client.tracing import trace_headers
 from rewardpool.client.transport import Connections, to_json
 from rewardpool.deadline import already_waited
@@ -34,11 +32,6 @@ from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.errors import PoolError, SampleError
 
 T = TypeVar("T")
-
-Content = Callable[[Endpoint], dict[str, Any]]
-"""Makes the JSON for an endpoint, or raises the SampleError that says why there is none."""
-Read = Callable[[int, bytes, str], T]
-"""Makes of status, body and the request's label a result, a SampleError or a RetryableError."""
 
 _IMPORT = uuid.uuid4().hex
 _NUMBERS = itertools.count(1)
@@ -58,7 +51,10 @@ class Queue(Protocol):
 
 @dataclass(slots=True, eq=False, repr=False)
 class ScoreRequest(Generic[T]):
-    """What is asked for one sample, for a judgement, or for several samples at once. For one use."""
+    """What is asked for one sample, for a judgement, or for several samples at once. For one use.
+
+    What is asked and how the answer is read, subclasses say: a field for each would be two more objects that wait.
+    """
 
     connections: Connections
     counters: Counters
@@ -67,8 +63,6 @@ class ScoreRequest(Generic[T]):
     """Names it in messages."""
     path: str
     """Below the pool's URL."""
-    content: Content
-    read: Read[T]
     samples: int = 1
     """In it; with more than one it is sent once, and a RetryableError ends it."""
 
@@ -115,6 +109,23 @@ class ScoreRequest(Generic[T]):
     _callbacks: "tuple[Callable[[ScoreRequest[T]], None], ...]" = field(default=(), init=False)
     _answer: T = field(init=False)
     _error: BaseException | None = field(default=None, init=False)
+
+    def content(self, endpoint: Endpoint) -> dict[str, Any]:
+        """The JSON for an endpoint. Pure.
+
+        Raises:
+            SampleError: There is none.
+        """
+        raise NotImplementedError
+
+    def read(self, status: int, body: bytes) -> T:
+        """What an answer says. Pure.
+
+        Raises:
+            SampleError: That there is no answer, and will be none.
+            RetryableError: That there is none yet.
+        """
+        raise NotImplementedError
 
     @property
     def id(self) -> str:
@@ -231,30 +242,6 @@ class ScoreRequest(Generic[T]):
         self.connections.send(attempt, self._body)
         return attempt
 
-    def attempt_answered(self, attempt: Attempt, answer: Answer) -> None:
-        """Somebody answered an attempt."""
-        self.connections.answered_with(attempt, answer.status)
-        try:
-            result = self.read(answer.status, answer.body, self.label)
-        except RetryableError as error:
-            error.retry_after = retry_after_seconds(answer.retry_after, now=datetime.now(UTC))
-            if error.kind == "busy":
-                self.connections.overloaded(sent_at=attempt.sent_at, now=_now())
-            self.attempt_ended(attempt, error=error)
-        except SampleError as error:
-            if error.status is None:
-                self.connections.pool_answered()
-            self.attempt_ended(attempt, error=error)
-        except Exception as error:  # a mistake in what reads it is the request's end, not the connection's
-            self.attempt_ended(attempt, error=error)
-        else:
-            if not self.has_ended:
-                seconds = _now() - attempt.sent_at
-                self.connections.answered(seconds)
-                if (hedging := self.connections.hedging(self.path)) is not None:
-                    hedging.answered(seconds)
-            self.attempt_ended(attempt, result)
-
     def attempt_ended(self, attempt: Attempt, answer: T | None = None, error: BaseException | None = None) -> None:
         """An attempt came to its end: an answer, or an error, a RetryableError where another attempt may help."""
         if attempt is not self._primary:
@@ -359,13 +346,18 @@ class ScoreRequest(Generic[T]):
         else:
             self._error = final_error(self, error) if self.samples == 1 else error
         self._count_end()
-        (queue, self._queue), (callbacks, self._callbacks) = (self._queue, None), (self._callbacks, ())
+        queue, self._queue = self._queue, None
         if queue is not None:
             queue.leave(self)
         elif self._began is not None:
             self.connections.timer.remove(self)
             self.connections.slots.give_back()
             self._close_attempts()
+        self.tell()
+
+    def tell(self) -> None:
+        """Tell who asked that it has ended."""
+        callbacks, self._callbacks = self._callbacks, ()
         for callback in callbacks:
             callback(self)
 

@@ -26,19 +26,18 @@ class UnderWay(Protocol):
         """Nobody waits for it any more; returns what runs on for a moment."""
 
 
-Deliver = Callable[[int, T | BaseException], None]
-Begin = Callable[[S, int, Deliver[T]], UnderWay]
-"""Begins to score the sample with that index, and later delivers its outcome, or what ends the stream."""
+Begin = Callable[[S, int], UnderWay]
+"""Begins to score the sample with that index, and later has its outcome delivered."""
 
 
 class Stream(Generic[S, T]):
     """The samples of one input. For one use."""
 
-    def __init__(self, begin: Begin[S, T], *, ahead: int, demand: JobDemand, waited: Callable[[float], None]) -> None:
+    def __init__(self, begin: Begin[S], *, ahead: int, demand: JobDemand, waited: Callable[[float], None]) -> None:
         """Prepare.
 
         Args:
-            begin: Scores a sample.
+            begin: Scores a sample, and later calls `deliver`, never within this call.
             ahead: At most so many are read and not yet taken.
             demand: Receives what the trainer waits for.
             waited: Receives seconds in which there was nothing to take.
@@ -98,7 +97,7 @@ class Stream(Generic[S, T]):
                     except StopAsyncIteration:
                         return
                     self._untaken += 1
-                    self._under_way[index] = self._begin(sample, index, self._deliver)
+                    self._under_way[index] = self._begin(sample, index)
 
     async def _for_room(self) -> None:
         with self._demand.holding_back():
@@ -106,7 +105,8 @@ class Stream(Generic[S, T]):
                 self._room.clear()
                 await self._room.wait()
 
-    def _deliver(self, index: int, outcome: T | BaseException) -> None:
+    def deliver(self, index: int, outcome: T | BaseException) -> None:
+        """Hand out the outcome of the sample with that index, or end the stream by an error."""
         self._under_way.pop(index, None)
         self._ready.append((index, outcome))
         self._news.set()

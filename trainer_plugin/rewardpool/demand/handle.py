@@ -12,6 +12,7 @@ import logging
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -46,6 +47,8 @@ class JobDemand:
         self._samples_per_request = samples_per_request
         self._clock = time.monotonic
         self._lock = threading.RLock()  # reentrant, as a signal handler may `end` what its own thread just holds
+        self._came: deque[float] = deque()
+        """When samples came of which the cadence does not know yet; nothing is locked for each."""
         self._announcer: Announcer | None = None
         self._silent_because = ""
         self._ended: Callable[[], None] = lambda: None
@@ -75,14 +78,14 @@ class JobDemand:
             ValueError: `samples` is negative.
             TypeError: `samples` is no whole number.
         """
-        with self._lock:
-            self._cadence.rollout_begins(self._clock(), samples=samples)
+        with self._known() as cadence:
+            cadence.rollout_begins(self._clock(), samples=samples)
         self._look()
 
     def update(self) -> None:
         """The rollout is over: no more samples come before the next one. May be said more than once."""
-        with self._lock:
-            self._cadence.update_begins(self._clock())
+        with self._known() as cadence:
+            cadence.update_begins(self._clock())
         self._look()
 
     @contextmanager
@@ -100,9 +103,9 @@ class JobDemand:
 
     def end(self) -> None:
         """The job needs nothing any more. Waits at most 2 s for that to be said; may be called again."""
-        with self._lock:
+        with self._known() as cadence:
             was_announcing = self.is_announcing
-            self._cadence.ends()
+            cadence.ends()
         if was_announcing and self._announcer is not None:
             self._announcer.end()
             self._ended()
@@ -117,8 +120,8 @@ class JobDemand:
 
     def now(self) -> Demand:
         """What is announced at this moment."""
-        with self._lock:
-            demand = self._cadence.demand(self._clock())
+        with self._known() as cadence:
+            demand = cadence.demand(self._clock())
         mean = round(min(max(self._samples_per_request(), 1.0), MOST_PER_REQUEST), 1)
         return demand.model_copy(update={"samples_per_request": mean}) if mean > 1 else demand
 
@@ -132,8 +135,8 @@ class JobDemand:
 
     def sample_comes(self) -> None:
         """The client was given a sample."""
-        with self._lock:
-            self._cadence.samples_come(self._clock())
+        if not self._silent_because:
+            self._came.append(self._clock())
 
     @contextmanager
     def holding_back(self) -> Iterator[None]:
@@ -142,8 +145,8 @@ class JobDemand:
         try:
             yield
         finally:
-            with self._lock:
-                self._cadence.held_back(self._clock() - began)
+            with self._known() as cadence:
+                cadence.held_back(self._clock() - began)
 
     @contextmanager
     def feeding(self) -> Iterator[None]:
@@ -153,6 +156,14 @@ class JobDemand:
             yield
         finally:
             self._count(self._cadence.feeds, -1)
+
+    @contextmanager
+    def _known(self) -> Iterator[Cadence]:
+        """The cadence, which knows of all samples."""
+        with self._lock:
+            while self._came:
+                self._cadence.samples_come(self._came.popleft())
+            yield self._cadence
 
     def _count(self, what: Callable[[float, int], None], change: int) -> float:
         with self._lock:

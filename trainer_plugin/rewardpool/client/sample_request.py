@@ -1,0 +1,64 @@
+"""What is asked for one sample, and what its outcome is. It waits as one object, for tens of thousands may wait."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from rewardpool.client.answer import read_score
+from rewardpool.client.request import ScoreRequest
+from rewardpool.discovery.endpoint import Endpoint
+from rewardpool.errors import InvalidSampleError, SampleError, SampleTooLongError
+from rewardpool.sample import Outcome, Sample, Scored, Unscored
+from rewardpool_api.contract import StepScore
+
+
+@dataclass(slots=True, eq=False, repr=False, kw_only=True)
+class SampleRequest(ScoreRequest[float]):
+    """For the score of one sample."""
+
+    sample: Sample
+    adapter: str | None
+    """That gives it, by its name in the pool; None for the model itself."""
+    index: int = 0
+    """In its stream."""
+    on_end: "Callable[[SampleRequest], None] | None" = None
+    """Called at the end, before the callbacks; it must not raise."""
+
+    def content(self, endpoint: Endpoint) -> dict[str, Any]:
+        """See `ScoreRequest`. Raises SampleError where the pool's model cannot take the sample."""
+        sample, label = self.sample, self.label
+        if endpoint.model_type == "Generative":
+            raise InvalidSampleError(
+                label, f"{endpoint.pool} is Generative, which writes instead of scoring; use judge"
+            )
+        if endpoint.model_type is not None and (endpoint.model_type == "Function") != (sample.function is not None):
+            wanted = "function" if endpoint.model_type == "Function" else "text or token_ids"
+            raise InvalidSampleError(label, f"{endpoint.pool} is {endpoint.model_type} and takes {wanted}")
+        limit = endpoint.max_model_len
+        if sample.token_ids is not None and limit is not None and len(sample.token_ids) > limit:
+            raise SampleTooLongError(label, len(sample.token_ids), limit)
+        return {**endpoint.model_fields, "input": sample.to_input(label)}
+
+    def read(self, status: int, body: bytes) -> float:
+        """See `ScoreRequest`."""
+        return read_score(status, body, self.label, adapter=self.adapter)
+
+    def outcome(self) -> Outcome:
+        """What came of the sample, once the request has ended; the failure policy is still to be applied.
+
+        Raises:
+            PoolError: The pool cannot be used.
+            CancelledError: Nobody wanted it any more.
+        """
+        try:
+            score = self.result()
+        except SampleError as error:
+            return Unscored(error=error, attempts=self.attempts, seconds=self.seconds)
+        steps = score.steps if isinstance(score, StepScore) else None
+        return Scored(value=score, attempts=self.attempts, seconds=self.seconds, steps=steps)
+
+    def tell(self) -> None:
+        """See `ScoreRequest`."""
+        if self.on_end is not None:
+            self.on_end(self)
+        ScoreRequest.tell(self)
