@@ -1,6 +1,7 @@
 """The client against FakeWorker, which shows it every kind of trouble; pauses between attempts take no time here."""
 
 import asyncio
+import gc
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
@@ -11,6 +12,7 @@ from aiohttp import web
 from support.fake_worker import Behaviour, FakeWorker, breaks_off, hangs, refuses, right, says, score_of
 
 from rewardpool import Endpoint, Pool, RewardConfig, Sample, Scored, Unscored
+from rewardpool.client import request
 from rewardpool.client.pool import injected_pool
 from rewardpool.errors import (
     DeadlineError,
@@ -165,6 +167,15 @@ async def test_a_sample_of_the_wrong_kind_is_refused_before_it_is_sent(model_typ
         with pytest.raises(InvalidSampleError, match=problem):
             await pool.score(Sample(text="four"))
     assert worker.requests == []
+
+
+async def test_a_further_attempt_sends_the_bytes_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[Any] = []
+    to_json = request.to_json
+    monkeypatch.setattr(request, "to_json", lambda content: encoded.append(content) or to_json(content))
+    async with FakeWorker(breaks_off, UNAVAILABLE) as worker, pool_on(worker) as pool:
+        assert await pool.score(Sample(text="four")) == 4.0
+    assert (len(worker.headers), len(encoded)) == (3, 1)
 
 
 async def test_every_attempt_has_a_request_id_of_its_own() -> None:
@@ -346,6 +357,27 @@ async def test_an_endless_input_is_read_only_as_there_is_room() -> None:
         assert worker.most_in_flight <= 4
 
 
+async def objects_of_a_stream(count: int) -> int:
+    """Which the garbage collector follows while 16 of so many samples are at a silent worker."""
+    samples = [Sample(text="x") for _ in range(count)]
+    async with FakeWorker(*[hangs] * 16) as worker, pool_on(worker, concurrency=16, batch=64) as pool:
+        gc.collect()
+        before = len(gc.get_objects())
+        async with aclosing(pool.stream(samples)) as stream:
+            first = asyncio.ensure_future(anext(stream))
+            await asyncio.sleep(0.2)
+            added = len(gc.get_objects()) - before
+            first.cancel()
+            await asyncio.gather(first, return_exceptions=True)
+    return added
+
+
+async def test_a_sample_that_waits_is_one_object_for_the_garbage_collector() -> None:
+    await objects_of_a_stream(16)  # the first one fills caches
+    few, many = await objects_of_a_stream(500), await objects_of_a_stream(1500)
+    assert 1000 <= many - few < 1300
+
+
 async def test_a_sample_that_is_too_long_does_not_stop_the_others_under_skip() -> None:
     async with FakeWorker(refuses(TOO_LONG)) as worker, pool_on(worker, on_failure="skip", concurrency=1) as pool:
         outcomes = dict([item async for item in pool.stream(texts(5))])
@@ -405,7 +437,7 @@ async def test_a_pool_that_was_not_entered_says_so() -> None:
 def tasks_of_the_client() -> list[str]:
     """The coroutines of the client that still run."""
     names = [task.get_coro().__qualname__ for task in asyncio.all_tasks()]  # type: ignore[union-attr]
-    return [name for name in names if name.startswith(("Pool.", "Stream.", "ScoreRequest."))]
+    return [name for name in names if name.startswith(("Pool.", "Stream.", "ScoreRequest.", "HttpClient."))]
 
 
 async def test_a_pool_whose_end_is_cancelled_is_closed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """What is open on a thread of its own: every call ends, whatever happens there."""
 
 import asyncio
+import concurrent.futures
 import contextvars
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -91,6 +92,32 @@ def test_a_future_that_is_cancelled_gives_its_work_up(thread: LoopThread[str]) -
     assert begun.wait(SECONDS)
     assert future.cancel()
     assert given_up.wait(SECONDS)
+
+
+def test_work_that_comes_as_the_thread_is_closed_ends_all_the_same() -> None:
+    for _ in range(20):
+        thread = LoopThread(opening(closing=threading.Event(), may_close=_set()), what="the thing")
+        futures: list[Future[int]] = []
+        refused = threading.Event()
+
+        def keep_coming(
+            thread: LoopThread[str] = thread, futures: list[Future[int]] = futures, refused: threading.Event = refused
+        ) -> None:
+            try:
+                while True:
+                    futures.append(thread.start(answer()))
+            except RuntimeError:
+                refused.set()
+
+        callers = [threading.Thread(target=keep_coming) for _ in range(2)]
+        for caller in callers:
+            caller.start()
+        thread.close()
+        for caller in callers:
+            caller.join(SECONDS)
+        assert refused.is_set()
+        done, left = concurrent.futures.wait(futures, timeout=SECONDS)
+        assert (len(done), left) == (len(futures), set())
 
 
 def test_an_error_of_the_work_is_in_its_future(thread: LoopThread[str]) -> None:

@@ -1,6 +1,8 @@
 """What a trainer's process tells Prometheus, and the trace that goes on behind its requests."""
 
+import asyncio
 from collections.abc import Callable
+from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import Any
 
@@ -55,6 +57,20 @@ async def test_the_trace_context_is_sent_where_opentelemetry_is_installed(monkey
     stand_in = SimpleNamespace(inject=lambda headers: headers.update(traceparent=TRACEPARENT))
     headers = await headers_sent(monkeypatch, {"opentelemetry.propagate": stand_in}.__getitem__)
     assert headers["traceparent"] == TRACEPARENT
+
+
+async def test_the_trace_of_a_sample_that_waited_is_its_callers(monkeypatch: pytest.MonkeyPatch) -> None:
+    span: ContextVar[str] = ContextVar("span")
+
+    async def score(pool: Pool, name: str) -> float:
+        span.set(name)
+        return await pool.score(Sample(text=name))
+
+    stand_in = SimpleNamespace(inject=lambda headers: headers.update(traceparent=span.get("none")))
+    monkeypatch.setattr(tracing, "_inject", lambda: stand_in.inject)
+    async with FakeWorker() as worker, Pool(RewardConfig(url=worker.url, concurrency=1)) as pool:
+        await asyncio.gather(*(score(pool, name) for name in "abc"))
+    assert [headers["traceparent"] for headers in worker.headers] == ["a", "b", "c"]
 
 
 async def test_without_opentelemetry_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
