@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from rewardpool.client.http import Answer, Exchange
-from rewardpool.client.retry import RetryableError, retry_after_seconds
-from rewardpool.client.transport import unanswered
+from rewardpool.client.retry import RetryableError, retry_after_seconds, unanswered
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.errors import SampleError
 

@@ -39,6 +39,8 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from rewardpool.backoff import LONGEST_PAUSE_SECONDS, pause_seconds
+from rewardpool.client.connect import UnreachableError
+from rewardpool.client.http import BrokenError, StrangeAnswerError
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.discovery.pool_sources import LocalSource
 from rewardpool.errors import DeadlineError, PoolAccessError, PoolError, SampleError, ScoreError
@@ -103,6 +105,19 @@ def kind_of_status(status: int) -> Kind | None:
     if status in _FINAL_SERVER_ERRORS:
         return None
     return _BY_STATUS.get(status) or ("worker" if status >= 500 else None)
+
+
+def unanswered(error: Exception, endpoint: Endpoint) -> Exception:
+    """What an attempt ends with to which nobody answers; a RetryableError, where it is nobody's mistake."""
+    match error:
+        case UnreachableError():
+            problem = f"{endpoint.url}, found by {endpoint.origin}, cannot be reached: {error}"
+            return RetryableError("unreachable", problem)
+        case BrokenError():
+            return RetryableError("worker", f"the connection broke: {error}")
+        case StrangeAnswerError():
+            return RetryableError("nonsense", str(error))
+    return error
 
 
 def pause_before(

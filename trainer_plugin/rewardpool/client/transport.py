@@ -17,13 +17,12 @@ import orjson
 
 from rewardpool.client import open_files
 from rewardpool.client.breaker import Breaker
-from rewardpool.client.connect import UnreachableError
 from rewardpool.client.hedging import FLOOR_SECONDS, Hedging
-from rewardpool.client.http import BrokenError, HttpClient, StrangeAnswerError
+from rewardpool.client.http import HttpClient
 from rewardpool.client.limiter import AdaptiveLimiter, Pace
 from rewardpool.client.outage import Outage
 from rewardpool.client.request_timer import RequestTimer
-from rewardpool.client.retry import RetryableError, kind_of_status
+from rewardpool.client.retry import kind_of_status
 from rewardpool.client.target import target
 from rewardpool.config import RewardConfig
 from rewardpool.discovery.endpoint import Endpoint
@@ -210,19 +209,6 @@ class Connections:
 
 _verifying = lru_cache(maxsize=8)(verifying_context)
 """One context for the same certificates, since connections are kept by context."""
-
-
-def unanswered(error: Exception, endpoint: Endpoint) -> Exception:
-    """What an attempt ends with to which nobody answers; a RetryableError, where it is nobody's mistake."""
-    match error:
-        case UnreachableError():
-            problem = f"{endpoint.url}, found by {endpoint.origin}, cannot be reached: {error}"
-            return RetryableError("unreachable", problem)
-        case BrokenError():
-            return RetryableError("worker", f"the connection broke: {error}")
-        case StrangeAnswerError():
-            return RetryableError("nonsense", str(error))
-    return error
 
 
 def to_json(content: Mapping[str, Any]) -> bytes:
