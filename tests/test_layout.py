@@ -8,6 +8,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -38,8 +39,13 @@ def table() -> dict[str, Task]:
     }
 
 
-def names_in(module: Path) -> Iterator[str]:
-    """The names and texts of a module's code, one after the other, with its own name."""
+@cache
+def names_in(module: Path) -> frozenset[str]:
+    """The names and texts of a module's code, with its own name."""
+    return frozenset(_names(module))
+
+
+def _names(module: Path) -> Iterator[str]:
     yield repr(module.stem)
     tree = ast.parse(module.read_text())
     bare = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}

@@ -103,7 +103,7 @@ async def say_what_is_true(request: web.Request) -> web.Response:
 
 @pytest.mark.parametrize("kind", [Protocol, PairProtocol])
 def test_a_course_without_a_pool_has_every_score_at_once(kind: type[Protocol]) -> None:
-    protocol = kind(factor=2_000.0, prompts=4)
+    protocol = kind(factor=20_000.0, prompts=4)
     course = asyncio.run(run("one_step_off_minibatch", None, protocol, steps=1, on_minibatch=lambda: None))
     assert course.step_seconds > 0
 
@@ -113,7 +113,7 @@ def test_a_course_without_a_pool_has_every_score_at_once(kind: type[Protocol]) -
 async def test_a_small_course_of_every_schedule_trains_on_each_group_with_its_own_scores(
     schedule: ScheduleName, kind: type[Protocol]
 ) -> None:
-    protocol = kind(factor=2_000.0, prompts=4)
+    protocol = kind(factor=20_000.0, prompts=4)
     async with FakeWorker(*[say_what_is_true] * 10_000) as worker:
         settings = RewardConfig(url=worker.url, concurrency=64)
         running = run(schedule, settings, protocol, steps=1, on_minibatch=lambda: None)

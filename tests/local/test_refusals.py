@@ -6,10 +6,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.command_line import CommandLine, rewardpool
 from support.env_vars import env_vars
 from support.local_machine import POOL, LocalMachine
 
 from rewardpool_api import names
+
+__all__ = ["rewardpool"]
+
+
+@pytest.fixture
+def here(machine: LocalMachine, monkeypatch: pytest.MonkeyPatch) -> LocalMachine:
+    """The machine, also for commands in this process: what is refused starts nothing that needs one of its own."""
+    monkeypatch.chdir(machine.home)
+    monkeypatch.setenv(names.ENV_STATE_DIR, machine.environ[names.ENV_STATE_DIR])
+    return machine
 
 
 @pytest.mark.parametrize(
@@ -67,23 +78,23 @@ from rewardpool_api import names
         ),
     ],
 )
-async def test_a_pool_that_cannot_be_is_refused_by_name(
-    machine: LocalMachine, spec: dict[str, Any], complaint: str
+def test_a_pool_that_cannot_be_is_refused_by_name(
+    here: LocalMachine, rewardpool: CommandLine, spec: dict[str, Any], complaint: str
 ) -> None:
-    code, said = await machine.run("up", "-f", machine.manifest(**spec))
-    assert code == 2, said
-    assert complaint in said
-    assert not machine.folder.path.exists()
+    ended = rewardpool("up", "-f", str(here.manifest(**spec)))
+    assert ended.code == 2, ended.err
+    assert complaint in ended.err
+    assert not here.folder.path.exists()
 
 
-async def test_a_port_in_use_is_refused_by_its_number(machine: LocalMachine) -> None:
+def test_a_port_in_use_is_refused_by_its_number(here: LocalMachine, rewardpool: CommandLine) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        code, said = await machine.run("up", "-f", machine.manifest(), "--port", str(port))
-    assert (code, f"port {port} cannot be used" in said) == (2, True)
-    assert not machine.folder.path.exists()
+        ended = rewardpool("up", "-f", str(here.manifest()), "--port", str(port))
+    assert (ended.code, f"port {port} cannot be used" in ended.err) == (2, True)
+    assert not here.folder.path.exists()
 
 
 async def test_an_interpreter_without_the_router_is_refused_with_what_to_install(machine: LocalMachine) -> None:
@@ -95,9 +106,9 @@ async def test_an_interpreter_without_the_router_is_refused_with_what_to_install
     assert (code, "-m pip install sglang-router==0.3.2" in said) == (2, True)
 
 
-async def test_a_manifest_that_does_not_exist_is_refused(machine: LocalMachine) -> None:
-    code, said = await machine.run("up", "-f", Path("nowhere.yaml"))
-    assert (code, "nowhere.yaml" in said) == (2, True)
+def test_a_manifest_that_does_not_exist_is_refused(here: LocalMachine, rewardpool: CommandLine) -> None:
+    ended = rewardpool("up", "-f", "nowhere.yaml")
+    assert (ended.code, "nowhere.yaml" in ended.err) == (2, True)
 
 
 @pytest.mark.real
@@ -120,17 +131,19 @@ async def test_status_without_any_pool_says_how_to_start_one(machine: LocalMachi
     assert "rewardpool up" in (await machine.run("status"))[1]
 
 
-async def test_status_of_all_pools_is_a_list_for_machines(machine: LocalMachine) -> None:
-    code, said = await machine.run("status", "--json")
-    assert (code, json.loads(said)) == (0, {"items": []})
+def test_status_of_all_pools_is_a_list_for_machines(here: LocalMachine, rewardpool: CommandLine) -> None:
+    ended = rewardpool("status", "--json")
+    assert (ended.code, json.loads(ended.out)) == (0, {"items": []})
 
 
 @pytest.mark.parametrize("command", [("down", POOL), ("scale", POOL, "2"), ("status", POOL)])
-async def test_a_pool_that_was_never_started_is_an_error(machine: LocalMachine, command: tuple[str, ...]) -> None:
-    code, said = await machine.run(*command)
-    assert (code, POOL in said) == (1, True)
+def test_a_pool_that_was_never_started_is_an_error(
+    here: LocalMachine, rewardpool: CommandLine, command: tuple[str, ...]
+) -> None:
+    ended = rewardpool(*command)
+    assert (ended.code, POOL in ended.err) == (1, True)
 
 
-async def test_the_crd_is_printed_as_it_is_in_the_repository(machine: LocalMachine) -> None:
+def test_the_crd_is_printed_as_it_is_in_the_repository(rewardpool: CommandLine) -> None:
     file = Path(__file__).parents[2] / "crds" / "rewardpool.dev_rewardpools.yaml"
-    assert await machine.run("crd") == (0, file.read_text())
+    assert rewardpool("crd").out == file.read_text()
