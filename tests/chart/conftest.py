@@ -78,7 +78,7 @@ def render(helm: Helm) -> Render:
         output = helm(
             "template", "rewardpool", str(CHART), f"--namespace={NAMESPACE}", f"--kube-version={KUBERNETES}", *settings
         )
-        return [document for document in yaml.safe_load_all(output) if document]
+        return [document for document in yaml.load_all(output, Loader=yaml.CSafeLoader) if document]
 
     return template
 
