@@ -1,10 +1,11 @@
 """What a pool shall own, and what was found to be just that. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rewardpool_api import RewardPool, names
 from rewardpool_operator.kubernetes import pods, render, revisions
+from rewardpool_operator.kubernetes.cache.alike import kept_once
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.credentials.keys import Keys
@@ -82,6 +83,7 @@ def rendered(
     routers = render.router_deployment(
         pool, fingerprint=keys.fingerprint, image=image, certificate=certificate, ipv6=ipv6, defaults=defaults
     )
+    revision = render.worker_revision(pool, image=image, ipv6=ipv6, defaults=defaults)
     shared = (
         *render.secrets(pool, keys),
         render.pins_config_map(pool, pins),
@@ -91,12 +93,12 @@ def rendered(
         *render.network_policies(pool, identity),
     )
     return Rendered(
-        shared=tuple(map(stamped, shared)),
+        shared=tuple(kept_once(stamped(manifest)) for manifest in shared),
         files=(
             render.files_config_map(pool.metadata.namespace, worker_files()),
             *(() if tls.problem else (render.files_config_map(pool.metadata.namespace, router_files()),)),
         ),
-        revision=render.worker_revision(pool, image=image, ipv6=ipv6, defaults=defaults),
+        revision=replace(revision, template=kept_once(revision.template)),
     )
 
 

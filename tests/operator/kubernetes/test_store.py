@@ -52,6 +52,36 @@ def test_only_a_newer_version_replaces_what_is_there() -> None:
     assert data(store) == [{"a": "new"}]
 
 
+def test_what_kubernetes_notes_of_a_deployments_rollout_is_no_news() -> None:
+    store = a_store()
+    made, noted = (an_object("workers", version=version, spec={}) for version in (2, 3))
+    noted["metadata"]["annotations"] = {"deployment.kubernetes.io/revision": "1"}
+    assert store.put(client.DEPLOYMENTS, made) == [KEY]
+    assert store.put(client.DEPLOYMENTS, noted) == []
+
+
+def test_what_two_objects_have_alike_is_kept_once_and_true_is_not_taken_for_one() -> None:
+    store = a_store()
+    for name, flag in (("a", True), ("b", True), ("c", 1)):
+        store.put(client.DEPLOYMENTS, an_object(name, spec={"replicas": 4, "paused": flag}))
+    objects = store.objects(KEY)
+    assert objects is not None
+    one, other, third = (deployment["spec"] for deployment in objects.deployments)
+    assert one is other
+    assert (one["paused"], third["paused"]) == (True, 1)
+    assert third["paused"] is not True
+
+
+def test_the_version_of_what_did_not_change_is_written_into_no_other_object() -> None:
+    def bare(version: str) -> Object:
+        return {"metadata": {"namespace": "rl", "name": "a", "resourceVersion": version}, "spec": {}}
+
+    changed, other = Store(), Store()
+    for store, version in ((changed, "1"), (changed, "2"), (other, "1")):
+        store.put(client.POOLS, bare(version))
+    assert other.pool(("rl", "a")) == bare("1")
+
+
 def test_a_change_of_what_nobody_reads_is_no_news() -> None:
     store = a_store()
     changed = an_object(version=2, data={"a": "1"})

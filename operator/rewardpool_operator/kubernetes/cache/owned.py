@@ -5,7 +5,6 @@ in `permissions.py` and a manifest in `render/`.
 """
 
 from collections.abc import Callable, Mapping
-from sys import intern
 from typing import Any, Final
 
 from rewardpool_api import names
@@ -51,7 +50,7 @@ def selector_of(resource: Resource) -> str:
 
 
 def trimmed(resource: Resource, found: Object) -> Object:
-    """The object without what nobody here reads, its strings shared with all others.
+    """The object without what nobody here reads.
 
     A thousand pools are five thousand pods; as they come, they take hundreds of megabytes, and half of their changes
     (times of conditions, counts of Deployments) are no reason to look at a pool.
@@ -60,8 +59,7 @@ def trimmed(resource: Resource, found: Object) -> Object:
     metadata = {name: value for name, value in kept["metadata"].items() if name != "managedFields"}
     if resource == client.DEPLOYMENTS and is_created_by_us(found["metadata"].get("managedFields") or ()):
         kept = {**kept, NOT_APPLIED: True}
-    shared: Object = _shared({**kept, "metadata": metadata})
-    return shared
+    return {**kept, "metadata": metadata}
 
 
 def is_files(found: Object) -> bool:
@@ -103,6 +101,7 @@ _POD_CONDITIONS: Final = frozenset(
 )
 _SCHEDULED: Final = ("PodScheduled", "True")
 """Only why a pod is not is looked at."""
+_OF_ROLLOUTS: Final = "deployment.kubernetes.io/"
 _CONTAINER_STATUS: Final = ("name", "started", "ready", "restartCount", "containerID", "state", "lastState")
 
 
@@ -113,7 +112,13 @@ def _deployment(deployment: Object) -> Object:
         for condition in conditions
         if condition["type"] == "ReplicaFailure"
     ]
-    return {**deployment, "status": {"conditions": failures}}
+    metadata = {**deployment["metadata"], "annotations": _without_rollout(deployment["metadata"].get("annotations"))}
+    return {**deployment, "metadata": metadata, "status": {"conditions": failures}}
+
+
+def _without_rollout(annotations: Mapping[str, str] | None) -> dict[str, str]:
+    """Without what Kubernetes notes of its own rollouts, a moment after it was told of a Deployment."""
+    return {name: value for name, value in (annotations or {}).items() if not name.startswith(_OF_ROLLOUTS)}
 
 
 def _config_map(config_map: Object) -> Object:
@@ -172,14 +177,3 @@ _TRIMS: Final[Mapping[Resource, Callable[[Object], Object]]] = {
 
 def _only(mapping: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: mapping[name] for name in names if name in mapping}
-
-
-def _shared(value: Any) -> Any:
-    """The value with equal strings being the same string; json makes each anew for every object."""
-    if isinstance(value, str):
-        return intern(value)
-    if isinstance(value, dict):
-        return {intern(name): _shared(entry) for name, entry in value.items()}
-    if isinstance(value, list):
-        return [_shared(entry) for entry in value]
-    return value

@@ -12,6 +12,7 @@ from typing import Final
 
 from rewardpool_api import names
 from rewardpool_operator.kubernetes import client, pods
+from rewardpool_operator.kubernetes.cache.alike import kept_once
 from rewardpool_operator.kubernetes.cache.objects import Objects
 from rewardpool_operator.kubernetes.cache.owned import RESOURCES, is_files, trimmed
 from rewardpool_operator.kubernetes.client import Object, Resource
@@ -120,7 +121,7 @@ class Store:
         # An object whose label was changed is news for both pools.
         news = self._drop(ref) if before != key else []
         self._keys[ref] = key
-        self._pools.setdefault(key, {})[ref] = found
+        self._pools.setdefault(key, {})[ref] = _kept(found)
         # Files that come are no news: whoever needs them has made them. Files that go are, for all pools.
         return news if key[1] == OF_ALL_POOLS else [*news, key]
 
@@ -196,3 +197,9 @@ def _same(known: Object, found: Object) -> bool:
     """Whether nothing but the version differs: what changed is not among the things we keep."""
     version = known["metadata"]["resourceVersion"]
     return known == {**found, "metadata": {**found["metadata"], "resourceVersion": version}}
+
+
+def _kept(found: Object) -> Object:
+    """The object, sharing what others have too; its metadata are its own, since `put` changes the version in them."""
+    metadata = {name: kept_once(value) for name, value in found["metadata"].items()}
+    return {name: metadata if name == "metadata" else kept_once(value) for name, value in found.items()}
