@@ -277,6 +277,8 @@ def run(settings: Settings) -> None:
     """`rewardpool operator run`, in a pod or outside the cluster; see `serve`."""
     logs.set_up(settings.log_format, verbose=settings.verbose)
     gc.set_threshold(*GC_THRESHOLDS)
+    # Half of what it would look through is modules, which are for good.
+    gc.freeze()
     try:
         asyncio.run(serve(settings))
     except (ConfigException, KubeError, KubeUnreachableError) as error:

@@ -27,6 +27,8 @@ class ScriptedKube:
         self.away = False
         self.lists: list[Resource] = []
         self.watches: list[tuple[Resource, str]] = []
+        self.spoken_of = client.CONFIG_MAPS
+        """The one kind of which a watch says something."""
         self.words: asyncio.Queue[WatchEvent | Exception | None] = asyncio.Queue()
 
     def is_away(self) -> bool:
@@ -45,8 +47,7 @@ class ScriptedKube:
     ) -> AsyncIterator[WatchEvent]:
         self.watches.append((resource, version))
         while True:
-            # Only one kind is spoken of.
-            word = await (self.words.get() if resource == client.CONFIG_MAPS else asyncio.Event().wait())
+            word = await (self.words.get() if resource == self.spoken_of else asyncio.Event().wait())
             if isinstance(word, Exception):
                 raise word
             if not isinstance(word, WatchEvent):

@@ -29,7 +29,7 @@ from rewardpool_operator.kubernetes.namespaces import Namespaces
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
 from rewardpool_operator.kubernetes.pool_defaults import NO_DEFAULTS, PoolDefaults
 from rewardpool_operator.kubernetes.pool_reconciler import PoolReconciler
-from rewardpool_operator.kubernetes.requeue import seconds_to_gather
+from rewardpool_operator.kubernetes.requeue import seconds_to_gather, seconds_to_gather_on_the_way
 from rewardpool_operator.kubernetes.shared import Shared
 from rewardpool_operator.kubernetes.upgrade_slots import UpgradeSlots
 from rewardpool_operator.kubernetes.workqueue import STUCK_SECONDS, Workers
@@ -180,13 +180,26 @@ class Manager:
         return self._acting() is Acting.FULL and not self._kube.is_away()
 
     def _reflector(self, resource: client.Resource, namespace: str, selector: str) -> Reflector:
-        return Reflector(self._kube, resource, namespace, selector=selector, store=self.store, changed=self._changed)
+        return Reflector(
+            self._kube,
+            resource,
+            namespace,
+            selector=selector,
+            store=self.store,
+            changed=self._changed,
+            moved_on=self._moved_on,
+        )
 
     def _changed(self, keys: Iterable[Key]) -> None:
-        after = seconds_to_gather(len(self._reconcilers))
+        self._add(keys, after=seconds_to_gather(len(self._reconcilers)))
+
+    def _moved_on(self, keys: Iterable[Key]) -> None:
+        self._add(keys, after=seconds_to_gather_on_the_way(len(self._reconcilers)))
+
+    def _add(self, keys: Iterable[Key], *, after: float) -> None:
         for key in keys:
             if key[1] == OF_ALL_POOLS:
-                self._changed(one for one in self.store.pools() if one[0] == key[0])
+                self._add((one for one in self.store.pools() if one[0] == key[0]), after=after)
             # Objects of pools that are gone are none of ours.
             if key in self._reconcilers or self.store.pool(key) is not None:
                 self._workers.add(key, after=after)

@@ -134,12 +134,25 @@ def is_lost(pod: Object) -> bool:
 
 def is_stuck_before_start(pod: Object) -> bool:
     """Whether a node took the pod and none of its containers was started yet: mounts, images, the sandbox."""
+    return bool(pod["spec"].get("nodeName")) and not is_deleting(pod) and _waits_to_start(pod)
+
+
+def is_on_its_way(pod: Object) -> bool:
+    """Whether the pod is being placed or made and nothing is wrong with it: nobody can use it yet, nor has to act."""
+    has_begun = bool(pod.get("status", {}).get("podIP"))
+    if has_begun or is_over(pod) or is_deleting(pod) or not _waits_to_start(pod):
+        return False
+    return _unschedulable(pod) is None and _disruption_target(pod) is None and not is_lost(pod)
+
+
+def _waits_to_start(pod: Object) -> bool:
+    """Whether none of its containers was started yet, and none says why it cannot be."""
     status = pod.get("status", {})
     # Init containers come first; one that ended well is as good as none.
     statuses = [*(status.get("initContainerStatuses") or []), *status.get("containerStatuses", [])]
     states = [entry.get("state", {}) for entry in statuses]
     waiting = [state.get("waiting", {}).get("reason") for state in states if not _has_ended_well(state)]
-    return bool(pod["spec"].get("nodeName")) and not is_deleting(pod) and set(waiting) <= _STARTING_REASONS
+    return set(waiting) <= _STARTING_REASONS
 
 
 def _has_ended_well(state: Mapping[str, Any]) -> bool:

@@ -26,6 +26,10 @@ LONGEST_GATHER_SECONDS: Final = 1.0
 """With many pools, whose pods come one by one: a thousand that start are as many passes as there are events."""
 GATHERING_POOLS: Final = 1000
 """With so many it is the longest."""
+ON_THE_WAY_SECONDS: Final = 1.0
+"""The same where a pod was made or placed and nothing is wrong with it: nobody can use it yet, so the pass can wait for
+what follows. Two of three events of a pool that starts are of that kind."""
+LONGEST_ON_THE_WAY_SECONDS: Final = 5.0
 FIGURES_SECONDS: Final = 5.0
 """A status that differs in what changes all the time alone is written no more often than this."""
 FIGURES_PER_SECOND: Final = 40
@@ -43,6 +47,8 @@ FIRST_SCORE_SECONDS: Final = 0.1
 """While a replica answers and the first request at a pool at zero has no score yet: every step is a short one."""
 AFTER_CHANGE_SECONDS: Final = 0.5
 """Until the next pass after one that wrote something: a step of a plan is often followed by another."""
+SOONER_SECONDS: Final = 1.5
+"""A pool that was busy a moment ago is looked at so much sooner than one that has been quiet for long."""
 _REPORTED_BY_WATCHES: Final = (ConditionReason.SCALING, ConditionReason.UNSCHEDULABLE)
 """Reasons of Progressing whose end a pod tells by itself; a pool may have them for days."""
 
@@ -125,7 +131,16 @@ OF_FEW_POOLS: Final = Paces()
 
 def seconds_to_gather(pools: int) -> float:
     """Seconds from an event to the pass that looks at it."""
-    return min(LONGEST_GATHER_SECONDS, max(GATHER_SECONDS, LONGEST_GATHER_SECONDS * pools / GATHERING_POOLS))
+    return _gather(GATHER_SECONDS, LONGEST_GATHER_SECONDS, pools)
+
+
+def seconds_to_gather_on_the_way(pools: int) -> float:
+    """The same from an event that tells of nothing but a pod on its way."""
+    return _gather(ON_THE_WAY_SECONDS, LONGEST_ON_THE_WAY_SECONDS, pools)
+
+
+def _gather(shortest: float, longest: float, pools: int) -> float:
+    return min(longest, max(shortest, longest * pools / GATHERING_POOLS))
 
 
 _PAUSES: Final = {
@@ -158,5 +173,5 @@ def seconds_until_next(outcome: Outcome, *, quiet_for: float, rest: Rest, pools:
         return _PAUSES[outcome]
     longest = min(rest.longest, max(rest.shortest, pools / rest.per_second))
     # Half as long again as it has been quiet: grows by itself, without a count of passes. A thousand pools that are
-    # made at once are all quiet between the events that they wait for.
-    return min(longest, max(BUSY_SECONDS, quiet_for / 2, longest / 2))
+    # made at once are all quiet between the events that they wait for, so with many it is nearly the longest at once.
+    return min(longest, max(BUSY_SECONDS, quiet_for / 2, longest - SOONER_SECONDS))

@@ -12,6 +12,7 @@ from rewardpool_api import names
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import MAX_MESSAGE
 from rewardpool_operator.kubernetes import pods
+from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.containers import (
     CONTAINER_DOWNLOAD,
     CONTAINER_ROUTER,
@@ -155,6 +156,32 @@ def test_a_container_that_is_being_made_is_no_failure() -> None:
     pod = a_pod(started=False, state={"waiting": {"reason": "ContainerCreating"}})
     assert pods.worker_of(pod).failure is None
     assert pods.is_stuck_before_start(pod)
+
+
+def on_a_node(*, state: Object | None = None, **status: Any) -> Object:
+    pod = a_pod(started=False, ip=None, state=state or {"waiting": {"reason": "ContainerCreating"}})
+    pod["status"] |= status
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("pod", "holds"),
+    [
+        ({"metadata": {}, "spec": {}}, True),
+        ({"metadata": {}, "spec": {"nodeName": "n"}, "status": {"phase": "Pending"}}, True),
+        (on_a_node(), True),
+        (on_a_node(state={"waiting": {"reason": "ErrImagePull"}}), False),
+        (on_a_node(state={"terminated": {"exitCode": 1}}), False),
+        (on_a_node(podIP="10.0.0.7"), False),
+        (on_a_node(phase="Failed"), False),
+        (on_a_node(conditions=[{"type": "PodScheduled", "status": "False", "message": "no GPU"}]), False),
+        (on_a_node(conditions=[{"type": "DisruptionTarget", "status": "True"}]), False),
+        (on_a_node(conditions=[{"type": "Ready", "status": "Unknown"}]), False),
+        ({**on_a_node(), "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, False),
+    ],
+)
+def test_a_pod_is_on_its_way_until_it_has_an_address_or_something_is_wrong(pod: Object, holds: bool) -> None:
+    assert pods.is_on_its_way(pod) is holds
 
 
 def test_a_mount_that_fails_is_told_from_the_pods_event() -> None:

@@ -10,26 +10,28 @@ from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.cache import reflector
 from rewardpool_operator.kubernetes.cache.reflector import EtcdRestoredError, Reflector, pause_seconds
 from rewardpool_operator.kubernetes.cache.store import Key, Store
-from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError, WatchEvent, WatchSilentError
+from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError, Object, WatchEvent, WatchSilentError
 
 KEY = (NAMESPACE, "rm")
 
 
 class Watched:
-    """A reflector of ConfigMaps that runs, and what it told."""
+    """A reflector that runs, and what it told."""
 
-    def __init__(self, kube: ScriptedKube) -> None:
+    def __init__(self, kube: ScriptedKube, resource: client.Resource = client.CONFIG_MAPS) -> None:
         self.kube = kube
         self.store = Store()
         self.store.put(client.POOLS, an_object("rm"))
         self.news: list[Key] = []
+        self.moved_on: list[Key] = []
         self.reflector = Reflector(
             kube,  # type: ignore[arg-type]
-            client.CONFIG_MAPS,
+            resource,
             NAMESPACE,
             selector="label",
             store=self.store,
             changed=self._changed,
+            moved_on=self.moved_on.extend,
         )
         self.task = asyncio.create_task(self.reflector.run())
 
@@ -162,3 +164,35 @@ async def test_an_object_that_makes_no_sense_does_not_end_the_first_list(watched
     watched.kube.version = 50
     await watched.until(lambda: watched.names() == ["d"])
     await listing
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "can_wait"),
+    [
+        (None, {}, True),
+        ({}, {"phase": "Pending"}, True),
+        ({}, {"podIP": "10.0.0.7"}, False),
+        ({"podIP": "10.0.0.7"}, {}, False),
+        ({"conditions": [{"type": "PodScheduled", "status": "False", "message": "no GPU"}]}, {}, False),
+    ],
+)
+async def test_a_pod_that_moves_on_can_wait_for_what_follows(
+    before: Object | None, after: Object, can_wait: bool
+) -> None:
+    kube = ScriptedKube()
+    kube.spoken_of = client.PODS
+    kube.objects[client.PODS] = [] if before is None else [a_bare_pod(before, version=1)]
+    watched = Watched(kube, client.PODS)
+    await watched.reflector.synced.wait()
+    watched.news.clear()
+    watched.moved_on.clear()
+    kube.words.put_nowait(WatchEvent("MODIFIED", a_bare_pod(after, version=11)))
+    await watched.until(lambda: bool(watched.news or watched.moved_on))
+    assert (watched.moved_on, watched.news) == (([KEY], []) if can_wait else ([], [KEY]))
+    watched.task.cancel()
+
+
+def a_bare_pod(status: Object, *, version: int) -> Object:
+    """A pod of which no container was started, with this in its status."""
+    pod = an_object("w0", version=version)
+    return {**pod, "spec": {"containers": []}, "status": status}

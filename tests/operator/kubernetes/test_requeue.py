@@ -23,6 +23,7 @@ from rewardpool_operator.kubernetes.requeue import (
     Rest,
     rest_of,
     seconds_to_gather,
+    seconds_to_gather_on_the_way,
     seconds_until_next,
 )
 from rewardpool_operator.plan import Plan
@@ -34,7 +35,7 @@ from rewardpool_operator.plan import Plan
         (0.0, FIXED, 1, 1.5),
         (4.0, FIXED, 1, 2.0),
         (3600.0, FIXED, 1, 3.0),
-        (0.0, FIXED, 660, 10.0),
+        (0.0, FIXED, 660, 18.5),
         (3600.0, FIXED, 660, 20.0),
         (3600.0, FIXED, 9000, 30.0),
         (3600.0, SCALING, 1, 1.0),
@@ -106,6 +107,11 @@ def test_the_figures_of_many_pools_are_written_less_often(pools: int, seconds: f
 @pytest.mark.parametrize(("pools", "seconds"), [(0, 0.05), (50, 0.05), (500, 0.5), (5000, 1.0)])
 def test_the_events_of_many_pools_are_gathered_for_longer(pools: int, seconds: float) -> None:
     assert seconds_to_gather(pools) == seconds
+
+
+@pytest.mark.parametrize(("pools", "seconds"), [(0, 1.0), (100, 1.0), (500, 2.5), (5000, 5.0)])
+def test_what_is_on_its_way_is_looked_at_with_what_follows(pools: int, seconds: float) -> None:
+    assert seconds_to_gather_on_the_way(pools) == seconds
 
 
 @pytest.mark.parametrize(("pools", "seconds"), [(1, 1.0), (100, 1.0), (500, 5.0), (5000, 10.0)])

@@ -22,6 +22,7 @@ from typing import Final
 
 from rewardpool_operator.kubernetes.cache.store import Key, Store
 from rewardpool_operator.kubernetes.client import (
+    PODS,
     Kube,
     KubeError,
     KubeUnreachableError,
@@ -29,6 +30,7 @@ from rewardpool_operator.kubernetes.client import (
     Resource,
     WatchSilentError,
 )
+from rewardpool_operator.kubernetes.pods import is_on_its_way
 from rewardpool_operator.left_out import leave_out
 from rewardpool_operator.metrics import METRICS
 from rewardpool_operator.untrusted import NONSENSE, printable
@@ -59,6 +61,7 @@ class Reflector:
         selector: of labels; "" means all objects.
         store: takes what there is.
         changed: receives the pools that have news.
+        moved_on: receives those of which no more is new than that a pod is on its way.
         clock: monotonic seconds.
     """
 
@@ -71,6 +74,7 @@ class Reflector:
         selector: str,
         store: Store,
         changed: Callable[[Iterable[Key]], None],
+        moved_on: Callable[[Iterable[Key]], None],
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.resource = resource
@@ -84,6 +88,7 @@ class Reflector:
         self._selector = selector
         self._store = store
         self._changed = changed
+        self._moved_on = moved_on
         self._clock = clock
         self._version: str | None = None
         self._newest = -1
@@ -185,11 +190,19 @@ class Reflector:
     def _put(self, found: Object) -> None:
         """Take in one object; one that makes no sense must not end the watch of all others."""
         try:
-            self._changed(self._store.put(self.resource, found))
+            tell = self._moved_on if self._is_on_its_way(found) else self._changed
+            tell(self._store.put(self.resource, found))
         except NONSENSE as error:
             metadata = found.get("metadata")
             name = printable(metadata.get("name") if isinstance(metadata, dict) else None, most=253)
             leave_out("objects", f"{self.resource.plural}/{name}", error)
+
+    def _is_on_its_way(self, found: Object) -> bool:
+        """Whether it is a pod on its way, and was before: one that served, or that lacked a node, has news."""
+        if self.resource != PODS:
+            return False
+        before = self._store.find(PODS, found["metadata"]["namespace"], found["metadata"]["name"])
+        return is_on_its_way(found) and (before is None or is_on_its_way(before))
 
     def _failed(self, error: KubeError | KubeUnreachableError, failed: int) -> None:
         if isinstance(error, KubeError) and error.status == EXPIRED:
