@@ -58,7 +58,7 @@ PURPOSES: Final = {
     "create deployments": "the routers, and the workers",
     "create configmaps": "the files that workers and routers mount, once for all pools of a namespace",
     "patch pods/status": "the router's readiness: its list is right",
-    "patch rewardpools/status": "what users see: it starts, it serves, all its workers serve",
+    "patch rewardpools/status": "what users see: it starts, all its workers serve; some do, where not all come at once",
     "create poddisruptionbudgets": "what a node's drain may take of the workers, once several serve",
     "patch poddisruptionbudgets": "the same, where more serve since",
 }

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Final
 
 from cluster.processes import ClusterError
@@ -132,6 +133,7 @@ async def measure_operator(
         "api_writes_a_pool": made.total() / pools,
     }
     metrics = await operator.metrics()
+    figures["reconciles_a_pool"] = buckets_of(metrics, RECONCILE).get(inf, 0.0) / pools
     figures["reconcile_p99_ms"] = in_ms(quantile(0.99, buckets_of(metrics, RECONCILE)))
     figures["reconcile_own_p99_ms"] = in_ms(quantile(0.99, buckets_of(metrics, OWN)))
     figures["quiet_after_seconds"], later = await quiet(audit, patience)
