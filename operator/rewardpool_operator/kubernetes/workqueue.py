@@ -100,7 +100,8 @@ class WorkQueue(Generic[K]):
 
     def length(self, now: float) -> int:
         """Keys that are due and wait."""
-        return sum(due <= now for due in self._due.values())
+        # A copy: scrapes of metrics ask from a thread of their own.
+        return sum(due <= now for due in list(self._due.values()))
 
     def oldest(self, now: float) -> float:
         """Seconds since the oldest key that is due was due, or the longest running one was begun."""

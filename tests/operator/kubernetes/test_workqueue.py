@@ -165,3 +165,16 @@ async def test_a_pass_that_raises_is_made_again_and_stops_no_other() -> None:
     await asyncio.sleep(0)
     assert workers.queue.next_due() < float("inf")
     running.cancel()
+
+
+def test_the_length_is_told_to_a_scrape_while_keys_come() -> None:
+    queue = WorkQueue[str]()
+
+    class Due(float):
+        def __le__(self, now: float) -> bool:
+            queue.add(f"meanwhile {self}", 9.0)
+            return super().__le__(now)
+
+    for due in (1.0, 2.0):
+        queue.add(f"at {due}", Due(due))
+    assert queue.length(5.0) == 2
