@@ -2,7 +2,8 @@
 
 import asyncio
 
-from rewardpool.client.http import Answer, Exchange, HttpClient
+from rewardpool.client.exchange import Answer, Exchange
+from rewardpool.client.http import HttpClient
 from rewardpool.client.target import Target
 
 

@@ -357,6 +357,24 @@ async def test_an_endless_input_is_read_only_as_there_is_room() -> None:
         assert worker.most_in_flight <= 4
 
 
+async def test_what_is_read_is_sent_while_a_long_plain_input_is_read_on() -> None:
+    read = 0
+
+    def many() -> Iterator[Sample]:
+        nonlocal read
+        for _ in range(5000):
+            read += 1
+            yield Sample(text="x")
+
+    async with (
+        FakeWorker() as worker,
+        pool_on(worker, concurrency=2500) as pool,
+        aclosing(pool.stream(many())) as stream,
+    ):
+        await anext(stream)
+        assert read < 5000
+
+
 async def objects_of_a_stream(count: int) -> int:
     """Which the garbage collector follows while 16 of so many samples are at a silent worker."""
     samples = [Sample(text="x") for _ in range(count)]
@@ -366,6 +384,7 @@ async def objects_of_a_stream(count: int) -> int:
         async with aclosing(pool.stream(samples)) as stream:
             first = asyncio.ensure_future(anext(stream))
             await asyncio.sleep(0.2)
+            gc.collect()
             added = len(gc.get_objects()) - before
             first.cancel()
             await asyncio.gather(first, return_exceptions=True)

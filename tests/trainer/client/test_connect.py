@@ -1,78 +1,34 @@
-"""Connections are made in turns, and nobody waits longer for a turn than silence lasts."""
+"""Who may have a connection made, and who waits in vain."""
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
-import pytest
-
-from rewardpool.client import connect
-from rewardpool.client.connect import AT_A_TIME, Connector, UnreachableError
-
-ORIGIN = ("127.0.0.1", 1, None)
+from rewardpool.client.connect import AT_A_TIME, CONNECT_SECONDS, Turns
 
 
-class Network(Connector):
-    """A stand-in for the network: connections are made when the test says so."""
-
-    def __init__(self) -> None:
-        super().__init__(asyncio.get_running_loop().time)
-        self.making = 0
-        self.most = 0
-        self.answers = asyncio.Event()
-
-    async def _made(self, origin, protocol):
-        self.making += 1
-        self.most = max(self.most, self.making)
-        try:
-            await self.answers.wait()
-        finally:
-            self.making -= 1
-        return protocol()
+def test_so_many_have_a_turn_at_a_time_and_the_others_in_their_order() -> None:
+    turns: Turns[int] = Turns()
+    assert [turns.take(one, now=0.0) for one in range(AT_A_TIME + 2)] == [True] * AT_A_TIME + [False] * 2
+    assert turns.give_back(connected=True, now=1.0) == []
+    assert turns.are_free
+    assert [turns.next(), turns.next(), turns.next()] == [AT_A_TIME, AT_A_TIME + 1, None]
 
 
-@asynccontextmanager
-async def connecting(network: Network, count: int) -> AsyncIterator[list[asyncio.Task[asyncio.Protocol]]]:
-    tasks = [asyncio.create_task(network.connect(ORIGIN, asyncio.Protocol)) for _ in range(count)]
-    await asyncio.sleep(0.01)
-    async with asyncio.timeout(10):
-        yield tasks
+def waiting() -> Turns[str]:
+    turns: Turns[str] = Turns()
+    for number in range(AT_A_TIME):
+        turns.take(str(number), now=0.0)
+    turns.take("early", now=0.0)
+    turns.take("late", now=3.0)
+    return turns
 
 
-async def test_so_many_are_made_at_a_time_and_all_in_the_end() -> None:
-    network = Network()
-    async with connecting(network, 3 * AT_A_TIME) as tasks:
-        assert network.making == AT_A_TIME
-        network.answers.set()
-        await asyncio.gather(*tasks)
-    assert network.most == AT_A_TIME
+def test_silence_ends_the_wait_of_those_that_waited_through_it() -> None:
+    assert waiting().give_back(connected=False, now=CONNECT_SECONDS) == ["early"]
 
 
-async def test_silence_ends_the_wait_of_those_that_have_no_turn_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connect, "CONNECT_SECONDS", 0.1)
-    network = Network()
-    async with connecting(network, 3 * AT_A_TIME) as tasks:
-        ends = await asyncio.gather(*tasks, return_exceptions=True)
-    assert {type(end) for end in ends} == {UnreachableError}
-    assert network.making == 0
+def test_a_refusal_ends_no_wait() -> None:
+    assert waiting().give_back(connected=False, now=0.1) == []
 
 
-async def test_who_leaves_before_its_turn_takes_none() -> None:
-    network = Network()
-    async with connecting(network, AT_A_TIME + 2) as tasks:
-        tasks[-2].cancel()
-        await asyncio.sleep(0)
-        network.answers.set()
-        ends = await asyncio.gather(*tasks, return_exceptions=True)
-    assert [type(end) for end in ends[-2:]] == [asyncio.CancelledError, asyncio.Protocol]
-
-
-async def test_one_origin_takes_no_turns_from_another() -> None:
-    network = Network()
-    async with connecting(network, AT_A_TIME) as tasks:
-        other = asyncio.create_task(network.connect(("127.0.0.2", 1, None), asyncio.Protocol))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert network.making == AT_A_TIME + 1
-        network.answers.set()
-        await asyncio.gather(other, *tasks)
+def test_who_waits_while_connections_are_made_waits_on() -> None:
+    turns = waiting()
+    turns.give_back(connected=True, now=CONNECT_SECONDS - 0.1)
+    assert turns.give_back(connected=False, now=CONNECT_SECONDS) == []

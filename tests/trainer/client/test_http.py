@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from support.posts import post
 
-from rewardpool.client import http
+from rewardpool.client import connect, http
 from rewardpool.client.connect import UnreachableError
-from rewardpool.client.http import Answer, BrokenError, HttpClient, StrangeAnswerError
+from rewardpool.client.exchange import Answer, BrokenError, StrangeAnswerError
+from rewardpool.client.http import HttpClient
 from rewardpool.client.target import target
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n4.5"
@@ -322,3 +323,32 @@ async def test_a_request_that_is_cancelled_in_the_moment_of_its_answer_takes_no_
             await first
         assert (await later[0]).body == b"4.5"
         assert scripted.connections == 1
+
+
+async def test_who_waits_for_a_connection_goes_on_one_that_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connect, "AT_A_TIME", 1)
+    async with serving(*[[OK]] * 20) as (scripted, client):
+        answers = await asyncio.gather(*(ask(scripted, client) for _ in range(20)))
+    assert {answer.body for answer in answers} == {b"4.5"}
+    assert scripted.connections < 20
+
+
+async def test_who_waits_for_a_connection_and_leaves_takes_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connect, "AT_A_TIME", 1)
+    async with serving(*[[OK]] * 3) as (scripted, client):
+        asked = [asyncio.create_task(ask(scripted, client)) for _ in range(3)]
+        await asyncio.sleep(0)
+        asked[1].cancel()
+        first, left, last = await asyncio.gather(*asked, return_exceptions=True)
+    assert isinstance(left, asyncio.CancelledError)
+    assert (first, last, len(scripted.requests)) == (Answer(200, b"4.5", None), Answer(200, b"4.5", None), 2)
+
+
+async def test_a_client_that_is_closed_ends_those_that_wait_for_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connect, "AT_A_TIME", 1)
+    async with serving() as (scripted, client):
+        asked = [asyncio.create_task(ask(scripted, client)) for _ in range(3)]
+        await scripted.arrived.wait()
+        await client.close()
+        ends = await asyncio.gather(*asked, return_exceptions=True)
+    assert {type(end) for end in ends} <= {BrokenError, UnreachableError}

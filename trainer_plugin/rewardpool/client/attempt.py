@@ -4,7 +4,7 @@ import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from rewardpool.client.http import Answer, Exchange
+from rewardpool.client.exchange import Answer, Exchange
 from rewardpool.client.retry import RetryableError, retry_after_seconds, unanswered
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.errors import SampleError

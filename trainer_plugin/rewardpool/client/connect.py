@@ -2,24 +2,26 @@
 
 A burst of thousands of requests wants a connection for each. Opened all at once they overflow the queue in which the
 router's system keeps what the router has not accepted: what does not fit is dropped, and tried again after 1, 3 and 7
-seconds. So they take turns. A turn that ends in silence ends the wait of all that came before it: the address of a pod
-that is gone does not refuse, it is silent.
+seconds. So requests take turns; one that waits goes on a connection that is answered meanwhile. Silence ends the wait
+of all that waited through it: the address of a pod that is gone does not refuse, it is silent.
 
 Names are resolved and addresses tried by aiohappyeyeballs, as aiohttp does.
 """
 
 import asyncio
+import math
 import os
 import ssl
+from collections import deque
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import aiohappyeyeballs
 
 from rewardpool.client.addresses import Addresses
 
 CONNECT_SECONDS = 5.0
-"""For one connection; and for a turn, as long as no other connection to that origin is made."""
+"""For one connection; and for a turn, where no other connection to that origin was made meanwhile."""
 AT_A_TIME = 128
 """Connections to one origin that are being made. Servers keep 128 to 4,096 that they have not accepted yet."""
 NEXT_ADDRESS_SECONDS = 0.25
@@ -29,19 +31,49 @@ Origin = tuple[str, int, ssl.SSLContext | None]
 """Host, port, and what verifies its certificate; None for plain HTTP."""
 
 P = TypeVar("P", bound=asyncio.Protocol)
+W = TypeVar("W")
 
 
 class UnreachableError(Exception):
     """There is no connection, or who answers on it speaks no HTTP."""
 
 
-class _Turns:
-    """Those of one origin."""
+class Turns(Generic[W]):
+    """Who may have a connection to one origin made, and who waits for that. Pure: times go in."""
 
     def __init__(self) -> None:
-        self.free = asyncio.Semaphore(AT_A_TIME)
-        self.connected_at = 0.0
-        """When a connection was made last (the loop's time)."""
+        self._making = 0
+        self._connected_at = -math.inf
+        self._waiting: deque[tuple[W, float]] = deque()
+
+    def take(self, one: W, *, now: float) -> bool:
+        """Whether it is its turn; else it waits for that."""
+        if self._making < AT_A_TIME:
+            self._making += 1
+            return True
+        self._waiting.append((one, now))
+        return False
+
+    def give_back(self, *, connected: bool, now: float) -> list[W]:
+        """A turn is over; returns who waited in vain: since before a connection was made last, and for too long."""
+        self._making -= 1
+        if connected:
+            self._connected_at = now
+            return []
+        limit = now - CONNECT_SECONDS
+        in_vain = []
+        while self._waiting and max(self._waiting[0][1], self._connected_at) <= limit:
+            in_vain.append(self._waiting.popleft()[0])
+        return in_vain
+
+    def next(self) -> W | None:
+        """The one that waits longest, which waits no more; None where nobody waits."""
+        return self._waiting.popleft()[0] if self._waiting else None
+
+    @property
+    def are_free(self) -> bool:
+        """Whether one that waits may take one."""
+        return self._making < AT_A_TIME
 
 
 class Connector:
@@ -51,43 +83,22 @@ class Connector:
         """`clock` gives monotonic seconds."""
         self._names = Addresses(clock)
         self._loop = asyncio.get_running_loop()
-        self._turns: dict[Origin, _Turns] = {}
 
     async def connect(self, origin: Origin, protocol: Callable[[], P]) -> P:
-        """Make a connection, in its turn.
+        """Make a connection.
 
         Raises:
             UnreachableError: There is none within 5 s.
         """
-        turns = self._turns.setdefault(origin, _Turns())
         try:
-            await self._turn(turns)
-            try:
-                async with asyncio.timeout(CONNECT_SECONDS):
-                    made = await self._made(origin, protocol)
-                turns.connected_at = self._loop.time()
-                return made
-            finally:
-                turns.free.release()
+            async with asyncio.timeout(CONNECT_SECONDS):
+                return await self._made(origin, protocol)
         except TimeoutError:
             self._names.forget(*origin[:2])
-            raise UnreachableError(f"no connection within {CONNECT_SECONDS:g} s") from None
+            raise silence() from None
         except OSError as error:
             self._names.forget(*origin[:2])
             raise UnreachableError(in_words(error)) from error
-
-    async def _turn(self, turns: _Turns) -> None:
-        """Wait for it while connections are made. Raises TimeoutError when none was for so long."""
-        began = self._loop.time()
-        while True:
-            deadline = max(began, turns.connected_at) + CONNECT_SECONDS
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await turns.free.acquire()
-                    return
-            except TimeoutError:
-                if max(began, turns.connected_at) + CONNECT_SECONDS <= deadline:
-                    raise
 
     async def _made(self, origin: Origin, protocol: Callable[[], P]) -> P:
         host, port, tls = origin
@@ -99,6 +110,11 @@ class Connector:
         server_hostname = host if tls is not None else None
         _, made = await self._loop.create_connection(protocol, sock=sock, ssl=tls, server_hostname=server_hostname)
         return made
+
+
+def silence() -> UnreachableError:
+    """What is wrong where nobody answers."""
+    return UnreachableError(f"no connection within {CONNECT_SECONDS:g} s")
 
 
 def in_words(error: OSError) -> str:

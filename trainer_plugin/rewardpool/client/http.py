@@ -21,11 +21,11 @@ import logging
 import random
 import time
 from collections.abc import Callable
-from typing import NamedTuple
 
 import httptools
 
-from rewardpool.client.connect import Connector, Origin, UnreachableError
+from rewardpool.client.connect import Connector, Origin, Turns, UnreachableError, silence
+from rewardpool.client.exchange import Answer, BrokenError, Exchange, StrangeAnswerError
 from rewardpool.client.target import Target
 
 log = logging.getLogger(__name__)
@@ -36,22 +36,6 @@ LIFE_SECONDS = (30.0, 90.0)
 """Shortest and longest time for which a connection is used; by chance, so that not all are opened anew at once."""
 MAX_ANSWER_BYTES = 4 << 20
 """Of one answer with its headers. A score takes a hundred bytes and a judgement some kilobytes."""
-
-
-class BrokenError(Exception):
-    """The connection broke before the answer was whole."""
-
-
-class StrangeAnswerError(Exception):
-    """An answer that is too large, or compressed."""
-
-
-class Answer(NamedTuple):
-    """What came back; `retry_after` is that header's text."""
-
-    status: int
-    body: bytes
-    retry_after: str | None
 
 
 class HttpClient:
@@ -72,10 +56,12 @@ class HttpClient:
         self._open: dict[_Connection, float] = {}
         """All, and until when each is used."""
         self._connector = Connector(clock)
+        self._turns: dict[Origin, Turns[Exchange]] = {}
+        """Of each origin, for the connections that are being made."""
         self._sweep: asyncio.TimerHandle | None = None
         self._is_closed = False
 
-    def send(self, exchange: "Exchange", to: Target, headers: bytes, body: bytes) -> None:
+    def send(self, exchange: Exchange, to: Target, headers: bytes, body: bytes) -> None:
         """Send a request; `exchange` is called with what comes of it, later and once, unless it is cancelled.
 
         Args:
@@ -84,16 +70,18 @@ class HttpClient:
             headers: Further header lines, each with its end.
             body: JSON.
         """
+        exchange.to = to
         exchange.raw = b"%b%bContent-Length: %d\r\n\r\n%b" % (to.head, headers, len(body), body)
         kept = self._idle.get(to.origin)
         connection = kept.popitem()[0] if kept else None
         if connection is None or not connection.begin(exchange):
-            self._send_on_new(exchange, to)
+            self._send_on_new(exchange)
 
-    def send_anew(self, exchange: "Exchange", to: Target) -> None:
+    def send_anew(self, exchange: Exchange) -> None:
         """Send it on a new connection: a server closes those that were idle, and one that restarted knows none."""
+        to = exchange.to
         log.debug("a kept connection to %s:%d broke; the request goes on a new one", to.host, to.port)
-        self._send_on_new(exchange, to)
+        self._send_on_new(exchange)
 
     async def close(self) -> None:
         """Close all connections; what is in flight fails, and so does what is asked from now on."""
@@ -104,10 +92,29 @@ class HttpClient:
             connection.abort()
         await asyncio.sleep(0)  # their ends are told in the loop's next round
 
-    def _send_on_new(self, exchange: "Exchange", to: Target) -> None:
-        connecting = self._loop.create_task(self._connect(to))
+    def _send_on_new(self, exchange: Exchange) -> None:
+        turns = self._turns.setdefault(exchange.to.origin, Turns())
+        if turns.take(exchange, now=self._loop.time()):
+            self._connect_for(exchange, turns)
+
+    def _connect_for(self, exchange: Exchange, turns: Turns[Exchange]) -> None:
+        connecting = self._loop.create_task(self._connect(exchange.to))
         exchange.connecting = connecting
-        connecting.add_done_callback(exchange.connected)
+
+        def connected(_: asyncio.Task[_Connection]) -> None:
+            made = not connecting.cancelled() and connecting.exception() is None
+            in_vain = turns.give_back(connected=made, now=self._loop.time())
+            exchange.connected(connecting)
+            for one in in_vain:
+                one.ends(silence())
+            self._give_turns(turns)
+
+        connecting.add_done_callback(connected)
+
+    def _give_turns(self, turns: Turns[Exchange]) -> None:
+        while turns.are_free and (waiting := turns.next()) is not None:
+            if not waiting.is_over:
+                self._send_on_new(waiting)
 
     async def _connect(self, to: Target) -> "_Connection":
         if self._is_closed:
@@ -121,11 +128,18 @@ class HttpClient:
         self._open[connection] = self._clock() + self._uniform(*LIFE_SECONDS)
 
     def free(self, connection: "_Connection") -> None:
-        """Keep one that has been answered, unless it is old."""
+        """Give one that has been answered to who waits for one, or keep it, unless it is old."""
         if self._clock() >= self._open[connection]:
             connection.close()
             return
-        self._idle.setdefault(connection.to.origin, {})[connection] = self._clock()
+        origin = connection.to.origin
+        if (turns := self._turns.get(origin)) is not None:
+            while (waiting := turns.next()) is not None:
+                if not waiting.is_over:
+                    if not connection.begin(waiting):
+                        self._send_on_new(waiting)
+                    return
+        self._idle.setdefault(origin, {})[connection] = self._clock()
         if self._sweep is None:
             self._sweep = self._loop.call_later(KEEP_SECONDS, self._close_idle)
 
@@ -142,71 +156,6 @@ class HttpClient:
                 connection.abort()
         self._idle = {origin: kept for origin, kept in self._idle.items() if kept}
         self._sweep = self._loop.call_later(KEEP_SECONDS, self._close_idle) if self._idle else None
-
-
-class Exchange:
-    """One request on its way to its answer; what it comes to is in `answered` and `failed`, of which one is called."""
-
-    __slots__ = ("connecting", "connection", "is_over", "raw")
-
-    def __init__(self) -> None:
-        self.is_over = False
-        """Answered, failed or cancelled."""
-        self.connecting: asyncio.Task[_Connection] | None = None
-        """Makes the connection for it."""
-        self.connection: _Connection | None = None
-        """On which it is."""
-        self.raw = b""
-
-    def answered(self, answer: Answer) -> None:
-        """Somebody answered. It must not raise."""
-        raise NotImplementedError
-
-    def failed(self, error: Exception) -> None:
-        """Nobody answers any more; it must not raise.
-
-        Args:
-            error: UnreachableError where nobody can be reached, BrokenError where somebody was and is no more,
-                StrangeAnswerError for an answer that is none of a pool's.
-        """
-        raise NotImplementedError
-
-    def cancel(self) -> None:
-        """Nobody wants the answer any more: close its connection."""
-        if self.is_over:
-            return
-        self.is_over = True
-        if self.connecting is not None:
-            self.connecting.cancel()
-        if self.connection is not None:
-            # An answer may be on its way, and the next request must not get it.
-            self.connection.give_up()
-
-    # What client and connections call.
-
-    def connected(self, connecting: "asyncio.Task[_Connection]") -> None:
-        """Go on the new connection, if there is one."""
-        self.connecting = None
-        if connecting.cancelled():
-            return
-        if (error := connecting.exception()) is not None:
-            if not self.is_over:
-                self.ends(error)
-        elif self.is_over:
-            connecting.result().leave()
-        elif not connecting.result().begin(self):
-            self.ends(BrokenError("the server closed it"))
-
-    def ends(self, end: Answer | BaseException) -> None:
-        """Say what came of it."""
-        if self.is_over:
-            return
-        self.is_over = True
-        self.connection, self.raw = None, b""
-        if isinstance(end, Answer):
-            self.answered(end)
-        else:
-            self.failed(end if isinstance(end, Exception) else BrokenError(repr(end)))
 
 
 class _Connection(asyncio.Protocol):
@@ -283,7 +232,7 @@ class _Connection(asyncio.Protocol):
             return
         if answer.size == 0 and self._is_used:
             self._exchange = None
-            self._client.send_anew(exchange, self.to)
+            self._client.send_anew(exchange)
         elif error is None and answer.ends_with_connection:
             answer.keep = False
             self._succeed()

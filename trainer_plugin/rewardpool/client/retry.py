@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rewardpool.backoff import LONGEST_PAUSE_SECONDS, pause_seconds
 from rewardpool.client.connect import UnreachableError
-from rewardpool.client.http import BrokenError, StrangeAnswerError
+from rewardpool.client.exchange import BrokenError, StrangeAnswerError
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.discovery.pool_sources import LocalSource
 from rewardpool.errors import DeadlineError, PoolAccessError, PoolError, SampleError, ScoreError

@@ -18,6 +18,9 @@ from rewardpool.demand.handle import JobDemand
 S = TypeVar("S")
 T = TypeVar("T")
 
+AT_ONCE = 64
+"""Samples of a plain input that are read before the event loop does what else there is, such as sending them."""
+
 
 class UnderWay(Protocol):
     """A sample that is being scored."""
@@ -117,5 +120,7 @@ async def _as_async(samples: Iterable[S] | AsyncIterable[S]) -> AsyncGenerator[S
         async for sample in samples:
             yield sample
     else:
-        for sample in samples:
+        for number, sample in enumerate(samples, 1):
             yield sample
+            if number % AT_ONCE == 0:
+                await asyncio.sleep(0)

@@ -1,0 +1,102 @@
+"""One request on its way to its answer, which whoever sent it is called with."""
+
+import asyncio
+from typing import NamedTuple, Protocol
+
+from rewardpool.client.target import Target
+
+
+class BrokenError(Exception):
+    """The connection broke before the answer was whole."""
+
+
+class StrangeAnswerError(Exception):
+    """An answer that is too large, or compressed."""
+
+
+class Answer(NamedTuple):
+    """What came back; `retry_after` is that header's text."""
+
+    status: int
+    body: bytes
+    retry_after: str | None
+
+
+class Carrier(Protocol):
+    """A connection."""
+
+    def begin(self, exchange: "Exchange") -> bool:
+        """Send a request; False where the connection is closed."""
+
+    def give_up(self) -> None:
+        """Nobody wants the answer."""
+
+    def leave(self) -> None:
+        """The request that it was made for is gone."""
+
+
+class Exchange:
+    """One request on its way to its answer; what it comes to is in `answered` and `failed`, of which one is called."""
+
+    __slots__ = ("connecting", "connection", "is_over", "raw", "to")
+
+    def __init__(self) -> None:
+        self.is_over = False
+        """Answered, failed or cancelled."""
+        self.connecting: asyncio.Task[Carrier] | None = None
+        """Makes the connection for it."""
+        self.connection: Carrier | None = None
+        """On which it is."""
+        self.raw = b""
+        self.to: Target
+        """Where it goes."""
+
+    def answered(self, answer: Answer) -> None:
+        """Somebody answered. It must not raise."""
+        raise NotImplementedError
+
+    def failed(self, error: Exception) -> None:
+        """Nobody answers any more; it must not raise.
+
+        Args:
+            error: UnreachableError where nobody can be reached, BrokenError where somebody was and is no more,
+                StrangeAnswerError for an answer that is none of a pool's.
+        """
+        raise NotImplementedError
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more: close its connection."""
+        if self.is_over:
+            return
+        self.is_over = True
+        if self.connecting is not None:
+            self.connecting.cancel()
+        if self.connection is not None:
+            # An answer may be on its way, and the next request must not get it.
+            self.connection.give_up()
+
+    # What client and connections call.
+
+    def connected(self, connecting: asyncio.Task[Carrier]) -> None:
+        """Go on the new connection, if there is one."""
+        self.connecting = None
+        if connecting.cancelled():
+            return
+        if (error := connecting.exception()) is not None:
+            if not self.is_over:
+                self.ends(error)
+        elif self.is_over:
+            connecting.result().leave()
+        elif not connecting.result().begin(self):
+            self.ends(BrokenError("the server closed it"))
+
+    def ends(self, end: Answer | BaseException) -> None:
+        """Say what came of it."""
+        if self.is_over:
+            return
+        self.is_over = True
+        self.connection, self.raw = None, b""
+        if isinstance(end, Answer):
+            self.answered(end)
+        else:
+            self.failed(end if isinstance(end, Exception) else BrokenError(repr(end)))
