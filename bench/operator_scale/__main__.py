@@ -7,6 +7,7 @@ import argparse
 import asyncio
 import json
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -161,6 +162,7 @@ def main() -> int:
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     say = timed_lines()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing is left, as at Ctrl-C
     try:
         if not given.inside:
             # Building takes the network that is left behind.
