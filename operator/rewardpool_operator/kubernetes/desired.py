@@ -93,7 +93,8 @@ def rendered(
         *render.network_policies(pool, identity),
     )
     return Rendered(
-        shared=tuple(kept_once(stamped(manifest)) for manifest in shared),
+        # What is kept once is kept for a while, which no key shall be.
+        shared=tuple(one if one["kind"] == "Secret" else kept_once(one) for one in map(stamped, shared)),
         files=(
             render.files_config_map(pool.metadata.namespace, worker_files()),
             *(() if tls.problem else (render.files_config_map(pool.metadata.namespace, router_files()),)),
