@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from rewardpool.client.request import ScoreRequest
 
 
-def _now() -> float:
+def loop_time() -> float:
+    """Of the running event loop, in seconds: the clock of all attempts."""
     return asyncio.get_running_loop().time()
 
 
@@ -30,7 +31,7 @@ class Attempt(Exchange):
         """Where it goes."""
         self.key: str | None = None
         """With which it goes there."""
-        self.sent_at = _now()
+        self.sent_at = loop_time()
         """The loop's time."""
 
     def answered(self, answer: Answer) -> None:
@@ -43,7 +44,7 @@ class Attempt(Exchange):
         except RetryableError as error:
             error.retry_after = retry_after_seconds(answer.retry_after, now=datetime.now(UTC))
             if error.kind == "busy":
-                connections.overloaded(sent_at=self.sent_at, now=_now())
+                connections.overloaded(sent_at=self.sent_at, now=loop_time())
             request.attempt_ended(self, error=error)
         except SampleError as error:
             if error.status is None:
@@ -53,7 +54,7 @@ class Attempt(Exchange):
             request.attempt_ended(self, error=error)
         else:
             if not request.has_ended:
-                seconds = _now() - self.sent_at
+                seconds = loop_time() - self.sent_at
                 connections.answered(seconds)
                 if (hedging := connections.hedging(request.path)) is not None:
                     hedging.answered(seconds)
@@ -63,13 +64,12 @@ class Attempt(Exchange):
         """See `Exchange`."""
         self.request.attempt_ended(self, error=unanswered(error, self.endpoint))
 
-    def give_up(self, error: RetryableError) -> None:
-        """Close it, since that is the matter with it."""
-        super().cancel()
-        self.request.attempt_ended(self, error=error)
+    def give_up(self, error: BaseException) -> None:
+        """Close it: the request receives that error for it."""
+        if not self.is_over:
+            super().cancel()
+            self.request.attempt_ended(self, error=error)
 
     def cancel(self) -> None:
         """Close it: nobody wants its answer any more."""
-        if not self.is_over:
-            super().cancel()
-            self.request.attempt_ended(self, error=asyncio.CancelledError())
+        self.give_up(asyncio.CancelledError())

@@ -48,7 +48,7 @@ class Turns(Generic[W]):
 
     def take(self, one: W, *, now: float) -> bool:
         """Whether it is its turn; else it waits for that."""
-        if self._making < AT_A_TIME:
+        if self.are_free:
             self._making += 1
             return True
         self._waiting.append((one, now))

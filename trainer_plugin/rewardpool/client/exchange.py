@@ -83,8 +83,7 @@ class Exchange:
         if connecting.cancelled():
             return
         if (error := connecting.exception()) is not None:
-            if not self.is_over:
-                self.ends(error)
+            self.ends(error)
         elif self.is_over:
             connecting.result().leave()
         elif not connecting.result().begin(self):

@@ -112,9 +112,8 @@ class HttpClient:
         connecting.add_done_callback(connected)
 
     def _give_turns(self, turns: Turns[Exchange]) -> None:
-        while turns.are_free and (waiting := turns.next()) is not None:
-            if not waiting.is_over:
-                self._send_on_new(waiting)
+        while turns.are_free and (waiting := _next_of(turns)) is not None:
+            self._send_on_new(waiting)
 
     async def _connect(self, to: Target) -> "_Connection":
         if self._is_closed:
@@ -133,12 +132,11 @@ class HttpClient:
             connection.close()
             return
         origin = connection.to.origin
-        if (turns := self._turns.get(origin)) is not None:
-            while (waiting := turns.next()) is not None:
-                if not waiting.is_over:
-                    if not connection.begin(waiting):
-                        self._send_on_new(waiting)
-                    return
+        turns = self._turns.get(origin)
+        if turns is not None and (waiting := _next_of(turns)) is not None:
+            if not connection.begin(waiting):
+                self._send_on_new(waiting)
+            return
         self._idle.setdefault(origin, {})[connection] = self._clock()
         if self._sweep is None:
             self._sweep = self._loop.call_later(KEEP_SECONDS, self._close_idle)
@@ -156,6 +154,13 @@ class HttpClient:
                 connection.abort()
         self._idle = {origin: kept for origin, kept in self._idle.items() if kept}
         self._sweep = self._loop.call_later(KEEP_SECONDS, self._close_idle) if self._idle else None
+
+
+def _next_of(turns: Turns[Exchange]) -> Exchange | None:
+    """The one that waits longest and is still wanted."""
+    while (waiting := turns.next()) is not None and waiting.is_over:
+        pass
+    return waiting
 
 
 class _Connection(asyncio.Protocol):

@@ -365,7 +365,6 @@ class Pool:
             label=label,
             path=SCORE_PATH,
             sample=sample,
-            adapter=self._config.adapter,
             index=index,
             on_end=on_end,
         )

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from rewardpool.client.attempt import Attempt
+from rewardpool.client.attempt import Attempt, loop_time
 from rewardpool.client.hedging import Hedging, Race
 from rewardpool.client.report import Counters
 from rewardpool.client.retry import RetryableError, deadline_error, final_error, prepare_retry
@@ -36,10 +36,6 @@ T = TypeVar("T")
 _IMPORT = uuid.uuid4().hex
 _NUMBERS = itertools.count(1)
 """With the process, which may have been forked, they name a request; a random number for each would cost more."""
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 class Queue(Protocol):
@@ -184,7 +180,7 @@ class ScoreRequest(Generic[T]):
     def wait_in(self, queue: Queue) -> None:
         """Wait from now on."""
         self._queue = queue
-        self._queued_at = _now()
+        self._queued_at = loop_time()
 
     def leave_queue(self) -> None:
         """Wait no more; the time in which the pool answered nobody is used up."""
@@ -207,7 +203,7 @@ class ScoreRequest(Generic[T]):
     def start(self) -> None:
         """Begin with the first attempt: there is a slot."""
         self.leave_queue()
-        self._began = _now() - self.seconds
+        self._began = loop_time() - self.seconds
         self._count_samples()
         self.connections.resolver.refresh_when_due()
         self.connections.timer.add(self)
@@ -310,7 +306,7 @@ class ScoreRequest(Generic[T]):
     def send_again(self, seconds: float) -> None:
         """The pool is back: send a hedge if the router holds this since before, after so many seconds."""
         if (hedging := self.connections.hedging(self.path)) is not None:
-            asyncio.get_running_loop().call_later(seconds, lambda: self._racing(hedging).send_if_held(_now()))
+            asyncio.get_running_loop().call_later(seconds, lambda: self._racing(hedging).send_if_held(loop_time()))
 
     def _racing(self, hedging: Hedging) -> Race[T]:
         if self._race is None:
@@ -340,7 +336,7 @@ class ScoreRequest(Generic[T]):
             return
         self.has_ended = True
         if self._began is not None:
-            self.seconds = _now() - self._began
+            self.seconds = loop_time() - self._began
         if error is None:
             self._answer = answer  # type: ignore[assignment]  # no error: there is an answer
         else:
@@ -382,7 +378,7 @@ class ScoreRequest(Generic[T]):
         if self._pause is not None and self._pause is not asyncio.current_task():
             self._pause.cancel()
         hedging = None if isinstance(self._error, asyncio.CancelledError) else self.connections.hedging(self.path)
-        now = _now()
+        now = loop_time()
         for attempt in self._in_flight():
             if hedging is not None and hedging.is_straggler(now - attempt.sent_at):
                 self.connections.timer.leave_open(attempt)

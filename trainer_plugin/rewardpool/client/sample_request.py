@@ -17,8 +17,6 @@ class SampleRequest(ScoreRequest[float]):
     """For the score of one sample."""
 
     sample: Sample
-    adapter: str | None
-    """That gives it, by its name in the pool; None for the model itself."""
     index: int = 0
     """In its stream."""
     on_end: "Callable[[SampleRequest], None] | None" = None
@@ -41,7 +39,7 @@ class SampleRequest(ScoreRequest[float]):
 
     def read(self, status: int, body: bytes) -> float:
         """See `ScoreRequest`."""
-        return read_score(status, body, self.label, adapter=self.adapter)
+        return read_score(status, body, self.label, adapter=self.connections.config.adapter)
 
     def outcome(self) -> Outcome:
         """What came of the sample, once the request has ended; the failure policy is still to be applied.
