@@ -206,7 +206,13 @@ async def serve(settings: Settings) -> None:
         log.info("%s: %s", RUNNING, ", ".join(namespaces) or "all namespaces")
         await _serve_http(operator, settings, stack)
         if settings.page_port is not None:
-            opening = ClusterSource.open(operator.store, kube, configuration, namespaces=namespaces)
+            opening = ClusterSource.open(
+                operator.store,
+                kube,
+                configuration,
+                is_being_listed=operator.is_being_listed,
+                namespaces=namespaces,
+            )
             app = page_app(await stack.enter_async_context(opening), TokenAccess(Reviews(kube)))
             await _listen(app, settings.page_port, stack)
         await kopf.operator(

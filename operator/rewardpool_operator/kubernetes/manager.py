@@ -140,6 +140,10 @@ class Manager:
         change = self.store.remove if deleted else self.store.put
         self._changed(change(client.POOLS, pool))
 
+    def is_being_listed(self, namespace: str) -> bool:
+        """Whether the store may have only a part of that namespace yet."""
+        return self._namespaces.is_being_listed(namespace)
+
     def health(self) -> dict[str, Any]:
         """What /healthz answers; `ok` is false when a watch is dead or the queue is stuck.
 

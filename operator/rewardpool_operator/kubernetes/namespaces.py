@@ -64,6 +64,10 @@ class Namespaces:
         """Whether everything in it was listed once, so that its pools may be looked after."""
         return all(reflector.synced.is_set() for reflector in self._of(namespace))
 
+    def is_being_listed(self, namespace: str) -> bool:
+        """Whether what the store has of it may be a part only, which the next moments complete."""
+        return not self.is_known(namespace) and self.problem(namespace) is None
+
     def problem(self, namespace: str) -> str | None:
         """What the operator may not see there, in the API server's words; None when nothing is wrong."""
         found = (f"{one.resource.plural}: {one.problem}" for one in self._of(namespace) if one.problem)

@@ -98,6 +98,12 @@ async def test_pools_of_a_namespace_that_is_not_served_say_so(running: Running) 
     assert "pods: GET pods: pods is forbidden" in condition["message"]
 
 
+async def test_what_is_refused_is_not_waited_for(running: Running) -> None:
+    await running.until(lambda: "pods" in running.not_served().get(BAD, ""))
+    await running.until(lambda: not running.operator.is_being_listed(GOOD))
+    assert not running.operator.is_being_listed(BAD), "what is known of it is all that will come"
+
+
 async def test_a_namespace_comes_back_by_itself(running: Running) -> None:
     await running.until(lambda: "pods" in running.not_served().get(BAD, ""))
     running.kube.refuses = False

@@ -1,7 +1,7 @@
 """The page of a cluster: whose a token is, who sees what, and what of pods and routers is shown."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, cast
 
 import pytest
@@ -262,8 +262,11 @@ def store() -> Store:
     return store
 
 
-def source_of(store: Store, session: ClientSession, *, host: str = "http://127.0.0.1:9") -> ClusterSource:
-    return ClusterSource(store, cast(Kube, KubeOfSecrets()), RouterCounts(session), PodLogs(session, host))
+def source_of(
+    store: Store, session: ClientSession, *, host: str = "http://127.0.0.1:9", listing: Collection[str] = ()
+) -> ClusterSource:
+    kube, routers, logs = cast(Kube, KubeOfSecrets()), RouterCounts(session), PodLogs(session, host)
+    return ClusterSource(store, kube, routers, logs, is_being_listed=lambda namespace: namespace in listing)
 
 
 async def test_a_look_is_what_the_watches_said(store: Store) -> None:
@@ -271,6 +274,16 @@ async def test_a_look_is_what_the_watches_said(store: Store) -> None:
         (seen,) = await source_of(store, session).look(counted=False)
     assert (seen.pool.key, [worker.name for worker in seen.workers], seen.logs) == ("rl/rm", ["w0"], ("w0", "r0"))
     assert seen.counts is None
+
+
+async def test_a_pool_is_not_shown_without_workers_while_they_are_listed(store: Store) -> None:
+    listing = ["rl"]
+    async with ClientSession() as session:
+        source = source_of(store, session, listing=listing)
+        assert await source.look(counted=False) == []
+        listing.clear()
+        (seen,) = await source.look(counted=False)
+    assert [worker.name for worker in seen.workers] == ["w0"]
 
 
 async def test_a_pool_is_read_again_only_when_one_of_its_objects_changed(store: Store) -> None:

@@ -328,7 +328,7 @@ async def test_the_operator_that_waits_serves_the_same_page(url: str, page: Page
     async with at(url) as first, at(other) as second:
         assert [await one.sign_in(viewer) for one in (first, second)] == [200, 200]
         deadline = time.monotonic() + 20
-        # It shows pools once its watches have listed them; no event tells.
+        # It shows pools once its watches have listed everything; no event tells.
         while (shown := (await second.shown())["pool"]) is None and time.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.2)
         assert shown["workers"] == (await first.shown())["pool"]["workers"] != []

@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import binascii
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -57,12 +57,21 @@ class ClusterSource:
     starts_by = "kubectl apply -f pool.yaml"
 
     def __init__(
-        self, store: Store, kube: Kube, routers: RouterCounts, logs: PodLogs, *, namespaces: Sequence[str] = ()
+        self,
+        store: Store,
+        kube: Kube,
+        routers: RouterCounts,
+        logs: PodLogs,
+        *,
+        is_being_listed: Callable[[str], bool],
+        namespaces: Sequence[str] = (),
     ) -> None:
         """Look at nothing yet.
 
         Args:
             store: filled by the operator's watches.
+            is_being_listed: whether the store has only a part of a namespace yet: its pools would seem to have no
+                workers, so they are not shown.
             kube: reads the keys that are left out of logs, in the operator's own name.
             routers: what they count.
             logs: of pods, in the viewers' names.
@@ -73,18 +82,26 @@ class ClusterSource:
         self._kube = kube
         self._routers = routers
         self._logs = logs
+        self._is_being_listed = is_being_listed
         self._known: dict[Key, _Known] = {}
         self._keys: Remembered[Key, tuple[str, ...]] = Remembered(seconds=REMEMBER_SECONDS, most=MAX_SECRETS)
 
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, store: Store, kube: Kube, configuration: kubernetes_client.Configuration, *, namespaces: Sequence[str]
+        cls,
+        store: Store,
+        kube: Kube,
+        configuration: kubernetes_client.Configuration,
+        *,
+        is_being_listed: Callable[[str], bool],
+        namespaces: Sequence[str],
     ) -> AsyncIterator[Self]:
         """With connections of its own, to routers and to the API server."""
         connector = aiohttp.TCPConnector(limit=MAX_ROUTERS)
         async with aiohttp.ClientSession(connector=connector) as session, PodLogs.open(configuration) as logs:
-            yield cls(store, kube, RouterCounts(session), logs, namespaces=namespaces)
+            routers = RouterCounts(session)
+            yield cls(store, kube, routers, logs, is_being_listed=is_being_listed, namespaces=namespaces)
 
     async def look(self, *, counted: bool) -> Sequence[Seen]:
         """All pools as the watches last said."""
@@ -118,7 +135,7 @@ class ClusterSource:
 
     def _read(self, key: Key) -> _Known | None:
         objects = self._store.objects(key)
-        if objects is None:
+        if objects is None or self._is_being_listed(key[0]):
             return None
         before = self._known.get(key)
         if before is not None and before.pool_object is objects.pool and _are_the_same(before.pods, objects.pods):
