@@ -153,7 +153,7 @@ class PoolReconciler:
             outcome = Outcome.BUSY if outcome is Outcome.QUIET else outcome
         if self._has_changed_since(objects.pool) or self._failures() != self._decided_with:
             outcome = Outcome.CHANGED
-        return self._pause(outcome, pools=pools)
+        return self._pause(outcome, acting, pools=pools)
 
     def _has_changed_since(self, looked_at: Object) -> bool:
         """Whether another spec is known by now: the answer to the status' write tells of it before the watch does."""
@@ -371,13 +371,16 @@ class PoolReconciler:
                 log.warning("the stored pool is not valid, so its size stays as it is: %s", "; ".join(problems))
         return self._parsed
 
-    def _pause(self, outcome: Outcome, *, pools: int) -> float:
+    def _pause(self, outcome: Outcome, acting: Acting, *, pools: int) -> float:
         now = monotonic()
         if outcome is not Outcome.QUIET:
             self._busy_at = now
         rest = rest_of(self._parsed.pool) if self._parsed is not None else FIXED
         pace = seconds_until_next(outcome, quiet_for=now - self._busy_at, rest=rest, pools=pools)
-        pace = min(pace, self._credentials.seconds_until_reading(pools=pools)) * _jitter()
+        if acting is Acting.FULL:
+            # Else no pass reads them: what is due stays due, and would have pass follow upon pass without a pause.
+            pace = min(pace, self._credentials.seconds_until_reading(pools=pools))
+        pace *= _jitter()
         return min(pace, self._status.seconds_until_writing())
 
 

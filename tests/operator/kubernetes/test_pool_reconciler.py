@@ -6,6 +6,7 @@ import pytest
 from support.pool_surroundings import KEY, URL, Surroundings
 
 from rewardpool_operator.kubernetes import client
+from rewardpool_operator.kubernetes.credentials import secret_reader
 from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.routers.admin import RouterAdmin
 
@@ -117,6 +118,20 @@ async def test_a_pass_that_fails_comes_again_soon(
     again = await around.reconciler.look(Acting.FULL, pools=1000)
     assert again is not None
     assert 0.5 < again < 2.0
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+async def test_passes_keep_their_pace_while_no_secret_may_be_read(
+    around: Surroundings, monkeypatch: pytest.MonkeyPatch, restarted: bool
+) -> None:
+    """A reading that is due has a pass come at once, and one that may not read would have the next one come at once."""
+    monkeypatch.setattr(secret_reader, "seconds_between_reads", lambda pools: 0.0)
+    if restarted:
+        around.reconciler = around.a_reconciler()
+    around.kube.away = True
+    again = await around.reconciler.look(Acting.ROUTERS, pools=1)
+    assert again is not None
+    assert again > 0.5
 
 
 async def _raises(*_: object) -> None:
