@@ -10,7 +10,7 @@ import ssl
 import threading
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -184,6 +184,14 @@ class Browser:
             found: dict[str, Any] = await answer.json()
         return found
 
+    async def shows(self, holds: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+        """What is shown once this holds of it: all see the same for a second, whatever watches tell meanwhile."""
+        deadline = time.monotonic() + 20
+        while not holds(found := await self.shown()):
+            assert time.monotonic() < deadline, f"it shows {found}"
+            await asyncio.sleep(0.2)
+        return found
+
     async def status(self) -> int:
         """What the pools are answered with."""
         async with self._session.get("/api/pools") as answer:
@@ -204,7 +212,7 @@ async def at(url: str) -> AsyncIterator[Browser]:
 async def test_a_viewer_sees_the_namespace_that_the_token_may_read_alone(url: str, page: Page, viewer: str) -> None:
     async with at(url) as browser:
         assert await browser.sign_in(viewer) == 200
-        shown = await browser.shown()
+        shown = await browser.shows(lambda shown: shown["pool"] and shown["pool"]["workers"])
         assert [pool["key"] for pool in shown["pools"]] == [f"{OURS}/rm"]
         assert [worker["name"] for worker in shown["pool"]["workers"]] == worker_pods(page)
         assert (await browser.shown(f"{THEIRS}/rm"))["pool"] is None
@@ -215,7 +223,7 @@ async def test_who_may_not_list_pods_sees_a_pool_without_its_workers(url: str, p
     token = page.token("trainer", READS_POOLS)
     async with at(url) as browser:
         assert await browser.sign_in(token) == 200
-        pool = (await browser.shown())["pool"]
+        pool = (await browser.shows(lambda shown: shown["pool"]))["pool"]
     assert (pool["workers"], pool["workers_hidden"], pool["summary"]["key"]) == ([], True, f"{OURS}/rm")
 
 
@@ -327,10 +335,7 @@ async def test_the_operator_that_waits_serves_the_same_page(url: str, page: Page
     other = page.start_operator()
     async with at(url) as first, at(other) as second:
         assert [await one.sign_in(viewer) for one in (first, second)] == [200, 200]
-        deadline = time.monotonic() + 20
-        # It shows pools once its watches have listed everything; no event tells.
-        while (shown := (await second.shown())["pool"]) is None and time.monotonic() < deadline:  # noqa: ASYNC110
-            await asyncio.sleep(0.2)
+        shown = (await second.shows(lambda shown: shown["pool"]))["pool"]
         assert shown["workers"] == (await first.shown())["pool"]["workers"] != []
 
 

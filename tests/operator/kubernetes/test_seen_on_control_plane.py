@@ -64,7 +64,9 @@ def revision(cluster: Cluster) -> str:
 
 
 def test_prometheus_is_told_of_the_pool(cluster: Cluster) -> None:
-    assert value(cluster, "rewardpool_pool_replicas", **SERIES, state="ready") == 1
+    ready = lambda: value(cluster, "rewardpool_pool_replicas", **SERIES, state="ready")  # noqa: E731
+    # A pass writes the status first, which the pool was waited for by.
+    cluster.eventually(lambda: ready() == 1, seconds=10, what="the replica is counted")
     assert value(cluster, "rewardpool_pool_condition", **SERIES, type="Serving") == 1
     assert value(cluster, "rewardpool_leader") == 1
     assert (value(cluster, "rewardpool_kube_requests_total", verb="create", code="201") or 0) > 0
