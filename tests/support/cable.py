@@ -19,6 +19,7 @@ class Cable:
         self._scheme, self._host, self._port = parts.scheme, parts.hostname, parts.port
         self._near_port = 0
         self._connections: set[asyncio.StreamWriter] = set()
+        self._forwarding: set[asyncio.Task[Any]] = set()
         self._server: asyncio.Server | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="cable", daemon=True)
@@ -29,7 +30,7 @@ class Cable:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.cut()
+        self._do(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=10)
 
@@ -43,7 +44,7 @@ class Cable:
 
     def repair(self) -> None:
         """Forward again, on the same port."""
-        self._do(self._mend())
+        self._do(self._repair())
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=10)
@@ -54,11 +55,20 @@ class Cable:
         for writer in list(self._connections):
             writer.transport.abort()
 
-    async def _mend(self) -> None:
+    async def _end(self) -> None:
+        await self._cut()
+        if self._forwarding:
+            await asyncio.wait(self._forwarding, timeout=5)
+
+    async def _repair(self) -> None:
         self._server = await asyncio.start_server(self._forward, "127.0.0.1", self._near_port)
         self._near_port = self._server.sockets[0].getsockname()[1]
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._forwarding.add(task)
+        task.add_done_callback(self._forwarding.discard)
         try:
             far_reader, far_writer = await asyncio.open_connection(self._host, self._port)
         except OSError:

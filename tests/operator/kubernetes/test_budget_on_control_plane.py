@@ -110,7 +110,8 @@ def test_the_pool_of_higher_priority_takes_from_the_others(sharing: Cluster, tmp
         sharing.eventually(
             lambda: sharing.is_ready("third", replicas=2), seconds=SECONDS, what="the third pool has its two replicas"
         )
-    assert sum(scaling(sharing, pool)[0] for pool in ("first", "second", "third")) == TOTAL
+    all_of_them = lambda: sum(scaling(sharing, pool)[0] for pool in ("first", "second", "third"))  # noqa: E731
+    sharing.eventually(lambda: all_of_them() == TOTAL, seconds=SECONDS, what="the others have the rest")
 
 
 def test_a_suspended_pool_leaves_its_replicas_to_the_others(sharing: Cluster) -> None:

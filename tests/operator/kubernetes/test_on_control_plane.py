@@ -23,6 +23,7 @@ from support.reward_functions import expected_score
 
 from rewardpool_api import names
 from rewardpool_operator.kubernetes.render.common import files_name
+from rewardpool_operator.kubernetes.requeue import FIGURES_SECONDS
 from rewardpool_worker.mounted import router_files
 
 pytestmark = pytest.mark.real
@@ -176,8 +177,8 @@ def restart_router(cluster: Cluster) -> None:
     """Kill it with -9 and wait until it answers again, with an empty list."""
     (pod,) = router_pods(cluster)
     os.kill(cluster.kubelet.pid(pod), SIGKILL)
-    back = seconds_until(lambda: http("GET", f"{router_url(cluster)}/health", seconds=2)[0] == 200, limit=20)
-    assert back < 20, "the router did not come back"
+    back = seconds_until(lambda: http("GET", f"{router_url(cluster)}/health", seconds=2)[0] == 200, limit=20 * PATIENCE)
+    assert back < 20 * PATIENCE, "the router did not come back"
 
 
 def test_a_worker_put_on_the_list_by_hand_is_taken_off(cluster: Cluster) -> None:
@@ -273,9 +274,12 @@ def test_routers_are_kept_right_while_the_api_server_is_away(cluster: Cluster) -
 
 
 def test_health_tells_how_long_ago_a_pass_was(cluster: Cluster) -> None:
-    status, _, health = http("GET", f"http://127.0.0.1:{cluster.health_port}/healthz")
-    assert (status, health["pools"]) == (200, 1)
-    assert health["oldest_pass_seconds"] < REPAIR_SECONDS
+    def tells() -> bool:
+        status, _, health = http("GET", f"http://127.0.0.1:{cluster.health_port}/healthz")
+        assert (status, health["pools"]) == (200, 1)
+        return bool(health["oldest_pass_seconds"] < REPAIR_SECONDS)
+
+    cluster.eventually(tells, seconds=REPAIR_SECONDS, what="a pass was made")
 
 
 def test_a_restarted_operator_leaves_a_whole_pool_alone(cluster: Cluster) -> None:
@@ -311,9 +315,13 @@ def test_an_idle_pool_writes_nothing(cluster: Cluster) -> None:
         seconds=20,
         what="the routers are available",
     )
-    before = writes(cluster)
-    seconds_until(lambda: writes(cluster) != before, limit=6)
-    assert writes(cluster) == before
+
+    def nobody_writes_for_a_while() -> bool:
+        before = writes(cluster)
+        seconds_until(lambda: writes(cluster) != before, limit=FIGURES_SECONDS + 1)
+        return writes(cluster) == before
+
+    cluster.eventually(nobody_writes_for_a_while, seconds=10, what="nobody writes")
 
 
 _REQUESTS = re.compile(r'^apiserver_request_total\{.*resource="(\w+)".*verb="(\w+)"\} ([\d.e+]+)$', re.MULTILINE)
@@ -365,10 +373,10 @@ def test_what_the_api_server_refuses_is_told_in_its_words(cluster: Cluster) -> N
 def test_a_worker_that_cannot_start_is_told_with_its_last_words(cluster: Cluster) -> None:
     cluster.apply("broken", model={"source": "python://no_such_module:score", "type": "Function"})
     cluster.eventually(
-        lambda: cluster.condition("broken", "Degraded").get("status") == "True", seconds=20, what="it is told"
+        lambda: cluster.condition("broken", "Degraded").get("reason") == "ModelNotFound", seconds=20, what="it is told"
     )
     degraded = cluster.condition("broken", "Degraded")
-    assert degraded["reason"] == "ModelNotFound"
+    assert degraded["status"] == "True"
     assert "no_such_module" in degraded["message"]
     assert cluster.condition("broken", "Ready")["status"] == "False"
     cluster.kubectl("delete", "rewardpool", "broken")
