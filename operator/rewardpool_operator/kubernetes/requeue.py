@@ -6,7 +6,8 @@ with the number of pools, so that a thousand quiet ones are sixty looks a second
 looked at every second all the time while there are few, and one at zero four times a second: nobody else reports that
 the first request waits at it.
 
-A look that finds nothing new takes about 2 ms of a processor, half of it to ask one router.
+A look that finds nothing new takes about 2 ms of a processor, half of it to ask one router; with a thousand pools,
+whose looks make their connections anew, some 8 ms.
 """
 
 import enum
