@@ -92,7 +92,8 @@ async def test_a_killed_worker_is_replaced_and_no_request_is_lost(
 async def test_a_pool_that_is_opened_after_its_only_worker_was_killed_scores_when_that_is_back(
     machine: LocalMachine,
 ) -> None:
-    await machine.up()
+    # Long enough for the pool to be found meanwhile.
+    await machine.up(engine={"env": env_vars({"START_SECONDS": "3"})})
     pid = machine.pool().status.workers[0].pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)

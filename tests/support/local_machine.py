@@ -30,8 +30,9 @@ UP_SECONDS = 40 * PATIENCE
 COMMAND_SECONDS = UP_SECONDS + 20
 
 FUNCTIONS = """
-import asyncio, os, subprocess
+import asyncio, os, subprocess, time
 
+time.sleep(float(os.environ.get("START_SECONDS", "0")))
 if "LEAVE_A_CHILD" in os.environ:
     subprocess.Popen(["sleep", "600"], start_new_session=True)
 if "EXIT_AT_ONCE" in os.environ:
