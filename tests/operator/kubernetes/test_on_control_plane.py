@@ -8,6 +8,8 @@ import json
 import os
 import re
 import threading
+import time
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +24,7 @@ from support.processes import http
 from support.reward_functions import expected_score
 
 from rewardpool_api import names
+from rewardpool_operator.kubernetes.credentials.secret_reader import SHORTEST_SECONDS
 from rewardpool_operator.kubernetes.render.common import files_name
 from rewardpool_operator.kubernetes.requeue import FIGURES_SECONDS
 from rewardpool_worker.mounted import router_files
@@ -271,6 +274,27 @@ def test_routers_are_kept_right_while_the_api_server_is_away(cluster: Cluster) -
     cluster.eventually(
         lambda: cluster.get("service", names.router_name(POOL)), seconds=REPAIR_SECONDS, what="the Service is back"
     )
+
+
+def test_an_operator_whose_api_server_is_away_makes_no_more_passes_than_a_busy_one(cluster: Cluster) -> None:
+    cluster.eventually(lambda: is_whole(cluster), seconds=20, what="the pool is whole")
+    cluster.cable.cut()
+    try:
+        before = passes(cluster)
+        # The Secrets are due meanwhile, and nobody can read them.
+        time.sleep(2 * SHORTEST_SECONDS)
+        made = passes(cluster) - before
+    finally:
+        cluster.cable.repair()
+    assert 1 <= made <= 5 * 2 * SHORTEST_SECONDS
+
+
+def passes(cluster: Cluster) -> float:
+    """How many the operator has made, of all its pools."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{cluster.metrics_port}/metrics", timeout=5) as response:
+        text = response.read().decode()
+    (line,) = (line for line in text.splitlines() if line.startswith("rewardpool_reconcile_seconds_count"))
+    return float(line.split()[-1])
 
 
 def test_health_tells_how_long_ago_a_pass_was(cluster: Cluster) -> None:
