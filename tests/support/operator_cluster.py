@@ -2,6 +2,7 @@
 
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,6 +12,7 @@ from urllib.parse import quote
 
 import pytest
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 from support.api_server import new_control_plane
 from support.cable import Cable
 from support.env_vars import env_vars
@@ -133,6 +135,16 @@ class Cluster:
         counts = (status.get("readyReplicas"), status.get("replicas"), status.get("drainingReplicas"))
         settled = ("Progressing", "False") in {(item["type"], item["status"]) for item in status.get("conditions", [])}
         return current and settled and counts == (replicas, replicas, 0)
+
+    def samples(self) -> list[Any]:
+        """All samples that the operator's metrics have."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=5) as response:
+            text = response.read().decode()
+        return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        """The value of the one with these labels; None when there is none."""
+        return next((item.value for item in self.samples() if item.name == name and item.labels == labels), None)
 
     def eventually(self, holds: Callable[[], object], *, seconds: float, what: str) -> None:
         self.operator.until(lambda: bool(holds()), seconds=seconds, what=what, every=LOOK_SECONDS)

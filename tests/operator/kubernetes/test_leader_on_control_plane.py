@@ -11,7 +11,6 @@ import pytest
 from support.fleet import free_port
 from support.operator_cluster import PATHS, seconds_until
 from support.operator_process import operator_process, restricted_kubeconfig
-from support.patience import PATIENCE
 from support.processes import RealProcess
 
 from cluster.control_plane import ControlPlane
@@ -20,7 +19,7 @@ from rewardpool_api.crd import crd_yaml
 pytestmark = pytest.mark.real
 
 NAMESPACE = "leaders"
-TAKEOVER_SECONDS = 15.0 * PATIENCE
+TAKEOVER_SECONDS = 15.0
 
 
 class Operators:

@@ -9,7 +9,6 @@ import os
 import re
 import threading
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -291,10 +290,7 @@ def test_an_operator_whose_api_server_is_away_makes_no_more_passes_than_a_busy_o
 
 def passes(cluster: Cluster) -> float:
     """How many the operator has made, of all its pools."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{cluster.metrics_port}/metrics", timeout=5) as response:
-        text = response.read().decode()
-    (line,) = (line for line in text.splitlines() if line.startswith("rewardpool_reconcile_seconds_count"))
-    return float(line.split()[-1])
+    return cluster.metric("rewardpool_reconcile_seconds_count") or 0.0
 
 
 def test_health_tells_how_long_ago_a_pass_was(cluster: Cluster) -> None:
@@ -345,7 +341,9 @@ def test_an_idle_pool_writes_nothing(cluster: Cluster) -> None:
         seconds_until(lambda: writes(cluster) != before, limit=FIGURES_SECONDS + 1)
         return writes(cluster) == before
 
+    # What the tests before this one changed may be written as much later as figures are.
     cluster.eventually(nobody_writes_for_a_while, seconds=10, what="nobody writes")
+    assert nobody_writes_for_a_while()
 
 
 _REQUESTS = re.compile(r'^apiserver_request_total\{.*resource="(\w+)".*verb="(\w+)"\} ([\d.e+]+)$', re.MULTILINE)
@@ -397,7 +395,9 @@ def test_what_the_api_server_refuses_is_told_in_its_words(cluster: Cluster) -> N
 def test_a_worker_that_cannot_start_is_told_with_its_last_words(cluster: Cluster) -> None:
     cluster.apply("broken", model={"source": "python://no_such_module:score", "type": "Function"})
     cluster.eventually(
-        lambda: cluster.condition("broken", "Degraded").get("reason") == "ModelNotFound", seconds=20, what="it is told"
+        lambda: cluster.condition("broken", "Degraded").get("reason") == "ModelNotFound",
+        seconds=20,
+        what="the condition says so",
     )
     degraded = cluster.condition("broken", "Degraded")
     assert degraded["status"] == "True"

@@ -8,13 +8,11 @@ import json
 import os
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 from support.operator_cluster import NAMESPACE, Cluster
 
 from cluster import binaries
@@ -43,17 +41,6 @@ def plugin(cluster: Cluster, *arguments: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def samples(cluster: Cluster) -> list[Any]:
-    """All samples that the operator's metrics have."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{cluster.metrics_port}/metrics", timeout=5) as response:
-        text = response.read().decode()
-    return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
-
-
-def value(cluster: Cluster, name: str, **labels: str) -> float | None:
-    return next((item.value for item in samples(cluster) if item.name == name and item.labels == labels), None)
-
-
 def events(cluster: Cluster) -> list[dict[str, Any]]:
     found = json.loads(cluster.kubectl("get", "events.events.k8s.io", "-o", "json"))["items"]
     return [event for event in found if event["regarding"]["name"] == POOL]
@@ -64,12 +51,12 @@ def revision(cluster: Cluster) -> str:
 
 
 def test_prometheus_is_told_of_the_pool(cluster: Cluster) -> None:
-    ready = lambda: value(cluster, "rewardpool_pool_replicas", **SERIES, state="ready")  # noqa: E731
+    ready = lambda: cluster.metric("rewardpool_pool_replicas", **SERIES, state="ready")  # noqa: E731
     # A pass writes the status first, which the pool was waited for by.
     cluster.eventually(lambda: ready() == 1, seconds=10, what="the replica is counted")
-    assert value(cluster, "rewardpool_pool_condition", **SERIES, type="Serving") == 1
-    assert value(cluster, "rewardpool_leader") == 1
-    assert (value(cluster, "rewardpool_kube_requests_total", verb="create", code="201") or 0) > 0
+    assert cluster.metric("rewardpool_pool_condition", **SERIES, type="Serving") == 1
+    assert cluster.metric("rewardpool_leader") == 1
+    assert (cluster.metric("rewardpool_kube_requests_total", verb="create", code="201") or 0) > 0
 
 
 def test_a_pool_that_is_right_explains_nothing_but_its_size(cluster: Cluster) -> None:
@@ -89,7 +76,7 @@ def test_scale_waits_until_the_replicas_serve(cluster: Cluster) -> None:
     assert code == 0, err
     assert f"{NAMESPACE}/{POOL}: 2 replicas" in out
     assert cluster.is_ready(POOL, replicas=2)
-    assert value(cluster, "rewardpool_pool_scaling_changes_total", **SERIES, direction="up") == 1
+    assert cluster.metric("rewardpool_pool_scaling_changes_total", **SERIES, direction="up") == 1
 
 
 def test_restart_waits_until_every_worker_is_a_new_one(cluster: Cluster) -> None:
@@ -117,7 +104,7 @@ def test_a_revision_that_fails_is_explained_and_taken_back(cluster: Cluster) -> 
     found = cluster.get("rewardpool", POOL) or {}
     assert found["spec"]["model"]["source"] == "python://reward_functions:compute_score"
     assert revision(cluster) == good
-    assert value(cluster, "rewardpool_pool_rollouts_total", **SERIES, outcome="rolled_back") == 1
+    assert cluster.metric("rewardpool_pool_rollouts_total", **SERIES, outcome="rolled_back") == 1
 
 
 def test_events_tell_each_thing_once(cluster: Cluster) -> None:
@@ -128,6 +115,6 @@ def test_events_tell_each_thing_once(cluster: Cluster) -> None:
 
 def test_a_pool_that_is_gone_has_no_series(cluster: Cluster) -> None:
     cluster.kubectl("delete", "rewardpool", POOL)
-    left = lambda: [sample for sample in samples(cluster) if sample.labels.get("pool") == POOL]  # noqa: E731
+    left = lambda: [sample for sample in cluster.samples() if sample.labels.get("pool") == POOL]  # noqa: E731
     cluster.eventually(lambda: not left(), seconds=30, what="its series are gone")
-    assert names.LABEL_POOL not in str(samples(cluster))
+    assert names.LABEL_POOL not in str(cluster.samples())
