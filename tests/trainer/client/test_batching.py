@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.fake_worker import Behaviour, FakeWorker, breaks_off, check_outcomes, hangs, right, says
+from support.pauses import no_pause
 
 from rewardpool import Endpoint, Pool, RewardConfig, Sample, Scored
 from rewardpool.client.batching import MOST_CHARACTERS, share
@@ -23,12 +24,10 @@ def test_a_request_takes_its_share_of_what_waits(waiting: int, slots: int, most:
     assert share(waiting=waiting, slots=slots, most=most) == samples
 
 
-async def no_pause(_: float) -> None:
-    await asyncio.sleep(0)
-
-
 def pool_on(worker: FakeWorker, **settings: Any) -> Pool:
-    return injected_pool(RewardConfig(url=worker.url, **{"batch": 4, "concurrency": 2, **settings}), sleep=no_pause)
+    return injected_pool(
+        RewardConfig(url=worker.url, **{"batch": 4, "concurrency": 2, **settings}), call_later=no_pause
+    )
 
 
 def sizes(worker: FakeWorker) -> list[int]:

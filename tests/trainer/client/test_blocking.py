@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import pytest
+from aiohttp import web
 from support.fake_worker import FakeWorker, hangs, refuses
 
 from rewardpool import BlockingPool, RewardConfig, Sample, Scored
@@ -46,6 +47,54 @@ async def test_one_failed_future_leaves_the_others_alone_under_raise() -> None:
     async with FakeWorker(refuses(TOO_LONG)) as worker:
         error, outcome = await with_pool(worker, use, concurrency=1)
     assert isinstance(error, SampleTooLongError)
+    assert isinstance(outcome, Scored)
+
+
+async def test_a_submitted_sample_needs_no_task() -> None:
+    async def tasks() -> int:
+        return len(asyncio.all_tasks())
+
+    async def use(pool: BlockingPool) -> None:
+        before = await asyncio.wrap_future(pool.start(tasks()))
+        futures = [pool.submit(Sample(text="four")) for _ in range(8)]
+        await asyncio.wait_for(have_come.wait(), 5)
+        assert await asyncio.wrap_future(pool.start(tasks())) == before
+        for future in futures:
+            future.cancel()
+        await asyncio.wait_for(worker.idle.wait(), 5)
+
+    have_come = asyncio.Event()
+
+    async def comes_and_hangs(request: web.Request) -> web.Response:
+        if len(worker.requests) == 8:
+            have_come.set()
+        return await hangs(request)
+
+    async with FakeWorker(*[comes_and_hangs] * 8) as worker:
+        pool = await asyncio.to_thread(BlockingPool, RewardConfig(url=worker.url, hedge=False))
+        try:
+            await use(pool)
+        finally:
+            await asyncio.to_thread(pool.close)
+
+
+async def test_a_sample_that_cannot_be_asked_for_is_an_error_of_its_own_future(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def use(pool: BlockingPool) -> tuple[BaseException | None, Any]:
+        monkeypatch.setattr(pool.opened.job_demand, "sample_comes", _raise_once)
+        return pool.submit(Sample(text="a")).exception(10), pool.submit(Sample(text="bb")).result(10)
+
+    raised: list[bool] = []
+
+    def _raise_once() -> None:
+        if not raised:
+            raised.append(True)
+            raise ConnectionError("gone")
+
+    async with FakeWorker() as worker:
+        error, outcome = await with_pool(worker, use)
+    assert isinstance(error, ConnectionError)
     assert isinstance(outcome, Scored)
 
 

@@ -9,6 +9,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 from support.fake_worker import Behaviour, FakeWorker, refuses, right, says
+from support.pauses import no_pause
 
 from rewardpool import Pool, RewardConfig, Sample, Scored
 from rewardpool.client.breaker import Breaker
@@ -20,12 +21,8 @@ BAD_SAMPLE = says("this one is bad", status=400)
 ODD = refuses(CallerError(code="invalid_sample", message="odd"))
 
 
-async def no_pause(_: float) -> None:
-    await asyncio.sleep(0)
-
-
 def pool_on(worker: FakeWorker, **settings: Any) -> Pool:
-    return injected_pool(RewardConfig(url=worker.url, on_failure={"constant": 0}, **settings), sleep=no_pause)
+    return injected_pool(RewardConfig(url=worker.url, on_failure={"constant": 0}, **settings), call_later=no_pause)
 
 
 @pytest.mark.parametrize("status", [404, 405, 301, 410, 501])

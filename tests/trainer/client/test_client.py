@@ -3,13 +3,14 @@
 import asyncio
 import gc
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from typing import Any
 
 import pytest
 from aiohttp import web
 from support.fake_worker import Behaviour, FakeWorker, breaks_off, hangs, refuses, right, says, score_of
+from support.pauses import no_pause, pauses_for_ever
 
 from rewardpool import Endpoint, Pool, RewardConfig, Sample, Scored, Unscored
 from rewardpool.client import request
@@ -31,13 +32,9 @@ UNAVAILABLE = says('{"error": "no_available_workers"}', status=503)
 NONSENSE = says("not json")
 
 
-async def no_pause(_: float) -> None:
-    await asyncio.sleep(0)
-
-
 def pool_on(worker: FakeWorker, **settings: Any) -> Pool:
     """A client of the worker, whose pauses take no time."""
-    return injected_pool(RewardConfig(url=worker.url, **settings), sleep=no_pause)
+    return injected_pool(RewardConfig(url=worker.url, **settings), call_later=no_pause)
 
 
 class Directory:
@@ -60,7 +57,7 @@ def endpoint(url: str, **parts: Any) -> Endpoint:
 
 
 def pool_by(directory: Directory, **settings: Any) -> Pool:
-    return injected_pool(RewardConfig(pool="rl/skywork", **settings), find=directory, sleep=no_pause)
+    return injected_pool(RewardConfig(pool="rl/skywork", **settings), find=directory, call_later=no_pause)
 
 
 @pytest.mark.parametrize(
@@ -102,6 +99,39 @@ async def test_trouble_is_retried_and_counted(trouble: Behaviour, kind: str) -> 
         assert await pool.score(Sample(text="four")) == 4.0
         report = pool.report()
     assert (report.attempts, report.retried, report.retries, report.scored) == (2, 1, {kind: 1}, 1)
+
+
+@pytest.mark.parametrize("trouble", [says("", status=500), UNAVAILABLE])
+async def test_a_sample_that_pauses_before_its_next_attempt_needs_no_task(trouble: Behaviour) -> None:
+    paused = asyncio.Event()
+
+    def pause(seconds: float, then: Callable[[], None]) -> asyncio.TimerHandle:
+        paused.set()
+        return pauses_for_ever(seconds, then)
+
+    async with FakeWorker(trouble) as worker, injected_pool(RewardConfig(url=worker.url), call_later=pause) as pool:
+        scoring = asyncio.create_task(pool.score(Sample(text="four")))
+        await paused.wait()
+        others = asyncio.all_tasks() - {asyncio.current_task(), scoring}
+        assert [task for task in others if "rewardpool/client" in repr(task)] == []
+        scoring.cancel()
+        await asyncio.gather(scoring, return_exceptions=True)
+        assert pool.report().cancelled == 1
+
+
+async def test_a_sample_whose_pause_ends_after_the_pool_was_closed_says_so() -> None:
+    paused = asyncio.Event()
+
+    def pause(seconds: float, then: Callable[[], None]) -> asyncio.TimerHandle:
+        paused.set()
+        return asyncio.get_running_loop().call_later(seconds, then)
+
+    async with FakeWorker(says("", status=500)) as worker:
+        async with injected_pool(RewardConfig(url=worker.url), call_later=pause) as pool:
+            scoring = asyncio.create_task(pool.score(Sample(text="four")))
+            await paused.wait()
+        with pytest.raises(RuntimeError, match="the pool is closed"):
+            await scoring
 
 
 async def test_a_retry_leaves_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -543,13 +573,14 @@ async def test_a_connection_that_breaks_twice_counts_when_it_was_new() -> None:
 async def test_a_server_that_says_when_to_come_again_is_obeyed(status: int) -> None:
     paused: list[float] = []
 
-    async def pause(seconds: float) -> None:
+    def pause(seconds: float, then: Callable[[], None]) -> asyncio.TimerHandle:
         paused.append(seconds)
+        return no_pause(seconds, then)
 
     async def later(_: web.Request) -> web.Response:
         return web.Response(status=status, headers={"Retry-After": "7"})
 
-    async with FakeWorker(later) as worker, injected_pool(RewardConfig(url=worker.url), sleep=pause) as pool:
+    async with FakeWorker(later) as worker, injected_pool(RewardConfig(url=worker.url), call_later=pause) as pool:
         assert await pool.score(Sample(text="four")) == 4.0
     [seconds] = paused
     assert 7.0 <= seconds <= 7.25

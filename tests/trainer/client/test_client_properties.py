@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.fake_worker import Behaviour, FakeWorker, breaks_off, check_outcomes, hangs, refuses, right, says
+from support.pauses import no_pause
 
 from rewardpool import RewardConfig, Sample
 from rewardpool.client.hedging import MIN_KNOWN, MOST_HEDGES, Hedging
@@ -32,10 +33,6 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "invalid": refuses(CallerError(code="invalid_sample", message="no")),
     "400": says("no", status=400),
 }
-
-
-async def no_pause(_: float) -> None:
-    await asyncio.sleep(0)
 
 
 def hasty(*, concurrency: int) -> Hedging:
@@ -68,7 +65,7 @@ async def test_every_index_comes_exactly_once_with_its_own_score_or_with_none(
     config |= {"attempt_timeout": 0.1, "batch": 1}
     async with FakeWorker(*(BEHAVIOURS[name] for name in script)) as worker:
         samples = rollouts(count) if is_async else [Sample(text="x" * length) for length in range(count)]
-        async with injected_pool(RewardConfig(url=worker.url, **config), sleep=no_pause, hedging=hasty) as pool:
+        async with injected_pool(RewardConfig(url=worker.url, **config), call_later=no_pause, hedging=hasty) as pool:
             outcomes = [item async for item in pool.stream(samples)]
             report = pool.report()
         assert worker.most_in_flight <= (1 + MOST_HEDGES) * concurrency + max(LEAST_LEFT_OPEN, concurrency // 2)

@@ -1,11 +1,13 @@
 """Stragglers get a second request: when, how many, and which answer counts."""
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
 from support.fake_worker import FakeWorker, hangs, refuses, right, says
+from support.pauses import no_pause, pauses_for_ever
 
 from rewardpool import Pool, RewardConfig, Sample, Scored
 from rewardpool.client import request_timer
@@ -98,9 +100,10 @@ def quick(hedges: int | None, *, concurrency: int) -> Hedging:
     return hedging
 
 
-def pool_on(worker: FakeWorker, *, sleep: Any = asyncio.sleep, hedges: int | None = None, **settings: Any) -> Pool:
+def pool_on(worker: FakeWorker, *, call_later: Any = None, hedges: int | None = None, **settings: Any) -> Pool:
     """A client; with `hedges` it sends no more than so many, also where a busy machine answers none of them in time."""
-    return injected_pool(RewardConfig(url=worker.url, **settings), hedging=partial(quick, hedges), sleep=sleep)
+    config = RewardConfig(url=worker.url, **settings)
+    return injected_pool(config, hedging=partial(quick, hedges), call_later=call_later)
 
 
 async def test_a_request_that_hangs_is_overtaken_by_a_second_one() -> None:
@@ -168,9 +171,6 @@ async def test_a_second_request_that_fails_leaves_the_first_one_its_chance() -> 
 async def test_after_a_first_request_that_failed_the_one_beside_it_may_still_win() -> None:
     second = asyncio.Event()
 
-    async def pauses_for_ever(_: float) -> None:
-        await asyncio.Event().wait()
-
     async def fails_after_the_second_came(request: Any) -> Any:
         await second.wait()
         return await says("", status=500)(request)
@@ -182,7 +182,7 @@ async def test_after_a_first_request_that_failed_the_one_beside_it_may_still_win
 
     async with (
         FakeWorker(fails_after_the_second_came, slow) as worker,
-        pool_on(worker, hedges=1, sleep=pauses_for_ever) as pool,
+        pool_on(worker, hedges=1, call_later=pauses_for_ever) as pool,
     ):
         assert await pool.score(Sample(text="four")) == 4.0
         report = pool.report()
@@ -286,12 +286,12 @@ async def test_after_nonsense_two_requests_are_sent_at_a_time() -> None:
 
     paused: list[float] = []
 
-    async def pause(seconds: float) -> None:
+    def pause(seconds: float, then: Callable[[], None]) -> asyncio.TimerHandle:
         paused.append(seconds)
-        if len(paused) > 1:  # only the answer to the one beside it may end the sample now
-            await asyncio.Event().wait()
+        # Only the answer to the one beside it may end the sample at the second.
+        return (no_pause if len(paused) == 1 else pauses_for_ever)(seconds, then)
 
-    async with FakeWorker(nonsense, nonsense, right) as worker, pool_on(worker, hedges=0, sleep=pause) as pool:
+    async with FakeWorker(nonsense, nonsense, right) as worker, pool_on(worker, hedges=0, call_later=pause) as pool:
         assert await pool.score(Sample(text="four")) == 4.0
         report = pool.report()
     assert (report.attempts, report.hedges, report.retries) == (3, 1, {"nonsense": 1})

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from aiohttp import web
 from support.fake_worker import Behaviour, FakeWorker, right, says
+from support.pauses import no_pause
 
 from rewardpool import Endpoint, RewardConfig, Sample
 from rewardpool.client.pool import injected_pool
@@ -40,16 +41,12 @@ class Rotation:
         return self.routers[self._asked % len(self.routers)]
 
 
-async def no_pause(_: float) -> None:
-    await asyncio.sleep(0)
-
-
 async def test_every_sample_is_scored_while_half_of_the_routers_have_another_key() -> None:
     rotation = Rotation("")
     async with FakeWorker(*[taking(rotation.next_router)] * 1000) as worker:
         rotation.url = worker.url
         config = RewardConfig(pool="rl/rm", concurrency=4)
-        async with injected_pool(config, find=rotation.find, sleep=no_pause) as pool:
+        async with injected_pool(config, find=rotation.find, call_later=no_pause) as pool:
             assert await pool.score(Sample(text="four")) == 4.0
             rotation.secret, rotation.routers = ("new", "old"), ["old", "new", "new"]
             assert [await pool.score(Sample(text="four")) for _ in range(50)] == [4.0] * 50
@@ -65,13 +62,14 @@ async def test_a_key_that_worked_is_waited_for_until_the_place_it_is_read_from_h
     async with FakeWorker(*[taking(rotation.next_router)] * 1000) as worker:
         rotation.url = worker.url
 
-        async def sleep(_: float) -> None:
+        def pause(seconds: float, then: Callable[[], None]) -> asyncio.TimerHandle:
             # A mounted key file is as late as the kubelet.
             if len(worker.requests) == 10:
                 rotation.secret = ("new",)
+            return no_pause(seconds, then)
 
-        config = RewardConfig(pool="rl/rm")
-        async with injected_pool(config, find=rotation.find, sleep=sleep, clock=lambda: len(worker.requests)) as pool:
+        injected = {"find": rotation.find, "call_later": pause, "clock": lambda: len(worker.requests)}
+        async with injected_pool(RewardConfig(pool="rl/rm"), **injected) as pool:
             await pool.score(Sample(text="four"))
             rotation.routers = ["new"]
             assert await pool.score(Sample(text="four")) == 4.0
@@ -80,14 +78,15 @@ async def test_a_key_that_worked_is_waited_for_until_the_place_it_is_read_from_h
 async def test_another_key_is_tried_without_a_pause() -> None:
     pauses: list[float] = []
 
-    async def sleep(seconds: float) -> None:
+    def pause(seconds: float, then: Callable[[], None]) -> asyncio.TimerHandle:
         pauses.append(seconds)
+        return no_pause(seconds, then)
 
     rotation = Rotation("")
     rotation.secret, rotation.routers = ("new", "old"), ["old"]
     async with FakeWorker(*[taking(rotation.next_router)] * 1000) as worker:
         rotation.url = worker.url
-        async with injected_pool(RewardConfig(pool="rl/rm"), find=rotation.find, sleep=sleep) as pool:
+        async with injected_pool(RewardConfig(pool="rl/rm"), find=rotation.find, call_later=pause) as pool:
             assert await pool.score(Sample(text="four")) == 4.0
             assert pool.report().retries["denied"] == 1
     assert pauses == []
@@ -98,7 +97,7 @@ async def test_a_pool_that_goes_on_refusing_is_no_fault_of_the_sample() -> None:
     async with FakeWorker(*[taking(rotation.next_router)] * 100_000) as worker:
         rotation.url = worker.url
         config = RewardConfig(pool="rl/rm", on_failure="skip", timeout=0.2)
-        async with injected_pool(config, find=rotation.find, sleep=no_pause) as pool:
+        async with injected_pool(config, find=rotation.find, call_later=no_pause) as pool:
             await pool.score(Sample(text="four"))
             rotation.routers = ["another"]
             with pytest.raises(PoolAccessError, match="does not take the key") as caught:
@@ -112,7 +111,7 @@ async def test_each_of_several_keys_is_tried_once_where_none_ever_worked() -> No
     rotation.secret, rotation.routers = ("old", "older"), ["another"]
     async with FakeWorker(*[taking(rotation.next_router)] * 100) as worker:
         rotation.url = worker.url
-        async with injected_pool(RewardConfig(pool="rl/rm"), find=rotation.find, sleep=no_pause) as pool:
+        async with injected_pool(RewardConfig(pool="rl/rm"), find=rotation.find, call_later=no_pause) as pool:
             with pytest.raises(PoolAccessError):
                 await pool.score(Sample(text="four"))
     assert [headers["authorization"] for headers in worker.headers] == ["Bearer old", "Bearer older"]

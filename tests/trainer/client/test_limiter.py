@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from support.fake_worker import FakeWorker, hangs, says
+from support.pauses import no_pause
 
 from rewardpool import RewardConfig, Sample
 from rewardpool.client.limiter import AdaptiveLimiter, Pace
@@ -148,10 +149,6 @@ def test_who_waits_for_a_slot_since_too_long_ago_is_told_so_and_gets_none() -> N
     assert became(takers) == ["started", "expired", "expired", "started"]
 
 
-async def no_pause(_: float) -> None:
-    await asyncio.sleep(0)
-
-
 async def test_a_client_that_is_told_it_is_too_much_sends_less() -> None:
     all_again = asyncio.Event()
 
@@ -161,7 +158,7 @@ async def test_a_client_that_is_told_it_is_too_much_sends_less() -> None:
 
     async with (
         FakeWorker(*[says("", status=429)] * 8, *[hangs] * 7, last) as worker,
-        injected_pool(RewardConfig(url=worker.url, concurrency=16), sleep=no_pause) as pool,
+        injected_pool(RewardConfig(url=worker.url, concurrency=16), call_later=no_pause) as pool,
     ):
         tasks = [asyncio.create_task(pool.score(Sample(text="four"))) for _ in range(8)]
         await all_again.wait()
@@ -173,6 +170,6 @@ async def test_a_client_that_is_told_it_is_too_much_sends_less() -> None:
 
 async def test_a_router_without_a_worker_is_not_overloaded() -> None:
     none = says('{"error": {"code": "no_available_workers"}}', status=503)
-    async with FakeWorker(none) as worker, injected_pool(RewardConfig(url=worker.url), sleep=no_pause) as pool:
+    async with FakeWorker(none) as worker, injected_pool(RewardConfig(url=worker.url), call_later=no_pause) as pool:
         await pool.score(Sample(text="four"))
         assert pool.report().concurrency == 64

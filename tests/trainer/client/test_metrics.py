@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from support.fake_worker import FakeWorker, says
+from support.pauses import no_pause
 
 from rewardpool import Pool, Report, RewardConfig, Sample
 from rewardpool.client import tracing
@@ -16,15 +17,11 @@ from rewardpool.client.metrics import COUNTS, ReportCollector
 from rewardpool.client.pool import injected_pool
 
 
-async def no_pause(_: float) -> None:
-    return None
-
-
 async def test_a_report_is_told_to_prometheus_as_it_is_when_scraped() -> None:
     registry = CollectorRegistry()
     async with FakeWorker(says("", status=500)) as worker:
         config = RewardConfig(url=worker.url, pool="rl/skywork")
-        async with injected_pool(config, sleep=no_pause) as pool:
+        async with injected_pool(config, call_later=no_pause) as pool:
             registry.register(ReportCollector(pool))
             await pool.score(Sample(text="four"))
             text = generate_latest(registry).decode()

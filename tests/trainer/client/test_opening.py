@@ -1,12 +1,12 @@
 """A pool that is opened in the midst of trouble: its samples wait, and none outlives its deadline."""
 
-import asyncio
 import threading
 import time
 from typing import Any
 
 import pytest
 from support.fake_worker import FakeWorker, hangs, says
+from support.pauses import no_pause
 
 from rewardpool import Endpoint, Pool, RewardConfig, Sample
 from rewardpool.client.pool import injected_pool
@@ -27,15 +27,11 @@ def finds(url: str) -> Any:
     return find
 
 
-async def no_pause(_: float) -> None:
-    await asyncio.sleep(0)
-
-
 async def test_a_pool_opened_in_the_moment_in_which_its_workers_died_scores_when_they_are_back() -> None:
     gone = says('{"error": {"code": "no_available_workers"}}', status=503)
     async with (
         FakeWorker(*[gone] * 20) as worker,
-        injected_pool(RewardConfig(pool="rl/rm"), find=finds(worker.url), sleep=no_pause) as pool,
+        injected_pool(RewardConfig(pool="rl/rm"), find=finds(worker.url), call_later=no_pause) as pool,
     ):
         assert await pool.score(Sample(text="four")) == 4.0
 
@@ -44,7 +40,7 @@ async def test_a_sample_whose_pool_did_not_come_back_says_what_the_pool_said() -
     async with FakeWorker() as gone:
         pass
     config = RewardConfig(pool="rl/rm", timeout=0.2)
-    async with injected_pool(config, find=finds(gone.url), sleep=no_pause) as pool:
+    async with injected_pool(config, find=finds(gone.url), call_later=no_pause) as pool:
         with pytest.raises(DeadlineError, match="EngineExited: worker-0 starts again"):
             await pool.score(Sample(text="four"))
 

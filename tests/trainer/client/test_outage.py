@@ -12,10 +12,32 @@ from rewardpool.client.outage import CANARY_SECONDS, MOST_CANARIES, PROBE_SECOND
 
 
 def an_outage(seed: int = 0) -> Outage:
-    return Outage(sleep=asyncio.sleep, uniform=random.Random(seed).uniform)
+    return Outage(uniform=random.Random(seed).uniform)
 
 
-async def ask_until(outage: Outage, back_at: float, *, pause: float, asked: list[float]) -> float:
+class Sample:
+    """That pauses, as a request does before its next attempt."""
+
+    def __init__(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self.over = asyncio.Event()
+        self._timer = loop.call_later(seconds, self.over.set)
+
+    def go_on_within(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        if loop.time() + seconds < self._timer.when():
+            self._timer.cancel()
+            self._timer = loop.call_later(seconds, self.over.set)
+
+
+async def pause(outage: Outage, seconds: float, *, at_least: float = 0.0) -> None:
+    sample = Sample(seconds)
+    outage.pauses(sample, at_least=at_least)
+    await sample.over.wait()
+    outage.forget(sample)
+
+
+async def ask_until(outage: Outage, back_at: float, *, seconds: float, asked: list[float]) -> float:
     """One sample: asks, and pauses, until the pool is back; returns when it was answered."""
     loop = asyncio.get_running_loop()
     while True:
@@ -23,7 +45,7 @@ async def ask_until(outage: Outage, back_at: float, *, pause: float, asked: list
         if loop.time() >= back_at:
             outage.answered()
             return loop.time()
-        await outage.pause(pause)
+        await pause(outage, seconds)
 
 
 @given(count=st.integers(1, 200), back_at=st.floats(0.5, 60), seed=st.integers(0, 1000))
@@ -32,7 +54,7 @@ def test_all_go_on_as_soon_as_the_pool_is_back_however_long_they_would_pause(
 ) -> None:
     async def main() -> tuple[list[float], list[float]]:
         outage, asked = an_outage(seed), list[float]()
-        ends = await asyncio.gather(*(ask_until(outage, back_at, pause=1000, asked=asked) for _ in range(count)))
+        ends = await asyncio.gather(*(ask_until(outage, back_at, seconds=1000, asked=asked) for _ in range(count)))
         outage.close()
         return ends, asked
 
@@ -45,7 +67,7 @@ def test_all_go_on_as_soon_as_the_pool_is_back_however_long_they_would_pause(
 def test_one_that_pauses_in_vain_goes_on_after_its_pause() -> None:
     async def main() -> float:
         outage = an_outage()
-        await outage.pause(0.05)
+        await pause(outage, 0.05)
         outage.close()
         return asyncio.get_running_loop().time()
 
@@ -104,7 +126,7 @@ def test_nobody_asks_earlier_than_the_server_wants_but_all_go_on_when_one_is_ans
         outage, loop, ends = an_outage(), asyncio.get_running_loop(), list[float]()
 
         async def one(at_least: float) -> None:
-            await outage.pause(1000, at_least=at_least)
+            await pause(outage, 1000, at_least=at_least)
             ends.append(loop.time())
 
         pausing = [asyncio.create_task(one(at_least)) for at_least in (5.0, 50.0)]

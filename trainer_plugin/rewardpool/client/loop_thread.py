@@ -8,12 +8,14 @@ import concurrent.futures
 import contextvars
 import importlib
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, NoReturn, Self, TypeVar
 
 CLOSE_SECONDS = 10.0
 """For what is in flight to be cancelled at the end."""
@@ -22,41 +24,54 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, eq=False)
-class _Work(Generic[T]):
-    """What one call handed over: a coroutine, and where its outcome goes."""
+@dataclass(slots=True, eq=False, kw_only=True)
+class Work(ABC, Generic[T]):
+    """What one call handed over, and where its outcome goes; the future may be cancelled until then."""
 
-    coroutine: Coroutine[Any, Any, T]
     future: concurrent.futures.Future[T] = field(default_factory=concurrent.futures.Future)
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
     """Of the caller: the trace that it is in goes on."""
 
+    @abstractmethod
     def begin(self) -> None:
-        """Make a task of it, on the loop that runs here; the future may be cancelled until the task has ended."""
-        loop = asyncio.get_running_loop()
-        task = loop.create_task(self.coroutine, context=self.context)
-        task.add_done_callback(self._settle)
+        """Begin it, on the loop that runs here and in the context of the caller."""
 
-        def give_up(future: concurrent.futures.Future[T]) -> None:
-            if future.cancelled() and not loop.is_closed():
-                loop.call_soon_threadsafe(task.cancel)
+    @abstractmethod
+    def cancel(self) -> None:
+        """Give it up, whether it was begun or not, and have `settle` called if it was; on the loop."""
 
-        self.future.add_done_callback(give_up)
-
-    def give_up(self) -> None:
-        """Nobody will begin it."""
-        self.coroutine.close()
-        self.future.cancel()
-
-    def _settle(self, task: "asyncio.Task[T]") -> None:
-        if task.cancelled():
+    def settle(self, outcome: Callable[[], T]) -> None:
+        """Hand on what it came to, which the function returns or raises; once, on the loop."""
+        try:
+            result = outcome()
+        except asyncio.CancelledError:
             self.future.cancel()
-        if not self.future.set_running_or_notify_cancel():
-            return
-        if (error := task.exception()) is not None:
-            self.future.set_exception(error)
+            self.future.set_running_or_notify_cancel()
+        except BaseException as error:
+            if self.future.set_running_or_notify_cancel():
+                self.future.set_exception(error)
         else:
-            self.future.set_result(task.result())
+            if self.future.set_running_or_notify_cancel():
+                self.future.set_result(result)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class _Coroutine(Work[T]):
+    """A coroutine, which runs in a task."""
+
+    coroutine: Coroutine[Any, Any, T]
+    _task: asyncio.Task[T] | None = field(default=None, init=False)
+
+    def begin(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self.coroutine)
+        self._task.add_done_callback(lambda task: self.settle(task.result))
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        else:
+            self.coroutine.close()
+            self.future.cancel()
 
 
 class LoopThread(Generic[R]):
@@ -77,8 +92,10 @@ class LoopThread(Generic[R]):
         self._what = what
         # No lock: a signal handler may close what its own thread just uses, and a deque needs none.
         self._is_closing = False
-        self._handed_over: deque[_Work[Any]] = deque()
+        self._handed_over: deque[Work[Any]] = deque()
         """What the loop has not taken yet."""
+        self._begun: set[Work[Any]] = set()
+        """What it has, until the future of it is done."""
         self._is_woken = False
         """Whether the loop will look at that."""
         self._started: concurrent.futures.Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, R]]
@@ -89,6 +106,10 @@ class LoopThread(Generic[R]):
         self._loop, self._stop, self.opened = self._started.result()
 
     def start(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Begin some work on the loop, in a task; cancelling the future gives it up. Raises what `hand_over` does."""
+        return self.hand_over(_Coroutine(coroutine=work))
+
+    def hand_over(self, work: Work[T]) -> concurrent.futures.Future[T]:
         """Begin some work on the loop; cancelling the future gives it up.
 
         The loop is woken once for all that comes before it gets there, and not for each as `run_coroutine_threadsafe`
@@ -98,19 +119,18 @@ class LoopThread(Generic[R]):
         Raises:
             RuntimeError: It is closed, or being closed.
         """
-        handed_over = _Work(work)
-        self._handed_over.append(handed_over)
+        self._handed_over.append(work)
         # Looked at only now: the thread gives up what it finds after it has set this. No thread survives a fork.
         if self._is_closing or not self._thread.is_alive():
             with suppress(ValueError):  # it found this
-                self._handed_over.remove(handed_over)
-                work.close()
+                self._handed_over.remove(work)
+                work.cancel()
                 raise RuntimeError(f"{self._what} is closed")
         elif not self._is_woken:
             self._is_woken = True
             with suppress(RuntimeError):  # it ended in this moment, and gives up what it finds
                 self._loop.call_soon_threadsafe(self._take_over)
-        return handed_over.future
+        return work.future
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Do some work on the loop, and wait for it; when this thread is interrupted meanwhile, it is given up."""
@@ -140,7 +160,20 @@ class LoopThread(Generic[R]):
     def _take_over(self) -> None:
         self._is_woken = False  # before it looks, so that what comes later wakes it again
         while self._handed_over:
-            self._handed_over.popleft().begin()
+            work = self._handed_over.popleft()
+            self._begun.add(work)
+            work.future.add_done_callback(partial(self._done, work))
+            try:
+                work.context.run(work.begin)
+            except Exception as error:
+                work.settle(partial(_raise, error))
+
+    def _done(self, work: Work[Any], future: concurrent.futures.Future[Any]) -> None:
+        """In any thread, for whoever cancels the future calls it."""
+        self._begun.discard(work)
+        if future.cancelled():
+            with suppress(RuntimeError):  # the loop has ended, and all with it
+                self._loop.call_soon_threadsafe(work.cancel)
 
     def _run(self) -> None:
         try:
@@ -149,7 +182,7 @@ class LoopThread(Generic[R]):
         finally:
             self._is_closing = True
             while self._handed_over:
-                self._handed_over.popleft().give_up()
+                self._handed_over.popleft().cancel()
 
     async def _serve(self) -> None:
         stop = asyncio.Event()
@@ -157,6 +190,8 @@ class LoopThread(Generic[R]):
             async with self._opening as opened:
                 self._started.set_result((asyncio.get_running_loop(), stop, opened))
                 await stop.wait()
+                for work in list(self._begun):
+                    work.cancel()
                 await _cancel_all_others()
         except BaseException as error:  # whatever it is, the constructor waits for it
             if self._started.done():
@@ -181,6 +216,10 @@ def result_of(future: concurrent.futures.Future[T]) -> T:
     except BaseException:
         future.cancel()  # Ctrl-C in this thread: nobody waits for the answer any more
         raise
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error
 
 
 async def _cancel_all_others() -> None:

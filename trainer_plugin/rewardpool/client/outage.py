@@ -17,7 +17,7 @@ refused as too much (HTTP 408, 425, 429) are no part of this.
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Protocol
 
 PROBE_SECONDS = (0.15, 0.25)
@@ -39,15 +39,21 @@ class Cancellable(Protocol):
         """Close it."""
 
 
+class Pausing(Protocol):
+    """A request that pauses before its next attempt."""
+
+    def go_on_within(self, seconds: float) -> None:
+        """Send it after so many seconds from now, unless its pause is over earlier."""
+
+
 class Outage:
     """What the requests of one pool know together of its being away, on the running event loop."""
 
-    def __init__(self, *, sleep: Callable[[float], Awaitable[None]], uniform: Callable[[float, float], float]) -> None:
-        """`sleep` pauses for so many seconds; `uniform` is a random number between two bounds."""
-        self._sleep = sleep
+    def __init__(self, *, uniform: Callable[[float, float], float]) -> None:
+        """`uniform` is a random number between two bounds."""
         self._uniform = uniform
         self._loop = asyncio.get_running_loop()
-        self._pausing: OrderedDict[asyncio.Future[None], float] = OrderedDict()
+        self._pausing: OrderedDict[Pausing, float] = OrderedDict()
         """From when on each may be sent early; the one that pauses longest first."""
         self._probe: asyncio.TimerHandle | None = None
         self.answered_at = self._loop.time()
@@ -62,7 +68,7 @@ class Outage:
         self.answered_at = now
         if self._pausing:
             for pausing in self._pausing:
-                self._loop.call_later(self.spread_seconds(), _wake, pausing)
+                pausing.go_on_within(self.spread_seconds())
             self._pausing.clear()
         return silent
 
@@ -70,22 +76,18 @@ class Outage:
         """How long one of many waits before it is sent again, when the pool is back."""
         return self._uniform(0.0, WAKE_SECONDS)
 
-    async def pause(self, seconds: float, *, at_least: float = 0.0) -> None:
-        """Pause after a request that found nobody; less when it is this one's turn, or the pool is back.
+    def pauses(self, one: Pausing, *, at_least: float = 0.0) -> None:
+        """A request found nobody and pauses now: end its pause when it is its turn, or the pool is back.
 
         Its turn comes after `at_least` seconds, which is what a server asked for.
         """
-        pausing: asyncio.Future[None] = self._loop.create_future()
-        self._pausing[pausing] = self._loop.time() + at_least
+        self._pausing[one] = self._loop.time() + at_least
         if self._probe is None:
             self._plan()
-        sleeping = asyncio.ensure_future(self._sleep(seconds))
-        try:
-            await asyncio.wait({pausing, sleeping}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            self._pausing.pop(pausing, None)
-            sleeping.cancel()
-            pausing.cancel()
+
+    def forget(self, one: Pausing) -> None:
+        """It pauses no more."""
+        self._pausing.pop(one, None)
 
     def unanswered_seconds(self, *, since: float) -> float:
         """How much of the time since then (the loop's) nothing was answered, up to now."""
@@ -119,10 +121,5 @@ class Outage:
         now = self._loop.time()
         if (first := next((one for one, may_go_at in self._pausing.items() if may_go_at <= now), None)) is not None:
             del self._pausing[first]
-            _wake(first)
+            first.go_on_within(0.0)
         self._plan()
-
-
-def _wake(pausing: asyncio.Future[None]) -> None:
-    if not pausing.done():
-        pausing.set_result(None)

@@ -206,6 +206,23 @@ class Pool:
         """
         return self._apply_policy(await self._outcome(sample))
 
+    def begin(self, sample: Sample, on_end: Callable[[SampleRequest], None]) -> SampleRequest:
+        """Begin to score one sample, without a task.
+
+        At its end `on_end` is called with the request; it must not raise.
+
+        Raises:
+            RuntimeError: The pool was not entered.
+        """
+        return self._send(sample, sample.id or f"#{next(self._unnamed)}", on_end=on_end)
+
+    def outcome_of(self, request: SampleRequest) -> Outcome:
+        """What became of a request that has ended, counted and under the config's failure policy; called once.
+
+        Raises what `outcome` does, and CancelledError where nobody wanted it any more.
+        """
+        return self._apply_policy(request.outcome())
+
     async def judge(
         self, messages: Sequence[Mapping[str, Any]], *, label: str | None = None, **sampling: Any
     ) -> Judgement:
@@ -317,7 +334,7 @@ class Pool:
 
         def ended(request: SampleRequest) -> None:
             try:
-                end: Outcome | BaseException = self._apply_policy(request.outcome())
+                end: Outcome | BaseException = self.outcome_of(request)
             except BaseException as error:  # raised by the stream
                 end = error
             course.deliver(request.index, end)

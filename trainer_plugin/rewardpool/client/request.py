@@ -7,10 +7,10 @@ Hedges race on while it pauses: one may sit at a silent worker, and nobody waits
 the sample came, less the time in which it waited for a slot while others were answered: a pool that answers nobody uses
 up the time of those that wait for a slot too.
 
-Nothing of it runs in a task but the pause before a further attempt, in which the pool may be looked up again: an
-attempt is called with its answer by the connection, and the request's end calls whoever asked. When a hedge is answered
-earlier than the first attempt, that one stays open for some seconds (`request_timer.py` says why), while the sample is
-done. A request that waits is nothing but its fields, for tens of thousands may wait.
+Nothing of it runs in a task: an attempt is called with its answer by the connection, the pause before a further one is
+a timer, and the request's end calls whoever asked. When a hedge is answered earlier than the first attempt, that one
+stays open for some seconds (`request_timer.py` says why), while the sample is done. A request that waits is nothing but
+its fields, for tens of thousands may wait.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from rewardpool.client.attempt import Attempt, loop_time
 from rewardpool.client.hedging import Hedging, Race
 from rewardpool.client.report import Counters
-from rewardpool.client.retry import RetryableError, deadline_error, final_error, prepare_retry
+from rewardpool.client.retry import Retry, RetryableError, deadline_error, final_error
 from rewardpool.client.tracing import trace_headers
 from rewardpool.client.transport import Connections, to_json
 from rewardpool.deadline import already_waited
@@ -97,8 +97,8 @@ class ScoreRequest(Generic[T]):
     """What goes there, encoded once for each endpoint."""
     _primary: Attempt | None = field(default=None, init=False)
     """The attempt of now that is no hedge; None in a pause."""
-    _pause: asyncio.Task[None] | None = field(default=None, init=False)
-    """Before the next attempt."""
+    _retry: Retry | None = field(default=None, init=False)
+    """The latest."""
     _given_up: RetryableError | SampleError | None = field(default=None, init=False)
     """Why no further attempt is made; hedges that are in flight have their chance still."""
     _race: "Race[T] | None" = field(default=None, init=False)
@@ -166,7 +166,6 @@ class ScoreRequest(Generic[T]):
         running: set[asyncio.Task[Any]] = set()
         if not self.has_ended:
             running.update(one.connecting for one in self._in_flight() if one.connecting is not None)
-            running.update(filter(None, [self._pause]))
         self.finish(error=asyncio.CancelledError())
         return running
 
@@ -250,27 +249,17 @@ class ScoreRequest(Generic[T]):
         if not isinstance(error, RetryableError):
             self.finish(answer, error)
         elif self.samples > 1:
-            self._give_up(error)
+            self.give_up(error)
         else:
-            retrying = self._retry(error, attempt.endpoint, sent_at=attempt.sent_at)
-            self._pause = asyncio.get_running_loop().create_task(retrying)
+            self._retry = Retry(self, error, attempt.endpoint, attempt.sent_at)
+            self._retry.begin()
 
-    async def _retry(self, error: RetryableError, endpoint: Endpoint, *, sent_at: float) -> None:
-        try:
-            await prepare_retry(self, error, endpoint, sent_at=sent_at)
-        except SampleError as final:
-            self._give_up(final)
-        except Exception as unusable:
-            self.finish(error=unusable)
-        except BaseException as cancelled:
-            self.finish(error=cancelled)
-            raise
-        else:
-            self._pause = None
-            if not self.has_ended:
-                self._begin_attempt()
+    def attempt_again(self) -> None:
+        """The pause is over."""
+        if not self.has_ended:
+            self._begin_attempt()
 
-    def _give_up(self, error: RetryableError | SampleError) -> None:
+    def give_up(self, error: RetryableError | SampleError) -> None:
         """Make no further attempt."""
         self._given_up = error
         self.hedge_failed()
@@ -375,8 +364,8 @@ class ScoreRequest(Generic[T]):
 
     def _close_attempts(self) -> None:
         """Close what is in flight; stragglers a little later, so that the router goes on to count them."""
-        if self._pause is not None and self._pause is not asyncio.current_task():
-            self._pause.cancel()
+        if self._retry is not None:
+            self._retry.cancel()
         hedging = None if isinstance(self._error, asyncio.CancelledError) else self.connections.hedging(self.path)
         now = loop_time()
         for attempt in self._in_flight():

@@ -32,8 +32,10 @@ A key that worked and is refused is being rotated: routers change to the new one
 for some seconds it is chance which of the two keys is right. A key that never worked is a mistake, and said at once.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -144,66 +146,124 @@ def retry_after_seconds(header: str | None, *, now: datetime) -> float | None:
     return max(0.0, seconds)
 
 
-async def prepare_retry(request: "ScoreRequest[Any]", error: RetryableError, used: Endpoint, *, sent_at: float) -> None:
-    """Do what makes another attempt worth while, and pause; the last one was sent at `sent_at` (the loop's time).
+@dataclass(slots=True, eq=False)
+class Retry:
+    """What comes between an attempt that failed and the next one: a look-up where that may help, and a pause.
 
-    Raises:
-        SampleError: No attempt is worth while.
-        PoolError: The same, for every request.
+    No task of its own: a look-up is one for all who wait for it, and a pause is a timer of the event loop.
     """
-    request.retries += 1
-    request.kind, request.problem = error.kind, error.problem
-    await _look_up(request, error, used)
-    _log_retry(request)
-    await _pause(request, error, sent_at=sent_at)
-    request.counters.retry(error.kind, first=request.retries == 1)
 
+    request: "ScoreRequest[Any]"
+    error: RetryableError
+    used: Endpoint
+    """Where the attempt went."""
+    sent_at: float
+    """When it was sent (the loop's time)."""
+    _timer: asyncio.TimerHandle | None = field(default=None, init=False)
 
-async def _look_up(request: "ScoreRequest[Any]", error: RetryableError, used: Endpoint) -> None:
-    """Look the address up again, where that may help, or raise the error that ends the request."""
-    connections = request.connections
-    resolver, now = connections.resolver, connections.clock()
-    match error.kind:
-        case "denied":
-            await resolver.moved(used, since=now - LOOK_AGAIN_SECONDS if connections.admitted else now)
-            if not connections.admitted and request.refused_keys.issuperset(connections.endpoint.keys):
-                raise _no_access(used, error.problem)
-        case "missing":
-            if not await resolver.moved(used, since=now):
+    def begin(self) -> None:
+        """Have the next attempt made in its time, or end the request where none is worth while."""
+        request, error = self.request, self.error
+        request.retries += 1
+        request.kind, request.problem = error.kind, error.problem
+        request.failures += FAILURES.get(error.kind, 0.0)
+        if error.kind in FAILURES and request.failures >= request.connections.config.max_attempts:
+            problem = f"no usable answer in {request.attempts} attempts; last: {error.problem}"
+            request.give_up(ScoreError(request.label, problem))
+        elif (since := self._looked_up_since()) is None:
+            self._pause()
+        else:
+            self._look_up(since)
+
+    def cancel(self) -> None:
+        """The request has ended."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self.request.connections.outage.forget(self)
+
+    def go_on_within(self, seconds: float) -> None:
+        """See `Pausing`."""
+        connections = self.request.connections
+        if self._timer is not None:
+            if self._timer.when() <= asyncio.get_running_loop().time() + seconds:
+                return
+            self._timer.cancel()
+        self._timer = connections.call_later(seconds, self._over)
+
+    def _looked_up_since(self) -> float | None:
+        """The pool has to have been looked up since then (the clock's time); None: that cannot help."""
+        connections, now = self.request.connections, self.request.connections.clock()
+        match self.error.kind:
+            case "denied":
+                return now - LOOK_AGAIN_SECONDS if connections.admitted else now
+            case "missing":
+                return now
+            case "unreachable":
+                is_here = isinstance(self.used.source, LocalSource)
+                return now - (LOOK_AGAIN_HERE_SECONDS if is_here else LOOK_AGAIN_SECONDS)
+            case "waiting":
+                # No hurry, but the address may have become another pool's.
+                return now - LOOK_AGAIN_WAITING_SECONDS
+        return None
+
+    def _look_up(self, since: float) -> None:
+        """Go on when it is known whether the pool has moved, which may be now."""
+        resolver = self.request.connections.resolver
+
+        def looked_up(task: "asyncio.Task[None]") -> None:
+            if self.request.has_ended:
+                return
+            if task.cancelled():
+                self.request.finish(error=RuntimeError("the pool is closed"))
+            elif (unusable := task.exception()) is not None:
+                self.request.finish(error=unusable)
+            else:
+                self._look_up(since)
+
+        if (moved := resolver.moved(self.used, since=since)) is None:
+            resolver.look_up().add_done_callback(looked_up)
+        else:
+            self._looked_up(moved=moved)
+
+    def _looked_up(self, *, moved: bool) -> None:
+        request, error, used = self.request, self.error, self.used
+        connections = request.connections
+        match error.kind:
+            case "denied" if not connections.admitted and request.refused_keys.issuperset(connections.endpoint.keys):
+                request.finish(error=_no_access(used, error.problem))
+                return
+            case "missing" if not moved:
                 final = ScoreError(request.label, f"{_where(used)}, does not serve it: {error.problem}")
                 final.status = error.status
-                raise final
-        case "unreachable":
-            seconds = LOOK_AGAIN_HERE_SECONDS if isinstance(used.source, LocalSource) else LOOK_AGAIN_SECONDS
-            if not await resolver.moved(used, since=now - seconds) and resolver.problem:
-                request.problem += f"; looking it up again: {resolver.problem}"
-        case "waiting":
-            # No hurry, but the address may have become another pool's.
-            await resolver.moved(used, since=now - LOOK_AGAIN_WAITING_SECONDS)
-        case "worker" | "nonsense":
-            request.failures += FAILURES[error.kind]
-            if request.failures >= connections.config.max_attempts:
-                raise ScoreError(
-                    request.label, f"no usable answer in {request.attempts} attempts; last: {error.problem}"
-                )
+                request.give_up(final)
+                return
+            case "unreachable" if not moved and connections.resolver.problem:
+                request.problem += f"; looking it up again: {connections.resolver.problem}"
+        self._pause()
 
+    def _pause(self) -> None:
+        request, error = self.request, self.error
+        connections = request.connections
+        _log_retry(request)
+        if error.kind == "denied" and not request.refused_keys.issuperset(connections.endpoint.keys):
+            # Another key is tried at once: the connection is likely the same, and then so is the router.
+            self._over()
+            return
+        retries, kind = request.retries, error.kind
+        is_away = error.is_away
+        if is_away and connections.outage.answered_at > self.sent_at:
+            # Others find somebody there: what this one went through before that is no reason to go on pausing.
+            request.overtaken += 1
+            retries, kind, is_away = request.overtaken, "busy", False
+        self.go_on_within(pause_before(retries, kind, uniform=connections.uniform, retry_after=error.retry_after))
+        if is_away:
+            connections.outage.pauses(self, at_least=error.retry_after or 0.0)
 
-async def _pause(request: "ScoreRequest[Any]", error: RetryableError, *, sent_at: float) -> None:
-    connections = request.connections
-    if error.kind == "denied" and not request.refused_keys.issuperset(connections.endpoint.keys):
-        # Another key is tried at once: the connection is likely the same, and then so is the router.
-        return
-    retries, kind = request.retries, error.kind
-    is_away = error.is_away
-    if is_away and connections.outage.answered_at > sent_at:
-        # Others find somebody there: what this one went through before that is no reason to go on pausing.
-        request.overtaken += 1
-        retries, kind, is_away = request.overtaken, "busy", False
-    seconds = pause_before(retries, kind, uniform=connections.uniform, retry_after=error.retry_after)
-    if is_away:
-        await connections.outage.pause(seconds, at_least=error.retry_after or 0.0)
-    else:
-        await connections.sleep(seconds)
+    def _over(self) -> None:
+        request = self.request
+        request.connections.outage.forget(self)
+        request.counters.retry(self.error.kind, first=request.retries == 1)
+        request.attempt_again()
 
 
 def deadline_error(request: "ScoreRequest[Any]") -> SampleError | PoolError:

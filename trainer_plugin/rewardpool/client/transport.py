@@ -50,7 +50,7 @@ class Connections:
         *,
         find: Callable[..., Awaitable[Endpoint]] = find_pool,
         clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        call_later: Callable[[float, Callable[[], None]], asyncio.TimerHandle] | None = None,
         uniform: Callable[[float, float], float] = random.uniform,
         hedging: Callable[..., Hedging] = Hedging,
     ) -> None:
@@ -60,13 +60,13 @@ class Connections:
             config: Which pool, and how patient to be with it.
             find: Looks the pool up.
             clock: Monotonic seconds, for how often the pool is looked up.
-            sleep: Pauses between attempts.
+            call_later: Calls something after so many seconds, the pause before an attempt; default: the event loop's.
             uniform: A random number between two bounds, for the jitter of pauses.
             hedging: Decides which requests are stragglers; one for each path, whose times differ.
         """
         self.config = config
         self.clock = clock
-        self.sleep = sleep
+        self._call_later = call_later
         self.uniform = uniform
         self.resolver = EndpointResolver(config, find=find, clock=clock, uniform=uniform)
         self.slots = AdaptiveLimiter(config.concurrency)
@@ -91,7 +91,7 @@ class Connections:
             most_left_open=self.config.concurrency // 2,
             also=self._look_at_queues,
         )
-        self._outage = Outage(sleep=self.sleep, uniform=self.uniform)
+        self._outage = Outage(uniform=self.uniform)
         self._http = HttpClient(clock=self.clock, uniform=self.uniform)
         log.info("using reward pool %s at %s, found by %s", self.endpoint.pool, self.endpoint.url, self.endpoint.origin)
         if self.endpoint.not_ready:
@@ -141,6 +141,10 @@ class Connections:
         if self._outage is None:
             raise RuntimeError("enter the pool first: async with Pool(config) as pool")
         return self._outage
+
+    def call_later(self, seconds: float, then: Callable[[], None]) -> asyncio.TimerHandle:
+        """Have something called after so many seconds, unless it is cancelled."""
+        return (self._call_later or asyncio.get_running_loop().call_later)(seconds, then)
 
     @property
     def concurrency(self) -> int:

@@ -37,10 +37,9 @@ class EndpointResolver:
         self._clock = clock
         self._uniform = uniform
         self._endpoint: Endpoint | None = None
-        self._looking = asyncio.Lock()
+        self._looking: asyncio.Task[None] | None = None
         self._looked_at = float("-inf")
         self._refresh_at = float("inf")
-        self._refreshing: asyncio.Task[bool] | None = None
         self.rediscoveries = 0
         """Times it was looked up again."""
         self.problem = ""
@@ -56,9 +55,9 @@ class EndpointResolver:
 
     async def end(self) -> None:
         """Give up a look-up that is under way."""
-        if self._refreshing is not None:
-            self._refreshing.cancel()
-            await asyncio.gather(self._refreshing, return_exceptions=True)
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
 
     @property
     def endpoint(self) -> Endpoint:
@@ -69,39 +68,46 @@ class EndpointResolver:
 
     def refresh_when_due(self) -> None:
         """Look the pool up beside the requests when it is time; called for each of them."""
-        if self._clock() < self._refresh_at:
-            return
-        self._plan_refresh()
-        self._refreshing = asyncio.create_task(self.moved(self.endpoint, since=self._clock()))
+        if self._clock() >= self._refresh_at:
+            self._plan_refresh()
+            self.look_up()
 
     def _plan_refresh(self) -> None:
         self._refresh_at = self._clock() + self._uniform(*REFRESH_SECONDS)
 
-    async def moved(self, used: Endpoint, *, since: float) -> bool:
-        """Whether the pool's address or key is another than the one used; looked up unless that was done after `since`.
+    def moved(self, used: Endpoint, *, since: float) -> bool | None:
+        """Whether the pool's address or key is another than the one used; None: not looked up since then (the clock's).
 
-        One task looks at a time and the others share what it finds, so that a thousand failing samples are one look-up.
+        A look-up that failed leaves the pool where it was.
         """
-        async with self._looking:
-            if self._endpoint is not used:
-                return True
-            if self._looked_at >= since:
-                return False
-            began = self._clock()
-            self.rediscoveries += 1
-            try:
-                found = await self._find(self._config, require_ready=False)
-            except RewardPoolError as error:
-                if str(error) != self.problem:
-                    log.warning("looking up reward pool %s again failed: %s", used.pool, error)
-                self.problem = str(error)
-                return False
-            finally:
-                self._looked_at = began
-            self.problem, self.not_ready = "", found.not_ready
-            if (found.url, found.keys, found.ca) == (used.url, used.keys, used.ca):
-                return False
-            what = "has other keys or certificates" if found.url == used.url else f"is now at {found.url}"
-            log.warning("reward pool %s %s, found by %s", found.pool, what, found.origin)
-            self._endpoint = found
+        if self._endpoint is not used:
             return True
+        return False if self._looked_at >= since else None
+
+    def look_up(self) -> asyncio.Task[None]:
+        """The look-up that is under way, or a new one: for a thousand failing samples it is the same.
+
+        Whoever waits for it asks `moved` again then: one that was under way may have begun too early.
+        """
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look_up())
+        return self._looking
+
+    async def _look_up(self) -> None:
+        used, began = self.endpoint, self._clock()
+        self.rediscoveries += 1
+        try:
+            found = await self._find(self._config, require_ready=False)
+        except RewardPoolError as error:
+            if str(error) != self.problem:
+                log.warning("looking up reward pool %s again failed: %s", used.pool, error)
+            self.problem = str(error)
+            return
+        finally:
+            self._looked_at = began
+        self.problem, self.not_ready = "", found.not_ready
+        if (found.url, found.keys, found.ca) == (used.url, used.keys, used.ca):
+            return
+        what = "has other keys or certificates" if found.url == used.url else f"is now at {found.url}"
+        log.warning("reward pool %s %s, found by %s", found.pool, what, found.origin)
+        self._endpoint = found
