@@ -9,40 +9,17 @@ import queue
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sized
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass, field
 from typing import Any
 
-from rewardpool.client.loop_thread import LoopThread, Work
-from rewardpool.client.pool import Pool
+from rewardpool.client.loop_thread import LoopThread
+from rewardpool.client.pool import Pool, Scoring
 from rewardpool.client.progress import scoring_bar
 from rewardpool.client.report import Report
-from rewardpool.client.sample_request import SampleRequest
 from rewardpool.client.wake_lock import WITHIN_SECONDS
 from rewardpool.config import RewardConfig
 from rewardpool.demand.handle import JobDemand
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.sample import Outcome, Sample
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class _Scoring(Work[Outcome]):
-    """One sample, which needs no task: its request calls back when it has ended."""
-
-    pool: Pool
-    sample: Sample
-    _request: SampleRequest | None = field(default=None, init=False)
-
-    def begin(self) -> None:
-        self._request = self.pool.begin(self.sample, self._ended)
-
-    def cancel(self) -> None:
-        if self._request is not None:
-            self._request.cancel()
-        else:
-            self.future.cancel()
-
-    def _ended(self, request: SampleRequest) -> None:
-        self.settle(lambda: self.pool.outcome_of(request))
 
 
 class BlockingPool(LoopThread[Pool]):
@@ -67,7 +44,7 @@ class BlockingPool(LoopThread[Pool]):
         Under the policy `raise` the future has the sample's error; the other futures go on. Cancelling the future
         gives the sample up. A PoolError is in the future under every policy.
         """
-        return self.hand_over(_Scoring(pool=self.opened, sample=sample))
+        return self.hand_over(Scoring(pool=self.opened, sample=sample))
 
     def score(self, sample: Sample) -> float:
         """The raw score of one sample. Raises SampleError or PoolError, as `Pool.score` does."""

@@ -8,13 +8,14 @@ import itertools
 import logging
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from rewardpool.client.answer import Judgement, read_first_token, read_judgement, read_object
 from rewardpool.client.batching import Batcher
+from rewardpool.client.loop_thread import Work
 from rewardpool.client.report import Counters, Report
 from rewardpool.client.request import ScoreRequest
 from rewardpool.client.sample_request import SampleRequest
@@ -206,23 +207,6 @@ class Pool:
         """
         return self._apply_policy(await self._outcome(sample))
 
-    def begin(self, sample: Sample, on_end: Callable[[SampleRequest], None]) -> SampleRequest:
-        """Begin to score one sample, without a task.
-
-        At its end `on_end` is called with the request; it must not raise.
-
-        Raises:
-            RuntimeError: The pool was not entered.
-        """
-        return self._send(sample, sample.id or f"#{next(self._unnamed)}", on_end=on_end)
-
-    def outcome_of(self, request: SampleRequest) -> Outcome:
-        """What became of a request that has ended, counted and under the config's failure policy; called once.
-
-        Raises what `outcome` does, and CancelledError where nobody wanted it any more.
-        """
-        return self._apply_policy(request.outcome())
-
     async def judge(
         self, messages: Sequence[Mapping[str, Any]], *, label: str | None = None, **sampling: Any
     ) -> Judgement:
@@ -334,7 +318,7 @@ class Pool:
 
         def ended(request: SampleRequest) -> None:
             try:
-                end: Outcome | BaseException = self.outcome_of(request)
+                end: Outcome | BaseException = self._apply_policy(request.outcome())
             except BaseException as error:  # raised by the stream
                 end = error
             course.deliver(request.index, end)
@@ -390,6 +374,30 @@ class Pool:
         else:
             self._batcher.add(request)
         return request
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Scoring(Work[Outcome]):
+    """A sample that another thread handed over: no task, for its request calls back when it has ended."""
+
+    pool: Pool
+    sample: Sample
+    _request: SampleRequest | None = field(default=None, init=False)
+
+    def begin(self) -> None:
+        """See `Work`."""
+        label = self.sample.id or f"#{next(self.pool._unnamed)}"
+        self._request = self.pool._send(self.sample, label, on_end=self._ended)
+
+    def cancel(self) -> None:
+        """See `Work`."""
+        if self._request is not None:
+            self._request.cancel()
+        else:
+            self.future.cancel()
+
+    def _ended(self, request: SampleRequest) -> None:
+        self.settle(lambda: self.pool._apply_policy(request.outcome()))
 
 
 @dataclass(slots=True, eq=False, repr=False, kw_only=True)
