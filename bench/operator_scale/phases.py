@@ -30,6 +30,8 @@ ALONE: Final = "deployments-alone"
 """The two namespaces."""
 
 POLL_SECONDS: Final = 0.5
+POLL_SHARE: Final = 20
+"""Looking takes at most one part in so many of the time: a thousand pools are megabytes to make and to read."""
 TELL_SECONDS: Final = 5.0
 QUIET_SECONDS: Final = 8.0
 """Without a write, after which the operator is taken to have nothing left to do."""
@@ -70,15 +72,17 @@ class Patience:
         Raises:
             ClusterError: it is not, at the deadline; the message ends with what `why_not` says.
         """
-        began = told = time.monotonic()
+        began = told = looked = time.monotonic()
         while (there := await count()) < of:
             now = time.monotonic()
+            took = now - looked
             if now - began > self._deadline_seconds:
                 raise ClusterError(f"after {self._deadline_seconds:.0f} s {there} of {of} {what}\n{why_not()}")
             if now - told > TELL_SECONDS:
                 self._say(f"{there} of {of} {what} after {now - began:.0f} s")
                 told = now
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(max(POLL_SECONDS, (POLL_SHARE - 1) * took))
+            looked = time.monotonic()
         return time.monotonic() - began
 
 

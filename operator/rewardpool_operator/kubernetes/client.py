@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, Self
 from urllib.parse import quote
 
 import aiohttp
+import orjson
 from kubernetes_asyncio import client as kubernetes_client
 
 from rewardpool_api import names
@@ -369,9 +370,17 @@ def _time_of(event: Object) -> str:
     return next((time for time in times if time), "")
 
 
+def _parsed(text: str | bytes) -> Any:
+    """The JSON that an API server wrote: orjson takes a third of the time, and may refuse what is JSON to `json`."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return json.loads(text)
+
+
 def _watch_event(call: str, line: bytes) -> WatchEvent:
     try:
-        event = json.loads(line)
+        event = _parsed(line)
     except ValueError:
         raise KubeUnreachableError(f"{call}: broke off within a line") from None
     found = event["object"]
@@ -383,7 +392,7 @@ def _watch_event(call: str, line: bytes) -> WatchEvent:
 
 def _answer(call: str, status: int, text: str) -> Object:
     try:
-        answer = json.loads(text)
+        answer = _parsed(text)
     except ValueError:
         answer = {"message": text[:300]}
     if status >= 400 or not isinstance(answer, dict):

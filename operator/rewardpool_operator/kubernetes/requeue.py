@@ -2,7 +2,7 @@
 
 Watches report everything in Kubernetes at once; looking again is for the routers, which report nothing by themselves.
 While something goes on, that is every second. A quiet pool is looked at less and less often, up to a limit that grows
-with the number of pools, so that a thousand quiet ones are sixty looks a second and not a thousand. One that scales is
+with the number of pools, so that a thousand quiet ones are a few looks a second and not a thousand. One that scales is
 looked at every second all the time while there are few, and one at zero four times a second: nobody else reports that
 the first request waits at it.
 
@@ -94,8 +94,9 @@ class Rest:
     """Looks at all of them together, until the longest is reached."""
 
 
-FIXED: Final = Rest(shortest=3.0, longest=30.0, per_second=33)
-"""Of a fixed size. What a look would find is a list that somebody changed by hand: watches tell of all else."""
+FIXED: Final = Rest(shortest=3.0, longest=60.0, per_second=16)
+"""Of a fixed size. What a look would find is a list that somebody changed by hand, and that load has come: watches tell
+of all else. With a thousand pools these looks are most of what an operator does."""
 SCALING: Final = Rest(shortest=1.0, longest=5.0, per_second=100)
 """Of a size that follows the load."""
 AT_ZERO: Final = Rest(shortest=0.25, longest=5.0, per_second=100)
@@ -146,7 +147,6 @@ def _gather(shortest: float, longest: float, pools: int) -> float:
 
 _PAUSES: Final = {
     Outcome.ANSWER: FIRST_SCORE_SECONDS,
-    Outcome.CHANGED: AFTER_CHANGE_SECONDS,
     Outcome.BUSY: BUSY_SECONDS,
 }
 
@@ -170,6 +170,9 @@ def seconds_until_next(outcome: Outcome, *, quiet_for: float, rest: Rest, pools:
         rest: of this pool.
         pools: how many there are.
     """
+    if outcome is Outcome.CHANGED:
+        # With many pools what was written has events, and those are gathered: a pass before them finds nothing.
+        return max(AFTER_CHANGE_SECONDS, seconds_to_gather(pools))
     if outcome is not Outcome.QUIET:
         return _PAUSES[outcome]
     longest = min(rest.longest, max(rest.shortest, pools / rest.per_second))

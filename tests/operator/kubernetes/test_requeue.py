@@ -35,9 +35,9 @@ from rewardpool_operator.plan import Plan
         (0.0, FIXED, 1, 1.5),
         (4.0, FIXED, 1, 2.0),
         (3600.0, FIXED, 1, 3.0),
-        (0.0, FIXED, 660, 18.5),
-        (3600.0, FIXED, 660, 20.0),
-        (3600.0, FIXED, 9000, 30.0),
+        (0.0, FIXED, 640, 38.5),
+        (3600.0, FIXED, 640, 40.0),
+        (3600.0, FIXED, 9000, 60.0),
         (3600.0, SCALING, 1, 1.0),
         (3600.0, SCALING, 100, 1.0),
         (3600.0, SCALING, 300, 3.0),
@@ -97,6 +97,11 @@ def test_a_first_score_is_waited_for_in_short_steps() -> None:
     plan = Plan(status=RewardPoolStatus(first_score=first))
     assert Outcome.of(plan, changed=True) is Outcome.ANSWER
     assert seconds_until_next(Outcome.ANSWER, quiet_for=0.0, rest=AT_ZERO, pools=1) == FIRST_SCORE_SECONDS
+
+
+@pytest.mark.parametrize(("pools", "seconds"), [(1, 0.5), (500, 0.5), (1000, 1.0)])
+def test_after_a_change_a_pool_is_looked_at_soon_but_not_before_its_events(pools: int, seconds: float) -> None:
+    assert seconds_until_next(Outcome.CHANGED, quiet_for=0.0, rest=FIXED, pools=pools) == seconds
 
 
 @pytest.mark.parametrize(("pools", "seconds"), [(1, 5.0), (200, 5.0), (1000, 25.0)])

@@ -121,7 +121,7 @@ class Store:
         # An object whose label was changed is news for both pools.
         news = self._drop(ref) if before != key else []
         self._keys[ref] = key
-        self._pools.setdefault(key, {})[ref] = _kept(found)
+        self._pools.setdefault(key, {})[ref] = _kept(found, known)
         # Files that come are no news: whoever needs them has made them. Files that go are, for all pools.
         return news if key[1] == OF_ALL_POOLS else [*news, key]
 
@@ -199,7 +199,16 @@ def _same(known: Object, found: Object) -> bool:
     return known == {**found, "metadata": {**found["metadata"], "resourceVersion": version}}
 
 
-def _kept(found: Object) -> Object:
-    """The object, sharing what others have too; its metadata are its own, since `put` changes the version in them."""
-    metadata = {name: kept_once(value) for name, value in found["metadata"].items()}
-    return {name: metadata if name == "metadata" else kept_once(value) for name, value in found.items()}
+def _kept(found: Object, known: Object | None) -> Object:
+    """The object, sharing what its last version and others have too; its metadata are its own: `put` changes them."""
+    before = known or {}
+    metadata = _shared(found["metadata"], before.get("metadata", {}))
+    return {**_shared(found, before), "metadata": metadata}
+
+
+def _shared(found: Object, before: Object) -> Object:
+    """The entries as they were where they are the same: of a pod that starts nothing but the status changes."""
+    return {
+        name: before[name] if name in before and before[name] == value else kept_once(value)
+        for name, value in found.items()
+    }
