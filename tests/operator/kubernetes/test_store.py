@@ -73,16 +73,16 @@ def test_what_two_objects_have_alike_is_kept_once_and_true_is_not_taken_for_one(
 
 
 def test_what_did_not_change_from_one_version_to_the_next_is_kept_and_what_did_is_not() -> None:
-    store = a_store()
+    store = Store()
     specs = []
     for version, image in ((1, "old"), (2, "old"), (3, "new")):
-        containers = [{"image": image, "env": [{"name": "A"}]}]
-        store.put(client.DEPLOYMENTS, an_object("a", version=version, spec={"c": containers}, status={"n": version}))
-        [deployment] = store.objects(KEY).deployments  # type: ignore[union-attr]
-        assert deployment["status"] == {"n": version}
-        specs.append(deployment["spec"])
+        spec = {"containers": [{"image": image, "env": [{"name": "A"}]}]}
+        store.put(client.POOLS, an_object("rm", version=version, pool=None, spec=spec, status={"replicas": version}))
+        pool = store.pool(KEY)
+        assert pool is not None
+        assert (pool["spec"], pool["status"]) == (spec, {"replicas": version})
+        specs.append(pool["spec"])
     assert specs[0] is specs[1]
-    assert specs[2] == {"c": [{"image": "new", "env": [{"name": "A"}]}]}
 
 
 def test_the_version_of_what_did_not_change_is_written_into_no_other_object() -> None:
