@@ -5,13 +5,16 @@ Plain JSON over one pooled session and no model of anything: the bare client of 
 
 import asyncio
 import ssl
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Final, Self
 
 import aiohttp
+import orjson
 
 from cluster.control_plane import ControlPlane
+from cluster.processes import ClusterError
 
 Object = dict[str, Any]
 """A Kubernetes object as JSON."""
@@ -19,6 +22,23 @@ Object = dict[str, Any]
 AT_A_TIME: Final = 64
 """Requests; more of them make the API server no faster."""
 TIMEOUT: Final = aiohttp.ClientTimeout(total=120)
+
+
+class Followed:
+    """The objects of a collection as a watch tells of them, by name."""
+
+    def __init__(self, listed: Iterable[Object]) -> None:
+        self.objects = {item["metadata"]["name"]: item for item in listed}
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """A watch event. Raises ClusterError where it is none of an object."""
+        if event["type"] == "ERROR":
+            raise ClusterError(f"a watch failed: {event['object'].get('message')}")
+        name = event["object"]["metadata"]["name"]
+        if event["type"] == "DELETED":
+            self.objects.pop(name, None)
+        else:
+            self.objects[name] = event["object"]
 
 
 class Api:
@@ -61,13 +81,27 @@ class Api:
             found: list[Object] = (await answer.json())["items"]
             return found
 
-    async def column(self, path: str, name: str) -> list[str]:
-        """One column of what `kubectl get` prints: far less to carry than the objects."""
-        headers = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
-        async with self._session.get(path, headers=headers, params={"includeObject": "None"}) as answer:
-            table = await answer.json(content_type=None)
-        position = [column["name"] for column in table["columnDefinitions"]].index(name)
-        return [str(row["cells"][position]) for row in table["rows"] or []]
+    @asynccontextmanager
+    async def following(self, path: str) -> AsyncIterator["Followed"]:
+        """A collection that is watched within the block; it costs what changes, where a list has all every time."""
+        async with self._session.get(path) as answer:
+            listed = await answer.json()
+        followed = Followed(listed["items"])
+        task = asyncio.create_task(self._follow(path, listed["metadata"]["resourceVersion"], followed))
+        try:
+            yield followed
+        finally:
+            if task.done():  # it is to end with the block, and says why it did not
+                task.result()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _follow(self, path: str, version: str, followed: "Followed") -> None:
+        since = {"watch": "true", "resourceVersion": version}
+        async with self._session.get(path, params=since, timeout=aiohttp.ClientTimeout()) as answer:
+            async for line in answer.content:
+                followed.take(orjson.loads(line))
+        raise ClusterError(f"the watch of {path} ended")
 
     async def delete(self, path: str) -> None:
         """Delete the object of that path, in the background."""

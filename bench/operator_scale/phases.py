@@ -12,7 +12,7 @@ The second half leaves out what only the operator makes: Secrets, the ConfigMap 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Final
@@ -30,8 +30,6 @@ ALONE: Final = "deployments-alone"
 """The two namespaces."""
 
 POLL_SECONDS: Final = 0.5
-POLL_SHARE: Final = 20
-"""Looking takes at most one part in so many of the time: a thousand pools are megabytes to make and to read."""
 TELL_SECONDS: Final = 5.0
 QUIET_SECONDS: Final = 8.0
 """Without a write, after which the operator is taken to have nothing left to do."""
@@ -72,17 +70,15 @@ class Patience:
         Raises:
             ClusterError: it is not, at the deadline; the message ends with what `why_not` says.
         """
-        began = told = looked = time.monotonic()
+        began = told = time.monotonic()
         while (there := await count()) < of:
             now = time.monotonic()
-            took = now - looked
             if now - began > self._deadline_seconds:
                 raise ClusterError(f"after {self._deadline_seconds:.0f} s {there} of {of} {what}\n{why_not()}")
             if now - told > TELL_SECONDS:
                 self._say(f"{there} of {of} {what} after {now - began:.0f} s")
                 told = now
-            await asyncio.sleep(max(POLL_SECONDS, (POLL_SHARE - 1) * took))
-            looked = time.monotonic()
+            await asyncio.sleep(POLL_SECONDS)
         return time.monotonic() - began
 
 
@@ -116,17 +112,16 @@ async def measure_operator(
     audit.writes()
     programs.cpu_seconds()
     at_rest, began = operator.cpu_seconds(), time.monotonic()
-    await api.create_all((path, pool(f"pool-{number}", workers=workers)) for number in range(pools))
-    created_seconds = time.monotonic() - began
+    async with api.following(path) as followed:
+        found = followed.objects
+        await api.create_all((path, pool(f"pool-{number}", workers=workers)) for number in range(pools))
+        created_seconds = time.monotonic() - began
 
-    found: list[Object] = []
+        async def ready() -> int:
+            operator.sample()
+            return sum(map(is_complete, found.values()))
 
-    async def ready() -> int:
-        operator.sample()
-        found[:] = await api.items(path)
-        return sum(map(is_complete, found))
-
-    await patience.until(ready, of=pools, what="pools are ready", why_not=lambda: first_incomplete(found))
+        await patience.until(ready, of=pools, what="pools are ready", why_not=lambda: first_incomplete(found.values()))
     made = audit.writes()
     figures: dict[str, Any] = {
         "pools_created_seconds": created_seconds,
@@ -217,12 +212,13 @@ async def measure_alone(api: Api, made: Made, programs: Programs, patience: Pati
     began = time.monotonic()
     objects = [(path, deployment) for deployment in made.deployments]
     objects += [(SERVICES.format(ALONE), service) for service in made.services]
-    await api.create_all(objects)
+    async with api.following(path) as followed:
+        await api.create_all(objects)
 
-    async def ready() -> int:
-        return sum(map(is_full, await api.column(path, "Ready")))
+        async def ready() -> int:
+            return sum(map(is_full, followed.objects.values()))
 
-    await patience.until(ready, of=len(made.deployments), what="Deployments are ready")
+        await patience.until(ready, of=len(made.deployments), what="Deployments are ready")
     return {
         "deployments_alone_seconds": time.monotonic() - began,
         "deployments_alone_cpu_seconds_of_all": programs.cpu_seconds(),
@@ -235,7 +231,7 @@ def is_complete(pool: Object) -> bool:
     return all(conditions.get(kind) == "True" for kind in ("Serving", "WorkersReady", "RouterReady"))
 
 
-def first_incomplete(pools: list[Object]) -> str:
+def first_incomplete(pools: Iterable[Object]) -> str:
     """What one of the pools that are not complete says of itself."""
     incomplete = next((pool for pool in pools if not is_complete(pool)), {})
     conditions = incomplete.get("status", {}).get("conditions", [])
@@ -244,10 +240,9 @@ def first_incomplete(pools: list[Object]) -> str:
     )
 
 
-def is_full(cell: str) -> bool:
-    """Whether `4/4`, as kubectl shows a Deployment, says that all are there."""
-    ready, _, wanted = cell.partition("/")
-    return ready == wanted
+def is_full(deployment: Object) -> bool:
+    """Whether all pods of a Deployment are Ready."""
+    return bool(deployment.get("status", {}).get("readyReplicas", 0) == deployment["spec"]["replicas"])
 
 
 def in_ms(seconds: float | None) -> float | None:

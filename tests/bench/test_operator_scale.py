@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import RawTestServer
+from operator_scale.api import Followed
 from operator_scale.audit import Audit, counted, policy
 from operator_scale.phases import bare, is_complete, is_full
 from operator_scale.stand_in_fleet import StandInFleet
 from operator_scale.under_test import quantile, since
 
 from cluster import binaries
+from cluster.processes import ClusterError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -120,8 +122,23 @@ def test_a_pool_is_complete_once_all_its_workers_are_in_its_router(missing: str)
 
 
 def test_a_deployment_is_full_when_all_wanted_pods_are_ready() -> None:
-    assert is_full("4/4")
-    assert not is_full("3/4")
+    assert is_full({"spec": {"replicas": 4}, "status": {"readyReplicas": 4}})
+    assert not is_full({"spec": {"replicas": 4}, "status": {"readyReplicas": 3}})
+    assert not is_full({"spec": {"replicas": 4}})
+
+
+def test_what_is_followed_is_what_the_watch_said_last() -> None:
+    followed = Followed([{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}])
+    followed.take({"type": "ADDED", "object": {"metadata": {"name": "c"}}})
+    followed.take({"type": "MODIFIED", "object": {"metadata": {"name": "a"}, "status": {}}})
+    followed.take({"type": "DELETED", "object": {"metadata": {"name": "b"}}})
+
+    assert followed.objects == {"a": {"metadata": {"name": "a"}, "status": {}}, "c": {"metadata": {"name": "c"}}}
+
+
+def test_a_watch_that_failed_is_an_error() -> None:
+    with pytest.raises(ClusterError, match="too old"):
+        Followed(()).take({"type": "ERROR", "object": {"message": "too old resource version"}})
 
 
 async def test_the_stand_in_keeps_a_worker_list_for_each_address() -> None:
