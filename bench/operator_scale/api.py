@@ -5,7 +5,7 @@ Plain JSON over one pooled session and no model of anything: the bare client of 
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Final, Self
@@ -27,8 +27,16 @@ TIMEOUT: Final = aiohttp.ClientTimeout(total=120)
 class Followed:
     """The objects of a collection as a watch tells of them, by name."""
 
-    def __init__(self, listed: Iterable[Object]) -> None:
-        self.objects = {item["metadata"]["name"]: item for item in listed}
+    def __init__(self) -> None:
+        self.objects: dict[str, Object] = {}
+        self.failure: BaseException | None = None
+        """Why nothing more is known."""
+
+    def count(self, what: Callable[[Object], bool]) -> int:
+        """How many of them are that; raises what ended the watch."""
+        if self.failure is not None:
+            raise self.failure
+        return sum(map(what, self.objects.values()))
 
     def take(self, event: Mapping[str, Any]) -> None:
         """A watch event. Raises ClusterError where it is none of an object."""
@@ -84,24 +92,32 @@ class Api:
     @asynccontextmanager
     async def following(self, path: str) -> AsyncIterator["Followed"]:
         """A collection that is watched within the block; it costs what changes, where a list has all every time."""
-        async with self._session.get(path) as answer:
-            listed = await answer.json()
-        followed = Followed(listed["items"])
-        task = asyncio.create_task(self._follow(path, listed["metadata"]["resourceVersion"], followed))
+        followed = Followed()
+        version = await self._list(path, followed)
+        task = asyncio.create_task(self._follow(path, version, followed))
         try:
             yield followed
         finally:
-            if task.done():  # it is to end with the block, and says why it did not
-                task.result()
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
+    async def _list(self, path: str, followed: "Followed") -> str:
+        async with self._session.get(path) as answer:
+            listed = await answer.json()
+        followed.objects = {item["metadata"]["name"]: item for item in listed["items"]}
+        return str(listed["metadata"]["resourceVersion"])
+
     async def _follow(self, path: str, version: str, followed: "Followed") -> None:
-        since = {"watch": "true", "resourceVersion": version}
-        async with self._session.get(path, params=since, timeout=aiohttp.ClientTimeout()) as answer:
-            async for line in answer.content:
-                followed.take(orjson.loads(line))
-        raise ClusterError(f"the watch of {path} ended")
+        try:
+            while True:
+                since = {"watch": "true", "resourceVersion": version}
+                async with self._session.get(path, params=since, timeout=aiohttp.ClientTimeout()) as answer:
+                    async for line in answer.content:
+                        followed.take(orjson.loads(line))
+                # Whoever does not keep up is cut off; a list has what was missed.
+                version = await self._list(path, followed)
+        except Exception as error:  # for whoever counts
+            followed.failure = error
 
     async def delete(self, path: str) -> None:
         """Delete the object of that path, in the background."""

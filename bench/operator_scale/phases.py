@@ -12,14 +12,14 @@ The second half leaves out what only the operator makes: Secrets, the ConfigMap 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Final
 
 from cluster.processes import ClusterError
 from cluster.progress import Say
-from operator_scale.api import Api, Object
+from operator_scale.api import Api, Followed, Object
 from operator_scale.audit import Audit
 from operator_scale.machine import Programs
 from operator_scale.under_test import OperatorUnderTest, buckets_of, quantile, since
@@ -113,15 +113,16 @@ async def measure_operator(
     programs.cpu_seconds()
     at_rest, began = operator.cpu_seconds(), time.monotonic()
     async with api.following(path) as followed:
-        found = followed.objects
         await api.create_all((path, pool(f"pool-{number}", workers=workers)) for number in range(pools))
         created_seconds = time.monotonic() - began
 
         async def ready() -> int:
             operator.sample()
-            return sum(map(is_complete, found.values()))
+            return followed.count(is_complete)
 
-        await patience.until(ready, of=pools, what="pools are ready", why_not=lambda: first_incomplete(found.values()))
+        await patience.until(
+            ready, of=pools, what="pools are ready", why_not=lambda: first_incomplete(followed.objects.values())
+        )
     made = audit.writes()
     figures: dict[str, Any] = {
         "pools_created_seconds": created_seconds,
@@ -216,7 +217,7 @@ async def measure_alone(api: Api, made: Made, programs: Programs, patience: Pati
         await api.create_all(objects)
 
         async def ready() -> int:
-            return sum(map(is_full, followed.objects.values()))
+            return followed.count(is_full)
 
         await patience.until(ready, of=len(made.deployments), what="Deployments are ready")
     return {
@@ -231,9 +232,9 @@ def is_complete(pool: Object) -> bool:
     return all(conditions.get(kind) == "True" for kind in ("Serving", "WorkersReady", "RouterReady"))
 
 
-def first_incomplete(pools: Iterable[Object]) -> str:
+def first_incomplete(pools: Followed) -> str:
     """What one of the pools that are not complete says of itself."""
-    incomplete = next((pool for pool in pools if not is_complete(pool)), {})
+    incomplete = next((pool for pool in pools.objects.values() if not is_complete(pool)), {})
     conditions = incomplete.get("status", {}).get("conditions", [])
     return "\n".join(
         " ".join(str(entry.get(key)) for key in ("type", "status", "reason", "message")) for entry in conditions

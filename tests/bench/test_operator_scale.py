@@ -128,7 +128,8 @@ def test_a_deployment_is_full_when_all_wanted_pods_are_ready() -> None:
 
 
 def test_what_is_followed_is_what_the_watch_said_last() -> None:
-    followed = Followed([{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}])
+    followed = Followed()
+    followed.objects = {name: {"metadata": {"name": name}} for name in "ab"}
     followed.take({"type": "ADDED", "object": {"metadata": {"name": "c"}}})
     followed.take({"type": "MODIFIED", "object": {"metadata": {"name": "a"}, "status": {}}})
     followed.take({"type": "DELETED", "object": {"metadata": {"name": "b"}}})
@@ -136,9 +137,16 @@ def test_what_is_followed_is_what_the_watch_said_last() -> None:
     assert followed.objects == {"a": {"metadata": {"name": "a"}, "status": {}}, "c": {"metadata": {"name": "c"}}}
 
 
+def test_nothing_is_counted_once_it_is_not_known_what_there_is() -> None:
+    followed = Followed()
+    followed.failure = ClusterError("refused")
+    with pytest.raises(ClusterError, match="refused"):
+        followed.count(is_full)
+
+
 def test_a_watch_that_failed_is_an_error() -> None:
     with pytest.raises(ClusterError, match="too old"):
-        Followed(()).take({"type": "ERROR", "object": {"message": "too old resource version"}})
+        Followed().take({"type": "ERROR", "object": {"message": "too old resource version"}})
 
 
 async def test_the_stand_in_keeps_a_worker_list_for_each_address() -> None:
