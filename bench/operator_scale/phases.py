@@ -120,9 +120,7 @@ async def measure_operator(
             operator.sample()
             return followed.count(is_complete)
 
-        await patience.until(
-            ready, of=pools, what="pools are ready", why_not=lambda: first_incomplete(followed.objects.values())
-        )
+        await patience.until(ready, of=pools, what="pools are ready", why_not=lambda: first_incomplete(followed))
     made = audit.writes()
     figures: dict[str, Any] = {
         "pools_created_seconds": created_seconds,
