@@ -202,12 +202,12 @@ async def test_an_empty_cluster_gets_every_object_before_the_workers() -> None:
     ("workers", "routers", "serving", "made"),
     [(2, 2, 2, ["rm-worker", "rm-router"]), (2, 1, 2, ["rm-worker"]), (1, 1, 1, []), (2, 2, 0, [])],
 )
-async def test_a_disruption_budget_is_made_once_it_protects_a_pod(
+async def test_a_disruption_budget_is_made_in_the_pass_in_which_it_first_protects_a_pod(
     workers: int, routers: int, serving: int, made: list[str]
 ) -> None:
-    pool = POOL.model_copy(update={"status": RewardPoolStatus(ready_replicas=serving)})
-    kube, store = FakeKube(), a_store(without="PodDisruptionBudget")
-    await Reconcilers(kube, store).carry_out(a_plan(protected_workers=workers, protected_routers=routers), pool)
+    status = RewardPoolStatus(ready_replicas=serving)
+    plan = a_plan(protected_workers=workers, protected_routers=routers, status=status)
+    kube, _ = await carried_out(plan, a_store(without="PodDisruptionBudget"))
     assert [name for verb, name, body in kube.calls if body and body["kind"] == "PodDisruptionBudget"] == made
 
 

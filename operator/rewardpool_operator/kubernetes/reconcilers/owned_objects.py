@@ -124,6 +124,8 @@ class _Pass:
         """See `OwnedObjectsReconciler.reconcile`."""
         self._wrote = False
         """Whether any owned object was not as rendered."""
+        self._serves = False
+        """Whether a worker serves."""
 
     async def bring_about(self, plan: Plan, rendered: Rendered, *, may_write_secrets: bool, again: bool) -> None:
         """Bring the owned objects about: marks on workers, their number, what is rendered.
@@ -138,6 +140,7 @@ class _Pass:
             KubeUnreachableError: the API server went away; what was not done is done by a later pass.
         """
         await asyncio.gather(*(self._guarded(self._files.bring_about(manifest)) for manifest in rendered.files))
+        self._serves = plan.status.ready_replicas > 0
         seen = self._looked_at(plan, rendered)
         is_settled = seen.holds(self._memory.settled)
         self.put_off = not again and seen.holds(self._memory.refused)
@@ -178,14 +181,10 @@ class _Pass:
         return Settled(
             rendered=rendered,
             worker_sets=plan.worker_sets,
-            serving=self._is_serving(),
+            serving=self._serves,
             protected=(plan.protected_workers, plan.protected_routers),
             owned=owned + others,
         )
-
-    def _is_serving(self) -> bool:
-        """Whether a worker served at the last look."""
-        return self._pool.status.ready_replicas > 0
 
     async def _bring_about_shared(self, manifests: Iterable[Object], *, may_write_secrets: bool) -> None:
         """Secrets first: pods wait for them, and the Service names them by what they are in the cluster."""
@@ -221,7 +220,7 @@ class _Pass:
         """
         match manifest["kind"]:
             case "PodDisruptionBudget":
-                says_something = manifest["spec"]["minAvailable"] > 0 and self._is_serving()
+                says_something = manifest["spec"]["minAvailable"] > 0 and self._serves
             case "ConfigMap":
                 says_something = json.loads(manifest["data"][names.PINS_FILE]) != {}
             case _:
