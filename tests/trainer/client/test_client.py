@@ -112,8 +112,7 @@ async def test_a_sample_that_pauses_before_its_next_attempt_needs_no_task(troubl
     async with FakeWorker(trouble) as worker, injected_pool(RewardConfig(url=worker.url), call_later=pause) as pool:
         scoring = asyncio.create_task(pool.score(Sample(text="four")))
         await paused.wait()
-        others = asyncio.all_tasks() - {asyncio.current_task(), scoring}
-        assert [task for task in others if "rewardpool/client" in repr(task)] == []
+        assert tasks_of_the_client() == ["Pool.score"]
         scoring.cancel()
         await asyncio.gather(scoring, return_exceptions=True)
         assert pool.report().cancelled == 1

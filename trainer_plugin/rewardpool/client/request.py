@@ -98,7 +98,7 @@ class ScoreRequest(Generic[T]):
     _primary: Attempt | None = field(default=None, init=False)
     """The attempt of now that is no hedge; None in a pause."""
     _retry: Retry | None = field(default=None, init=False)
-    """The latest."""
+    """What comes before the next attempt, from the end of the last one on."""
     _given_up: RetryableError | SampleError | None = field(default=None, init=False)
     """Why no further attempt is made; hedges that are in flight have their chance still."""
     _race: "Race[T] | None" = field(default=None, init=False)
@@ -256,6 +256,7 @@ class ScoreRequest(Generic[T]):
 
     def attempt_again(self) -> None:
         """The pause is over."""
+        self._retry = None
         if not self.has_ended:
             self._begin_attempt()
 
@@ -366,6 +367,7 @@ class ScoreRequest(Generic[T]):
         """Close what is in flight; stragglers a little later, so that the router goes on to count them."""
         if self._retry is not None:
             self._retry.cancel()
+            self._retry = None  # it has the error, whose frames have this request
         hedging = None if isinstance(self._error, asyncio.CancelledError) else self.connections.hedging(self.path)
         now = loop_time()
         for attempt in self._in_flight():
