@@ -203,10 +203,11 @@ async def test_a_stream_ends_with_the_first_failure_under_raise() -> None:
 
 
 async def test_a_stream_that_is_left_gives_up_what_is_begun() -> None:
-    given_up = threading.Event()
+    begun, given_up = threading.Event(), threading.Event()
 
     async def one_hangs(solution_str: str, **_: Any) -> float:
         if solution_str != "a":
+            begun.set()
             try:
                 await asyncio.Event().wait()
             finally:
@@ -215,6 +216,7 @@ async def test_a_stream_that_is_left_gives_up_what_is_begun() -> None:
 
     async with Reward(one_hangs) as scorer, aclosing(scorer.stream([("?", "a"), ("?", "b")])) as stream:
         assert (await anext(stream))[0] == 0
+        assert await asyncio.to_thread(begun.wait, 10)
         await stream.aclose()
         assert await asyncio.to_thread(given_up.wait, 10)
 
@@ -248,6 +250,7 @@ def test_ctrl_c_gives_up_what_is_asked() -> None:
     given_up = threading.Event()
 
     async def interrupts(**_: Any) -> float:
+        await asyncio.sleep(0.1)  # its caller waits by then; a moment earlier there was nothing to give up yet
         os.kill(os.getpid(), signal.SIGINT)
         try:
             await asyncio.Event().wait()

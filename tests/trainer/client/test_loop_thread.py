@@ -94,6 +94,27 @@ def test_a_future_that_is_cancelled_gives_its_work_up(thread: LoopThread[str]) -
     assert given_up.wait(SECONDS)
 
 
+def test_work_that_is_given_up_before_the_loop_gets_to_it_is_never_begun(thread: LoopThread[str]) -> None:
+    busy, go_on = threading.Event(), threading.Event()
+    begun: list[str] = []
+
+    async def keep_busy() -> None:
+        busy.set()
+        go_on.wait(SECONDS)
+
+    async def begin(name: str) -> None:
+        begun.append(name)
+
+    first = thread.start(keep_busy())
+    assert busy.wait(SECONDS)
+    given_up, other = thread.start(begin("given up")), thread.start(begin("other"))
+    assert given_up.cancel()
+    go_on.set()
+    first.result(SECONDS)
+    other.result(SECONDS)
+    assert begun == ["other"]
+
+
 def test_work_that_comes_as_the_thread_is_closed_ends_all_the_same() -> None:
     for _ in range(20):
         thread = LoopThread(opening(closing=threading.Event(), may_close=_set()), what="the thing")

@@ -161,6 +161,9 @@ class LoopThread(Generic[R]):
         self._is_woken = False  # before it looks, so that what comes later wakes it again
         while self._handed_over:
             work = self._handed_over.popleft()
+            if work.future.cancelled():
+                work.cancel()
+                continue
             self._begun.add(work)
             work.future.add_done_callback(partial(self._done, work))
             try:
