@@ -90,7 +90,7 @@ class Api:
             return found
 
     @asynccontextmanager
-    async def following(self, path: str) -> AsyncIterator["Followed"]:
+    async def following(self, path: str) -> AsyncIterator[Followed]:
         """A collection that is watched within the block; it costs what changes, where a list has all every time."""
         followed = Followed()
         version = await self._list(path, followed)
@@ -101,13 +101,13 @@ class Api:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _list(self, path: str, followed: "Followed") -> str:
+    async def _list(self, path: str, followed: Followed) -> str:
         async with self._session.get(path) as answer:
             listed = await answer.json()
         followed.objects = {item["metadata"]["name"]: item for item in listed["items"]}
         return str(listed["metadata"]["resourceVersion"])
 
-    async def _follow(self, path: str, version: str, followed: "Followed") -> None:
+    async def _follow(self, path: str, version: str, followed: Followed) -> None:
         try:
             while True:
                 since = {"watch": "true", "resourceVersion": version}

@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, NoReturn, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 CLOSE_SECONDS = 10.0
 """For what is in flight to be cancelled at the end."""
@@ -48,11 +48,15 @@ class Work(ABC, Generic[T]):
             self.future.cancel()
             self.future.set_running_or_notify_cancel()
         except BaseException as error:
-            if self.future.set_running_or_notify_cancel():
-                self.future.set_exception(error)
+            self.fail(error)
         else:
             if self.future.set_running_or_notify_cancel():
                 self.future.set_result(result)
+
+    def fail(self, error: BaseException) -> None:
+        """Hand on what it failed with, in place of `settle`."""
+        if self.future.set_running_or_notify_cancel():
+            self.future.set_exception(error)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -169,7 +173,7 @@ class LoopThread(Generic[R]):
             try:
                 work.context.run(work.begin)
             except Exception as error:
-                work.settle(partial(_raise, error))
+                work.fail(error)
 
     def _done(self, work: Work[Any], future: concurrent.futures.Future[Any]) -> None:
         """In any thread, for whoever cancels the future calls it."""
@@ -219,10 +223,6 @@ def result_of(future: concurrent.futures.Future[T]) -> T:
     except BaseException:
         future.cancel()  # Ctrl-C in this thread: nobody waits for the answer any more
         raise
-
-
-def _raise(error: Exception) -> NoReturn:
-    raise error
 
 
 async def _cancel_all_others() -> None:

@@ -310,7 +310,7 @@ class Pool:
         """
 
         def begin(sample: Sample, index: int) -> SampleRequest:
-            return self._send(sample, sample.id or f"#{index}", index=index, on_end=ended)
+            return self._send(sample, index=index, on_end=ended)
 
         course: Stream[Sample, Outcome] = Stream(
             begin, ahead=self._config.ahead, demand=self._demand, waited=self.waited
@@ -333,7 +333,7 @@ class Pool:
 
     async def _outcome(self, sample: Sample) -> Outcome:
         """Score one sample; the failure policy is still to be applied. Raises PoolError."""
-        request = self._send(sample, sample.id or f"#{next(self._unnamed)}")
+        request = self._send(sample)
         await request.wait()
         return request.outcome()
 
@@ -351,22 +351,17 @@ class Pool:
         return outcome
 
     def _send(
-        self,
-        sample: Sample,
-        label: str,
-        *,
-        index: int = 0,
-        on_end: Callable[[SampleRequest], None] | None = None,
+        self, sample: Sample, *, index: int | None = None, on_end: Callable[[SampleRequest], None] | None = None
     ) -> SampleRequest:
-        """Begin to score one sample; `index` and `on_end` are its stream's."""
+        """Begin to score one sample; `index` is that in its stream, and `on_end` is called at its end."""
         self._demand.sample_comes()
         request = SampleRequest(
             self._entered,
             self._counters,
-            label=label,
+            label=sample.id or f"#{next(self._unnamed) if index is None else index}",
             path=SCORE_PATH,
             sample=sample,
-            index=index,
+            index=index or 0,
             on_end=on_end,
         )
         if self._batcher is None:
@@ -386,8 +381,7 @@ class Scoring(Work[Outcome]):
 
     def begin(self) -> None:
         """See `Work`."""
-        label = self.sample.id or f"#{next(self.pool._unnamed)}"
-        self._request = self.pool._send(self.sample, label, on_end=self._ended)
+        self._request = self.pool._send(self.sample, on_end=self._ended)
 
     def cancel(self) -> None:
         """See `Work`."""

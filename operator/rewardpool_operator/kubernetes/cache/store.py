@@ -201,9 +201,9 @@ def _same(known: Object, found: Object) -> bool:
 
 def _kept(found: Object, known: Object | None) -> Object:
     """The object, sharing what its last version and others have too; its metadata are its own: `put` changes them."""
-    before = known or {}
-    metadata = _shared(found["metadata"], before.get("metadata", {}))
-    return {**_shared(found, before), "metadata": metadata}
+    before = known or {"metadata": {}}
+    others = {name: value for name, value in found.items() if name != "metadata"}
+    return {"metadata": _shared(found["metadata"], before["metadata"]), **_shared(others, before)}
 
 
 def _shared(found: Object, before: Object) -> Object:
