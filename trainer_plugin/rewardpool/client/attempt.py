@@ -45,11 +45,11 @@ class Attempt(Exchange):
             error.retry_after = retry_after_seconds(answer.retry_after, now=datetime.now(UTC))
             if error.kind == "busy":
                 connections.overloaded(sent_at=self.sent_at, now=loop_time())
-            request.attempt_ended(self, error=error)
+            request.attempt_ended(self, error=error.with_traceback(None))  # its frames have the request, which has it
         except SampleError as error:
             if error.status is None:
                 connections.pool_answered()
-            request.attempt_ended(self, error=error)
+            request.attempt_ended(self, error=error.with_traceback(None))
         except Exception as error:  # a mistake in what reads it is the request's end, not the connection's
             request.attempt_ended(self, error=error)
         else:

@@ -44,7 +44,7 @@ class BlockingPool(LoopThread[Pool]):
         Under the policy `raise` the future has the sample's error; the other futures go on. Cancelling the future
         gives the sample up. A PoolError is in the future under every policy.
         """
-        return self.hand_over(Scoring(pool=self.opened, sample=sample))
+        return self.hand_over(Scoring(self.opened, sample))
 
     def score(self, sample: Sample) -> float:
         """The raw score of one sample. Raises SampleError or PoolError, as `Pool.score` does."""

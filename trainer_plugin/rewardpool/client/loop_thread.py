@@ -12,8 +12,6 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass, field
-from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -24,58 +22,68 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class Work(ABC, Generic[T]):
-    """What one call handed over, and where its outcome goes; the future may be cancelled until then."""
+class Work(concurrent.futures.Future[T], ABC):
+    """What one call handed over, and the future of its outcome in one; it may be cancelled until that is there.
 
-    future: concurrent.futures.Future[T] = field(default_factory=concurrent.futures.Future)
-    context: contextvars.Context = field(default_factory=contextvars.copy_context)
-    """Of the caller: the trace that it is in goes on."""
+    A future keeps the callbacks that it has called. If one of them named a work beside it, every sample would leave a
+    cycle, which waits for the garbage collector's longest pass: with thousands of samples a third of a second, in which
+    the trainer stands still.
+    """
+
+    def __init__(self) -> None:
+        """Made by the caller, whose context it begins in: the trace that it is in goes on."""
+        super().__init__()
+        self.context = contextvars.copy_context()
 
     @abstractmethod
     def begin(self) -> None:
         """Begin it, on the loop that runs here and in the context of the caller."""
 
     @abstractmethod
-    def cancel(self) -> None:
-        """Give it up, whether it was begun or not, and have `settle` called if it was; on the loop."""
+    def give_up(self) -> None:
+        """Nobody wants it any more, whether it was begun or not; if it was, `settle` is called. On the loop."""
 
     def settle(self, outcome: Callable[[], T]) -> None:
         """Hand on what it came to, which the function returns or raises; once, on the loop."""
         try:
             result = outcome()
         except asyncio.CancelledError:
-            self.future.cancel()
-            self.future.set_running_or_notify_cancel()
+            self.cancel()
+            self.set_running_or_notify_cancel()
         except BaseException as error:
             self.fail(error)
         else:
-            if self.future.set_running_or_notify_cancel():
-                self.future.set_result(result)
+            if self.set_running_or_notify_cancel():
+                self.set_result(result)
 
     def fail(self, error: BaseException) -> None:
         """Hand on what it failed with, in place of `settle`."""
-        if self.future.set_running_or_notify_cancel():
-            self.future.set_exception(error)
+        if self.set_running_or_notify_cancel():
+            self.set_exception(error)
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
 class _Coroutine(Work[T]):
     """A coroutine, which runs in a task."""
 
-    coroutine: Coroutine[Any, Any, T]
-    _task: asyncio.Task[T] | None = field(default=None, init=False)
+    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        super().__init__()
+        self._coroutine = coroutine
+        self._task: asyncio.Task[T] | None = None
 
     def begin(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self.coroutine)
-        self._task.add_done_callback(lambda task: self.settle(task.result))
+        self._task = asyncio.get_running_loop().create_task(self._coroutine)
+        self._task.add_done_callback(self._ended)
 
-    def cancel(self) -> None:
+    def give_up(self) -> None:
         if self._task is not None:
             self._task.cancel()
         else:
-            self.coroutine.close()
-            self.future.cancel()
+            self._coroutine.close()
+            self.cancel()
+
+    def _ended(self, task: asyncio.Task[T]) -> None:
+        self._task = None
+        self.settle(task.result)
 
 
 class LoopThread(Generic[R]):
@@ -99,7 +107,7 @@ class LoopThread(Generic[R]):
         self._handed_over: deque[Work[Any]] = deque()
         """What the loop has not taken yet."""
         self._begun: set[Work[Any]] = set()
-        """What it has, until the future of it is done."""
+        """What it has, until that is done."""
         self._is_woken = False
         """Whether the loop will look at that."""
         self._started: concurrent.futures.Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, R]]
@@ -111,7 +119,7 @@ class LoopThread(Generic[R]):
 
     def start(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Begin some work on the loop, in a task; cancelling the future gives it up. Raises what `hand_over` does."""
-        return self.hand_over(_Coroutine(coroutine=work))
+        return self.hand_over(_Coroutine(work))
 
     def hand_over(self, work: Work[T]) -> concurrent.futures.Future[T]:
         """Begin some work on the loop; cancelling the future gives it up.
@@ -128,13 +136,13 @@ class LoopThread(Generic[R]):
         if self._is_closing or not self._thread.is_alive():
             with suppress(ValueError):  # it found this
                 self._handed_over.remove(work)
-                work.cancel()
+                work.give_up()
                 raise RuntimeError(f"{self._what} is closed")
         elif not self._is_woken:
             self._is_woken = True
             with suppress(RuntimeError):  # it ended in this moment, and gives up what it finds
                 self._loop.call_soon_threadsafe(self._take_over)
-        return work.future
+        return work
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Do some work on the loop, and wait for it; when this thread is interrupted meanwhile, it is given up."""
@@ -165,22 +173,22 @@ class LoopThread(Generic[R]):
         self._is_woken = False  # before it looks, so that what comes later wakes it again
         while self._handed_over:
             work = self._handed_over.popleft()
-            if work.future.cancelled():
-                work.cancel()
+            if work.cancelled():
+                work.give_up()
                 continue
             self._begun.add(work)
-            work.future.add_done_callback(partial(self._done, work))
+            work.add_done_callback(self._done)  # type: ignore[arg-type]  # the future is the work
             try:
                 work.context.run(work.begin)
             except Exception as error:
                 work.fail(error)
 
-    def _done(self, work: Work[Any], future: concurrent.futures.Future[Any]) -> None:
+    def _done(self, work: Work[Any]) -> None:
         """In any thread, for whoever cancels the future calls it."""
         self._begun.discard(work)
-        if future.cancelled():
+        if work.cancelled():
             with suppress(RuntimeError):  # the loop has ended, and all with it
-                self._loop.call_soon_threadsafe(work.cancel)
+                self._loop.call_soon_threadsafe(work.give_up)
 
     def _run(self) -> None:
         try:
@@ -189,7 +197,7 @@ class LoopThread(Generic[R]):
         finally:
             self._is_closing = True
             while self._handed_over:
-                self._handed_over.popleft().cancel()
+                self._handed_over.popleft().give_up()
 
     async def _serve(self) -> None:
         stop = asyncio.Event()
@@ -198,7 +206,7 @@ class LoopThread(Generic[R]):
                 self._started.set_result((asyncio.get_running_loop(), stop, opened))
                 await stop.wait()
                 for work in list(self._begun):
-                    work.cancel()
+                    work.give_up()
                 await _cancel_all_others()
         except BaseException as error:  # whatever it is, the constructor waits for it
             if self._started.done():

@@ -8,7 +8,7 @@ import itertools
 import logging
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -371,27 +371,30 @@ class Pool:
         return request
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
 class Scoring(Work[Outcome]):
     """A sample that another thread handed over: no task, for its request calls back when it has ended."""
 
-    pool: Pool
-    sample: Sample
-    _request: SampleRequest | None = field(default=None, init=False)
+    def __init__(self, pool: Pool, sample: Sample) -> None:
+        """The pool is on the loop that begins this."""
+        super().__init__()
+        self._pool = pool
+        self._sample = sample
+        self._request: SampleRequest | None = None
 
     def begin(self) -> None:
         """See `Work`."""
-        self._request = self.pool._send(self.sample, on_end=self._ended)
+        self._request = self._pool._send(self._sample, on_end=self._ended)
 
-    def cancel(self) -> None:
+    def give_up(self) -> None:
         """See `Work`."""
         if self._request is not None:
             self._request.cancel()
         else:
-            self.future.cancel()
+            self.cancel()
 
     def _ended(self, request: SampleRequest) -> None:
-        self.settle(lambda: self.pool._apply_policy(request.outcome()))
+        self._request = None
+        self.settle(lambda: self._pool._apply_policy(request.outcome()))
 
 
 @dataclass(slots=True, eq=False, repr=False, kw_only=True)

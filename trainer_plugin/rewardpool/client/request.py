@@ -296,7 +296,11 @@ class ScoreRequest(Generic[T]):
     def send_again(self, seconds: float) -> None:
         """The pool is back: send a hedge if the router holds this since before, after so many seconds."""
         if (hedging := self.connections.hedging(self.path)) is not None:
-            asyncio.get_running_loop().call_later(seconds, lambda: self._racing(hedging).send_if_held(loop_time()))
+            asyncio.get_running_loop().call_later(seconds, self._send_if_held, hedging)
+
+    def _send_if_held(self, hedging: Hedging) -> None:
+        if not self.has_ended:
+            self._racing(hedging).send_if_held(loop_time())
 
     def _racing(self, hedging: Hedging) -> Race[T]:
         if self._race is None:
@@ -339,6 +343,7 @@ class ScoreRequest(Generic[T]):
             self.connections.timer.remove(self)
             self.connections.slots.give_back()
             self._close_attempts()
+            self._race = None  # it has this request; what is left open has no say any more
         self.tell()
 
     def tell(self) -> None:

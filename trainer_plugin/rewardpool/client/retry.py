@@ -260,6 +260,7 @@ class Retry:
             connections.outage.pauses(self, at_least=error.retry_after or 0.0)
 
     def _over(self) -> None:
+        self._timer = None  # which has this
         request = self.request
         request.connections.outage.forget(self)
         request.counters.retry(self.error.kind, first=request.retries == 1)

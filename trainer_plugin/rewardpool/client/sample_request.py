@@ -48,15 +48,15 @@ class SampleRequest(ScoreRequest[float]):
             PoolError: The pool cannot be used.
             CancelledError: Nobody wanted it any more.
         """
-        try:
-            score = self.result()
-        except SampleError as error:
-            return Unscored(error=error, attempts=self.attempts, seconds=self.seconds)
+        if isinstance(self._error, SampleError):  # raised here, it would have this frame and with it the request
+            return Unscored(error=self._error, attempts=self.attempts, seconds=self.seconds)
+        score = self.result()
         steps = score.steps if isinstance(score, StepScore) else None
         return Scored(value=score, attempts=self.attempts, seconds=self.seconds, steps=steps)
 
     def tell(self) -> None:
         """See `ScoreRequest`."""
-        if self.on_end is not None:
-            self.on_end(self)
+        on_end, self.on_end = self.on_end, None
+        if on_end is not None:
+            on_end(self)
         ScoreRequest.tell(self)
