@@ -54,6 +54,16 @@ class ScoredAlready(TwoOutputs):
         return _output([1], reward_score=0.25)
 
 
+class RewardsAll(TwoOutputs):
+    """An agent loop of a user's own that a file of verl's names, with an argument of its own."""
+
+    def __init__(self, reward: float, **_of_verl: Any) -> None:
+        self._reward = reward
+
+    async def run(self, sampling_params: dict[str, Any], **_of_row: Any) -> AgentLoopOutput:  # type: ignore[override]
+        return _output([1], reward_score=self._reward)
+
+
 def _output(response: list[int], **further: Any) -> AgentLoopOutput:
     mask = [1] * len(response)
     return AgentLoopOutput(
@@ -122,6 +132,17 @@ async def test_an_agent_loop_that_scored_by_itself_is_left_alone(make_worker: Ma
     worker = make_worker(f"+reward.pool={function_pool}", "+reward.rewardpool.agent_loop=scored_already")
     [output] = await _trajectory(worker)
     assert output.reward_score == 0.25
+
+
+async def test_an_agent_loop_of_a_config_file_is_made_with_its_own_arguments(
+    make_worker: MakeWorker, function_pool: str, tmp_path: Path
+) -> None:
+    named = f"{RewardsAll.__module__}.{RewardsAll.__qualname__}"
+    (tmp_path / "loops.yaml").write_text(f"- {{name: rewards_all, _target_: {named}, reward: 0.5}}")
+    in_file = f"actor_rollout_ref.rollout.agent.agent_loop_config_path={tmp_path / 'loops.yaml'}"
+    worker = make_worker(f"+reward.pool={function_pool}", "+reward.rewardpool.agent_loop=rewards_all", in_file)
+    written = await worker.generate_sequences(asked("12"))
+    assert written.batch["rm_scores"].sum().item() == 0.5
 
 
 async def test_an_agent_loop_that_nobody_registered_is_named(make_worker: MakeWorker, function_pool: str) -> None:

@@ -9,6 +9,7 @@ it is. So this agent loop has the real one (`reward.rewardpool.agent_loop`) writ
 own: of a trajectory verl's v1 trainers take what `AgentLoopOutput.as_dict` says, the rewards of all tokens included.
 """
 
+import functools
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -150,7 +151,16 @@ class ScoringAgentLoop:
             raise ConfigError(
                 f"{MAPPING_PATH}.agent_loop", f"{name!r} is none of verl's: {', '.join(sorted(_agent_loop_registry))}"
             )
-        return hydra.utils.instantiate(config=_agent_loop_registry[name], **self._given)
+        entry = _agent_loop_registry[name]
+        if list(entry) == ["_target_"]:  # as `register` writes it
+            return _class_of(entry["_target_"])(**self._given)
+        return hydra.utils.instantiate(config=entry, **self._given)
+
+
+@functools.cache
+def _class_of(path: str) -> Any:
+    """An agent loop, which is made for every trajectory: hydra would take a millisecond for each, to merge configs."""
+    return hydra.utils.get_class(path)
 
 
 @asynccontextmanager
