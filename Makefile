@@ -271,7 +271,7 @@ GPU_ENGINES = REWARDPOOL_SERVER_PYTHON=$(GPU_SERVER_PYTHON) REWARDPOOL_SGLANG_PY
 gpu-check: golden models ## What only a GPU can show, in one report (GPU_SERVER_PYTHON=…, GPU_SGLANG_PYTHON=…: those with vLLM and SGLang for CUDA; GPU_ARGS=--on-cpu does what a CPU can)
 	@$(if $(GPU_SERVER_PYTHON),$(GPU_ENGINES)) PYTHONPATH=bench $(DEV)/bin/python -m gpu_check $(GPU_ARGS)
 
-bench-client: setup-server setup-frameworks ## Measure the client beside a bare session, verl's own call, and inside verl on Ray (40 minutes; BENCH_ARGS="--only kill", 2 minutes)
+bench-client: setup-server setup-frameworks ## Measure the client compared with a bare session and verl's own call, and inside verl on Ray (40 minutes; BENCH_ARGS="--only kill", 2 minutes)
 	@PYTHONPATH=bench:e2e:tests $(FRAMEWORKS)/bin/python -m client_cost $(BENCH_ARGS)
 
 bench-engine: setup-dev setup-server setup-sglang ## Measure real engines, directly and through router and client, and functions beside uvicorn (20 minutes; BENCH_ARGS="--only vllm")

@@ -54,13 +54,13 @@ class ScoredAlready(TwoOutputs):
         return _output([1], reward_score=0.25)
 
 
-class RewardsAll(TwoOutputs):
+class RewardsAll(ScoredAlready):
     """An agent loop of a user's own that a file of verl's names, with an argument of its own."""
 
     def __init__(self, reward: float, **_of_verl: Any) -> None:
         self._reward = reward
 
-    async def run(self, sampling_params: dict[str, Any], **_of_row: Any) -> AgentLoopOutput:  # type: ignore[override]
+    async def run(self, sampling_params: dict[str, Any], **_of_row: Any) -> AgentLoopOutput:
         return _output([1], reward_score=self._reward)
 
 

@@ -4,15 +4,16 @@ import asyncio
 import gc
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import pytest
 from support.fake_worker import Behaviour, FakeWorker, hangs, refuses, says
 from support.pauses import no_pause
+from support.quick_hedging import quick
 
 from rewardpool import BlockingPool, Pool, RewardConfig, Sample
 from rewardpool.client import request_timer
-from rewardpool.client.hedging import MIN_KNOWN, Hedging
 from rewardpool.client.loop_thread import Work
 from rewardpool.client.pool import injected_pool
 from rewardpool.client.request import ScoreRequest
@@ -22,7 +23,6 @@ COUNT = 16
 UNAVAILABLE = says("nobody is there", status=503)
 NONSENSE = says("not json")
 TOO_LONG = refuses(CallerError(code="sample_too_long", message="long", length_tokens=2000, limit_tokens=1024))
-
 
 IsLeft = Callable[[], bool]
 
@@ -35,7 +35,7 @@ def something_is_left() -> Iterator[IsLeft]:
     """
     gc.collect()
     gc.disable()
-    before = _followed()
+    before = _followed()  # kept until the end, so that no new object has the id of one of these
     known = {id(one) for one in before}
     yield lambda: any(id(one) not in known for one in _followed())
     gc.enable()
@@ -89,7 +89,7 @@ async def test_nothing_is_left_of_samples_that_were_overtaken(
     monkeypatch.setattr(request_timer, "LEFT_OPEN_SECONDS", 0.01)
     async with (
         FakeWorker(*[hangs] * 2) as worker,
-        injected_pool(RewardConfig(url=worker.url), hedging=quick) as pool,
+        injected_pool(RewardConfig(url=worker.url), hedging=partial(quick, None)) as pool,
     ):
         await one_by_one(pool)
         assert pool.report().hedges_won >= 2
@@ -122,14 +122,6 @@ async def test_nothing_is_left_of_samples_that_another_thread_handed_over(
             assert await goes_away(something_is_left)
         finally:
             await asyncio.to_thread(pool.close)
-
-
-def quick(*, concurrency: int) -> Hedging:
-    """Knows what is usual from the start, and soon sends a second request."""
-    hedging = Hedging(concurrency=concurrency, floor_seconds=0.08)
-    for _ in range(MIN_KNOWN):
-        hedging.answered(0.001)
-    return hedging
 
 
 async def goes_away(something_is_left: IsLeft) -> bool:

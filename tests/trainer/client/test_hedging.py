@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from support.fake_worker import FakeWorker, hangs, refuses, right, says
 from support.pauses import no_pause, pauses_for_ever
+from support.quick_hedging import quick
 
 from rewardpool import Pool, RewardConfig, Sample, Scored
 from rewardpool.client import request_timer
@@ -86,18 +87,6 @@ def test_hedges_that_win_cost_nothing() -> None:
 
 
 # Against servers.
-
-
-def quick(hedges: int | None, *, concurrency: int) -> Hedging:
-    """Hedging with a floor of 80 ms that knows what is usual from the start, and a budget for so many; None is all."""
-    hedging = Hedging(concurrency=concurrency, floor_seconds=0.08)
-    for _ in range(MIN_KNOWN):
-        hedging.answered(0.001)
-    if hedges is not None:
-        while hedging.wait(1_000.0) == 0:
-            hedging.spend()
-        hedging.won(hedges)
-    return hedging
 
 
 def pool_on(worker: FakeWorker, *, call_later: Any = None, hedges: int | None = None, **settings: Any) -> Pool:

@@ -25,9 +25,9 @@ T = TypeVar("T")
 class Work(concurrent.futures.Future[T], ABC):
     """What one call handed over, and the future of its outcome in one; it may be cancelled until that is there.
 
-    A future keeps the callbacks that it has called. If one of them named a work beside it, every sample would leave a
-    cycle, which waits for the garbage collector's longest pass: with thousands of samples a third of a second, in which
-    the trainer stands still.
+    A future keeps the callbacks that it has called. If one of them referred to a separate work, every sample would
+    leave a cycle, which only a full garbage collection frees: with thousands of samples that pauses the trainer for a
+    third of a second.
     """
 
     def __init__(self) -> None:

@@ -343,7 +343,6 @@ class ScoreRequest(Generic[T]):
             self.connections.timer.remove(self)
             self.connections.slots.give_back()
             self._close_attempts()
-            self._race = None  # it has this request; what is left open has no say any more
         self.tell()
 
     def tell(self) -> None:
@@ -380,3 +379,4 @@ class ScoreRequest(Generic[T]):
                 self.connections.timer.leave_open(attempt)
             else:
                 attempt.cancel()
+        self._race = None  # it has this request; what is left open has no say any more
