@@ -1,6 +1,6 @@
 """Plays the faults in a network of its own: its wires can be cut, and nothing of it outlives the run.
 
-python -m client_faults --only nonsense --samples 500
+python -m client_faults --only invalid --samples 500
 python -m client_faults --router smg
 """
 

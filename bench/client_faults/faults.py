@@ -140,7 +140,7 @@ FAULTS = (
     Fault(name="worker's packets dropped", play=drop_a_workers_packets, aim_seconds=1.0),
     Fault(name="worker answers 500", play=trouble("http_500"), stand_in=True),
     Fault(name="worker answers 429", play=trouble("http_429"), stand_in=True),
-    Fault(name="worker answers nonsense", play=trouble("nonsense"), stand_in=True),
+    Fault(name="worker sends invalid responses", play=trouble("invalid_response"), stand_in=True),
     Fault(name="worker answers slowly", play=trouble("slow"), stand_in=True),
     Fault(name="router restarted", play=restart_the_router, aim_after_seconds=1.0),
     Fault(name="all workers gone", play=kill_all_workers, aim_after_seconds=1.0),

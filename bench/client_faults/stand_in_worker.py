@@ -13,11 +13,11 @@ from support.reward_functions import compute_recorded_score
 from rewardpool_api.contract import SCORE_PATH
 from rewardpool_worker.function_server import parse_input
 
-Trouble = Literal["http_500", "http_429", "nonsense", "slow"]
+Trouble = Literal["http_500", "http_429", "invalid_response", "slow"]
 
 SLOW_SECONDS = 5.0
 """A hundred times the service time of the others."""
-NONSENSE = (
+INVALID_RESPONSES = (
     "",
     "<html>503 Service Unavailable</html>",
     '{"data": []}',
@@ -43,7 +43,7 @@ class StandInWorker:
         self.url = ""
         self.trouble: Trouble | None = None
         self.troubled = 0
-        self._nonsense: Iterator[str] = itertools.cycle(NONSENSE)
+        self._invalid_responses: Iterator[str] = itertools.cycle(INVALID_RESPONSES)
         application = web.Application()
         application.router.add_get("/health", self._health)
         application.router.add_get("/v1/models", self._models)
@@ -72,11 +72,11 @@ class StandInWorker:
         match self.trouble:
             case "http_500" | "http_429":
                 return web.json_response({"error": {"message": "trouble"}}, status=int(self.trouble[-3:]))
-            case "nonsense":
+            case "invalid_response":
                 # As soon as a score would come: one that answers at once is least loaded, and gets everything.
                 more = range(len(await _right(body)) + 1)
                 one_more = ", ".join(f'{{"index": {index}, "embedding": [0.5]}}' for index in more)
-                text = next(self._nonsense).replace("%s", one_more)
+                text = next(self._invalid_responses).replace("%s", one_more)
                 return web.Response(text=text, content_type="application/json")
             case "slow":
                 await asyncio.sleep(SLOW_SECONDS)

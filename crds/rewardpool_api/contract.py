@@ -55,8 +55,8 @@ class StepScore(float):
     steps: tuple[float, ...]
 
 
-class NonsenseAnswerError(ValueError):
-    """An answer that is not what the contract says; the text says in what way. Never turned into a number."""
+class InvalidResponseError(ValueError):
+    """An answer that is not what the contract says; the message says in what way. Never turned into a number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,49 +87,49 @@ def parse_answer(body: bytes | str, *, count: int, adapter: str | None = None) -
         answer.
 
     Raises:
-        NonsenseAnswerError: not JSON, another shape, another number of items, an item that is not one finite number, or
-            scores of another model than the adapter.
+        InvalidResponseError: not JSON, another shape, another number of items, an item that is not one finite number,
+            or scores of another model than the adapter.
     """
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError) as broken:
-        raise NonsenseAnswerError(f"the answer is not JSON: {broken}") from None
+        raise InvalidResponseError(f"the answer is not JSON: {broken}") from None
     if not isinstance(answer, dict):
-        raise NonsenseAnswerError(f"the answer is a JSON {type(answer).__name__}, not an object")
+        raise InvalidResponseError(f"the answer is a JSON {type(answer).__name__}, not an object")
     error = answer.get("error")
     if isinstance(error, dict):
         return _caller_error(error)
     if error is not None:
-        raise NonsenseAnswerError(f"the answer's error is {error!r:.300}, not an object")
+        raise InvalidResponseError(f"the answer's error is {error!r:.300}, not an object")
     if adapter is not None and answer.get("model") != adapter:
-        raise NonsenseAnswerError(f"the adapter {adapter} was asked for, and {answer.get('model')!r:.100} scored")
+        raise InvalidResponseError(f"the adapter {adapter} was asked for, and {answer.get('model')!r:.100} scored")
     data = answer.get("data")
     if not isinstance(data, list) or len(data) != count:
         found = len(data) if isinstance(data, list) else "no list"
-        raise NonsenseAnswerError(f"the answer has {found} in `data`, {count} samples were sent")
+        raise InvalidResponseError(f"the answer has {found} in `data`, {count} samples were sent")
     scores: dict[int, float] = {}
     for position, item in enumerate(data):
         index = item.get("index", position) if isinstance(item, dict) else position
         if type(index) is not int or not 0 <= index < count:
-            raise NonsenseAnswerError(f"data[{position}].index is {index!r}, not one of 0 to {count - 1}")
+            raise InvalidResponseError(f"data[{position}].index is {index!r}, not one of 0 to {count - 1}")
         scores[index] = _score(item, position)
     if len(scores) != count:
-        raise NonsenseAnswerError(f"the answer has the indexes {sorted(scores)}, not each of 0 to {count - 1} once")
+        raise InvalidResponseError(f"the answer has the indexes {sorted(scores)}, not each of 0 to {count - 1} once")
     return [scores[index] for index in range(count)]
 
 
 def _score(item: object, position: int) -> float:
     embedding = item.get("embedding") if isinstance(item, dict) else None
     if not isinstance(item, dict) or not isinstance(embedding, list):
-        raise NonsenseAnswerError(f"data[{position}].embedding is not a list with one number")
+        raise InvalidResponseError(f"data[{position}].embedding is not a list with one number")
     if len(embedding) != 1:
-        raise NonsenseAnswerError(
+        raise InvalidResponseError(
             f"data[{position}].embedding has {len(embedding)} numbers, a score is exactly one: the engine serves no "
             "reward model with one label (declare spec.model.head), or no worker of RewardPool answered"
         )
     score = _finite(embedding[0])
     if score is None:
-        raise NonsenseAnswerError(f"data[{position}].embedding is [{embedding[0]!r:.40}], not one finite number")
+        raise InvalidResponseError(f"data[{position}].embedding is [{embedding[0]!r:.40}], not one finite number")
     steps = item.get("steps")
     return score if steps is None else StepScore(score, _steps(steps, position))
 
@@ -138,7 +138,7 @@ def _steps(values: object, position: int) -> tuple[float, ...]:
     steps = [_finite(value) for value in values] if isinstance(values, list) else []
     known = tuple(value for value in steps if value is not None)
     if not known or len(known) != len(steps):
-        raise NonsenseAnswerError(f"data[{position}].steps is {values!r:.80}, not a list of finite numbers")
+        raise InvalidResponseError(f"data[{position}].steps is {values!r:.80}, not a list of finite numbers")
     return known
 
 
@@ -156,7 +156,7 @@ def _finite(value: object) -> float | None:
 def _caller_error(error: dict[str, Any]) -> CallerError:
     code = error.get("code")
     if code not in CALLER_ERROR_CODES:
-        raise NonsenseAnswerError(f"the answer's error has the unknown code {code!r}: {error.get('message')}")
+        raise InvalidResponseError(f"the answer's error has the unknown code {code!r}: {error.get('message')}")
     return CallerError(
         code=code,
         message=str(error.get("message", "")),

@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 
 from rewardpool_api import names
-from rewardpool_api.contract import CHAT_PATH, SCORE_PATH, CallerError, NonsenseAnswerError, parse_answer
+from rewardpool_api.contract import CHAT_PATH, SCORE_PATH, CallerError, InvalidResponseError, parse_answer
 from rewardpool_api.model import ModelType
 from rewardpool_operator.bounded import AnswerTooLargeError, read_text
 from rewardpool_operator.untrusted import count_of
@@ -71,7 +71,7 @@ async def probe_score(
             await _score_as_a_trainer(caller, served_name, model_type)
             return ProbeResult(ok=True, max_model_len=await _listed_length(caller, served_name))
         return ProbeResult(ok=True, max_model_len=_tokens(ready.get("max_model_len")))
-    except (NoScoreError, NonsenseAnswerError) as error:
+    except (NoScoreError, InvalidResponseError) as error:
         return ProbeResult(ok=False, error=str(error))
 
 
@@ -85,7 +85,7 @@ async def score_text(
 
     Raises:
         NoScoreError: no answer came, or one that blames the worker; another attempt may bring a score.
-        NonsenseAnswerError: the answer has no finite number.
+        InvalidResponseError: the answer has no finite number.
     """
     caller = _Caller(session, worker_url.rstrip("/"), key)
     scores = parse_answer(await caller.post(SCORE_PATH, {"model": served_name, "input": text}), count=1)

@@ -1,7 +1,7 @@
 """Runs a user's `compute_score`: where (event loop, threads, processes), for how long, and what counts as a score.
 
-The function is somebody else's code. It may raise, hang, return nonsense or take its process down; each of these is an
-`Outcome` for the sample that caused it, and none of them harms another sample or becomes a number.
+The function is the user's code. It may raise, hang, return something that is not a score or take its process down;
+each of these is an `Outcome` for the sample that caused it, and none of them harms another sample or becomes a number.
 
 A pool of type Function runs functions by it on its workers, a mixture of rewards in the training job: a function means
 the same in both.

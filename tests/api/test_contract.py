@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool_api.contract import CallerError, NonsenseAnswerError, parse_answer
+from rewardpool_api.contract import CallerError, InvalidResponseError, parse_answer
 
 
 def answer(*embeddings):
@@ -19,7 +19,7 @@ def test_the_score_is_the_one_number_of_the_embedding():
 
 @pytest.mark.parametrize("length", [0, 2, 3, 64])
 def test_an_embedding_of_another_length_is_no_score_and_says_how_long_it_is(length):
-    with pytest.raises(NonsenseAnswerError, match=rf"has {length} numbers, a score is exactly one.*spec\.model\.head"):
+    with pytest.raises(InvalidResponseError, match=rf"has {length} numbers, a score is exactly one.*spec\.model\.head"):
         parse_answer(answer([0.25] * length), count=1)
 
 
@@ -52,8 +52,8 @@ def test_scores_are_in_the_order_of_the_input_whatever_the_order_of_the_answer()
         '{"error": "out of memory", "data": [{"index": 0, "embedding": [1.0]}]}',
     ],
 )
-def test_nonsense_is_an_error_and_never_a_number(body):
-    with pytest.raises(NonsenseAnswerError):
+def test_an_invalid_response_is_an_error_and_never_a_number(body):
+    with pytest.raises(InvalidResponseError):
         parse_answer(body, count=1)
 
 
@@ -61,7 +61,7 @@ def test_a_score_of_something_else_than_the_adapter_is_no_score():
     body = json.dumps({"model": "rm", **json.loads(answer([1.0]))})
     assert parse_answer(body, count=1) == [1.0]
     assert parse_answer(body, count=1, adapter="rm") == [1.0]
-    with pytest.raises(NonsenseAnswerError, match="the adapter safe was asked for, and 'rm' scored"):
+    with pytest.raises(InvalidResponseError, match="the adapter safe was asked for, and 'rm' scored"):
         parse_answer(body, count=1, adapter="safe")
 
 
@@ -79,5 +79,5 @@ def test_finite_scores_survive_the_wire(scores):
 def test_no_bytes_at_all_make_it_fail_in_another_way(body):
     try:
         parse_answer(body, count=1)
-    except NonsenseAnswerError:
+    except InvalidResponseError:
         return

@@ -51,7 +51,7 @@ def test_no_fault_loses_invents_or_swaps_a_score(fault: Any, small_run: dict[str
 def test_the_faults_are_felt(small_run: dict[str, Any]) -> None:
     assert small_run["workers_packets_dropped"]["hedges_won"] > 0
     assert small_run["worker_hangs"]["hedges_won"] > 0
-    assert small_run["worker_answers_nonsense"]["retries"]["nonsense"] > 0
+    assert small_run["worker_sends_invalid_responses"]["retries"]["invalid_response"] > 0
     assert small_run["router_restarted"]["retried"] > 0
     assert small_run["url_and_key_changed"]["retried"] > 0
     assert small_run["all_workers_gone"]["slowest_seconds"] > 3

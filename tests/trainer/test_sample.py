@@ -53,7 +53,7 @@ def test_half_a_character_is_refused_before_it_is_sent(parts: Any) -> None:
     [
         SampleTooLongError("s", 5, None),
         DeadlineError("s", 1.5, 3, "HTTP 503"),
-        ScoreError("s", "nonsense"),
+        ScoreError("s", "not a number"),
     ],
 )
 def test_an_error_survives_pickling(error: RewardPoolError) -> None:

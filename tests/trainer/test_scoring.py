@@ -70,7 +70,7 @@ async def test_a_score_is_the_rewards_total_and_is_counted() -> None:
 
 async def test_an_unscored_sample_is_counted_and_has_no_number() -> None:
     reward, tally = FakeReward(), Tally()
-    failed = ScoreError("3.1", "nonsense")
+    failed = ScoreError("3.1", "not a number")
     reward.answer.set_result(Rating(total=None, components={"right": None}, error=failed))
     assert await score(reward, tally) is None
     assert (tally.submitted, tally.unscored, tally.lost) == (1, 1, 0)
@@ -78,14 +78,14 @@ async def test_an_unscored_sample_is_counted_and_has_no_number() -> None:
 
 def test_a_constant_is_not_counted_as_a_score_from_a_worker() -> None:
     tally = Tally(submitted=1)
-    assert tally.enter(Rating(total=-1.0, components={"right": None}, error=ScoreError("3.1", "nonsense"))) == -1.0
+    assert tally.enter(Rating(total=-1.0, components={"right": None}, error=ScoreError("3.1", "not a number"))) == -1.0
     assert (tally.scored, tally.constants, tally.lost) == (0, 1, 0)
 
 
 async def test_a_failed_sample_under_the_policy_raise_is_its_error_and_a_sample_that_was_lost() -> None:
     reward, tally = FakeReward(), Tally()
-    reward.answer.set_exception(ScoreError("3.1", "nonsense"))
-    with pytest.raises(ScoreError, match=r"sample 3\.1: nonsense"):
+    reward.answer.set_exception(ScoreError("3.1", "not a number"))
+    with pytest.raises(ScoreError, match=r"sample 3\.1: not a number"):
         await score(reward, tally)
     assert tally.lost == 1
 
@@ -131,8 +131,8 @@ async def test_each_member_of_a_group_has_its_own_rating_and_is_counted_by_it() 
 
 async def test_a_group_that_fails_under_the_policy_raise_is_its_error_and_all_of_it_is_lost() -> None:
     reward, tally = FakeGroupReward(), Tally()
-    reward.answer.set_exception(ScoreError("3.1", "nonsense"))
-    with pytest.raises(ScoreError, match=r"sample 3\.1: nonsense"):
+    reward.answer.set_exception(ScoreError("3.1", "not a number"))
+    with pytest.raises(ScoreError, match=r"sample 3\.1: not a number"):
         await judge(reward, tally)
     assert tally.lost == 2
 

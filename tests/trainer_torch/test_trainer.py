@@ -42,7 +42,7 @@ class FakeReward(RatesSingle):
 
     def submit(self, episode: Episode) -> Future[Rating]:
         value = self._score(episode.response)
-        failed = ScoreError(episode.label, "nonsense") if value is None else None
+        failed = ScoreError(episode.label, "not a number") if value is None else None
         answer: Future[Rating] = Future()
         answer.set_result(Rating(total=value, components={"only": value}, error=failed))
         return answer

@@ -96,7 +96,7 @@ class RewardConfig(BaseModel):
     """For one attempt, so that a silent worker is given up for another. Default: a quarter of the deadline."""
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 6
     """Attempts that may fail at a worker (HTTP 500, silence, a broken connection) before the sample fails; twice as
-    many where a worker answers nonsense, since the router takes that one for a good one.
+    many where a worker sends invalid responses, since the router takes that worker for a healthy one.
     Attempts that reach no worker at all are repeated, ever slower, until the deadline, and do not count."""
     breaker_threshold: Annotated[int, Field(ge=1, le=10_000)] = 16
     """Samples in a row, none answered in between, that the server refuses in the same way, after which that is an error

@@ -54,10 +54,10 @@ def test_the_score_is_the_one_number_of_the_embedding(answer: bytes, score: floa
         b"[" * 100_000,
     ],
 )
-def test_nonsense_is_a_setback_and_never_a_number(answer: bytes) -> None:
+def test_an_invalid_response_is_retried_and_never_a_number(answer: bytes) -> None:
     with pytest.raises(RetryableError) as caught:
         read_score(200, answer, "s")
-    assert caught.value.kind == "nonsense"
+    assert caught.value.kind == "invalid_response"
 
 
 json_values = st.recursive(
@@ -156,9 +156,9 @@ def refusal(code: object) -> bytes:
     [
         (404, refusal("model_not_found"), "waiting"),  # smg with an empty list
         (503, refusal("no_available_workers"), "waiting"),
-        (404, refusal(404), "missing"),
-        (404, b"not found", "missing"),
-        (404, b'{"error": "gone"}', "missing"),
+        (404, refusal(404), "not_found"),
+        (404, b"not found", "not_found"),
+        (404, b'{"error": "gone"}', "not_found"),
         (503, b"", "busy"),
         (429, refusal("model_not_found"), "busy"),
     ],

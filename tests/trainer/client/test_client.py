@@ -29,7 +29,7 @@ from rewardpool_api.contract import CallerError
 
 TOO_LONG = CallerError(code="sample_too_long", message="long", length_tokens=2000, limit_tokens=1024)
 UNAVAILABLE = says('{"error": "no_available_workers"}', status=503)
-NONSENSE = says("not json")
+INVALID = says("not json")
 
 
 def pool_on(worker: FakeWorker, **settings: Any) -> Pool:
@@ -82,11 +82,11 @@ async def test_a_score_that_the_adapter_did_not_give_is_never_taken(batch: int) 
 @pytest.mark.parametrize(
     ("trouble", "kind"),
     [
-        (NONSENSE, "nonsense"),
-        (says('{"data": [{"embedding": [NaN]}]}'), "nonsense"),
-        (says('{"data": []}'), "nonsense"),
-        (says('{"data": [{"embedding": [1]}, {"embedding": [2]}]}'), "nonsense"),
-        (says("x" * (5 << 20)), "nonsense"),
+        (INVALID, "invalid_response"),
+        (says('{"data": [{"embedding": [NaN]}]}'), "invalid_response"),
+        (says('{"data": []}'), "invalid_response"),
+        (says('{"data": [{"embedding": [1]}, {"embedding": [2]}]}'), "invalid_response"),
+        (says("x" * (5 << 20)), "invalid_response"),
         (says("", status=500), "worker"),
         (breaks_off, "worker"),
         (says("", status=408), "busy"),
@@ -134,7 +134,7 @@ async def test_a_sample_whose_pause_ends_after_the_pool_was_closed_says_so() -> 
 
 
 async def test_a_retry_leaves_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    async with FakeWorker(NONSENSE) as worker, pool_on(worker) as pool:
+    async with FakeWorker(INVALID) as worker, pool_on(worker) as pool:
         await pool.score(Sample(text="four", id="rollout-7"))
     assert "rollout-7" in caplog.text
     assert "not JSON" in caplog.text
@@ -146,8 +146,8 @@ async def test_a_failing_worker_ends_in_an_error_after_the_configured_attempts()
             await pool.score(Sample(text="four", id="s"))
 
 
-async def test_nonsense_is_borne_twice_as_often_and_then_an_error() -> None:
-    async with FakeWorker(*[NONSENSE] * 6) as worker, pool_on(worker, max_attempts=3, hedge=False) as pool:
+async def test_invalid_responses_are_borne_twice_as_often_and_then_an_error() -> None:
+    async with FakeWorker(*[INVALID] * 6) as worker, pool_on(worker, max_attempts=3, hedge=False) as pool:
         with pytest.raises(ScoreError, match="sample s: no usable answer in 6 attempts; last: the answer is not JSON"):
             await pool.score(Sample(text="four", id="s"))
 

@@ -21,7 +21,7 @@ from rewardpool_api.contract import CallerError
 
 COUNT = 16
 UNAVAILABLE = says("nobody is there", status=503)
-NONSENSE = says("not json")
+INVALID = says("not json")
 TOO_LONG = refuses(CallerError(code="sample_too_long", message="long", length_tokens=2000, limit_tokens=1024))
 
 IsLeft = Callable[[], bool]
@@ -65,7 +65,7 @@ async def as_a_stream(pool: Pool) -> None:
         pytest.param([], {}, id="alone"),
         pytest.param([], {"batch": 8, "concurrency": 2}, id="together"),
         pytest.param([UNAVAILABLE] * 5, {}, id="tried again"),
-        pytest.param([NONSENSE] * 5, {}, id="two at a time"),
+        pytest.param([INVALID] * 5, {}, id="two at a time"),
         pytest.param([TOO_LONG] * 5, {}, id="refused"),
     ],
 )

@@ -270,8 +270,8 @@ async def test_a_fleet_that_hangs_whole_is_not_asked_for_everything_twice() -> N
     assert 50 <= report.hedges <= 50 + 0.05 * report.attempts
 
 
-async def test_after_nonsense_two_requests_are_sent_at_a_time() -> None:
-    nonsense = says("not json")
+async def test_after_an_invalid_response_two_requests_are_sent_at_a_time() -> None:
+    invalid = says("not json")
 
     paused: list[float] = []
 
@@ -280,10 +280,10 @@ async def test_after_nonsense_two_requests_are_sent_at_a_time() -> None:
         # Only the answer to the one beside it may end the sample at the second.
         return (no_pause if len(paused) == 1 else pauses_for_ever)(seconds, then)
 
-    async with FakeWorker(nonsense, nonsense, right) as worker, pool_on(worker, hedges=0, call_later=pause) as pool:
+    async with FakeWorker(invalid, invalid, right) as worker, pool_on(worker, hedges=0, call_later=pause) as pool:
         assert await pool.score(Sample(text="four")) == 4.0
         report = pool.report()
-    assert (report.attempts, report.hedges, report.retries) == (3, 1, {"nonsense": 1})
+    assert (report.attempts, report.hedges, report.retries) == (3, 1, {"invalid_response": 1})
 
 
 async def test_hedging_can_be_switched_off() -> None:

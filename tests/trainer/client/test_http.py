@@ -12,9 +12,10 @@ from support.posts import post
 
 from rewardpool.client import connect, http
 from rewardpool.client.connect import UnreachableError
-from rewardpool.client.exchange import Answer, BrokenError, StrangeAnswerError
+from rewardpool.client.exchange import Answer, BrokenError
 from rewardpool.client.http import HttpClient
 from rewardpool.client.target import target
+from rewardpool_api.contract import InvalidResponseError
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n4.5"
 CLOSE = b""
@@ -212,14 +213,14 @@ async def test_what_is_no_http_means_that_nobody_is_there(piece: bytes) -> None:
 )
 async def test_an_answer_without_end_is_given_up(head: bytes) -> None:
     async with serving([head, *[b"x" * 65_536] * 200]) as (scripted, client):
-        with pytest.raises(StrangeAnswerError, match="larger than"):
+        with pytest.raises(InvalidResponseError, match="larger than"):
             await ask(scripted, client)
 
 
 async def test_a_compressed_answer_is_refused_by_name() -> None:
     gzip = OK.replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n")
     async with serving([gzip]) as (scripted, client):
-        with pytest.raises(StrangeAnswerError, match="gzip"):
+        with pytest.raises(InvalidResponseError, match="gzip"):
             await ask(scripted, client)
 
 

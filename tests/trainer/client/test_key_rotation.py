@@ -54,7 +54,7 @@ async def test_every_sample_is_scored_while_half_of_the_routers_have_another_key
             assert await pool.score(Sample(text="four")) == 4.0
             report = pool.report()
     assert (report.scored, report.unscored) == (52, 0)
-    assert report.retries["denied"] > 0
+    assert report.retries["unauthorized"] > 0
 
 
 async def test_a_key_that_worked_is_waited_for_until_the_place_it_is_read_from_has_the_new_one() -> None:
@@ -88,7 +88,7 @@ async def test_another_key_is_tried_without_a_pause() -> None:
         rotation.url = worker.url
         async with injected_pool(RewardConfig(pool="rl/rm"), find=rotation.find, call_later=pause) as pool:
             assert await pool.score(Sample(text="four")) == 4.0
-            assert pool.report().retries["denied"] == 1
+            assert pool.report().retries["unauthorized"] == 1
     assert pauses == []
 
 

@@ -85,7 +85,7 @@ async def test_a_rotation_costs_no_sample(tmp_path: Path, flavor: RouterFlavor) 
                     report = pool.report()
     assert all(scored)
     assert (report.unscored, report.scored) == (0, len(scored))
-    assert report.retries["denied"] > 0
+    assert report.retries["unauthorized"] > 0
 
 
 async def scores_during(rotation: Rotation, pool: Pool) -> list[bool]:

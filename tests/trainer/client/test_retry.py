@@ -12,11 +12,11 @@ from rewardpool.client.retry import Kind, kind_of_status, pause_before, retry_af
     ("status", "kind"),
     [
         (400, None),
-        (401, "denied"),
-        (403, "denied"),
-        (404, "missing"),
+        (401, "unauthorized"),
+        (403, "unauthorized"),
+        (404, "not_found"),
         (408, "busy"),
-        (405, "missing"),
+        (405, "not_found"),
         (409, None),
         (413, None),
         (422, None),
@@ -46,7 +46,7 @@ def test_pauses_double_until_the_longest() -> None:
     assert longest == [0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
 
 
-@pytest.mark.parametrize("kind", ["denied", "nonsense"])
+@pytest.mark.parametrize("kind", ["unauthorized", "invalid_response"])
 def test_pauses_stay_short_where_every_other_attempt_or_so_succeeds(kind: Kind) -> None:
     assert pause_before(9, kind, uniform=lambda _, high: high) == 1.0
 

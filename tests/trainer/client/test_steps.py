@@ -67,8 +67,8 @@ async def test_a_score_without_steps_has_none() -> None:
 
 @pytest.mark.parametrize("steps", ["[]", "[NaN]", "[true]", '["1"]', "[null]", "0.5", '"all"', "{}"])
 async def test_steps_that_are_no_finite_numbers_are_asked_for_again(steps: str) -> None:
-    nonsense = says(f'{{"data": [{{"index": 0, "embedding": [0.5], "steps": {steps}}}]}}')
-    async with FakeWorker(nonsense) as fake, Pool(RewardConfig(url=fake.url)) as pool:
+    invalid = says(f'{{"data": [{{"index": 0, "embedding": [0.5], "steps": {steps}}}]}}')
+    async with FakeWorker(invalid) as fake, Pool(RewardConfig(url=fake.url)) as pool:
         (scored,) = await outcomes(pool, [Sample(text="four")])
     assert scored.value == 4.0
     assert scored.attempts > 1

@@ -109,7 +109,7 @@ def test_the_probabilities_of_the_first_token_are_read() -> None:
 
 
 @pytest.mark.parametrize("alternatives", [[], None, [{"token": "yes"}], [{"token": "yes", "logprob": float("nan")}]])
-def test_an_answer_without_probabilities_is_nonsense(alternatives: Any) -> None:
+def test_an_answer_without_probabilities_is_an_invalid_response(alternatives: Any) -> None:
     with pytest.raises(RetryableError, match="no probabilities"):
         read_first_token(200, completion(alternatives), "s")
     with pytest.raises(RetryableError):

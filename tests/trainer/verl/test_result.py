@@ -25,7 +25,7 @@ def test_a_constant_is_marked_and_the_missing_component_is_no_number() -> None:
 
 def test_the_names_and_types_are_the_same_for_every_sample() -> None:
     scored = Rating(total=1.0, components={"judge": 1.0}, info={"judge": {"words": "good"}})
-    failed = Rating(total=0.0, components={"judge": None}, error=ScoreError("a", "nonsense"))
+    failed = Rating(total=0.0, components={"judge": None}, error=ScoreError("a", "not a number"))
     [one, other] = [score_and_extra_info(rating, label="a")[1] for rating in (scored, failed)]
     assert [(name, type(value)) for name, value in one.items()] == [
         (name, type(value)) for name, value in other.items()

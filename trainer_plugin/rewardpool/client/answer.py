@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from rewardpool.client.retry import Kind, RetryableError, kind_of_status
 from rewardpool.errors import FunctionFailedError, InvalidSampleError, SampleError, SampleTooLongError, ScoreError
-from rewardpool_api.contract import NO_WORKER_CODES, CallerError, NonsenseAnswerError, parse_answer
+from rewardpool_api.contract import NO_WORKER_CODES, CallerError, InvalidResponseError, parse_answer
 
 EXCERPT = 300
 """Characters of a server's answer that a message quotes."""
@@ -40,8 +40,8 @@ def read_scores(status: int, body: bytes, samples: str, *, count: int, adapter: 
     _check_status(status, body, samples)
     try:
         answer = parse_answer(body, count=count, adapter=adapter)
-    except NonsenseAnswerError as error:
-        raise RetryableError("nonsense", str(error)) from error
+    except InvalidResponseError as error:
+        raise RetryableError("invalid_response", str(error)) from error
     if isinstance(answer, CallerError):
         raise _sample_error(answer, samples)
     return answer
@@ -72,7 +72,7 @@ def read_judgement(status: int, body: bytes, sample: str) -> Judgement:
     message = choice.get("message")
     text = message.get("content") if isinstance(message, dict) else None
     if not isinstance(text, str):
-        raise RetryableError("nonsense", f"the answer has no choices[0].message.content: {_excerpt(body)}")
+        raise RetryableError("invalid_response", f"the answer has no choices[0].message.content: {_excerpt(body)}")
     return Judgement(text, is_cut_off=choice.get("finish_reason") == "length")
 
 
@@ -91,7 +91,9 @@ def read_first_token(status: int, body: bytes, sample: str) -> list[tuple[str, f
         found = []
     # Not a number is not below anything; rounding may bring a certain token a little above 0.
     if not found or not all(logarithm <= 1e-3 for _, logarithm in found):
-        raise RetryableError("nonsense", f"the answer has no probabilities in choices[0].logprobs: {_excerpt(body)}")
+        raise RetryableError(
+            "invalid_response", f"the answer has no probabilities in choices[0].logprobs: {_excerpt(body)}"
+        )
     return found
 
 
@@ -104,7 +106,7 @@ def _first_choice(status: int, body: bytes, sample: str) -> dict[str, Any]:
     choices = answer.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(choice, dict):
-        raise RetryableError("nonsense", f"the answer has no choices[0]: {_excerpt(body)}")
+        raise RetryableError("invalid_response", f"the answer has no choices[0]: {_excerpt(body)}")
     return choice
 
 
@@ -157,7 +159,7 @@ def _completion_error(error: dict[str, Any], body: bytes, sample: str) -> Sample
     """What the `error` of a chat completion says: the contract's, or that of a server that speaks only OpenAI's."""
     try:
         parsed = parse_answer(body, count=0)
-    except NonsenseAnswerError:
+    except InvalidResponseError:
         parsed = []
     if isinstance(parsed, CallerError):
         return _sample_error(parsed, sample)
@@ -178,9 +180,9 @@ def _json_object(body: bytes) -> dict[str, Any]:
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise RetryableError("nonsense", f"the answer is not JSON: {_excerpt(body)}") from error
+        raise RetryableError("invalid_response", f"the answer is not JSON: {_excerpt(body)}") from error
     if not isinstance(answer, dict):
-        raise RetryableError("nonsense", f"the answer is not a JSON object: {_excerpt(body)}")
+        raise RetryableError("invalid_response", f"the answer is not a JSON object: {_excerpt(body)}")
     return answer
 
 

@@ -10,10 +10,6 @@ class BrokenError(Exception):
     """The connection broke before the answer was whole."""
 
 
-class StrangeAnswerError(Exception):
-    """An answer that is too large, or compressed."""
-
-
 class Answer(NamedTuple):
     """What came back; `retry_after` is that header's text."""
 
@@ -60,7 +56,7 @@ class Exchange:
 
         Args:
             error: UnreachableError where nobody can be reached, BrokenError where somebody was and is no more,
-                StrangeAnswerError for an answer that is none of a pool's.
+                InvalidResponseError for an answer that is too large or compressed.
         """
         raise NotImplementedError
 

@@ -25,8 +25,9 @@ from collections.abc import Callable
 import httptools
 
 from rewardpool.client.connect import Connector, Origin, Turns, UnreachableError, silence
-from rewardpool.client.exchange import Answer, BrokenError, Exchange, StrangeAnswerError
+from rewardpool.client.exchange import Answer, BrokenError, Exchange
 from rewardpool.client.target import Target
+from rewardpool_api.contract import InvalidResponseError
 
 log = logging.getLogger(__name__)
 
@@ -226,7 +227,7 @@ class _Connection(asyncio.Protocol):
         if answer.is_whole:
             self._succeed()
         elif answer.size > MAX_ANSWER_BYTES:
-            self._fail(StrangeAnswerError(f"the answer is larger than {MAX_ANSWER_BYTES} bytes"))
+            self._fail(InvalidResponseError(f"the answer is larger than {MAX_ANSWER_BYTES} bytes"))
 
     def connection_lost(self, error: Exception | None) -> None:
         """See `asyncio.Protocol`."""
@@ -290,7 +291,7 @@ class _Connection(asyncio.Protocol):
             return
         if answer.compression:
             problem = f"the answer is compressed ({answer.compression}), for which nobody asked"
-            exchange.ends(StrangeAnswerError(problem))
+            exchange.ends(InvalidResponseError(problem))
         else:
             # Trap: what this calls may send the next request on this connection. Nothing may come after it.
             exchange.ends(Answer(answer.status, b"".join(answer.parts), answer.retry_after))

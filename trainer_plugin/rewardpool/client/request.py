@@ -216,7 +216,7 @@ class ScoreRequest(Generic[T]):
                 hedging.sent()
                 if self._race is not None:
                     self._race.next_attempt()
-                if self.kind == "nonsense":
+                if self.kind == "invalid_response":
                     self._racing(hedging).double()
             self._primary = self._sent()
         except Exception as error:

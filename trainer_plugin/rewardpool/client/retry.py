@@ -8,16 +8,16 @@ A failed attempt is a `RetryableError` of one kind, and the kind alone decides:
 | waiting | the router says that it has no worker: a code in a 404 or 503 | until the deadline, at an even pace |
 | busy | the router is too busy, or on its way: 408, 425, 429, 502, 503, 504 | until the deadline |
 | worker | a worker failed: HTTP 500, silence, a broken connection | at most `max_attempts` of these |
-| nonsense | HTTP 200 with no usable answer | at most twice as many, the further ones in pairs |
-| missing | 404 or 405: something else lives at the address | only if the address turns out to have moved |
-| denied | 401 or 403 | with every other key there is; until the deadline if the pool ever took one |
+| invalid_response | HTTP 200 without a usable score | at most twice as many, the further ones in pairs |
+| not_found | 404 or 405: something else lives at the address | only if the address turns out to have moved |
+| unauthorized | 401 or 403 | with every other key there is; until the deadline if the pool ever took one |
 
 The request goes to the same router again, which by then avoids a worker that failed.
 
 Waiting for a pool that is away costs nothing but time, so only the deadline bounds it; a worker that fails on a sample
-may fail on it every time, so that is bounded by number. Nonsense is bounded more widely: to the router, a worker that
-answers nonsense is a good one, so with one such worker of two every attempt is a toss of a coin, and an idle router
-that knows the text chooses the same worker again. It does not when two requests come at a time.
+may fail on it every time, so that is bounded by number. Invalid responses are bounded more widely: to the router,
+a worker that sends them is healthy, so with one such worker of two every attempt is a toss of a coin, and an idle
+router that knows the text chooses the same worker again. It does not when two requests come at a time.
 
 A kept connection that breaks before an answer begins says nothing of the worker: a server closes those that were idle,
 and one that was restarted knows none of them. It is no failure and no attempt: the request goes on a new connection
@@ -42,22 +42,22 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rewardpool.backoff import LONGEST_PAUSE_SECONDS, pause_seconds
 from rewardpool.client.connect import UnreachableError
-from rewardpool.client.exchange import BrokenError, StrangeAnswerError
+from rewardpool.client.exchange import BrokenError
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.discovery.pool_sources import LocalSource
 from rewardpool.errors import DeadlineError, PoolAccessError, PoolError, SampleError, ScoreError
-from rewardpool_api.contract import WAITING_PAUSE_SECONDS
+from rewardpool_api.contract import WAITING_PAUSE_SECONDS, InvalidResponseError
 
 if TYPE_CHECKING:
     from rewardpool.client.request import ScoreRequest
 
 log = logging.getLogger(__name__)
 
-Kind = Literal["unreachable", "waiting", "busy", "worker", "nonsense", "missing", "denied"]
+Kind = Literal["unreachable", "waiting", "busy", "worker", "invalid_response", "not_found", "unauthorized"]
 
 LONGEST_QUICK_PAUSE_SECONDS = 1.0
-"""While a key is rotated, or one worker answers nonsense, every other attempt or so succeeds."""
-FAILURES: Mapping[Kind, float] = {"worker": 1.0, "nonsense": 0.5}
+"""While a key is rotated, or one worker sends invalid responses, every other attempt or so succeeds."""
+FAILURES: Mapping[Kind, float] = {"worker": 1.0, "invalid_response": 0.5}
 """What a failed attempt counts against `max_attempts`; others do not."""
 LOOK_AGAIN_SECONDS = 1.0
 """At most this often is the address of an unreachable pool looked up again."""
@@ -69,10 +69,10 @@ LOG_SECONDS = 10.0
 """At most this often is a line about retries logged."""
 
 _BY_STATUS: dict[int, Kind] = {
-    401: "denied",
-    403: "denied",
-    404: "missing",
-    405: "missing",
+    401: "unauthorized",
+    403: "unauthorized",
+    404: "not_found",
+    405: "not_found",
     408: "busy",
     425: "busy",
     429: "busy",
@@ -117,8 +117,8 @@ def unanswered(error: Exception, endpoint: Endpoint) -> Exception:
             return RetryableError("unreachable", problem)
         case BrokenError():
             return RetryableError("worker", f"the connection broke: {error}")
-        case StrangeAnswerError():
-            return RetryableError("nonsense", str(error))
+        case InvalidResponseError():
+            return RetryableError("invalid_response", str(error))
     return error
 
 
@@ -131,7 +131,7 @@ def pause_before(
     """
     if kind == "waiting":
         return max(uniform(*WAITING_PAUSE_SECONDS), retry_after or 0.0)
-    longest = LONGEST_QUICK_PAUSE_SECONDS if kind in ("denied", "nonsense") else LONGEST_PAUSE_SECONDS
+    longest = LONGEST_QUICK_PAUSE_SECONDS if kind in ("unauthorized", "invalid_response") else LONGEST_PAUSE_SECONDS
     return (retry_after or 0.0) + pause_seconds(retries, uniform=uniform, longest_seconds=longest)
 
 
@@ -194,9 +194,9 @@ class Retry:
         """The pool has to have been looked up since then (the clock's time); None: that cannot help."""
         connections, now = self.request.connections, self.request.connections.clock()
         match self.error.kind:
-            case "denied":
+            case "unauthorized":
                 return now - LOOK_AGAIN_SECONDS if connections.admitted else now
-            case "missing":
+            case "not_found":
                 return now
             case "unreachable":
                 is_here = isinstance(self.used.source, LocalSource)
@@ -229,10 +229,10 @@ class Retry:
         request, error, used = self.request, self.error, self.used
         connections = request.connections
         match error.kind:
-            case "denied" if not connections.admitted and request.refused_keys.issuperset(connections.endpoint.keys):
+            case "unauthorized" if not connections.admitted and request.refused_keys.issuperset(connections.endpoint.keys):
                 request.finish(error=_no_access(used, error.problem))
                 return
-            case "missing" if not moved:
+            case "not_found" if not moved:
                 final = ScoreError(request.label, f"{_where(used)}, does not serve it: {error.problem}")
                 final.status = error.status
                 request.give_up(final)
@@ -245,7 +245,7 @@ class Retry:
         request, error = self.request, self.error
         connections = request.connections
         _log_retry(request)
-        if error.kind == "denied" and not request.refused_keys.issuperset(connections.endpoint.keys):
+        if error.kind == "unauthorized" and not request.refused_keys.issuperset(connections.endpoint.keys):
             # Another key is tried at once: the connection is likely the same, and then so is the router.
             self._over()
             return
@@ -270,7 +270,7 @@ class Retry:
 def deadline_error(request: "ScoreRequest[Any]") -> SampleError | PoolError:
     """The error of a request whose deadline passed."""
     connections = request.connections
-    if request.kind == "denied":
+    if request.kind == "unauthorized":
         # No trouble of this sample's: every further one would meet it too.
         return _no_access(connections.endpoint, request.problem)
     if request.attempts == 0:

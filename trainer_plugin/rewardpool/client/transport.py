@@ -198,7 +198,7 @@ class Connections:
         """Somebody answered: learn whether the pool takes the key."""
         if status == 200:
             self.admitted, self._admitted_key = True, attempt.key
-        elif kind_of_status(status) == "denied":
+        elif kind_of_status(status) == "unauthorized":
             attempt.request.refused_keys |= {attempt.key}
 
     def _key_for(self, request: "ScoreRequest[Any]", endpoint: Endpoint) -> str | None:

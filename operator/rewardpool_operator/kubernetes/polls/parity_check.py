@@ -16,7 +16,7 @@ from typing import Final
 import aiohttp
 
 from rewardpool_api import RewardPool, names
-from rewardpool_api.contract import CallerError, NonsenseAnswerError
+from rewardpool_api.contract import CallerError, InvalidResponseError
 from rewardpool_api.pool import GoldenSetRef
 from rewardpool_operator.golden_set import (
     GoldenProblem,
@@ -245,7 +245,7 @@ async def _score(item: GoldenText, scorer: GoldenSetScorer, *, give_up: bool) ->
         answer = await score_text(
             scorer.session, scorer.worker_url, key=scorer.key, served_name=scorer.served_name, text=item.text
         )
-    except NonsenseAnswerError as error:
+    except InvalidResponseError as error:
         return str(error)
     except NoScoreError as error:
         if not give_up:
