@@ -23,7 +23,7 @@ The sample of a Function model travels as one JSON string in `input`, because th
 import json
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 SCORE_PATH = "/v1/embeddings"
 ADAPTER_USER = "adapter:"
@@ -36,6 +36,11 @@ No worker of ours answers with one of these."""
 WAITING_PAUSE_SECONDS = (1.0, 3.0)
 """Shortest and longest pause of a trainer after such an answer. smg refuses at once where sglang-router waits, so it is
 the trainers who wait; at a known pace, so that the operator can count them."""
+
+Fault = Literal["policy", "verifier", "infra", "capacity"]
+"""Cause of a failed score: `policy` (its code loops, its answer is too long), `verifier` (function, judge or the row
+given to them), `infra` (worker, router, network), `capacity` (no free place in time)."""
+FAULTS: tuple[Fault, ...] = get_args(Fault)
 
 CallerErrorCode = Literal["sample_too_long", "invalid_sample", "function_failed"]
 CALLER_ERROR_CODES: tuple[CallerErrorCode, ...] = ("sample_too_long", "invalid_sample", "function_failed")

@@ -54,6 +54,8 @@ def test_half_a_character_is_refused_before_it_is_sent(parts: Any) -> None:
         SampleTooLongError("s", 5, None),
         DeadlineError("s", 1.5, 3, "HTTP 503"),
         ScoreError("s", "not a number"),
+        ScoreError("s", "the judge is silent", fault="verifier"),
+        DeadlineError("s", 2.0, 0, "no worker", fault="capacity"),
     ],
 )
 def test_an_error_survives_pickling(error: RewardPoolError) -> None:

@@ -8,6 +8,8 @@ Every error keeps its parts in `args`, so that it survives pickling on its way t
 
 from collections.abc import Mapping, Sequence
 
+from rewardpool_api.contract import Fault
+
 MOST_NAMED = 20
 """Responses whose index is written out in a message."""
 
@@ -72,17 +74,24 @@ class OtherRankError(RewardPoolError):
 
 
 class SampleError(RewardPoolError):
-    """One sample has no score; `sample` is its id, or its index where it has none.
+    """One sample has no score.
 
-    `status` is the HTTP status with which a server refused it; None where it said more, or nothing.
+    Attributes:
+        sample: Its id, or its index where it has none.
+        problem: What failed, in words.
+        fault: Cause of the failure. Only what the policy itself wrote is `policy`.
+        status: The HTTP status of a server's refusal; None without one.
     """
 
+    fault: Fault = "infra"
     status: int | None = None
 
-    def __init__(self, sample: str, problem: str) -> None:
+    def __init__(self, sample: str, problem: str, *, fault: Fault | None = None) -> None:
         super().__init__(sample, problem)
         self.sample = sample
         self.problem = problem
+        if fault is not None:
+            self.fault = fault  # not in `args`: pickling carries an exception's attributes too
 
     def __str__(self) -> str:
         return f"sample {self.sample}: {self.problem}"
@@ -113,6 +122,8 @@ class UnscoredError(RewardPoolError):
 class SampleTooLongError(SampleError):
     """The sample has more tokens than the model takes; both lengths are in tokens, None where no server said."""
 
+    fault: Fault = "policy"
+
     def __init__(self, sample: str, length_tokens: int | None, limit_tokens: int | None) -> None:
         length = "an unknown number of" if length_tokens is None else length_tokens
         limit = "fewer" if limit_tokens is None else f"at most {limit_tokens}"
@@ -123,22 +134,32 @@ class SampleTooLongError(SampleError):
 
 
 class InvalidSampleError(SampleError):
-    """The sample cannot be scored whoever tries: malformed, or of a kind that the pool's model does not take."""
+    """The sample cannot be scored whoever tries: malformed, or of a kind that the pool's model does not take.
+
+    The caller made it, so its fault is `verifier`: never `policy`, which a penalty may be named for.
+    """
+
+    fault: Fault = "verifier"
 
 
 class ScoreError(SampleError):
-    """No usable score came back: the workers' answers made no sense in any attempt, or the server refused for good."""
+    """No usable score came back: every attempt failed at a worker, or the server refused for good."""
 
 
 class FunctionFailedError(ScoreError):
     """The user's reward function raised on this sample; the message has the exception's type and text."""
 
+    fault: Fault = "verifier"
+
 
 class DeadlineError(SampleError):
     """The sample's deadline passed, over all its attempts; the message has the last attempt's trouble."""
 
-    def __init__(self, sample: str, seconds: float, attempts: int, last_problem: str) -> None:
-        super().__init__(sample, f"no score within {seconds:g} s and {attempts} attempts; last: {last_problem}")
+    def __init__(
+        self, sample: str, seconds: float, attempts: int, last_problem: str, *, fault: Fault | None = None
+    ) -> None:
+        problem = f"no score within {seconds:g} s and {attempts} attempts; last: {last_problem}"
+        super().__init__(sample, problem, fault=fault)
         self.args = (sample, seconds, attempts, last_problem)
         self.seconds = seconds
         self.attempts = attempts

@@ -30,6 +30,7 @@ from rewardpool.client.transport import Connections, to_json
 from rewardpool.deadline import already_waited
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.errors import PoolError, SampleError
+from rewardpool_api.contract import Fault
 
 T = TypeVar("T")
 
@@ -76,6 +77,8 @@ class ScoreRequest(Generic[T]):
     """Of the last RetryableError."""
     problem: str = field(default="", init=False)
     """The last RetryableError, in words."""
+    fault: Fault = field(default="infra", init=False)
+    """Of the last RetryableError."""
     refused_keys: frozenset[str | None] = field(default=frozenset(), init=False)
     """Since all of them were tried last."""
     last_sent_at: float = field(default=0.0, init=False)

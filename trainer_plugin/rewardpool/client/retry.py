@@ -46,7 +46,7 @@ from rewardpool.client.exchange import BrokenError
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.discovery.pool_sources import LocalSource
 from rewardpool.errors import DeadlineError, PoolAccessError, PoolError, SampleError, ScoreError
-from rewardpool_api.contract import WAITING_PAUSE_SECONDS, InvalidResponseError
+from rewardpool_api.contract import WAITING_PAUSE_SECONDS, Fault, InvalidResponseError
 
 if TYPE_CHECKING:
     from rewardpool.client.request import ScoreRequest
@@ -84,6 +84,8 @@ _FINAL_SERVER_ERRORS = frozenset({501, 505})
 """Not implemented, and a HTTP version that is not spoken: the next worker is the same program."""
 _TOO_MUCH = frozenset({408, 425, 429})
 """The server is there and asks for fewer requests."""
+_NO_PLACE = _TOO_MUCH | {503}
+"""No free place, rather than a broken server."""
 
 
 class RetryableError(Exception):
@@ -95,6 +97,11 @@ class RetryableError(Exception):
         self.problem = problem
         self.status = status
         self.retry_after: float | None = None
+
+    @property
+    def fault(self) -> Fault:
+        """The fault of a sample that ends with this failure."""
+        return "capacity" if self.kind == "waiting" or self.status in _NO_PLACE else "infra"
 
     @property
     def is_away(self) -> bool:
@@ -165,7 +172,7 @@ class Retry:
         """Have the next attempt made in its time, or end the request where none is worth while."""
         request, error = self.request, self.error
         request.retries += 1
-        request.kind, request.problem = error.kind, error.problem
+        request.kind, request.problem, request.fault = error.kind, error.problem, error.fault
         request.failures += FAILURES.get(error.kind, 0.0)
         if error.kind in FAILURES and request.failures >= request.connections.config.max_attempts:
             problem = f"no usable answer in {request.attempts} attempts; last: {error.problem}"
@@ -229,7 +236,9 @@ class Retry:
         request, error, used = self.request, self.error, self.used
         connections = request.connections
         match error.kind:
-            case "unauthorized" if not connections.admitted and request.refused_keys.issuperset(connections.endpoint.keys):
+            case "unauthorized" if not connections.admitted and request.refused_keys.issuperset(
+                connections.endpoint.keys
+            ):
                 request.finish(error=_no_access(used, error.problem))
                 return
             case "not_found" if not moved:
@@ -273,13 +282,15 @@ def deadline_error(request: "ScoreRequest[Any]") -> SampleError | PoolError:
     if request.kind == "unauthorized":
         # No trouble of this sample's: every further one would meet it too.
         return _no_access(connections.endpoint, request.problem)
+    fault: Fault = request.fault
     if request.attempts == 0:
+        fault = "capacity"
         problem = "others waited before it, and the pool answered none of them"
     else:
         problem = request.problem or "the first attempt had no answer yet"
     if connections.resolver.not_ready:
         problem += f"; when the pool was looked up last: {connections.resolver.not_ready}"
-    error = DeadlineError(request.label, connections.config.timeout, request.attempts, problem)
+    error = DeadlineError(request.label, connections.config.timeout, request.attempts, problem, fault=fault)
     return connections.breaker.too_late(error, kind=request.kind, where=_where(connections.endpoint))
 
 
