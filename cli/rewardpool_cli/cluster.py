@@ -70,16 +70,14 @@ class UserKube(Kube):
     async def warnings(self, namespace: str) -> list[Object]:
         """Warning events about pods."""
         query = {"fieldSelector": "type=Warning,regarding.kind=Pod", "limit": str(MAX_EVENTS)}
-        answer = await self._call("list", EVENTS.path(namespace), query=query)
-        found: list[Object] = answer["items"]
-        return found
+        return (await self._list(EVENTS.path(namespace), query)).items
 
     async def patch(
         self, resource: Resource, namespace: str, name: str, patch: Object | list[Object], *, subresource: str = ""
     ) -> Object:
         """A JSON merge patch (an object) or a JSON patch (a list of operations)."""
         kind = "merge-patch" if isinstance(patch, dict) else "json-patch"
-        return await self._call(
+        return await self._object(
             "patch",
             resource.path(namespace, name, subresource),
             body=patch,  # type: ignore[arg-type]

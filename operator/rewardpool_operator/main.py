@@ -187,7 +187,9 @@ async def serve(settings: Settings) -> None:
             raise SystemExit(
                 f"the CRD {names.PLURAL}.{names.GROUP} is not installed: kubectl apply --server-side -f it"
             )
-        acting = await _elected(kube, settings, stack)
+        leadership = _candidate(kube, settings)
+        acting = _always if leadership is None else leadership.acting
+        METRICS.read_leading(lambda: acting() is Acting.FULL)
         namespaces = settings.namespaces
         operator = Manager(
             kube,
@@ -199,7 +201,9 @@ async def serve(settings: Settings) -> None:
             acting=acting,
             concurrent_upgrades=settings.concurrent_upgrades,
         )
-        running = asyncio.create_task(operator.run(), name="operator")
+        if leadership is not None:
+            stack.push_async_callback(leadership.release)
+        running = asyncio.create_task(_run(operator, leadership), name="operator")
         has_ended = asyncio.Event()
         running.add_done_callback(lambda _: has_ended.set())
         stack.push_async_callback(ended, running)
@@ -235,16 +239,25 @@ def _connector() -> aiohttp.TCPConnector:
     return aiohttp.TCPConnector(limit=500, limit_per_host=8, keepalive_timeout=3.0)
 
 
-async def _elected(kube: Kube, settings: Settings, stack: AsyncExitStack) -> Callable[[], Acting]:
-    """Take part in the election, where there is one, until all else has ended; what says whether to act."""
+def _always() -> Acting:
+    """The only operator there is acts."""
+    return Acting.FULL
+
+
+def _candidate(kube: Kube, settings: Settings) -> Leadership | None:
+    """Part of this operator in the election; None where there is none."""
     if settings.lease is None:
-        METRICS.leads(True)
-        return lambda: Acting.FULL
+        return None
     namespace, name = settings.lease
-    leadership = Leadership(kube, namespace=namespace, name=name, operator=socket.gethostname())
-    stack.push_async_callback(leadership.release)
-    stack.push_async_callback(ended, asyncio.create_task(leadership.run(), name="leadership"))
-    return leadership.acting
+    return Leadership(kube, namespace=namespace, name=name, operator=socket.gethostname())
+
+
+async def _run(operator: Manager, leadership: Leadership | None) -> None:
+    """Run the operator and the election, until cancelled; the end of either ends the other."""
+    async with asyncio.TaskGroup() as group:
+        if leadership is not None:
+            group.create_task(leadership.run(), name="leadership")
+        group.create_task(operator.run(), name="manager")
 
 
 async def _serve_http(operator: Manager, settings: Settings, stack: AsyncExitStack) -> None:
@@ -294,4 +307,9 @@ def run(settings: Settings) -> None:
         if restored is None or others is not None:
             raise
         words = "etcd was restored from a backup, so everything is to be listed anew: start the operator again"
-        raise SystemExit(f"{words} ({restored.exceptions[0]})") from None
+        raise SystemExit(f"{words} ({_first_of(restored)})") from None
+
+
+def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    first = group.exceptions[0]
+    return _first_of(first) if isinstance(first, BaseExceptionGroup) else first

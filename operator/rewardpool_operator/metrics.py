@@ -224,9 +224,9 @@ class Metrics:
         """Whether the pools of a namespace are looked after."""
         self._namespace_served.labels(namespace).set(serves)
 
-    def leads(self, leading: bool) -> None:
-        """Whether this operator is the one that acts."""
-        self._leader.set(leading)
+    def read_leading(self, leads: Callable[[], bool]) -> None:
+        """Ask this at each scrape whether this operator is the one that acts."""
+        self._leader.set_function(leads)
 
     async def exposition(self, request: web.Request) -> web.Response:
         """GET /metrics, in the format that the scraper asks for."""

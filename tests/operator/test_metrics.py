@@ -187,7 +187,7 @@ def used(metrics):
     metrics.kube_request("patch", 409)
     metrics.serves_namespace("rl", True)
     metrics.watch_spoke("pods")
-    metrics.leads(leading=True)
+    metrics.read_leading(lambda: True)
     return metrics
 
 

@@ -128,10 +128,9 @@ async def _may(cluster: Cluster, verb: str) -> bool:
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
-        "metadata": {"namespace": ""},
         "spec": {"resourceAttributes": attributes},
     }
-    return bool((await cluster.kube.create(_REVIEWS, review))["status"]["allowed"])
+    return (await cluster.kube.review(_REVIEWS, review)).get("allowed") is True
 
 
 def lines(seen: Seen, *, namespace: str) -> list[Finding]:

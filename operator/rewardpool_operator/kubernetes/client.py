@@ -21,6 +21,7 @@ from rewardpool_api import names
 from rewardpool_operator.kubernetes import api_server_time
 from rewardpool_operator.kubernetes.configuration import proxy_of_environment
 from rewardpool_operator.metrics import METRICS, Verb
+from rewardpool_operator.untrusted import printable
 
 Object = dict[str, Any]
 """A Kubernetes object as JSON."""
@@ -40,6 +41,12 @@ LONGEST_LINE: Final = 2**21
 
 NO_NAMES: Final = frozenset({"", ".", ".."})
 """What no object is called, and what would be another path."""
+
+INVALID_ANSWER: Final = "InvalidAnswer"
+"""Reason of a `KubeError` whose answer no API server gives."""
+LONGEST_REASON: Final = 100
+LONGEST_WORDS: Final = 300
+"""Characters of a refusal that an error has, which end up in conditions and logs."""
 
 PAGE: Final = 50
 """Objects of one page of a list: a list of thousands is never in memory as text, nor parsed in one go."""
@@ -91,7 +98,7 @@ class KubeError(RuntimeError):
 
 
 class KubeUnreachableError(RuntimeError):
-    """The API server does not answer, or not in time; or somebody before it answers in its place."""
+    """The API server does not answer, not in time, or something in its place does: a proxy, a load balancer."""
 
 
 class WatchSilentError(KubeUnreachableError):
@@ -105,6 +112,8 @@ class Page:
     items: list[Object]
     version: str
     """Resource version of the whole list, from which a watch goes on."""
+    next: str = ""
+    """Token of the next page; empty on the last one."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +135,8 @@ class Kube:
         """Monotonic time at which a call got no answer while no other got one; None after an answer."""
 
     async def __aenter__(self) -> Self:
+        # A watch holds a connection for good, and there are seven for each namespace that is served by name.
+        self._configuration.connection_pool_maxsize = 0
         self._configuration.proxy = self._configuration.proxy or proxy_of_environment(self._configuration.host)
         self._client = kubernetes_client.ApiClient(self._configuration)
         self._client.user_agent = names.FIELD_MANAGER
@@ -150,7 +161,7 @@ class Kube:
         if name in NO_NAMES:
             return None
         try:
-            return await self._call("get", resource.path(namespace, name))
+            return await self._object("get", resource.path(namespace, name))
         except KubeError as error:
             # A 404 without that word is somebody else's: of a path that a proxy does not know.
             if (error.status, error.reason) == (404, "NotFound"):
@@ -159,9 +170,7 @@ class Kube:
 
     async def list(self, resource: Resource, namespace: str, *, selector: str) -> list[Object]:
         """All objects with these labels."""
-        answer = await self._call("list", resource.path(namespace), query={"labelSelector": selector})
-        items: list[Object] = answer["items"]
-        return items
+        return (await self._list(resource.path(namespace), {"labelSelector": selector})).items
 
     async def pages(self, resource: Resource, namespace: str, *, selector: str = "") -> AsyncIterator[Page]:
         """All objects with these labels, page by page; in all namespaces for the namespace "".
@@ -172,11 +181,9 @@ class Kube:
         query = {"limit": str(PAGE)} | ({"labelSelector": selector} if selector else {})
         token = ""
         while True:
-            answer = await self._call(
-                "list", resource.path(namespace), query=query | ({"continue": token} if token else {})
-            )
-            yield Page(items=answer["items"], version=answer["metadata"]["resourceVersion"])
-            token = answer["metadata"].get("continue", "")
+            page = await self._list(resource.path(namespace), query | ({"continue": token} if token else {}))
+            yield page
+            token = page.next
             if not token:
                 return
 
@@ -196,21 +203,21 @@ class Kube:
         path = resource.path(namespace)
         async with self._request("watch", path, query=query, timeout=timeout) as response:
             if response.status != 200:
-                self._answer_of(f"watch {path}", response.status, await response.text())
+                self._answer_of(f"watch {path}", response.status, await response.read())
             async for line in response.content:
-                yield _watch_event(f"watch {path}", line)
+                yield watch_event(f"watch {path}", line)
 
     async def last_warning(self, namespace: str, uid: str) -> str | None:
         """The newest warning event about the object with this uid; None when there is none."""
         query = {"fieldSelector": f"regarding.uid={uid},type=Warning"}
-        events = (await self._call("list", EVENTS.path(namespace), query=query))["items"]
+        events = (await self._list(EVENTS.path(namespace), query)).items
         newest = max(events, key=_time_of, default=None)
         return None if newest is None else f"{newest.get('reason', '')}: {newest.get('note', '')}"
 
     async def apply(self, resource: Resource, manifest: Object, *, subresource: str = "") -> Object:
         """Server-side apply: make the object, or bring the manifest's fields to its values. Other fields are left."""
         metadata = manifest["metadata"]
-        return await self._call(
+        return await self._object(
             "patch",
             resource.path(metadata["namespace"], metadata["name"], subresource),
             body=manifest,
@@ -227,13 +234,20 @@ class Kube:
         """
         # An unknown field of a user's podTemplate is an error and not a warning that nobody reads.
         query = {"fieldManager": names.FIELD_MANAGER, "fieldValidation": "Strict"}
-        return await self._call("create", resource.path(manifest["metadata"]["namespace"]), body=manifest, query=query)
+        return await self._object(
+            "create", resource.path(manifest["metadata"]["namespace"]), body=manifest, query=query
+        )
+
+    async def review(self, resource: Resource, manifest: Object) -> Object:
+        """POST a review, which the API server answers and does not store, and return its status."""
+        status = (await self._call("create", resource.path(""), body=manifest)).get("status")
+        return status if isinstance(status, dict) else {}
 
     async def merge(
         self, resource: Resource, namespace: str, name: str, patch: Object, *, subresource: str = ""
     ) -> Object:
         """JSON merge patch: nulls delete, lists are replaced."""
-        return await self._call(
+        return await self._object(
             "patch",
             resource.path(namespace, name, subresource),
             body=patch,
@@ -268,13 +282,33 @@ class Kube:
 
     async def serves(self, resource: Resource) -> bool:
         """Whether the API server knows the kind at all."""
+        path = f"/apis/{resource.group}/{resource.version}"
         try:
-            answer = await self._call("get", f"/apis/{resource.group}/{resource.version}")
+            answer = await self._call("get", path)
         except KubeError as error:
             if error.status == 404:
                 return False
             raise
-        return any(entry["name"] == resource.plural for entry in answer["resources"])
+        entries = answer.get("resources")
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise invalid_answer(f"get {path}", 200, "it has no list of resources")
+        return any(entry.get("name") == resource.plural for entry in entries)
+
+    async def _object(
+        self,
+        verb: Verb,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Object | None = None,
+        content_type: str = "application/json",
+    ) -> Object:
+        """Make a call that is answered with an object, and return that."""
+        answer = await self._call(verb, path, query=query, body=body, content_type=content_type)
+        return checked_object(f"{verb} {path}", answer)
+
+    async def _list(self, path: str, query: Mapping[str, str]) -> Page:
+        return checked_page(f"list {path}", await self._call("list", path, query=query))
 
     async def _call(
         self,
@@ -287,17 +321,17 @@ class Kube:
     ) -> Object:
         with api_server_time.calling():
             async with self._request(verb, path, query=query, body=body, content_type=content_type) as response:
-                return self._answer_of(f"{verb} {path}", response.status, await response.text())
+                return self._answer_of(f"{verb} {path}", response.status, await response.read())
 
-    def _answer_of(self, call: str, status: int, text: str) -> Object:
-        """The answer's object.
+    def _answer_of(self, call: str, status: int, raw: bytes) -> Object:
+        """Return the answer's object.
 
         Raises:
             KubeError: the API server refuses.
             KubeUnreachableError: a load balancer says that there is no API server.
         """
         try:
-            return _answer(call, status, text)
+            return answer_of(call, status, raw)
         except KubeError as error:
             if status not in _GATEWAYS or error.is_status:
                 raise
@@ -315,10 +349,10 @@ class Kube:
         content_type: str = "application/json",
         timeout: aiohttp.ClientTimeout = TIMEOUT,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """One request; its response is read within the context.
+        """Send one request; its response is read within the context.
 
         Raises:
-            KubeUnreachableError: no answer, or one that broke off.
+            KubeUnreachableError: no answer, or one that broke off, or no credentials could be read to ask with.
         """
         status, sent_at = None, monotonic()
         headers = {**self._client.default_headers, "Accept": "application/json", "Content-Type": content_type}
@@ -339,13 +373,17 @@ class Kube:
                 status = response.status
                 self._answered_at, self._unanswered_at = monotonic(), None
                 yield response
-        except (aiohttp.ClientError, TimeoutError) as error:
+        except (KubeError, KubeUnreachableError):
+            raise
+        # Whatever transport and credentials raise: no list of theirs would be complete, and what is missing in it would
+        # end the loop of a caller. An asyncio.CancelledError is not an Exception.
+        except Exception as error:
             # Where others were answered meanwhile, it is this one call that hangs.
             if status is None and self._answered_at < sent_at:
                 self._unanswered_at = monotonic()
             if status == 200 and isinstance(error, TimeoutError) and verb == "watch":
                 raise WatchSilentError(f"{verb} {path}: nothing was said for {SILENCE_SECONDS:g} s") from None
-            words = "no answer in time" if isinstance(error, TimeoutError) else str(error)
+            words = "no answer in time" if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
             raise KubeUnreachableError(f"{verb} {path}: {words}") from None
         finally:
             METRICS.kube_request(verb, status)
@@ -370,38 +408,119 @@ def _time_of(event: Object) -> str:
     return next((time for time in times if time), "")
 
 
-def _parsed(text: str | bytes) -> Any:
-    """The JSON that an API server wrote: orjson takes a third of the time, and may refuse what is JSON to `json`."""
+def _parsed(raw: bytes) -> Any:
+    """Return the JSON that an API server wrote.
+
+    orjson needs a third of the time, and may refuse what is JSON to `json`.
+
+    Raises:
+        ValueError: it is not JSON, or nested too deeply.
+    """
     try:
-        return orjson.loads(text)
+        return orjson.loads(raw)
     except orjson.JSONDecodeError:
-        return json.loads(text)
+        try:
+            return json.loads(raw)
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
 
 
-def _watch_event(call: str, line: bytes) -> WatchEvent:
+# The one place where answers are read: whatever a server, or something in its place, may say becomes an object of the
+# form that callers rely on, or one of the two errors above.
+
+
+def answer_of(call: str, status: int, raw: bytes) -> Object:
+    """Return the JSON object of an answer.
+
+    Raises:
+        KubeError: the call was refused, or the answer is not a JSON object.
+    """
+    try:
+        answer = _parsed(raw)
+    except ValueError:
+        answer = None
+    if status >= 400 or not isinstance(answer, dict):
+        raise _refusal(call, status, answer, raw)
+    return answer
+
+
+def invalid_answer(call: str, status: int, problem: str) -> KubeError:
+    """An answer that no API server gives."""
+    return KubeError(
+        call, status=status, reason=INVALID_ANSWER, message=f"not an API server's answer: {problem}", is_status=False
+    )
+
+
+def checked_object(call: str, answer: object) -> Object:
+    """Return the answer as it is: an object with a name and a version, which callers rely on.
+
+    Raises:
+        KubeError: it is not one.
+    """
+    metadata = answer.get("metadata") if isinstance(answer, dict) else None
+    if not isinstance(answer, dict) or not isinstance(metadata, dict):
+        raise invalid_answer(call, 200, "it has no metadata")
+    if not isinstance(metadata.get("name"), str) or not isinstance(metadata.get("namespace", ""), str):
+        raise invalid_answer(call, 200, "its metadata has no name")
+    _check_version(call, metadata)
+    return answer
+
+
+def checked_page(call: str, answer: Object) -> Page:
+    """Return a part of a list.
+
+    Raises:
+        KubeError: it is not one.
+    """
+    items, metadata = answer.get("items"), answer.get("metadata")
+    if not isinstance(items, list) or not isinstance(metadata, dict):
+        raise invalid_answer(call, 200, "it has no items or no metadata")
+    following = metadata.get("continue") or ""
+    if not isinstance(following, str):
+        raise invalid_answer(call, 200, "its metadata.continue is not a text")
+    return Page(
+        items=[checked_object(call, item) for item in items], version=_check_version(call, metadata), next=following
+    )
+
+
+def watch_event(call: str, line: bytes) -> WatchEvent:
+    """Return what a line of a watch says.
+
+    Raises:
+        KubeError: it is an error's, or not an event.
+        KubeUnreachableError: the line is not JSON, since it broke off.
+    """
     try:
         event = _parsed(line)
     except ValueError:
         raise KubeUnreachableError(f"{call}: broke off within a line") from None
-    found = event["object"]
-    if event["type"] == "ERROR":
-        reason, message = found.get("reason", ""), found.get("message", "")
-        raise KubeError(call, status=found.get("code", 500), reason=reason, message=message)
-    return WatchEvent(event["type"], found)
+    kind, found = (event.get("type"), event.get("object")) if isinstance(event, dict) else (None, None)
+    if kind == "ERROR":
+        code = found.get("code") if isinstance(found, dict) else None
+        raise _refusal(call, code if type(code) is int else 500, found, line)
+    if kind == "BOOKMARK" and isinstance(found, dict) and isinstance(found.get("metadata"), dict):
+        _check_version(call, found["metadata"])
+        return WatchEvent("BOOKMARK", found)
+    if kind not in ("ADDED", "MODIFIED", "DELETED"):
+        raise invalid_answer(call, 200, "a line of it is not an event")
+    return WatchEvent(kind, checked_object(call, found))
 
 
-def _answer(call: str, status: int, text: str) -> Object:
-    try:
-        answer = _parsed(text)
-    except ValueError:
-        answer = {"message": text[:300]}
-    if status >= 400 or not isinstance(answer, dict):
-        said = answer if isinstance(answer, dict) else {}
-        raise KubeError(
-            call,
-            status=status,
-            reason=said.get("reason", ""),
-            message=said.get("message", text[:300]),
-            is_status=said.get("kind") == "Status",
-        )
-    return answer
+def _check_version(call: str, metadata: Object) -> str:
+    version = metadata.get("resourceVersion")
+    if not isinstance(version, str) or not (version.isascii() and version.isdecimal()):
+        raise invalid_answer(call, 200, "its metadata has no resourceVersion")
+    return version
+
+
+def _refusal(call: str, status: int, said: object, raw: bytes) -> KubeError:
+    """The error that an answer says, of which any field may be anything."""
+    fields = said if isinstance(said, dict) else {}
+    reason, message = fields.get("reason"), fields.get("message")
+    return KubeError(
+        call,
+        status=status,
+        reason=printable(reason, most=LONGEST_REASON) if isinstance(reason, str) else "",
+        message=printable(message if isinstance(message, str) else raw.decode(errors="replace"), most=LONGEST_WORDS),
+        is_status=fields.get("kind") == "Status",
+    )

@@ -7,7 +7,7 @@ version of it for its whole duration may take it), with three points that matter
   moment it *sent* a renewal, the others from the moment they first *saw* it, which is later; so the holder stops
   `MARGIN_SECONDS` before anybody else may start, and two never act at once.
 - While the API server is away, or refuses the Lease, the holder's time runs out all the same. It then writes nothing
-  and only puts workers back into routers that lost them (`Acting.ROUTERS`): serving must not need the API server.
+  and only fills routers that lost all their workers (`Acting.ROUTERS`): serving must not need the API server.
 - An operator that ends in good order gives the Lease back, so an upgrade costs a second and not ten.
 
 kubernetes_asyncio has an elector of its own. It is not used: its calls have no deadline, so a holder whose call hangs
@@ -18,17 +18,18 @@ import asyncio
 import enum
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from secrets import token_hex
 from time import monotonic
-from typing import Final
+from typing import Final, TypeVar
 
 from rewardpool_operator.kubernetes.client import LEASES, Kube, KubeError, KubeUnreachableError, Object
-from rewardpool_operator.metrics import METRICS
 from rewardpool_operator.times import rfc3339
+from rewardpool_operator.untrusted import count_of
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 DURATION_SECONDS: Final = 10
 """Nobody takes a Lease that was renewed within this time. A dead operator is replaced this long after it died, plus up
@@ -36,10 +37,12 @@ to two renewal periods."""
 MARGIN_SECONDS: Final = 2.0
 """Before that time is over, the holder has stopped."""
 RENEW_SECONDS: Final = 2.0
-"""Between two renewals, and between two looks of an operator that waits."""
+"""From one renewal to the next, and from one attempt of an operator that waits to the next."""
 CONFLICT: Final = 409
+RETRY_SECONDS: Final = 0.5
+"""Between an attempt of the holder that failed and the next one."""
 CALL_SECONDS: Final = 3.0
-"""Deadline of one call. Two can hang before the time runs out."""
+"""Deadline of one call. One can hang before the holder's time runs out, and the next one has the rest of it."""
 
 
 class Acting(enum.Enum):
@@ -48,9 +51,11 @@ class Acting(enum.Enum):
     FULL = "full"
     """It leads: everything."""
     ROUTERS = "routers"
-    """It led last, and the Lease cannot be had: put workers back into routers, take none out, write nothing."""
+    """It led last, and the Lease cannot be had: fill routers that have no worker at all, and write nothing.
+
+    Another operator may lead by now: what this one knows of a router that has workers is older than what is there."""
     NONE = "none"
-    """Somebody else may lead: nothing."""
+    """Another operator may lead: nothing."""
 
 
 class Leadership:
@@ -77,6 +82,8 @@ class Leadership:
         self._valid_until = float("-inf")
         self._led = False
         self._api_away = False
+        self._own_version: str | None = None
+        """Version of the Lease that this operator wrote last; None where that failed, or the Lease is another's."""
 
     def acting(self) -> Acting:
         """What may be done at this moment."""
@@ -87,99 +94,128 @@ class Leadership:
     async def run(self) -> None:
         """Take the Lease when that is allowed, and renew it while it is held; until cancelled."""
         while True:
-            await self.attempt()
-            METRICS.leads(self.acting() is Acting.FULL)
+            began = self._clock()
+            succeeded = await self.attempt()
             # A holder renews in time; those that wait need not all ask at once.
             spread = 1.0 if self._led else random.uniform(0.5, 1.0)  # noqa: S311 - spreads, hides nothing
-            await asyncio.sleep(RENEW_SECONDS * spread)
+            pause = RENEW_SECONDS if succeeded or not self._led else RETRY_SECONDS
+            await asyncio.sleep(max(0.0, pause * spread - (self._clock() - began)))
 
     async def attempt(self) -> bool:
-        """Take or renew the Lease if that is allowed; whether this operator holds it now."""
-        sent = self._clock()
+        """Take or renew the Lease if that is allowed; return whether this operator holds it now."""
         try:
-            async with asyncio.timeout(CALL_SECONDS):
-                held = await self._take_or_renew()
+            written_at = await self._take_or_renew()
         except (KubeUnreachableError, TimeoutError) as error:
-            self._api_away = True
+            self._api_away, self._own_version = True, None
             log.warning("the lease could not be renewed: %s", error or "no answer in time")
             return False
         except KubeError as error:
-            # A conflict is somebody else's write: the next look shows whose. Any other refusal (throttling, a fault, a
-            # right that was taken) says nothing of who leads, so it is as if the API server were away.
-            self._api_away = error.status != CONFLICT
+            # A conflict is another operator's write, whose the next attempt reads. Any other refusal (throttling, a
+            # fault, a right that was revoked) says nothing of who leads, as an API server that is away.
+            self._api_away, self._own_version = error.status != CONFLICT, None
             log.warning("the lease could not be renewed: %s", error)
             return False
         self._api_away = False
+        held = written_at is not None
         if held != self._led:
             log.info("%s %s the lease %s/%s", self.identity, "holds" if held else "lost", self._namespace, self._name)
         self._led = held
-        self._valid_until = sent + DURATION_SECONDS - MARGIN_SECONDS if held else float("-inf")
+        self._valid_until = float("-inf") if written_at is None else written_at + DURATION_SECONDS - MARGIN_SECONDS
         return held
 
     async def release(self) -> None:
         """Give the Lease back, after all acting has ended; failing to is only slower."""
         if self._clock() >= self._valid_until:
             return
-        self._valid_until, self._led = float("-inf"), False
+        self._valid_until, self._led, self._own_version = float("-inf"), False, None
         try:
-            async with asyncio.timeout(CALL_SECONDS):
-                lease = await self._kube.get(LEASES, self._namespace, self._name)
-                if lease is not None and holder_of(lease) == self.identity:
-                    await self._write(lease, {"holderIdentity": ""})
+            lease = await _in_time(self._kube.get(LEASES, self._namespace, self._name))
+            if lease is not None and holder_of(lease) == self.identity:
+                await self._write(version_of(lease), {"holderIdentity": ""})
         except (KubeError, KubeUnreachableError, TimeoutError) as error:
             log.warning("the lease was not given back, the next operator waits for its end: %s", error)
 
-    async def _take_or_renew(self) -> bool:
-        lease = await self._kube.get(LEASES, self._namespace, self._name)
-        now = rfc3339(datetime.now(UTC))
+    async def _take_or_renew(self) -> float | None:
+        """Write the Lease if that is allowed; return when the write was sent, None without one."""
         spec: Object = {
             "holderIdentity": self.identity,
             "leaseDurationSeconds": DURATION_SECONDS,
-            "renewTime": now,
+            "renewTime": rfc3339(datetime.now(UTC)),
         }
+        if self._own_version is not None:
+            # One call in place of two: the version that was written last is the one to replace.
+            return await self._write(self._own_version, spec)
+        lease = await _in_time(self._kube.get(LEASES, self._namespace, self._name))
         if lease is None:
-            metadata = {"name": self._name, "namespace": self._namespace}
-            await self._kube.create(
-                LEASES,
-                {
-                    "apiVersion": "coordination.k8s.io/v1",
-                    "kind": "Lease",
-                    "metadata": metadata,
-                    "spec": {**spec, "acquireTime": now, "leaseTransitions": 0},
-                },
-            )
-            return True
+            return await self._create(spec)
         if holder_of(lease) != self.identity:
-            if not may_take(lease, unchanged_seconds=self._unchanged_seconds(lease)):
-                return False
-            transitions = (lease.get("spec") or {}).get("leaseTransitions") or 0
-            spec |= {"acquireTime": now, "leaseTransitions": transitions + 1}
-        await self._write(lease, spec)
-        return True
+            if not may_take(lease, unchanged_seconds=self._unchanged_seconds(version_of(lease))):
+                return None
+            spec |= {"acquireTime": spec["renewTime"], "leaseTransitions": transitions_of(lease) + 1}
+        return await self._write(version_of(lease), spec)
 
-    async def _write(self, lease: Object, spec: Object) -> None:
-        # With the version that was read: of two that take an old lease, the second gets a conflict.
-        metadata = {"resourceVersion": lease["metadata"]["resourceVersion"]}
-        await self._kube.merge(LEASES, self._namespace, self._name, {"metadata": metadata, "spec": spec})
+    async def _create(self, spec: Object) -> float | None:
+        if not self._led and self._seen is not None and self._unchanged_seconds(self._seen[0]) < DURATION_SECONDS:
+            # It was deleted under a holder, who acts to the end of its time.
+            return None
+        manifest = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": self._name, "namespace": self._namespace},
+            "spec": {**spec, "acquireTime": spec["renewTime"], "leaseTransitions": 0},
+        }
+        sent_at = self._clock()
+        self._own_version = version_of(await _in_time(self._kube.create(LEASES, manifest)))
+        return sent_at
 
-    def _unchanged_seconds(self, lease: Object) -> float:
-        version, now = lease["metadata"]["resourceVersion"], self._clock()
+    async def _write(self, version: str, spec: Object) -> float:
+        """Write the Lease if this is its version; return when that was sent."""
+        # Of two that take an old Lease by its version, the second gets a conflict.
+        patch = {"metadata": {"resourceVersion": version}, "spec": spec}
+        sent_at = self._clock()
+        written = await _in_time(self._kube.merge(LEASES, self._namespace, self._name, patch))
+        self._own_version = version_of(written)
+        return sent_at
+
+    def _unchanged_seconds(self, version: str) -> float:
+        now = self._clock()
         if self._seen is None or self._seen[0] != version:
             self._seen = version, now
         return now - self._seen[1]
 
 
+async def _in_time(call: Awaitable[T]) -> T:
+    async with asyncio.timeout(CALL_SECONDS):
+        return await call
+
+
+def version_of(lease: Object) -> str:
+    """The Lease's version, which the client has checked."""
+    return str(lease["metadata"]["resourceVersion"])
+
+
 def holder_of(lease: Object) -> str:
     """Identity of the operator that holds the Lease; empty when it was given back."""
-    return str((lease.get("spec") or {}).get("holderIdentity") or "")
+    holder = _spec_of(lease).get("holderIdentity")
+    return holder if isinstance(holder, str) else ""
+
+
+def transitions_of(lease: Object) -> int:
+    """Number of times that the Lease changed hands."""
+    return count_of(_spec_of(lease).get("leaseTransitions")) or 0
 
 
 def may_take(lease: Object, *, unchanged_seconds: float) -> bool:
-    """Whether an operator that does not hold the Lease may take it.
+    """Return whether an operator that does not hold the Lease may take it.
 
     Args:
         lease: as it is now.
         unchanged_seconds: how long this version of it has been seen.
     """
-    duration = (lease.get("spec") or {}).get("leaseDurationSeconds") or DURATION_SECONDS
+    duration = count_of(_spec_of(lease).get("leaseDurationSeconds")) or DURATION_SECONDS
     return not holder_of(lease) or unchanged_seconds >= duration
+
+
+def _spec_of(lease: Object) -> Object:
+    spec = lease.get("spec")
+    return spec if isinstance(spec, dict) else {}

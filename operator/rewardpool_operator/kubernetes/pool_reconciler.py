@@ -217,7 +217,7 @@ class PoolReconciler:
         self._steps.succeeded(Step.DECISION)
         self._oriented = self._oriented or not self._observer.is_waiting_for_first_answers
         if acting is not Acting.FULL or not self._oriented:
-            return Outcome.of(plan, changed=await self._lists.restore(plan))
+            return Outcome.of(plan, changed=await self._lists.restore(plan, snapshot.routers))
         self._budgets.decided(self.key, plan.status)
         changed = await self._lists.reconcile(plan)
         writing = self._write(pool, objects, plan, wanted, pools=pools)
@@ -286,7 +286,7 @@ class PoolReconciler:
         snapshot = replace(snapshot, routers=self._lists.see(snapshot.routers))
         plan = hold(self._with_failures(snapshot, cause=cause), cause)
         if acting is not Acting.FULL or not self._oriented:
-            await self._lists.restore(plan)
+            await self._lists.restore(plan, snapshot.routers)
             return Outcome.BUSY
         await self._lists.reconcile(plan)
         await self._beside_the_lists(self._write(seen.pool, objects, plan, None, pools=pools), seen, leaving=set())

@@ -1,6 +1,8 @@
-"""Who is taken to have answered: the API server, or somebody in its place, which a stand-in plays."""
+"""Answers of the API server, or of something in its place, which a stand-in plays: read whole, or an error by name."""
 
+import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -10,18 +12,24 @@ from kubernetes_asyncio.client import Configuration
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.client import Kube, KubeError, KubeUnreachableError
 
+AN_OBJECT = json.dumps({"metadata": {"name": "rm-key", "namespace": "rl", "resourceVersion": "7"}})
+
 
 class Server:
     """Answers everything with what the test says, and notes the paths."""
 
     def __init__(self) -> None:
         self.status = 200
-        self.text = "{}"
+        self.text = AN_OBJECT
+        self.body: bytes | None = None
+        """In place of the text."""
+        self.content_type = "application/json"
         self.paths: list[str] = []
 
     async def answer(self, request: web.BaseRequest) -> web.Response:
         self.paths.append(request.raw_path)
-        return web.Response(status=self.status, text=self.text)
+        body = self.text.encode() if self.body is None else self.body
+        return web.Response(status=self.status, body=body, headers={"Content-Type": self.content_type})
 
 
 @pytest.fixture
@@ -44,7 +52,7 @@ async def test_a_load_balancers_refusal_is_no_answer_of_the_api_server(kube: Kub
     with pytest.raises(KubeUnreachableError, match="no healthy upstream"):
         await kube.get(client.SECRETS, "rl", "rm-key")
     assert kube.is_away()
-    server.status, server.text = 200, "{}"
+    server.status, server.text = 200, AN_OBJECT
     await kube.get(client.SECRETS, "rl", "rm-key")
     assert not kube.is_away()
 
@@ -80,3 +88,83 @@ async def test_a_name_that_is_any_text_asks_for_nothing_else(kube: Kube, server:
     await kube.get(client.SECRETS, "rl", name)
     expected = "/api/v1/namespaces/rl/secrets"
     assert [path.rpartition("/")[0] for path in server.paths] == [expected] * (name not in client.NO_NAMES)
+
+
+ODD_BODIES = [
+    b"",
+    b"{}",
+    b"[]",
+    b"null",
+    b"\xff\xfe<html>",
+    b'{"metadata": {"name": "rm-key"',
+    b"[" * 100_000,
+    b'{"metadata": []}',
+    b'{"metadata": {"name": 1, "resourceVersion": "7"}}',
+    b'{"metadata": {"name": "rm-key"}}',
+    b'{"metadata": {"name": "rm-key", "resourceVersion": 7}}',
+    b'{"metadata": {"name": "rm-key", "resourceVersion": "new"}}',
+    b'{"metadata": {"name": "rm-key", "resourceVersion": "7", "namespace": null}}',
+]
+
+
+@pytest.mark.parametrize("status", [200, 401, 403, 404, 410, 429, 500, 503])
+@pytest.mark.parametrize("body", ODD_BODIES)
+async def test_an_odd_answer_is_one_of_the_clients_errors(kube: Kube, server: Server, status: int, body: bytes) -> None:
+    server.status, server.body = status, body
+    with pytest.raises((KubeError, KubeUnreachableError)):
+        await kube.get(client.LEASES, "rl", "rewardpool")
+    with pytest.raises((KubeError, KubeUnreachableError)):
+        await kube.list(client.PODS, "rl", selector="a=b")
+    with pytest.raises((KubeError, KubeUnreachableError)):
+        await anext(kube.pages(client.PODS, "rl"))
+    with pytest.raises((KubeError, KubeUnreachableError)):
+        await kube.merge(client.LEASES, "rl", "rewardpool", {"spec": {}})
+
+
+async def test_text_in_an_unknown_encoding_is_read_as_the_utf_8_that_json_is(kube: Kube, server: Server) -> None:
+    server.content_type = "application/json; charset=klingon"
+    assert await kube.get(client.LEASES, "rl", "rm-key") == json.loads(AN_OBJECT)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"reason": ["NotFound"]}, {"message": {"a": 1}}, {"reason": None, "message": None}, {"message": "\x00" * 10_000}],
+)
+async def test_a_refusal_whose_words_are_odd_is_a_refusal_in_bounded_words(
+    kube: Kube, server: Server, fields: dict[str, Any]
+) -> None:
+    server.status, server.text = 403, json.dumps({"kind": "Status", **fields})
+    with pytest.raises(KubeError) as caught:
+        await kube.get(client.LEASES, "rl", "rm-key")
+    assert caught.value.status == 403
+    assert len(str(caught.value)) < 500
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{}\n",
+        b"[]\n",
+        b'"ADDED"\n',
+        b'{"type": "ADDED"}\n',
+        b'{"type": "ADDED", "object": {"metadata": {}}}\n',
+        b'{"type": "NEWS", "object": {"metadata": {"name": "a", "resourceVersion": "1"}}}\n',
+        b'{"type": "BOOKMARK", "object": {"metadata": {}}}\n',
+        b'{"type": "ERROR", "object": null}\n',
+        b'{"type": "ERROR", "object": {"code": "410", "message": 5}}\n',
+        b'{"type": "ADDED", "object": \n',
+        b"\xff\xfe\n",
+        b"<html>\n",
+        b"x" * (client.LONGEST_LINE * 2 + 10) + b"\n",
+    ],
+)
+async def test_an_odd_line_of_a_watch_is_one_of_the_clients_errors(kube: Kube, server: Server, line: bytes) -> None:
+    server.body = line
+    with pytest.raises((KubeError, KubeUnreachableError)):
+        async for _ in kube.watch(client.PODS, "rl", version="1", seconds=5):
+            pass
+
+
+async def test_watches_of_many_namespaces_do_not_wait_for_each_others_connections(kube: Kube) -> None:
+    assert kube._client.rest_client.pool_manager.connector.limit == 0

@@ -1,11 +1,13 @@
 """The election over a stand-in for the API server that has one Lease, refuses stale writes and can be away."""
 
+import asyncio
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rewardpool_operator.kubernetes import leader as leader_module
 from rewardpool_operator.kubernetes.client import KubeError, KubeUnreachableError
 from rewardpool_operator.kubernetes.leader import DURATION_SECONDS, Acting, Leadership, holder_of
 
@@ -17,6 +19,8 @@ class FakeLeases:
         self.now = 0.0
         self.lease: dict[str, Any] | None = None
         self.version = 0
+        self.gets = 0
+        self.real_delay_seconds = 0.0
         self.delay_seconds = 0.0
         self.away = False
         self.refused: int | None = None
@@ -29,22 +33,28 @@ class FakeLeases:
         return self.now
 
     async def get(self, *_: Any) -> dict[str, Any] | None:
-        self._reach()
+        await self._reach()
+        self.gets += 1
         return self.lease
 
     async def create(self, _: Any, manifest: dict[str, Any]) -> dict[str, Any]:
-        self._reach()
+        await self._reach()
         if self.lease is not None:
             raise KubeError("POST", status=409, reason="AlreadyExists", message="there is one")
         return await self._store(manifest["spec"])
 
     async def merge(self, _resource: Any, _namespace: str, _name: str, patch: dict[str, Any]) -> dict[str, Any]:
-        self._reach()
+        await self._reach()
+        if self.lease is None:
+            raise KubeError("PATCH", status=404, reason="NotFound", message="there is none")
         if patch["metadata"]["resourceVersion"] != str(self.version):
             raise KubeError("PATCH", status=409, reason="Conflict", message="changed meanwhile")
-        return await self._store({**(self.lease or {})["spec"], **patch["spec"]})
+        spec = self.lease["spec"] if isinstance(self.lease["spec"], dict) else {}
+        return await self._store({**spec, **patch["spec"]})
 
-    def _reach(self) -> None:
+    async def _reach(self) -> None:
+        if self.real_delay_seconds:
+            await asyncio.sleep(self.real_delay_seconds)
         self.now += self.delay_seconds
         if self.away:
             raise KubeUnreachableError("no route")
@@ -176,6 +186,54 @@ async def test_a_waiting_operator_gives_back_nothing(leases: FakeLeases) -> None
     await second.release()
     assert leases.lease is not None
     assert holder_of(leases.lease) == first.identity
+
+
+async def test_a_renewal_costs_one_call(leases: FakeLeases) -> None:
+    leader = candidate(leases, "a")
+    for _ in range(3):
+        assert await leader.attempt()
+    assert leases.gets == 1
+
+
+async def test_calls_that_are_slow_and_succeed_make_a_leader(
+    leases: FakeLeases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await candidate(leases, "dead").release()
+    leases.lease = {"metadata": {"resourceVersion": "0"}, "spec": {"holderIdentity": ""}}
+    monkeypatch.setattr(leader_module, "CALL_SECONDS", 2.0)
+    leases.real_delay_seconds = 1.1  # reading and writing: together longer than one call may take
+    assert await candidate(leases, "a").attempt()
+
+
+async def test_a_lease_that_is_deleted_under_its_holder_is_not_taken_before_the_holders_time_is_over(
+    leases: FakeLeases,
+) -> None:
+    first, second = candidate(leases, "a"), candidate(leases, "b")
+    await first.attempt()
+    await second.attempt()
+    leases.lease = None
+    assert not await second.attempt()
+    leases.now += DURATION_SECONDS - 0.1
+    assert not await second.attempt()
+    leases.now += 0.1
+    assert await second.attempt()
+
+
+async def test_a_holder_makes_its_deleted_lease_anew(leases: FakeLeases) -> None:
+    first, second = candidate(leases, "a"), candidate(leases, "b")
+    await first.attempt()
+    leases.lease = None
+    await first.attempt()
+    assert await first.attempt()
+    assert not await second.attempt()
+
+
+@pytest.mark.parametrize(
+    "spec", [None, [], "text", {"holderIdentity": {}}, {"leaseTransitions": "many"}, {"leaseDurationSeconds": "long"}]
+)
+async def test_a_lease_whose_fields_are_odd_is_one_of_no_holder(leases: FakeLeases, spec: Any) -> None:
+    leases.lease = {"metadata": {"resourceVersion": "0"}, "spec": spec}
+    assert await candidate(leases, "a").attempt()
 
 
 TURN = st.tuples(

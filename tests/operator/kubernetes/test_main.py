@@ -1,4 +1,7 @@
-"""How kopf is used: as a frame that writes nothing."""
+"""The operator as a process: how kopf is used, as a frame that writes nothing, and what ends it."""
+
+import asyncio
+from typing import Any
 
 import pytest
 
@@ -29,3 +32,30 @@ def test_a_defect_beside_a_restored_etcd_is_not_hidden(monkeypatch: pytest.Monke
     monkeypatch.setattr(main, "serve", serve)
     with pytest.raises(ExceptionGroup):
         main.run(Settings())
+
+
+class Running:
+    """A stand-in for what runs until it is cancelled, or fails."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+        self.was_cancelled = False
+
+    async def run(self) -> None:
+        if self.error is not None:
+            raise self.error
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.was_cancelled = True
+            raise
+
+
+@pytest.mark.parametrize("failing", ["manager", "leadership"])
+async def test_the_end_of_the_election_ends_the_operator_and_the_other_way_round(failing: str) -> None:
+    parts: dict[str, Any] = {"manager": Running(), "leadership": Running()}
+    parts[failing].error = ZeroDivisionError("a defect")
+    with pytest.raises(ExceptionGroup) as caught:
+        await main._run(parts["manager"], parts["leadership"])
+    assert caught.value.subgroup(ZeroDivisionError) is not None
+    assert next(one for name, one in parts.items() if name != failing).was_cancelled

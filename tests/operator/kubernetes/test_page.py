@@ -47,17 +47,17 @@ class ReviewingKube:
         self.asked: list[Object] = []
         self.error: Exception | None = None
 
-    async def create(self, resource: Resource, manifest: Object) -> Object:
+    async def review(self, resource: Resource, manifest: Object) -> Object:
         self.asked.append(manifest["spec"])
         await asyncio.sleep(0)
         if self.error is not None:
             raise self.error
         if resource == TOKEN_REVIEWS:
             user = TOKENS.get(manifest["spec"]["token"])
-            return {"status": {"authenticated": True, "user": user} if user else {"error": "invalid"}}
+            return {"authenticated": True, "user": user} if user else {"error": "invalid"}
         what = manifest["spec"]["resourceAttributes"]
         asked = (manifest["spec"]["user"], what["verb"], what["resource"], what["namespace"])
-        return {"status": {"allowed": asked in RIGHTS}}
+        return {"allowed": asked in RIGHTS}
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from time import monotonic
 from typing import Any
 
 import pytest
+from support.decide_builders import a_router
 from support.kube_builders import a_pod, a_pool
 
 from rewardpool_api import RewardPool, RewardPoolStatus, names
@@ -27,7 +28,7 @@ from rewardpool_operator.kubernetes.requeue import START_SECONDS
 from rewardpool_operator.kubernetes.steps import Steps
 from rewardpool_operator.plan import Event, Join, Leave, Plan
 from rewardpool_operator.routers.admin import RouterUnreachableError
-from rewardpool_operator.snapshot import WorkerSet
+from rewardpool_operator.snapshot import RegisteredWorker, WorkerSet
 
 POOL = a_pool()
 RENDERED = rendered(POOL, Keys(pool="p", admin="a"), image="own:1")
@@ -384,14 +385,20 @@ async def test_a_pass_after_a_write_has_nothing_to_write() -> None:
     assert kube.calls == []
 
 
-async def test_routers_are_only_given_workers_while_the_api_server_is_away() -> None:
+async def test_while_the_api_server_is_away_a_router_without_workers_is_filled_and_no_other_is_changed() -> None:
     kube = FakeKube()
     plan = a_plan(
         leaves=(Leave(router="r", worker_id="id", worker_url="u"),),
-        joins=(Join(router="r", worker_url="http://w1"),),
+        joins=(Join(router="r", worker_url="http://w1"), Join(router="full", worker_url="http://w2")),
         drain=("w0",),
     )
-    await Reconcilers(kube, a_store()).lists.restore(plan)
+    listed = RegisteredWorker(id="1", url="http://w1", healthy=True)
+    routers = [
+        a_router("r", registered=()),
+        a_router("full", registered=(listed,)),
+        a_router("silent", registered=None),
+    ]
+    await Reconcilers(kube, a_store()).lists.restore(plan, routers)
     assert kube.done() == ["join http://w1"]
 
 

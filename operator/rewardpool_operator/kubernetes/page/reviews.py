@@ -133,11 +133,10 @@ class Reviews:
             ReviewRefusedError: it gives none.
         """
         kind = _KINDS[resource]
-        # Reviews are stored nowhere, and have neither name nor namespace.
-        manifest = {"apiVersion": f"{resource.group}/{resource.version}", "kind": kind, "metadata": {"namespace": ""}}
+        manifest = {"apiVersion": f"{resource.group}/{resource.version}", "kind": kind, "spec": spec}
         try:
             async with self._calls:
-                answer = await self._kube.create(resource, {**manifest, "spec": spec})
+                return await self._kube.review(resource, manifest)
         except KubeUnreachableError:
             raise ReviewRefusedError("the API server does not answer") from None
         except KubeError as error:
@@ -145,7 +144,6 @@ class Reviews:
             raise ReviewRefusedError(
                 f"the API server refuses the operator a {kind}: {error.reason or error.status}"
             ) from None
-        return answer.get("status") or {}
 
 
 def access_spec(user: User, right: Right) -> Object:

@@ -5,7 +5,7 @@ A router that refuses or is silent is tried again by the next pass, which sees w
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 
 from rewardpool_operator.kubernetes.cache.store import Key
@@ -40,15 +40,20 @@ class WorkerListReconciler:
     async def reconcile(self, plan: Plan) -> bool:
         """Bring the lists to what they shall be, off first, then on; return whether a router took a change."""
         left = await self._change(plan.leaves)
-        return await self.restore(plan) or left
+        return await self._join(plan.joins) or left
 
-    async def restore(self, plan: Plan) -> bool:
-        """Put back what routers lost, and nothing else: for when the API server is away, or somebody else may lead.
+    async def restore(self, plan: Plan, routers: Iterable[Router]) -> bool:
+        """Fill the routers that have no worker, and change nothing else: the API server is away, or another may lead.
 
-        No worker is taken out: what is known of the pods may be old, and the routers have health checks of their own.
+        What is known of the pods may be old. A router that has workers may have been given them by the operator that
+        leads now, and has health checks of its own; one that has none serves nothing, and can only gain.
         """
-        self._drift.to_join(plan.joins, now=monotonic())
-        return await self._change(plan.joins)
+        empty = {router.name for router in routers if router.registered is not None and not router.registered}
+        return await self._join([join for join in plan.joins if join.router in empty])
+
+    async def _join(self, joins: Sequence[Join]) -> bool:
+        self._drift.to_join(joins, now=monotonic())
+        return await self._change(joins)
 
     def repairs(self) -> Iterable[Event]:
         """The event that sums up what was repaired, when it is time for one."""
