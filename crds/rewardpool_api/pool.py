@@ -177,7 +177,7 @@ class RolloutSpec(ApiModel):
     strategy: Literal["Auto", "Surge", "Replace"] = "Auto"
     """Surge: new replicas start before old ones leave. Replace: an old one leaves first, for clusters without a spare GPU. Auto: Surge until a new replica cannot be scheduled, then Replace."""
     progress_deadline_seconds: Annotated[int, Field(ge=1, le=86_400)] | None = None
-    """A new revision of which no replica answers for this long, downloads of the model not counted, has failed: the stable revision is brought back. Also the budget of a replica's start. Default: 900, and 300 more for every GPU of a replica beyond the first."""
+    """A new revision of which no replica serves for this long, downloads of the model not counted, has failed: the stable revision is brought back. Also the budget of a replica's start. Default: 900, and 300 more for every GPU of a replica beyond the first."""
     paused: bool = False
     """Keep the stable revision, scale it as ever, and leave a newer one waiting; false goes on."""
     parity: ParitySpec | None = None

@@ -78,7 +78,7 @@ class ConditionReason(_Reason):
     )
     UNSCHEDULABLE = (
         "Unschedulable",
-        "No node takes a new worker, and an old one's leaving would not help: a taint, a volume, a selector. On one"
+        "No node takes a new worker, and an old one's leaving would not help: a taint, a volume, a queue. On one"
         " machine: no GPU is free for it.",
     )
     PAUSED = "Paused", "spec.rollout.paused is set: the stable revision serves and is scaled, a newer one waits."
@@ -89,7 +89,7 @@ class ConditionReason(_Reason):
     )
     DEADLINE_EXCEEDED = (
         "ProgressDeadlineExceeded",
-        "No worker of the present revision answered within spec.rollout.progressDeadlineSeconds.",
+        "No worker of the present revision served within spec.rollout.progressDeadlineSeconds.",
     )
     PARITY_EXCEEDED = (
         "ParityExceeded",

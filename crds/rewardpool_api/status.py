@@ -296,9 +296,9 @@ class RolloutStatus(ApiModel):
     parity: ParityStatus | None = None
     """Outcome of the present revision's comparison, when spec.rollout.parity is set."""
     silent_since: Time | None = None
-    """RFC 3339 time since which no worker of the present revision answers though there are some; the deadline runs from here."""
+    """RFC 3339 time since which no worker of the present revision serves though some are wanted; the deadline runs from here."""
     replace_reason: Annotated[str, Field(max_length=MAX_MESSAGE)] | None = None
-    """The scheduler's words, when strategy Auto replaces one by one for lack of room; kept until the rollout ends."""
+    """Words of the scheduler or a quota, when the rollout replaces one by one for lack of room; kept until it ends."""
 
 
 class SleepStatus(ApiModel):

@@ -155,7 +155,7 @@ def rollout_explanations(evidence: Evidence) -> list[Explanation]:
             Explanation(
                 cause=Cause.DEADLINE,
                 kind="problem",
-                what="No worker of the present revision answered within"
+                what="No worker of the present revision served within"
                 f" {spec.start_seconds} s, and there is no earlier one to go back to",
                 said=progressing.message,
                 next=(

@@ -44,7 +44,7 @@ def decide(snapshot: Snapshot) -> Plan:
     recommendation = wanted_replicas(snapshot)
     scaling = recommendation.scaling
     parked_beyond_desired = parked_beyond(snapshot.pool, scaling.desired)
-    choice = judge(snapshot, scaling.desired + parked_beyond_desired)
+    choice = judge(snapshot, scaling.desired, parked=parked_beyond_desired)
     snapshot = as_admitted(snapshot, choice)
     rollout = allocate(snapshot, scaling.desired, choice, parked=parked_beyond_desired)
     leaving = leave(snapshot, rollout.sizes, choice.kept)

@@ -1,18 +1,19 @@
 """Step 2: which revision shall have the wanted workers: the present one, or the stable one.
 
-The present revision is what the spec renders to. It becomes the *good* one once all wanted workers of it answered (or
-it is the only one left and some answer: a pool may want more than there is room for). It *fails* when none of its
-workers answers for `progressDeadlineSeconds`, when none ever can, or when it scores the golden set differently; then
-the stable revision gets the wanted number back, until the spec renders to another revision. That one is judged by
-itself, so a broken revision never blocks the one that repairs it.
+The present revision is what the spec renders to. It becomes the *good* one once all wanted workers of it serve, so the
+routers list them (or it is the only one left and some serve: a pool may want more than there is room for). It *fails*
+when none of its workers serves for `progressDeadlineSeconds`, when none ever can, or when it scores the golden set
+differently; then the stable revision gets the wanted number back, until the spec renders to another revision. That one
+is judged by itself, so a broken revision never blocks the one that repairs it.
 
 The good revision keeps its set, at zero, while a newer one is on its way; so does the good one before it, for those who
 want it back. Sets of all other revisions are deleted once they are empty.
 
-The clock of the deadline is how long workers of the revision have been there without an answer. It does not run while
-a download of the model gets on, since that takes what it takes, nor while there is no room for any of them. A pool that
-was at zero for a day is not overdue the moment it grows, and a worker that crashes after an hour of service has its
-time again.
+The clock of the deadline runs while workers of the revision are wanted, none serves, and no worker of the pool is
+leaving, which makes room. So it runs as well where Kubernetes makes no pod (a policy, a limit range, a webhook), where
+the new workers are larger than what is free, and where the routers cannot reach them. It does not run while a download
+of the model gets on, since that takes what it takes, nor while a queue holds all of them back. A pool that was at zero
+for a day is not overdue the moment it grows, and a worker that crashes after an hour of service has its time again.
 
 Nobody who has not passed a parity check is let into a router: later steps see such workers as not answering.
 """
@@ -23,7 +24,7 @@ from datetime import datetime, timedelta
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import MAX_MESSAGE, FailedRollout, ParityStatus, RolloutStatus
 from rewardpool_operator.decide.parity import Parity, admits, check_parity
-from rewardpool_operator.decide.room import waits_for_room
+from rewardpool_operator.decide.room import is_gated
 from rewardpool_operator.snapshot import Snapshot, Worker
 from rewardpool_operator.times import from_rfc3339, rfc3339
 
@@ -61,20 +62,27 @@ class RevisionChoice:
         return _if_outcome(self.parity, "Unusable")
 
 
-def judge(snapshot: Snapshot, wanted: int) -> RevisionChoice:
-    """Tell good revisions from failed ones, and choose the target."""
+def judge(snapshot: Snapshot, desired: int, *, parked: int = 0) -> RevisionChoice:
+    """Tell good revisions from failed ones, and choose the target.
+
+    Args:
+        snapshot: what there is.
+        desired: workers that are to serve.
+        parked: further workers, which answer and that no router lists.
+    """
     before, present = snapshot.pool.status.rollout, snapshot.revision
     good = _still_there(snapshot, before.stable_revision if before else None)
     previous = _still_there(snapshot, before.previous_revision if before else None)
     parity = check_parity(snapshot, good)
-    silent_since = _silent_since(snapshot, admitted=parity.admits)
+    held = _target(snapshot, good, parity, failed=False) != present
+    silent_since = None if held else _silent_since(snapshot, desired, parked=parked, admitted=parity.admits)
     limit = timedelta(seconds=snapshot.pool.spec.start_seconds)
     hopeless = _hopeless(snapshot) if silent_since is not None else None
     overdue = silent_since is not None and (hopeless is not None or snapshot.now - silent_since > limit)
     can_go_back = good is not None and good != present
     failed = _failed(snapshot, parity, overdue=overdue) if can_go_back else None
     target = _target(snapshot, good, parity, failed=failed is not None)
-    if target == present != good and parity.admits and _is_complete(snapshot, wanted):
+    if target == present != good and parity.admits and _is_complete(snapshot, desired, parked=parked):
         good, previous = present, good
     waiting_since = silent_since if failed is None else None
     memory = RolloutStatus(
@@ -126,18 +134,33 @@ def _still_there(snapshot: Snapshot, revision: str | None) -> str | None:
     return None
 
 
-def _silent_since(snapshot: Snapshot, *, admitted: bool) -> datetime | None:
+def leaving_count(snapshot: Snapshot) -> int:
+    """Return how many workers are leaving, and hold their room until they are gone.
+
+    A deleted one that does not run may stay on the list for as long as its node is lost, and counts no more.
+    """
+    return sum(not worker.active and (worker.running or not worker.deleting) for worker in snapshot.workers)
+
+
+def _silent_since(snapshot: Snapshot, desired: int, *, parked: int, admitted: bool) -> datetime | None:
     active = [worker for worker in snapshot.workers_of(snapshot.revision) if worker.active]
-    if not active or (admitted and any(worker.answering for worker in active)):
+    if desired + parked == 0 or (admitted and _serves(snapshot, desired)):
         return None
-    if any(worker.is_loading(snapshot.now) for worker in active):
+    if leaving_count(snapshot) or any(worker.is_loading(snapshot.now) for worker in active):
         return None
-    if all(waits_for_room(worker, snapshot) for worker in active):
+    if active and all(map(is_gated, active)):
         return None
     before = snapshot.pool.status.rollout
     if before is None or snapshot.pool.status.current_revision != snapshot.revision:
-        return min(worker.created for worker in active)
+        return min((worker.created for worker in active), default=snapshot.now)
     return from_rfc3339(before.silent_since) if before.silent_since else snapshot.now
+
+
+def _serves(snapshot: Snapshot, desired: int) -> bool:
+    """Return whether any worker of the present revision serves, or answers where none is to be listed."""
+    if desired == 0 or any(worker.asleep for worker in snapshot.workers):
+        return snapshot.available_of(snapshot.revision) > 0
+    return snapshot.serving_of(snapshot.revision) > 0
 
 
 def _failed(snapshot: Snapshot, parity: Parity, *, overdue: bool) -> FailedRollout | None:
@@ -176,7 +199,7 @@ def overdue_message(snapshot: Snapshot, parity: Parity) -> str:
     """Why the present revision is overdue, with the engine's last lines or the scheduler's words."""
     workers = [worker for worker in snapshot.workers_of(snapshot.revision) if worker.active]
     seconds = snapshot.pool.spec.start_seconds
-    said = f"no worker of revision {snapshot.revision} answered within {seconds} s"
+    said = f"no worker of revision {snapshot.revision} served within {seconds} s"
     if _hopeless(snapshot) is not None:
         said = f"no worker of revision {snapshot.revision} can start"
     failure = next((worker.failure for worker in workers if worker.failure), None)
@@ -185,8 +208,14 @@ def overdue_message(snapshot: Snapshot, parity: Parity) -> str:
         return f"{said}; {failure.reason}: {failure.message}"
     if unschedulable is not None:
         return f"{said}; no node takes it: {unschedulable}"
-    answering = any(worker.answering for worker in workers)
-    return f"{said}; {parity.status.message}" if answering and parity.status is not None else said
+    worker_set = snapshot.set_of(snapshot.revision)
+    if worker_set is not None and worker_set.refused is not None:
+        return f"{said}; Kubernetes makes none: {worker_set.refused}"
+    if not any(worker.answering for worker in workers):
+        return said
+    if parity.admits:
+        return f"{said}; they answer the operator, and no router lists them: can routers reach the workers' port?"
+    return f"{said}; {parity.status.message}" if parity.status is not None else said
 
 
 def _target(snapshot: Snapshot, good: str | None, parity: Parity, *, failed: bool) -> str:
@@ -202,10 +231,13 @@ def _target(snapshot: Snapshot, good: str | None, parity: Parity, *, failed: boo
     return present
 
 
-def _is_complete(snapshot: Snapshot, wanted: int) -> bool:
+def _is_complete(snapshot: Snapshot, desired: int, *, parked: int) -> bool:
+    if desired + parked == 0 or not _serves(snapshot, desired):
+        return False
     answering = snapshot.available_of(snapshot.revision)
+    serving = answering if any(worker.asleep for worker in snapshot.workers) else snapshot.serving_of(snapshot.revision)
     alone = not any(worker.active for worker in snapshot.workers if worker.revision != snapshot.revision)
-    return answering > 0 and wanted > 0 and (answering >= wanted or alone)
+    return alone or (serving >= desired and answering >= desired + parked)
 
 
 def _if_outcome(parity: Parity, outcome: str) -> ParityStatus | None:

@@ -5,19 +5,23 @@ With one revision the answer is the wanted number. While another one than the ta
 - **Surge** starts all of the target and lets the others go as new workers serve, answering and in every router, so the
   number that serves never falls below what is wanted;
 - **Replace** never holds more than is wanted: an old worker leaves, then a new one starts in its place;
-- **Auto** is Surge until there is no room for a new worker, by the word of the scheduler, a quota or a queue, then
-  Replace for the rest of the rollout. Where no node takes it for another cause (a taint, a volume), an old worker's
-  leaving would not help.
+- **Auto** is Surge until there is no room for a new worker, by the word of the scheduler or a quota, then Replace for
+  the rest of the rollout. Where no node takes it for another cause (a taint, a volume, a queue that has not admitted
+  it), an old worker's leaving would not help.
 
-A target that does not answer takes nothing from the others under Surge, and at most one worker under Replace. Of
-several others the ones that serve less go first. A revision that failed goes at once: it has no worker that serves.
+A target that does not serve takes nothing from the others under Surge, and at most one worker under Replace. One that
+still lacks room after an old worker left, since it is larger or more are wanted than fit, takes the next one, once all
+of its workers that have a node serve. So a rollout ends, at the size that fits, and no more workers than that are
+missing on the way.
+
+Of several others the ones that serve less go first. A revision that failed goes at once: it has no worker that serves.
 """
 
 from dataclasses import dataclass, replace
 
 from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import MAX_MESSAGE, RolloutStatus
-from rewardpool_operator.decide.revisions import RevisionChoice
+from rewardpool_operator.decide.revisions import RevisionChoice, leaving_count
 from rewardpool_operator.decide.room import lacks_room, missing_for
 from rewardpool_operator.snapshot import Snapshot
 
@@ -34,7 +38,7 @@ class Rollout:
     reason: ConditionReason | None = None
     """Why the sizes are what they are while a rollout is under way; None when none is."""
     replace_reason: str | None = None
-    """Words of scheduler, quota or queue, for as long as the rollout replaces one by one because of them."""
+    """Words of scheduler or quota, for as long as the rollout replaces one by one because of them."""
     unschedulable: str | None = None
     """Their words about a worker of the target that no node takes."""
 
@@ -53,13 +57,14 @@ def allocate(snapshot: Snapshot, desired: int, choice: RevisionChoice, *, parked
     rollout = Rollout(sizes=sizes | {target: wanted}, choice=choice, others=others, unschedulable=unschedulable)
     if not others:
         return rollout
-    reason, replace_reason = _strategy(snapshot, target, unschedulable)
+    lacking = unschedulable is not None and lacks_room(unschedulable)
+    reason, replace_reason = _strategy(snapshot, target, unschedulable if lacking else None)
+    in_place = _in_place(snapshot, target, desired=desired, parked=parked)
     if reason == ConditionReason.SURGING:
-        size = wanted
-        keep = wanted - _in_place(snapshot, target, desired=desired, parked=parked)
+        size, keep = wanted, wanted - in_place
     else:
         size, keep = _replace(
-            snapshot, wanted, target, in_place=_in_place(snapshot, target, desired=desired, parked=parked)
+            snapshot, wanted, target, in_place=in_place, cramped=replace_reason is not None, lacking=lacking
         )
     failed = choice.memory.failed
     able = [revision for revision in others if failed is None or revision != failed.revision]
@@ -73,20 +78,22 @@ def _others(snapshot: Snapshot, target: str) -> tuple[str, ...]:
     return tuple(sorted(revisions - {target}))
 
 
-def _strategy(snapshot: Snapshot, target: str, unschedulable: str | None) -> tuple[ConditionReason, str | None]:
+def _strategy(snapshot: Snapshot, target: str, no_room: str | None) -> tuple[ConditionReason, str | None]:
+    """Return how old and new take turns, and the words about a lack of room in this rollout, those of now or earlier.
+
+    The worker that fitted nowhere is gone by the next pass, and with it the evidence; so the words are remembered.
+    """
+    before = snapshot.pool.status.rollout
+    words = before.replace_reason if before is not None and before.target_revision == target else None
+    if no_room is not None:
+        words = no_room[:MAX_MESSAGE]
     match snapshot.pool.spec.rollout.strategy:
         case "Surge":
             return ConditionReason.SURGING, None
         case "Replace":
-            return ConditionReason.REPLACING, None
+            return ConditionReason.REPLACING, words
         case _:
-            # Once there was no room, it stays Replace for this rollout: the worker that fitted nowhere is gone by the
-            # next pass, and with it the evidence.
-            before = snapshot.pool.status.rollout
-            replace_reason = before.replace_reason if before is not None and before.target_revision == target else None
-            if unschedulable is not None and lacks_room(unschedulable):
-                replace_reason = unschedulable[:MAX_MESSAGE]
-            return (ConditionReason.NO_ROOM, replace_reason) if replace_reason else (ConditionReason.SURGING, None)
+            return (ConditionReason.NO_ROOM, words) if words else (ConditionReason.SURGING, None)
 
 
 def _in_place(snapshot: Snapshot, target: str, *, desired: int, parked: int) -> int:
@@ -95,18 +102,36 @@ def _in_place(snapshot: Snapshot, target: str, *, desired: int, parked: int) -> 
     return serving + min(parked, snapshot.available_of(target) - serving)
 
 
-def _replace(snapshot: Snapshot, wanted: int, target: str, *, in_place: int) -> tuple[int, int]:
-    """Sizes of the target and of all others together, one worker moving at a time.
+def _replace(
+    snapshot: Snapshot, wanted: int, target: str, *, in_place: int, cramped: bool, lacking: bool
+) -> tuple[int, int]:
+    """Return the sizes of the target and of all others together, one worker moving at a time.
 
     An old worker holds its GPU until it is gone, so those that are leaving count against the room of the target. Not so
     a deleted one that does not run: it may stay on the list for as long as its node is lost.
+
+    Args:
+        snapshot: what there is.
+        wanted: workers in all.
+        target: the revision that gets them.
+        in_place: workers of it that need nothing more.
+        cramped: whether a worker of it had no room, now or earlier in this rollout.
+        lacking: whether one has none now.
     """
     new = [worker for worker in snapshot.workers_of(target) if worker.active]
+    placed = sum(worker.unschedulable is None for worker in new)
     old = sum(worker.active for worker in snapshot.workers if worker.revision != target)
-    leaving = sum(not worker.active and (worker.running or not worker.deleting) for worker in snapshot.workers)
-    size = max(0, min(snapshot.available_of(target), wanted), wanted - old - leaving)
+    leaving = leaving_count(snapshot)
+    if not cramped:
+        size = max(0, min(snapshot.available_of(target), wanted), wanted - old - leaving)
+    elif not lacking and leaving == 0 and in_place == placed and placed + old < wanted:
+        # Whether there is room by now is found by trying, and only while nothing leaves: the scheduler's words about a
+        # pod that was made earlier are older than the room.
+        size = placed + 1
+    else:
+        size = min(placed, wanted)
     keep_old = min(old, max(0, wanted - in_place))
-    settled = leaving == 0 and in_place == len(new) == size
+    settled = leaving == 0 and in_place == placed and (lacking or len(new) == size == in_place)
     if settled and keep_old == old > 0:
         keep_old -= 1
     return size, keep_old

@@ -1,8 +1,13 @@
-"""Whether a worker is missing for want of room: then one that leaves would make some, and waiting may.
+"""Whether a worker is missing for want of room that other workers of the pool would make by leaving.
 
-The scheduler says so of a pod that no node takes; a quota by refusing the pod, which is then never made, and a queue
-(Kueue) by a scheduling gate, which it puts on every pod for a moment. A taint, a selector or a volume is no want of
-room.
+The scheduler writes of a pod that no node takes how many nodes refuse it and why, and whether deleting pods would help:
+
+    0/3 nodes are available: 1 node(s) had untolerated taint {maintenance: true}, 2 Insufficient nvidia.com/gpu.
+    preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling.
+
+A node without GPUs is always "Insufficient nvidia.com/gpu", so the first line alone would take a worker that serves for
+nothing. A quota refuses the pod, which is then never made. A queue (Kueue) holds a pod by a scheduling gate: the pod
+waits for a decision of the queue's, which a worker's leaving does not bring about.
 """
 
 from datetime import timedelta
@@ -11,9 +16,9 @@ from typing import Final
 from rewardpool_operator.snapshot import Snapshot, Worker
 
 GATED: Final = "SchedulingGated"
-"""Begins the words about a pod that the scheduler is not to look at yet."""
+"""Begins the words about a pod that waits for a queue, and that the scheduler ignores meanwhile."""
 GATE_PATIENCE: Final = timedelta(seconds=15)
-"""A queue that has room opens its gate within a second or two."""
+"""A queue gates every pod for a moment, and admits one that it has room for within a second or two."""
 _QUOTA: Final = "exceeded quota"
 _ROOM_WORDS: Final = (
     "Insufficient ",
@@ -22,39 +27,49 @@ _ROOM_WORDS: Final = (
     "exceed max volume count",
     "ReadWriteOncePod",
     "pod anti-affinity rules",
-    _QUOTA,
-    GATED,
 )
-"""In the words of scheduler, quota and queue, what a pod that leaves would give back."""
+"""Of the scheduler's reasons, those that a pod's leaving may remove."""
+_PREEMPTION: Final = "preemption:"
+_HELPS: Final = "No preemption victims found"
+_HELPS_NOT: Final = "Preemption is not helpful"
 
 
 def lacks_room(words: str) -> bool:
-    """Whether a pod fits nowhere because of other pods: then one that leaves makes room."""
-    return any(known in words for known in _ROOM_WORDS)
+    """Return whether a pod is refused because of other pods, in the words of scheduler or quota."""
+    if _QUOTA in words:
+        return True
+    reasons, _, preemption = words.partition(_PREEMPTION)
+    named = any(known in reasons for known in _ROOM_WORDS)
+    if _HELPS in preemption or _HELPS_NOT in preemption:
+        return named and _HELPS in preemption
+    return named and not _has_another(reasons)
+
+
+def _has_another(reasons: str) -> bool:
+    """Return whether nodes refuse the pod for a reason that no pod's leaving removes.
+
+    Then those that lack room may be nodes that never have any, such as those without GPUs.
+    """
+    _, _, listed = reasons.partition(": ")
+    return any(
+        not any(known in reason for known in _ROOM_WORDS) for reason in listed.strip().rstrip(".").split(", ") if reason
+    )
 
 
 def missing_for(snapshot: Snapshot, revision: str) -> str | None:
-    """Why a worker of the revision is on no node, in the words of who refuses it; None when all are on one."""
-    waiting = [worker for worker in snapshot.workers_of(revision) if worker.active and worker.unschedulable]
-    patient = [worker for worker in waiting if not _may_be_let_through(worker, snapshot)]
-    if patient:
-        return patient[0].unschedulable
+    """Return why a worker of the revision has no node, in the words of scheduler or quota; None when all have one."""
+    for worker in snapshot.workers_of(revision):
+        if worker.active and worker.unschedulable and not _may_be_admitted(worker, snapshot):
+            return worker.unschedulable
     worker_set = snapshot.set_of(revision)
     refused = worker_set.refused if worker_set is not None else None
     return refused if refused is not None and lacks_room(refused) else None
 
 
-def waits_for_room(worker: Worker, snapshot: Snapshot) -> bool:
-    """Whether the worker is late for want of room, and not by its own fault.
-
-    Where nobody serves any more, what left has made room for a worker of its own size: one that no node takes even then
-    asks for more than there is. A gate is somebody else's decision, however long it takes.
-    """
-    if worker.unschedulable is None or not lacks_room(worker.unschedulable):
-        return False
-    return worker.unschedulable.startswith(GATED) or any(other.available for other in snapshot.workers)
+def is_gated(worker: Worker) -> bool:
+    """Return whether a queue has not admitted the worker yet."""
+    return worker.unschedulable is not None and worker.unschedulable.startswith(GATED)
 
 
-def _may_be_let_through(worker: Worker, snapshot: Snapshot) -> bool:
-    is_gated = worker.unschedulable is not None and worker.unschedulable.startswith(GATED)
-    return is_gated and snapshot.now - worker.created < GATE_PATIENCE
+def _may_be_admitted(worker: Worker, snapshot: Snapshot) -> bool:
+    return is_gated(worker) and snapshot.now - worker.created < GATE_PATIENCE

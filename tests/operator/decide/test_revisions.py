@@ -62,7 +62,13 @@ def test_a_newer_good_revision_keeps_the_one_before_and_no_others():
 
 def test_a_pool_that_wants_more_than_fits_has_a_good_revision_too():
     plan = decide(
-        a_case(a_worker("new-0"), status=remembering(stable_revision="old"), sets={"new": 9, "old": 0}, replicas=9)
+        a_case(
+            a_worker("new-0"),
+            status=remembering(stable_revision="old"),
+            sets={"new": 9, "old": 0},
+            replicas=9,
+            listed=(a_worker("new-0"),),
+        )
     )
     assert plan.status.rollout.stable_revision == "new"
 
@@ -219,14 +225,56 @@ NO_GPU = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
 GATED = "SchedulingGated: Scheduling is blocked due to non-empty scheduling gates"
 
 
-@pytest.mark.parametrize("words", [NO_GPU, GATED])
 @pytest.mark.parametrize("strategy", ["Surge", "Auto"])
-def test_nothing_is_rolled_back_for_want_of_room(words, strategy):
-    waiting = broken(100_000, failure=None, url=None, unschedulable=words)
+def test_a_revision_that_waits_for_a_queue_is_not_rolled_back(strategy):
+    waiting = broken(100_000, failure=None, url=None, unschedulable=GATED)
     status = decide(
         a_case(*OLD, waiting, status=remembering(revision="old", stable_revision="old"), strategy=strategy)
     ).status
     assert (status.rollout.failed, status.rollout.silent_since) == (None, None)
+
+
+def test_a_revision_that_has_no_room_beside_the_others_is_rolled_back_under_surge():
+    waiting = broken(100, failure=None, url=None, unschedulable=NO_GPU)
+    plan = decide(a_case(*OLD, waiting, status=remembering(revision="old", stable_revision="old")))
+    assert NO_GPU in plan.status.rollout.failed.message
+    assert sizes(plan) == {"new": 0, "old": 2}
+
+
+def test_the_clock_runs_where_kubernetes_makes_no_pod():
+    refused = WorkerSet(revision="new", replicas=2, refused='violates PodSecurity "restricted:latest"')
+    status = remembering(stable_revision="old", silent_since="2026-01-01T11:00:00.000000Z")
+    case = replace(a_case(*OLD, status=status), worker_sets=(refused, WorkerSet(revision="old", replicas=2)))
+    plan = decide(case)
+    assert "violates PodSecurity" in plan.status.rollout.failed.message
+    assert sizes(plan) == {"new": 0, "old": 2}
+
+
+def test_the_clock_does_not_run_while_a_worker_is_leaving():
+    status = remembering(stable_revision="old", silent_since="2026-01-01T11:00:00.000000Z")
+    leaving_old = replace(OLD[0], draining_since=NOW)
+    plan = decide(a_case(leaving_old, OLD[1], status=status, sets={"new": 0, "old": 1}, strategy="Replace"))
+    assert (plan.status.rollout.failed, plan.status.rollout.silent_since) == (None, None)
+
+
+def test_a_revision_that_answers_and_that_no_router_lists_is_not_good_and_is_rolled_back():
+    new = (a_worker("new-0"), a_worker("new-1"))
+    before = remembering(stable_revision="old")
+    status = decide(a_case(*OLD, *new, status=before)).status
+    assert (status.rollout.stable_revision, status.rollout.silent_since) == ("old", "2026-01-01T12:00:00.000000Z")
+    late = replace(a_case(*OLD, *new, status=status), now=NOW + timedelta(seconds=61))
+    plan = decide(late)
+    assert plan.status.rollout.failed is not None
+    assert "no router lists them" in plan.status.rollout.failed.message
+    assert sizes(plan)["old"] == 2
+
+
+def test_a_router_whose_list_is_unknown_fails_no_revision():
+    new = (a_worker("new-0"), a_worker("new-1"))
+    silent = (a_router(registered=None),)
+    status = remembering(stable_revision="old", silent_since="2026-01-01T11:00:00.000000Z")
+    plan = decide(replace(a_case(*OLD, *new, status=status), routers=silent))
+    assert plan.status.rollout.failed is None
 
 
 def test_the_clock_runs_for_a_worker_that_has_room():

@@ -80,13 +80,14 @@ def test_pods_that_are_refused_for_another_cause_are_no_want_of_room():
     assert plan.drain == ()
 
 
-def test_auto_falls_back_to_replace_once_a_gate_stayed_closed_for_a_while():
+def test_a_queue_never_costs_a_worker_that_serves():
     def reason(age_seconds):
         gated = replace(stuck_worker(GATED), created=NOW - timedelta(seconds=age_seconds))
         plan = decide(a_snapshot(*OLD, gated, pool=rolling("Auto"), routers=(a_router(workers=OLD),)))
+        assert plan.drain == ()
         return plan.status.condition("Progressing").reason
 
-    assert [reason(2), reason(20)] == ["Surging", "ReplacingForLackOfRoom"]
+    assert [reason(2), reason(20)] == ["Surging", "Unschedulable"]
 
 
 def test_auto_goes_on_surging_when_an_old_workers_leaving_would_not_help_and_says_why():
