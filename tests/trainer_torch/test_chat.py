@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tokenizers
+import transformers
 from support.byte_tokenizer import BOS, PAD, TEMPLATE, TEMPLATE_WITH_BOS, TEMPLATE_WITHOUT_SYSTEM, byte_tokenizer
 from support.fake_worker import FakeWorker
 from support.local_pool import POOL, on_this_machine, write_local_pool
@@ -202,3 +204,74 @@ def test_half_a_character_is_refused_by_name() -> None:
 @pytest.mark.parametrize("words", ["", " \n", "x" * 1_000_000])
 def test_empty_blank_and_long_words_are_tokenised_whole(words: str) -> None:
     assert conversation({"role": "user", "content": words}) == f"<|user|>{words}<|end|>"
+
+
+DROPS_THOUGHTS = TEMPLATE.replace("message['content']", "message['content'].split('</think>')[-1]")
+"""As DeepSeek-R1's."""
+WRITES_THOUGHTS = TEMPLATE.replace(
+    "message['content']",
+    """('<think>\n' + message['content'].split('</think>')[0].split('<think>')[-1].strip() * ('</think>' in """
+    """message['content']) + '\n</think>\n\n' if loop.last else '') + """
+    "message['content'].split('</think>')[-1].strip()",
+)
+"""As Qwen3's."""
+QUESTION = {"role": "user", "content": "6 * 7?"}
+
+
+def answer(words: str) -> dict[str, str]:
+    return {"role": "assistant", "content": words}
+
+
+def test_a_template_that_drops_the_last_turns_thoughts_is_refused_and_says_what_to_set() -> None:
+    assert DROPS_THOUGHTS != TEMPLATE
+    with pytest.raises(ValueError, match=r"words of turn 2 \(assistant\): 'First 6\.'; set strip_reasoning: true if"):
+        conversation(QUESTION, answer("<think>First 6.</think>42"), template=DROPS_THOUGHTS)
+    earlier = [QUESTION, answer("<think>First 6.</think>42"), QUESTION, answer("42")]
+    assert "First" not in conversation(*earlier, template=DROPS_THOUGHTS)
+
+
+@pytest.mark.parametrize("thoughts", ["<think>First 6.</think>42", "First 6.\n</think>\n42"])
+def test_a_template_that_writes_the_last_turns_thoughts_in_its_own_way_is_taken(thoughts: str) -> None:
+    text = conversation(QUESTION, answer(thoughts), template=WRITES_THOUGHTS)
+    assert text.endswith("<|assistant|><think>\nFirst 6.\n</think>\n\n42<|end|>")
+
+
+def test_an_answer_that_names_a_tag_is_not_cut_by_a_template() -> None:
+    words = "42. (A model ends its thoughts with `</think>`.)"
+    assert words in conversation(QUESTION, answer(words))
+    with pytest.raises(ValueError, match=r"leaves out words of turn 2 \(assistant\): '42"):
+        conversation(QUESTION, answer(words), template=DROPS_THOUGHTS)
+    with pytest.raises(ValueError, match=r"leaves out words of turn 2 \(assistant\): '42"):
+        conversation(QUESTION, answer(words), QUESTION, answer("42"), template=DROPS_THOUGHTS)
+
+
+def test_thoughts_that_do_not_end_are_written_as_those_that_do_or_refused() -> None:
+    cut_off = answer("<think>First 6")
+    assert conversation(QUESTION, cut_off).endswith("<|assistant|><think>First 6<|end|>")
+    for template in (DROPS_THOUGHTS, WRITES_THOUGHTS):
+        with pytest.raises(
+            ValueError, match="thoughts do not end, and the chat template writes such thoughts in anoth"
+        ):
+            conversation(QUESTION, cut_off, template=template)
+
+
+def blank_tokenizer() -> Any:
+    """As SentencePiece's: texts begin with a blank, and a step's tag is a token with it and another one without."""
+    letters = {letter: number for number, letter in enumerate(["<unk>", *"\u2581abк и", "ки", "\u2581ки"])}
+    backend = tokenizers.Tokenizer(
+        tokenizers.models.BPE(vocab=letters, merges=[("к", "и"), ("\u2581", "ки")], unk_token="<unk>")
+    )
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(prepend_scheme="first")
+    backend.decoder = tokenizers.decoders.Metaspace(prepend_scheme="first")
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>", chat_template="a")
+
+
+@pytest.mark.parametrize(("step_token", "warns"), [("ки", True), (" ки", False), ("\u2581ки", False)])
+def test_a_step_token_that_the_tokenizer_writes_as_another_one_is_warned_of(
+    step_token: str, warns: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    tokenizer = blank_tokenizer()
+    ChatTokenizer(tokenizer, step_token=step_token).close()
+    other = tokenizer.convert_tokens_to_ids("\u2581ки")
+    named = f"as '\u2581ки' (token {other})"
+    assert [named in record.getMessage() for record in caplog.records] == [True] * warns

@@ -10,7 +10,7 @@ from support.fake_worker import FakeWorker
 
 from rewardpool.rewards import Rating
 from rewardpool.rewards.config import parse_reward
-from rewardpool.rewards.part_config import FunctionPart, JudgeConfig, Part, PoolPart
+from rewardpool.rewards.part_config import FunctionPart, JudgeConfig, Part, PoolPart, ReasoningConfig
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = "".join((DOCS / name).read_text() for name in ("rewards.md", "judges.md"))
@@ -46,6 +46,7 @@ def test_the_documented_hook_makes_totals() -> None:
 def test_every_field_is_in_a_table() -> None:
     rows = set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE))
     fields = {*Part.model_fields, *PoolPart.model_fields, *FunctionPart.model_fields, *JudgeConfig.model_fields}
+    fields |= {*ReasoningConfig.model_fields}
     explained = {"client", "judge"}
     values = {"combine", "sum", "product", "gate", "raise", "skip", "group", "running"}
     assert rows - values == fields - explained - values

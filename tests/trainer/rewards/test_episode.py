@@ -1,10 +1,8 @@
 """What an episode's turns and words become before a model reads them."""
 
-import pytest
 from support.scripted_judge import ScriptedJudge
 
 from rewardpool.rewards import Episode
-from rewardpool.rewards.episode import without_reasoning
 from rewardpool.rewards.judge import PointwiseScorer
 from rewardpool.rewards.part_config import JudgeConfig
 
@@ -13,26 +11,18 @@ TURNS = [CALL, {"role": "tool", "content": "4"}, {"role": "assistant", "content"
 EPISODE = Episode(prompt="2 + 2?", response="It is 4.", turns=TURNS)
 
 
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [
-        ("4", "4"),
-        ("<think>2 and 2</think>\n\n4", "4"),
-        ("2 and 2</think>4", "4"),  # the chat template has opened them
-        ("<think>a</think>b<think>c</think>4", "4"),
-        ("<think>2 and", ""),
-        ("It is 4.<think>or", "It is 4."),
-        (" as it was \n", " as it was \n"),
-    ],
-)
-def test_thoughts_are_left_out_and_nothing_else(text: str, answer: str) -> None:
-    assert without_reasoning(text) == answer
-
-
 def test_thoughts_are_left_out_of_every_turn_of_the_assistants() -> None:
     stripped = EPISODE.without_reasoning()
     assert [turn["content"] for turn in stripped.messages()] == ["2 + 2?", "", "4", "It is 4."]
     assert EPISODE.messages()[1]["content"] == "<think>hm</think>"
+
+
+def test_an_episode_whose_prompt_opened_the_thoughts_has_only_what_follows_them() -> None:
+    cut_off, whole = (
+        Episode(prompt="6 * 7?", response=response, prompt_opens_reasoning=True)
+        for response in ("First 6 times 7, wait", "First 6 times 7.\n</think>\n42")
+    )
+    assert [episode.without_reasoning().response for episode in (cut_off, whole)] == ["", "42"]
 
 
 async def test_a_judge_is_shown_who_says_what_where_a_response_has_several_turns() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -255,3 +256,18 @@ async def test_a_reward_for_code_that_is_not_async_rates_the_same(worker: FakeWo
 def test_a_reward_that_cannot_be_opened_says_so_on_the_spot() -> None:
     with pytest.raises(ConfigError, match=r"reward\.colour"):
         BlockingReward({"pool": POOL, "colour": 1})
+
+
+async def test_thoughts_are_left_out_by_the_declared_tags_and_what_is_not_declared_is_refused() -> None:
+    episode = replace(EPISODE, response="so\n</think>\n4")
+    for strip, scored in ((True, False), ({"prompt_opens": True}, True), ({"tags": ["so", "</think>"]}, True)):
+        async with (
+            FakeWorker() as worker,
+            open_reward(
+                {"url": worker.url, "type": "Function", "strip_reasoning": strip, "on_failure": "skip"}
+            ) as reward,
+        ):
+            rating = await reward.rate(episode)
+            assert (rating.total is not None) == scored
+            assert [json.loads(request["input"])["solution_str"] for request in worker.requests] == ["4"] * scored
+            assert scored or "declare strip_reasoning" in str(rating.error)

@@ -9,8 +9,8 @@ every text and the template wrote none: there is always exactly the one that the
 Conversations are written on a thread, together where several wait (`together.py`); a fast tokenizer has threads of its
 own for them.
 
-What a template leaves out without a word (a tool's turn, a call of one) is an error here, and so are words that no
-tokenizer takes. Words that look like control tokens stay words: see `control_tokens`.
+What a template leaves out without a word (a tool's turn, a call of one, the last turn's thoughts) is an error here, and
+so are words that no tokenizer takes. Words that look like control tokens stay words: see `control_tokens`.
 
 transformers is imported here alone, and only when a tokenizer is loaded.
 """
@@ -18,6 +18,7 @@ transformers is imported here alone, and only when a tokenizer is loaded.
 import copy
 import json
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,13 +27,16 @@ from typing import Any, Literal
 
 from rewardpool.errors import ConfigError
 from rewardpool.rewards.control_tokens import ControlTokens
-from rewardpool.rewards.episode import plain_message, without_reasoning
+from rewardpool.rewards.episode import plain_message
+from rewardpool.rewards.reasoning import KNOWN, split_reasoning, unclosed
 from rewardpool.rewards.steps import MARK
 from rewardpool.rewards.together import Together, or_error
 
 log = logging.getLogger(__name__)
 
 SystemPolicy = Literal["keep", "merge", "drop"]
+STRIP = "strip_reasoning: true"
+_TAGS = re.compile("|".join(re.escape(tag.strip()) for pair in KNOWN for tag in pair if tag))
 _Asked = tuple[Sequence[Mapping[str, Any]], int | None]
 """A conversation's messages, and how many steps its last one has."""
 
@@ -148,6 +152,16 @@ class ChatTokenizer:
         turns = apply_system([plain_message(message) for message in messages], self._system)
         if self._system_prompt is not None:
             turns.insert(0, {"role": "system", "content": self._system_prompt})
+        text, hidden, shown = self._applied(turns, steps)
+        if self._template is None:
+            _check_nothing_left_out(shown, text)
+        self._check_unclosed(turns, self._control.shown(text, hidden), steps)
+        return text, hidden
+
+    def _applied(
+        self, turns: Sequence[Mapping[str, Any]], steps: int | None
+    ) -> tuple[str, dict[str, str], list[dict[str, Any]]]:
+        """The turns in the chat template, which words its characters stand for, and the turns as it was shown them."""
         shown, hidden = self._control.hide(turns)
         if steps is not None:
             shown[-1]["content"] = shown[-1]["content"].replace(MARK, self._step.text if self._step else "")
@@ -157,9 +171,20 @@ class ChatTokenizer:
             hint = "" if self._system != "keep" else "; if it takes no system messages, set system to merge or drop"
             raise ValueError(f"the chat template refuses it: {type(error).__name__}: {error}{hint}") from error
         _check_characters(text)
-        if self._template is None:
-            _check_nothing_left_out(shown, text)
-        return text, hidden
+        return text, hidden, shown
+
+    def _check_unclosed(self, turns: Sequence[Mapping[str, Any]], text: str, steps: int | None) -> None:
+        """Refuse thoughts that do not end and that the template writes in another way than those that do."""
+        words = turns[-1].get("content") if turns and turns[-1].get("role") == "assistant" else None
+        if not isinstance(words, str) or (closing := unclosed(words)) is None:
+            return
+        closed, hidden, _ = self._applied([*turns[:-1], {**turns[-1], "content": words + closing}], steps)
+        end = text.rfind(words.strip()) + len(words.strip())
+        if not self._control.shown(closed, hidden).startswith(text[:end]):
+            raise ValueError(
+                "its thoughts do not end, and the chat template writes such thoughts in another way than those that"
+                f" do; set {STRIP}, or chat_template to a file with one that does not change them"
+            )
 
     def _finished(self, whole: list[int], text: str, hidden: dict[str, str], steps: int | None) -> list[int]:
         """The text's tokens as the model is to have them."""
@@ -205,6 +230,16 @@ def _step_token(tokenizer: Any, token: str, *, field: str) -> _StepToken:
         return _StepToken(ids[0], token)
     # A tokenizer of SentencePiece's kind takes away the blank that its token begins with.
     blank = " " if token.startswith("\u2581") else ""
+    own = list(tokenizer(token, add_special_tokens=False)["input_ids"])
+    if not blank and len(own) == 1 and own != [id_]:
+        log.warning(
+            "the step token %r is token %d, and this tokenizer writes the same text after a blank as %r (token %d): if"
+            " the model was trained on that one, set the step token to it",
+            token,
+            id_,
+            tokenizer.convert_ids_to_tokens(own[0]),
+            own[0],
+        )
     return _StepToken(id_, blank + str(tokenizer.decode([id_])).lstrip(blank))
 
 
@@ -220,15 +255,25 @@ def _check_nothing_left_out(turns: Sequence[Mapping[str, Any]], text: str) -> No
     """Refuse a conversation of which the template has written only a part."""
     for number, turn in enumerate(turns, start=1):
         role, content = turn.get("role"), turn.get("content")
+        is_last = number == len(turns)
         calls = [call.get("function") or {} for call in turn.get("tool_calls") or ()]
-        # Of the thoughts in earlier turns many templates write nothing, and their models were trained so.
-        said = without_reasoning(content) if role == "assistant" and isinstance(content, str) else content
-        for words in (said, *(call.get("name") for call in calls)):
+        for words in (*_said(role, content, is_last=is_last), *(call.get("name") for call in calls)):
             if isinstance(words, str) and words.strip() not in text and _as_json(words) not in text:
+                strip = f"{STRIP} if they are thoughts that are not to be scored, or " if is_last else ""
                 raise ValueError(
                     f"the chat template leaves out words of turn {number} ({role}): {words.strip()[:60]!r}; set "
-                    "chat_template to a file with one that writes them"
+                    f"{strip}chat_template to a file with one that writes them"
                 )
+
+
+def _said(role: Any, content: Any, *, is_last: bool) -> Sequence[Any]:
+    """Return what of a turn must be in the conversation's text, in pieces between which a template may write."""
+    if role != "assistant" or not isinstance(content, str):
+        return [content]
+    if is_last:  # templates write the tags of thoughts, and what is around them, in their own way
+        return _TAGS.split(content)
+    # Of the thoughts in earlier turns many templates write nothing, and their models were trained so.
+    return [split_reasoning(content).answer]
 
 
 def _as_json(words: str) -> str:

@@ -49,7 +49,14 @@ class ControlTokens:
 
     def words(self, text: str, hidden: Mapping[str, str]) -> str:
         """The text without its control tokens, and with the words that are hidden in it."""
-        return _shown(self._pattern.sub("", text), hidden)
+        return self.shown(self._pattern.sub("", text), hidden)
+
+    @staticmethod
+    def shown(text: str, hidden: Mapping[str, str]) -> str:
+        """Return the text with the words that are hidden in it."""
+        for character, words in hidden.items():
+            text = text.replace(character, words)
+        return text
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The token ids of some texts, nothing added; a fast tokenizer has threads of its own for several."""
@@ -74,7 +81,7 @@ class ControlTokens:
         stretches = self._pattern.split(text)
         for anchor in ("", "\n"):
             if self._joined(stretches, controls, anchor) == whole:
-                shown = [_shown(stretch, hidden) for stretch in stretches]
+                shown = [self.shown(stretch, hidden) for stretch in stretches]
                 ids = self._joined(shown, controls, anchor)
                 if sum(id_ in self.ids.values() for id_ in ids) == len(controls):
                     return ids
@@ -94,12 +101,6 @@ class ControlTokens:
         if not text:
             return []
         return list(self._tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"])
-
-
-def _shown(text: str, hidden: Mapping[str, str]) -> str:
-    for character, words in hidden.items():
-        text = text.replace(character, words)
-    return text
 
 
 def _texts_of(value: Any) -> Iterator[str]:

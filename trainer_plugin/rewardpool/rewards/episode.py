@@ -4,6 +4,8 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+from rewardpool.rewards.reasoning import Reasoning
+
 Message = Mapping[str, Any]
 """One turn of a chat: `{"role": ..., "content": ...}`."""
 
@@ -33,16 +35,6 @@ def plain_message(message: Message) -> dict[str, Any]:
     return {**message, "content": "".join(block["text"] for block in content)}
 
 
-def without_reasoning(text: str) -> str:
-    """What follows the thoughts of a model that reasons before it answers: nothing, where they do not end.
-
-    Some chat templates open the thoughts in the prompt, so that only their end is in the text.
-    """
-    _, closed, after = text.rpartition("</think>")
-    answer = after if closed else text
-    return answer.partition("<think>")[0].strip() if closed or "<think>" in answer else text
-
-
 @dataclass(frozen=True, kw_only=True)
 class Episode:
     """A prompt, the policy's response to it, and what is known about the two.
@@ -63,6 +55,8 @@ class Episode:
         version: Of the policy that the rollouts of its group were begun with, the same for all of them: a number that
             grows. By it `normalize: running` knows which steps are earlier; None where the trainer tells of no steps.
         truncated: Whether the response was cut off at the length limit.
+        prompt_opens_reasoning: Whether the prompt, as the policy read it, ended in the opening tag of its thoughts, so
+            that the response begins within them; None where that is not known.
         id: A name for messages.
     """
 
@@ -78,6 +72,7 @@ class Episode:
     response_tokens: int | None = None
     version: int | None = None
     truncated: bool = False
+    prompt_opens_reasoning: bool | None = None
     id: str | None = None
 
     @property
@@ -110,12 +105,29 @@ class Episode:
         """The whole conversation."""
         return [*self.prompt_messages(), *self.response_messages()]
 
-    def without_reasoning(self) -> Self:
-        """The same without the policy's thoughts in its response."""
+    def without_reasoning(self, reasoning: Reasoning = Reasoning()) -> Self:  # noqa: B008 - immutable
+        """Return the same without the policy's thoughts: no answer, where they do not end.
+
+        Args:
+            reasoning: How the policy marks its thoughts.
+        """
+        opened = self.prompt_opens_reasoning
         turns = self.turns
         if turns is not None:
             turns = [
-                {**turn, "content": without_reasoning(turn["content"])} if turn.get("role") == "assistant" else turn
+                {**turn, "content": reasoning.answer(turn["content"], opened=opened)}
+                if turn.get("role") == "assistant" and isinstance(turn["content"], str)
+                else turn
                 for turn in map(plain_message, turns)
             ]
-        return replace(self, response=without_reasoning(self.response), turns=turns)
+        return replace(self, response=reasoning.answer(self.response, opened=opened), turns=turns)
+
+    def reasoning_problem(self, reasoning: Reasoning) -> str | None:
+        """Return why the response may have thoughts in it that are not declared; None where it has none such."""
+        said = [
+            turn["content"]
+            for turn in self.response_messages()
+            if turn.get("role") == "assistant" and isinstance(turn["content"], str)
+        ]
+        problems = (reasoning.problem(text, opened=self.prompt_opens_reasoning) for text in said)
+        return next((problem for problem in problems if problem is not None), None)

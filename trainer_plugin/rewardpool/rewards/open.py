@@ -107,11 +107,11 @@ class _Opening:
         pool = await self._pool(part, path=path)
         self.asked.append(Asked(pool.endpoint.pool, part.judge))
         function = await self._pool_reward_function(part, pool, path=path)
-        if not part.strip_reasoning:
+        if part.reasoning is None:
             return function
-        return (
-            GroupWithoutReasoning(function) if isinstance(function, GroupRewardFunction) else WithoutReasoning(function)
-        )
+        if isinstance(function, GroupRewardFunction):
+            return GroupWithoutReasoning(function, part.reasoning)
+        return WithoutReasoning(function, part.reasoning)
 
     async def _pool(self, part: PoolPart, *, path: str) -> Pool:
         """The part's pool, which may be another part's already."""

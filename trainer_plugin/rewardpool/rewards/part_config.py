@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from rewardpool.config import FailurePolicy, PositiveSeconds, RewardConfig
 from rewardpool.rewards.answer_format import AnswerFormat, Form
+from rewardpool.rewards.reasoning import Reasoning, Tags
 from rewardpool.rewards.scale import Labels, Range, Rubric, Scale, Several
 from rewardpool.rewards.steps import SEPARATOR
 from rewardpool.rewards.template import Template
@@ -284,6 +285,16 @@ class StepsConfig(_Model):
     """The step token. Default: `spec.model.head.stepToken` of the pool; needed with a bare `url` only."""
 
 
+class ReasoningConfig(_Model):
+    """How the policy marks its thoughts: one block at the very beginning of a response."""
+
+    tags: tuple[Annotated[str, Field(min_length=1)], Annotated[str, Field(min_length=1)]] | None = None
+    """The opening and the closing tag. Default: those of known models, such as `<think>` and `[THINK]`."""
+    prompt_opens: bool | None = None
+    """Whether the policy's prompts end in the opening tag, so that responses have only the closing one. Default: what
+    the trainer knows of the prompt; where it knows nothing, a response with the closing tag alone is refused."""
+
+
 class PoolPart(Part):
     """A reward pool, of any type."""
 
@@ -307,10 +318,18 @@ class PoolPart(Part):
     supervision: Literal["outcome", "process"] = "outcome"
     """For Discriminative, with a step token. `outcome`: the reward is one number, the aggregate that the pool declares.
     `process`: each step has its own reward, at the token where it ends; for trainers that take such rewards."""
-    strip_reasoning: bool = False
-    """Whether the policy's thoughts, up to `</think>`, are left out of what is scored."""
+    strip_reasoning: bool | ReasoningConfig = False
+    """Whether the policy's thoughts are left out of what is scored; thoughts that do not end leave an empty answer."""
     judge: JudgeConfig = JudgeConfig()
     """For Generative."""
+
+    @property
+    def reasoning(self) -> Reasoning | None:
+        """`strip_reasoning` as what splits responses; None where their thoughts are scored too."""
+        if isinstance(self.strip_reasoning, ReasoningConfig):
+            tags = self.strip_reasoning.tags
+            return Reasoning(tags=None if tags is None else Tags(*tags), prompt_opens=self.strip_reasoning.prompt_opens)
+        return Reasoning() if self.strip_reasoning else None
 
     @model_validator(mode="after")
     def _one_system_prompt(self) -> Self:
@@ -320,7 +339,7 @@ class PoolPart(Part):
 
     @model_validator(mode="after")
     def _steps_stay_as_they_are(self) -> Self:
-        if self.supervision == "process" and (self.normalize is not None or self.strip_reasoning):
+        if self.supervision == "process" and (self.normalize is not None or self.reasoning is not None):
             raise ValueError(
                 "supervision process takes neither normalize, because the trainer compares steps within a group, nor"
                 " strip_reasoning, because steps must be those of the whole response; leave them out"

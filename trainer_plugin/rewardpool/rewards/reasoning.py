@@ -81,6 +81,13 @@ def split_reasoning(text: str, tags: Sequence[Tags] = KNOWN, *, opened: bool = F
     return Reasoned(begun[:at], begun[at + len(closing) :].strip())
 
 
+def unclosed(text: str, tags: Sequence[Tags] = KNOWN) -> str | None:
+    """Return the closing tag of the thoughts that a text begins with and does not end; None without such thoughts."""
+    if split_reasoning(text, tags).answer is not None:
+        return None
+    return next(pair.closing for pair in tags if text.lstrip().startswith(pair.opening))
+
+
 def opens_reasoning(prompt: str, tags: Sequence[Tags] = KNOWN) -> bool:
     """Return whether a prompt, as the model reads it, ends in an opening tag."""
     return prompt.rstrip().endswith(tuple(pair.opening.rstrip() for pair in tags if pair.closing))

@@ -5,9 +5,10 @@ from collections.abc import Awaitable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from rewardpool.errors import ConfigError, SampleError
+from rewardpool.errors import ConfigError, InvalidSampleError, SampleError
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.rating import StepReward
+from rewardpool.rewards.reasoning import Reasoning
 
 T = TypeVar("T")
 
@@ -41,23 +42,36 @@ class GroupRewardFunction(Protocol):
 class WithoutReasoning:
     """Scores episodes without the policy's thoughts."""
 
-    def __init__(self, function: RewardFunction) -> None:
+    def __init__(self, function: RewardFunction, reasoning: Reasoning) -> None:
         self._function = function
+        self._reasoning = reasoning
 
     async def score(self, episode: Episode) -> PartScore:
-        """As the function behind it does."""
-        return await self._function.score(episode.without_reasoning())
+        """Score the answer. Raises what the function raises, and InvalidSampleError where thoughts may be in it."""
+        answer = _without_reasoning(episode, self._reasoning)
+        if isinstance(answer, SampleError):
+            raise answer
+        return await self._function.score(answer)
 
 
 class GroupWithoutReasoning:
     """Compares episodes without the policy's thoughts."""
 
-    def __init__(self, function: GroupRewardFunction) -> None:
+    def __init__(self, function: GroupRewardFunction, reasoning: Reasoning) -> None:
         self._function = function
+        self._reasoning = reasoning
 
     async def compare(self, episodes: Sequence[Episode]) -> list[PartScore | SampleError]:
-        """As the function behind it does."""
-        return await self._function.compare([episode.without_reasoning() for episode in episodes])
+        """Compare the answers; one that may have thoughts in it has an InvalidSampleError, and is not compared."""
+        answers = [_without_reasoning(episode, self._reasoning) for episode in episodes]
+        good = [answer for answer in answers if isinstance(answer, Episode)]
+        scores = iter(await self._function.compare(good) if good else ())
+        return [answer if isinstance(answer, SampleError) else next(scores) for answer in answers]
+
+
+def _without_reasoning(episode: Episode, reasoning: Reasoning) -> Episode | SampleError:
+    problem = episode.reasoning_problem(reasoning)
+    return episode.without_reasoning(reasoning) if problem is None else InvalidSampleError(episode.label, problem)
 
 
 def refuse_media(episode: Episode, *, in_prompt: Collection[str] = ()) -> None:
