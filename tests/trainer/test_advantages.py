@@ -11,6 +11,7 @@ from rewardpool_train.advantages import (
     TokenReward,
     coarsest,
     group_advantages,
+    has_members,
     is_informative,
     process_advantages,
 )
@@ -47,7 +48,7 @@ def test_several_pools_are_as_good_as_the_coarsest_that_says_what_it_computes_in
 def test_the_deviation_may_be_that_of_a_sample_as_in_verl() -> None:
     advantages = group_advantages([1.0, 2.0, 3.0], scale="group_sample_std")
     assert advantages == pytest.approx([-1 / (1 + SMALLEST_SPREAD), 0.0, 1 / (1 + SMALLEST_SPREAD)])
-    assert group_advantages([1.0, None], scale="group_sample_std") == [0.0, None]
+    assert group_advantages([1.0, None], scale="group_sample_std") == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -105,19 +106,35 @@ def test_a_better_score_never_has_a_smaller_advantage(scores: list[float]) -> No
     assert advantages == sorted(advantages)
 
 
+def test_an_unscored_response_is_in_no_mean() -> None:
+    advantages = group_advantages([1.0, None, 0.0, 0.0], scale="none")
+    assert advantages == [pytest.approx(2 / 3), None, pytest.approx(-1 / 3), pytest.approx(-1 / 3)]
+
+
 @given(GAPPY_SCORES)
 def test_an_unscored_response_changes_nothing_for_its_siblings(scores: list[float | None]) -> None:
     known = [score for score in scores if score is not None]
-    assert [advantage for advantage in group_advantages(scores) if advantage is not None] == group_advantages(known)
+    found = [advantage for advantage in group_advantages(scores) if advantage is not None]
+    assert found == (group_advantages(known) if len(known) > 1 else [])
 
 
 @given(GAPPY_SCORES)
-def test_exactly_the_unscored_responses_have_no_advantage(scores: list[float | None]) -> None:
-    assert [advantage is None for advantage in group_advantages(scores)] == [score is None for score in scores]
+def test_exactly_the_unscored_responses_of_a_group_that_goes_on_have_no_advantage(scores: list[float | None]) -> None:
+    if has_members(scores):
+        assert [advantage is None for advantage in group_advantages(scores)] == [score is None for score in scores]
 
 
-def test_a_response_without_scored_siblings_is_neither_good_nor_bad() -> None:
-    assert group_advantages([None, 7.0, None]) == [None, 0.0, None]
+@pytest.mark.parametrize(("min_members", "goes_on"), [(2, True), (3, True), (4, False)])
+def test_a_group_with_too_few_scores_has_no_advantages(min_members: int, goes_on: bool) -> None:
+    scores = [1.0, None, 0.0, 0.5]
+    assert has_members(scores, min_members) is goes_on
+    assert (group_advantages(scores, min_members=min_members) != [None] * 4) is goes_on
+    steps = [None if score is None else [(0, score)] for score in scores]
+    assert (process_advantages(steps, [1] * 4, min_members=min_members) != [None] * 4) is goes_on
+
+
+def test_a_response_without_scored_siblings_has_no_advantage() -> None:
+    assert group_advantages([None, 7.0, None]) == [None, None, None]
 
 
 def test_equal_scores_give_no_advantage_even_with_a_servers_rounding_noise() -> None:
@@ -177,8 +194,8 @@ def test_from_token_to_token_an_advantage_changes_by_the_normalised_rewards_of_t
     assert sum(advantages[0] for advantages in found if advantages) == pytest.approx(0.0, abs=1e-6)
 
 
-def test_a_response_without_a_score_has_no_advantage_and_its_lonely_sibling_is_compared_with_nothing() -> None:
-    assert process_advantages([None, [(0, 1.0), (1, 9.0)]], [3, 2]) == [None, [0.0, 0.0]]
+def test_a_response_without_a_score_has_no_advantage_and_neither_has_its_only_sibling() -> None:
+    assert process_advantages([None, [(0, 1.0), (1, 9.0)]], [3, 2]) == [None, None]
 
 
 def test_steps_that_are_all_equal_are_left_out_where_that_is_asked_for() -> None:

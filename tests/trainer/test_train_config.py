@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from rewardpool.errors import ConfigError
-from rewardpool_train.config import TrainConfig, load_train_config
+from rewardpool_train.config import RolloutConfig, TrainConfig, load_train_config
 from rewardpool_train.objective import PRESETS
 from rewardpool_train.update_config import UpdateConfig
 
@@ -122,6 +122,17 @@ def test_every_choice_of_an_algorithm_is_a_field_that_takes_it(algorithm: str) -
 def test_an_algorithm_that_is_not_known_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"update\.algorithm"):
         load_train_config(written(tmp_path, update={"algorithm": "ppo"}))
+
+
+@pytest.mark.parametrize(("size", "least"), [(2, 2), (3, 2), (8, 4), (9, 5)])
+def test_a_group_goes_on_with_half_of_its_members_scored(size: int, least: int) -> None:
+    assert RolloutConfig(group_size=size).least_members == least
+    assert RolloutConfig(group_size=size, min_members=2).least_members == 2
+
+
+def test_a_group_cannot_need_more_scores_than_it_has_members(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="min_members is 5, more than group_size, which is 4"):
+        load_train_config(written(tmp_path, rollout={"group_size": 4, "min_members": 5}))
 
 
 @pytest.mark.parametrize("update", [{"dynamic_sampling_rounds": 1}, {"algorithm": "dapo"}])

@@ -2,6 +2,7 @@ import json
 import math
 import os
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -46,6 +47,22 @@ class FakeReward(RatesSingle):
         answer: Future[Rating] = Future()
         answer.set_result(Rating(total=value, components={"only": value}, error=failed))
         return answer
+
+
+class FailingReward(FakeReward):
+    """Leaves the first five responses of every group unscored, as long as groups are among the first so many."""
+
+    failing_groups = 1_000
+
+    def __init__(self, score: Callable[[str], float | None]) -> None:
+        super().__init__(score)
+        self._failed: Counter[Any] = Counter()
+
+    def submit(self, episode: Episode) -> Future[Rating]:
+        if episode.group >= self.failing_groups or self._failed[episode.group] == 5:
+            return super().submit(episode)
+        self._failed[episode.group] += 1
+        return FakeReward(lambda text: None).submit(episode)
 
 
 class FakeGroupReward(FakeReward):
@@ -109,8 +126,10 @@ def test_a_run_is_repeatable(tmp_path: Path, policy_folder: Path) -> None:
 
 
 def test_unscored_samples_are_left_out_and_counted(tmp_path: Path, policy_folder: Path) -> None:
+    rollout = {"prompts_per_step": 4, "group_size": 8, "max_new_tokens": 12, "min_members": 2, "replacement_rounds": 0}
     records, tally = trained(
-        config_of(tmp_path, policy_folder), lambda text: None if len(text) % 2 else share_of_sevens(text)
+        config_of(tmp_path, policy_folder, rollout=rollout),
+        lambda text: None if len(text) % 2 else share_of_sevens(text),
     )
     assert tally.unscored == sum(record.unscored for record in records) > 0
     assert tally.scored + tally.unscored == tally.submitted == 64
@@ -123,6 +142,27 @@ def test_a_step_without_any_score_changes_nothing_and_invents_no_figure(tmp_path
     assert math.isnan(records[0].loss)
     summary = summarise(records, Tally(), retried=0, world_size=1)
     assert summary["reward_mean_last"] is None
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_group_with_too_few_scores_is_replaced(tmp_path: Path, policy_folder: Path, schedule: str) -> None:
+    class FailsAtFirst(FailingReward):
+        failing_groups = 4
+
+    config = config_of(tmp_path, policy_folder, steps=2, schedule=schedule)
+    records, tally = trained(config, share_of_sevens, FailsAtFirst)
+    assert sum(record.short_groups for record in records) == sum(record.dropped_groups for record in records) == 4
+    assert tally.unscored == 4 * 5
+    assert sum(record.scored for record in records) == 2 * 32
+
+
+def test_the_update_is_made_without_groups_that_have_too_few_scores_after_the_last_round(
+    tmp_path: Path, policy_folder: Path
+) -> None:
+    [record], _ = trained(config_of(tmp_path, policy_folder, steps=1), share_of_sevens, FailingReward)
+    assert (record.short_groups, record.dropped_groups, record.sampling_rounds) == (4 + 3 * 4, 3 * 4, 3)
+    assert (record.scored, record.unscored) == (4 * 3, 4 * 5)
+    assert math.isnan(record.loss)  # there was none
 
 
 def test_after_the_last_round_groups_of_equal_scores_are_trained_on_and_counted(
@@ -286,8 +326,8 @@ def test_the_command_names_a_wrong_field_and_fails(tmp_path: Path, capsys: pytes
 def test_the_first_and_last_means_are_over_five_steps_weighted_by_samples() -> None:
     def record(step: int) -> StepRecord:
         names = "reward_std response_tokens_mean staleness_mean loss clip_fraction is_cap_fraction approx_kl grad_norm"
-        counts = "unscored zero_variance_groups sampling_rounds dropped_groups dropped_samples dropped_tokens"
-        counts += " skipped_updates"
+        counts = "unscored zero_variance_groups sampling_rounds short_groups dropped_groups dropped_samples"
+        counts += " dropped_tokens skipped_updates"
         empty = dict.fromkeys(names.split(), 0.0) | dict.fromkeys(counts.split(), 0)
         seconds = dict.fromkeys(("rollout_seconds", "reward_exposed_seconds", "update_seconds"), 1.0)
         scored = 10 if step == 1 else 30

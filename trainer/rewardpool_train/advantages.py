@@ -20,6 +20,9 @@ from typing import Literal
 SMALLEST_SPREAD = 1e-4
 """The least that is added to the standard deviation, see `noise`."""
 
+LEAST_MEMBERS = 2
+"""Scored responses without which a group compares nothing."""
+
 AdvantageScale = Literal["group_std", "group_sample_std", "none"]
 ScoreDtype = Literal["float32", "float16", "bfloat16"]
 _STEP: dict[ScoreDtype, float] = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
@@ -53,12 +56,13 @@ def group_advantages(
     *,
     scale: AdvantageScale = "group_std",
     only_informative: bool = False,
+    min_members: int = LEAST_MEMBERS,
     dtype: ScoreDtype = "float32",
 ) -> list[float | None]:
     """Return how much better than its siblings each response did.
 
-    None stands for a response without a score: it is left out of the group, and has no advantage. It never counts as
-    a score of 0, which would be a verdict. A response with no scored sibling has nothing to be compared with: 0.0.
+    None stands for a response without a score: it is left out of mean and deviation, and has no advantage. It never
+    counts as a score of 0, which would be a verdict. With fewer than `min_members` scores no response has an advantage.
 
     Args:
         scores: Of one group.
@@ -67,13 +71,12 @@ def group_advantages(
             distance r_i - mean(r), because dividing favours groups that are almost of one mind, the too easy and the
             too hard questions (Dr. GRPO, Liu et al. 2025, arXiv:2503.20783, section 3.1).
         only_informative: Whether a group that `is_informative` denies is left out, as if it were unscored.
+        min_members: Scores without which there is nothing to compare with; 2 at least.
         dtype: As for `noise`.
     """
-    if only_informative and not is_informative(scores, dtype=dtype):
+    if not has_members(scores, min_members) or (only_informative and not is_informative(scores, dtype=dtype)):
         return [None] * len(scores)
     known = [score for score in scores if score is not None]
-    if len(known) < 2:
-        return [None if score is None else 0.0 for score in scores]
     mean = math.fsum(known) / len(known)
     spread = _deviation(known, mean, scale) + noise(known, dtype) if scale != "none" else 1.0
     return [None if score is None else (score - mean) / spread for score in scores]
@@ -89,6 +92,7 @@ def process_advantages(
     *,
     scale: AdvantageScale = "group_std",
     only_informative: bool = False,
+    min_members: int = LEAST_MEMBERS,
     dtype: ScoreDtype = "float32",
 ) -> list[list[float] | None]:
     """Return how much better than its group each token did, where every step of a response has a reward.
@@ -99,20 +103,19 @@ def process_advantages(
 
     Args:
         steps: Of each response of a group, in the order of its tokens, one at least; None for one without a score, as
-            in `group_advantages`. A response with no scored sibling has advantages of 0.0.
+            in `group_advantages`.
         lengths: Of the responses, in tokens.
         scale: As for `group_advantages`, of the steps' rewards.
         only_informative: As for `group_advantages`.
+        min_members: As for `group_advantages`, responses with steps.
         dtype: As for `noise`.
 
     Returns:
         For each response, one number per token.
     """
     values = [value for one in steps if one is not None for _, value in one]
-    if only_informative and not is_informative(values, dtype=dtype):
+    if not has_members(steps, min_members) or (only_informative and not is_informative(values, dtype=dtype)):
         return [None] * len(steps)
-    if sum(one is not None for one in steps) < 2:
-        return [None if one is None else [0.0] * length for one, length in zip(steps, lengths, strict=True)]
     normalised = iter(group_advantages(values, scale=scale, dtype=dtype))
     found: list[list[float] | None] = []
     for one, length in zip(steps, lengths, strict=True):
@@ -137,6 +140,11 @@ def _sums_from_here(at_token: Mapping[int, Sequence[float]], length: int) -> lis
 
 def _deviation(scores: Sequence[float], mean: float, scale: AdvantageScale) -> float:
     return statistics.stdev(scores, mean) if scale == "group_sample_std" else statistics.pstdev(scores, mean)
+
+
+def has_members(outcomes: Sequence[object | None], min_members: int = LEAST_MEMBERS) -> bool:
+    """Return whether enough responses of a group have an outcome for it to go on without the others."""
+    return sum(outcome is not None for outcome in outcomes) >= max(min_members, LEAST_MEMBERS)
 
 
 def is_informative(scores: Sequence[float | None], *, dtype: ScoreDtype = "float32") -> bool:

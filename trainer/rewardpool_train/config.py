@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from rewardpool.errors import ConfigError
 from rewardpool.mistakes import Mistakes, validated
 from rewardpool.rewards.config import parse_reward
+from rewardpool_train.advantages import LEAST_MEMBERS
 from rewardpool_train.config_part import ConfigPart, Count, Positive
 from rewardpool_train.pipeline.overlap import Overlap
 from rewardpool_train.pipeline.schedule import SCHEDULES, Plan, ScheduleName
@@ -72,10 +73,28 @@ class RolloutConfig(ConfigPart):
     """Over all ranks."""
     group_size: Annotated[int, Field(ge=2, le=1024)] = 8
     """Responses to each prompt; they are judged against each other, so there are at least two."""
+    min_members: Annotated[int, Field(ge=2, le=1024)] | None = None
+    """Scored responses with which a group goes on without those that have no score; with fewer it is replaced by a
+    group of a further prompt. Default: half of `group_size`, and at least 2."""
+    replacement_rounds: Annotated[int, Field(ge=0, le=1000)] = 3
+    """Rounds of a step, at most, in which such groups are replaced; one that is left over then has no influence on the
+    update. Under `fully_async`, a mini-batch waits for so many times its groups. `update.dynamic_sampling_rounds`, if
+    it is not 0, bounds both."""
     max_new_tokens: Count = 48
     """Length limit of a response, in tokens."""
     temperature: Positive = 1.0
     """Of the sampling."""
+
+    @model_validator(mode="after")
+    def _members_fit_the_group(self) -> Self:
+        if self.min_members is not None and self.min_members > self.group_size:
+            raise ValueError(f"min_members is {self.min_members}, more than group_size, which is {self.group_size}")
+        return self
+
+    @property
+    def least_members(self) -> int:
+        """`min_members`, or its default."""
+        return max(LEAST_MEMBERS, (self.group_size + 1) // 2) if self.min_members is None else self.min_members
 
     def with_paths_from(self, full: Callable[[Path], Path]) -> Self:
         """Return the config with every path put through `full`."""

@@ -93,6 +93,27 @@ def test_every_group_is_trained_on_or_dropped_and_every_mini_batch_is_full(sched
     assert job.published == len(job.trained)
 
 
+@given(st.data(), st.lists(st.floats(0, 300), max_size=6))
+@settings(max_examples=60, deadline=None)
+def test_where_there_are_no_steps_every_group_is_trained_on_or_dropped_too(
+    data: st.DataObject, lives: list[float]
+) -> None:
+    job = data.draw(jobs("fully_async"))
+    job.overlap = replace(job.overlap, max_staleness=data.draw(st.integers(0, 3)))
+    job.failing = data.draw(st.sampled_from([0.0, 0.03]))
+    simulated_time.run(run_in_lives(job, lives))
+    assert job.sampling is not None
+    trained = [group for minibatch in job.trained for group in minibatch.groups]
+    dropped = [group for minibatch in job.trained for group in minibatch.dropped]
+    begun = sorted(group.task.index for group in [*trained, *dropped])
+    assert begun == list(range(job.plan.groups + len(dropped)))
+    for minibatch in job.trained:
+        assert len(minibatch.groups) == job.plan.groups_per_minibatch
+        assert len(minibatch.dropped) <= job.sampling.rounds * job.plan.groups_per_minibatch
+        assert all(minibatch.staleness(group) <= job.overlap.max_staleness for group in minibatch.groups)
+        assert not any(job.sampling.is_informative(group.scores) for group in minibatch.dropped)
+
+
 @EVERY_SCHEDULE
 @given(st.data(), st.lists(st.floats(0, 300), max_size=6))
 @settings(max_examples=60, deadline=None)

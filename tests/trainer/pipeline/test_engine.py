@@ -275,11 +275,12 @@ def test_a_checkpoint_of_another_job_is_refused(changes: dict[str, Any], problem
         job_of("sync").pipeline(resume=PipelineState(**fields | changes))
 
 
-def test_where_a_step_is_no_unit_no_group_can_be_replaced() -> None:
-    job = job_of("fully_async", SimulatedJob)
-    job.sampling = DynamicSampling(rounds=1, is_informative=any)
-    with pytest.raises(ValueError, match="there is no dynamic sampling under fully_async"):
-        job.pipeline()
+def test_without_steps_a_mini_batch_waits_for_no_more_replaced_groups_than_its_rounds_allow() -> None:
+    job = job_of("fully_async")
+    job.sampling = DynamicSampling(rounds=2, is_informative=lambda scores: False)
+    simulated_time.run(job.pipeline().run())
+    assert [len(minibatch.dropped) for minibatch in job.trained] == [2 * PLAN.groups_per_minibatch] * len(job.trained)
+    assert len(job.trained) == PLAN.steps * PLAN.minibatches_per_step
 
 
 @pytest.mark.parametrize("schedule", ["sync", "one_step_off"])

@@ -18,7 +18,14 @@ from rewardpool_train.actor.ranks import Ranks
 from rewardpool_train.actor.records import StepFigures
 from rewardpool_train.actor.rollout import RolloutEngine
 from rewardpool_train.actor.scoring import Components
-from rewardpool_train.advantages import AdvantageScale, ScoreDtype, TokenReward, group_advantages, process_advantages
+from rewardpool_train.advantages import (
+    LEAST_MEMBERS,
+    AdvantageScale,
+    ScoreDtype,
+    TokenReward,
+    group_advantages,
+    process_advantages,
+)
 from rewardpool_train.pipeline.on_thread import on_thread
 from rewardpool_train.pipeline.parts import GroupTask, MiniBatch, OnEnd, RatedGroup
 
@@ -37,6 +44,7 @@ class ActorLearner:
         thread: For all that blocks.
         advantage_scale: Of the objective.
         only_informative: Of the objective.
+        min_members: Scores with which a group is trained on.
         score_dtype: What the reward model computes in.
         decoupled: Whether rollouts were sampled by another policy than the one a step's training begins with: an older
             one, or an engine whose arithmetic differs. The loss then tells the two apart.
@@ -54,6 +62,7 @@ class ActorLearner:
         thread: Executor,
         advantage_scale: AdvantageScale,
         only_informative: bool = False,
+        min_members: int = LEAST_MEMBERS,
         score_dtype: ScoreDtype = "float32",
         decoupled: bool,
         moments: RunningMoments | None = None,
@@ -66,6 +75,7 @@ class ActorLearner:
         self._thread = thread
         self._advantage_scale: AdvantageScale = advantage_scale
         self._only_informative = only_informative
+        self._min_members = min_members
         self._score_dtype: ScoreDtype = score_dtype
         self._decoupled = decoupled
         self._moments = moments
@@ -80,8 +90,9 @@ class ActorLearner:
         await on_thread(self._thread, self._train, minibatch)
         if self._moments is not None:
             for group in [*minibatch.groups, *minibatch.dropped]:
-                for components in self._components(group.task):
-                    self._moments.count(components)
+                for score, components in zip(group.scores, self._components(group.task), strict=True):
+                    if score is not None:  # one without a score is left out, also of what its other parts give
+                        self._moments.count(components)
 
     async def publish(self, version: int) -> None:
         """Give the engine the weights of now, and the reward the moments of what was trained on."""
@@ -137,12 +148,19 @@ class ActorLearner:
     def _advantages(self, group: RatedGroup[Prompt, Rollout]) -> Sequence[float | torch.Tensor | None]:
         scale, only_informative, dtype = self._advantage_scale, self._only_informative, self._score_dtype
         if self._steps is None:
-            return group_advantages(group.scores, scale=scale, only_informative=only_informative, dtype=dtype)
+            return group_advantages(
+                group.scores,
+                scale=scale,
+                only_informative=only_informative,
+                min_members=self._min_members,
+                dtype=dtype,
+            )
         each = process_advantages(
             self._steps(group.task),
             [len(rollout.response_ids) for rollout in group.rollouts],
             scale=scale,
             only_informative=only_informative,
+            min_members=self._min_members,
             dtype=dtype,
         )
         return [None if one is None else torch.tensor(one, dtype=torch.float32) for one in each]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from rewardpool_train.actor.data import Prompt, Rollout
 from rewardpool_train.actor.fsdp import UpdateStats
 from rewardpool_train.actor.ranks import Ranks
-from rewardpool_train.advantages import ScoreDtype, is_informative
+from rewardpool_train.advantages import LEAST_MEMBERS, ScoreDtype, has_members, is_informative
 from rewardpool_train.pipeline.parts import RatedGroup
 from rewardpool_train.pipeline.times import StepTimes
 
@@ -16,7 +16,7 @@ from rewardpool_train.pipeline.times import StepTimes
 class StepRecord:
     """One line of metrics.jsonl; everything is over all ranks, and about the groups that the step was trained on.
 
-    Only `dropped_…` is about others: those that dynamic sampling replaced, because their scores were all equal.
+    Only `dropped_…` is about others: those that were replaced, because they taught nothing.
 
     Attributes:
         step: From 1.
@@ -25,7 +25,9 @@ class StepRecord:
         scored: Samples with a score, a constant included.
         unscored: Samples without one, which were left out of their groups.
         zero_variance_groups: Groups whose scores are all equal, or that have none.
-        sampling_rounds: In which other groups were rolled out in the place of such.
+        sampling_rounds: In which other groups were rolled out in the place of such as teach nothing.
+        short_groups: Groups with fewer scores than `rollout.min_members`: those that were replaced, and those that the
+            update was made without, because no round was left.
         dropped_groups: That were replaced.
         dropped_samples: Their responses.
         dropped_tokens: Of these.
@@ -53,6 +55,7 @@ class StepRecord:
     unscored: int
     zero_variance_groups: int
     sampling_rounds: int
+    short_groups: int
     dropped_groups: int
     dropped_samples: int
     dropped_tokens: int
@@ -98,7 +101,13 @@ class StepFigures:
     update_seconds: float = 0.0
 
     def record(
-        self, times: StepTimes, ranks: Ranks, *, parts: Sequence[str], score_dtype: ScoreDtype = "float32"
+        self,
+        times: StepTimes,
+        ranks: Ranks,
+        *,
+        parts: Sequence[str],
+        min_members: int = LEAST_MEMBERS,
+        score_dtype: ScoreDtype = "float32",
     ) -> StepRecord:
         """Return the record; all ranks call this together, with the names of the reward's parts in the same order."""
         scores = [score for group in self.groups for score in group.scores if score is not None]
@@ -112,11 +121,12 @@ class StepFigures:
             sum(self.staleness),
             len(self.groups),
             sum(not is_informative(group.scores, dtype=score_dtype) for group in self.groups),
+            sum(not has_members(group.scores, min_members) for group in [*self.groups, *self.dropped]),
             len(self.dropped),
             len(dropped),
             sum(dropped),
         )
-        zero_variance_groups, dropped_groups, dropped_samples, dropped_tokens = map(int, others)
+        zero_variance_groups, short_groups, dropped_groups, dropped_samples, dropped_tokens = map(int, others)
         rollout_seconds, update_seconds = ranks.max(self.rollout_seconds, self.update_seconds)
         mean = total / count if count else math.nan
         updates = [update for update in self.updates if not update.skipped]
@@ -128,6 +138,7 @@ class StepFigures:
             unscored=int(samples - count),
             zero_variance_groups=zero_variance_groups,
             sampling_rounds=self.sampling_rounds,
+            short_groups=short_groups,
             dropped_groups=dropped_groups,
             dropped_samples=dropped_samples,
             dropped_tokens=dropped_tokens,

@@ -119,7 +119,7 @@ def _section(name: str) -> str:
         return "seconds"
     if name.startswith(("response", "sampling", "dropped")):
         return "rollout"
-    return "reward" if name.startswith(("reward", "scored", "unscored", "zero_variance")) else "update"
+    return "reward" if name.startswith(("reward", "scored", "unscored", "zero_variance", "short")) else "update"
 
 
 def _line(record: StepRecord) -> str:
@@ -128,5 +128,6 @@ def _line(record: StepRecord) -> str:
         f"waited for scores {record.reward_exposed_seconds:5.2f} s  update {record.update_seconds:5.2f} s"
         + (f"  unscored {record.unscored}" if record.unscored else "")
         + (f"  skipped updates {record.skipped_updates}" if record.skipped_updates else "")
+        + (f"  groups with too few scores {record.short_groups}" if record.short_groups else "")
         + (f"  replaced groups {record.dropped_groups}" if record.dropped_groups else "")
     )

@@ -13,7 +13,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,7 @@ from rewardpool_train.actor.rollout.staged import StagedEngine
 from rewardpool_train.actor.scoring import Rater, RewardScore, Tally
 from rewardpool_train.actor.sharing import Sharing
 from rewardpool_train.actor.tokens import Forward
-from rewardpool_train.advantages import ScoreDtype, is_informative
+from rewardpool_train.advantages import ScoreDtype, has_members, is_informative
 from rewardpool_train.colocated.pipeline import in_turn, share
 from rewardpool_train.config import TrainConfig
 from rewardpool_train.pipeline.dynamic_sampling import DynamicSampling
@@ -228,6 +227,7 @@ class _Run:
             thread=thread,
             advantage_scale=config.update.advantage_scale,
             only_informative=config.update.only_informative,
+            min_members=config.rollout.least_members,
             score_dtype=trainer._score_dtype,
             decoupled=bool(schedule.ahead) or schedule.disaggregated or config.rollout.engine != "transformers",
             moments=trainer._reward.moments,
@@ -250,7 +250,7 @@ class _Run:
             score=score,
             learner=learner,
             overlap=config.overlap(),
-            sampling=self._sampling(config.update.dynamic_sampling_rounds),
+            sampling=self._sampling(),
             deadline_seconds=config.step_deadline_seconds,
             announcer=trainer._demand,
             on_step=after_step,
@@ -262,13 +262,20 @@ class _Run:
         async with nullcontext() if self._gpu is None else self._gpu:
             await self.pipeline.run()
 
-    def _sampling(self, rounds: int) -> DynamicSampling | None:
+    def _sampling(self) -> DynamicSampling | None:
+        config = self._trainer._config
+        for_informative = config.update.dynamic_sampling_rounds
+        least, dtype = config.rollout.least_members, self._trainer._score_dtype
+
+        def teaches(scores: Sequence[float | None]) -> bool:
+            return has_members(scores, least) and (not for_informative or is_informative(scores, dtype=dtype))
+
         async def most(missing: int) -> int:
             [found] = await on_thread(self._thread, self._trainer._ranks.max, missing)
             return int(found)
 
-        informative = partial(is_informative, dtype=self._trainer._score_dtype)
-        return DynamicSampling(rounds=rounds, is_informative=informative, most=most) if rounds else None
+        rounds = for_informative or config.rollout.replacement_rounds
+        return DynamicSampling(rounds=rounds, is_informative=teaches, most=most) if rounds else None
 
     async def _after_step(self, times: StepTimes) -> None:
         figures, self._learner.figures = self._learner.figures, StepFigures()
@@ -299,7 +306,13 @@ class _Run:
         """Return the step's record, and whether it was the last; all ranks do this together."""
         ranks = self._trainer._ranks
         trainer = self._trainer
-        record = figures.record(times, ranks, parts=trainer._reward.names, score_dtype=trainer._score_dtype)
+        record = figures.record(
+            times,
+            ranks,
+            parts=trainer._reward.names,
+            min_members=trainer._config.rollout.least_members,
+            score_dtype=trainer._score_dtype,
+        )
         [ends] = ranks.max(self._should_stop())
         return record, bool(ends)
 

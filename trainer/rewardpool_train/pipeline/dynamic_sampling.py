@@ -1,13 +1,18 @@
 """Dynamic sampling: groups that teach nothing are replaced by groups of further prompts before they are trained on.
 
-A group whose scores are all equal has no gradient. DAPO (Yu et al. 2025, arXiv:2503.14476, section 3.2) samples on
-until a step has as many groups as it asked for that do have one. Here that goes in rounds: before each mini-batch a
-rank looks at the groups of the step. If they cannot fill it, those that teach nothing are dropped, and as many others
-are begun. So a step has the same number of groups at any time, and each of them is trained on or dropped, never both.
+A group teaches nothing if too few of its responses have a score, or if its scores are all equal, so that it has no
+gradient. DAPO (Yu et al. 2025, arXiv:2503.14476, section 3.2) samples on until a step has as many groups as it asked
+for that do have one. Here that goes in rounds: before each mini-batch a rank looks at the groups of the step. If they
+cannot fill it, those that teach nothing are dropped, and as many others are begun. So a step has the same number of
+groups at any time, and each of them is trained on or dropped, never both.
 
 A round is an operation of all ranks, because they go through the same sequence. A rank that has enough groups for its
 mini-batch takes part with those that it knows to be of no use, or with none. After the last round what is there is
 trained.
+
+Where rollout and training are apart (`fully_async`) there are no steps and no rounds that ranks share. There a rank
+drops such a group when it is complete, and others begin as there is room for them: for each mini-batch as many as the
+rounds of a step would replace for it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -27,7 +32,7 @@ class DynamicSampling:
     """How groups that teach nothing are replaced.
 
     Attributes:
-        rounds: In a step, at most.
+        rounds: In a step, at most; under `fully_async`, mini-batches' worth of groups, for each mini-batch.
         is_informative: Says of the scores of a group whether it teaches anything; the same of the same scores.
         most: Called with the groups that this rank misses for its next mini-batch, returns the most that a rank misses.
             All ranks call it at the same point of their sequence of operations.

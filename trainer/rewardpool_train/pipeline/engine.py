@@ -46,8 +46,8 @@ class Pipeline(Generic[P, R]):
 
         Args:
             plan: How much is to be done.
-            prompts: Called with a group's index, returns its prompt; the same one after a resume. With dynamic
-                sampling indices go on beyond the groups of the plan.
+            prompts: Called with a group's index, returns its prompt; the same one after a resume. Where groups are
+                replaced, indices go on beyond the groups of the plan.
             rollouts: Where rollouts come from.
             score: Judges a rollout, or a whole group.
             learner: What is trained.
@@ -60,7 +60,7 @@ class Pipeline(Generic[P, R]):
             resume: The state that the job goes on from; the learner has its weights already.
 
         Raises:
-            ValueError: `resume` is of another job, or groups are to be replaced where a step is no unit.
+            ValueError: `resume` is of another job.
         """
         self._plan = plan
         self._rollouts = rollouts
@@ -69,8 +69,6 @@ class Pipeline(Generic[P, R]):
         self._overlap = overlap or Overlap()
         self._schedule = SCHEDULES[self._overlap.schedule]
         self._sampling = sampling
-        if sampling is not None and self._schedule.disaggregated:
-            raise ValueError(f"there is no dynamic sampling under {self._overlap.schedule}, where a step is no unit")
         self._deadline_seconds = deadline_seconds
         self._announcer = announcer
         self._on_update = on_update

@@ -63,7 +63,7 @@ class GroupBuffer(Generic[P, R]):
     """All groups that were begun and are not trained on yet, by their indices.
 
     Args:
-        is_informative: Says of a complete group's scores whether it teaches anything; None asks nobody.
+        is_informative: Returns whether a complete group with these scores teaches anything; None takes every group.
     """
 
     def __init__(self, is_informative: Callable[[Sequence[float | None]], bool] | None = None) -> None:

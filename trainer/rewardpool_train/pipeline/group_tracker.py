@@ -1,8 +1,8 @@
 """Which groups were begun, for which step, and what became of them: the counts of a run, without a clock or a task.
 
 Indices count up from 0 and are never used twice. A step's groups are begun together; a round of dynamic sampling drops
-some of them and begins as many others. So of the groups that were begun, each is in the buffer, to be rolled out again,
-dropped, or trained on.
+some of them and begins as many others; under `fully_async` others begin as there is room. So of the groups that were
+begun, each is in the buffer, to be rolled out again, dropped, or trained on.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -70,10 +70,24 @@ class GroupTracker(Generic[P, R]):
 
     def replace(self, indices: Sequence[int], step: int) -> tuple[list[OpenGroup[P, R]], list[GroupTask[P]]]:
         """Drop complete groups of the step and begin as many others; returns both."""
-        dropped = self.buffer.take(indices)
-        self.dropped += len(dropped)
+        dropped = self.drop(indices)
         self.rounds += 1
         return dropped, self.begin(dict.fromkeys(range(self.begun, self.begun + len(dropped)), step))
+
+    def drop(self, indices: Sequence[int]) -> list[OpenGroup[P, R]]:
+        """Remove complete groups that are not trained on, and return them."""
+        dropped = self.buffer.take(indices)
+        self.dropped += len(dropped)
+        return dropped
+
+    @property
+    def outstanding(self) -> int:
+        """Number of groups that were begun and not dropped, less those of mini-batches that were trained on."""
+        return self.begun - len(self.again) - self.dropped - self.trained * self._plan.groups_per_minibatch
+
+    def unbegun(self) -> list[int]:
+        """Return the indices of the groups that the job still has to begin, as things are."""
+        return [*self.again, *range(self.begun, self._plan.groups + self.dropped)]
 
     def take(self, indices: Sequence[int]) -> list[OpenGroup[P, R]]:
         """Take groups out of the buffer to train on them; `trained_on` is to follow."""

@@ -24,7 +24,7 @@ class MiniBatches(Generic[P, R]):
     Args:
         plan: Of the job.
         overlap: Of the job.
-        sampling: Likewise; None trains on whatever groups there are.
+        sampling: Of the job; None trains on whatever groups there are.
         tracker: Of the run.
         driver: Rolls out the groups of a round.
         scores: That are under way.
@@ -59,6 +59,8 @@ class MiniBatches(Generic[P, R]):
         self._watch = watch
         self._announcer = announcer
         self._deadline_seconds = deadline_seconds
+        self._dropped: list[OpenGroup[P, R]] = []
+        """Since the mini-batch before."""
 
     async def next(self, step: int, number: int) -> MiniBatch[P, R]:
         """Return a step's next mini-batch; its groups are out of the buffer then.
@@ -66,13 +68,13 @@ class MiniBatches(Generic[P, R]):
         Raises:
             TimeoutError: The scores did not come within the deadline.
         """
-        dropped: list[OpenGroup[P, R]] = []
         rounds = self._tracker.rounds
         found, waited_seconds = await self._find(step)
         while await self._is_missing(found):
-            dropped += await self._replace(found.useless, step)
+            await self._replace(found.useless, step)
             found, seconds = await self._find(step)
             waited_seconds += seconds
+        dropped, self._dropped = self._dropped, []
         return MiniBatch(
             step=step,
             number=number,
@@ -103,6 +105,7 @@ class MiniBatches(Generic[P, R]):
     def _look(self, step: int) -> Found | None:
         order = self._overlap.order
         if self._schedule.disaggregated:
+            self._drop_useless()
             chosen = staleness.choose(
                 self._tracker.buffer.groups(),
                 self._plan,
@@ -119,15 +122,25 @@ class MiniBatches(Generic[P, R]):
     async def _is_missing(self, found: Found) -> bool:
         """Return whether a round comes; all ranks that have rounds left ask each other."""
         sampling, done = self._sampling, self._tracker.rounds
-        if sampling is None or done >= sampling.rounds:
+        if sampling is None or done >= sampling.rounds or self._schedule.disaggregated:
             return False
         missing = max(found.missing, await sampling.most(found.missing))
         return another_round(missing=missing, done=done, at_most=sampling.rounds)
 
-    async def _replace(self, indices: Sequence[int], step: int) -> list[OpenGroup[P, R]]:
+    async def _replace(self, indices: Sequence[int], step: int) -> None:
         dropped, tasks = self._tracker.replace(indices, step)
+        self._dropped += dropped
         await self._driver.roll_out(tasks, announced=False)  # the burst of the step goes on
-        return dropped
+
+    def _drop_useless(self) -> None:
+        """Drop complete groups that teach nothing, as many as one mini-batch may; the driver begins others."""
+        if self._sampling is None:
+            return
+        left = self._sampling.rounds * self._plan.groups_per_minibatch - len(self._dropped)
+        useless = [group.index for group in self._tracker.buffer.groups() if not group.informative][:left]
+        if useless:
+            self._dropped += self._tracker.drop(useless)
+            self._condition.notify_all()
 
     def _of_step(self, step: int) -> list[OpenGroup[P, R]]:
         return [] if self._schedule.disaggregated else self._tracker.buffer.of_step(step)

@@ -71,7 +71,8 @@ class MiniBatch(Generic[P, R]):
         groups: That are trained on.
         rest: Groups of the same step that are trained on after this; empty where a step is no unit (`fully_async`).
         waited_seconds: For which the learner had nothing to do before this was complete.
-        dropped: Groups of the same step that were replaced since the mini-batch before, and are never trained on.
+        dropped: Groups that were replaced since the mini-batch before, and are never trained on; of the same step,
+            where a step is a unit.
         sampling_rounds: Rounds of dynamic sampling since the mini-batch before.
     """
 

@@ -110,7 +110,7 @@ class DisaggregatedDriver(RolloutDriver[P, R]):
     """The same, where rollouts have devices of their own."""
 
     async def run(self, plan: Plan, overlap: Overlap, condition: Condition) -> None:
-        """Begin groups as there is room for them, until all of the job are begun."""
+        """Begin groups as there is room for them, until cancelled: a group may be dropped up to the end."""
         at_once = asyncio.Semaphore(overlap.rollouts_at_once)
 
         async def roll_out(tasks: list[GroupTask[P]]) -> None:
@@ -119,12 +119,12 @@ class DisaggregatedDriver(RolloutDriver[P, R]):
             finally:
                 at_once.release()
 
-        tracker = self._tracker
-        while tracker.again or tracker.begun < plan.groups:
+        while True:
             await at_once.acquire()
             while not (wanted := self._admitted(plan, overlap)):
                 await condition.wait()  # for an update, whose wait for complete groups has the deadline
-            self.start(roll_out(tracker.begin({index: index // plan.groups_per_step for index in wanted})))
+            steps = {index: min(index // plan.groups_per_step, plan.steps - 1) for index in wanted}
+            self.start(roll_out(self._tracker.begin(steps)))
 
     def _admitted(self, plan: Plan, overlap: Overlap) -> list[int]:
         tracker = self._tracker
@@ -133,13 +133,12 @@ class DisaggregatedDriver(RolloutDriver[P, R]):
         free = staleness.room(
             plan,
             # Those of the update that is going on are out of the buffer, and not trained on yet.
-            outstanding=tracker.begun - len(tracker.again) - tracker.trained * plan.groups_per_minibatch,
+            outstanding=tracker.outstanding,
             version=tracker.trained,
             published=tracker.published,
             max_staleness=overlap.max_staleness,
         )
-        left = [*tracker.again, *range(tracker.begun, plan.groups)]
-        return left[: min(free, overlap.groups_per_rollout or plan.groups_per_step)]
+        return tracker.unbegun()[: min(free, overlap.groups_per_rollout or plan.groups_per_step)]
 
 
 async def _fail(error: Exception) -> NoReturn:
