@@ -6,7 +6,8 @@
 The `embedding` of item i is exactly one finite number, its score: the raw logit of a one-label model, no sigmoid or
 softmax, or what `spec.model.head` makes of several. Another length is an error, never a score: it is what an engine
 answers that serves no reward model (a hidden state), or one whose head nobody declared. An item of a process reward
-model has the values of its steps as `steps`, a list of finite numbers. `/v1/embeddings` is the only scoring route that
+model has the values of its steps as `steps`, a list of finite numbers; one of a function has as `info` an object with
+what the function returned beside its score. `/v1/embeddings` is the only scoring route that
 sglang-router forwards for every engine. `/v1/classify` is never used: it applies a softmax, and one label becomes 1.0.
 
 A request that is the caller's fault is answered with status **200** and an `error` object instead of data. The router
@@ -46,18 +47,24 @@ CallerErrorCode = Literal["sample_too_long", "invalid_sample", "function_failed"
 CALLER_ERROR_CODES: tuple[CallerErrorCode, ...] = ("sample_too_long", "invalid_sample", "function_failed")
 
 
-class StepScore(float):
-    """A score that was aggregated from steps; a number like any other where they do not matter."""
+class DetailedScore(float):
+    """A score, and what the worker gave beside it; a number like any other where that does not matter."""
 
-    __slots__ = ("steps",)
+    __slots__ = ("info", "steps")
 
-    def __new__(cls, value: float, steps: tuple[float, ...]) -> "StepScore":
-        """Take the score, and the finite values of the steps in the order of the text."""
+    def __new__(
+        cls, value: float, *, steps: tuple[float, ...] | None = None, info: dict[str, Any] | None = None
+    ) -> "DetailedScore":
+        """Make one of a finite score."""
         score = super().__new__(cls, value)
         score.steps = steps
+        score.info = info or {}
         return score
 
-    steps: tuple[float, ...]
+    steps: tuple[float, ...] | None
+    """The finite values of the steps in the order of the text, of which the score is the aggregate."""
+    info: dict[str, Any]
+    """What a function returned beside its score, JSON values."""
 
 
 class InvalidResponseError(ValueError):
@@ -88,8 +95,8 @@ def parse_answer(body: bytes | str, *, count: int, adapter: str | None = None) -
         adapter: the adapter that was asked for; the answer has to name it, or something else scored.
 
     Returns:
-        `count` finite floats in the order of the input, those with steps as `StepScore`; or the error object of the
-        answer.
+        `count` finite floats in the order of the input, those with steps or info as `DetailedScore`; or the error
+        object of the answer.
 
     Raises:
         InvalidResponseError: not JSON, another shape, another number of items, an item that is not one finite number,
@@ -135,8 +142,12 @@ def _score(item: object, position: int) -> float:
     score = _finite(embedding[0])
     if score is None:
         raise InvalidResponseError(f"data[{position}].embedding is [{embedding[0]!r:.40}], not one finite number")
-    steps = item.get("steps")
-    return score if steps is None else StepScore(score, _steps(steps, position))
+    steps, info = item.get("steps"), item.get("info")
+    if steps is None and info is None:
+        return score
+    if not isinstance(info, dict | None):
+        raise InvalidResponseError(f"data[{position}].info is {info!r:.80}, not an object")
+    return DetailedScore(score, steps=None if steps is None else _steps(steps, position), info=info)
 
 
 def _steps(values: object, position: int) -> tuple[float, ...]:

@@ -11,7 +11,6 @@ import asyncio
 import functools
 import importlib
 import inspect
-import json
 import logging
 import math
 import multiprocessing
@@ -28,16 +27,20 @@ from numbers import Real
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
+from rewardpool_runtime.json_values import NotJsonError, described, json_value
+
 log = logging.getLogger("rewardpool.functions")
 
 MAX_MESSAGE = 2000
 """Characters of a user's exception that are passed on."""
+LEFT_OUT: Final = "left_out"
+"""Beside a score: the names of what the function returned and JSON cannot hold, each with the reason."""
 PROCESS_START_SECONDS = 300
 """How long a new process may take to import the function's module and what that imports."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class FunctionSample:
+class FunctionArguments:
     """The arguments of one call, named as verl's reward functions name them."""
 
     data_source: str
@@ -51,7 +54,7 @@ class Scored:
     """A score, and whatever else the function returned beside it."""
 
     value: float
-    extra: dict[str, Any] = field(default_factory=dict)
+    info: dict[str, Any] = field(default_factory=dict)
     """JSON values."""
 
 
@@ -93,33 +96,50 @@ def load_function(reference: str) -> Callable[..., Any]:
 
 
 def read_result(result: Any) -> Outcome:
-    """Turn what a function returned into a score, or into why it is none.
+    """Turn what a function returned into a score, or into why there is none.
 
-    A score is a finite real number, numpy's among them, or a mapping with one under `score`; a truth value, a text and
-    None are mistakes more often than scores.
+    A score is a finite real number or a truth value, of Python, numpy or torch, or a mapping with one under `score`.
+    What else the mapping has is passed on as JSON has it; a value that JSON cannot hold never costs the score: it is
+    left out, and `left_out` says why.
     """
-    extra: dict[str, Any] = {}
-    if isinstance(result, dict):
+    info: dict[str, Any] = {}
+    if isinstance(result, Mapping):
         if "score" not in result:
-            return Failed(f"the function returned an object without `score`: {sorted(map(str, result))}")
-        extra = {str(name): _as_json(value) for name, value in result.items() if name != "score"}
-        result = result["score"]
-    if isinstance(result, bool) or not isinstance(result, Real):
-        return Failed(f"the function returned a {type(result).__name__}, not a number")
+            return Failed(f"the function returned a mapping without `score`; it has {sorted(map(str, result))!r:.300}")
+        info, result = _beside_score(result), result["score"]
+    number = _number(result)
+    if number is None:
+        shown = "None" if result is None else f"{result!r:.100} ({described(result)})"
+        return Failed(
+            f"the function returned {shown}, not a number, a truth value, or a mapping with one under `score`"
+        )
     try:
-        value = float(result)
+        value = float(number)
     except OverflowError as error:
         return Failed(f"the function returned a number that is no float: {error}")
-    return Scored(value, extra) if math.isfinite(value) else Failed(f"the function returned {value}")
+    return Scored(value, info) if math.isfinite(value) else Failed(f"the function returned {value}")
 
 
-def _as_json(value: Any) -> Any:
-    """The value itself where JSON has it, else its text."""
-    try:
-        json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        return repr(value)
-    return value
+def _number(result: Any) -> Real | None:
+    """Return the number that a result is; None where it is something else."""
+    if isinstance(result, Real):
+        return result
+    if getattr(result, "ndim", None) == 0 and hasattr(result, "item"):  # one value of numpy's or torch's
+        result = result.item()
+    return result if isinstance(result, Real) else None
+
+
+def _beside_score(result: Mapping[Any, Any]) -> dict[str, Any]:
+    info: dict[str, Any] = {}
+    left_out: dict[str, str] = {}
+    for name, value in result.items():
+        if name == "score":
+            continue
+        try:
+            info.update(json_value({name: value}, "the result"))
+        except NotJsonError as error:
+            left_out[str(name)] = str(error)
+    return {**info, LEFT_OUT: left_out} if left_out else info
 
 
 def _failed(error: BaseException) -> Failed:
@@ -137,9 +157,9 @@ def _call(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Outcome
 NO_FURTHER: Mapping[str, Any] = MappingProxyType({})
 
 
-def _arguments(sample: FunctionSample, further: Mapping[str, Any]) -> dict[str, Any]:
+def _arguments(sample: FunctionArguments, further: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of the call; `further` ones win, as verl's `reward_kwargs` do."""
-    own = {name: getattr(sample, name) for name in FunctionSample.__dataclass_fields__}
+    own = {name: getattr(sample, name) for name in FunctionArguments.__dataclass_fields__}
     return {**own, **further}
 
 
@@ -149,7 +169,7 @@ class Runner(Protocol):
     async def start(self) -> None:
         """Load the function; raises FunctionNotFoundError. Done again, it only checks."""
 
-    async def run(self, sample: FunctionSample) -> Outcome:
+    async def run(self, sample: FunctionArguments) -> Outcome:
         """Score one sample, when its turn comes."""
 
     async def close(self) -> bool:
@@ -181,7 +201,7 @@ class LocalRunner:
     async def start(self) -> None:
         """Nothing is left to do: the function was loaded when the runner was made."""
 
-    async def run(self, sample: FunctionSample) -> Outcome:
+    async def run(self, sample: FunctionArguments) -> Outcome:
         """Score one sample, when its turn comes."""
         await self._places.acquire()
         if inspect.iscoroutinefunction(self._function):
@@ -201,7 +221,7 @@ class LocalRunner:
         self._threads.shutdown(wait=False, cancel_futures=True)
         return self._busy == 0
 
-    async def _run_coroutine(self, sample: FunctionSample) -> Outcome:
+    async def _run_coroutine(self, sample: FunctionArguments) -> Outcome:
         try:
             async with asyncio.timeout(self._timeout_seconds) as limit:
                 return read_result(await self._function(**_arguments(sample, self._further)))
@@ -231,7 +251,7 @@ class ProcessRunner:
         """Load the function in every process that is not running; raises FunctionNotFoundError."""
         await asyncio.gather(*(process.start() for process in self._all))
 
-    async def run(self, sample: FunctionSample) -> Outcome:
+    async def run(self, sample: FunctionArguments) -> Outcome:
         """Score one sample, when its turn comes."""
         process = await self._free.get()
         try:

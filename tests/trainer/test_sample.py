@@ -29,10 +29,10 @@ def test_a_function_sample_travels_as_one_json_string() -> None:
     }
 
 
-@pytest.mark.parametrize("value", [float("nan"), object(), {1, 2}])
+@pytest.mark.parametrize("value", [float("inf"), object(), {1, 2}, (1, 2), {1: 2}])
 def test_a_value_that_json_cannot_hold_is_refused_before_it_is_sent(value: object) -> None:
     sample = Sample(function=FunctionSample(data_source="d", solution_str="s", ground_truth=value))
-    with pytest.raises(InvalidSampleError, match="sample 3: the function's arguments cannot be sent as JSON"):
+    with pytest.raises(InvalidSampleError, match=r"sample 3: ground_truth (is|has) "):
         sample.to_input("3")
 
 
@@ -44,7 +44,7 @@ def test_a_value_that_json_cannot_hold_is_refused_before_it_is_sent(value: objec
     ],
 )
 def test_half_a_character_is_refused_before_it_is_sent(parts: Any) -> None:
-    with pytest.raises(InvalidSampleError, match=r"sample 3: has '\\ud83d' in it, a lone surrogate"):
+    with pytest.raises(InvalidSampleError, match=r"sample 3: (solution_str )?has '\\ud83d' in it, a lone surrogate"):
         Sample(**parts).to_input("3")
 
 

@@ -9,14 +9,15 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rewardpool_runtime.function_runner import (
     Failed,
+    FunctionArguments,
     FunctionNotFoundError,
-    FunctionSample,
     LocalRunner,
     ProcessRunner,
     Scored,
@@ -32,8 +33,8 @@ def _users_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [str(Path(__file__).parent / "functions"), *sys.path])
 
 
-def sample(solution: str) -> FunctionSample:
-    return FunctionSample(data_source="test", solution_str=solution)
+def sample(solution: str) -> FunctionArguments:
+    return FunctionArguments(data_source="test", solution_str=solution)
 
 
 def local(function: str, *, concurrency: int = 4, timeout_seconds: float = 5) -> LocalRunner:
@@ -54,16 +55,61 @@ def test_no_score_is_changed(value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "result",
-    [None, True, False, "1.0", float("nan"), float("inf"), [1.0], {}, {"reward": 1.0}, {"score": None}, 10**400, 1j],
+    ("result", "value"),
+    [
+        (True, 1.0),
+        (numpy.bool_(False), 0.0),
+        (numpy.float32(0.5), 0.5),
+        (numpy.array(2), 2.0),
+        ({"score": numpy.bool_(True)}, 1.0),
+    ],
 )
-def test_anything_else_is_a_failure_and_never_a_number(result: Any) -> None:
-    assert isinstance(read_result(result), Failed)
+def test_a_truth_value_and_a_scalar_of_numpy_are_scores(result: Any, value: float) -> None:
+    assert read_result(result) == Scored(value)
 
 
-def test_what_comes_beside_the_score_is_json_or_its_text() -> None:
-    result = {"score": 1, "ok": True, "nan": float("nan"), "path": Path("/a")}
-    assert read_result(result) == Scored(1.0, {"ok": True, "nan": "nan", "path": "PosixPath('/a')"})
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (None, "returned None"),
+        ("1.0", "returned '1.0' (a str)"),
+        (float("nan"), "returned nan"),
+        (float("inf"), "returned inf"),
+        (numpy.float32("nan"), "returned nan"),
+        ([1.0], r"returned [1.0] (a list)"),
+        (numpy.array([1.0]), "returned array([1.]) (a ndarray)"),
+        ({}, "without `score`"),
+        ({"reward": 1.0}, "without `score`; it has ['reward']"),
+        ({"score": None}, "returned None"),
+        (10**400, "no float"),
+        (1j, "returned 1j (a complex)"),
+    ],
+)
+def test_anything_else_is_a_failure_that_shows_the_value(result: Any, said: str) -> None:
+    outcome = read_result(result)
+    assert isinstance(outcome, Failed)
+    assert said in outcome.message
+
+
+def test_what_comes_beside_the_score_is_json() -> None:
+    result = {"score": 1, "acc": numpy.bool_(True), "pred": numpy.array([1, 2]), "nan": float("nan")}
+    assert read_result(result) == Scored(1.0, {"acc": True, "pred": [1, 2], "nan": None})
+
+
+class Unreadable:
+    def tolist(self) -> list[Any]:
+        raise RuntimeError("the device is gone")
+
+
+@pytest.mark.parametrize(
+    ("pred", "why"),
+    [(Path("/a"), "is a PosixPath"), ((1, 2), "is a tuple"), (Unreadable(), "cannot be read: the device is gone")],
+)
+def test_what_json_cannot_hold_never_costs_the_score(pred: Any, why: str) -> None:
+    outcome = read_result({"score": 1, "acc": 1, "pred": pred})
+    assert isinstance(outcome, Scored)
+    assert (outcome.value, outcome.info["acc"], "pred" in outcome.info) == (1.0, 1, False)
+    assert why in outcome.info["left_out"]["pred"]
 
 
 # What is a sample
@@ -71,7 +117,7 @@ def test_what_comes_beside_the_score_is_json_or_its_text() -> None:
 
 def test_a_sample_has_verls_four_arguments() -> None:
     text = '{"data_source": "gsm8k", "solution_str": "4", "ground_truth": ["4"], "extra_info": {"index": 1}}'
-    assert parse_sample(text) == FunctionSample(
+    assert parse_sample(text) == FunctionArguments(
         data_source="gsm8k", solution_str="4", ground_truth=["4"], extra_info={"index": 1}
     )
 
@@ -160,7 +206,7 @@ async def processes() -> AsyncIterator[ProcessRunner]:
 
 async def pids(runner: ProcessRunner) -> set[int]:
     outcomes = await asyncio.gather(*(runner.run(sample("pid")) for _ in range(8)))
-    return {outcome.extra["pid"] for outcome in outcomes if isinstance(outcome, Scored)}
+    return {outcome.info["pid"] for outcome in outcomes if isinstance(outcome, Scored)}
 
 
 async def test_calls_are_spread_over_processes_of_their_own(processes: ProcessRunner) -> None:
@@ -207,6 +253,6 @@ async def test_a_missing_function_is_found_missing_at_the_start() -> None:
         await runner.start()
 
 
-@given(st.builds(FunctionSample, data_source=st.text(), solution_str=st.text(), ground_truth=st.text() | st.none()))
-def test_a_sample_survives_its_trip_as_text(one: FunctionSample) -> None:
+@given(st.builds(FunctionArguments, data_source=st.text(), solution_str=st.text(), ground_truth=st.text() | st.none()))
+def test_a_sample_survives_its_trip_as_text(one: FunctionArguments) -> None:
     assert parse_sample(json.dumps(vars(one))) == one

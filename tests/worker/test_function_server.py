@@ -67,7 +67,7 @@ def test_a_functions_score_comes_by_the_contract(start: Start, flags: tuple[str,
     status, _, answer = start("detailed", *flags).score(a_sample("4"), a_sample("5"))
     assert status == 200
     assert parse_answer(json.dumps(answer), count=2) == [1.0, 1.0]
-    assert [item["extra"]["correct"] for item in answer["data"]] == [True, False]
+    assert [item["info"]["correct"] for item in answer["data"]] == [True, False]
 
 
 def test_faults_of_samples_are_answers_that_no_breaker_counts(start: Start) -> None:
@@ -208,5 +208,5 @@ def test_scores_and_extras_pass_through_the_real_router(start: Start, tmp_path: 
         http("POST", url + "/workers", {"url": server.url})
         router.until(lambda: http("GET", url + "/readiness")[0] == 200, seconds=20, what="the worker has joined")
         status, _, answer = http("POST", url + "/v1/embeddings", {"model": "rm", "input": json.dumps(a_sample("4"))})
-        assert (status, answer["data"][0]["extra"]["correct"]) == (200, True)
+        assert (status, answer["data"][0]["info"]["correct"]) == (200, True)
     assert "Traceback" not in server.process.log.read_text()  # the router also asked it whether it speaks gRPC

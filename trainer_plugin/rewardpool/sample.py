@@ -6,16 +6,33 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rewardpool.errors import InvalidSampleError, SampleError
+from rewardpool_runtime.json_values import NotJsonError, described, json_value
 
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionSample:
-    """The four arguments of a user's `compute_score`; every value must be expressible in JSON."""
+    """The four arguments of a user's `compute_score`, as JSON has them; docs/rewards.md says what becomes of others."""
 
     data_source: str
     solution_str: str
     ground_truth: Any
     extra_info: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self, label: str) -> str:
+        """Return the arguments as one JSON text: what a pool is sent, and what a function in the job is called with.
+
+        Raises:
+            InvalidSampleError: A value cannot be represented without a loss; the message names it.
+        """
+        for name in ("data_source", "solution_str"):
+            if not isinstance(getattr(self, name), str):
+                raise InvalidSampleError(label, f"{name} must be a text, not {described(getattr(self, name))}")
+        if not isinstance(self.extra_info, Mapping):
+            raise InvalidSampleError(label, f"extra_info must be a mapping, not {described(self.extra_info)}")
+        try:
+            return _strict_json({name: json_value(getattr(self, name), name) for name in _ARGUMENTS})
+        except NotJsonError as error:
+            raise InvalidSampleError(label, str(error)) from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,13 +71,15 @@ class Sample:
 
         Raises:
             InvalidSampleError: A text has half of a character in it, or a value of a function sample cannot be
-                expressed in JSON.
+                represented in JSON.
         """
         if self.text is not None:
             return checked_text(self.text, label)
         if self.token_ids is not None:
             return [int(token) for token in self.token_ids]
-        return checked_text(_function_json(self.function, label), label)
+        if self.function is None:
+            raise InvalidSampleError(label, "has nothing to score")
+        return self.function.to_json(label)
 
 
 def checked_text(text: str, label: str) -> str:
@@ -78,24 +97,9 @@ def checked_text(text: str, label: str) -> str:
     return text
 
 
+_ARGUMENTS = ("data_source", "solution_str", "ground_truth", "extra_info")
 _strict_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 """One encoder for all samples: `json.dumps` makes one for each call that has arguments."""
-
-
-def _function_json(function: FunctionSample | None, label: str) -> str:
-    if function is None:
-        raise InvalidSampleError(label, "has nothing to score")
-    arguments = {
-        "data_source": function.data_source,
-        "solution_str": function.solution_str,
-        "ground_truth": function.ground_truth,
-        "extra_info": dict(function.extra_info),
-    }
-    try:
-        return _strict_json(arguments)
-    except (TypeError, ValueError) as error:
-        problem = f"the function's arguments cannot be sent as JSON ({error}); use numbers, strings, lists and dicts"
-        raise InvalidSampleError(label, problem) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +113,7 @@ class Scored:
         constant: True when scoring failed and `value` is the constant that the failure policy asked for.
         steps: Of a pool whose `spec.model.head.type` is TokenLevel: the values of the text's steps, in their order, of
             which `value` is the aggregate. None for every other pool.
+        info: What a pool's function returned beside its score, JSON values.
     """
 
     value: float
@@ -116,6 +121,7 @@ class Scored:
     seconds: float
     constant: bool = False
     steps: tuple[float, ...] | None = None
+    info: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

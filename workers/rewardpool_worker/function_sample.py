@@ -2,15 +2,15 @@
 
 import json
 
-from rewardpool_runtime.function_runner import FunctionSample
+from rewardpool_runtime.function_runner import FunctionArguments
 from rewardpool_worker.score_middleware import InvalidSampleError
 
 
-def parse_sample(text: str) -> FunctionSample:
+def parse_sample(text: str) -> FunctionArguments:
     """Read the JSON text that stands for a sample in a request's `input`.
 
     Raises:
-        InvalidSampleError: not JSON, or other fields than those of `FunctionSample`.
+        InvalidSampleError: not JSON, or other fields than those of `FunctionArguments`.
     """
     try:
         given = json.loads(text)
@@ -20,7 +20,7 @@ def parse_sample(text: str) -> FunctionSample:
         ) from None
     if not isinstance(given, dict):
         raise InvalidSampleError(f"a sample for a function is a JSON object, not a {type(given).__name__}")
-    known = set(FunctionSample.__dataclass_fields__)
+    known = set(FunctionArguments.__dataclass_fields__)
     if unknown := sorted(set(given) - known):
         raise InvalidSampleError(f"a sample has no field {unknown[0]!r}; it has {', '.join(sorted(known))}")
     for name in ("data_source", "solution_str"):
@@ -28,4 +28,4 @@ def parse_sample(text: str) -> FunctionSample:
             raise InvalidSampleError(f"a sample's {name} must be a text")
     if not isinstance(given.get("extra_info"), dict | None):
         raise InvalidSampleError("a sample's extra_info must be an object or null")
-    return FunctionSample(**given)
+    return FunctionArguments(**given)

@@ -2,7 +2,7 @@
 
 The contract is that of every other engine: `POST /v1/embeddings`, one score per sample. A sample is one JSON text with
 verl's four arguments, `{"data_source", "solution_str", "ground_truth", "extra_info"}`; what the function returns beside
-`score` comes back as `data[i].extra`. SIGTERM stops taking requests, finishes those in flight, and exits with 0.
+`score` comes back as `data[i].info`. SIGTERM stops taking requests, finishes those in flight, and exits with 0.
 """
 
 import argparse
@@ -27,8 +27,8 @@ from rewardpool_api import names
 from rewardpool_api.contract import SCORE_PATH, CallerError
 from rewardpool_runtime.function_runner import (
     Failed,
+    FunctionArguments,
     FunctionNotFoundError,
-    FunctionSample,
     LocalRunner,
     ProcessRunner,
     Runner,
@@ -70,7 +70,7 @@ class Options:
     drain_seconds: float
     max_body_bytes: int
     key_file: Path | None
-    probe_sample: FunctionSample | None
+    probe_sample: FunctionArguments | None
 
 
 class FunctionServer:
@@ -158,7 +158,7 @@ class FunctionServer:
                 self._metrics.failed(NO_SCORE)
                 where = f"input {index}: " if len(outcomes) > 1 else ""
                 return _caller_error("function_failed", f"{where}{outcome.message}")
-            data.append(_item(index, outcome))
+            data.append(answer_item(index, outcome))
         self._readiness.scored()
         self._metrics.scored(len(data))
         return web.json_response({"object": "list", "model": self._options.served_name, "data": data, "usage": {}})
@@ -184,7 +184,7 @@ class FunctionServer:
                 self._empty.set()
 
 
-def parse_input(body: bytes) -> list[FunctionSample]:
+def parse_input(body: bytes) -> list[FunctionArguments]:
     """Read the samples of a request.
 
     Raises:
@@ -201,9 +201,10 @@ def parse_input(body: bytes) -> list[FunctionSample]:
     return [parse_sample(text) for text in texts]
 
 
-def _item(index: int, scored: Scored) -> dict[str, Any]:
+def answer_item(index: int, scored: Scored) -> dict[str, Any]:
+    """Return the entry of an answer's `data` for one sample."""
     item = {"object": "embedding", "index": index, "embedding": [scored.value]}
-    return {**item, "extra": scored.extra} if scored.extra else item
+    return {**item, "info": scored.info} if scored.info else item
 
 
 def _caller_error(code: Any, message: str) -> web.Response:

@@ -64,7 +64,8 @@ async def test_what_a_function_says_beside_its_score_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "said"), [(failing, "KeyError: 'no such answer'"), (nothing, "NoneType"), (hanging, "longer than")]
+    ("function", "said"),
+    [(failing, "KeyError: 'no such answer'"), (nothing, "returned None, not a number"), (hanging, "longer than")],
 )
 async def test_a_function_without_a_number_is_an_error_and_never_a_zero(function: Any, said: str) -> None:
     with pytest.raises(FunctionFailedError, match=f"sample e1: .*{said}"):

@@ -9,7 +9,7 @@ from rewardpool.client.request import ScoreRequest
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.errors import InvalidSampleError, SampleError, SampleTooLongError
 from rewardpool.sample import Outcome, Sample, Scored, Unscored
-from rewardpool_api.contract import StepScore
+from rewardpool_api.contract import DetailedScore
 
 
 @dataclass(slots=True, eq=False, repr=False, kw_only=True)
@@ -51,8 +51,9 @@ class SampleRequest(ScoreRequest[float]):
         if isinstance(self._error, SampleError):  # raised here, it would have this frame and with it the request
             return Unscored(error=self._error, attempts=self.attempts, seconds=self.seconds)
         score = self.result()
-        steps = score.steps if isinstance(score, StepScore) else None
-        return Scored(value=score, attempts=self.attempts, seconds=self.seconds, steps=steps)
+        if isinstance(score, DetailedScore):
+            return Scored(value=score, attempts=self.attempts, seconds=self.seconds, steps=score.steps, info=score.info)
+        return Scored(value=score, attempts=self.attempts, seconds=self.seconds)
 
     def tell(self) -> None:
         """See `ScoreRequest`."""

@@ -14,12 +14,13 @@ from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.errors import ConfigError, InvalidSampleError, SampleError, ScoreError
 from rewardpool.rewards.chat import ChatTokenizer, load_tokenizer, read_template
 from rewardpool.rewards.episode import Episode
+from rewardpool.rewards.functions import arguments_of
 from rewardpool.rewards.part_config import PoolPart
 from rewardpool.rewards.rating import StepReward
 from rewardpool.rewards.reward_function import PartScore, refuse_media
 from rewardpool.rewards.steps import SEPARATOR, StepText, steps_of
-from rewardpool.sample import FunctionSample, Sample
-from rewardpool_api.contract import SCORE_PATH, StepScore
+from rewardpool.sample import Sample
+from rewardpool_api.contract import SCORE_PATH, DetailedScore
 from rewardpool_api.source import parse_source
 
 log = logging.getLogger(__name__)
@@ -116,7 +117,7 @@ class ChatScorer:
         score = await self._pool.score(Sample(token_ids=token_ids, id=episode.id))
         if self._check is not None:
             await self._check.passed()
-        steps = score.steps if isinstance(score, StepScore) else ()
+        steps = (score.steps or ()) if isinstance(score, DetailedScore) else ()
         info = {"steps": list(steps)} if steps else {}
         return PartScore(score, info, None if text is None else _rewards(steps, text, episode.label))
 
@@ -150,14 +151,9 @@ class PoolFunctionScorer:
         self._pool = pool
 
     async def score(self, episode: Episode) -> PartScore:
-        """What the pool's function returns."""
-        arguments = FunctionSample(
-            data_source=episode.data_source,
-            solution_str=episode.response,
-            ground_truth=episode.ground_truth,
-            extra_info=episode.extra_info,
-        )
-        return PartScore(await self._pool.score(Sample(function=arguments, id=episode.id)))
+        """Return the number of the pool's function, and as info what it returned beside it."""
+        score = await self._pool.score(Sample(function=arguments_of(episode), id=episode.id))
+        return PartScore(score, score.info if isinstance(score, DetailedScore) else {})
 
 
 def separator_of(part: PoolPart) -> str:

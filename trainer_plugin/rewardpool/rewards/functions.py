@@ -1,13 +1,16 @@
 """Python functions and rules as parts: run in the training job, under the same rules as on a worker."""
 
+import json
+
 from rewardpool.errors import ConfigError, FunctionFailedError, InvalidSampleError
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.part_config import FunctionPart, LengthPenalty
 from rewardpool.rewards.reward_function import PartScore
+from rewardpool.sample import FunctionSample
 from rewardpool_runtime.function_runner import (
     Failed,
+    FunctionArguments,
     FunctionNotFoundError,
-    FunctionSample,
     LocalRunner,
     ProcessRunner,
     Runner,
@@ -15,23 +18,34 @@ from rewardpool_runtime.function_runner import (
 
 
 class FunctionScorer:
-    """Scores by a user's function. What it raises, and what it returns that is no number, is the sample's error."""
+    """Scores by a user's function. What it raises or returns in place of a number is the sample's error."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
 
     async def score(self, episode: Episode) -> PartScore:
-        """The function's number; what it returned beside it is the score's info."""
-        arguments = FunctionSample(
-            data_source=episode.data_source,
-            solution_str=episode.response,
-            ground_truth=episode.ground_truth,
-            extra_info=dict(episode.extra_info),
-        )
+        """Return the function's number, and as info what it returned beside it.
+
+        Raises:
+            InvalidSampleError: An argument cannot be represented in JSON.
+            FunctionFailedError: The function gave no score.
+        """
+        # By way of JSON, so that the function is called with the same values as in a pool.
+        arguments = FunctionArguments(**json.loads(arguments_of(episode).to_json(episode.label)))
         outcome = await self._runner.run(arguments)
         if isinstance(outcome, Failed):
             raise FunctionFailedError(episode.label, f"the reward function failed: {outcome.message}")
-        return PartScore(outcome.value, outcome.extra)
+        return PartScore(outcome.value, outcome.info)
+
+
+def arguments_of(episode: Episode) -> FunctionSample:
+    """Return a function's arguments for an episode, in the job and in a pool alike."""
+    return FunctionSample(
+        data_source=episode.data_source,
+        solution_str=episode.response,
+        ground_truth=episode.ground_truth,
+        extra_info=episode.extra_info,
+    )
 
 
 async def started_runner(part: FunctionPart, *, path: str) -> Runner:
