@@ -21,6 +21,7 @@ from rewardpool import (
     ConfigError,
     Episode,
     FunctionFailedError,
+    GroupAbortedError,
     InvalidSampleError,
     PoolNotFoundError,
     Rating,
@@ -110,8 +111,18 @@ def test_none_stands_for_what_has_no_score_only_where_that_is_asked_for() -> Non
 def test_rows_of_one_prompt_are_compared_with_each_other() -> None:
     with Reward({"function": length, "normalize": "group"}) as scorer:
         assert scorer(PROMPTS, RESPONSES) == [0.0, -1.0, 1.0]
-        with pytest.raises(UnscoredError, match="2 of 3 responses have no score: 1, 2"):
+        with pytest.raises(UnscoredError, match=r"1 of 3 responses have no score: 1\.") as caught:
             scorer(PROMPTS, ["a", "boom", "c"])
+    assert "1 more were given up with their group: 2." in str(caught.value)
+    assert isinstance(caught.value.errors[2], GroupAbortedError)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_an_episode_without_an_id_is_named_by_its_row() -> None:
+    episodes = [Episode(prompt="?", response=response, group=0) for response in ("a", "cc", "boom")]
+    with Reward({"function": length, "normalize": "group"}) as scorer, pytest.raises(UnscoredError) as caught:
+        scorer.rate(episodes)
+    assert str(caught.value).startswith("1 of 3 responses have no score: 2. The first: sample #2: ")
 
 
 def test_a_rating_says_what_the_score_is_made_of() -> None:

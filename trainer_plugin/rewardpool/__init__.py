@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rewardpool.errors import ConfigError as ConfigError
     from rewardpool.errors import DeadlineError as DeadlineError
     from rewardpool.errors import FunctionFailedError as FunctionFailedError
+    from rewardpool.errors import GroupAbortedError as GroupAbortedError
     from rewardpool.errors import InvalidSampleError as InvalidSampleError
     from rewardpool.errors import OtherRankError as OtherRankError
     from rewardpool.errors import PoolAccessError as PoolAccessError
@@ -63,9 +64,9 @@ _NAMES = {
     "rewardpool.discovery.endpoint": "Endpoint",
     "rewardpool.discovery.find": "discover",
     "rewardpool.errors": (
-        "ConfigError DeadlineError FunctionFailedError InvalidSampleError OtherRankError PoolAccessError PoolError"
-        " PoolNotFoundError PoolNotReadyError PoolNotYetReadyError PoolRefusesError RewardPoolError RolloutError"
-        " SampleError SampleTooLongError ScoreError TrainingError UnscoredError"
+        "ConfigError DeadlineError FunctionFailedError GroupAbortedError InvalidSampleError OtherRankError"
+        " PoolAccessError PoolError PoolNotFoundError PoolNotReadyError PoolNotYetReadyError PoolRefusesError"
+        " RewardPoolError RolloutError SampleError SampleTooLongError ScoreError TrainingError UnscoredError"
     ),
     "rewardpool.reward": "Reward",
     "rewardpool.rewards.episode": "Episode",

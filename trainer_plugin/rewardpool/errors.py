@@ -111,12 +111,27 @@ class UnscoredError(RewardPoolError):
         self.scores = scores
 
     def __str__(self) -> str:
-        indices = sorted(self.errors)
-        named = ", ".join(map(str, indices[:MOST_NAMED])) + (", ..." if len(indices) > MOST_NAMED else "")
+        aborted = sorted(index for index, error in self.errors.items() if isinstance(error, GroupAbortedError))
+        failed = sorted(self.errors.keys() - aborted)
+        with_group = f" {len(aborted)} more were given up with their group: {_named(aborted)}." if aborted else ""
         return (
-            f"{len(indices)} of {len(self.scores)} responses have no score: {named}. "
-            f'The first: {self.errors[indices[0]]}. With on_failure="skip" they have None'
+            f"{len(failed)} of {len(self.scores)} responses have no score: {_named(failed)}. "
+            f'The first: {self.errors[failed[0]]}.{with_group} With on_failure="skip" they have None'
         )
+
+
+def _named(indices: Sequence[int]) -> str:
+    return ", ".join(map(str, indices[:MOST_NAMED])) + (", ..." if len(indices) > MOST_NAMED else "")
+
+
+class GroupAbortedError(SampleError):
+    """The response was given up because another one of its group, `failed`, has no score under `raise`."""
+
+    def __init__(self, sample: str, failed: SampleError) -> None:
+        super().__init__(sample, f"given up with its group, in which sample {failed.sample} has no score")
+        self.args = (sample, failed)
+        self.failed = failed
+        self.fault = failed.fault
 
 
 class SampleTooLongError(SampleError):

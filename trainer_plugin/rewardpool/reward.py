@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,7 +24,7 @@ from rewardpool.client.pool import Pool
 from rewardpool.client.stream import Stream
 from rewardpool.deadline import waited
 from rewardpool.demand.handle import JobDemand
-from rewardpool.errors import ConfigError, SampleError, ScoreError, UnscoredError
+from rewardpool.errors import ConfigError, GroupAbortedError, SampleError, ScoreError, UnscoredError
 from rewardpool.rewards.blocking import BlockingReward
 from rewardpool.rewards.config import RewardLike
 from rewardpool.rewards.episode import Episode, Message
@@ -219,7 +220,9 @@ class _Batch:
             ratings: Sequence[Rating | SampleError]
             ratings = await self._reward.rate_group([self._episodes[row] for row in rows])
         except SampleError as error:
-            ratings = [error] * len(rows)
+            # An error that names none of them is of the whole group, such as that of post_process.
+            named = {row for row in rows if self._episodes[row].label == error.sample} or set(rows)
+            ratings = [error if row in named else GroupAbortedError(self._episodes[row].label, error) for row in rows]
         for row, rating in zip(rows, ratings, strict=True):
             self._outcomes[row] = rating
         self.done += len(rows)
@@ -256,7 +259,7 @@ class _Begun:
 
 def _episode(trajectory: Trajectory, index: int) -> Episode:
     if isinstance(trajectory, Episode):
-        return trajectory
+        return trajectory if trajectory.id is not None else replace(trajectory, id=f"#{index}")
     prompt, response = trajectory
     return episode_of(prompt, response, id=f"#{index}")
 

@@ -211,6 +211,14 @@ async def test_a_group_is_normalized_among_those_that_have_a_score() -> None:
     assert [rating.components["a"] for rating in ratings] == [1.0, None, 3.0]
 
 
+async def test_a_part_is_normalized_without_the_responses_that_another_part_leaves_unscored() -> None:
+    one = part("a", {"a": 1.0, "b": 900.0, "c": 3.0}, normalize="group")
+    other = part("b", {"a": 0, "b": None, "c": 0}, on_failure="skip")
+    ratings = await rate_group("abc", one, other)
+    assert [rating.total for rating in ratings] == [-1.0, None, 1.0]
+    assert [rating.components["a"] for rating in ratings] == [1.0, 900.0, 3.0]
+
+
 async def test_a_group_of_one_is_normalized_to_zero_and_its_raw_score_kept() -> None:
     [rating] = await rate_group("a", part("a", {"a": 5.0}, normalize="group"))
     assert (rating.total, rating.components) == (0.0, {"a": 5.0})

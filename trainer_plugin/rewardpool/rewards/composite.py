@@ -171,11 +171,12 @@ class CompositeReward:
     def _totals(self, drafts: Sequence[_Draft]) -> list[float | None]:
         weighted: list[list[float]] = [[] for _ in drafts]
         for part in self._others:
-            # A score counts for mean and deviation also where another part of the same episode has none.
+            # An episode that another part leaves unscored is in no mean and no deviation: the others are scaled as if
+            # their group had been without it.
             found = [
                 (number, result.used)
                 for number, draft in enumerate(drafts)
-                if (result := draft.results.get(part.name)) is not None and result.used is not None
+                if draft.is_open and (result := draft.results.get(part.name)) is not None and result.used is not None
             ]
             episodes = [drafts[number].episode for number, _ in found]
             values = self._normalized(part, episodes, [used for _, used in found])
