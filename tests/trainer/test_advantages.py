@@ -4,12 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rewardpool.rewards.score_noise import EPSILON, ScoreDtype, coarsest
 from rewardpool_train.advantages import (
-    SMALLEST_SPREAD,
     AdvantageScale,
-    ScoreDtype,
     TokenReward,
-    coarsest,
     group_advantages,
     has_members,
     is_informative,
@@ -22,7 +20,7 @@ GAPPY_SCORES = st.lists(st.none() | st.floats(-100, 100), min_size=2, max_size=1
 
 def test_advantages_are_the_papers_formula() -> None:
     advantages = group_advantages([1.0, 2.0, 3.0])
-    spread = math.sqrt(2 / 3) + SMALLEST_SPREAD
+    spread = math.sqrt(2 / 3) + EPSILON
     assert advantages == pytest.approx([-1 / spread, 0.0, 1 / spread])
 
 
@@ -47,7 +45,7 @@ def test_several_pools_are_as_good_as_the_coarsest_that_says_what_it_computes_in
 
 def test_the_deviation_may_be_that_of_a_sample_as_in_verl() -> None:
     advantages = group_advantages([1.0, 2.0, 3.0], scale="group_sample_std")
-    assert advantages == pytest.approx([-1 / (1 + SMALLEST_SPREAD), 0.0, 1 / (1 + SMALLEST_SPREAD)])
+    assert advantages == pytest.approx([-1 / (1 + EPSILON), 0.0, 1 / (1 + EPSILON)])
     assert group_advantages([1.0, None], scale="group_sample_std") == [None, None]
 
 
@@ -155,7 +153,7 @@ def test_a_tokens_advantage_is_the_sum_of_the_normalised_rewards_of_its_step_and
     first, second = process_advantages([[(1, 1.0), (2, 3.0)], [(0, 2.0)]], [3, 1], scale="none")
     assert first == [0.0, 0.0, 1.0]  # -1 for the first step, 1 for the second
     assert second == [0.0]
-    spread = math.sqrt(2 / 3) + SMALLEST_SPREAD
+    spread = math.sqrt(2 / 3) + EPSILON
     first, _ = process_advantages([[(1, 1.0), (2, 3.0)], [(0, 2.0)]], [3, 1])
     assert first == pytest.approx([0.0, 0.0, 1 / spread])
 

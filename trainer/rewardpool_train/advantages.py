@@ -3,52 +3,28 @@
 GRPO has no value network. The baseline of a response is what its siblings got (Shao et al. 2024, DeepSeekMath,
 arXiv:2402.03300, section 4.1.2):
 
-    A_i = (r_i - mean(r)) / std(r)        r = scores of the group's responses
+    A_i = (r_i - mean(r)) / (std(r) + epsilon)        r = scores of the group's responses
 
-The paper does not say which deviation it means. The default is that of a population, which divides by n; verl and TRL
-take that of a sample, which divides by n - 1, so that their advantages are smaller: by 6.5 % in groups of 8.
+`rewardpool.rewards.mixture.normalized` computes it, and has the epsilon. The paper does not say which deviation it
+means. The default is that of a population, which divides by n; verl and TRL take that of a sample, which divides by
+n - 1, so that their advantages are smaller: by 6.5 % in groups of 8.
 
 So an advantage needs the scores of the whole group and nothing else, and a group whose scores are complete can be
 trained on while others still wait. Plain Python: a group is a handful of numbers.
 """
 
 import math
-import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
-SMALLEST_SPREAD = 1e-4
-"""The least that is added to the standard deviation, see `noise`."""
+from rewardpool.rewards.mixture import Deviation, normalized
+from rewardpool.rewards.score_noise import EPSILON, ScoreDtype, differ
 
 LEAST_MEMBERS = 2
 """Scored responses without which a group compares nothing."""
 
 AdvantageScale = Literal["group_std", "group_sample_std", "none"]
-ScoreDtype = Literal["float32", "float16", "bfloat16"]
-_STEP: dict[ScoreDtype, float] = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-"""From 1 to the next number."""
-
-
-def coarsest(dtypes: Iterable[str | None]) -> ScoreDtype:
-    """Return the one of these with the largest steps; those that are unknown or the engine's choice do not count."""
-    given = set(dtypes)
-    return max((dtype for dtype in _STEP if dtype in given), key=_STEP.__getitem__, default="float32")
-
-
-def noise(scores: Sequence[float], dtype: ScoreDtype) -> float:
-    """Return by how much the scores of equal responses can differ, depending on who shared their batch at the server.
-
-    That is a step of the reward model's numbers at the size of the largest score, and at that of 1 where all are
-    smaller: a score near 0 is what is left of larger summands. In float32 that is some 1e-7 and 1e-4 is taken, far
-    above it; a logit of 20 in bfloat16 is good to 0.16.
-
-    It is added to the standard deviation; without it, noise would be blown up to advantages of 1.
-
-    Args:
-        scores: Of one group.
-        dtype: What the reward model computes in.
-    """
-    return max(SMALLEST_SPREAD, _STEP[dtype] * max(1.0, *map(abs, scores)))
+_DEVIATION: dict[AdvantageScale, Deviation] = {"group_std": "population", "group_sample_std": "sample"}
 
 
 def group_advantages(
@@ -67,19 +43,21 @@ def group_advantages(
     Args:
         scores: Of one group.
         scale: `group_std` gives standard deviations of the group (that of a population), `group_sample_std` those of a
-            sample; `none` the plain
-            distance r_i - mean(r), because dividing favours groups that are almost of one mind, the too easy and the
-            too hard questions (Dr. GRPO, Liu et al. 2025, arXiv:2503.20783, section 3.1).
+            sample, both 0 where scores do not `differ`; `none` the plain distance r_i - mean(r), because dividing
+            favours groups whose scores hardly differ, the too easy and the too hard questions (Dr. GRPO, Liu et al.
+            2025, arXiv:2503.20783, section 3.1).
         only_informative: Whether a group that `is_informative` denies is left out, as if it were unscored.
         min_members: Scores without which there is nothing to compare with; 2 at least.
-        dtype: As for `noise`.
+        dtype: What the reward model computes in.
     """
     if not has_members(scores, min_members) or (only_informative and not is_informative(scores, dtype=dtype)):
         return [None] * len(scores)
     known = [score for score in scores if score is not None]
-    mean = math.fsum(known) / len(known)
-    spread = _deviation(known, mean, scale) + noise(known, dtype) if scale != "none" else 1.0
-    return [None if score is None else (score - mean) / spread for score in scores]
+    if scale == "none":
+        mean = math.fsum(known) / len(known)
+        return [None if score is None else score - mean for score in scores]
+    advantages = iter(normalized(known, dtype=dtype, deviation=_DEVIATION[scale]))
+    return [None if score is None else next(advantages) for score in scores]
 
 
 TokenReward = tuple[int, float]
@@ -108,7 +86,7 @@ def process_advantages(
         scale: As for `group_advantages`, of the steps' rewards.
         only_informative: As for `group_advantages`.
         min_members: As for `group_advantages`, responses with steps.
-        dtype: As for `noise`.
+        dtype: What the reward model computes in.
 
     Returns:
         For each response, one number per token.
@@ -138,21 +116,17 @@ def _sums_from_here(at_token: Mapping[int, Sequence[float]], length: int) -> lis
     return backwards[::-1]
 
 
-def _deviation(scores: Sequence[float], mean: float, scale: AdvantageScale) -> float:
-    return statistics.stdev(scores, mean) if scale == "group_sample_std" else statistics.pstdev(scores, mean)
-
-
 def has_members(outcomes: Sequence[object | None], min_members: int = LEAST_MEMBERS) -> bool:
     """Return whether enough responses of a group have an outcome for it to go on without the others."""
     return sum(outcome is not None for outcome in outcomes) >= max(min_members, LEAST_MEMBERS)
 
 
 def is_informative(scores: Sequence[float | None], *, dtype: ScoreDtype = "float32") -> bool:
-    """Return whether a group can teach anything: its scores differ by more than `noise`.
+    """Return whether a group can teach anything: its scores differ by more than rounding, and by more than `EPSILON`.
 
     A group of equal scores has advantages of 0 and no gradient, and yet would count in the mini-batch's mean, so that
     the others weigh less. DAPO's dynamic sampling (Yu et al. 2025, arXiv:2503.14476, section 3.2) leaves it out, and
     samples another group in its place (`pipeline.dynamic_sampling`).
     """
     known = [score for score in scores if score is not None]
-    return len(known) > 1 and max(known) - min(known) > noise(known, dtype)
+    return differ(known, dtype) and max(known) - min(known) > EPSILON

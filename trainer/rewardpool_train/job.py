@@ -30,13 +30,13 @@ from rewardpool.client.report import Report
 from rewardpool.demand.together import Together
 from rewardpool.errors import RewardPoolError
 from rewardpool.rewards.blocking import BlockingReward
+from rewardpool.rewards.score_noise import ScoreDtype, coarsest
 from rewardpool_train.actor.ranks import Ranks, joined
 from rewardpool_train.actor.records import StepRecord
 from rewardpool_train.actor.reporting import reporting
 from rewardpool_train.actor.scoring import Tally
 from rewardpool_train.actor.sharing import sharing_of
 from rewardpool_train.actor.trainer import Trainer
-from rewardpool_train.advantages import ScoreDtype, coarsest
 from rewardpool_train.config import TrainConfig, load_train_config
 
 REWARD_WINDOW_STEPS = 5

@@ -1,6 +1,7 @@
 """Parts become one rating: what is asked, what is kept, and what a failed part does to the total."""
 
 import asyncio
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,6 +15,7 @@ from rewardpool.rewards import Episode, Rating
 from rewardpool.rewards.composite import CompositeReward, OpenPart, PostProcess
 from rewardpool.rewards.part_config import LengthPenaltyPart
 from rewardpool.rewards.reward_function import PartScore
+from rewardpool.rewards.score_noise import EPSILON
 
 Script = Mapping[str, float | None]
 """Scores by the episode's response; None fails."""
@@ -207,7 +209,7 @@ async def test_a_comparison_behind_a_gate_has_all_that_came_through_in_their_ord
 async def test_a_group_is_normalized_among_those_that_have_a_score() -> None:
     one = part("a", {"a": 1.0, "b": None, "c": 3.0}, normalize="group", on_failure="skip")
     ratings = await rate_group("abc", one, part("b", {"a": 0, "b": 0, "c": 0}))
-    assert [rating.total for rating in ratings] == [-1.0, None, 1.0]
+    assert [rating.total for rating in ratings] == [-1 / (1 + EPSILON), None, 1 / (1 + EPSILON)]
     assert [rating.components["a"] for rating in ratings] == [1.0, None, 3.0]
 
 
@@ -215,8 +217,15 @@ async def test_a_part_is_normalized_without_the_responses_that_another_part_leav
     one = part("a", {"a": 1.0, "b": 900.0, "c": 3.0}, normalize="group")
     other = part("b", {"a": 0, "b": None, "c": 0}, on_failure="skip")
     ratings = await rate_group("abc", one, other)
-    assert [rating.total for rating in ratings] == [-1.0, None, 1.0]
+    assert [rating.total for rating in ratings] == [-1 / (1 + EPSILON), None, 1 / (1 + EPSILON)]
     assert [rating.components["a"] for rating in ratings] == [1.0, 900.0, 3.0]
+
+
+async def test_a_group_is_normalized_by_the_steps_of_its_reward_models_numbers() -> None:
+    one = part("a", {"a": 20.0, "b": 20.125}, normalize="group")
+    assert [rating.total for rating in await rate_group("ab", one)] == pytest.approx([-1, 1], abs=1e-2)
+    in_bfloat16 = dataclasses.replace(one, score_dtype="bfloat16")
+    assert [rating.total for rating in await rate_group("ab", in_bfloat16)] == [0.0, 0.0]
 
 
 async def test_a_group_of_one_is_normalized_to_zero_and_its_raw_score_kept() -> None:

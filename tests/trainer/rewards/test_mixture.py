@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool.rewards.mixture import clipped, combined, normalized
+from rewardpool.rewards.mixture import Deviation, clipped, combined, normalized
+from rewardpool.rewards.score_noise import EPSILON, ScoreDtype, epsilon
 
 NUMBERS = st.floats(-1e6, 1e6).filter(lambda value: value == 0 or abs(value) > 1e-6)
 ANY = st.floats(allow_nan=False, allow_infinity=False)
@@ -47,13 +48,14 @@ def test_clipping_stays_within_the_bounds_and_changes_nothing_inside(value: floa
 
 
 @given(st.lists(st.floats(-1e3, 1e3).map(lambda value: round(value, 3)), min_size=2, max_size=30))
-def test_normalized_scores_have_mean_zero_and_deviation_one_and_keep_their_order(values: list[float]) -> None:
+def test_normalized_scores_have_mean_zero_and_the_deviations_share_and_keep_their_order(values: list[float]) -> None:
     result = normalized(values)
     if min(values) == max(values):
         assert result == [0.0] * len(values)
         return
     assert statistics.fmean(result) == pytest.approx(0, abs=1e-9)
-    assert statistics.pstdev(result) == pytest.approx(1)
+    spread = statistics.pstdev(values)
+    assert statistics.pstdev(result) == pytest.approx(spread / (spread + epsilon(values, "float32")))
     order = sorted(range(len(values)), key=values.__getitem__)
     assert all(result[one] <= result[other] for one, other in itertools.pairwise(order))
 
@@ -61,6 +63,31 @@ def test_normalized_scores_have_mean_zero_and_deviation_one_and_keep_their_order
 @given(st.lists(ANY, max_size=10))
 def test_normalization_never_makes_what_is_no_number(values: list[float]) -> None:
     assert all(math.isfinite(value) for value in normalized(values))
+
+
+@pytest.mark.parametrize("deviation", ["population", "sample"])
+def test_a_group_is_divided_by_its_deviation_plus_epsilon(deviation: Deviation) -> None:
+    spread = {"population": math.sqrt(2 / 3), "sample": 1.0}[deviation] + EPSILON
+    assert normalized([1.0, 2.0, 3.0], deviation=deviation) == pytest.approx([-1 / spread, 0.0, 1 / spread])
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [
+        ([1.0] * 7 + [1.0 + 2 * 2.0**-52], "float32"),  # two steps of a Python float
+        ([0.5] * 7 + [0.5 + 2 * 2.0**-24], "float32"),
+        ([1e5] * 7 + [1e5 + 2 * 2.0**-7], "float32"),
+        ([20.0] * 7 + [20.25], "bfloat16"),
+        ([20.0] * 7 + [20.03125], "float16"),
+        ([2.0**1000] * 7 + [2.0**1000 + 2.0**948], "float32"),
+    ],
+)
+def test_a_spread_of_two_float_steps_is_none(values: list[float], dtype: ScoreDtype) -> None:
+    assert normalized(values, dtype=dtype) == [0.0] * len(values)
+
+
+def test_a_small_spread_is_damped_by_epsilon() -> None:
+    assert normalized([1.0] * 7 + [1.0 + 1e-6])[-1] == pytest.approx(7 / 8 * 1e-6 / EPSILON, rel=1e-2)
 
 
 @pytest.mark.parametrize("values", [[], [3.0], [3.0, 3.0, 3.0], [5e-324, 0.0]])

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import torch
 
 from rewardpool.rewards.running import RunningMoments
+from rewardpool.rewards.score_noise import ScoreDtype
 from rewardpool_train.actor.data import Prompt, Rollout
 from rewardpool_train.actor.fsdp import FsdpActor, RatedRollout
 from rewardpool_train.actor.ranks import Ranks
@@ -21,7 +22,6 @@ from rewardpool_train.actor.scoring import Components
 from rewardpool_train.advantages import (
     LEAST_MEMBERS,
     AdvantageScale,
-    ScoreDtype,
     TokenReward,
     group_advantages,
     process_advantages,

@@ -4,10 +4,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from rewardpool.rewards.score_noise import ScoreDtype
 from rewardpool_train.actor.data import Prompt, Rollout
 from rewardpool_train.actor.fsdp import UpdateStats
 from rewardpool_train.actor.ranks import Ranks
-from rewardpool_train.advantages import LEAST_MEMBERS, ScoreDtype, has_members, is_informative
+from rewardpool_train.advantages import LEAST_MEMBERS, has_members, is_informative
 from rewardpool_train.pipeline.parts import RatedGroup
 from rewardpool_train.pipeline.times import StepTimes
 

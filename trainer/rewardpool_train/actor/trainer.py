@@ -21,6 +21,7 @@ from transformers import AutoTokenizer
 
 from rewardpool.errors import ConfigError
 from rewardpool.rewards.episode import Episode
+from rewardpool.rewards.score_noise import ScoreDtype
 from rewardpool_train.actor import checkpoint
 from rewardpool_train.actor.data import Prompt, PromptOrder, Rollout, prompt_tokens, read_prompts, to_episode
 from rewardpool_train.actor.fsdp import FsdpActor
@@ -34,7 +35,7 @@ from rewardpool_train.actor.rollout.staged import StagedEngine
 from rewardpool_train.actor.scoring import Rater, RewardScore, Tally
 from rewardpool_train.actor.sharing import Sharing
 from rewardpool_train.actor.tokens import Forward
-from rewardpool_train.advantages import ScoreDtype, has_members, is_informative
+from rewardpool_train.advantages import has_members, is_informative
 from rewardpool_train.colocated.pipeline import in_turn, share
 from rewardpool_train.config import TrainConfig
 from rewardpool_train.pipeline.dynamic_sampling import DynamicSampling

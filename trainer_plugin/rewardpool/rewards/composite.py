@@ -29,6 +29,7 @@ from rewardpool.rewards.rating import Rating, StepReward
 from rewardpool.rewards.requests import Asked, requests_by_pool
 from rewardpool.rewards.reward_function import GroupRewardFunction, PartScore, RewardFunction, gathered
 from rewardpool.rewards.running import RunningMoments
+from rewardpool.rewards.score_noise import ScoreDtype
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,8 @@ class OpenPart:
     path: str
     """Where it is in the config."""
     reward_function: RewardFunction | GroupRewardFunction
+    score_dtype: ScoreDtype = "float32"
+    """What its reward model computes in."""
 
     @property
     def name(self) -> str:
@@ -190,7 +193,7 @@ class CompositeReward:
     def _normalized(self, part: OpenPart, episodes: Sequence[Episode], values: Sequence[float]) -> Sequence[float]:
         match part.config.normalize:
             case "group":
-                return normalized(values)
+                return normalized(values, dtype=part.score_dtype)
             case "running":
                 return [
                     self._scale_of(part, episode).of(value) for episode, value in zip(episodes, values, strict=True)

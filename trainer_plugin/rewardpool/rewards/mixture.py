@@ -4,7 +4,11 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+from rewardpool.rewards.score_noise import ScoreDtype, differ, epsilon
+
+Deviation = Literal["population", "sample"]
 Bounds = tuple[float, float]
 
 
@@ -13,17 +17,28 @@ def clipped(value: float, bounds: Bounds | None) -> float:
     return value if bounds is None else min(max(value, bounds[0]), bounds[1])
 
 
-def normalized(values: Sequence[float]) -> list[float]:
-    """The values with mean 0 and standard deviation 1 (that of a population); all 0 where they are equal, or one."""
-    if not values or min(values) == max(values):
+def normalized(
+    values: Sequence[float], *, dtype: ScoreDtype = "float32", deviation: Deviation = "population"
+) -> list[float]:
+    """Return the distances of a group's scores from their mean, divided by standard deviation plus `epsilon`.
+
+    This is GRPO's formula as TRL and verl compute it, and the only definition here: of `normalize: group`, and of a
+    trainer's advantages. Scores that do not `differ` are all 0.0, as is a single one.
+
+    Args:
+        values: Scores of one group.
+        dtype: What the reward model computes in.
+        deviation: Of a `population` (divides by n) or of a `sample` (by n - 1).
+    """
+    if not differ(values, dtype):
         return [0.0] * len(values)
-    # The result does not depend on the scale; on this one no square overflows.
+    # Brought to 0 to 1, so that no sum and no square overflows.
     half_low, half_span = min(values) / 2, max(values) / 2 - min(values) / 2
-    if half_span == 0.0:  # numbers so small that their halves are the same
-        return [0.0] * len(values)
     scaled = [(value / 2 - half_low) / half_span for value in values]
-    mean, deviation = statistics.fmean(scaled), statistics.pstdev(scaled)
-    return [(value - mean) / deviation for value in scaled]
+    mean = statistics.fmean(scaled)
+    spread = statistics.pstdev(scaled) if deviation == "population" else statistics.stdev(scaled)
+    spread += epsilon(values, dtype) / 2 / half_span
+    return [(value - mean) / spread for value in scaled]
 
 
 @dataclass(frozen=True)

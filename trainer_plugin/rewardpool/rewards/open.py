@@ -32,6 +32,7 @@ from rewardpool.rewards.reward_function import (
     RewardFunction,
     WithoutReasoning,
 )
+from rewardpool.rewards.score_noise import ScoreDtype, coarsest
 from rewardpool_runtime.function_runner import FunctionNotFoundError, Runner, load_function
 
 log = logging.getLogger(__name__)
@@ -69,7 +70,9 @@ async def open_reward(
     async with AsyncExitStack() as stack:
         opening = _Opening(stack, tokenizer)
         parts = [
-            OpenPart(part, place, await opening.reward_function(part, path=place))
+            OpenPart(
+                part, place, await opening.reward_function(part, path=place), score_dtype=opening.score_dtype(part)
+            )
             for part, place in zip(parsed.parts, parsed.paths, strict=True)
         ]
         yield CompositeReward(
@@ -112,6 +115,12 @@ class _Opening:
         if isinstance(function, GroupRewardFunction):
             return GroupWithoutReasoning(function, part.reasoning)
         return WithoutReasoning(function, part.reasoning)
+
+    def score_dtype(self, part: Part) -> ScoreDtype:
+        """Return what an open part's reward model computes in; scores of judges and functions come from no logit."""
+        client = part.client if isinstance(part, PoolPart) else None
+        endpoints = (self.pools[name].endpoint for name, other in self._clients.items() if other.client == client)
+        return coarsest(endpoint.dtype for endpoint in endpoints if endpoint.model_type == "Discriminative")
 
     async def _pool(self, part: PoolPart, *, path: str) -> Pool:
         """The part's pool, which may be another part's already."""

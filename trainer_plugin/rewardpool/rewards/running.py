@@ -15,6 +15,7 @@ from fractions import Fraction
 from typing import Any, Self
 
 from rewardpool.rewards.mixture import Bounds, Scaling, clipped
+from rewardpool.rewards.score_noise import float_step
 
 Together = Callable[[Any], Sequence[Any]]
 """Called with what this rank has, returns what each rank has; all ranks call it at the same point of their work."""
@@ -49,12 +50,14 @@ class Sums:
     def scaling(self) -> Scaling:
         """Return what brings such scores to mean 0 and standard deviation 1 (that of a population).
 
-        Of no scores at all it changes nothing, and of equal ones it divides by nothing.
+        Without scores it changes nothing. A deviation below a step of the scores' numbers is rounding: then nothing is
+        divided.
         """
         if not self.count:
             return Scaling()
         mean = self.total / self.count
-        return Scaling(float(mean), _root(self.squares / self.count - mean**2) or 1.0)
+        deviation = _root(self.squares / self.count - mean**2)
+        return Scaling(float(mean), deviation if deviation > float_step([float(mean)], "float32") else 1.0)
 
     def to_json(self) -> list[Any]:
         """Return it as what JSON can express, without loss."""
