@@ -101,6 +101,54 @@ def test_the_divergence_from_the_reference_is_the_papers_estimate() -> None:
     assert each.losses.item() == pytest.approx(0.1 * (0.5 - math.log(0.5) - 1))
 
 
+@pytest.mark.parametrize("gap", [100.0, -100.0])
+def test_a_rollout_of_no_weight_far_from_the_reference_leaves_the_loss_a_number(gap: float) -> None:
+    """What a rank adds that has fewer passes to make than another one."""
+    log_probs = torch.tensor([[0.0]], requires_grad=True)
+    zeros = torch.zeros(1, 1)
+    each = token_losses(
+        log_probs=log_probs,
+        proximal=zeros - gap,
+        behaviour=zeros - gap,
+        advantages=zeros,
+        mask=torch.tensor([[True]]),
+        objective=Objective(kl=0.1),
+        reference=zeros + gap,
+    )
+    loss = (each.losses.sum(dim=1) * rollout_weights_of_nothing()).sum()
+    loss.backward()
+    assert loss.item() == 0.0
+    assert log_probs.grad is not None
+    assert log_probs.grad.item() == 0.0
+    assert torch.isfinite(each.approx_kl).all()
+
+
+def rollout_weights_of_nothing() -> torch.Tensor:
+    return rollout_weights(torch.tensor([1]), torch.tensor([False]), rollouts=1, tokens=1, objective=Objective(kl=0.1))
+
+
+def test_the_divergence_from_the_reference_can_be_clamped() -> None:
+    clamped = dataclasses.replace(GRPO, kl=0.1, kl_clamp=10.0)
+    assert losses_of([[0.0, 0.0]], [0.0], reference=[[5.0, 1.0]], objective=clamped).losses.tolist() == [
+        pytest.approx([1.0, 0.1 * (math.e - 2)])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("advantage", "ratio", "gain"),
+    [
+        (-2.0, 9.0, -6.0),  # a bad token that became likelier loses no more than three advantages
+        (-2.0, 2.5, -5.0),
+        (-2.0, 0.5, -1.6),
+        (2.0, 9.0, 2.4),
+    ],
+)
+def test_what_a_bad_token_loses_can_be_limited(advantage: float, ratio: float, gain: float) -> None:
+    each = losses_of([[math.log(ratio)]], [advantage], objective=dataclasses.replace(GRPO, dual_clip=3.0))
+    assert each.losses.item() == pytest.approx(-gain)
+    assert each.clipped.item() == (gain != pytest.approx(advantage * ratio))
+
+
 def test_a_stale_tokens_clip_is_about_the_step_and_its_weight_about_the_sampler() -> None:
     now, proximal, behaviour, advantage = -1.0, -1.1, -1.7, 2.0
     gain = math.exp(proximal - behaviour) * min(math.exp(now - proximal) * advantage, 1.2 * advantage)

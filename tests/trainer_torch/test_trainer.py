@@ -165,6 +165,25 @@ def test_the_update_is_made_without_groups_that_have_too_few_scores_after_the_la
     assert math.isnan(record.loss)  # there was none
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_no_token_is_clipped_in_the_first_update_of_fresh_rollouts(tmp_path: Path, dtype: str) -> None:
+    """Generation rounds otherwise than the trainer's forward, and GSPO's clip is narrower than bfloat16's steps."""
+    folder = tmp_path / "policy"
+    tiny_policy.make_policy(seed=0, hidden_size=64).save_pretrained(folder)
+    tiny_policy.make_tokenizer().save_pretrained(folder)
+    config = config_of(
+        tmp_path,
+        folder,
+        steps=1,
+        policy={"path": str(folder), "dtype": dtype},
+        rollout={"prompts_per_step": 4, "group_size": 8, "max_new_tokens": 40, "temperature": 0.7},
+        update={"groups_per_minibatch": 4, "algorithm": "gspo"},
+    )
+    [record], _ = trained(config, share_of_sevens)
+    assert record.clip_fraction == 0.0
+    assert record.grad_norm > 0
+
+
 def test_after_the_last_round_groups_of_equal_scores_are_trained_on_and_counted(
     tmp_path: Path, policy_folder: Path
 ) -> None:

@@ -11,7 +11,9 @@ formulas in code; docs/actor.md has them in writing.
 | `loss_agg_mode` | how much a token weighs | GRPO; DAPO; Dr. GRPO, arXiv:2503.20783 |
 | `clip_low`, `clip_high` | how far the ratio may go | PPO, arXiv:1707.06347; DAPO's clip-higher |
 | `importance_cap` | the most that a stale token weighs | decoupled PPO, arXiv:2110.00641; AReaL, arXiv:2505.24298 |
+| `dual_clip` | the most that a bad response's token may lose | dual-clip PPO, arXiv:1912.09729 |
 | `kl` | how strongly the policy is held to the reference | GRPO |
+| `kl_clamp` | the most that a token's divergence counts | verl, OpenRLHF |
 """
 
 from dataclasses import dataclass
@@ -40,8 +42,11 @@ class Objective:
         fixed_length: In tokens; the length limit of responses. Used by `seq-mean-token-sum-norm` alone.
         clip_low: How far the ratio may fall below 1 before its gradient is cut.
         clip_high: How far it may rise above 1.
+        dual_clip: The most that a token of a bad response that has become likelier loses, in units of its advantage, as
+            it has no upper clip; None for no limit.
         importance_cap: The importance weight of a token is cut to this.
         kl: Weight of the divergence from the reference policy; 0 needs no reference.
+        kl_clamp: A token's divergence counts as no more than this, in nats; None for no limit.
     """
 
     only_informative: bool = False
@@ -51,8 +56,10 @@ class Objective:
     fixed_length: int = 1
     clip_low: float = 0.2
     clip_high: float = 0.2
+    dual_clip: float | None = None
     importance_cap: float = 5.0
     kl: float = 0.0
+    kl_clamp: float | None = None
 
 
 PRESETS: dict[Algorithm, dict[str, Any]] = {

@@ -43,10 +43,17 @@ class UpdateConfig(ConfigPart):
     dynamic_sampling_rounds: Annotated[int, Field(ge=0, le=1000)] = 0
     """Rounds of a step, at most, in which such groups are replaced by groups of further prompts before they are trained
     on. What is left of them after the last round is trained on as it is. 0 replaces none; `fully_async` cannot."""
+    dual_clip: Annotated[float, Field(gt=1, lt=1e6)] | None = None
+    """A token of a bad response that has become likelier loses no more than this many advantages, as in verl, where it
+    is 3. By default there is no such limit, as in TRL."""
     kl: Annotated[float, Field(ge=0)] = 0.0
     """Weight of the divergence from the policy that the job started with; 0 keeps no second model."""
+    kl_clamp: Positive | None = None
+    """A token's divergence counts as no more than this, in nats; verl's k3 has 10. By default there is no limit but
+    exp(20)."""
     importance_cap: Positive = 5.0
-    """A token that is likelier now than when a stale policy sampled it weighs more, but no more than this."""
+    """A token that is likelier now than when a stale policy sampled it weighs more, but no more than this; verl's and
+    TRL's are 2 and 3."""
     max_grad_norm: Positive = 1.0
     """Longer gradients are shortened to this."""
     max_skipped_updates: Annotated[int, Field(ge=0, le=1000)] = 3
@@ -80,6 +87,8 @@ class UpdateConfig(ConfigPart):
             fixed_length=fixed_length,
             clip_low=self.clip_low,
             clip_high=self.clip_high,
+            dual_clip=self.dual_clip,
             importance_cap=self.importance_cap,
             kl=self.kl,
+            kl_clamp=self.kl_clamp,
         )

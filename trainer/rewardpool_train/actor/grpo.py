@@ -23,6 +23,12 @@ gradient through rho. Then the term is an unbiased estimate of the divergence at
 which that of k3 alone is not even on fresh rollouts (DeepSeek-V3.2, arXiv:2512.02556, equation 7). It is unbiased up to
 the cap, and given the tokens before, whose probability it does not correct, as w does not.
 
+Two limits are options. `dual_clip` bounds what a token of a bad response can lose that has become likelier anyway, to
+c * A_i (dual-clip PPO, Ye et al. 2020, arXiv:1912.09729, equation 5); `kl_clamp` bounds KL_t.
+
+No quotient is further from 1 than exp(20), and none has a gradient beyond: in float32 exp(89) is infinite, and a
+rollout of weight 0 would then make the whole loss NaN.
+
 With the sequence ratio of GSPO (Zheng et al. 2025, arXiv:2507.18071, equation 7) both quotients are geometric means
 over the rollout's tokens, the same for each of them.
 The weight of KL_t stays each token's own.
@@ -36,6 +42,9 @@ import torch
 
 from rewardpool_train.objective import Objective, Ratio
 
+MAX_GAP = 20.0
+"""Most that two log-probabilities differ by, in nats; exp(20) is 5e8."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TokenLosses:
@@ -43,7 +52,7 @@ class TokenLosses:
 
     Attributes:
         losses: float32, with gradients.
-        clipped: bool, where the clip took hold, so that the token has no gradient but that of the divergence.
+        clipped: bool, where a clip took hold, so that the token has no gradient but that of the divergence.
         capped: bool, where the importance weight was cut.
         approx_kl: float32, the estimate k3 of the divergence of pi_behave from pi: how far off-policy the token is. In
             direction it is unbiased, because pi_behave sampled the token.
@@ -80,15 +89,21 @@ def token_losses(
     importance = _ratio(proximal - behaviour, mask, objective.ratio)
     advantage = advantages.unsqueeze(1) if advantages.dim() == 1 else advantages
     unclipped = ratio * advantage
-    clipped = ratio.clamp(1 - objective.clip_low, 1 + objective.clip_high) * advantage
-    losses = -importance.clamp(max=objective.importance_cap) * torch.minimum(unclipped, clipped)
+    gain = torch.minimum(unclipped, ratio.clamp(1 - objective.clip_low, 1 + objective.clip_high) * advantage)
+    clipped = gain < unclipped
+    if objective.dual_clip is not None:
+        least = torch.where(advantage < 0, objective.dual_clip * advantage, -torch.inf)
+        clipped = clipped | (gain < least)
+        gain = torch.maximum(gain, least)
+    losses = -importance.clamp(max=objective.importance_cap) * gain
     if reference is not None:
+        kl = divergence(log_probs, reference, mask).clamp(max=objective.kl_clamp or torch.inf)
         sampled = _ratio(proximal - behaviour, mask, "token").clamp(max=objective.importance_cap)
         moved = _ratio(log_probs - proximal, mask, "token")
-        losses = losses + objective.kl * sampled * moved * divergence(log_probs, reference, mask)
+        losses = losses + objective.kl * sampled * moved * kl
     return TokenLosses(
         losses=losses * mask,
-        clipped=(clipped < unclipped) & mask,
+        clipped=clipped & mask,
         capped=(importance > objective.importance_cap) & mask,
         approx_kl=divergence(behaviour, log_probs.detach(), mask),
     )
@@ -99,14 +114,14 @@ def _ratio(gap: torch.Tensor, mask: torch.Tensor, ratio: Ratio) -> torch.Tensor:
     gap = gap.masked_fill(~mask, 0.0)
     if ratio == "sequence":
         gap = (gap.sum(dim=1, keepdim=True) / mask.sum(dim=1, keepdim=True).clamp(min=1)).expand_as(gap)
-    return torch.exp(gap)
+    return torch.exp(gap.clamp(-MAX_GAP, MAX_GAP))
 
 
 def divergence(log_probs: torch.Tensor, other: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Return k3, the estimate of each token's divergence from another policy (Schulman 2020, "Approximating KL
     divergence"): unbiased for tokens sampled from `log_probs`, never negative, 0 outside the mask; float32 (B, R).
     """
-    gap = (other - log_probs).masked_fill(~mask, 0.0)
+    gap = (other - log_probs).masked_fill(~mask, 0.0).clamp(-MAX_GAP, MAX_GAP)
     return torch.exp(gap) - gap - 1
 
 

@@ -47,7 +47,8 @@ class ActorLearner:
         min_members: Scores with which a group is trained on.
         score_dtype: What the reward model computes in.
         decoupled: Whether rollouts were sampled by another policy than the one a step's training begins with: an older
-            one, or an engine whose arithmetic differs. The loss then tells the two apart.
+            one, or an engine that rounds otherwise. Their log-probabilities are then computed again by the trainer's
+            forward before a step's first update, and the loss tells the two apart.
         moments: Of the scores of earlier steps, where the reward goes by them.
         components: Returns the raw scores of a group's rollouts, for those.
         steps: Returns the rewards of the steps of a group's rollouts; None where rollouts are rewarded as a whole.

@@ -230,7 +230,7 @@ class _Run:
             only_informative=config.update.only_informative,
             min_members=config.rollout.least_members,
             score_dtype=trainer._score_dtype,
-            decoupled=bool(schedule.ahead) or schedule.disaggregated or config.rollout.engine != "transformers",
+            decoupled=bool(schedule.ahead) or schedule.disaggregated or config.rollout_rounds_otherwise(),
             moments=trainer._reward.moments,
             components=self._score.components,
             steps=self._score.steps if by_steps else None,
