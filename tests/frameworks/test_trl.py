@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from support import tiny_policy
 from support.local_machine import POOL, LocalMachine, machine
 
 import rewardpool.trl
+from rewardpool.errors import ConfigError
 from rewardpool_api import names
 
 __all__ = ["machine"]
@@ -48,6 +50,20 @@ class Killer:
 
 def trained(folder: Path, reward_funcs: list[Any]) -> list[dict[str, float]]:
     """Train the tiny policy; returns what TRL logged of every step."""
+    trainer = trainer_of(folder, reward_funcs)
+    trainer.train()
+    return [entry for entry in trainer.state.log_history if "rewards/direct/mean" in entry]
+
+
+def trained_logs(folder: Path, reward_funcs: list[Any]) -> Mapping[str, Any]:
+    """Train the tiny policy; returns TRL's table of completions, with each row's rewards and advantage."""
+    trainer = trainer_of(folder, reward_funcs)
+    trainer.train()
+    return trainer._logs
+
+
+def trainer_of(folder: Path, reward_funcs: list[Any]) -> trl.GRPOTrainer:
+    """Make a trainer of the tiny policy."""
     prompts = [[{"role": "user", "content": digit}] for digit in "12345678"]
     data = datasets.Dataset.from_dict({"prompt": prompts, "extra_info": [{"seconds": 0.3}] * len(prompts)})
     arguments = trl.GRPOConfig(
@@ -62,15 +78,13 @@ def trained(folder: Path, reward_funcs: list[Any]) -> list[dict[str, float]]:
         use_cpu=True,
         bf16=False,
     )
-    trainer = trl.GRPOTrainer(
+    return trl.GRPOTrainer(
         model=tiny_policy.make_policy(seed=0),
         reward_funcs=reward_funcs,
         args=arguments,
         train_dataset=data,
         processing_class=tiny_policy.make_tokenizer(),
     )
-    trainer.train()
-    return [entry for entry in trainer.state.log_history if "rewards/direct/mean" in entry]
 
 
 async def test_a_policy_trains_though_a_worker_and_the_router_die_and_every_reward_is_the_direct_one(
@@ -96,6 +110,32 @@ async def test_a_policy_trains_though_a_worker_and_the_router_die_and_every_rewa
     assert [process.is_running() for process in killer.killed] == [False, False]
     assert router != killer.killed[1].pid
     assert not any(math.isnan(step["loss"]) for step in steps)
+
+
+def fails_on_odd_lengths(data_source: str, solution_str: str, ground_truth: Any, extra_info: Any) -> float:
+    if len(solution_str) % 2:
+        raise ValueError("odd")
+    return -3.0 - len(solution_str)
+
+
+def test_a_row_without_a_reward_is_left_out_of_its_group_by_trl(tmp_path: Path) -> None:
+    reward = rewardpool.trl.reward({"function": fails_on_odd_lengths, "name": "direct"}, on_failure="skip")
+    logs = trained_logs(tmp_path, [reward])
+    rewards, advantages = list(logs["rewards"]["direct"]), list(logs["advantages"])
+    assert 0 < sum(map(math.isnan, rewards)) < len(rewards)
+    for start in range(0, len(rewards), 4):
+        group = list(zip(rewards[start : start + 4], advantages[start : start + 4], strict=True))
+        scored = [value for value, _ in group if not math.isnan(value)]
+        mean = sum(scored) / len(scored) if scored else 0.0
+        assert all(advantage == 0.0 for value, advantage in group if math.isnan(value))
+        assert all(advantage * (value - mean) >= 0 for value, advantage in group if not math.isnan(value))
+        assert sum(advantage for _, advantage in group) == pytest.approx(0.0, abs=1e-4)
+
+
+def test_a_reward_that_may_give_none_is_refused_beside_another(tmp_path: Path) -> None:
+    reward = rewardpool.trl.reward({"function": fails_on_odd_lengths}, on_failure="skip")
+    with pytest.raises(ConfigError, match=r"several reward functions \(here 2\)"):
+        trained(tmp_path, [reward, direct])
 
 
 def test_trl_takes_the_functions_for_what_they_are() -> None:

@@ -76,12 +76,59 @@ def test_every_event_loop_may_call_it() -> None:
 
 async def test_a_failure_is_raised_and_none_only_where_it_was_asked_for() -> None:
     rows = ROWS | {"completions": ["4", "boom"], "ground_truth": ["4", "4"]}
-    strict, lenient = rewardpool.trl.reward(RULE), rewardpool.trl.reward(RULE, on_failure="skip")
+    strict = rewardpool.trl.reward(RULE)
+    lenient = rewardpool.trl.reward(RULE, on_failure="skip", only_reward=True)
     with pytest.raises(FunctionFailedError, match="sample row 1: "):
         await strict(**rows)
     assert await lenient(**rows) == [1.0, None]
     strict.close()
     lenient.close()
+
+
+class FakeTrainer:
+    """What a GRPO or RLOO trainer shows of itself to a reward function."""
+
+    def __init__(self, *reward_funcs: Any) -> None:
+        self.reward_funcs = list(reward_funcs)
+
+    def log_metric(self, name: str, value: float) -> None:
+        """Do nothing."""
+
+
+def gives_none(ratings: list[Rating]) -> list[float | None]:
+    return [None] * len(ratings)
+
+
+async def test_none_is_handed_on_where_the_trainer_leaves_it_out() -> None:
+    reward = rewardpool.trl.reward(RULE, on_failure="skip")
+    rows = ROWS | {"completions": ["4", "boom"], "ground_truth": ["4", "4"]}
+    assert await reward(**rows, log_metric=FakeTrainer(reward).log_metric) == [1.0, None]
+    reward.close()
+
+
+@pytest.mark.parametrize(
+    ("passed", "problem"),
+    [
+        ({"log_metric": FakeTrainer(len, len).log_metric}, r"on_failure: .*several reward functions \(here 2\)"),
+        ({"trainer_state": object()}, "on_failure: must be raise with this trainer"),  # OnlineDPO, SDPO
+        ({}, "only_reward: must be true"),  # AsyncGRPO's child process
+    ],
+)
+@pytest.mark.parametrize("completion", ["4", "boom"])
+async def test_a_reward_that_may_give_none_is_refused_where_that_would_count_as_0(
+    passed: Mapping[str, Any], problem: str, completion: str
+) -> None:
+    reward = rewardpool.trl.reward(RULE, on_failure="skip")
+    with pytest.raises(ConfigError, match=problem):
+        await reward(**ROWS | {"completions": ["4", completion]}, ground_truth=["4", "4"], **passed)
+    reward.close()
+
+
+async def test_none_of_post_process_is_refused_where_it_would_count_as_0() -> None:
+    reward = rewardpool.trl.reward(RULE | {"post_process": gives_none})
+    with pytest.raises(ConfigError, match=r"trl\.reward\.on_failure"):
+        await reward(**ROWS, ground_truth=["4", "4"], log_metric=FakeTrainer(len, len).log_metric)
+    reward.close()
 
 
 async def test_parts_are_told_to_the_log() -> None:

@@ -5,10 +5,13 @@ from trl import GRPOTrainer
 
 trainer = GRPOTrainer(model, reward_funcs=[rewardpool.trl.reward("rl/skywork")], ...)
 
-TRL calls a reward function once with a whole batch and waits for it. A reward that is None becomes NaN, which the
-trainer leaves out; an exception ends the training. The signature is that of TRL 1.16, of which GRPO, RLOO and
-distillation trainers await what is async; for those that do not, `blocking=True` makes a plain function. Nothing of TRL
-is imported.
+TRL calls a reward function once with a whole batch and waits for it; an exception ends the training. None becomes NaN.
+GRPO and RLOO trainers leave out a row for which every reward function gives None. Where another one gives a number, and
+in all other trainers, None counts as 0. So a reward that may give None has to be the only one of such a trainer, which
+is checked in the first call; several rewards become one mixture here.
+
+The signature is that of TRL 1.16, of which GRPO and RLOO trainers await what is async; for those that do not,
+`blocking=True` makes a plain function. Nothing of TRL is imported.
 """
 
 import asyncio
@@ -40,6 +43,7 @@ def reward(
     data_source: str | None = None,
     extra_info: Sequence[str] | None = None,
     blocking: bool = False,
+    only_reward: bool = False,
     tokenizer: Any = None,
     **overrides: Any,
 ) -> "TrlReward":
@@ -56,6 +60,8 @@ def reward(
         extra_info: Columns that make up `Episode.extra_info`. Default: the column `extra_info` of mappings, if there is
             one.
         blocking: Makes a plain function of it.
+        only_reward: Confirms, for `AsyncGRPOTrainer`, that no other reward function is beside this one, so that rows
+            may be None; there the trainer cannot be seen from here.
         tokenizer: As for `open_reward`.
         overrides: As for `open_reward`.
 
@@ -65,7 +71,41 @@ def reward(
     lazy = LazyReward(spec, tokenizer=tokenizer, path="trl.reward", **overrides)
     columns = Columns(ground_truth=ground_truth, data_source=data_source, extra_info=extra_info)
     kind = BlockingTrlReward if blocking else AsyncTrlReward
-    return kind(lazy, columns, name or (lazy.names[0] if len(lazy.names) == 1 else "rewardpool"))
+    name = name or (lazy.names[0] if len(lazy.names) == 1 else "rewardpool")
+    return kind(lazy, columns, name, only_reward=only_reward)
+
+
+def check_none_is_left_out(further: Mapping[str, Any], *, only_reward: bool) -> None:
+    """Check that the trainer leaves out a row for which this reward function gives None.
+
+    GRPO and RLOO trainers alone pass `log_metric`, a bound method of theirs; `AsyncGRPOTrainer` passes neither that nor
+    its state.
+
+    Args:
+        further: What TRL passed by name.
+        only_reward: As for `reward`.
+
+    Raises:
+        ConfigError: It would count as 0, or that cannot be known.
+    """
+    functions = getattr(getattr(further.get("log_metric"), "__self__", None), "reward_funcs", None)
+    if functions is not None:
+        if len(functions) > 1:
+            raise ConfigError(
+                "trl.reward.on_failure",
+                f"must be raise where a trainer has several reward functions (here {len(functions)}): TRL counts a"
+                " failed row as 0 for this one, and may prefer it; make one mixture of them, {rewards: [...]}, in"
+                " rewardpool.trl.reward",
+            )
+    elif further.get("trainer_state") is not None:
+        raise ConfigError("trl.reward.on_failure", "must be raise with this trainer, which counts a failed row as 0")
+    elif not only_reward:
+        raise ConfigError(
+            "trl.reward.only_reward",
+            "must be true for rows to be None where the trainer cannot be seen (AsyncGRPOTrainer): beside another"
+            " reward function TRL counts a failed row as 0; set it if there is no other, or make one mixture of them,"
+            " {rewards: [...]}, in rewardpool.trl.reward",
+        )
 
 
 class Columns:
@@ -111,8 +151,9 @@ class Columns:
 class TrlReward:
     """What the async and the blocking function have in common."""
 
-    def __init__(self, lazy: LazyReward, columns: Columns, name: str) -> None:
+    def __init__(self, lazy: LazyReward, columns: Columns, name: str, *, only_reward: bool) -> None:
         self._lazy = lazy
+        self._only_reward = only_reward
         self._columns = columns
         self.__name__ = name  # by which TRL calls its metrics: rewards/NAME/mean
 
@@ -127,6 +168,8 @@ class TrlReward:
         completion_ids: Sequence[Sequence[int]] | None,
         further: Mapping[str, Any],
     ) -> list[Episode]:
+        if self._lazy.may_leave_unscored:  # before anything is scored
+            check_none_is_left_out(further, only_reward=self._only_reward)
         columns = {key: value for key, value in further.items() if key not in NOT_COLUMNS}
         known = self._columns.known(columns, rows=len(prompts))
         ids = completion_ids if completion_ids is not None else [None] * len(prompts)
@@ -163,6 +206,8 @@ class TrlReward:
         """The totals, after telling TRL's log what they are made of."""
         unscored = sum(rating.total is None for rating in ratings)
         if unscored:
+            if not self._lazy.may_leave_unscored:  # post_process may give None under any failure policy
+                check_none_is_left_out(further, only_reward=self._only_reward)
             problem = next((str(rating.error) for rating in ratings if rating.total is None and rating.error), "")
             log.warning("%d of %d rows have no reward and are left out; first: %s", unscored, len(ratings), problem)
         if log_metric := further.get("log_metric"):
@@ -210,12 +255,12 @@ class AsyncTrlReward(TrlReward):
             further: The data set's columns, each of shape (rows,), and what TRL passes beside them.
 
         Returns:
-            The rewards, shape (rows,); None only under the failure policy `skip`.
+            The rewards, shape (rows,); None for a row without one, which the trainer leaves out.
 
         Raises:
             SampleError: A part has no score and its policy is `raise`.
             PoolError: A pool cannot be used, whatever the policy.
-            ConfigError: A column is missing, or what `open_reward` raises.
+            ConfigError: A column is missing, or what `check_none_is_left_out` and `open_reward` raise.
         """
         started = time.monotonic()
         episodes = self._episodes(prompts, completions, completion_ids, further)

@@ -65,6 +65,11 @@ class RewardSpec(Mixing):
                 return f"{path}.supervision"
         return None
 
+    @property
+    def may_leave_unscored(self) -> bool:
+        """Whether the failure policy of a part leaves responses without a total."""
+        return any(part.on_failure == "skip" for part in self.parts)
+
     @model_validator(mode="after")
     def _gates_and_combine_agree(self) -> Self:
         gates = [part.gate is not None for part in self.parts]

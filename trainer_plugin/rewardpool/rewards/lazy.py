@@ -55,6 +55,8 @@ class LazyReward:
             refuse_process(parsed, who=who)
         self.names = tuple(part.name for part in parsed.parts)
         """Names of the parts, as `OpenReward.names`."""
+        self.may_leave_unscored = parsed.may_leave_unscored
+        """Whether the failure policy of a part leaves responses without a total."""
         self._options: dict[str, Any] = {
             "spec": spec,
             "tokenizer": tokenizer,
@@ -70,7 +72,11 @@ class LazyReward:
         self._process = os.getpid()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"names": self.names, "_options": self._options}
+        return {
+            "names": self.names,
+            "may_leave_unscored": self.may_leave_unscored,
+            "_options": self._options,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
