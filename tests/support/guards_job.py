@@ -53,7 +53,7 @@ def full_folder(ranks: Ranks, actor: FsdpActor, folder: Path) -> dict[str, Any]:
         settings=VllmConfig(weights_folder=folder),
         ranks=ranks,
         encode=lambda prompt: [1],
-        end_id=tiny_policy.END,
+        end_ids=[tiny_policy.END],
         max_new_tokens=4,
         temperature=1.0,
     )

@@ -1,6 +1,6 @@
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -30,10 +30,13 @@ def engine(policy: Any, thread: ThreadPoolExecutor) -> TransformersEngine:
     return engine_of(policy, thread)
 
 
-def engine_of(policy: Any, thread: ThreadPoolExecutor, *, seed: int = 0) -> TransformersEngine:
+def engine_of(
+    policy: Any, thread: ThreadPoolExecutor, *, seed: int = 0, end_ids: Sequence[int] = (tiny_policy.END,)
+) -> TransformersEngine:
     return TransformersEngine(
         policy,
-        tiny_policy.make_tokenizer(),
+        pad_id=tiny_policy.PAD,
+        end_ids=end_ids,
         encode=lambda prompt: PROMPTS[int(prompt.prompt)],
         max_new_tokens=MAX_NEW_TOKENS,
         temperature=TEMPERATURE,
@@ -77,6 +80,17 @@ def test_a_response_ends_with_its_end_token_or_at_the_limit(engine: Transformers
     for rollout in sampled(engine):
         assert rollout.response_ids.count(tiny_policy.END) == rollout.ended
         assert rollout.ended or len(rollout.response_ids) == MAX_NEW_TOKENS
+
+
+def test_each_of_several_end_tokens_ends_a_response(policy: Any, thread: ThreadPoolExecutor) -> None:
+    rollouts = sampled(engine_of(policy, thread, end_ids=[tiny_policy.END, 7]))
+    assert {rollout.response_ids[-1] for rollout in rollouts if rollout.ended} == {tiny_policy.END, 7}
+    assert not {tiny_policy.END, 7} & {token for rollout in rollouts for token in rollout.response_ids[:-1]}
+
+
+def test_the_models_own_generation_config_does_not_shape_the_sampling(policy: Any, thread: ThreadPoolExecutor) -> None:
+    policy.generation_config.repetition_penalty = 5.0
+    assert sampled(engine_of(policy, thread)) == sampled(engine_of(tiny_policy.make_policy(seed=0), thread))
 
 
 def test_every_member_of_every_group_is_sampled_once_from_its_own_prompt(engine: TransformersEngine) -> None:

@@ -20,7 +20,7 @@ from rewardpool_train.actor.rollout.vllm_client import (
 )
 from rewardpool_train.actor.rollout.vllm_engine import rollout_of
 
-SAMPLING = Sampling(served_name="policy", end_id=7, max_new_tokens=3, temperature=0.5)
+SAMPLING = Sampling(served_name="policy", end_ids=[7, 9], max_new_tokens=3, temperature=0.5)
 
 
 def answer(**changes: Any) -> dict[str, Any]:
@@ -32,6 +32,10 @@ def answer(**changes: Any) -> dict[str, Any]:
         "finish_reason": "stop",
     }
     return {"choices": [choice | changes]}
+
+
+def test_a_request_names_every_token_that_ends_a_response() -> None:
+    assert SAMPLING.request([1])["sampling_params"]["stop_token_ids"] == [7, 9]
 
 
 SILENCE = 0

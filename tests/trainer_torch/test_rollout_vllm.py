@@ -100,7 +100,7 @@ def engine_at(socket: Path, ranks: Ranks, *, max_new_tokens: int = 32) -> VllmEn
         settings=VllmConfig(),
         ranks=ranks,
         encode=lambda prompt: [int(digit) for digit in prompt.prompt],
-        end_id=tiny_policy.END,
+        end_ids=[tiny_policy.END],
         max_new_tokens=max_new_tokens,
         temperature=TEMPERATURE,
     )

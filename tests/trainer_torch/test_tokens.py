@@ -53,7 +53,8 @@ def test_log_probs_are_the_ones_that_were_sampled_from(policy: Any, forward: For
     with ThreadPoolExecutor(1) as thread:
         engine = TransformersEngine(
             policy,
-            tiny_policy.make_tokenizer(),
+            pad_id=tiny_policy.PAD,
+            end_ids=[tiny_policy.END],
             encode=lambda prompt: [1, 2],
             max_new_tokens=6,
             temperature=0.01,

@@ -125,6 +125,19 @@ def test_a_run_is_repeatable(tmp_path: Path, policy_folder: Path) -> None:
     ]
 
 
+def test_a_response_ends_with_any_end_token_of_the_generation_config_which_is_not_part_of_its_text(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "policy"
+    policy = tiny_policy.make_policy(seed=0)
+    policy.generation_config.eos_token_id = [tiny_policy.END, 7]
+    policy.save_pretrained(folder)
+    tiny_policy.make_tokenizer().save_pretrained(folder)
+    texts: list[str] = []
+    trained(config_of(tmp_path, folder, steps=1), lambda text: texts.append(text) or float(len(text)))  # type: ignore[func-returns-value]
+    assert not any("7" in text for text in texts)
+
+
 def test_unscored_samples_are_left_out_and_counted(tmp_path: Path, policy_folder: Path) -> None:
     rollout = {"prompts_per_step": 4, "group_size": 8, "max_new_tokens": 12, "min_members": 2, "replacement_rounds": 0}
     records, tally = trained(

@@ -144,11 +144,15 @@ def test_a_job_goes_on_from_its_checkpoint_with_the_same_moments(
     [straight] = after(steps)
     for value in counted:
         straight.count({"a": value})
+    published = len(steps)
     resumed = RunningMoments({"a": None})
-    resumed.restore(json.loads(json.dumps(straight.to_json(versions=range(len(steps) + 1)))))
+    saved = json.loads(json.dumps(straight.to_json(versions=range(published + 1))))
+    resumed.restore(saved, version=published + 1)  # an update after the last publication
+    resumed.advance(published + 1)  # the resumed job publishes the weights that it has
+    assert resumed.scale_of("a", published + 1) == straight.scale_of("a", published)
     for moments in (straight, resumed):
-        moments.advance(len(steps) + 1)
-    for version in range(len(steps) + 2):
+        moments.advance(published + 2)
+    for version in (*range(published + 1), published + 2):
         assert resumed.scale_of("a", version) == straight.scale_of("a", version)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
 from rewardpool.errors import ConfigError
 from rewardpool_train.actor.ranks import Ranks
@@ -46,6 +46,29 @@ def load_to_shard(path: Path, *, ranks: Ranks) -> Any:
         if of_first != shapes:
             raise ConfigError(FIELD, "its weights are not those that its config.json says; save it with transformers")
     return model
+
+
+def end_token_ids(path: Path, tokenizer: Any) -> list[int]:
+    """Return the ids of all tokens that end a response, in ascending order.
+
+    They are those of the generation config, or of the model's config where there is none, and the tokenizer's. Models
+    end a turn with another token than a text: Gemma with `<end_of_turn>`, which its tokenizer does not name.
+
+    Raises:
+        ConfigError: The files cannot be read, or name no such token.
+    """
+    try:
+        if (path / "generation_config.json").exists():
+            generation = GenerationConfig.from_pretrained(path)
+        else:
+            generation = GenerationConfig.from_model_config(AutoConfig.from_pretrained(path))
+    except (OSError, ValueError) as error:
+        raise ConfigError(FIELD, f"transformers cannot read its generation config: {error}") from error
+    named = generation.eos_token_id
+    ids = {*(named if isinstance(named, list) else [named]), tokenizer.eos_token_id} - {None}
+    if not ids:
+        raise ConfigError(FIELD, "no token ends a response; set eos_token_id in its generation_config.json")
+    return sorted(int(one) for one in ids)
 
 
 def _without_weights(path: Path) -> Any:

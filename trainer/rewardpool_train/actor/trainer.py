@@ -26,7 +26,7 @@ from rewardpool_train.actor import checkpoint
 from rewardpool_train.actor.data import Prompt, PromptOrder, Rollout, prompt_tokens, read_prompts, to_episode
 from rewardpool_train.actor.fsdp import FsdpActor
 from rewardpool_train.actor.learner import ActorLearner, EngineRollouts
-from rewardpool_train.actor.loading import load_policy, load_to_shard
+from rewardpool_train.actor.loading import end_token_ids, load_policy, load_to_shard
 from rewardpool_train.actor.ranks import Ranks
 from rewardpool_train.actor.records import StepFigures, StepRecord
 from rewardpool_train.actor.resume import JobState, resumed_state
@@ -85,6 +85,7 @@ class Trainer:
         self._plan = config.plan(ranks.size)
         self._prompts = PromptOrder(read_prompts(config.data.prompts), seed=config.seed)
         self._tokenizer = load_tokenizer("policy.path", config.policy.path)
+        self._end_ids = end_token_ids(config.policy.path, self._tokenizer)
         self._actor = self._make_actor()
         self.tally = Tally()
         """What became of this rank's samples."""
@@ -94,7 +95,7 @@ class Trainer:
             else None
         )
         if self._resume is not None and self._resume.moments is not None and reward.moments is not None:
-            reward.moments.restore(self._resume.moments)
+            reward.moments.restore(self._resume.moments, version=self._resume.pipeline.trained)
 
     @property
     def steps_done(self) -> int:
@@ -161,7 +162,8 @@ class Trainer:
                 open_engine(
                     self._config,
                     ranks=self._ranks,
-                    tokenizer=self._tokenizer,
+                    pad_id=self._tokenizer.pad_token_id,
+                    end_ids=self._end_ids,
                     encode=lambda prompt: prompt_tokens(self._tokenizer, prompt),
                     load_policy=self._load_copy,
                     thread=own if disaggregated else thread,
@@ -185,7 +187,7 @@ class Trainer:
     def _to_episode(self, task: GroupTask[Prompt], member: int, rollout: Rollout) -> Episode:
         return to_episode(
             task.prompt,
-            self._decode(rollout.response_ids),
+            self._decode(rollout.response_ids[:-1] if rollout.ended else rollout.response_ids),
             rollout,
             group=task.index,
             version=task.version,

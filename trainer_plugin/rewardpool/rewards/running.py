@@ -95,8 +95,11 @@ class RunningMoments:
     def advance(self, version: int, *, together: Together = alone) -> None:
         """Freeze all that was counted, on all ranks, for groups that are begun under this version from now on.
 
-        What was frozen under other versions stays as it is.
+        What was frozen under a version stays as it is. A job that goes on from a checkpoint publishes its weights once
+        more, maybe between two publications: what it counted since the last one waits for the next, as it would have.
         """
+        if version in self._scalings:
+            return
         ranks = together({part: sums.to_json() for part, sums in self._counted.items()})
         self._frozen = {
             part: sum((Sums.from_json(rank[part]) for rank in ranks), start=sums) for part, sums in self._frozen.items()
@@ -130,14 +133,15 @@ class RunningMoments:
             ],
         }
 
-    def restore(self, data: Mapping[str, Any]) -> None:
-        """Go on from what `to_json` made; a part that it does not know begins anew."""
+    def restore(self, data: Mapping[str, Any], *, version: int) -> None:
+        """Go on from what `to_json` made, under this version; a part that it does not know begins anew."""
         for sums, key in ((self._counted, "counted"), (self._frozen, "frozen")):
             sums.update({part: Sums.from_json(data[key][part]) for part in self._clips if part in data[key]})
         self._scalings = {
             version: {part: Scaling(*numbers) for part, numbers in scalings.items()}
             for version, scalings in data["scalings"]
         }
+        self._scalings[version] = {part: sums.scaling() for part, sums in self._frozen.items()}
 
 
 def _root(square: Fraction) -> float:

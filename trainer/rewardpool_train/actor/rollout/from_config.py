@@ -27,7 +27,8 @@ def open_engine(
     config: TrainConfig,
     *,
     ranks: Ranks,
-    tokenizer: Any,
+    pad_id: int,
+    end_ids: Sequence[int],
     encode: Callable[[Prompt], Sequence[int]],
     load_policy: Callable[[], Any],
     thread: Executor,
@@ -39,7 +40,8 @@ def open_engine(
     Args:
         config: Of the job.
         ranks: This process among its peers.
-        tokenizer: Of the policy; its end token ends a response.
+        pad_id: Token id that stands for no token.
+        end_ids: Token ids that end a response.
         encode: Returns the token ids that the policy continues.
         load_policy: Returns an unsharded policy for this rank, on its device; for transformers only.
         thread: Runs one call at a time; transformers generates there.
@@ -51,7 +53,8 @@ def open_engine(
     if config.rollout.engine == "transformers":
         yield TransformersEngine(
             load_policy(),
-            tokenizer,
+            pad_id=pad_id,
+            end_ids=end_ids,
             encode=encode,
             max_new_tokens=config.rollout.max_new_tokens,
             temperature=config.rollout.temperature,
@@ -65,7 +68,7 @@ def open_engine(
             settings=config.rollout.vllm,
             ranks=ranks,
             encode=encode,
-            end_id=tokenizer.eos_token_id,
+            end_ids=end_ids,
             max_new_tokens=config.rollout.max_new_tokens,
             temperature=config.rollout.temperature,
         )

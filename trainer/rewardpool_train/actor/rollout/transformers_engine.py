@@ -90,7 +90,8 @@ class TransformersEngine:
 
     Args:
         model: The copy.
-        tokenizer: Its tokenizer.
+        pad_id: Token id that stands for no token.
+        end_ids: Token ids that end a response.
         encode: Returns the token ids that the policy continues.
         max_new_tokens: Length limit of a response.
         temperature: Of the sampling.
@@ -101,8 +102,9 @@ class TransformersEngine:
     def __init__(
         self,
         model: Any,
-        tokenizer: Any,
         *,
+        pad_id: int,
+        end_ids: Sequence[int],
         encode: Callable[[Prompt], Sequence[int]],
         max_new_tokens: int,
         temperature: float,
@@ -110,12 +112,14 @@ class TransformersEngine:
         thread: Executor,
     ) -> None:
         self.model = model.eval()
+        # What ours leaves open, `generate` takes from the model's own: a repetition penalty, say, that is in no loss.
+        self.model.generation_config = GenerationConfig()
         self.version = 0
         self._encode = encode
         self._seed = seed
         self._thread = thread
-        self._pad_id: int = tokenizer.pad_token_id
-        self._end_ids = [tokenizer.eos_token_id]
+        self._pad_id = pad_id
+        self._end_ids = list(end_ids)
         self._max_new_tokens = max_new_tokens
         self._temperature = temperature
         self._sampling = GenerationConfig(

@@ -60,14 +60,14 @@ class Sampling:
 
     Attributes:
         served_name: Of the policy at the server.
-        end_id: Token id that ends a response.
+        end_ids: Token ids that end a response.
         max_new_tokens: Length limit of a response.
         temperature: Of the sampling; nothing else shapes it, because the loss takes the policy's probabilities to be
             those that were sampled from.
     """
 
     served_name: str
-    end_id: int
+    end_ids: Sequence[int]
     max_new_tokens: int
     temperature: float
 
@@ -87,9 +87,9 @@ class Sampling:
                 "top_k": 0,
                 "min_p": 0.0,
                 "logprobs": 0,  # only the sampled token's
-                # The end token is the trainer's, not whatever the model's files name.
+                # A vLLM that runs already may know other end tokens than the trainer.
                 "ignore_eos": True,
-                "stop_token_ids": [self.end_id],
+                "stop_token_ids": list(self.end_ids),
                 "detokenize": False,
             },
         }

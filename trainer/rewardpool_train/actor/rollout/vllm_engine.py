@@ -34,7 +34,7 @@ class VllmEngine:
         settings: Limits and deadlines, and where weights pass through.
         ranks: This process among its peers.
         encode: Returns the token ids that the policy continues.
-        end_id: Token id that ends a response.
+        end_ids: Token ids that end a response.
         max_new_tokens: Length limit of a response.
         temperature: Of the sampling.
     """
@@ -46,7 +46,7 @@ class VllmEngine:
         settings: VllmConfig,
         ranks: Ranks,
         encode: Callable[[Prompt], Sequence[int]],
-        end_id: int,
+        end_ids: Sequence[int],
         max_new_tokens: int,
         temperature: float,
     ) -> None:
@@ -55,7 +55,7 @@ class VllmEngine:
         self._ranks = ranks
         self._encode = encode
         self._sampling = Sampling(
-            served_name=settings.served_name, end_id=end_id, max_new_tokens=max_new_tokens, temperature=temperature
+            served_name=settings.served_name, end_ids=end_ids, max_new_tokens=max_new_tokens, temperature=temperature
         )
         self.version = 0
 
