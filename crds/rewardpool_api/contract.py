@@ -19,17 +19,26 @@ of a request cannot choose it behind every router: smg refuses a name that is no
 the pool's own, so that the base would score without a word.
 
 The sample of a Function model travels as one JSON string in `input`, because the router drops fields it does not know.
+
+An answer says whose it is: `request_id` repeats the request's header `x-correlation-id`, and `revision` is the revision
+of the worker that answered. Both routers forward that header, and the answer's body as it is; of a request's fields
+sglang-router keeps none in which an id could travel on both routes, and some gateways write `x-request-id` anew. So an
+answer that something between trainer and worker sends to the wrong request is noticed.
 """
 
 import json
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 SCORE_PATH = "/v1/embeddings"
 ADAPTER_USER = "adapter:"
 """In front of an adapter's name in the `user` of a request."""
 CHAT_PATH = "/v1/chat/completions"
+ECHOING_PATHS = (SCORE_PATH, CHAT_PATH)
+"""Routes whose answers say whose they are."""
+REQUEST_ID_HEADER = "x-correlation-id"
+"""The same for all attempts of one request, whose answers are interchangeable."""
 
 NO_WORKER_CODES = ("model_not_found", "no_available_workers")
 """`error.code` of a router that has no worker at all (smg, status 404), or none that lives (both routers, status 503).
@@ -71,6 +80,15 @@ class InvalidResponseError(ValueError):
     """An answer that is not what the contract says; the message says in what way. Never turned into a number."""
 
 
+class Echo(NamedTuple):
+    """What an answer must repeat of its request."""
+
+    request_id: str
+    """Value of the request's header `x-correlation-id`."""
+    is_required: bool
+    """False where the server may be another program than a RewardPool's worker, which repeats nothing."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class CallerError:
     """The `error` object of an answer: the sample, not the server, is at fault."""
@@ -87,10 +105,54 @@ class CallerError:
 
 
 def parse_answer(body: bytes | str, *, count: int, adapter: str | None = None) -> list[float] | CallerError:
+    """Read the scores out of an answer; raises what `parse_object` and `scores_in` do."""
+    return scores_in(parse_object(body), count=count, adapter=adapter)
+
+
+def parse_object(body: bytes | str) -> dict[str, Any]:
+    """Read the JSON object that an answer's body is.
+
+    Raises:
+        InvalidResponseError: it is something else.
+    """
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError) as broken:
+        raise InvalidResponseError(f"the answer is not JSON: {broken}") from None
+    if not isinstance(answer, dict):
+        raise InvalidResponseError(f"the answer is a JSON {type(answer).__name__}, not an object")
+    return answer
+
+
+def revision_in(answer: dict[str, Any], echo: Echo) -> str | None:
+    """Return the revision that answered; None where the server is not a RewardPool's worker and says none.
+
+    Raises:
+        InvalidResponseError: the answer is to another request, or lacks what a worker of RewardPool says.
+    """
+    request_id, revision = answer.get("request_id"), answer.get("revision")
+    if request_id != echo.request_id and (request_id is not None or echo.is_required):
+        if request_id is None:
+            raise InvalidResponseError(
+                f"the answer does not repeat the request's {REQUEST_ID_HEADER}: no worker of the pool sent it, or"
+                " something between trainer and router removes that header"
+            )
+        raise InvalidResponseError(
+            f"the answer is to the request {request_id!r:.80}, and this is {echo.request_id}: something between trainer"
+            " and worker sends answers to the wrong requests"
+        )
+    if isinstance(revision, str) and revision:
+        return revision
+    if echo.is_required or revision is not None:
+        raise InvalidResponseError(f"the answer's revision is {revision!r:.80}, not that of a worker")
+    return None
+
+
+def scores_in(answer: dict[str, Any], *, count: int, adapter: str | None = None) -> list[float] | CallerError:
     """Read the scores out of an answer.
 
     Args:
-        body: the response body of a 200.
+        answer: the response of a 200.
         count: how many samples were sent.
         adapter: the adapter that was asked for; the answer has to name it, or something else scored.
 
@@ -99,15 +161,9 @@ def parse_answer(body: bytes | str, *, count: int, adapter: str | None = None) -
         object of the answer.
 
     Raises:
-        InvalidResponseError: not JSON, another shape, another number of items, an item that is not one finite number,
-            or scores of another model than the adapter.
+        InvalidResponseError: another shape, another number of items, an item that is not one finite number, or scores
+            of another model than the adapter.
     """
-    try:
-        answer = json.loads(body)
-    except (ValueError, RecursionError) as broken:
-        raise InvalidResponseError(f"the answer is not JSON: {broken}") from None
-    if not isinstance(answer, dict):
-        raise InvalidResponseError(f"the answer is a JSON {type(answer).__name__}, not an object")
     error = answer.get("error")
     if isinstance(error, dict):
         return _caller_error(error)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from rewardpool_api import RewardPool
+from rewardpool_api import RewardPool, names
 from rewardpool_api.worker import WorkerSpec
 from rewardpool_local.folder import PoolFolder
 from rewardpool_local.gpus import counted
@@ -48,7 +48,9 @@ class Launcher:
         """
         port = free_port()
         launch = self._launch(pool, port)
-        return Command(argv=launch.argv, env={**launch.env, **gpus}, url=f"http://{HOST}:{port}")
+        # A revision is the hash of how a worker is started, so it cannot be part of that.
+        env = {**launch.env, **gpus, names.ENV_REVISION: revision_of(pool)}
+        return Command(argv=launch.argv, env=env, url=f"http://{HOST}:{port}")
 
     def _launch(self, pool: RewardPool, port: int) -> Launch:
         is_function = pool.spec.engine.name == "python"

@@ -18,12 +18,13 @@ class Reply:
         return json.loads(self.body)
 
 
-async def ask(app: Any, method: str, path: str, content: Any = None, *, key: str | None = None) -> Reply:
-    """Send one request; `content` is the raw body, or an object to send as JSON."""
+async def ask(app: Any, method: str, path: str, content: Any = None, *, key: str | None = None, **named: str) -> Reply:
+    """Send one request; `content` is the raw body, or an object to send as JSON, `named` are further headers."""
     body = content if isinstance(content, bytes) else b"" if content is None else json.dumps(content).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if key is not None:
         headers.append((b"authorization", f"Bearer {key}".encode()))
+    headers += [(name.replace("_", "-").encode(), value.encode()) for name, value in named.items()]
     scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "headers": headers}
     # In two pieces, as a server may give it.
     pieces = [{"type": "http.request", "body": body[:7], "more_body": True}]

@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from rewardpool import Outcome, Scored, Unscored
-from rewardpool_api.contract import CHAT_PATH, SCORE_PATH, CallerError
+from rewardpool_api.contract import CHAT_PATH, REQUEST_ID_HEADER, SCORE_PATH, CallerError
 
 Behaviour = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -74,7 +74,9 @@ async def breaks_off(request: web.Request) -> web.StreamResponse:
 class FakeWorker:
     """A server on a free port of 127.0.0.1; an async context manager."""
 
-    def __init__(self, *script: Behaviour) -> None:
+    def __init__(self, *script: Behaviour, revision: str | None = "5f1c0de5") -> None:
+        """Answer by the script, saying whose answers they are as workers of RewardPool do; with None as others do."""
+        self.revision = revision
         self._script = list(script)
         self.url = ""
         self.requests: list[dict[str, Any]] = []
@@ -107,11 +109,21 @@ class FakeWorker:
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
         try:
             behaviour = self._script.pop(0) if self._script else right
-            return await behaviour(request)
+            return self._with_echo(await behaviour(request), request)
         finally:
             self.in_flight -= 1
             if self.in_flight == 0:
                 self.idle.set()
+
+    def _with_echo(self, answer: web.StreamResponse, request: web.Request) -> web.StreamResponse:
+        if self.revision is None or answer.status != 200 or not isinstance(answer, web.Response):
+            return answer
+        try:
+            content = json.loads(answer.text or "")
+        except ValueError:
+            return answer
+        said = {"request_id": request.headers.get(REQUEST_ID_HEADER), "revision": self.revision}
+        return web.json_response({**said, **content}) if isinstance(content, dict) else answer
 
 
 def check_outcomes(outcomes: Sequence[tuple[int, Outcome]], *, count: int) -> None:

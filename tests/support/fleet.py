@@ -21,7 +21,14 @@ import aiohttp
 import pytest
 from support.patience import PATIENCE
 
-from rewardpool_api.names import ENV_ADMIN_KEY_FILE, ENV_KEY_FILE, ENV_ROUTER_PACKAGE, ENV_SERVER_PYTHON, STATE_FILE
+from rewardpool_api.names import (
+    ENV_ADMIN_KEY_FILE,
+    ENV_KEY_FILE,
+    ENV_REVISION,
+    ENV_ROUTER_PACKAGE,
+    ENV_SERVER_PYTHON,
+    STATE_FILE,
+)
 from rewardpool_api.pool import RouterFlavor
 from rewardpool_operator.routers.admin import RouterAdmin
 from rewardpool_operator.routers.flags import TlsFiles, router_flags
@@ -33,6 +40,8 @@ ROUTER_LAUNCHER = ROOT / "workers" / "rewardpool_worker" / "router_launcher.py"
 FUNCTION = "support.reward_functions:compute_score"
 SERVED_NAME = "fleet"
 """The `model` of requests to a fleet, where the test names no other; sglang-router takes any."""
+REVISION = "f1ee7000"
+"""Of a fleet's function servers."""
 FLAVORS: tuple[RouterFlavor, ...] = get_args(RouterFlavor)
 START_SECONDS = 10.0
 """For a process to listen."""
@@ -150,7 +159,7 @@ class Fleet:
 
         self._flavor = flavor
         keys = {ENV_KEY_FILE: str(self.key_file), ENV_ADMIN_KEY_FILE: str(self._admin_key_file)}
-        path = {"PYTHONPATH": str(ROOT / "tests")}
+        path = {"PYTHONPATH": str(ROOT / "tests"), ENV_REVISION: REVISION}
         self.router = Program(
             router, env={**keys, ENV_ROUTER_PACKAGE: PROGRAMS[flavor].package}, log=folder / "router.log", host=host
         )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import psutil
 import pytest
@@ -60,6 +61,15 @@ def start(tmp_path: Path) -> Iterator[Start]:
             return server
 
         yield started
+
+
+def test_a_functions_score_says_whose_it_is(start: Start) -> None:
+    server = start("detailed", REWARDPOOL_REVISION="5f1c")
+    body = json.dumps({"model": "rm", "input": json.dumps(a_sample("4"))}).encode()
+    headers = {"content-type": "application/json", "x-correlation-id": "r-1"}
+    with urlopen(Request(f"{server.url}/v1/embeddings", body, headers), timeout=30) as reply:
+        answer = json.load(reply)
+    assert (answer["request_id"], answer["revision"]) == ("r-1", "5f1c")
 
 
 @pytest.mark.parametrize("flags", [(), ("--processes", "1")], ids=["threads", "processes"])

@@ -55,6 +55,7 @@ class FakeEngine:
         self.answers = {"/v1/models": (200, MODELS), "/health": (200, {})}
         self.answers |= {"/" + name.replace("__", "/"): answer for name, answer in answers.items()}
         self.asked: list[tuple[str, Any]] = []
+        self.content_type = b"text/plain"
         self.gate = asyncio.Event()
         self.gate.set()
 
@@ -69,7 +70,8 @@ class FakeEngine:
         await self.gate.wait()
         status, content = self.answers.get(scope["path"], (404, {"detail": "Not Found"}))
         raw = content if isinstance(content, bytes) else json.dumps(content).encode()
-        await send({"type": "http.response.start", "status": status, "headers": []})
+        headers = [(b"content-type", self.content_type)]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": raw})
 
     def count(self, path: str) -> int:
@@ -733,3 +735,31 @@ async def test_a_probe_that_hangs_ends_at_its_deadline() -> None:
     engine.gate.clear()
     reply = await ready(worker(engine, probe_seconds=0.01))
     assert reply.json() == {"ready": False, "reason": "no score within 0.01 seconds"}
+
+
+# Whose answer it is
+
+
+async def ask_named(app: ScoreMiddleware, path: str, content: Any) -> Any:
+    return (await ask(app, "POST", path, content, x_correlation_id="r-1")).json()
+
+
+@pytest.mark.parametrize("given", ["hello", 17], ids=["a score", "an error"])
+async def test_an_answer_repeats_the_requests_id_and_names_the_revision(given: Any) -> None:
+    app = worker(FakeEngine(classify=(200, classification(-1.5))), revision="5f1c")
+    answer = await ask_named(app, "/v1/embeddings", {"model": "rm", "input": given})
+    assert (answer["request_id"], answer["revision"]) == ("r-1", "5f1c")
+
+
+async def test_a_request_without_an_id_is_answered_without_one() -> None:
+    answer = (await score(FakeEngine(classify=(200, classification(-1.5))), revision="5f1c")).json()
+    assert ("request_id" in answer, answer["revision"]) == (False, "5f1c")
+
+
+async def test_words_of_a_judge_say_whose_they_are() -> None:
+    said = {"id": "chatcmpl-1", "choices": [{"message": {"content": "good"}}]}
+    engine = FakeEngine(v1__chat__completions=(200, said))
+    engine.content_type = b"application/json"
+    app = worker(engine, revision="5f1c", model_type="Generative")
+    answer = await ask_named(app, "/v1/chat/completions", {"model": "rm", "messages": []})
+    assert answer == {**said, "request_id": "r-1", "revision": "5f1c"}

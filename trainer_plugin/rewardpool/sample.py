@@ -114,6 +114,8 @@ class Scored:
         steps: Of a pool whose `spec.model.head.type` is TokenLevel: the values of the text's steps, in their order, of
             which `value` is the aggregate. None for every other pool.
         info: What a pool's function returned beside its score, JSON values.
+        revision: Revision of the workers that scored, as in the pool's `status.rollout`. None for a constant, and where
+            only a URL is known and the server behind it says none.
     """
 
     value: float
@@ -122,6 +124,7 @@ class Scored:
     constant: bool = False
     steps: tuple[float, ...] | None = None
     info: Mapping[str, Any] = field(default_factory=dict)
+    revision: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from rewardpool_api import names
-from rewardpool_api.contract import SCORE_PATH, CallerError
+from rewardpool_api.contract import REQUEST_ID_HEADER, SCORE_PATH, CallerError
 from rewardpool_runtime.function_runner import (
     Failed,
     FunctionArguments,
@@ -35,7 +35,7 @@ from rewardpool_runtime.function_runner import (
     Scored,
 )
 from rewardpool_worker.function_sample import parse_sample
-from rewardpool_worker.score_middleware import OPEN_PATHS, InvalidSampleError, KeyFile, Readiness, Settings
+from rewardpool_worker.score_middleware import OPEN_PATHS, InvalidSampleError, KeyFile, Readiness, Settings, echo
 from rewardpool_worker.worker_metrics import INVALID_SAMPLE, METRICS_PATH, NO_SCORE, WorkerMetrics
 
 log = logging.getLogger("rewardpool.worker")
@@ -71,6 +71,7 @@ class Options:
     max_body_bytes: int
     key_file: Path | None
     probe_sample: FunctionArguments | None
+    revision: str = ""
 
 
 class FunctionServer:
@@ -138,6 +139,11 @@ class FunctionServer:
         return web.json_response({"object": "list", "data": [card]})
 
     async def _score(self, request: web.Request) -> web.Response:
+        request_id = request.headers.get(REQUEST_ID_HEADER)
+        said = echo(None if request_id is None else request_id.encode(), revision=self._options.revision)
+        return web.json_response({**await self._answer(request), **said})
+
+    async def _answer(self, request: web.Request) -> dict[str, Any]:
         async with self._counted():
             try:
                 samples = parse_input(await request.read())
@@ -161,7 +167,7 @@ class FunctionServer:
             data.append(answer_item(index, outcome))
         self._readiness.scored()
         self._metrics.scored(len(data))
-        return web.json_response({"object": "list", "model": self._options.served_name, "data": data, "usage": {}})
+        return {"object": "list", "model": self._options.served_name, "data": data, "usage": {}}
 
     async def _probe(self) -> dict[str, Any]:
         await self._runner.start()
@@ -207,8 +213,8 @@ def answer_item(index: int, scored: Scored) -> dict[str, Any]:
     return {**item, "info": scored.info} if scored.info else item
 
 
-def _caller_error(code: Any, message: str) -> web.Response:
-    return web.json_response(CallerError(code=code, message=message).to_wire())
+def _caller_error(code: Any, message: str) -> dict[str, Any]:
+    return CallerError(code=code, message=message).to_wire()
 
 
 def _error(status: int, code: str, message: str) -> web.Response:
@@ -291,6 +297,7 @@ def parser() -> argparse.ArgumentParser:
     option("--drain-seconds", type=seconds, default=60.0, help="longest wait on SIGTERM")
     option("--max-body-bytes", type=count, default=max_body_bytes or Settings.max_body_bytes, help="longest request")
     option("--key-file", type=Path, default=key_file or None, help="file with the pool's key")
+    option("--revision", default=environ.get(names.ENV_REVISION, ""), help="the pool's revision, which answers name")
     option("--probe-sample", type=Path, help="JSON file with a sample to score before the worker is ready")
     return made
 

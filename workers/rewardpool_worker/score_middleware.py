@@ -2,7 +2,7 @@
 
 This one file needs nothing but the standard library. It is mounted into stock images, never baked into them: vLLM finds
 it by `--middleware score_middleware.ScoreMiddleware` with its folder on PYTHONPATH, SGLang gets it from
-`sglang_launcher.py`. It is plain ASGI, wraps the engine's whole application, and does five things:
+`sglang_launcher.py`. It is plain ASGI, wraps the engine's whole application, and does six things:
 
 - **A key.** Every path but the open ones needs `Authorization: Bearer KEY`. The key comes from a file, never from argv.
 - **Scores.** `POST /v1/embeddings` becomes vLLM's `/classify` without its activation function, and the raw logit comes
@@ -11,6 +11,8 @@ it by `--middleware score_middleware.ScoreMiddleware` with its folder on PYTHONP
 - **Faults told apart.** What the caller did wrong (a sample that is too long) is a 200 with an `error` object, because
   the router opens its circuit breaker on any other status; what the engine did wrong stays an error status, and a
   score that is not a finite number is such a fault, never a number.
+- **Whose answer it is.** Each answer repeats the request's `x-correlation-id` as `request_id`, and names the worker's
+  `revision`, so that a trainer notices an answer to another request and knows which model scored.
 - **Readiness.** `GET /rewardpool/ready` is 200 only when a real score came back.
 - **Load.** `GET /rewardpool/load` tells how many requests are in flight here, so that a worker that leaves is stopped
   when it is empty: a router forgets what it sent to a worker the moment it takes the worker off its list.
@@ -79,6 +81,8 @@ class Settings:
     """REWARDPOOL_ENGINE: vllm (scores by /classify), sglang or transformers (which speak the contract)."""
     model_path: str = ""
     """REWARDPOOL_MODEL_PATH: folder of the checkpoint, or its repository on a hub."""
+    revision: str = ""
+    """REWARDPOOL_REVISION: the pool's revision that this worker is of. Empty: answers name none."""
     adapters: tuple[str, ...] = ()
     """REWARDPOOL_ADAPTERS, of which the names: LoRA adapters that score beside the model itself."""
     head: "Head" = field(default_factory=lambda: Head())
@@ -112,6 +116,7 @@ class Settings:
             served_name=environ.get("REWARDPOOL_SERVED_NAME", cls.served_name),
             engine=environ.get("REWARDPOOL_ENGINE", cls.engine),
             model_path=environ.get("REWARDPOOL_MODEL_PATH", cls.model_path),
+            revision=environ.get("REWARDPOOL_REVISION", cls.revision),
             adapters=tuple(one["name"] for one in json.loads(environ.get("REWARDPOOL_ADAPTERS", "[]"))),
             head=Head.from_json(environ.get("REWARDPOOL_HEAD")),
             max_body_bytes=_number(environ, "REWARDPOOL_MAX_BODY_BYTES", int, cls.max_body_bytes),
@@ -650,6 +655,26 @@ def refuse_media(scope: Scope, messages: Any) -> None:
                 )
 
 
+REQUEST_ID_HEADER = b"x-correlation-id"
+MAX_REQUEST_ID = 256
+"""Bytes of a request's id that are repeated."""
+
+
+def echo(request_id: bytes | None, *, revision: str) -> dict[str, Any]:
+    """Return the fields by which an answer says whose it is."""
+    repeated = {} if request_id is None else {"request_id": request_id[:MAX_REQUEST_ID].decode("latin-1")}
+    return {**repeated, "revision": revision} if revision else repeated
+
+
+def with_echo(body: bytes, said: dict[str, Any]) -> bytes:
+    """Add those fields to an engine's answer; one that is not a JSON object stays as it is."""
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        return body
+    return json.dumps({**answer, **said}).encode() if isinstance(answer, dict) else body
+
+
 def error_answer(code: str, message: str, **lengths: int | None) -> dict[str, Any]:
     """The contract's answer to a request that is at fault; goes out with status 200."""
     known = {name: tokens for name, tokens in lengths.items() if tokens is not None}
@@ -700,11 +725,19 @@ class ScoreMiddleware:
     def _scored_path(self) -> str:
         return SCORE_PATH if self._settings.model_type == "Discriminative" else CHAT_PATH
 
+    def _echo(self, scope: Scope) -> dict[str, Any]:
+        return echo(_header(scope, REQUEST_ID_HEADER), revision=self._settings.revision)
+
+    async def _answer(self, scope: Scope, send: Send, content: dict[str, Any]) -> None:
+        """Answer with status 200, saying whose answer it is."""
+        await _send_json(send, 200, {**content, **self._echo(scope)})
+
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = await _read_body(receive, self._settings.max_body_bytes)
         if body is None:
             bound = self._settings.max_body_bytes
-            await _send_json(send, 200, error_answer("invalid_sample", f"the request has more than {bound} bytes"))
+            error = error_answer("invalid_sample", f"the request has more than {bound} bytes")
+            await self._answer(scope, send, error)
         elif self._settings.model_type == "Discriminative":
             await self._serve_scores(scope, receive, send, body)
         else:
@@ -729,40 +762,47 @@ class ScoreMiddleware:
             answer = await self._ask_for_scores(scope, receive, model, samples)
             complaint = caller_complaint(answer)
             if complaint is not None:
-                await _send_json(send, 200, await self._blame_sample(scope, complaint, _countables(model, samples)))
+                blame = await self._blame_sample(scope, complaint, _countables(model, samples))
+                await self._answer(scope, send, blame)
             elif answer.status != 200:
                 await _send(send, _engine_fault(answer))
             else:
-                await _send_json(send, 200, self._read_scores(answer, model, len(samples)))
+                await self._answer(scope, send, self._read_scores(answer, model, len(samples)))
                 self._readiness.scored()
         except NoAnswerError:
             # Nobody is there to tell. Were it the engine's fault, the server would notice that nothing was sent.
             log.debug("a caller hung up")
         except InvalidSampleError as error:
-            await _send_json(send, 200, error_answer("invalid_sample", str(error)))
+            await self._answer(scope, send, error_answer("invalid_sample", str(error)))
         except EngineFaultError as error:
             log.error("%s", error)  # noqa: TRY400 - the message says it all; a traceback per sample would not
             await _send(send, _fault(500, str(error)))
 
     async def _serve_chat(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
-        """Pass a request on as it is, and a streamed answer as it comes; only a complaint is buffered and reworded."""
+        """Pass a request on as it is, and a streamed answer as it comes.
+
+        A complaint is reworded, and a whole answer says whose it is; a streamed one has no place for that.
+        """
         try:
             request = chat_of(body)
             refuse_media(scope, request.get("messages"))
             await self._refuse_other_model(scope, request.get("model"))
         except InvalidSampleError as error:
-            await _send_json(send, 200, error_answer("invalid_sample", str(error)))
+            await self._answer(scope, send, error_answer("invalid_sample", str(error)))
             return
         except EngineFaultError as error:
             await _send(send, _fault(500, str(error)))
             return
         buffered = _BufferedAnswer()
-        status = 0
+        status, is_buffered = 0, False
 
         async def forward(message: Message) -> None:
-            nonlocal status
-            status = message.get("status", status)
-            if status in COMPLAINTS:
+            nonlocal status, is_buffered
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                is_json = (_header(message, b"content-type") or b"").startswith(b"application/json")
+                is_buffered = status in COMPLAINTS or (status == 200 and is_json)
+            if is_buffered:
                 await buffered.send(message)
                 return
             await send(message)
@@ -770,14 +810,18 @@ class ScoreMiddleware:
                 self._readiness.scored()
 
         await self._app(scope, _replay(body, receive), forward)
-        if status not in COMPLAINTS:
+        if not is_buffered:
             return
         answer = buffered.answer()
+        if status == 200:
+            await _send(send, Answer(200, with_echo(answer.body, self._echo(scope))))
+            self._readiness.scored()
+            return
         complaint = caller_complaint(answer)
         if complaint is None:
             await _send(send, _engine_fault(answer))
         else:
-            await _send_json(send, 200, await self._blame_sample(scope, complaint, _countable_chat(body)))
+            await self._answer(scope, send, await self._blame_sample(scope, complaint, _countable_chat(body)))
 
     async def _ask_for_scores(self, scope: Scope, receive: Receive, model: str, samples: list[Sample]) -> Answer:
         if self._settings.engine != "vllm":
@@ -1010,8 +1054,9 @@ def _only_200(answer: Answer) -> Answer:
     return answer
 
 
-def _header(scope: Scope, name: bytes) -> bytes | None:
-    found: Iterable[bytes] = (value for key, value in scope["headers"] if key == name)
+def _header(of: MutableMapping[str, Any], name: bytes) -> bytes | None:
+    """Return a header of a request's scope or of an answer's first message; None without one."""
+    found: Iterable[bytes] = (value for key, value in of.get("headers", ()) if key.lower() == name)
     return next(iter(found), None)
 
 

@@ -5,14 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool.client.answer import read_judgement, read_score
+from rewardpool.client.answer import check_echo, read_judgement
+from rewardpool.client.answer import read_score as read_echoed_score
 from rewardpool.client.retry import RetryableError
 from rewardpool.errors import FunctionFailedError, InvalidSampleError, SampleTooLongError, ScoreError
-from rewardpool_api.contract import CallerError
+from rewardpool_api.contract import CallerError, Echo
 
 
-def body(*items: object) -> bytes:
-    return json.dumps({"data": list(items)}).encode()
+def body(*items: object, **fields: str) -> bytes:
+    return json.dumps({"data": list(items), **fields}).encode()
+
+
+def read_score(status: int, answer: bytes, sample: str) -> float:
+    return read_echoed_score(status, answer, sample, echo=Echo("r-1", is_required=False)).value
 
 
 @pytest.mark.parametrize(
@@ -179,3 +184,40 @@ def test_a_question_that_is_too_long_has_both_lengths() -> None:
 def test_an_error_object_of_another_server_is_quoted() -> None:
     with pytest.raises(InvalidSampleError, match="no such model"):
         read_judgement(200, b'{"error": {"code": 404, "message": "no such model"}}', "s")
+
+
+ONE = {"index": 0, "embedding": [0.5]}
+
+
+def test_an_answer_says_which_revision_scored() -> None:
+    answer = body(ONE, request_id="r-1", revision="5f1c")
+    assert read_echoed_score(200, answer, "s", echo=Echo("r-1", is_required=True)) == (0.5, "5f1c")
+
+
+@pytest.mark.parametrize("is_required", [True, False])
+@pytest.mark.parametrize("answer", [body(ONE, request_id="r-2", revision="5f1c"), body(ONE, request_id="r-2")])
+def test_an_answer_to_another_request_is_never_a_score(answer: bytes, is_required: bool) -> None:
+    with pytest.raises(RetryableError, match="to the request 'r-2'") as caught:
+        read_echoed_score(200, answer, "s", echo=Echo("r-1", is_required))
+    assert caught.value.kind == "invalid_response"
+
+
+@pytest.mark.parametrize("answer", [body(ONE), body(ONE, request_id="r-1"), body(ONE, revision="5f1c")])
+def test_a_pool_of_ours_must_say_whose_the_answer_is(answer: bytes) -> None:
+    with pytest.raises(RetryableError, match=r"does not repeat|revision is None"):
+        read_echoed_score(200, answer, "s", echo=Echo("r-1", is_required=True))
+
+
+def test_a_bare_url_may_say_nothing() -> None:
+    assert read_echoed_score(200, body(ONE), "s", echo=Echo("r-1", is_required=False)) == (0.5, None)
+
+
+def test_an_error_in_an_answer_to_another_request_is_not_this_samples() -> None:
+    error = json.dumps({**CallerError(code="invalid_sample", message="no").to_wire(), "request_id": "r-2"}).encode()
+    with pytest.raises(RetryableError, match="to the request 'r-2'"):
+        read_echoed_score(200, error, "s", echo=Echo("r-1", is_required=False))
+
+
+def test_words_of_a_judge_for_another_request_are_refused() -> None:
+    with pytest.raises(RetryableError, match="to the request 'r-2'"):
+        check_echo(200, json.dumps({"choices": [], "request_id": "r-2"}).encode(), Echo("r-1", is_required=False))

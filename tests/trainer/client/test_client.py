@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
@@ -15,6 +16,7 @@ from support.pauses import no_pause, pauses_for_ever
 from rewardpool import Endpoint, Pool, RewardConfig, Sample, Scored, Unscored
 from rewardpool.client import request
 from rewardpool.client.pool import injected_pool
+from rewardpool.discovery.pool_sources import KubernetesSource
 from rewardpool.errors import (
     DeadlineError,
     FunctionFailedError,
@@ -583,3 +585,34 @@ async def test_a_server_that_says_when_to_come_again_is_obeyed(status: int) -> N
         assert await pool.score(Sample(text="four")) == 4.0
     [seconds] = paused
     assert 7.0 <= seconds <= 7.25
+
+
+def of_another_request(score: float) -> Behaviour:
+    """Answers as an intermediary that mixes up the answers of two requests."""
+    return says(json.dumps({"data": [{"index": 0, "embedding": [score]}], "request_id": "r-2", "revision": "5f1c"}))
+
+
+OURS = KubernetesSource({})
+"""Where a pool's object may be; no test asks it."""
+
+
+@pytest.mark.parametrize("stray", [of_another_request(99.0), says('{"data": [{"index": 0, "embedding": [99]}]}')])
+async def test_a_stray_answer_is_never_a_score(stray: Behaviour) -> None:
+    async with FakeWorker(right, revision="5f1c") as worker, FakeWorker(stray, revision=None) as other:
+        directory = Directory(endpoint(other.url, source=OURS), endpoint(worker.url, source=OURS))
+        async with pool_by(directory, hedge=False, max_attempts=1) as pool:
+            with pytest.raises(ScoreError, match=r"the answer (is to|does not repeat)"):
+                await pool.score(Sample(text="four"))
+
+
+async def test_a_score_says_which_revision_it_is_of() -> None:
+    async with FakeWorker(revision="5f1c") as worker, pool_by(Directory(endpoint(worker.url, source=OURS))) as pool:
+        scored = await pool.scored(Sample(text="four"))
+    assert (scored.value, scored.revision) == (4.0, "5f1c")
+
+
+async def test_all_attempts_of_a_request_have_one_id() -> None:
+    async with FakeWorker(INVALID, UNAVAILABLE, right) as worker, pool_on(worker, hedge=False) as pool:
+        await pool.score(Sample(text="four"))
+    assert len({headers["x-correlation-id"] for headers in worker.headers}) == 1
+    assert len({headers["x-request-id"] for headers in worker.headers}) == 3

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 import signal
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
@@ -12,13 +13,15 @@ import aiohttp
 import pytest
 from support.autoscaler_builders import a_scaling, run, signals
 from support.decide_builders import NOW
-from support.fleet import FLAVORS, Fleet, eventually
+from support.fake_worker import FakeWorker, says
+from support.fleet import FLAVORS, REVISION, SERVED_NAME, Fleet, eventually
 from support.local_pool import on_this_machine
 from support.reward_functions import expected_score
 
 from rewardpool import FunctionSample, Outcome, Pool, RewardConfig, Sample, Scored, Unscored
 from rewardpool.demand.handle import JobDemand
 from rewardpool.errors import FunctionFailedError, PoolAccessError
+from rewardpool_api.contract import CHAT_PATH, REQUEST_ID_HEADER
 from rewardpool_api.pool import RouterFlavor
 from rewardpool_operator.autoscaler.signals import Announcement
 
@@ -68,6 +71,27 @@ async def during(trouble: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
             await task
     finally:
         task.cancel()
+
+
+async def test_a_score_through_a_router_says_whose_it_is(tmp_path: Path, flavor: RouterFlavor) -> None:
+    async with Fleet(tmp_path, workers=1, flavor=flavor) as fleet, Pool(config(fleet)) as pool:
+        scored = await asyncio.gather(*(pool.scored(one) for one in samples(20, seconds=0.0)))
+    assert {one.revision for one in scored} == {REVISION}
+
+
+async def test_words_of_a_judge_through_a_router_say_whose_they_are(tmp_path: Path, flavor: RouterFlavor) -> None:
+    """A bare URL is all that the client has, so a missing id would pass: the worker's own is looked at."""
+    words = says(json.dumps({"choices": [{"message": {"content": "good"}, "finish_reason": "stop"}]}))
+    async with (
+        FakeWorker(words, words) as judge,
+        Fleet(tmp_path, workers=0, others=[judge.url], flavor=flavor) as fleet,
+        Pool(config(fleet, served_name=SERVED_NAME)) as pool,
+    ):
+        messages = [{"role": "user", "content": "good?"}]
+        assert await pool.judge(messages) == "good"
+        answer = await pool.post(CHAT_PATH, {"messages": messages})
+    assert answer["revision"] == judge.revision
+    assert answer["request_id"] == judge.headers[-1][REQUEST_ID_HEADER] != judge.headers[0][REQUEST_ID_HEADER]
 
 
 async def collect(pool: Pool, samples: list[Sample]) -> dict[int, Outcome]:

@@ -13,7 +13,7 @@ from rewardpool import FunctionSample, InvalidSampleError, Sample
 from rewardpool.client.answer import read_scores
 from rewardpool.client.retry import RetryableError
 from rewardpool.rewards import Episode, open_reward
-from rewardpool_api.contract import DetailedScore, parse_answer
+from rewardpool_api.contract import DetailedScore, Echo, parse_answer
 from rewardpool_runtime.function_runner import FunctionArguments, LocalRunner
 from rewardpool_worker.function_server import answer_item, parse_input
 
@@ -126,4 +126,4 @@ async def returned_by(info: dict[str, Any]) -> Any:
 def test_an_info_that_is_no_object_is_an_invalid_response() -> None:
     body = b'{"data": [{"index": 0, "embedding": [1.0], "info": [1]}]}'
     with pytest.raises(RetryableError, match=r"data\[0\].info is \[1\], not an object"):
-        read_scores(200, body, "a", count=1)
+        read_scores(200, body, "a", count=1, echo=Echo("r-1", is_required=False))

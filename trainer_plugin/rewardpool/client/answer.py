@@ -6,11 +6,20 @@ SGLang worker says that way that a sample is too long.
 
 import json
 import re
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from rewardpool.client.retry import Kind, RetryableError, kind_of_status
 from rewardpool.errors import FunctionFailedError, InvalidSampleError, SampleError, SampleTooLongError, ScoreError
-from rewardpool_api.contract import NO_WORKER_CODES, CallerError, InvalidResponseError, parse_answer
+from rewardpool_api.contract import (
+    NO_WORKER_CODES,
+    CallerError,
+    Echo,
+    InvalidResponseError,
+    parse_answer,
+    parse_object,
+    revision_in,
+    scores_in,
+)
 
 EXCERPT = 300
 """Characters of a server's answer that a message quotes."""
@@ -25,26 +34,48 @@ _TOO_LONG = (
 )
 
 
-def read_score(status: int, body: bytes, sample: str, *, adapter: str | None = None) -> float:
+class Score(NamedTuple):
+    """One sample's score, and whose it is."""
+
+    value: float
+    """A `DetailedScore` where the worker gave more than it."""
+    revision: str | None
+    """Revision of the worker that answered; None from a server that is not a RewardPool's worker."""
+
+
+def read_score(status: int, body: bytes, sample: str, *, echo: Echo, adapter: str | None = None) -> Score:
     """The score in an answer to one sample, by the adapter that was asked for if one was.
 
     Raises:
         SampleError: This sample cannot be scored, whoever tries.
         RetryableError: Another attempt may do.
     """
-    return read_scores(status, body, sample, count=1, adapter=adapter)[0]
+    return read_scores(status, body, sample, count=1, echo=echo, adapter=adapter)[0]
 
 
-def read_scores(status: int, body: bytes, samples: str, *, count: int, adapter: str | None = None) -> list[float]:
+def read_scores(
+    status: int, body: bytes, samples: str, *, count: int, echo: Echo, adapter: str | None = None
+) -> list[Score]:
     """The scores in an answer to so many samples, in their order; raises what `read_score` does."""
     _check_status(status, body, samples)
     try:
-        answer = parse_answer(body, count=count, adapter=adapter)
+        answer = parse_object(body)
+        revision = revision_in(answer, echo)
+        found = scores_in(answer, count=count, adapter=adapter)
     except InvalidResponseError as error:
         raise RetryableError("invalid_response", str(error)) from error
-    if isinstance(answer, CallerError):
-        raise _sample_error(answer, samples)
-    return answer
+    if isinstance(found, CallerError):
+        raise _sample_error(found, samples)
+    return [Score(value, revision) for value in found]
+
+
+def check_echo(status: int, body: bytes, echo: Echo) -> None:
+    """Refuse an answer to another request, whatever else it says. Raises RetryableError."""
+    if status == 200:
+        try:
+            revision_in(parse_object(body), echo)
+        except InvalidResponseError as error:
+            raise RetryableError("invalid_response", str(error)) from error
 
 
 class Judgement(str):

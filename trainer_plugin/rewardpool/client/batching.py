@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rewardpool.client.answer import read_scores
+from rewardpool.client.answer import Score, read_scores
 from rewardpool.client.batch_size import BatchSize
 from rewardpool.client.report import Counters
 from rewardpool.client.request import ScoreRequest
@@ -57,11 +57,11 @@ class Batcher:
         self._size = BatchSize(
             slots=config.concurrency, seconds_per_attempt=config.seconds_per_attempt, most=AUTO_BATCH
         )
-        self._waiting: OrderedDict[ScoreRequest[float], None] = OrderedDict()
+        self._waiting: OrderedDict[ScoreRequest[Score], None] = OrderedDict()
         self._in_flight = 0
         connections.queues.add(self.expire_before)
 
-    def add(self, request: ScoreRequest[float]) -> None:
+    def add(self, request: ScoreRequest[Score]) -> None:
         """Send a request for one sample, alone or with others, as soon as there is a slot."""
         request.wait_in(self)
         self._waiting[request] = None
@@ -90,7 +90,7 @@ class Batcher:
             else:
                 Batch(self, [self._waiting.popitem(last=False)[0] for _ in range(count)]).send()
 
-    def send_alone(self, request: ScoreRequest[float], ended: Callable[[ScoreRequest[Any]], None]) -> None:
+    def send_alone(self, request: ScoreRequest[Score], ended: Callable[[ScoreRequest[Any]], None]) -> None:
         """Send what left the queue as a request of its own; `ended` is called at its end."""
         request.add_done_callback(ended)
         self.counters.sent(1)
@@ -115,7 +115,7 @@ class Batcher:
 
 
 @dataclass(slots=True, eq=False, repr=False, kw_only=True)
-class JointRequest(ScoreRequest[list[float]]):
+class JointRequest(ScoreRequest[list[Score]]):
     """For the scores of several texts."""
 
     texts: list[str]
@@ -126,20 +126,20 @@ class JointRequest(ScoreRequest[list[float]]):
         """See `ScoreRequest`."""
         return {**endpoint.model_fields, "input": self.texts}
 
-    def read(self, status: int, body: bytes) -> list[float]:
+    def read(self, status: int, body: bytes) -> list[Score]:
         """See `ScoreRequest`."""
-        return read_scores(status, body, self.label, count=len(self.texts), adapter=self.adapter)
+        return read_scores(status, body, self.label, count=len(self.texts), echo=self.echo, adapter=self.adapter)
 
 
 class Batch:
     """Samples that left the queue together; the next ones do once all of them have ended."""
 
-    def __init__(self, batcher: Batcher, requests: list[ScoreRequest[float]]) -> None:
+    def __init__(self, batcher: Batcher, requests: list[ScoreRequest[Score]]) -> None:
         """`requests` are for one sample each."""
         self._batcher = batcher
         self._requests = requests
         self._in_flight = 0
-        self._together: list[ScoreRequest[float]] = []
+        self._together: list[ScoreRequest[Score]] = []
         """Those that wait for the answer of `_joint`."""
         self._joint: JointRequest
 
@@ -155,9 +155,9 @@ class Batch:
         for request in alone:
             self._batcher.send_alone(request, self._one_ended)
 
-    def _inputs(self) -> dict[ScoreRequest[float], str]:
+    def _inputs(self) -> dict[ScoreRequest[Score], str]:
         """What goes into one request: the texts of at least two samples."""
-        inputs: dict[ScoreRequest[float], str] = {}
+        inputs: dict[ScoreRequest[Score], str] = {}
         room = MOST_CHARACTERS
         for request in self._requests:
             try:
@@ -169,7 +169,7 @@ class Batch:
                 room -= len(text)
         return inputs if len(inputs) > 1 else {}
 
-    def _send_together(self, inputs: dict[ScoreRequest[float], str]) -> None:
+    def _send_together(self, inputs: dict[ScoreRequest[Score], str]) -> None:
         endpoint = self._batcher.connections.endpoint
         self._together = list(inputs)
         for request in self._together:
@@ -193,7 +193,7 @@ class Batch:
         if all(request.has_ended for request in self._together):
             self._joint.cancel()
 
-    def _answered(self, joint: ScoreRequest[list[float]]) -> None:
+    def _answered(self, joint: ScoreRequest[list[Score]]) -> None:
         counters = self._batcher.counters
         if joint.attempts:
             counters.batched_samples += joint.samples

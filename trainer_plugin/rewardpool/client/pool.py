@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from rewardpool.client.answer import Judgement, read_first_token, read_judgement, read_object
+from rewardpool.client.answer import Judgement, check_echo, read_first_token, read_judgement, read_object
 from rewardpool.client.batching import Batcher
 from rewardpool.client.loop_thread import Work
 from rewardpool.client.report import Counters, Report
@@ -184,7 +184,11 @@ class Pool:
         return await sleeping_folder(self.endpoint)
 
     async def score(self, sample: Sample) -> float:
-        """The raw score of one sample.
+        """The raw score of one sample; raises what `scored` does."""
+        return (await self.scored(sample)).value
+
+    async def scored(self, sample: Sample) -> Scored:
+        """Return the score of one sample, and whose it is.
 
         There is no outcome to say "unscored" with, so it raises under every failure policy.
 
@@ -196,7 +200,7 @@ class Pool:
         if isinstance(outcome, Unscored):
             self._counters.unscored += 1
             raise outcome.error
-        return outcome.value
+        return outcome
 
     async def outcome(self, sample: Sample) -> Outcome:
         """What becomes of one sample under the config's failure policy.
@@ -408,6 +412,7 @@ class _Call(ScoreRequest[T]):
         return self.ask(endpoint)
 
     def read(self, status: int, body: bytes) -> T:
+        check_echo(status, body, self.echo)
         return self.answer(status, body, self.label)
 
 

@@ -30,7 +30,7 @@ from rewardpool.client.transport import Connections, to_json
 from rewardpool.deadline import already_waited
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.errors import PoolError, SampleError
-from rewardpool_api.contract import Fault
+from rewardpool_api.contract import ECHOING_PATHS, Echo, Fault
 
 T = TypeVar("T")
 
@@ -128,8 +128,23 @@ class ScoreRequest(Generic[T]):
 
     @property
     def id(self) -> str:
-        """Of the attempt that is sent now, for the logs of router and worker."""
-        return f"{_IMPORT}-{os.getpid()}-{self._number}-{self.attempts}"
+        """Name of the request on the wire, the same for all attempts; answers repeat it."""
+        return f"{_IMPORT}-{os.getpid()}-{self._number}"
+
+    @property
+    def attempt_id(self) -> str:
+        """Name of the attempt that is sent now, for the logs of router and worker."""
+        return f"{self.id}-{self.attempts}"
+
+    @property
+    def echo(self) -> Echo:
+        """What an answer must repeat.
+
+        A pool that was found by its object is RewardPool's, and its workers say whose their answers are. Behind a bare
+        URL may be any server; an answer to another request is refused there too.
+        """
+        is_ours = self.connections.endpoint.source is not None and self.path in ECHOING_PATHS
+        return Echo(self.id, is_ours)
 
     def result(self) -> T:
         """The answer of a request that has ended.

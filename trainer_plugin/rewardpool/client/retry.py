@@ -312,7 +312,7 @@ def _log_retry(request: "ScoreRequest[Any]") -> None:
             dict(counters.retries),
             request.label,
             request.attempts,
-            request.id,
+            request.attempt_id,
             request.problem,
         )
 

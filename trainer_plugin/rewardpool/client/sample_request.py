@@ -1,10 +1,10 @@
 """What is asked for one sample, and what its outcome is. It waits as one object, for tens of thousands may wait."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from rewardpool.client.answer import read_score
+from rewardpool.client.answer import Score, read_score
 from rewardpool.client.request import ScoreRequest
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.errors import InvalidSampleError, SampleError, SampleTooLongError
@@ -13,7 +13,7 @@ from rewardpool_api.contract import DetailedScore
 
 
 @dataclass(slots=True, eq=False, repr=False, kw_only=True)
-class SampleRequest(ScoreRequest[float]):
+class SampleRequest(ScoreRequest[Score]):
     """For the score of one sample."""
 
     sample: Sample
@@ -37,9 +37,9 @@ class SampleRequest(ScoreRequest[float]):
             raise SampleTooLongError(label, len(sample.token_ids), limit)
         return {**endpoint.model_fields, "input": sample.to_input(label)}
 
-    def read(self, status: int, body: bytes) -> float:
+    def read(self, status: int, body: bytes) -> Score:
         """See `ScoreRequest`."""
-        return read_score(status, body, self.label, adapter=self.connections.config.adapter)
+        return read_score(status, body, self.label, echo=self.echo, adapter=self.connections.config.adapter)
 
     def outcome(self) -> Outcome:
         """What came of the sample, once the request has ended; the failure policy is still to be applied.
@@ -50,10 +50,9 @@ class SampleRequest(ScoreRequest[float]):
         """
         if isinstance(self._error, SampleError):  # raised here, it would have this frame and with it the request
             return Unscored(error=self._error, attempts=self.attempts, seconds=self.seconds)
-        score = self.result()
-        if isinstance(score, DetailedScore):
-            return Scored(value=score, attempts=self.attempts, seconds=self.seconds, steps=score.steps, info=score.info)
-        return Scored(value=score, attempts=self.attempts, seconds=self.seconds)
+        value, revision = self.result()
+        scored = Scored(value=value, attempts=self.attempts, seconds=self.seconds, revision=revision)
+        return replace(scored, steps=value.steps, info=value.info) if isinstance(value, DetailedScore) else scored
 
     def tell(self) -> None:
         """See `ScoreRequest`."""

@@ -28,6 +28,7 @@ from rewardpool.config import RewardConfig
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.discovery.find import find_pool
 from rewardpool.discovery.resolver import EndpointResolver
+from rewardpool_api.contract import REQUEST_ID_HEADER
 from rewardpool_runtime.trust import verifying_context
 
 if TYPE_CHECKING:
@@ -191,7 +192,11 @@ class Connections:
         attempt.key = self._key_for(request, endpoint)
         tls = None if endpoint.ca is None else _verifying(endpoint.ca)
         to = target(endpoint.url + request.path, key=attempt.key, tls=tls)
-        headers = f"x-request-id: {request.id}\r\n{request.trace}"
+        request_id = request.id
+        # The second one is for logs, and some gateways write their own there.
+        headers = (
+            f"{REQUEST_ID_HEADER}: {request_id}\r\nx-request-id: {request_id}-{request.attempts}\r\n{request.trace}"
+        )
         self._http.send(attempt, to, headers.encode("latin-1"), body)
 
     def answered_with(self, attempt: "Attempt", status: int) -> None:

@@ -101,6 +101,13 @@ def environment(pool: RewardPool, variables: Mapping[str, str]) -> list[Object]:
     return [*users.values(), *({"name": name, "value": variables[name]} for name in own)]
 
 
+def with_revision(variables: list[Object]) -> list[Object]:
+    """Add the variable that tells a worker its revision: a template cannot name its own hash, its pods have a label."""
+    revision = {"fieldRef": {"fieldPath": f"metadata.labels['{names.LABEL_REVISION}']"}}
+    others = [variable for variable in variables if variable["name"] != names.ENV_REVISION]
+    return [*others, {"name": names.ENV_REVISION, "valueFrom": revision}]
+
+
 def files_name(files: Mapping[str, str]) -> str:
     """Name of the ConfigMap with these files: other files are another one, so what runs keeps its own."""
     return _files_name(tuple(sorted(files.items())))

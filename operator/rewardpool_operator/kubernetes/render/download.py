@@ -11,7 +11,13 @@ from rewardpool_api import RewardPool, names, parse_source
 from rewardpool_api.adapters import AdapterSpec
 from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.containers import ADAPTER_DOWNLOAD, CONTAINER_DOWNLOAD
-from rewardpool_operator.kubernetes.render.common import CONTAINER_SECURITY, environment, every_address, files_name
+from rewardpool_operator.kubernetes.render.common import (
+    CONTAINER_SECURITY,
+    environment,
+    every_address,
+    files_name,
+    with_revision,
+)
 from rewardpool_worker.engines import Engine
 from rewardpool_worker.engines.launch import LINK
 from rewardpool_worker.mounted import DOWNLOAD_PACKAGE, download_paths, worker_files
@@ -137,10 +143,7 @@ def _commands(pool: RewardPool, *, ipv6: bool) -> dict[str, list[str]]:
 
 def _environment(pool: RewardPool) -> list[Object]:
     """The engine's variables, which may name a proxy or a mirror of the hub, and what only the download may know."""
-    env = environment(pool, {"HF_HOME": HUB_DIR, **pool.spec.engine.variables})
-    # A template cannot name its own hash; the pod has it as a label.
-    revision = {"fieldRef": {"fieldPath": f"metadata.labels['{names.LABEL_REVISION}']"}}
-    env.append({"name": names.ENV_REVISION, "valueFrom": revision})
+    env = with_revision(environment(pool, {"HF_HOME": HUB_DIR, **pool.spec.engine.variables}))
     token = pool.spec.model.token_secret_ref
     sources = (pool.spec.model.source, *(adapter.source for adapter in pool.spec.model.adapters))
     if token is not None and any(parse_source(source).scheme == "hf" for source in sources):

@@ -35,6 +35,7 @@ from rewardpool_operator.kubernetes.render.common import (
     metadata,
     pod_template,
     recommended_labels,
+    with_revision,
 )
 from rewardpool_operator.kubernetes.render.download import (
     ADAPTERS_DIR,
@@ -238,4 +239,5 @@ def _worker_volumes(pool: RewardPool) -> tuple[list[Object], list[Object]]:
 
 
 def _environment(pool: RewardPool, variables: Mapping[str, str]) -> list[Object]:
-    return environment(pool, {**({"HF_HOME": HUB_DIR} if downloads_anything(pool) else {}), **variables})
+    home = {"HF_HOME": HUB_DIR} if downloads_anything(pool) else {}
+    return with_revision(environment(pool, {**home, **variables}))
