@@ -110,7 +110,7 @@ def test_none_stands_for_what_has_no_score_only_where_that_is_asked_for() -> Non
 
 def test_rows_of_one_prompt_are_compared_with_each_other() -> None:
     with Reward({"function": length, "normalize": "group"}) as scorer:
-        assert scorer(PROMPTS, RESPONSES) == [0.0, -1.0, 1.0]
+        assert scorer(PROMPTS, RESPONSES) == pytest.approx([0.0, -1.0, 1.0], abs=1e-3)
         with pytest.raises(UnscoredError, match=r"1 of 3 responses have no score: 1\.") as caught:
             scorer(PROMPTS, ["a", "boom", "c"])
     assert "1 more were given up with their group: 2." in str(caught.value)
@@ -129,6 +129,12 @@ def test_a_rating_says_what_the_score_is_made_of() -> None:
     with Reward({"rewards": [{"function": length, "weight": 2}]}) as scorer:
         [rating] = scorer.rate([("?", "abc")])
     assert (rating.total, rating.components) == (6.0, {"length": 3.0})
+
+
+def test_rows_may_be_mappings_and_come_from_a_generator() -> None:
+    rows = ({"prompt": "?", "response": response, "ground_truth": "a"} for response in ("a", "bb"))
+    with Reward(truth) as scorer:
+        assert [rating.total for rating in scorer.rate(rows)] == [1.0, 0.0]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -27,22 +26,17 @@ from rewardpool.demand.handle import JobDemand
 from rewardpool.errors import ConfigError, GroupAbortedError, SampleError, ScoreError, UnscoredError
 from rewardpool.rewards.blocking import BlockingReward
 from rewardpool.rewards.config import RewardLike
-from rewardpool.rewards.episode import Episode, Message
+from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.lazy import LazyReward, by_group
 from rewardpool.rewards.opened import OpenReward
 from rewardpool.rewards.rating import Rating
 from rewardpool.rewards.reward_function import gathered
-from rewardpool.rewards.rows import episode_of, episodes_of
+from rewardpool.rewards.rows import Row, Text, episode_of, episodes_of, row_episode, rows_of
 
 AHEAD = 1024
 """Most trajectories of a stream that are begun and not yet taken."""
 BAR_AFTER_SECONDS = 2.0
 """Shorter waits need no bar."""
-
-Text = str | Sequence[Message]
-"""Bare text, or chat messages."""
-Trajectory = Episode | tuple[Text, Text]
-"""An episode, or a prompt and the response to it."""
 
 
 class Reward:
@@ -104,13 +98,13 @@ class Reward:
         )
         return [rating.total for rating in self.rate(episodes)]
 
-    def rate(self, trajectories: Sequence[Trajectory]) -> list[Rating]:
+    def rate(self, rows: Iterable[Row]) -> list[Rating]:
         """Rate a batch, and wait for it: each rating has the total, and what it is made of.
 
         Raises:
             UnscoredError: As for a call; the same for PoolError and ConfigError.
         """
-        episodes = [_episode(one, row) for row, one in enumerate(trajectories)]
+        episodes = [row_episode(one, index) for index, one in enumerate(rows_of(rows))]
         began = time.monotonic()
         opened = self._lazy.opened()
         work = _Batch(opened.opened, episodes)
@@ -138,9 +132,7 @@ class Reward:
             raise rating.error or ScoreError(episode.label, "is explicitly unscored")
         return rating.total
 
-    async def stream(
-        self, trajectories: Iterable[Trajectory] | AsyncIterable[Trajectory]
-    ) -> AsyncGenerator[tuple[int, Rating], None]:
+    async def stream(self, rows: Iterable[Row] | AsyncIterable[Row]) -> AsyncGenerator[tuple[int, Rating], None]:
         """Rate trajectories as they come, and yield `(index, rating)` as they are ready; every index comes once.
 
         At most 1,024 are begun and not yet taken. Leaving the loop early gives up what is begun; wrap the stream in
@@ -156,12 +148,12 @@ class Reward:
             raise ConfigError("reward", "compares the responses to a prompt; call it with whole batches instead")
         loop = asyncio.get_running_loop()
 
-        def begin(trajectory: Trajectory, index: int) -> _Begun:
-            return _Begun(opened, _episode(trajectory, index), index, course.deliver, loop)
+        def begin(row: Row, index: int) -> _Begun:
+            return _Begun(opened, row_episode(row, index), index, course.deliver, loop)
 
         silent = JobDemand.silent("a stream of trajectories says nothing of steps")
-        course: Stream[Trajectory, Rating] = Stream(begin, ahead=AHEAD, demand=silent, waited=lambda seconds: None)
-        async with aclosing(course.outcomes(trajectories)) as outcomes:
+        course: Stream[Row, Rating] = Stream(begin, ahead=AHEAD, demand=silent, waited=lambda seconds: None)
+        async with aclosing(course.outcomes(rows)) as outcomes:
             async for item in outcomes:
                 yield item
 
@@ -255,13 +247,6 @@ class _Begun:
         """Nobody waits for it any more; nothing runs on this event loop."""
         self._future.cancel()
         return set()
-
-
-def _episode(trajectory: Trajectory, index: int) -> Episode:
-    if isinstance(trajectory, Episode):
-        return trajectory if trajectory.id is not None else replace(trajectory, id=f"#{index}")
-    prompt, response = trajectory
-    return episode_of(prompt, response, id=f"#{index}")
 
 
 def _show(future: "concurrent.futures.Future[Any]", work: _Batch, *, what: str) -> None:

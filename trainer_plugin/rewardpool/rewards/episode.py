@@ -1,10 +1,15 @@
 """One rollout, as every trainer can give it. What a reward needs of it is the reward's business, not the trainer's."""
 
+import json
+import math
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+from rewardpool.errors import InvalidSampleError
+from rewardpool.rewards.messages import text_or_messages
 from rewardpool.rewards.reasoning import Reasoning
+from rewardpool_runtime.json_values import described
 
 Message = Mapping[str, Any]
 """One turn of a chat: `{"role": ..., "content": ...}`."""
@@ -35,6 +40,37 @@ def plain_message(message: Message) -> dict[str, Any]:
     return {**message, "content": "".join(block["text"] for block in content)}
 
 
+def is_missing(value: Any) -> bool:
+    """Return whether a table has no value there: None, NaN, or what pandas has in their place."""
+    return value is None or type(value).__name__ == "NAType" or (isinstance(value, float) and math.isnan(value))
+
+
+def _data_source(source: Any, *, label: str) -> str:
+    if is_missing(source):
+        return ""
+    if not isinstance(source, str):
+        raise InvalidSampleError(label, f"data_source is {described(source)}; give a text")
+    return source
+
+
+def _extra_info(info: Any, *, label: str) -> Mapping[str, Any]:
+    if is_missing(info):
+        return {}
+    if isinstance(info, str):
+        try:
+            read = json.loads(info)
+        except (ValueError, RecursionError) as error:
+            raise InvalidSampleError(
+                label, f"extra_info is a text that is not JSON ({error}); give a mapping, or its JSON text"
+            ) from None
+        if not isinstance(read, dict):
+            raise InvalidSampleError(label, f"extra_info is the JSON text of {described(read)}; give that of an object")
+        return read
+    if not isinstance(info, Mapping):
+        raise InvalidSampleError(label, f"extra_info is {described(info)}; give a mapping, or its JSON text")
+    return info
+
+
 @dataclass(frozen=True, kw_only=True)
 class Episode:
     """A prompt, the policy's response to it, and what is known about the two.
@@ -47,7 +83,8 @@ class Episode:
             what they or a user answered. None for one turn of the assistant's, which is `response`.
         ground_truth: What a right answer is, for reward functions and judges.
         data_source: Which data set the prompt is from, for reward functions.
-        extra_info: Whatever else the data set says, for reward functions and a judge's prompt.
+        extra_info: Whatever else the data set says, for reward functions and a judge's prompt: a mapping, or the JSON
+            text of an object; None and NaN, which mark a missing value in a table, are an empty one.
         group: The same for all rollouts of one prompt; None where the trainer has no groups.
         prompt_ids: The prompt in the policy's own tokens, shape (tokens,).
         response_ids: The response in the policy's own tokens, shape (tokens,).
@@ -58,6 +95,9 @@ class Episode:
         prompt_opens_reasoning: Whether the prompt, as the policy read it, ended in the opening tag of its thoughts, so
             that the response begins within them; None where that is not known.
         id: A name for messages.
+
+    Raises:
+        InvalidSampleError: `prompt`, `response`, `turns`, `data_source` or `extra_info` is something else.
     """
 
     prompt: str | Sequence[Message]
@@ -74,6 +114,24 @@ class Episode:
     truncated: bool = False
     prompt_opens_reasoning: bool | None = None
     id: str | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.prompt) is not str:
+            self._read("prompt", text_or_messages(self.prompt, what="prompt", label=self.label))
+        if not isinstance(self.response, str):
+            raise InvalidSampleError(self.label, f"response is {described(self.response)}; give a text")
+        if self.turns is not None:
+            turns = text_or_messages(self.turns, what="turns", label=self.label)
+            if isinstance(turns, str):
+                raise InvalidSampleError(self.label, "turns is a text; give a list of messages, or only the response")
+            self._read("turns", turns)
+        if type(self.data_source) is not str:
+            self._read("data_source", _data_source(self.data_source, label=self.label))
+        if type(self.extra_info) is not dict:
+            self._read("extra_info", _extra_info(self.extra_info, label=self.label))
+
+    def _read(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
 
     @property
     def label(self) -> str:
