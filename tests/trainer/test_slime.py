@@ -63,6 +63,11 @@ async def test_a_list_has_a_list_by_its_groups() -> None:
     assert await custom_rm(arguments(post_process=above_the_mean), samples) == [0.5, 0.0, -0.5]
 
 
+async def test_a_reward_that_compares_responses_is_refused_for_single_samples() -> None:
+    with pytest.raises(ConfigError, match=r"^reward: .*--group-rm"):
+        await custom_rm(arguments(post_process=above_the_mean), StandInSample("4", group_index=0))
+
+
 async def test_a_reward_key_gets_an_object_with_the_parts() -> None:
     args = arguments()
     args.reward_key = "total"

@@ -3,14 +3,16 @@
 import asyncio
 import pickle
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import rewardpool.trl
 from rewardpool.errors import ConfigError, FunctionFailedError, InvalidSampleError
 from rewardpool.rewards import Episode, Rating
-from rewardpool.rewards.rows import groups_of, split, text_of
+from rewardpool.rewards.rows import split, text_of
 
 
 def share_right(data_source: str, solution_str: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
@@ -173,9 +175,58 @@ async def test_rows_of_one_prompt_are_rated_as_a_group() -> None:
     reward.close()
 
 
-def test_rows_have_a_group_by_their_prompt() -> None:
-    chat = [{"role": "user", "content": "a"}]
-    assert groups_of([chat, "a", list(chat), "b"]) == [0, 1, 0, 2]
+@pytest.mark.parametrize(
+    "columns", [{"ground_truth": ["1", "0", "1", "0"]}, {"extra_info": [{"a": 1}, {"a": 2}, {"a": 1}, {"a": 2}]}]
+)
+async def test_two_problems_of_one_text_are_two_groups(columns: dict[str, Any]) -> None:
+    reward = rewardpool.trl.reward({"function": length, "post_process": better_than_the_mean})
+    assert await reward(prompts=["a"] * 4, completions=["1", "1", "333", "1"], **columns) == [-1.0, 0.0, 1.0, 0.0]
+    reward.close()
+
+
+def length(data_source: str, solution_str: str, ground_truth: Any, extra_info: Any) -> float:
+    return float(len(solution_str))
+
+
+class StandInTrainer:
+    """What is seen of TRL's trainer."""
+
+    num_generations, num_generations_eval = 2, 1
+
+    def __init__(self, *, training: bool) -> None:
+        self.model = SimpleNamespace(training=training)
+
+    def log_metric(self, name: str, value: float) -> None:
+        """Log nothing."""
+
+
+async def test_groups_are_the_trainers_where_it_can_be_seen() -> None:
+    """Two problems whose rows are equal in everything, and fields of each row that a rollout function added."""
+    reward = rewardpool.trl.reward({"function": length, "post_process": better_than_the_mean})
+    rows = {"prompts": ["a"] * 4, "completions": ["1", "333", "1", "1"], "extra_info": [{"of": n} for n in range(4)]}
+    found = {
+        training: await reward(**rows, log_metric=StandInTrainer(training=training).log_metric)
+        for training in (True, False)
+    }
+    assert found == {True: [-1.0, 1.0, 0.0, 0.0], False: [0.0] * 4}
+    reward.close()
+
+
+@pytest.mark.parametrize(
+    ("prompts", "groups"),
+    [
+        (["a", "a", "b", "b"], [0, 0, 1, 1]),
+        (["a", "b", "b", "a"], [0, 1, 1, 0]),  # not its order, so by what they are
+        (["a", "b", "b"], [0, 1, 1]),  # the first group is another process's too
+    ],
+)
+def test_rows_that_are_no_whole_groups_are_grouped_by_what_they_are(prompts: list[str], groups: list[int]) -> None:
+    assert rewardpool.trl.groups_in(prompts, [{}] * len(prompts), {}, size=2) == groups
+
+
+def test_pictures_tell_problems_apart() -> None:
+    pictures = {"image": [np.zeros(2), np.ones(2), np.zeros(2), np.ones(2)]}
+    assert rewardpool.trl.groups_in(["a"] * 4, [{}] * 4, pictures, size=None) == [0, 1, 0, 1]
 
 
 CHAT = [{"role": "user", "content": "hi"}]

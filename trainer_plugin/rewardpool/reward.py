@@ -27,7 +27,8 @@ from rewardpool.errors import ConfigError, GroupAbortedError, SampleError, Score
 from rewardpool.rewards.blocking import BlockingReward
 from rewardpool.rewards.config import RewardLike
 from rewardpool.rewards.episode import Episode
-from rewardpool.rewards.lazy import LazyReward, by_group
+from rewardpool.rewards.groups import compared
+from rewardpool.rewards.lazy import LazyReward
 from rewardpool.rewards.opened import OpenReward
 from rewardpool.rewards.rating import Rating
 from rewardpool.rewards.reward_function import gathered
@@ -72,15 +73,18 @@ class Reward:
         ground_truth: Sequence[Any] | None = None,
         data_source: str | Sequence[str] = "",
         extra_info: Sequence[Mapping[str, Any]] | Mapping[str, Any] | None = None,
+        groups: Sequence[Any] | None = None,
     ) -> list[float | None]:
         """Score a batch, and wait for it.
 
         Args:
             prompts: Texts, or lists of chat messages, without a chat template; shape (rows,).
-            responses: The same for what the policy wrote. Rows of the same prompt are a group.
+            responses: The same for what the policy wrote.
             ground_truth: Right answers, for functions and judges; shape (rows,).
             data_source: Where the prompts are from, or where each is; for functions.
             extra_info: What else is known, of all of them or of each.
+            groups: Names of the rows' groups, for rewards that compare the responses to a problem; shape (rows,).
+                Default: rows that are equal in everything but the response are a group.
 
         Returns:
             The scores, shape (rows,); None only where a response has none under `on_failure="skip"`.
@@ -94,7 +98,12 @@ class Reward:
             ValueError: There are not as many of one as of the others.
         """
         episodes = episodes_of(
-            prompts, responses, ground_truth=ground_truth, data_source=data_source, extra_info=extra_info
+            prompts,
+            responses,
+            ground_truth=ground_truth,
+            data_source=data_source,
+            extra_info=extra_info,
+            groups=groups,
         )
         return [rating.total for rating in self.rate(episodes)]
 
@@ -203,7 +212,7 @@ class _Batch:
 
     async def rated(self) -> list[Rating | SampleError]:
         """Rate all of them; one without a score stops no other. Raises PoolError."""
-        groups = by_group(self._episodes) if self._reward.needs_group else [[row] for row in range(self.rows)]
+        groups = compared(self._episodes) if self._reward.needs_group else [[row] for row in range(self.rows)]
         await gathered([self._rate(rows) for rows in groups])
         return [one for one in self._outcomes if one is not None]
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from rewardpool.deadline import waited
-from rewardpool.errors import InvalidSampleError
+from rewardpool.errors import ConfigError, InvalidSampleError
 from rewardpool.gateway.wire import reads_prompts, scored, slime_answer
 from rewardpool.policy_text import PolicyText
 from rewardpool.rewards.announced import Announcement
@@ -56,7 +56,10 @@ async def custom_rm(args: Any, sample: SlimeSample | Sequence[SlimeSample], **_:
     began = time.monotonic()
     lazy, text = await asyncio.to_thread(_of, args)
     samples = list(sample) if isinstance(sample, Sequence) else [sample]
-    strict = reads_prompts(lazy.opened().pools.values())
+    opened = lazy.opened()
+    if opened.needs_group and not isinstance(sample, Sequence):
+        raise ConfigError("reward", "compares the responses to a prompt, and is given single samples; set --group-rm")
+    strict = reads_prompts(opened.pools.values())
     with waited(time.monotonic() - began):
         ratings = scored(await lazy.rate_batch([episode_of(one, text, strict=strict) for one in samples]))
     answers = [slime_answer(rating, with_parts=bool(getattr(args, "reward_key", None))) for rating in ratings]

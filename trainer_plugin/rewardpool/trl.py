@@ -25,9 +25,10 @@ from rewardpool.deadline import waited
 from rewardpool.errors import ConfigError
 from rewardpool.rewards.config import RewardLike
 from rewardpool.rewards.episode import Episode
+from rewardpool.rewards.groups import groups_of
 from rewardpool.rewards.lazy import LazyReward
 from rewardpool.rewards.rating import Rating
-from rewardpool.rewards.rows import groups_of, split
+from rewardpool.rewards.rows import split
 
 log = logging.getLogger(__name__)
 
@@ -108,6 +109,45 @@ def check_none_is_left_out(further: Mapping[str, Any], *, only_reward: bool) -> 
         )
 
 
+def generations_of(further: Mapping[str, Any]) -> int | None:
+    """Return how many completions the trainer makes to a row of the data set; None where it cannot be seen.
+
+    Args:
+        further: What TRL passed by name; `log_metric` is a bound method of its trainer.
+    """
+    trainer = getattr(further.get("log_metric"), "__self__", None)
+    training = getattr(getattr(trainer, "model", None), "training", True)
+    size = getattr(trainer, "num_generations" if training else "num_generations_eval", None)
+    return size if isinstance(size, int) and size > 0 else None
+
+
+def groups_in(
+    prompts: Sequence[Any],
+    known: Sequence[Mapping[str, Any]],
+    columns: Mapping[str, Sequence[Any]],
+    *,
+    size: int | None,
+) -> list[int]:
+    """Return the number of each row's group.
+
+    TRL's groups are so many rows in a row. Where this process has no whole groups, or their size is not known, rows are
+    a group that are equal in what is known of them.
+
+    Args:
+        prompts: Shape (rows,).
+        known: Further fields of the rows' episodes, shape (rows,).
+        columns: Of the data set; pictures tell problems apart.
+        size: Rows of a group, None where it is not known.
+    """
+    rows = len(prompts)
+    if size is not None and rows % size == 0:
+        texts = groups_of(prompts)
+        if all(len(set(texts[start : start + size])) == 1 for start in range(0, rows, size)):
+            return [row // size for row in range(rows)]
+    pictures = (columns.get(name, [None] * rows) for name in ("image", "images"))
+    return groups_of(prompts, known, *pictures)
+
+
 class Columns:
     """Which columns of the data set are what; see `reward`."""
 
@@ -173,7 +213,7 @@ class TrlReward:
         columns = {key: value for key, value in further.items() if key not in NOT_COLUMNS}
         known = self._columns.known(columns, rows=len(prompts))
         ids = completion_ids if completion_ids is not None else [None] * len(prompts)
-        groups = groups_of(prompts)
+        groups = groups_in(prompts, known, columns, size=generations_of(further))
         return [
             Episode(**split(prompt, completion), **fields, group=group, response_ids=tokens, id=f"row {row}")
             for row, (prompt, completion, fields, group, tokens) in enumerate(

@@ -19,6 +19,7 @@ from rewardpool.rewards.announced import Announcement
 from rewardpool.rewards.blocking import BlockingReward
 from rewardpool.rewards.config import RewardLike, as_mapping, parse_reward, refuse_process, refuse_running
 from rewardpool.rewards.episode import Episode
+from rewardpool.rewards.groups import compared
 from rewardpool.rewards.rating import Rating
 
 
@@ -171,17 +172,8 @@ _Submitted = list[tuple[list[int], "concurrent.futures.Future[list[Rating]]"]]
 
 def _submitted(reward: BlockingReward, episodes: Sequence[Episode]) -> _Submitted:
     # Where no part looks at groups, the whole batch is one: that crosses to the reward's thread once.
-    groups = by_group(episodes) if reward.needs_group else [list(range(len(episodes)))] if episodes else []
+    groups = compared(episodes) if reward.needs_group else [list(range(len(episodes)))] if episodes else []
     return [(members, reward.submit_group([episodes[index] for index in members])) for members in groups]
-
-
-def by_group(episodes: Sequence[Episode]) -> list[list[int]]:
-    """Indices of the episodes by their group, in the order of the groups' first episodes; each without one is alone."""
-    groups: dict[Any, list[int]] = {}
-    for index, episode in enumerate(episodes):
-        key = ("group", episode.group) if episode.group is not None else ("alone", index)
-        groups.setdefault(key, []).append(index)
-    return list(groups.values())
 
 
 def _give_up(submitted: _Submitted) -> None:

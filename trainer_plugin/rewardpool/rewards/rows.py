@@ -7,13 +7,13 @@ What is in another form is refused by name. Messages are read by `messages.py`.
 """
 
 import dataclasses
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rewardpool.errors import InvalidSampleError
 from rewardpool.mistakes import did_you_mean
 from rewardpool.rewards.episode import Episode, Message
+from rewardpool.rewards.groups import groups_of
 from rewardpool.rewards.messages import text_or_messages
 from rewardpool_runtime.json_values import described
 
@@ -28,9 +28,17 @@ ROW_SHAPE = 'a row is {"prompt": …, "response": …}, a pair of the two, or an
 
 
 def episodes_of(
-    prompts: Any, responses: Any, *, ground_truth: Any = None, data_source: Any = "", extra_info: Any = None
+    prompts: Any,
+    responses: Any,
+    *,
+    ground_truth: Any = None,
+    data_source: Any = "",
+    extra_info: Any = None,
+    groups: Any = None,
 ) -> list[Episode]:
-    """Return the rows of a batch that is given in columns; those of the same prompt are a group.
+    """Return the rows of a batch that is given in columns.
+
+    Rows that are equal in everything but the response are a group.
 
     Args:
         prompts: Texts, or lists of chat messages; shape (rows,).
@@ -38,6 +46,7 @@ def episodes_of(
         ground_truth: Right answers, shape (rows,).
         data_source: Where the prompts are from, or where each is.
         extra_info: What else is known, of all of them or of each.
+        groups: Names of the rows' groups, shape (rows,).
 
     Raises:
         TypeError: A single text or conversation, or something without rows, is where one for each row belongs.
@@ -58,7 +67,13 @@ def episodes_of(
             raise ValueError(f"{name} has {len(column)} for {rows} responses; give one for each")
     read = [text_or_messages(prompt, what="prompt", label=f"#{row}") for row, prompt in enumerate(columns["prompts"])]
     columns["prompts"] = read
-    known = zip(groups_of(read), *columns.values(), strict=True)
+    if groups is None:
+        groups = groups_of(read, *(columns[name] for name in ("ground_truth", "data_source", "extra_info")))
+    else:
+        groups = _column("groups", groups)
+    if len(groups) != rows:
+        raise ValueError(f"groups has {len(groups)} for {rows} responses; give one for each")
+    known = zip(groups, *columns.values(), strict=True)
     return [
         episode_of(
             prompt, response, ground_truth=truth, data_source=source, extra_info=extra, group=group, id=f"#{row}"
@@ -149,13 +164,6 @@ def episode_of(prompt: Any, response: Any, **fields: Any) -> Episode:
     """Return a prompt and what the policy wrote as an episode, with further fields of it; raises what `split` does."""
     label = fields.get("id") or "(unnamed)"
     return Episode(**{**split(prompt, response, label=label), **fields})
-
-
-def groups_of(prompts: Sequence[Any]) -> list[int]:
-    """Return the same number for rows of the same prompt. A prompt in several processes is a group in each."""
-    numbers: dict[str, int] = {}
-    keys = [json.dumps(prompt, sort_keys=True, default=str) for prompt in prompts]
-    return [numbers.setdefault(key, len(numbers)) for key in keys]
 
 
 def split(prompt: Any, completion: Any, *, label: str = "(unnamed)") -> dict[str, Any]:

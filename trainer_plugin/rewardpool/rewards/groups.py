@@ -1,0 +1,75 @@
+"""Which rows of a batch are a group: the responses to one problem, which are compared with each other."""
+
+import hashlib
+import json
+import logging
+import pickle
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rewardpool.errors import ConfigError
+from rewardpool.rewards.episode import Episode
+
+log = logging.getLogger(__name__)
+
+
+def groups_of(*columns: Sequence[Any]) -> list[int]:
+    """Return the same number for rows that are equal in all of these columns.
+
+    Two problems may have one text, so prompts alone do not tell groups apart. A problem whose rows are in several
+    processes is a group in each.
+
+    Args:
+        columns: Such as prompts, ground truths and extra_info; each of shape (rows,).
+    """
+    numbers: dict[str, int] = {}
+    keys = [json.dumps([_as_json(cell) for cell in row]) for row in zip(*columns, strict=True)]
+    return [numbers.setdefault(key, len(numbers)) for key in keys]
+
+
+def _as_json(value: Any) -> Any:
+    """Return what JSON can express of a value, the same for equal values and another for different ones."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, Mapping):
+        return {"mapping": sorted([repr(key), _as_json(one)] for key, one in value.items())}
+    if isinstance(value, list | tuple):
+        return [_as_json(one) for one in value]
+    try:
+        return {"content": hashlib.sha256(pickle.dumps(value)).hexdigest()}  # a picture, an array, a date
+    except Exception:  # objects raise what they like when they cannot be pickled
+        return {"text": repr(value)}
+
+
+def by_group(episodes: Sequence[Episode]) -> list[list[int]]:
+    """Return the indices of the episodes by their group, in the order of the groups' first episodes.
+
+    An episode that names no group is one alone.
+    """
+    groups: dict[Any, list[int]] = {}
+    for index, episode in enumerate(episodes):
+        key = ("group", episode.group) if episode.group is not None else ("alone", index)
+        groups.setdefault(key, []).append(index)
+    return list(groups.values())
+
+
+def compared(episodes: Sequence[Episode]) -> list[list[int]]:
+    """Return what `by_group` does, for a reward that compares the members; log a warning where none has a sibling.
+
+    Raises:
+        ConfigError: An episode names no group, so that it would be compared with nothing.
+    """
+    if any(episode.group is None for episode in episodes):
+        raise ConfigError(
+            "reward",
+            "compares the responses to a prompt, and it is not known which those are: give every row its group, or"
+            " call Reward with prompts and responses; a trainer that sends single samples needs another reward",
+        )
+    groups = by_group(episodes)
+    if len(groups) == len(episodes) > 1:
+        log.warning(
+            "the reward compares the responses to a prompt, and each of these %d rows is a group of its own: rows of a"
+            " group have the same prompt, ground_truth, data_source and extra_info, or are given the same group",
+            len(episodes),
+        )
+    return groups
