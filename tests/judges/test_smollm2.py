@@ -49,7 +49,7 @@ FORMS: list[tuple[dict[str, Any], int, int]] = [
     ({"prompt": PROMPT, "output": "choice"}, 100, 100),
     ({"prompt": PROMPT, "output": "choice", "labels": {"yes": 1, "no": 0}}, 100, 100),
     ({"prompt": "{rubric}\n" + PROMPT, "rubric": RUBRIC, "reasoning_characters": 20}, 60, 60),
-    ({"prompt": PROMPT, "output": "regex", "pattern": "Score: (?P<score>10|[1-9])"}, 30, 30),
+    ({"prompt": PROMPT, "reasoning_characters": 0}, 30, 30),
     ({"mode": "pairwise", "output": "choice", "opponents": 2}, 20, 40),
     ({"mode": "listwise", "together": 4, "reasoning_characters": 20}, 40, 10),
 ]

@@ -20,17 +20,27 @@ class ScriptedJudge(Pool):
         self.asked: list[tuple[Sequence[Mapping[str, Any]], dict[str, Any]]] = []
 
     async def judge(
-        self, messages: Sequence[Mapping[str, Any]], *, label: str | None = None, **sampling: Any
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        label: str | None = None,
+        max_generations: int = 3,
+        **sampling: Any,
     ) -> Judgement:
-        """The answer to the last message, which is the question."""
+        """Return the answer to the last message, which is the question."""
         self.asked.append((messages, sampling))
         answer = self._answer(str(messages[-1]["content"]), sampling)
         return answer if isinstance(answer, Judgement) else Judgement(answer)
 
     async def first_token(
-        self, messages: Sequence[Mapping[str, Any]], *, label: str | None = None, **sampling: Any
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        label: str | None = None,
+        max_generations: int = 3,
+        **sampling: Any,
     ) -> list[tuple[str, float]]:
-        """The likeliest beginnings of the answer to the last message."""
+        """Return the likeliest beginnings of the answer to the last message."""
         self.asked.append((messages, sampling))
         shares = self.probabilities(str(messages[-1]["content"]))
         return [(token, math.log(share)) for token, share in shares.items()]

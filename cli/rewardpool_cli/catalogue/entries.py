@@ -162,7 +162,7 @@ ENTRIES: Final = (
         spec=_served(kind="Generative", max_model_len=32_768),
         also_on=("sglang",),
         run=_JUDGES,
-        notes="It reasons before its verdict: give the judge's prompt and a pattern in the reward's config.",
+        notes="It reasons before its verdict: give the judge's prompt and its form in the reward's config.",
     ),
     Entry(
         name="deepseek-grm",
@@ -172,7 +172,7 @@ ENTRIES: Final = (
         spec=_served(kind="Generative"),
         also_on=("sglang",),
         run=_JUDGES,
-        notes="Check that the reward's config reads its points, and takes votes, as its authors do.",
+        notes="Give its form in the reward's config, and take votes as its authors do.",
     ),
     Entry(
         name="prometheus-2",

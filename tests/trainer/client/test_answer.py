@@ -146,7 +146,26 @@ def test_a_judgement_is_the_text_of_the_first_choice() -> None:
     assert read_judgement(200, answer, "s") == "Yes."
 
 
-@pytest.mark.parametrize("answer", [b"{}", b"no", b'{"choices": []}', b'{"choices": [{"message": {"content": null}}]}'])
+@pytest.mark.parametrize(("reason", "is_cut_off"), [("length", True), ("stop", False), (None, False)])
+def test_whether_a_judgement_is_cut_off_is_read_from_its_finish_reason(reason: str | None, is_cut_off: bool) -> None:
+    for content in ("Score: 7", "", None):
+        answer = json.dumps({"choices": [{"message": {"content": content}, "finish_reason": reason}]}).encode()
+        assert read_judgement(200, answer, "s").is_cut_off is is_cut_off
+
+
+@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
+@pytest.mark.parametrize(("reasoning", "has_reasoning"), [("Hm.", True), ("", False), (None, False)])
+def test_reasoning_that_the_engine_separates_is_no_part_of_the_judgement(
+    name: str, reasoning: str | None, has_reasoning: bool
+) -> None:
+    answer = json.dumps({"choices": [{"message": {"content": None, name: reasoning}}]}).encode()
+    said = read_judgement(200, answer, "s")
+    assert (said, said.has_reasoning) == ("", has_reasoning)
+
+
+@pytest.mark.parametrize(
+    "answer", [b"{}", b"no", b'{"choices": []}', b'{"choices": [{}]}', b'{"choices": [{"message": {"content": [1]}}]}']
+)
 def test_a_judgement_without_text_is_a_setback(answer: bytes) -> None:
     with pytest.raises(RetryableError):
         read_judgement(200, answer, "s")

@@ -48,5 +48,18 @@ def test_every_field_is_in_a_table() -> None:
     fields = {*Part.model_fields, *PoolPart.model_fields, *FunctionPart.model_fields, *JudgeConfig.model_fields}
     fields |= {*ReasoningConfig.model_fields}
     explained = {"client", "judge"}
-    values = {"combine", "sum", "product", "gate", "raise", "skip", "group", "running"}
+    values = {
+        "combine",
+        "sum",
+        "product",
+        "gate",
+        "raise",
+        "skip",
+        "group",
+        "running",
+        "json",
+        "choice",
+        "probabilities",
+        "text",
+    }
     assert rows - values == fields - explained - values

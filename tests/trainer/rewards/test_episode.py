@@ -26,14 +26,14 @@ def test_an_episode_whose_prompt_opened_the_thoughts_has_only_what_follows_them(
 
 
 async def test_a_judge_is_shown_who_says_what_where_a_response_has_several_turns() -> None:
-    judge = ScriptedJudge(lambda *_: "7")
+    judge = ScriptedJudge(lambda *_: "Score: 7")
     await PointwiseScorer(judge, JudgeConfig(prompt="{conversation}|{response}", output="text")).score(EPISODE)
     expected = 'user: 2 + 2?|assistant: <think>hm</think>\n{"function": {"name": "add"}}\n\ntool: 4\n\n'
     assert judge.asked[0][0][-1]["content"] == f"{expected}assistant: <think>so</think>It is 4."
 
 
 async def test_a_judge_is_shown_the_words_of_blocks_as_words() -> None:
-    judge = ScriptedJudge(lambda *_: "7")
+    judge = ScriptedJudge(lambda *_: "Score: 7")
     blocks = Episode(prompt=[{"role": "user", "content": [{"type": "text", "text": "2 + 2?"}]}], response="4")
     await PointwiseScorer(judge, JudgeConfig(prompt="{question}{conversation}{response}", output="text")).score(blocks)
     assert judge.asked[0][0][-1]["content"] == "2 + 2?user: 2 + 2?4"

@@ -1,6 +1,7 @@
 """Judges: what they are asked, what is made of their answers, and when they are asked again."""
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -46,14 +47,14 @@ async def test_the_question_has_the_conversation_the_response_and_how_to_answer(
     assert [message["role"] for message in messages] == ["system", "user"]
     question = messages[1]["content"]
     assert "user: What is 2 + 2?" in question
-    assert "[Response]\n4 {reference}\n" in question
+    assert re.search(r"\[Response (\w{12})\]\n4 \{reference\}\n\[End \1\]", question)
     assert "a whole number from 1 to 10" in question
     assert score.value == 9
     assert score.info == {"votes": [9.0], "words": ['{"reasoning": "right", "score": 9}'], "requests": 1}
 
 
 async def test_a_prompt_of_ones_own_is_filled_from_the_episode() -> None:
-    judge = ScriptedJudge(says("3"))
+    judge = ScriptedJudge(says("Score: 3"))
     prompt = "{question}|{response}|{reference}|{extra_info[level]}|{low}-{high}"
     await pointwise(judge, prompt=prompt, output="text", range=(0, 5))
     assert judge.asked[0][0][-1]["content"] == "What is 2 + 2?|4 {reference}|4|easy|0-5"
@@ -79,12 +80,12 @@ async def test_an_unreadable_answer_is_asked_for_again_with_another_seed_and_som
 
 async def test_answers_that_stay_unreadable_are_an_error_that_quotes_the_last_one() -> None:
     judge = ScriptedJudge(says("hm", "well"))
-    with pytest.raises(ScoreError, match=r"sample e1: .* 2 times; last: there is no score in it: 'well'"):
+    with pytest.raises(ScoreError, match=r"sample e1: .* 2 times; last: it is not one JSON object .*: 'well'"):
         await pointwise(judge, retries=1)
 
 
 async def test_votes_are_asked_with_seeds_of_their_own_and_decided() -> None:
-    judge = ScriptedJudge(says("2", "9", "nothing", "8"))
+    judge = ScriptedJudge(says("Score: 2", "Score: 9", "nothing", "Score: 8"))
     score = await pointwise(judge, votes=3, vote="median", output="text")
     assert score.value == 8
     assert sorted(score.info["votes"]) == [2, 8, 9]
@@ -128,7 +129,7 @@ def prefers(answer: str) -> Callable[[str, Any], str]:
     """A judge that finds that response better wherever it stands."""
 
     def verdict(question: str, _: Any) -> str:
-        first = question.split("[Response A]\n")[1].startswith(answer)
+        first = re.search(rf"\[Response A \w+\]\n{answer}\n", question) is not None
         return json.dumps({"reasoning": "", "winner": "A" if first else "B"})
 
     return verdict

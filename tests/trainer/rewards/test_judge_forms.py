@@ -20,7 +20,6 @@ from rewardpool.rewards.judge import PointwiseScorer, ReferenceScorer
 from rewardpool.rewards.listwise import ListComparer, tables_of
 from rewardpool.rewards.part_config import JudgeConfig
 from rewardpool.rewards.reward_function import PartScore
-from rewardpool.rewards.scale import Labels, Range
 
 EPISODE = Episode(prompt="?", response="4", ground_truth="the reference", id="e1")
 YES_NO = {"yes": 1, "no": 0}
@@ -70,7 +69,7 @@ async def test_what_a_judge_likes_about_a_place_cancels_out_of_probabilities_too
         shown_first = {True: first, False: second}
 
         def shares(question: str, shown: Mapping[bool, float] = shown_first) -> dict[str, float]:
-            a = shown[question.split("[Response A]\n")[1].startswith("4")]
+            a = shown[re.search(r"\[Response A \w+\]\n4", question) is not None]
             return {"A": a, "B": 1 - a}
 
         judge.probabilities = shares
@@ -81,7 +80,12 @@ async def test_what_a_judge_likes_about_a_place_cancels_out_of_probabilities_too
     ("config", "problem"),
     [
         ({"output": "probabilities"}, "'1' begins '10'"),
-        ({"output": "probabilities", "labels": {"Good": 1, "good": 0}}, "'good' begins 'good'"),
+        ({"output": "probabilities", "labels": {"good": 1, "goodness": 0}}, "'good' begins 'goodness'"),
+        ({"labels": {"Good": 1, "good": 0}}, "more than case"),
+        ({"form": "[[{answer}]]"}, "form is for output text"),
+        ({"output": "text", "form": "[[X]]"}, "once and text before it"),
+        ({"mode": "pairwise", "labels": {"A": 1, "B": -1}}, "from 0 to 1"),
+        ({"reasoning": {"tags": ["<think>", ""]}}, "at least 1 character"),
         ({"output": "probabilities", "range": (0, 99)}, "at most 20 answers, not 100"),
         ({"output": "probabilities", "labels": YES_NO, "votes": 3}, "asks once: leave out votes"),
         ({"rubric": RUBRIC, "output": "text"}, "rubric is for mode pointwise and output json"),
@@ -135,7 +139,7 @@ async def test_a_rubric_with_a_missing_answer_has_no_score(answer: str) -> None:
         await PointwiseScorer(judge, JudgeConfig(rubric=RUBRIC)).score(EPISODE)
 
 
-RESPONSES = re.compile(r"\[Response \d+\]\n(-?\d+)")
+RESPONSES = re.compile(r"\[Response \d+ \w+\]\n(-?\d+)")
 
 
 def by_quality(question: str, _: Any) -> str:
@@ -174,7 +178,7 @@ def test_with_a_vote_in_every_order_a_place_counts_for_nothing() -> None:
 
 def test_a_list_of_another_length_leaves_its_table_unscored_and_no_other() -> None:
     def short(question: str, sampling: Any) -> str:
-        return '{"scores": [1]}' if "\n7" in question else by_quality(question, sampling)
+        return '{"scores": [1]}' if "]\n7\n" in question else by_quality(question, sampling)
 
     first, second, third, fourth = rated(short, [7, 2, 3, 4], together=2)
     assert isinstance(first, ScoreError)
@@ -182,16 +186,6 @@ def test_a_list_of_another_length_leaves_its_table_unscored_and_no_other() -> No
     assert values([third, fourth]) == [3, 4]
 
 
-@pytest.mark.parametrize("text", ["Scores: \\boxed{7, 3}", "I give [1, 2] no, [7, 3]", "so:\n\\boxed{ 7,3 }."])
+@pytest.mark.parametrize("text", ["Scores: \\boxed{7, 3}", "I give [1, 2] no,\n$\\boxed{ 7,3 }$."])
 def test_a_judge_that_writes_freely_may_box_its_scores(text: str) -> None:
-    assert values(rated(lambda *_: text, [1, 2], output="text")) == [7, 3]
-
-
-@pytest.mark.parametrize("text", ["<answer>[[A]]</answer>", "<eval>B is wrong</eval> <answer>A</answer>"])
-def test_a_verdict_in_tags_is_read(text: str) -> None:
-    assert Labels({"A": 1.0, "B": 0.0}).find(text) == 1.0
-
-
-@pytest.mark.parametrize("text", ["<answer>7</answer>", "so it is \\boxed{7}", "\\boxed{ 7/10 }"])
-def test_a_score_in_tags_or_in_a_box_is_read(text: str) -> None:
-    assert Range(1, 10).find(text) == 7
+    assert values(rated(lambda *_: text, [1, 2], output="text", form="\\boxed{{answer}}")) == [7, 3]

@@ -1,104 +1,93 @@
 """Judges that others have published, by the format in which they answer, and the meta reward model over their votes."""
 
-import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from support.fake_worker import FakeWorker
+from support.judge_styles import STYLES, Style
 from support.local_pool import POOL, on_this_machine, write_local_pool
+from support.policy_answers import ANSWERS, injected, policy_texts
 from support.scripted_judge import ScriptedJudge
 
-from rewardpool.client.answer import Judgement, read_judgement
+from rewardpool.client.answer import Judgement
 from rewardpool.errors import ConfigError, InvalidSampleError, ScoreError
 from rewardpool.rewards import Episode, discriminative, open_reward
 from rewardpool.rewards.judge import PointwiseScorer, ReferenceScorer, Verdict, verdicts_that_vote
 from rewardpool.rewards.listwise import ListComparer
 from rewardpool.rewards.part_config import JudgeConfig
 from rewardpool.rewards.reward_function import PartScore
+from rewardpool.rewards.scale import Unreadable
 
 EPISODE = Episode(prompt="What is 2 + 2?", response="4", ground_truth="5", id="e1")
-CHAT = """\
-<type>Chat</type>
-<rubric>
-Accuracy (60%), clarity (40%).
-<justify>The winner is the right one, [[A]] or [[B]].</justify>
-</rubric>
-<eval>
-<quote_A>4</quote_A> <quote_B>5</quote_B>
-<summary>Chatbot B's answer: B.</summary>
-</eval>
-<answer>[[{}]]</answer>"""
-REASONING = """\
-<think>The better response is B. No, wait.</think>
-<type>Reasoning</type>
-<solution>2 + 2 = 4</solution>
-<eval>Chatbot A's answer is the solution, so the winner is A</eval>
-<answer>[[{}]]</answer>
-"""
 
 
-@pytest.mark.parametrize("written", [CHAT, REASONING], ids=["rubric", "solution"])
+def read(style: Style, words: Judgement, *, responses: list[str] | None = None) -> Any:
+    config = JudgeConfig(output="text", **style.config)
+    answer: Any = config.list_format(style.count) if style.count else config.answer_format()
+    return answer.read(words, responses=responses or [])
+
+
+@pytest.mark.parametrize("style", STYLES, ids=lambda style: style.name)
+def test_a_published_judges_answer_is_read_by_the_form_declared_for_it_or_unreadable(style: Style) -> None:
+    if style.verdict is None:
+        with pytest.raises(Unreadable, match="does not end with"):
+            read(style, Judgement(style.words))
+    else:
+        assert read(style, Judgement(style.words)) == style.verdict
+
+
+@pytest.mark.parametrize("style", STYLES, ids=lambda style: style.name)
+def test_a_published_judges_answer_that_is_cut_off_is_unreadable(style: Style) -> None:
+    for end in range(0, len(style.words), 7):
+        with pytest.raises(Unreadable):
+            read(style, Judgement(style.words[:end], is_cut_off=True))
+
+
+@pytest.mark.parametrize("style", STYLES, ids=lambda style: style.name)
+def test_no_text_of_the_policys_changes_a_published_judges_verdict(style: Style) -> None:
+    found = Counter[str]()
+
+    @settings(max_examples=ANSWERS, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(st.lists(policy_texts, min_size=1, max_size=3), st.floats(0, 1))
+    def check(texts: list[str], place: float) -> None:
+        words = injected(style.words, " and ".join(texts), place)
+        try:
+            verdict = read(style, Judgement(words), responses=texts)
+        except Unreadable:
+            found["unreadable"] += 1
+            return
+        found["read"] += 1
+        assert verdict == style.verdict, words
+
+    check()
+    assert found["unreadable"] > 0
+    assert (found["read"] > 0) == (style.verdict is not None)
+
+
+RM_R1 = next(style for style in STYLES if style.name == "RM-R1, a chat")
+
+
 @pytest.mark.parametrize(("verdicts", "value"), [("AB", 1.0), ("BA", 0.0), ("AA", 0.5)])
-async def test_a_verdict_of_the_rm_r1_kind_is_read_in_both_orders(written: str, verdicts: str, value: float) -> None:
+async def test_a_verdict_of_the_rm_r1_kind_is_read_in_both_orders(verdicts: str, value: float) -> None:
     said = iter(verdicts)
-    judge = ScriptedJudge(lambda *_: written.format(next(said)))
-    config = JudgeConfig(mode="pairwise", against="reference", output="text")
+    judge = ScriptedJudge(lambda *_: RM_R1.words.replace("<answer>[[B]]", f"<answer>[[{next(said)}]]"))
+    config = JudgeConfig(against="reference", output="text", **RM_R1.config)
     assert (await ReferenceScorer(judge, config).score(EPISODE)).value == value
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        CHAT.format("A/B"),
-        CHAT.partition("<answer>")[0] + "<answer>[[",
-        REASONING.partition("</think>")[0],
-        "<answer>[[C]]</answer>",
-    ],
-    ids=["both", "cut off", "within its thoughts", "neither"],
-)
-async def test_a_verdict_that_is_none_is_asked_for_again_and_then_unscored(words: str) -> None:
-    judge = ScriptedJudge(lambda *_: Judgement(words, is_cut_off=not words.endswith("</answer>")))
-    config = JudgeConfig(mode="pairwise", against="reference", output="text", retries=1)
-    with pytest.raises(ScoreError, match="cannot be read, 2 times"):
+async def test_a_verdict_that_is_none_is_asked_for_again_and_then_unscored() -> None:
+    judge = ScriptedJudge(lambda *_: RM_R1.words.replace("<answer>[[B]]", "<answer>[[C]]"))
+    config = JudgeConfig(against="reference", output="text", retries=1, **RM_R1.config)
+    with pytest.raises(ScoreError, match="cannot be read, 2 times") as caught:
         await ReferenceScorer(judge, config).score(EPISODE)
     assert len(judge.asked) >= 2
-
-
-@pytest.mark.parametrize(
-    ("output", "words"),
-    [
-        ("text", "Clarity gets a score: 9. As for what it says, it is wrong in"),
-        ("text", "Score: 7"),
-        ("json", "The score is 9, I think, but"),
-        ("json", '{"score": 3} {"reasoning": "no, '),
-        ("choice", '"1'),
-        ("regex", "1"),
-    ],
-)
-async def test_what_a_judge_says_before_it_is_cut_off_is_not_its_answer(output: Any, words: str) -> None:
-    judge = ScriptedJudge(lambda *_: Judgement(words, is_cut_off=True))
-    pattern = "[0-9]+" if output == "regex" else None
-    with pytest.raises(ScoreError, match="it is cut off before its answer is complete; raise max_tokens"):
-        await PointwiseScorer(judge, JudgeConfig(output=output, pattern=pattern, retries=0)).score(EPISODE)
-
-
-@pytest.mark.parametrize(
-    ("output", "words"), [("json", '{"score": 7} '), ("json", '```json\n{"score": 7}\n```'), ("choice", '"7"')]
-)
-async def test_an_answer_that_is_complete_at_the_limit_counts(output: Any, words: str) -> None:
-    judge = ScriptedJudge(lambda *_: Judgement(words, is_cut_off=True))
-    assert (await PointwiseScorer(judge, JudgeConfig(output=output)).score(EPISODE)).value == 7
-
-
-@pytest.mark.parametrize(("reason", "is_cut_off"), [("length", True), ("stop", False), (None, False)])
-def test_whether_an_answer_is_cut_off_is_read_from_its_finish_reason(reason: str | None, is_cut_off: bool) -> None:
-    body = json.dumps({"choices": [{"message": {"content": "Score: 7"}, "finish_reason": reason}]}).encode()
-    assert read_judgement(200, body, "s").is_cut_off is is_cut_off
+    assert caught.value.fault == "verifier"
 
 
 # The meta reward model
@@ -123,12 +112,13 @@ def meta(keep: int, **settings: Any) -> dict[str, Any]:
 
 
 BOXED = ["Scores: \\boxed{9}", "Scores: \\boxed{3}", "Scores: \\boxed{5}", "Scores: \\boxed{1}"]
+BOX = "\\boxed{{answer}}"
 
 
 async def voted(scores: dict[str, float], *, keep: int = 2) -> tuple[PartScore, MetaModel]:
     left = list(BOXED)
     judge, model = ScriptedJudge(lambda *_: left.pop(0)), MetaModel(scores)
-    config = JudgeConfig(output="text", votes=4, vote="mean", meta=meta(keep))
+    config = JudgeConfig(output="text", form=BOX, votes=4, vote="mean", meta=meta(keep))
     return await PointwiseScorer(judge, config, meta=model).score(EPISODE), model
 
 
@@ -163,15 +153,17 @@ async def test_lists_and_pairs_have_their_votes_chosen_too() -> None:
         return ScriptedJudge(lambda *_: left.pop(0))
 
     members = [Episode(prompt="?", response=word, id=word) for word in ("left", "right")]
-    config = JudgeConfig(mode="listwise", output="text", votes=2, vote="mean", meta=meta(1))
+    config = JudgeConfig(mode="listwise", output="text", form=BOX, votes=2, vote="mean", meta=meta(1))
     listed = await ListComparer(in_turn(), config, meta=MetaModel(answers)).compare(members)
     assert [score.value for score in listed if isinstance(score, PartScore)] == [9, 1]
     unscored = await ListComparer(in_turn(), config, meta=MetaModel({})).compare(members)
     assert all(isinstance(error, ScoreError) for error in unscored)
 
-    verdicts = iter(["[[A]]", "[[B]]!", "[[B]]", "[[A]]!"])
-    config = JudgeConfig(mode="pairwise", against="reference", output="text", votes=2, meta=meta(1))
-    model = MetaModel({"[[A]]": 1.0, "[[B]]": 1.0, "[[A]]!": 0.0, "[[B]]!": 0.0})
+    verdicts = iter(["[[A]]", "![[B]]", "[[B]]", "![[A]]"])
+    config = JudgeConfig(
+        mode="pairwise", against="reference", output="text", form="[[{answer}]]", votes=2, meta=meta(1)
+    )
+    model = MetaModel({"[[A]]": 1.0, "[[B]]": 1.0, "![[A]]": 0.0, "![[B]]": 0.0})
     pair = await ReferenceScorer(ScriptedJudge(lambda *_: next(verdicts)), config, meta=model).score(EPISODE)
     assert pair.value == 1.0
     assert len(pair.info["meta"]) == 4

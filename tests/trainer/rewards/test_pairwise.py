@@ -17,7 +17,7 @@ from rewardpool.rewards.pairwise import GroupComparer, pairs_of
 from rewardpool.rewards.part_config import JudgeConfig
 from rewardpool.rewards.reward_function import PartScore
 
-QUALITY = re.compile(r"\[Response (?:A|B)\]\n(-?\d+)")
+QUALITY = re.compile(r"\[Response (?:A|B) \w+\]\n(-?\d+)")
 
 
 def by_quality(question: str, _: Any) -> str:

@@ -93,11 +93,11 @@ async def test_a_question_alone_brings_its_own_pictures() -> None:
 
 
 async def test_pairs_and_lists_are_sent_the_pictures_too() -> None:
-    judge = ScriptedJudge(lambda *_: "[[A]]")
+    judge = ScriptedJudge(lambda *_: "Winner: A")
     config = JudgeConfig(mode="pairwise", against="reference", output="text")
     await ReferenceScorer(judge, config).score(asks(picture(url=URL)))
     assert [urls(messages[-1]["content"]) for messages, _ in judge.asked] == [[URL], [URL]]
-    judge = ScriptedJudge(lambda *_: "[1, 2]")
+    judge = ScriptedJudge(lambda *_: "Scores: [1, 2]")
     members = [asks(picture(url=URL)), asks(picture(url=URL))]
     await ListComparer(judge, JudgeConfig(mode="listwise", output="text")).compare(members)
     assert urls(judge.asked[0][0][-1]["content"]) == [URL]

@@ -79,21 +79,30 @@ def check_echo(status: int, body: bytes, echo: Echo) -> None:
 
 
 class Judgement(str):
-    """What a judge wrote."""
+    """What a judge wrote, without the reasoning that its engine separated; empty if it wrote nothing else."""
 
-    __slots__ = ("is_cut_off",)
+    __slots__ = ("generations", "has_reasoning", "is_cut_off")
 
-    def __new__(cls, words: str, *, is_cut_off: bool = False) -> "Judgement":
-        """Take the words, and whether `max_tokens` ended them."""
+    def __new__(cls, words: str, *, is_cut_off: bool = False, has_reasoning: bool = False) -> "Judgement":
+        """Create a judgement from its words."""
         judgement = super().__new__(cls, words)
         judgement.is_cut_off = is_cut_off
+        judgement.has_reasoning = has_reasoning
+        judgement.generations = 1
         return judgement
 
     is_cut_off: bool
+    """Whether `max_tokens` ended it."""
+    has_reasoning: bool
+    """Whether the engine's reasoning parser separated its reasoning."""
+    generations: int
+    """Generations that it cost: attempts that reached a worker until this one was answered."""
 
 
 def read_judgement(status: int, body: bytes, sample: str) -> Judgement:
-    """The text of a chat completion's first choice.
+    """Return the text of a chat completion's first choice.
+
+    `content` is null where `max_tokens` ended the judge within the reasoning that its engine separates.
 
     Raises:
         SampleError: This request cannot be answered, whoever tries.
@@ -101,10 +110,12 @@ def read_judgement(status: int, body: bytes, sample: str) -> Judgement:
     """
     choice = _first_choice(status, body, sample)
     message = choice.get("message")
-    text = message.get("content") if isinstance(message, dict) else None
-    if not isinstance(text, str):
+    text = message.get("content") or "" if isinstance(message, dict) else None
+    if not isinstance(message, dict) or not isinstance(text, str):
         raise RetryableError("invalid_response", f"the answer has no choices[0].message.content: {_excerpt(body)}")
-    return Judgement(text, is_cut_off=choice.get("finish_reason") == "length")
+    # vLLM writes `reasoning`, SGLang and older vLLMs `reasoning_content`.
+    has_reasoning = bool(message.get("reasoning") or message.get("reasoning_content"))
+    return Judgement(text, is_cut_off=choice.get("finish_reason") == "length", has_reasoning=has_reasoning)
 
 
 def read_first_token(status: int, body: bytes, sample: str) -> list[tuple[str, float]]:

@@ -141,14 +141,14 @@ class Race(Generic[T]):
         if sent_at is None:
             return soonest  # in a pause; the next attempt may be a straggler in its turn
         wait = soonest
-        if self._sent < MOST_HEDGES:
+        if self._sent < MOST_HEDGES and request.may_hedge:
             wait = hedging.wait(now - request.last_sent_at, beside=self._sent)
             if wait == 0:
                 hedging.spend()
                 self._budgeted += 1
                 self._send()
                 wait = hedging.wait(0.0, beside=self._sent)
-        if not hedging.is_straggler(now - sent_at):
+        if not request.may_hedge or not hedging.is_straggler(now - sent_at):
             return wait
         # Where nothing at all is answered, one of those that are held is sent anew, in its turn.
         outage = request.connections.outage
@@ -159,7 +159,7 @@ class Race(Generic[T]):
     def send_if_held(self, now: float) -> None:
         """Send a hedge where the router holds the attempt of now for unusually long."""
         sent_at = self._request.primary_sent_at
-        if sent_at is not None and self._hedging.is_straggler(now - sent_at):
+        if sent_at is not None and self._request.may_hedge and self._hedging.is_straggler(now - sent_at):
             self._send()
 
     def _send(self) -> "Attempt":

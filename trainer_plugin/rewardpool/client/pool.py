@@ -35,6 +35,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+MAX_GENERATIONS = 3
+"""That one question to a judge may cost, over all layers."""
+
 
 class Pool:
     """A connection to a reward pool; an async context manager.
@@ -212,45 +215,63 @@ class Pool:
         return self._apply_policy(await self._outcome(sample))
 
     async def judge(
-        self, messages: Sequence[Mapping[str, Any]], *, label: str | None = None, **sampling: Any
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        label: str | None = None,
+        max_generations: int = MAX_GENERATIONS,
+        **sampling: Any,
     ) -> Judgement:
-        """What a Generative pool writes about a conversation.
+        """Return what a Generative pool writes about a conversation.
 
         Args:
             messages: The conversation, as `[{"role": ..., "content": ...}, ...]`.
             label: Names the request in messages.
+            max_generations: Most generations that it may cost: attempts that reach a worker, hedges included.
             sampling: Further fields of a chat completion request, such as `max_tokens` and `temperature`.
 
         Raises:
             SampleError: No text came back.
             PoolError: The pool cannot be used.
         """
-        return await self._chat(messages, read_judgement, label=label, sampling=sampling)
+        request = self._chat(messages, read_judgement, label=label, limit=max_generations, sampling=sampling)
+        judgement = await self._result(request)
+        judgement.generations = request.generations
+        return judgement
 
     async def first_token(
-        self, messages: Sequence[Mapping[str, Any]], *, label: str | None = None, **sampling: Any
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        label: str | None = None,
+        max_generations: int = MAX_GENERATIONS,
+        **sampling: Any,
     ) -> list[tuple[str, float]]:
-        """With what a Generative pool may begin: the likeliest tokens, and the logarithms of their probabilities.
+        """Return the likeliest first tokens of a Generative pool's answer, and the logarithms of their probabilities.
 
         Args:
             messages: As for `judge`.
             label: Names the request in messages.
+            max_generations: As for `judge`.
             sampling: Further fields of a chat completion request; `logprobs` and `top_logprobs` among them.
 
         Raises:
             SampleError: No probabilities came back.
             PoolError: The pool cannot be used.
         """
-        return await self._chat(messages, read_first_token, label=label, sampling=sampling)
+        return await self._result(
+            self._chat(messages, read_first_token, label=label, limit=max_generations, sampling=sampling)
+        )
 
-    async def _chat(
+    def _chat(
         self,
         messages: Sequence[Mapping[str, Any]],
         read: Callable[[int, bytes, str], T],
         *,
         label: str | None,
+        limit: int,
         sampling: Mapping[str, Any],
-    ) -> T:
+    ) -> "_Call[T]":
         label = label or f"judge-{next(self._unnamed)}"
 
         def content(endpoint: Endpoint) -> dict[str, Any]:
@@ -260,7 +281,7 @@ class Pool:
                 raise InvalidSampleError(label, f"{endpoint.adapter} is an adapter, and those score: none can judge")
             return {**sampling, "model": endpoint.served_name, "messages": list(messages)}
 
-        return await self._ask(label, CHAT_PATH, content, read)
+        return self._call(label, CHAT_PATH, content, read, max_generations=limit)
 
     async def post(self, path: str, content: Mapping[str, Any], *, label: str | None = None) -> dict[str, Any]:
         """The JSON object that answers a request of any kind; for code that writes its requests itself.
@@ -276,17 +297,31 @@ class Pool:
             PoolError: The pool cannot be used.
         """
         label = label or f"request-{next(self._unnamed)}"
-        return await self._ask(label, path, lambda endpoint: {**content, **endpoint.model_fields}, read_object)
+        return await self._result(
+            self._call(label, path, lambda endpoint: {**content, **endpoint.model_fields}, read_object)
+        )
 
-    async def _ask(
+    def _call(
         self,
         label: str,
         path: str,
         ask: Callable[[Endpoint], dict[str, Any]],
         answer: Callable[[int, bytes, str], T],
-    ) -> T:
+        *,
+        max_generations: int | None = None,
+    ) -> "_Call[T]":
         self._demand.sample_comes()
-        request = _Call(self._entered, self._counters, label=label, path=path, ask=ask, answer=answer)
+        return _Call(
+            self._entered,
+            self._counters,
+            label=label,
+            path=path,
+            max_generations=max_generations,
+            ask=ask,
+            answer=answer,
+        )
+
+    async def _result(self, request: "_Call[T]") -> T:
         request.send()
         await request.wait()
         try:

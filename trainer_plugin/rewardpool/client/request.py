@@ -62,11 +62,15 @@ class ScoreRequest(Generic[T]):
     """Below the pool's URL."""
     samples: int = 1
     """In it; with more than one it is sent once, and a RetryableError ends it."""
+    max_generations: int | None = None
+    """Most attempts at a worker, hedges included, where each may cost a generation; None: by `max_attempts`."""
 
     seconds: float = field(default_factory=already_waited)
     """From when its first attempt was due to its end; before that, what it has used up of its deadline."""
     attempts: int = field(default=0, init=False)
     """Sent so far, hedges among them."""
+    generations: int = field(default=0, init=False)
+    """Those of them that may have reached a worker."""
     retries: int = field(default=0, init=False)
     """Attempts that failed and were worth another one."""
     overtaken: int = field(default=0, init=False)
@@ -163,6 +167,18 @@ class ScoreRequest(Generic[T]):
         """Whether it has ended with an answer."""
         return self.has_ended and self._error is None
 
+    @property
+    def may_hedge(self) -> bool:
+        """Whether one more attempt may go beside the others."""
+        return self.max_generations is None or self.generations < self.max_generations
+
+    @property
+    def has_failed_for_good(self) -> bool:
+        """Whether a further failure at a worker is the last one."""
+        if self.max_generations is not None:
+            return self.generations >= self.max_generations
+        return self.failures >= self.connections.config.max_attempts
+
     def add_done_callback(self, callback: "Callable[[ScoreRequest[T]], None]") -> None:
         """Have something called at the end, once; it must not raise."""
         self._callbacks += (callback,)
@@ -234,7 +250,7 @@ class ScoreRequest(Generic[T]):
                 hedging.sent()
                 if self._race is not None:
                     self._race.next_attempt()
-                if self.kind == "invalid_response":
+                if self.kind == "invalid_response" and self.max_generations is None:
                     self._racing(hedging).double()
             self._primary = self._sent()
         except Exception as error:
@@ -250,6 +266,7 @@ class ScoreRequest(Generic[T]):
         """One that was sent."""
         attempt = Attempt(self, self._endpoint)  # type: ignore[arg-type]  # its body is encoded for one
         self.attempts += 1
+        self.generations += 1
         self.counters.attempts += 1
         self.last_sent_at = attempt.sent_at
         self.connections.send(attempt, self._body)

@@ -17,7 +17,8 @@ The request goes to the same router again, which by then avoids a worker that fa
 Waiting for a pool that is away costs nothing but time, so only the deadline bounds it; a worker that fails on a sample
 may fail on it every time, so that is bounded by number. Invalid responses are bounded more widely: to the router,
 a worker that sends them is healthy, so with one such worker of two every attempt is a toss of a coin, and an idle
-router that knows the text chooses the same worker again. It does not when two requests come at a time.
+router that knows the text chooses the same worker again. It does not when two requests come at a time. An attempt at a
+judge may have cost a generation, so those are bounded by `max_generations` instead, hedges included.
 
 A kept connection that breaks before an answer begins says nothing of the worker: a server closes those that were idle,
 and one that was restarted knows none of them. It is no failure and no attempt: the request goes on a new connection
@@ -174,7 +175,9 @@ class Retry:
         request.retries += 1
         request.kind, request.problem, request.fault = error.kind, error.problem, error.fault
         request.failures += FAILURES.get(error.kind, 0.0)
-        if error.kind in FAILURES and request.failures >= request.connections.config.max_attempts:
+        if error.kind not in FAILURES:
+            request.generations -= 1  # no worker began one
+        if error.kind in FAILURES and request.has_failed_for_good:
             problem = f"no usable answer in {request.attempts} attempts; last: {error.problem}"
             request.give_up(ScoreError(request.label, problem))
         elif (since := self._looked_up_since()) is None:

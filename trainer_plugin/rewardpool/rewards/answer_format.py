@@ -1,83 +1,90 @@
-"""How a judge is made to answer so that its answer can be read: what is asked of the engine, and how it is read back.
+"""The form of a judge's answer: what is asked of the engine, and how the answer is read back.
 
-Everything goes by `response_format` with a JSON schema. It is what vLLM and SGLang share, and all that sglang-router
-lets through: vLLM's `structured_outputs` (choice, regex, grammar) is dropped there without a word, and vLLM ignores
-SGLang's `regex`. So a choice is asked for as an `enum`, and a regex as the `pattern` of a JSON string.
+The declared form is parsed first, and as a whole: one JSON value, or a verdict at the end of a text. An answer in any
+other form is `Unreadable`, and so are two different verdicts. A verdict is never searched for: what a judge quotes from
+a response must not become one.
+
+Engines enforce a form by `response_format` with a JSON schema. It is what vLLM and SGLang share, and all that
+sglang-router lets through: it drops vLLM's `structured_outputs` (choice, regex, grammar) without an error, and vLLM
+ignores SGLang's `regex`. So a choice is asked for as an `enum`.
 """
 
 import itertools
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Generic, Literal, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, Generic, Literal, NoReturn, TypeVar
 
+from rewardpool.client.answer import Judgement
+from rewardpool.rewards.reasoning import Reasoning
 from rewardpool.rewards.scale import Scale, Unreadable
 
 T = TypeVar("T")
-Form = Literal["json", "choice", "regex", "text", "probabilities"]
+Output = Literal["json", "choice", "probabilities", "text"]
 
+ANSWER_FIELD = "{answer}"
+"""Stands for the answer in a form."""
 ALTERNATIVES = 20
-"""Tokens whose probabilities an engine tells, at most: the most that vLLM gives without a flag."""
+"""Tokens whose probabilities an engine returns, at most: the most that vLLM gives without a flag."""
 LEAST_SHARE = 0.5
-"""Of the probability, that must fall on answers: less, and the judge was about to write something else."""
+"""Of the probability, that must fall on answers: with less, the judge was about to write something else."""
 
-MAX_OBJECTS = 200
-"""Braces, from the end, at which a JSON object is looked for."""
-_NAMED_GROUP = re.compile(r"\(\?P<\w+>")
+_FENCED = re.compile(r"```(?:json)?[ \t]*\n(?P<inside>.*)\n[ \t]*```", re.DOTALL | re.IGNORECASE)
+# Bounded, or a judge that goes on with blanks would be read in quadratic time.
+_MARKUP = r"[*_`]{0,8}"
+_LINE_START = rf"^[ \t#]{{0,16}}{_MARKUP}"
+_LINE_END = rf"[ \t]{{0,16}}{_MARKUP}[ \t]{{0,256}}\.?[ \t]{{0,16}}$"
+_AFTER_THE_VERDICT = re.compile(r"(?:[\s*_`.$]|\\[\])])*")
+_CUT_OFF = "it is cut off before its answer is complete; raise max_tokens"
 
 
 class AnswerFormat(Generic[T]):
     """One way to answer.
 
     Args:
-        form: `json`: an object with reasoning and answer. `choice`: nothing but one of the answers. `regex`: a text
-            that `pattern` matches. `text`: free, with the answer in its last line. `probabilities`: nothing is written;
-            the probabilities of the answers as the first token count.
+        output: `json`: an object with reasons and the answer. `choice`: one of the answers and nothing else. `text`:
+            free, with the answer at its end in the `form`. `probabilities`: nothing is written; the probabilities of
+            the answers as the first token count.
         scale: The answers that there are.
-        key: What the answer is called, such as `score`.
-        reasoning: Whether a JSON object begins with the reasons.
-        reasoning_characters: Longest reasons; None for any length.
-        pattern: For `regex`; its group named as `key`, else its first group, else all of it is the answer.
+        key: Names the answer, such as `score`.
+        reasoning_characters: Longest reasons of a JSON object; None for any length, 0 for no reasons.
+        form: For `text`: what the answer stands in, such as `[[{answer}]]`.
+        reasoning: How the judge marks its thoughts where the engine does not separate them; None for known tags.
 
     Raises:
         ValueError: The scale has too many answers for `choice` or `probabilities`, one of them begins another where
-            tokens decide, or `pattern` is missing or no regular expression.
+            tokens decide, or the form is not one.
     """
 
     def __init__(
         self,
-        form: Form,
+        output: Output,
         scale: Scale[T],
         *,
         key: str,
-        reasoning: bool = True,
         reasoning_characters: int | None = None,
-        pattern: str | None = None,
+        form: str | None = None,
+        reasoning: Reasoning | None = None,
     ) -> None:
-        if (pattern is None) == (form == "regex"):
-            raise ValueError("pattern goes with output regex, and only with that")
-        try:
-            self._pattern = re.compile(pattern or "")
-        except re.error as error:
-            raise ValueError(f"pattern is no regular expression: {error}") from None
-        if form == "probabilities":
+        if output == "probabilities":
             _check_tokens(scale.labels())
-        self._form = form
+        self._output = output
         self._scale = scale
         self._key = key
-        self._reasoning = reasoning and form == "json"
         self._reasoning_characters = reasoning_characters
+        self._form = VerdictForm(form or f"{key.capitalize()}: {ANSWER_FIELD}")
+        self._reasoning = reasoning or Reasoning()
         self._schema = self._make_schema()
 
     @property
     def by_probabilities(self) -> bool:
         """Whether nothing is written, and `expected` reads the answer instead of `read`."""
-        return self._form == "probabilities"
+        return self._output == "probabilities"
 
     @property
     def request(self) -> dict[str, Any]:
-        """The fields of a chat completion request that hold the engine to it."""
+        """The fields of a chat completion request by which the engine enforces the form."""
         if self.by_probabilities:
             return {"max_tokens": 1, "temperature": 0.0, "logprobs": True, "top_logprobs": ALTERNATIVES}
         if self._schema is None:
@@ -87,30 +94,28 @@ class AnswerFormat(Generic[T]):
 
     @property
     def instruction(self) -> str:
-        """The same in words, for the prompt: a model that knows what is wanted reasons better than one that is bent."""
+        """The form in words, for the prompt: a model that knows the form reasons better than one forced into it."""
         words = self._scale.words()
-        match self._form:
+        match self._output:
             case "json":
-                reasons = '"reasoning": your reasons in a few sentences, ' if self._reasoning else ""
+                reasons = '"reasoning": your reasons in a few sentences, ' if self._reasoning_characters != 0 else ""
                 return f'Answer with a JSON object and nothing else: {{{reasons}"{self._key}": {words}}}.'
             case "choice":
                 return f"Answer with {words}, in double quotes, and nothing else."
             case "probabilities":
                 bare = words.replace('"', "")
                 return f"Answer with {bare} and nothing else."
-            case "regex":
-                return f"Answer with a JSON string that matches {self._pattern.pattern} and nothing else."
             case _:
-                return f"Give your reasons. Then end with a line `{self._key.capitalize()}: X`, where X is {words}."
+                return f"Give your reasons. Then end with a line `{self._form.shown}`, where X is {words}."
 
     def expected(self, alternatives: Sequence[tuple[str, float]]) -> tuple[float, dict[str, float]]:
-        """The mean of the answers by their probabilities, and those by the token.
+        """Return the mean of the answers by their probabilities, and the probability of each token that is one.
 
         Args:
             alternatives: The most probable first tokens, and the logarithms of their probabilities.
 
         Raises:
-            Unreadable: Most of the probability is on tokens that are no answers.
+            Unreadable: Most of the probability is on tokens that are not answers.
         """
         shares: dict[str, float] = {}
         total = 0.0
@@ -131,46 +136,64 @@ class AnswerFormat(Generic[T]):
             )
         return total / known, shares
 
-    def read(self, text: str, *, is_cut_off: bool = False) -> T:
-        """The score that the judge gives.
+    def read(self, said: Judgement, *, responses: Iterable[str] = ()) -> T:
+        """Return the score that the judge gives.
 
         Args:
-            text: What it wrote.
-            is_cut_off: Whether its length ended it. What it says by then may be on the way to its answer, so the answer
-                counts only where its form shows that it is complete.
+            said: What it wrote. Where its length ended it, it counts only if its JSON is complete.
+            responses: What the judge was shown of the policy's. A verdict in free text that stands in one of them in
+                the same form may be a quote, and is unreadable.
 
         Raises:
-            Unreadable: The text does not say it, or says what is not on the scale.
+            Unreadable: It is not in the declared form, or is off the scale.
         """
-        said = _without_thoughts(text)
-        if is_cut_off and not self._is_complete(said):
-            raise Unreadable("it is cut off before its answer is complete; raise max_tokens")
-        match self._form:
-            case "json":
-                return self._read_json(said)
-            case "choice":
-                return self._scale.read(_as_string(said))
-            case "regex":
-                return self._read_pattern(_as_string(said))
-            case _:
-                return self._scale.find(_tagged(said))
+        if not said.strip() and not said.is_cut_off:
+            raise Unreadable("it wrote nothing but its thoughts" if said.has_reasoning else "it wrote nothing")
+        if self._output == "text":
+            if said.is_cut_off:
+                raise Unreadable(_CUT_OFF)
+            return self._form.read(self._without_reasoning(said), self._scale, responses)
+        value = self._json_value(said)
+        if self._output == "choice":
+            return self._scale.read(value)
+        if not isinstance(value, dict) or self._key not in value:
+            raise Unreadable(f"it is not a JSON object with {self._key!r}")
+        return self._scale.read(value[self._key])
 
-    def _is_complete(self, said: str) -> bool:
-        """Whether nothing could follow: its JSON has ended. Free text can always go on."""
-        if self._form == "text":
-            return False
+    def _json_value(self, said: Judgement) -> Any:
+        """The JSON that the whole answer is, or all of it but its thoughts; of a choice also the bare word."""
+        answer = said.strip()
         try:
-            complete = json.loads(_without_fence(said))
-        except (ValueError, RecursionError):
-            return False
-        return isinstance(complete, dict if self._form == "json" else str)
+            value = _whole_json(answer)
+        except ValueError:
+            answer = self._without_reasoning(said)
+            try:
+                value = _whole_json(answer)
+            except ValueError as error:
+                if self._output == "json" and not said.is_cut_off:
+                    raise Unreadable(f"it is not one JSON object as a whole ({error})") from None
+                value = None
+        if isinstance(value, dict if self._output == "json" else str):
+            return value
+        if said.is_cut_off:
+            raise Unreadable(_CUT_OFF)
+        return answer if self._output == "choice" else value
 
-    def _make_schema(self) -> Mapping[str, Any] | None:
-        match self._form:
+    def _without_reasoning(self, said: Judgement) -> str:
+        """Return the answer without the thoughts that it begins with. Raises Unreadable."""
+        if said.has_reasoning:
+            return said.strip()
+        answer = self._reasoning.split(said).answer
+        if answer is None:
+            raise Unreadable("it ends within its thoughts; raise max_tokens")
+        return answer.strip()
+
+    def _make_schema(self) -> dict[str, Any] | None:
+        match self._output:
             case "json":
                 longest = self._reasoning_characters
                 reasons = {"type": "string"} if longest is None else {"type": "string", "maxLength": longest}
-                properties = {"reasoning": reasons} if self._reasoning else {}
+                properties = {} if longest == 0 else {"reasoning": reasons}
                 properties[self._key] = self._scale.schema()
                 return {
                     "type": "object",
@@ -180,28 +203,61 @@ class AnswerFormat(Generic[T]):
                 }
             case "choice":
                 return {"type": "string", "enum": self._scale.labels()}
-            case "regex":
-                # Engines know no named groups.
-                return {"type": "string", "pattern": f"^(?:{_NAMED_GROUP.sub('(', self._pattern.pattern)})$"}
             case _:
                 return None
 
-    def _read_json(self, text: str) -> T:
-        answers = [found[self._key] for found in _objects(text) if self._key in found]
-        if answers:
-            return self._scale.read(answers[-1])
-        if "{" in text:
-            # Most likely cut off; a number in its reasoning is not the answer.
-            raise Unreadable(f"it has no complete JSON object with {self._key!r}")
-        return self._scale.find(_tagged(text))
 
-    def _read_pattern(self, text: str) -> T:
-        found = self._pattern.fullmatch(text.strip())
-        if found is None:
-            raise Unreadable(f"it does not match {self._pattern.pattern}")
-        groups = found.groupdict()
-        value = groups.get(self._key) if self._key in groups else found[1] if found.re.groups else found[0]
-        return self._scale.read(value)
+class VerdictForm:
+    """The form of a verdict at the end of a free text; one that begins with a word takes a line of its own.
+
+    Args:
+        form: Text with `{answer}` in the verdict's place, such as `Score: {answer}` or `[[{answer}]]`.
+
+    Raises:
+        ValueError: It does not have `{answer}` once, with text before it.
+    """
+
+    def __init__(self, form: str) -> None:
+        before, field, after = (part.strip() for part in form.partition(ANSWER_FIELD))
+        if not field or not before or ANSWER_FIELD in after or "\n" in form:
+            raise ValueError(f"form must be one line with {ANSWER_FIELD} once and text before it, not {form!r}")
+        self.shown = form.replace(ANSWER_FIELD, "X")
+        """For the prompt."""
+        has_own_line = re.match(r"\w", before) is not None
+        opening = _literal(before.removesuffix(":")) + (rf"{_MARKUP}:{_MARKUP}" if before.endswith(":") else "")
+        # The lookahead finds verdicts inside of one another, too.
+        blank = r"\s{0,16}" if after else r"[ \t]{0,16}"
+        closing = blank + _literal(after) if after else _LINE_END
+        start = _LINE_START if has_own_line else ""
+        whole = rf"{start}{opening}{blank}(?P<answer>[^\n]{{1,200}}?){closing}"
+        self._verdicts = re.compile(f"(?=(?P<whole>{whole}))", re.IGNORECASE | re.MULTILINE)
+
+    def read(self, text: str, scale: Scale[T], responses: Iterable[str]) -> T:
+        """Return the verdict at the end of a text. Raises Unreadable; see `AnswerFormat.read`."""
+        found = list(self._verdicts.finditer(text))
+        if not found or _AFTER_THE_VERDICT.fullmatch(text, found[-1].end("whole")) is None:
+            raise Unreadable(f"it does not end with `{self.shown}`")
+        verdict = scale.read(found[-1]["answer"])
+        if any(other != verdict for other in self._readable(text, scale)):
+            raise Unreadable("it gives two different verdicts")
+        if any(verdict in self._readable(response, scale) for response in responses):
+            raise Unreadable(
+                f"a response writes `{found[-1]['whole'].strip()}` too, so it may be a quote; use output json"
+            )
+        return verdict
+
+    def _readable(self, text: str, scale: Scale[T]) -> list[T]:
+        verdicts = []
+        for found in self._verdicts.finditer(text):
+            try:
+                verdicts.append(scale.read(found["answer"]))
+            except Unreadable:
+                continue
+        return verdicts
+
+
+def _literal(text: str) -> str:
+    return r"\s{1,16}".join(map(re.escape, text.split()))
 
 
 def _check_tokens(labels: Sequence[str]) -> None:
@@ -214,44 +270,26 @@ def _check_tokens(labels: Sequence[str]) -> None:
             raise ValueError(f"output probabilities goes by the first token, and {label!r} begins {following!r}")
 
 
-def _without_thoughts(text: str) -> str:
-    """What follows a reasoning model's thoughts; some chat templates open them in the prompt already."""
-    _, closed, after = text.rpartition("</think>")
-    said = after if closed else text
-    if "<think>" in said:
-        raise Unreadable("it ends within its thoughts; raise max_tokens")
-    return said.strip()
+def _whole_json(text: str) -> Any:
+    """The JSON value that a text is as a whole, in a code fence or not.
 
-
-def _tagged(text: str) -> str:
-    """The text from its last `<answer>` on: what a judge says before it is not its answer, whatever is in the tag."""
-    _, tag, after = text.rpartition("<answer>")
-    return tag + after
-
-
-def _without_fence(text: str) -> str:
-    return text.removeprefix("```json").strip("`").strip()
-
-
-def _as_string(text: str) -> str:
-    """The JSON string that the text is, in a code fence or not; else the text."""
-    bare = _without_fence(text)
+    Raises:
+        ValueError: It is something else, has one key twice with different values, or a number that JSON does not have.
+    """
+    fenced = _FENCED.fullmatch(text)
     try:
-        value = json.loads(bare)
-    except (ValueError, RecursionError):
-        return bare
-    return value if isinstance(value, str) else bare
+        return json.loads(fenced["inside"] if fenced else text, object_pairs_hook=_object, parse_constant=_refused)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
-def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects in a text, whatever is around them."""
-    decoder = json.JSONDecoder()
-    end = 0
-    for brace in [match.start() for match in re.finditer("{", text)][-MAX_OBJECTS:]:
-        if brace < end:
-            continue
-        try:
-            value, end = decoder.raw_decode(text, brace)
-        except (ValueError, RecursionError):
-            continue
-        yield value
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if found.setdefault(key, value) != value:
+            raise ValueError(f"{key!r} has two different values")
+    return found
+
+
+def _refused(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a number")

@@ -9,16 +9,15 @@ from typing import Any, Generic, TypeVar
 
 from rewardpool.client.pool import Pool
 from rewardpool.errors import SampleError, ScoreError
-from rewardpool.rewards.answer_format import AnswerFormat
 from rewardpool.rewards.episode import Episode
-from rewardpool.rewards.judge_prompt import JudgePrompt, reference_of, response_of
+from rewardpool.rewards.judge_prompt import JudgePrompt, Question, reference_of, response_of
 from rewardpool.rewards.part_config import JudgeConfig
 from rewardpool.rewards.reward_function import PartScore, RewardFunction, gathered
 from rewardpool.rewards.scale import Unreadable
 
 T = TypeVar("T")
 RETRY_TEMPERATURE = 0.7
-"""At least, when an answer is asked for again: at 0 every seed gives the same."""
+"""At least, for an answer that is asked for again: at 0 every seed gives the same."""
 MAX_WORDS = 2_000
 """Characters of a judge's answer that are kept, its end, and quoted in messages far fewer."""
 EXCERPT = 160
@@ -31,16 +30,16 @@ class Verdict(Generic[T]):
     value: T
     words: str
     requests: int
-    """Answers that were asked for until it could be read."""
+    """Generations that it cost, those before it included that could not be read."""
     meta: float | SampleError | None = None
-    """What the meta reward model says of it, or why it has no score; None where there is no such model."""
+    """Score of the meta reward model, or why it has none; None without such a model."""
 
 
 class Judge:
     """Asks one question and reads the answer.
 
     Args:
-        pool: Of the judge.
+        pool: The judge's.
         config: How it is asked.
         meta: Scores its answers, where `config.meta` says how many of them vote.
     """
@@ -50,21 +49,19 @@ class Judge:
         self._config = config
         self._meta = meta
 
-    async def ask(
-        self, messages: Sequence[Mapping[str, Any]], answer: AnswerFormat[float], *, label: str
-    ) -> list[Verdict[float]]:
-        """As many independent answers as there are votes, each asked for again while it cannot be read.
+    async def ask(self, question: Question[float]) -> list[Verdict[float]]:
+        """Return as many independent answers as there are votes, each asked for again while it cannot be read.
 
         Raises:
-            SampleError: One of them could not be had.
+            SampleError: One of them is missing.
             PoolError: The pool cannot be used.
         """
-        if answer.by_probabilities:
-            return [await self._expected(messages, answer, label=label)]
-        return await gathered([self.vote(messages, answer, vote, label=label) for vote in range(self._config.votes)])
+        if question.answer.by_probabilities:
+            return [await self._expected(question)]
+        return await gathered([self.vote(question, vote) for vote in range(self._config.votes)])
 
     def decide(self, verdicts: Sequence[Verdict[float]], *, label: str) -> float:
-        """What the votes come to.
+        """Return the value of the votes together.
 
         Raises:
             ScoreError: None of them counts.
@@ -72,37 +69,41 @@ class Judge:
         return decide([verdict.value for verdict in self.voters(verdicts, label=label)], self._config.vote)
 
     def voters(self, verdicts: Sequence[Verdict[T]], *, label: str) -> list[Verdict[T]]:
-        """The answers that vote: all, or those that the meta reward model scores highest.
+        """Return the answers that vote: all, or those that the meta reward model scores highest.
 
         Raises:
             ScoreError: The meta reward model has scored none of them.
         """
         return verdicts_that_vote(verdicts, None if self._config.meta is None else self._config.meta.keep, label=label)
 
-    async def vote(
-        self, messages: Sequence[Mapping[str, Any]], answer: AnswerFormat[T], vote: int, *, label: str
-    ) -> Verdict[T]:
-        """One answer, the `vote`th; raises what `ask` does."""
-        config = self._config
-        problem = ""
-        for attempt in range(config.retries + 1):
+    async def vote(self, question: Question[T], vote: int) -> Verdict[T]:
+        """Return one answer, the `vote`th; raises what `ask` does.
+
+        All causes together cost at most `retries` + 1 generations: answers that cannot be read, failed workers, hedges.
+        """
+        config, label = self._config, question.label
+        limit = config.retries + 1
+        spent = asked = 0
+        while spent < limit:
             temperature = config.temperature_of_votes
             sampling = {
                 **config.sampling,
-                **answer.request,
+                **question.answer.request,
                 "max_tokens": config.max_tokens,
-                "temperature": temperature if attempt == 0 else max(temperature, RETRY_TEMPERATURE),
-                "seed": config.seed + vote + attempt * config.votes,
+                "temperature": temperature if asked == 0 else max(temperature, RETRY_TEMPERATURE),
+                "seed": config.seed + vote + asked * config.votes,
             }
-            words = await self._pool.judge(messages, label=label, **sampling)
+            words = await self._pool.judge(question.messages, label=label, max_generations=limit - spent, **sampling)
+            asked += 1
+            spent += words.generations
             try:
-                value = answer.read(words, is_cut_off=words.is_cut_off)
+                value = question.answer.read(words, responses=question.responses)
             except Unreadable as error:
                 problem = f"{error}: {' '.join(words[-EXCERPT:].split())!r}"
                 continue
-            meta = await self._meta_score(messages, words, label=label)
-            return Verdict(value, words[-MAX_WORDS:], attempt + 1, meta)
-        raise ScoreError(label, f"the judge's answer cannot be read, {config.retries + 1} times; last: {problem}")
+            meta = await self._meta_score(question.messages, words, label=label)
+            return Verdict(value, words[-MAX_WORDS:], spent, meta)
+        raise ScoreError(label, f"the judge's answer cannot be read, {asked} times; last: {problem}", fault="verifier")
 
     async def _meta_score(
         self, messages: Sequence[Mapping[str, Any]], words: str, *, label: str
@@ -114,15 +115,15 @@ class Judge:
         except SampleError as error:
             return error
 
-    async def _expected(
-        self, messages: Sequence[Mapping[str, Any]], answer: AnswerFormat[float], *, label: str
-    ) -> Verdict[float]:
-        sampling = {**self._config.sampling, **answer.request, "seed": self._config.seed}
-        alternatives = await self._pool.first_token(messages, label=label, **sampling)
+    async def _expected(self, question: Question[float]) -> Verdict[float]:
+        sampling = {**self._config.sampling, **question.answer.request, "seed": self._config.seed}
+        alternatives = await self._pool.first_token(question.messages, label=question.label, **sampling)
         try:
-            value, shares = answer.expected(alternatives)
-        except Unreadable as error:  # to ask again would give the same
-            raise ScoreError(label, f"the judge's probabilities say nothing: {error}") from error
+            value, shares = question.answer.expected(alternatives)
+        except Unreadable as error:  # the same question has the same probabilities
+            raise ScoreError(
+                question.label, f"the judge's probabilities say nothing: {error}", fault="verifier"
+            ) from error
         return Verdict(value, json.dumps({token: round(share, 6) for token, share in shares.items()}), 1)
 
 
@@ -168,10 +169,9 @@ class PointwiseScorer:
         self._answer = config.answer_format()
 
     async def score(self, episode: Episode) -> PartScore:
-        """The judge's score, as it wrote it, or what several come to."""
-        responses = {"response": response_of(episode)}
-        messages = await self._prompt.prepared(episode, responses, how=self._answer.instruction)
-        verdicts = await self._judge.ask(messages, self._answer, label=episode.label)
+        """Return the judge's score, or the value of several votes together."""
+        question = await self._prompt.question(episode, {"response": response_of(episode)}, self._answer)
+        verdicts = await self._judge.ask(question)
         return PartScore(self._judge.decide(verdicts, label=episode.label), info_of(verdicts))
 
 
@@ -184,16 +184,17 @@ class PairJudge:
         self._answer = config.answer_format()
 
     async def wins(self, episode: Episode, first: str, second: str) -> PartScore:
-        """How much of the comparison `first` wins, from 0 to 1.
+        """Return how much of the comparison `first` wins, from 0 to 1.
 
         Raises:
             SampleError: One of the two questions has no readable answer.
             PoolError: The pool cannot be used.
         """
         orders = ((first, second), (second, first))
-        how = self._answer.instruction
-        prompts = [await self._prompt.prepared(episode, {"response_a": a, "response_b": b}, how=how) for a, b in orders]
-        there, back = await gathered([self._judge.ask(one, self._answer, label=episode.label) for one in prompts])
+        questions = [
+            await self._prompt.question(episode, {"response_a": a, "response_b": b}, self._answer) for a, b in orders
+        ]
+        there, back = await gathered([self._judge.ask(question) for question in questions])
         won, lost = (self._judge.decide(verdicts, label=episode.label) for verdicts in (there, back))
         value = (won + 1.0 - lost) / 2
         return PartScore(value, info_of([*there, *back]))

@@ -55,9 +55,8 @@ class ListComparer:
         """One answer, its scores in the order of the table."""
         count = len(table)
         shown = [(place + vote) % count for place in range(count)]
-        texts = [f"[Response {number}]\n{response_of(table[place])}" for number, place in enumerate(shown, start=1)]
-        answer = self._config.list_format(count)
-        messages = await self._prompt.prepared(table[0], {"responses": "\n\n".join(texts)}, how=answer.instruction)
-        verdict = await self._judge.vote(messages, answer, vote, label=table[0].label)
+        responses = {f"response {number}": response_of(table[place]) for number, place in enumerate(shown, start=1)}
+        question = await self._prompt.question(table[0], responses, self._config.list_format(count))
+        verdict = await self._judge.vote(question, vote)
         by_place = dict(zip(shown, verdict.value, strict=True))
         return replace(verdict, value=tuple(by_place[place] for place in range(count)))

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from rewardpool.config import FailurePolicy, PositiveSeconds, RewardConfig
-from rewardpool.rewards.answer_format import AnswerFormat, Form
+from rewardpool.rewards.answer_format import AnswerFormat, Output
 from rewardpool.rewards.reasoning import Reasoning, Tags
 from rewardpool.rewards.scale import Labels, Range, Rubric, Scale, Several
 from rewardpool.rewards.steps import SEPARATOR
@@ -20,8 +20,10 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=4096)]
 REFERENCE_PATTERN = r"[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*"
 PAIR_FIELDS = ("response_a", "response_b")
-COMMON_FIELDS = ("answer_format", "conversation", "data_source", "high", "low", "question", "reference")
-"""Of a judge's prompt, beside the responses and `extra_info[NAME]`."""
+COMMON_FIELDS = (
+    *("answer_format", "conversation", "data_source", "high", "low", "mark", "question", "reference", "responses"),
+)
+"""Of a judge's prompt, with `extra_info[NAME]` and those of the mode."""
 
 
 def check_function(function: Any) -> Any:
@@ -143,6 +145,21 @@ class MetaConfig(RewardConfig):
         )
 
 
+class ReasoningConfig(_Model):
+    """How a model marks its thoughts: one block at the very beginning of what it writes."""
+
+    tags: tuple[Annotated[str, Field(min_length=1)], Annotated[str, Field(min_length=1)]] | None = None
+    """The opening and the closing tag. Default: those of known models, such as `<think>` and `[THINK]`."""
+    prompt_opens: bool | None = None
+    """Whether the model's prompts end in the opening tag, so that what it writes has only the closing one. Default: of
+    a policy, what the trainer knows of the prompt; where it knows nothing, a response with the closing tag alone is
+    refused. Of a judge, false."""
+
+    def to_reasoning(self) -> Reasoning:
+        """Return what splits texts."""
+        return Reasoning(tags=None if self.tags is None else Tags(*self.tags), prompt_opens=self.prompt_opens)
+
+
 class JudgeConfig(_Model):
     """How a Generative pool is asked."""
 
@@ -159,24 +176,28 @@ class JudgeConfig(_Model):
     system: str | None = None
     """The system prompt; no fields in it."""
     prompt: str | None = None
-    """The user's turn, with fields such as {response}. Default: a plain question, see `judge_prompt.py`."""
+    """The user's turn, with fields such as {response}. Default: a plain question."""
     range: Bounds = (1.0, 10.0)
     """For pointwise: the lowest and the highest score."""
     whole: bool = True
     """For pointwise: whether scores are whole numbers."""
     labels: Annotated[dict[str, Finite], Field(min_length=2, max_length=100)] | None = None
-    """For pointwise, instead of a range: the answers and their scores, such as `{correct: 1, wrong: 0}`."""
+    """The answers and their scores, compared without case. For pointwise, instead of a range: `{correct: 1, wrong: 0}`.
+    For pairwise: how much the first response wins, from 0 to 1; default `{A: 1, B: 0, tie: 0.5}`."""
     rubric: Annotated[tuple[Criterion, ...], Field(max_length=32)] = ()
     """For pointwise: criteria, each of which is answered; the score is their mean by the weights."""
-    output: Form = "json"
-    """What the judge writes: `json` with reasoning, only a `choice`, what a `regex` matches, or free `text`. With
-    `probabilities` it writes nothing: the score is the mean of the answers by their probabilities as first token."""
-    reasoning: bool = True
-    """Whether JSON begins with the judge's reasons."""
-    reasoning_characters: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Longest reasons that the engine allows, so that a judge gets to its score before `max_tokens` are over."""
-    pattern: str | None = None
-    """For output regex; its group `score` (or `winner`), else its first group, is the answer."""
+    output: Output = "json"
+    """The form of the answer. `json` with reasons, and a `choice` alone, are enforced by the engine. With
+    `probabilities` nothing is written: the score is the mean of the answers by their probabilities as first token.
+    `text` is free text that ends with the verdict in the `form`, for judges trained to it."""
+    form: str | None = None
+    """For output text: what the verdict stands in, such as `[[{answer}]]`, `<answer>{answer}</answer>` or
+    `\\boxed{{answer}}`. Default: a last line `Score: {answer}` (pairs `Winner:`, lists `Scores:`)."""
+    reasoning_characters: Annotated[int, Field(ge=0, le=100_000)] | None = None
+    """Longest reasons in JSON that the engine allows, so that the score comes within `max_tokens`. 0: no reasons."""
+    reasoning: ReasoningConfig = ReasoningConfig()
+    """How the judge marks its thoughts, which may precede the answer. Not needed where the engine has a reasoning
+    parser."""
     votes: Annotated[int, Field(ge=1, le=64)] = 1
     """Independent answers to one question."""
     vote: Literal["median", "mean", "majority"] = "median"
@@ -186,9 +207,10 @@ class JudgeConfig(_Model):
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     """Default: 0 for one vote, 0.7 for several. An unreadable answer is asked for again at 0.7 or more."""
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 512
-    """Of one answer."""
+    """Of one answer, its reasoning included."""
     retries: Annotated[int, Field(ge=0, le=10)] = 2
-    """How often an unreadable answer is asked for again, with another seed."""
+    """How often an unreadable answer is asked for again, with another seed. One vote costs at most `retries` + 1
+    generations, those at workers that fail or are hedged included."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Of the first answer; every further one has another."""
     sampling: dict[str, Any] = {}
@@ -198,16 +220,18 @@ class JudgeConfig(_Model):
     def _fits_together(self) -> Self:
         if self.whole and any(bound != int(bound) for bound in self.range):
             raise ValueError("range must have whole bounds, unless whole is false")
-        if self.mode == "pairwise" and (self.labels is not None or {"range", "whole"} & self.model_fields_set):
-            raise ValueError(
-                "range, whole and labels are for mode pointwise; in mode pairwise the judge answers A, B or tie"
-            )
+        if self.mode == "pairwise" and {"range", "whole"} & self.model_fields_set:
+            raise ValueError("range and whole are not for mode pairwise, where the judge answers A, B or tie")
+        if self.mode == "pairwise" and any(not 0 <= score <= 1 for score in (self.labels or {}).values()):
+            raise ValueError("labels of mode pairwise say how much the first response wins, from 0 to 1")
         if self.mode == "listwise" and (self.labels is not None or self.output not in ("json", "text")):
             raise ValueError("listwise takes a range, and output json or text")
         if self.mode != "pairwise" and {"against", "opponents"} & self.model_fields_set:
             raise ValueError("against and opponents are for mode pairwise")
         if self.mode != "listwise" and "together" in self.model_fields_set:
             raise ValueError("together is for mode listwise")
+        if self.form is not None and self.output != "text":
+            raise ValueError("form is for output text")
         if self.rubric and (self.mode != "pointwise" or self.output != "json"):
             raise ValueError("rubric is for mode pointwise and output json")
         if len({criterion.name for criterion in self.rubric}) < len(self.rubric):
@@ -240,7 +264,7 @@ class JudgeConfig(_Model):
     def scale(self) -> Scale[float]:
         """The answers that there are. For a pair: 1 where A wins."""
         if self.mode == "pairwise":
-            return Labels({"A": 1.0, "B": 0.0, "tie": 0.5})
+            return Labels(self.labels or {"A": 1.0, "B": 0.0, "tie": 0.5})
         each = Range(*self.range, whole=self.whole) if self.labels is None else Labels(self.labels)
         return Rubric(each, {line.name: line.weight for line in self.rubric}) if self.rubric else each
 
@@ -257,16 +281,18 @@ class JudgeConfig(_Model):
             self.output,
             scale,
             key=self.key,
-            reasoning=self.reasoning,
             reasoning_characters=self.reasoning_characters,
-            pattern=self.pattern,
+            form=self.form,
+            reasoning=self.reasoning.to_reasoning(),
         )
 
     def template(self, prompt: str) -> Template:
         """The prompt, checked. Raises ValueError."""
         responses = {"pointwise": ("response",), "pairwise": PAIR_FIELDS, "listwise": ("responses",)}[self.mode]
         rubric = ("rubric",) if self.rubric else ()
-        return Template(prompt, fields=(*COMMON_FIELDS, *responses, *rubric), required=(*responses, *rubric))
+        fields = (*COMMON_FIELDS, *responses, *rubric)
+        shown = () if "responses" in Template(prompt, fields=fields).fields else responses
+        return Template(prompt, fields=fields, required=(*shown, *rubric))
 
     @property
     def temperature_of_votes(self) -> float:
@@ -283,16 +309,6 @@ class StepsConfig(_Model):
     """Stands between steps of the policy's response. Each step is shown with the step token in its place."""
     token: Annotated[str, Field(min_length=1)] | None = None
     """The step token. Default: `spec.model.head.stepToken` of the pool; needed with a bare `url` only."""
-
-
-class ReasoningConfig(_Model):
-    """How the policy marks its thoughts: one block at the very beginning of a response."""
-
-    tags: tuple[Annotated[str, Field(min_length=1)], Annotated[str, Field(min_length=1)]] | None = None
-    """The opening and the closing tag. Default: those of known models, such as `<think>` and `[THINK]`."""
-    prompt_opens: bool | None = None
-    """Whether the policy's prompts end in the opening tag, so that responses have only the closing one. Default: what
-    the trainer knows of the prompt; where it knows nothing, a response with the closing tag alone is refused."""
 
 
 class PoolPart(Part):
@@ -327,8 +343,7 @@ class PoolPart(Part):
     def reasoning(self) -> Reasoning | None:
         """`strip_reasoning` as what splits responses; None where their thoughts are scored too."""
         if isinstance(self.strip_reasoning, ReasoningConfig):
-            tags = self.strip_reasoning.tags
-            return Reasoning(tags=None if tags is None else Tags(*tags), prompt_opens=self.strip_reasoning.prompt_opens)
+            return self.strip_reasoning.to_reasoning()
         return Reasoning() if self.strip_reasoning else None
 
     @model_validator(mode="after")
