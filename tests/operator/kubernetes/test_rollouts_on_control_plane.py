@@ -245,13 +245,13 @@ def test_under_a_quota_without_room_auto_replaces_one_by_one_and_is_not_rolled_b
         assert "exceeded quota: tight" in rolling.message("Progressing")
         rolling.eventually(lambda: rolling.serves(replicas=2), "the rollout is complete")
         assert rolling.rollout.get("failed") is None
-        rolling.apply(replicas=3)
+        rolling.apply(replicas=3, mark=14)
         rolling.eventually(
             lambda: 3 in rolling.sizes().values(), "three workers are wanted, for which there is no room"
         )
         seconds_until(lambda: rolling.evictable_workers() != 1, limit=3)
         assert rolling.evictable_workers() == 1
-        rolling.apply(replicas=2)
+        rolling.apply(replicas=2, mark=14)
         rolling.eventually(lambda: rolling.serves(replicas=2), "two workers serve")
     finally:
         rolling.cluster.kubectl("delete", "quota", "tight")
