@@ -13,6 +13,7 @@ from verl import DataProto
 from verl.experimental.agent_loop import AgentLoopWorker
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput, DictConfigWrap, register
 from verl.experimental.reward_loop import RewardLoopWorker
+from verl.trainer.ppo.v1 import AgentLoopWorkerTQ, agent_loop_tq
 
 from rewardpool.client.shared import shared
 from rewardpool.errors import ConfigError
@@ -26,6 +27,12 @@ MANAGER = "reward.reward_manager.name=rewardpool"
 QUIETLY = "+reward.rewardpool.announce=false"
 INLINE = "actor_rollout_ref.rollout.agent.default_agent_loop=rewardpool"
 ENGINE = "actor_rollout_ref.rollout.name=vllm"  # verl wants one named
+
+
+def fails_on_odd_digits(data_source: str, solution_str: str, ground_truth: Any, extra_info: Any) -> float:
+    if int(solution_str) % 2:
+        raise ValueError("odd")
+    return float(solution_str)
 
 
 class NobodyToAsk:
@@ -143,6 +150,31 @@ async def test_an_agent_loop_of_a_config_file_is_made_with_its_own_arguments(
     worker = make_worker(f"+reward.pool={function_pool}", "+reward.rewardpool.agent_loop=rewards_all", in_file)
     written = await worker.generate_sequences(asked("12"))
     assert written.batch["rm_scores"].sum().item() == 0.5
+
+
+async def test_a_trajectory_without_a_score_is_left_out_of_what_v1s_worker_hands_on(
+    policy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put: list[str] = []
+
+    async def noted(*, keys: list[str], **_: Any) -> None:
+        put.extend(keys)
+
+    monkeypatch.setattr(agent_loop_tq.tq, "init", lambda: None)
+    monkeypatch.setattr(agent_loop_tq.tq, "async_kv_batch_put", noted)
+    function = f"+reward.rewardpool.function={fails_on_odd_digits.__module__}:{fails_on_odd_digits.__name__}"
+    config = verl_config(policy, MANAGER, INLINE, ENGINE, function, "+reward.rewardpool.on_failure=skip")
+    worker = AgentLoopWorkerTQ.__ray_metadata__.modified_class(
+        config, FakeLlmServerClient(), reward_loop_worker_handles=[NobodyToAsk()]
+    )
+    trajectory = {"step": 1, "sample_index": 0, "rollout_n": 0, "validate": False}
+    for session, digit in enumerate("2347"):
+        row = {name: values[0] for name, values in prompts_of([digit]).items()} | {"global_steps": 1, "uid": "a"}
+        await worker._run_agent_loop(
+            {}, trajectory=trajectory, trace=False, agent_name="rewardpool", session_id=session, **row
+        )
+    await shared().close()
+    assert put == ["a_0_0", "a_2_0"]
 
 
 async def test_an_agent_loop_that_nobody_registered_is_named(make_worker: MakeWorker, function_pool: str) -> None:

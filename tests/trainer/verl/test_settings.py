@@ -43,6 +43,21 @@ def test_a_function_of_the_users_own_may_have_the_tokenizer_named() -> None:
     assert read_settings({"reward": reward}).calls_function
 
 
+INLINE = {"rollout": {"agent": {"default_agent_loop": "rewardpool"}}}
+
+
+def test_an_agent_loop_may_leave_a_trajectory_without_a_score() -> None:
+    reward = {"rewardpool": {"on_failure": "skip"}, "reward_manager": {"name": "rewardpool"}}
+    assert read_settings({"reward": reward, "actor_rollout_ref": INLINE}).inline
+
+
+@pytest.mark.parametrize("trainer", [{"trainer": {"use_v1": False}}, {"async_training": True}, {"rollout": True}])
+def test_a_trainer_that_takes_a_number_of_every_trajectory_has_none_left_without(trainer: dict[str, Any]) -> None:
+    reward = {"rewardpool": {"on_failure": "skip"}, "reward_manager": {"name": "rewardpool"}}
+    with pytest.raises(ConfigError, match=r"reward\.rewardpool\.on_failure: must not be skip here"):
+        read_settings({"reward": reward, "actor_rollout_ref": INLINE, **trainer})
+
+
 FUNCTION = {"path": "judge.py"}
 MIXTURE = [{"pool": "rl/skywork"}, {"function": "rules:short", "on_failure": "skip"}]
 

@@ -10,6 +10,7 @@ own: of a trajectory verl's v1 trainers take what `AgentLoopOutput.as_dict` says
 """
 
 import functools
+import logging
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -23,8 +24,10 @@ from rewardpool.client.shared import shared
 from rewardpool.errors import ConfigError
 from rewardpool.verl.advantages import LEAST_REWARD
 from rewardpool.verl.announced import shared_reward
-from rewardpool.verl.response_scorer import ResponseScorer
+from rewardpool.verl.response_scorer import ResponseScorer, Unscored
 from rewardpool.verl.settings import AGENT_LOOP, MAPPING_PATH, Settings, plain_config, read_settings
+
+log = logging.getLogger(__name__)
 
 
 class StepRewardedOutput(AgentLoopOutput):  # type: ignore[misc]  # verl is not where types are checked
@@ -75,12 +78,14 @@ class InlineScorer:
     async def score(self, outputs: Sequence[Any], of_row: dict[str, Any]) -> Any:
         """Add the reward to the last output of a trajectory, as verl's agent loop worker does, and return that output.
 
+        A trajectory without a score is logged.
+
         Args:
             outputs: verl's `AgentLoopOutput`s of one trajectory, one at least.
             of_row: The columns of the data set's row.
 
         Returns:
-            The last output, or a `StepRewardedOutput` in its place.
+            The last output, or a `StepRewardedOutput` in its place; None for a trajectory without a score.
 
         Raises:
             RewardPoolError: What `ResponseScorer.score` raises.
@@ -103,6 +108,9 @@ class InlineScorer:
             "multi_modal_data": last.multi_modal_data,
         }
         scored = await self._scorer.score(others, last.response_ids)
+        if isinstance(scored, Unscored):
+            log.warning("a trajectory has no score, and is left out of its group: %s", scored.error)
+            return None
         last.reward_score, last.extra_fields["reward_extra_info"] = scored.score, scored.extra_info
         last.metrics.compute_score = time.monotonic() - began
         return last if scored.steps is None else StepRewardedOutput.of(last, scored.steps)
@@ -128,6 +136,7 @@ class ScoringAgentLoop:
         Returns:
             What the agent loop that writes returns: an `AgentLoopOutput`, or a list of them. The last one has
             `reward_score`, a finite float (or, with supervision process, `step_rewards`), and `reward_extra_info`.
+            An empty list for a trajectory without a score, which verl's v1 trainers leave out of the batch.
 
         Raises:
             ConfigError: The config is wrong, or names an agent loop that does not exist.
@@ -140,6 +149,8 @@ class ScoringAgentLoop:
         if not outputs:
             return output
         last = await scorer.score(outputs, of_row)
+        if last is None:
+            return []
         return [*outputs[:-1], last] if isinstance(output, list) else last
 
     async def _scorer(self) -> InlineScorer:

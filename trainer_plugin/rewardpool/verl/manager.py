@@ -18,7 +18,7 @@ from rewardpool.errors import ConfigError
 from rewardpool.rewards import OpenReward
 from rewardpool.verl.announced import shared_reward
 from rewardpool.verl.function_pool import FunctionPool, checked_result, shared_function_pool
-from rewardpool.verl.response_scorer import ResponseScorer
+from rewardpool.verl.response_scorer import ResponseScorer, Unscored
 from rewardpool.verl.rollout import response_ids
 from rewardpool.verl.settings import AGENT_LOOP, MAPPING_PATH, plain_config, read_settings
 
@@ -66,7 +66,7 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
             `reward_score`, a finite float, and `reward_extra_info`, with the same names for every sample.
 
         Raises:
-            SampleError: It has no score, and the failure policy is `raise`.
+            SampleError: It has no score.
             PoolError: A pool cannot be used.
             ConfigError: The reward needs whole groups, which verl gives to no reward manager.
         """
@@ -82,6 +82,8 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
         row = data[len(data) - 1]
         with waited(time.monotonic() - began):
             scored = await scorer.score(row.non_tensor_batch, response_ids(row.batch, row.non_tensor_batch))
+        if isinstance(scored, Unscored):  # of a row that names another agent loop, which has to have a number
+            raise scored.error
         if scored.steps is not None:
             raise ConfigError(
                 f"{MAPPING_PATH}.supervision",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from rewardpool.errors import ConfigError
+from rewardpool.errors import ConfigError, SampleError, ScoreError
 from rewardpool.policy_steps import at_tokens
 from rewardpool.policy_turns import PolicyTurns
 from rewardpool.rewards import Episode, OpenReward, Rating
@@ -28,6 +28,13 @@ class VerlScore:
     """With supervision process: the token of the response in which each step ends, from 0, and the step's reward."""
 
 
+@dataclass(frozen=True)
+class Unscored:
+    """A response without a score, under the failure policy `skip`."""
+
+    error: SampleError
+
+
 class ResponseScorer:
     """A reward that knows the policy's tokens."""
 
@@ -44,8 +51,8 @@ class ResponseScorer:
         self._tokenizer = tokenizer
         self._max_response_tokens = max_response_tokens
 
-    async def score(self, others: Mapping[str, Any], token_ids: list[int]) -> VerlScore:
-        """The reward, and what verl logs beside it.
+    async def score(self, others: Mapping[str, Any], token_ids: list[int]) -> VerlScore | Unscored:
+        """Return the reward with what verl logs of it, or that there is none.
 
         Args:
             others: What verl has of the sample beside its tensors: a row's `non_tensor_batch`.
@@ -70,6 +77,8 @@ class ResponseScorer:
             eos=self._tokenizer.eos_token_id,
         )
         rating = await self.reward.rate(rated)
+        if rating.total is None:
+            return Unscored(rating.error or ScoreError(rated.label, "is unscored"))
         score, extra_info = score_and_extra_info(rating, label=rated.label)
         steps = None if rating.steps is None else await asyncio.to_thread(self._steps, rating, rated, token_ids)
         return VerlScore(score, extra_info, steps)

@@ -17,7 +17,7 @@ from rewardpool.rewards.config import refuse_process
 from rewardpool.verl.announced import shared_reward
 from rewardpool.verl.result import score_and_extra_info
 from rewardpool.verl.rollout import SINGLE_TURN, plain
-from rewardpool.verl.settings import parse_parts, pool_spec
+from rewardpool.verl.settings import parse_parts, pool_spec, refuse_skip
 
 PATH = "reward.custom_reward_function.reward_kwargs"
 
@@ -55,7 +55,9 @@ async def compute_score(
             response that has several turns.
     """
     spec = pool_spec(pool, _mapping(rewardpool), pool_path=f"{PATH}.pool", mapping_path=f"{PATH}.rewardpool")
-    refuse_process(parse_parts(spec, path=f"{PATH}.rewardpool"), who="verl's reward function")
+    parsed = parse_parts(spec, path=f"{PATH}.rewardpool")
+    refuse_process(parsed, who="verl's reward function")
+    refuse_skip(parsed, spec, path=f"{PATH}.rewardpool")
     began = time.monotonic()
     reward = await shared_reward(spec, path=f"{PATH}.rewardpool")
     opening_seconds = time.monotonic() - began

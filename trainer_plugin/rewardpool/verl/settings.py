@@ -73,11 +73,12 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
             "reward.reward_model.enable", "must be False: with it verl serves a reward model itself and asks no pool"
         )
     spec: dict[str, Any] = {}
-    writer = by_steps = None
+    writer = by_steps = parsed = None
     with mistakes.gather():
         unchecked = pool_spec(reward.get("pool"), reward.get("rewardpool"))
         writer = unchecked.pop("agent_loop", None)
-        by_steps = parse_parts(unchecked, path=MAPPING_PATH).process_field
+        parsed = parse_parts(unchecked, path=MAPPING_PATH)
+        by_steps = parsed.process_field
         spec = unchecked
     calls_function = bool((reward.get("custom_reward_function") or {}).get("path"))
     if calls_function:
@@ -97,6 +98,9 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
     if by_steps is not None:
         with mistakes.gather():
             _check_steps(by_steps, config, inline=inline)
+    if parsed is not None and (field := _skip_field(parsed, spec, path=MAPPING_PATH)) is not None:
+        with mistakes.gather():
+            _check_skip(field, config, inline=inline)
     mistakes.check()
     prompts = data.get("train_batch_size") or 0  # 0 in fully async trainers, which have no batches
     return Settings(
@@ -173,22 +177,48 @@ def pool_spec(
 
 
 def parse_parts(spec: Mapping[str, Any], *, path: str) -> RewardSpec:
-    """A spec for `open_reward`, checked for a trainer that takes a number for every sample.
+    """Return a checked spec for `open_reward`.
 
     Raises:
-        ConfigError: Names every wrong field by its whole path, or the first that does not go with verl.
+        ConfigError: Names every wrong field by its whole path, or one that does not go with verl.
     """
     parsed = parse_reward(spec, path=path)
     refuse_running(parsed)
+    return parsed
+
+
+def refuse_skip(parsed: RewardSpec, spec: Mapping[str, Any], *, path: str) -> None:
+    """Check that no failure leaves a response without a number, which verl takes from reward workers.
+
+    Raises:
+        ConfigError: A part's failure policy is `skip`.
+    """
+    if (field := _skip_field(parsed, spec, path=path)) is not None:
+        raise _takes_numbers(field)
+
+
+def _skip_field(parsed: RewardSpec, spec: Mapping[str, Any], *, path: str) -> str | None:
+    """Return the path of the first failure policy `skip`."""
     for part, place in zip(parsed.parts, parsed.paths, strict=True):
         if part.on_failure == "skip":
-            where = path if spec.get("on_failure") == "skip" else place
-            raise ConfigError(
-                f"{where}.on_failure",
-                "must not be skip: verl takes a number for every sample, and NaN would spoil the advantages of the "
-                "sample's whole group; leave it out (raise), or set {constant: x}",
-            )
-    return parsed
+            return f"{path if spec.get('on_failure') == 'skip' else place}.on_failure"
+    return None
+
+
+def _takes_numbers(field: str) -> ConfigError:
+    return ConfigError(
+        field,
+        "must not be skip here: verl takes a number for every sample from reward workers, and NaN would spoil the"
+        " advantages of the sample's whole group; leave it out (raise), or score in the agent loop with"
+        f" {_AGENT_PATH}.default_agent_loop={AGENT_LOOP} and trainer.use_v1=True, where verl goes on without it",
+    )
+
+
+def _check_skip(field: str, config: Mapping[str, Any], *, inline: bool) -> None:
+    """Check that the trainer goes on without a trajectory for which the agent loop returns nothing."""
+    v1 = (config.get("trainer") or {}).get("use_v1", True)
+    if not inline or not v1 or any(config.get(section) for section in ("async_training", "rollout")):
+        raise _takes_numbers(field)
 
 
 def _check_for_function(spec: Mapping[str, Any]) -> None:
