@@ -1,18 +1,23 @@
 """The front door, over functions of this process and a FakeWorker; with a real pool it is in tests/local."""
 
 import asyncio
+import functools
+import gc
 import io
 import os
 import pickle
 import signal
 import sys
 import threading
+import traceback
+import warnings
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from support.fake_worker import FakeWorker
 from support.local_pool import POOL, on_this_machine, write_local_pool
 from support.reward_functions import expected_score
@@ -26,9 +31,14 @@ from rewardpool import (
     PoolNotFoundError,
     Rating,
     Reward,
+    RewardConfig,
+    RewardPoolError,
     UnscoredError,
     reward,
 )
+from rewardpool.rewards.config import Mixing
+from rewardpool.rewards.keywords import RewardSettings
+from rewardpool.rewards.part_config import FunctionPart, PoolPart
 
 PROMPTS = ["one?", "two?", "two?"]
 RESPONSES = ["a", "bb", "ccc"]
@@ -171,12 +181,134 @@ def test_with_opens_it_at_once_so_a_pool_that_is_not_there_is_told_then(
         pass
 
 
-def test_a_closed_one_opens_again() -> None:
+def closed(scorer: Reward) -> Reward:
+    assert scorer(["?"], ["a"]) == [1.0]
+    scorer.close()
+    scorer.close()
+    return scorer
+
+
+USES = [
+    lambda scorer: scorer(["?"], ["a"]),
+    lambda scorer: scorer.rate([("?", "a")]),
+    lambda scorer: scorer.pools,
+    lambda scorer: scorer.__enter__(),
+    lambda scorer: asyncio.run(scorer.score("?", "a")),
+    lambda scorer: asyncio.run(anext(scorer.stream([("?", "a")]))),
+]
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_closed_one_stays_closed(use: Any) -> None:
+    for scorer in (closed(Reward(length)), pickle.loads(pickle.dumps(closed(Reward(length))))):
+        with pytest.raises(RuntimeError, match="the reward by function length is closed; make another one"):
+            use(scorer)
+
+
+def test_one_that_is_closed_while_it_scores_says_so() -> None:
+    begun = threading.Event()
+
+    async def hangs(**_: Any) -> float:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError("unreachable")
+
+    scorer = Reward(hangs)
+    closing = threading.Thread(target=lambda: begun.wait(10) and scorer.close())
+    closing.start()
+    with pytest.raises(RuntimeError, match="closed while it scored"):
+        scorer(["?"], ["a"])
+    closing.join()
+
+
+def test_one_that_is_forgotten_open_warns_and_ends_its_thread() -> None:
     scorer = Reward(length)
-    for _ in range(2):
-        assert scorer(["?"], ["a"]) == [1.0]
-        scorer.close()
-        scorer.close()
+    scorer(["?"], ["a"])
+    [thread] = [one for one in threading.enumerate() if one.name == "rewardpool"]
+    with pytest.warns(ResourceWarning, match=r"<Reward by function length: open> was not closed; use `with`"):
+        del scorer
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("end", [lambda scorer: None, closed])
+def test_one_that_is_not_open_is_forgotten_without_a_word(end: Any) -> None:
+    scorer = Reward(length)
+    end(scorer)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        del scorer
+        gc.collect()
+
+
+def test_it_says_what_it_is_and_whether_it_is_open() -> None:
+    mixture = {"rewards": ["rl/skywork", {"function": "rules:right"}, {"url": "http://router:30000", "name": "b"}]}
+    assert repr(Reward(mixture)) == (
+        "<Reward by pool rl/skywork, function rules:right, pool http://router:30000: not open>"
+    )
+    with Reward(length) as scorer:
+        assert repr(scorer) == "<Reward by function length: open>"
+    assert repr(scorer) == "<Reward by function length: closed>"
+
+
+async def test_an_open_one_says_where_its_pool_is_and_no_key(tmp_path: Path) -> None:
+    async with FakeWorker() as worker:
+        (tmp_path / "key").write_text("secret")
+        async with Reward(worker.url, type="Function", key_file=tmp_path / "key") as scorer:
+            assert repr(scorer) == f"<Reward by pool {worker.url}: open at {worker.url}>"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: Reward("rl/skywork", timeout="soon"),  # type: ignore[arg-type]
+        lambda: Reward("python://no_such_module:fn")(["?"], ["a"]),
+        lambda: Reward(length)(["?"], [None]),  # type: ignore[list-item]
+        lambda: Reward(length).rate([{"prompt": "?"}]),
+        lambda: Reward("rl/nothing").__enter__(),
+    ],
+)
+def test_a_mistake_is_told_without_frames_of_ours(wrong: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_this_machine(monkeypatch, tmp_path)
+    with pytest.raises(RewardPoolError) as caught:
+        wrong()
+    ours = [frame for frame in traceback.extract_tb(caught.value.__traceback__) if "trainer_plugin" in frame.filename]
+    assert len(ours) <= 2
+    assert caught.value.__suppress_context__
+    assert not isinstance(caught.value.__cause__, RewardPoolError | ValidationError)
+
+
+def test_the_users_own_exception_stays_the_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken_rules.py").write_text("raise KeyError('no licence')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        Reward("python://broken_rules:fn")(["?"], ["a"])
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (lambda **_: 1.0, "lambda"),
+        (functools.partial(length), "function"),
+        (type("Rule", (), {"__call__": lambda self, **_: 1.0})(), "function"),
+    ],
+)
+def test_any_callable_scores(function: Any, name: str) -> None:
+    with Reward(function) as scorer:
+        assert scorer.rate([("?", "a")])[0].components == {name: 1.0}
+
+
+@pytest.mark.parametrize(("reward", "found"), [(None, "None"), (3, "an int"), (["rl/skywork"], "a list")])
+def test_what_no_reward_is_written_as_is_refused(reward: Any, found: str) -> None:
+    with pytest.raises(ConfigError, match=rf"reward: must be namespace/name of a RewardPool, .* not {found}$"):
+        Reward(reward)
+
+
+def test_every_field_of_a_reward_is_a_keyword_that_editors_know() -> None:
+    fields = {*RewardConfig.model_fields, *PoolPart.model_fields, *FunctionPart.model_fields, *Mixing.model_fields}
+    own = {"tokenizer", "client"}  # a keyword of its own; the fields of RewardConfig
+    assert set(RewardSettings.__annotations__) - {"length_penalty"} == fields - own
 
 
 def test_a_copy_opens_its_own() -> None:

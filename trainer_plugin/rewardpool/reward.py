@@ -1,11 +1,11 @@
-"""The front door: what a response to a prompt is worth, by anything that can tell.
+"""The front door: score responses by a pool, a function or a mixture.
 
 import rewardpool
 
 reward = rewardpool.Reward("rl/skywork")
 scores = reward(prompts, responses)
 
-    rows, or trajectories -> episodes -> `LazyReward`, on a thread of its own -> ratings -> scores
+    columns, or rows -> episodes -> `LazyReward`, on a thread of its own -> ratings -> scores
 
 The thread is why one reward serves plain code, async code and notebooks, whose event loop runs already.
 """
@@ -14,28 +14,31 @@ import asyncio
 import concurrent.futures
 import sys
 import time
+import warnings
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from rewardpool.client.pool import Pool
 from rewardpool.client.stream import Stream
 from rewardpool.deadline import waited
 from rewardpool.demand.handle import JobDemand
-from rewardpool.errors import ConfigError, GroupAbortedError, SampleError, ScoreError, UnscoredError
+from rewardpool.errors import ConfigError, GroupAbortedError, RewardPoolError, SampleError, ScoreError, UnscoredError
 from rewardpool.rewards.blocking import BlockingReward
 from rewardpool.rewards.config import RewardLike
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.groups import compared
+from rewardpool.rewards.keywords import RewardSettings
 from rewardpool.rewards.lazy import LazyReward
 from rewardpool.rewards.opened import OpenReward
 from rewardpool.rewards.rating import Rating
 from rewardpool.rewards.reward_function import gathered
-from rewardpool.rewards.rows import Row, Text, episode_of, episodes_of, row_episode, rows_of
+from rewardpool.rewards.rows import Info, Row, Text, episode_of, episodes_of, row_episode, rows_of
+from rewardpool_runtime.function_runner import FunctionNotFoundError
 
 AHEAD = 1024
-"""Most trajectories of a stream that are begun and not yet taken."""
+"""Most rows of a stream that are begun and not yet taken."""
 BAR_AFTER_SECONDS = 2.0
 """Shorter waits need no bar."""
 
@@ -43,7 +46,9 @@ BAR_AFTER_SECONDS = 2.0
 class Reward:
     """Rates responses by a pool, a function or a mixture; any thread and any event loop may use it.
 
-    It is opened when it is first used, or by `with`; copies in other processes (pickled, forked) open their own.
+    It is opened when it is first used, or by `with`, and closed for good by `close` or the end of `with`; copies in
+    other processes (pickled, forked) open their own. An open one has a thread and connections: one that is forgotten
+    open warns by a ResourceWarning.
 
     Args:
         reward: `namespace/name` of a pool; the URL of its router; `python://module:function`, or a function; a mapping
@@ -56,24 +61,56 @@ class Reward:
         ConfigError: Fields are wrong; it names them all.
     """
 
-    def __init__(self, reward: RewardLike, *, tokenizer: Any = None, progress: bool = True, **settings: Any) -> None:
-        self._lazy = LazyReward(reward, tokenizer=tokenizer, who=None, **settings)
+    def __init__(
+        self,
+        reward: RewardLike,
+        *,
+        tokenizer: Any = None,
+        progress: bool = True,
+        **settings: Unpack[RewardSettings],
+    ) -> None:
+        try:
+            self._lazy = LazyReward(reward, tokenizer=tokenizer, who=None, **settings)
+        except RewardPoolError as error:
+            raise error.with_traceback(None) from users_cause(error)
         self._progress = progress
+
+    def __repr__(self) -> str:
+        opened = self._lazy.reward_if_open
+        if opened is not None:
+            urls = ", ".join(sorted({pool.endpoint.url for pool in opened.pools.values()}))
+            state = f"open at {urls}" if urls else "open"
+        else:
+            state = "closed" if self._lazy.is_closed else "not open"
+        return f"<Reward by {', '.join(self._lazy.scorers)}: {state}>"
+
+    def __del__(self) -> None:
+        lazy = getattr(self, "_lazy", None)  # of one whose configuration was wrong there is none
+        if lazy is not None and (opened := lazy.reward_if_open) is not None:
+            said = f"{self!r} was not closed; use `with`, or call close()"
+            warnings.warn(said, ResourceWarning, stacklevel=2, source=self)
+            opened.stop()
 
     @property
     def pools(self) -> Mapping[str, Pool]:
         """The open pools by their name; their `report`, `demand` and `endpoint` may be used from any thread."""
-        return self._lazy.opened().pools
+        return self._opened().pools
+
+    def _opened(self) -> BlockingReward:
+        try:
+            return self._lazy.opened()
+        except RewardPoolError as error:
+            raise error.with_traceback(None) from users_cause(error)
 
     def __call__(
         self,
-        prompts: Sequence[Text],
-        responses: Sequence[Text],
+        prompts: Iterable[Text],
+        responses: Iterable[Text],
         *,
-        ground_truth: Sequence[Any] | None = None,
-        data_source: str | Sequence[str] = "",
-        extra_info: Sequence[Mapping[str, Any]] | Mapping[str, Any] | None = None,
-        groups: Sequence[Any] | None = None,
+        ground_truth: Iterable[Any] | None = None,
+        data_source: str | Iterable[str | None] = "",
+        extra_info: Iterable[Info | None] | Info | None = None,
+        groups: Iterable[Any] | None = None,
     ) -> list[float | None]:
         """Score a batch, and wait for it.
 
@@ -82,7 +119,7 @@ class Reward:
             responses: The same for what the policy wrote.
             ground_truth: Right answers, for functions and judges; shape (rows,).
             data_source: Where the prompts are from, or where each is; for functions.
-            extra_info: What else is known, of all of them or of each.
+            extra_info: What else is known, of all of them or of each: mappings, or their JSON texts.
             groups: Names of the rows' groups, for rewards that compare the responses to a problem; shape (rows,).
                 Default: rows that are equal in everything but the response are a group.
 
@@ -94,26 +131,40 @@ class Reward:
                 the scores of the others.
             PoolError: A pool cannot be used.
             ConfigError: A tokenizer or function cannot be loaded.
+            InvalidSampleError: A row is in a form that is not accepted; nothing is scored.
             TypeError: A single text or conversation is where a list belongs.
             ValueError: There are not as many of one as of the others.
+            RuntimeError: It is closed.
         """
-        episodes = episodes_of(
-            prompts,
-            responses,
-            ground_truth=ground_truth,
-            data_source=data_source,
-            extra_info=extra_info,
-            groups=groups,
-        )
-        return [rating.total for rating in self.rate(episodes)]
+        try:
+            episodes = episodes_of(
+                prompts,
+                responses,
+                ground_truth=ground_truth,
+                data_source=data_source,
+                extra_info=extra_info,
+                groups=groups,
+            )
+            return [rating.total for rating in self._rated(episodes)]
+        except RewardPoolError as error:
+            raise error.with_traceback(None) from users_cause(error)
 
     def rate(self, rows: Iterable[Row]) -> list[Rating]:
         """Rate a batch, and wait for it: each rating has the total, and what it is made of.
 
+        Args:
+            rows: Mappings with `prompt`, `response` (or `completion`) and further fields of `Episode`; pairs of a
+                prompt and a response; or episodes.
+
         Raises:
-            UnscoredError: As for a call; the same for PoolError and ConfigError.
+            UnscoredError: As for a call; the same for the other errors.
         """
-        episodes = [row_episode(one, index) for index, one in enumerate(rows_of(rows))]
+        try:
+            return self._rated([row_episode(one, index) for index, one in enumerate(rows_of(rows))])
+        except RewardPoolError as error:
+            raise error.with_traceback(None) from users_cause(error)
+
+    def _rated(self, episodes: Sequence[Episode]) -> list[Rating]:
         began = time.monotonic()
         opened = self._lazy.opened()
         work = _Batch(opened.opened, episodes)
@@ -131,18 +182,22 @@ class Reward:
             SampleError: It has no score, under every failure policy but a constant.
             PoolError: A pool cannot be used.
             ConfigError: A part compares the responses to a prompt, or a tokenizer or function cannot be loaded.
+            RuntimeError: It is closed.
         """
-        began = time.monotonic()
-        opened = await asyncio.to_thread(self._lazy.opened)
-        episode = episode_of(prompt, response, **fields)
-        with waited(time.monotonic() - began):
-            rating = await asyncio.wrap_future(opened.submit(episode))
+        try:
+            episode = episode_of(prompt, response, **fields)
+            began = time.monotonic()
+            opened = await asyncio.to_thread(self._lazy.opened)
+            with waited(time.monotonic() - began):
+                rating = await asyncio.wrap_future(opened.submit(episode))
+        except RewardPoolError as error:
+            raise error.with_traceback(None) from users_cause(error)
         if rating.total is None:
             raise rating.error or ScoreError(episode.label, "is explicitly unscored")
         return rating.total
 
     async def stream(self, rows: Iterable[Row] | AsyncIterable[Row]) -> AsyncGenerator[tuple[int, Rating], None]:
-        """Rate trajectories as they come, and yield `(index, rating)` as they are ready; every index comes once.
+        """Rate rows as they come, and yield `(index, rating)` as they are ready; every index comes once.
 
         At most 1,024 are begun and not yet taken. Leaving the loop early gives up what is begun; wrap the stream in
         `contextlib.aclosing` to have that happen at once.
@@ -151,8 +206,9 @@ class Reward:
             SampleError: A response has no score and `on_failure` is `raise`.
             PoolError: A pool cannot be used.
             ConfigError: A part compares the responses to a prompt, or a tokenizer or function cannot be loaded.
+            RuntimeError: It is closed.
         """
-        opened = await asyncio.to_thread(self._lazy.opened)
+        opened = await asyncio.to_thread(self._opened)
         if opened.needs_group:
             raise ConfigError("reward", "compares the responses to a prompt; call it with whole batches instead")
         loop = asyncio.get_running_loop()
@@ -160,18 +216,21 @@ class Reward:
         def begin(row: Row, index: int) -> _Begun:
             return _Begun(opened, row_episode(row, index), index, course.deliver, loop)
 
-        silent = JobDemand.silent("a stream of trajectories says nothing of steps")
+        silent = JobDemand.silent("a stream of rows says nothing of steps")
         course: Stream[Row, Rating] = Stream(begin, ahead=AHEAD, demand=silent, waited=lambda seconds: None)
-        async with aclosing(course.outcomes(rows)) as outcomes:
-            async for item in outcomes:
-                yield item
+        try:
+            async with aclosing(course.outcomes(rows)) as outcomes:
+                async for item in outcomes:
+                    yield item
+        except RewardPoolError as error:
+            raise error.with_traceback(None) from users_cause(error)
 
     def close(self) -> None:
-        """Give up what is in flight and close the connections; the next use opens them again. May be called again."""
-        self._lazy.close()
+        """Give up what is in flight and close the connections, for good. May be called again."""
+        self._lazy.close(for_good=True)
 
     def __enter__(self) -> Self:
-        self._lazy.opened()
+        self._opened()
         return self
 
     def __exit__(
@@ -195,9 +254,17 @@ class Reward:
             if self._progress and sys.stderr.isatty():
                 _show(future, work, what=", ".join(self._lazy.names))
             return future.result()
+        except concurrent.futures.CancelledError:
+            raise RuntimeError(f"{self!r}: it was closed while it scored") from None
         except BaseException:
             future.cancel()
             raise
+
+
+def users_cause(error: BaseException) -> BaseException | None:
+    """Return what of an error's causes adds to its message: an exception of the user's own module, if there is one."""
+    cause = error.__cause__
+    return cause.__cause__ if isinstance(cause, FunctionNotFoundError) else None
 
 
 class _Batch:
@@ -230,7 +297,7 @@ class _Batch:
 
 
 class _Begun:
-    """One trajectory of a stream, under way on the reward's loop; its end reaches the stream on its own."""
+    """One row of a stream, under way on the reward's loop; its end reaches the stream on its own."""
 
     def __init__(
         self,

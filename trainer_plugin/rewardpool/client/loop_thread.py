@@ -154,12 +154,16 @@ class LoopThread(Generic[R]):
         Raises:
             TimeoutError: The thread did not end within 10 s.
         """
-        self._is_closing = True
-        with suppress(RuntimeError):  # it has ended
-            self._loop.call_soon_threadsafe(self._stop.set)
+        self.stop()
         self._thread.join(CLOSE_SECONDS)
         if self._thread.is_alive():
             raise TimeoutError(f"the thread of {self._what} did not end within {CLOSE_SECONDS:g} s")
+
+    def stop(self) -> None:
+        """Begin to close, without waiting for the end: what the garbage collector may do, in any thread."""
+        self._is_closing = True
+        with suppress(RuntimeError):  # it has ended
+            self._loop.call_soon_threadsafe(self._stop.set)
 
     def __enter__(self) -> Self:
         return self

@@ -7,6 +7,7 @@
 {"rewards": [..., ...], "combine": ...}        several of these; fields of RewardConfig beside them hold for every pool
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
@@ -17,8 +18,11 @@ from rewardpool.errors import ConfigError
 from rewardpool.mistakes import Mistakes, unknown_key, validated
 from rewardpool.rewards.part_config import FunctionPart, LengthPenaltyPart, Part, PoolPart, UserFunction
 from rewardpool_api.source import FUNCTION_SCHEME
+from rewardpool_runtime.json_values import described
 
 MAX_PARTS = 64
+MAX_NAME = 100
+"""Characters of a part's name."""
 _SHARED_FIELDS = frozenset(RewardConfig.model_fields) - {
     "pool",
     "url",
@@ -98,7 +102,9 @@ def as_mapping(reward: RewardLike, *, path: str = "reward") -> Mapping[str, Any]
     if callable(reward):
         return {"function": reward}
     raise ConfigError(
-        path, f"must be namespace/name of a RewardPool, a URL, {FUNCTION_SCHEME}module:function, or a mapping"
+        path,
+        f"must be namespace/name of a RewardPool, a URL, {FUNCTION_SCHEME}module:function, a function, or a mapping,"
+        f" not {described(reward)}",
     )
 
 
@@ -220,17 +226,21 @@ def _part(
     policy: FailurePolicy = shared.get("on_failure", "raise")
     match kinds:
         case ["function"]:
-            function = raw["function"]
-            name = (
-                function.rpartition(":")[2] if isinstance(function, str) else getattr(function, "__name__", "function")
+            return validated(
+                FunctionPart, {"name": _function_name(raw["function"]), "on_failure": policy, **raw}, path=path
             )
-            return validated(FunctionPart, {"name": name, "on_failure": policy, **raw}, path=path)
         case ["length_penalty"]:
             return validated(LengthPenaltyPart, {"name": "length_penalty", "on_failure": policy, **raw}, path=path)
         case _:
             if not is_whole and "pool" not in raw and "url" not in raw:
                 raise ConfigError(path, "needs one of pool, function and length_penalty")
             return _pool_part({**shared, **raw}, path=path)
+
+
+def _function_name(function: Any) -> str:
+    """Return the part's name for a function: its own, without what no part's name has, as in `<lambda>`."""
+    own = function.rpartition(":")[2] if isinstance(function, str) else getattr(function, "__name__", "")
+    return re.sub(r"[^A-Za-z0-9._-]", "", str(own)).lstrip("._-")[:MAX_NAME] or "function"
 
 
 def _pool_part(raw: Mapping[str, Any], *, path: str) -> PoolPart:

@@ -7,10 +7,11 @@ the config travels: the first call in a process opens the reward on a thread of 
 import asyncio
 import atexit
 import concurrent.futures
+import functools
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rewardpool.deadline import waited
@@ -58,6 +59,10 @@ class LazyReward:
         """Names of the parts, as `OpenReward.names`."""
         self.may_leave_unscored = parsed.may_leave_unscored
         """Whether the failure policy of a part leaves responses without a total."""
+        self.scorers = tuple(part.scorer for part in parsed.parts)
+        """What scores for each part, such as `pool rl/skywork`."""
+        self.is_closed = False
+        """For good."""
         self._options: dict[str, Any] = {
             "spec": spec,
             "tokenizer": tokenizer,
@@ -71,11 +76,14 @@ class LazyReward:
         self._opening: concurrent.futures.Future[BlockingReward] | None = None
         self._demands: list[JobDemand] = []
         self._process = os.getpid()
+        self._at_exit: Callable[[], None] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {
             "names": self.names,
             "may_leave_unscored": self.may_leave_unscored,
+            "scorers": self.scorers,
+            "is_closed": self.is_closed,
             "_options": self._options,
         }
 
@@ -84,13 +92,19 @@ class LazyReward:
         self._forget()
 
     def opened(self) -> BlockingReward:
-        """The reward of this process; opens it if that was not done yet. Raises what `open_reward` raises.
+        """Return the reward of this process; opens it if that was not done yet.
 
-        Who comes while it is being opened waits for that, and shares its failure: the next call tries again.
+        Callers that arrive while it is opened wait for that, and share its failure: the next call tries again.
+
+        Raises:
+            RuntimeError: It was closed for good.
+            RewardPoolError: What `open_reward` raises.
         """
         if self._process != os.getpid():  # a fork: its threads and connections are the parent's
             self._forget()
         with self._lock:
+            if self.is_closed:
+                raise RuntimeError(f"the reward by {', '.join(self.scorers)} is closed; make another one")
             opening, is_first = self._opening, self._opening is None
             if opening is None:
                 opening = self._opening = concurrent.futures.Future()
@@ -107,15 +121,18 @@ class LazyReward:
                     self._opening = None
             opening.set_exception(error)
             return
-        atexit.register(self._end_demands)  # a job that is over says so, where its process lives to do it
+        # A job that is over says so, where its process lives to do it. Not a method, which would keep this from being
+        # collected.
+        self._at_exit = functools.partial(_end_demands, opened, self._process)
+        atexit.register(self._at_exit)
         opening.set_result(opened)
 
-    def _end_demands(self) -> None:
+    @property
+    def reward_if_open(self) -> BlockingReward | None:
+        """The reward, where this process has opened it."""
         opening = self._opening
-        if opening is None or self._process != os.getpid() or not opening.done() or opening.exception() is not None:
-            return
-        for pool in opening.result().pools.values():
-            pool.job_demand.end()
+        is_here = opening is not None and self._process == os.getpid() and opening.done()
+        return opening.result() if opening is not None and is_here and opening.exception() is None else None
 
     async def rate_batch(self, episodes: Sequence[Episode]) -> list[Rating]:
         """Rate episodes, by their groups where the reward needs groups; ratings come in the order of the episodes.
@@ -155,16 +172,27 @@ class LazyReward:
                 self._demands = [pool.demand(samples=samples, steps=steps) for pool in reward.pools.values()]
             return self._demands
 
-    def close(self) -> None:
-        """Close this process's connections; the next call opens them again. May be called again."""
+    def close(self, *, for_good: bool = False) -> None:
+        """Close this process's connections; the next call opens them again, or with `for_good` raises.
+
+        May be called again.
+        """
         with self._lock:
+            self.is_closed = self.is_closed or for_good
             opening, self._opening = self._opening, None
             self._demands = []
-        atexit.unregister(self._end_demands)
+        if self._at_exit is not None:
+            atexit.unregister(self._at_exit)
         if opening is not None:
             concurrent.futures.wait([opening])
             if opening.exception() is None:
                 opening.result().close()
+
+
+def _end_demands(reward: BlockingReward, process: int) -> None:
+    if process == os.getpid():
+        for pool in reward.pools.values():
+            pool.job_demand.end()
 
 
 _Submitted = list[tuple[list[int], "concurrent.futures.Future[list[Rating]]"]]

@@ -93,6 +93,11 @@ class Part(_Model):
     """Where the part has no score. `raise`: the error. `skip`: the total is None. `{constant: x}`: x stands for the
     score, and the component is None all the same. Default: that of the whole reward."""
 
+    @property
+    def scorer(self) -> str:
+        """What scores, in words and without secrets, such as `pool rl/skywork`."""
+        return self.name
+
     @model_validator(mode="after")
     def _gate_is_only_a_gate(self) -> Self:
         if self.gate is not None and (self.normalize is not None or "weight" in self.model_fields_set):
@@ -346,6 +351,11 @@ class PoolPart(Part):
             return self.strip_reasoning.to_reasoning()
         return Reasoning() if self.strip_reasoning else None
 
+    @property
+    def scorer(self) -> str:
+        """The pool's name or URL."""
+        return f"pool {self.client.pool or self.client.url or 'of the environment'}"
+
     @model_validator(mode="after")
     def _one_system_prompt(self) -> Self:
         if self.system_prompt is not None and self.system == "keep":
@@ -377,6 +387,11 @@ class FunctionPart(Part):
     """Calls at a time."""
     timeout: PositiveSeconds = 60.0
     """Seconds for one call."""
+
+    @property
+    def scorer(self) -> str:
+        """The function's name."""
+        return f"function {self.function if isinstance(self.function, str) else self.name}"
 
     @model_validator(mode="after")
     def _processes_import_it(self) -> Self:
