@@ -1,6 +1,8 @@
 """What slime's call becomes. slime is on no package index, so its sample is a stand-in."""
 
+import importlib
 import inspect
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -12,7 +14,7 @@ import pytest
 from rewardpool.errors import ConfigError, FunctionFailedError, InvalidSampleError
 from rewardpool.policy_text import PolicyText
 from rewardpool.rewards import Rating
-from rewardpool.slime import custom_rm, episode_of
+from rewardpool.slime import POST_PROCESS, custom_rm, episode_of, leave_out_unscored
 
 
 class Status(Enum):
@@ -32,6 +34,7 @@ class StandInSample:
     response_length: int = 1
     status: Status = Status.COMPLETED
     metadata: dict[str, Any] = field(default_factory=dict)
+    reward: Any = None
     loss_mask: list[int] | None = None
     multimodal_inputs: dict[str, Any] | None = None
 
@@ -78,6 +81,53 @@ async def test_a_reward_key_gets_an_object_with_the_parts() -> None:
 async def test_a_failure_is_raised_as_slime_knows_no_missing_reward(policy: str) -> None:
     with pytest.raises(FunctionFailedError, match="sample 7: "):
         await custom_rm(arguments(on_failure=policy), StandInSample("boom", index=7))
+
+
+def of_estimator(estimator: str = "grpo", **changes: Any) -> SimpleNamespace:
+    given = {"rewards_normalization": True, "grpo_std_normalization": True, "reward_key": None}
+    return SimpleNamespace(advantage_estimator=estimator, **given | changes)
+
+
+async def test_a_sample_is_unscored_where_slime_normalises_rewards_without_it() -> None:
+    args = arguments(on_failure="skip")
+    args.custom_reward_post_process_path = POST_PROCESS
+    args.reward_key = "total"
+    answer = await custom_rm(args, StandInSample("boom"))
+    assert isinstance(answer, dict)
+    assert math.isnan(answer["total"] or 0.0)
+    assert answer["right"] is None
+
+
+def test_an_unscored_sample_is_in_no_mean_and_has_no_tokens_in_the_loss() -> None:
+    samples = [StandInSample("", response_length=2, reward=reward) for reward in (1.0, math.nan, 0.0, 0.0)]
+    raw, rewards = leave_out_unscored(of_estimator(grpo_std_normalization=False), samples)
+    assert rewards == pytest.approx([2 / 3, 0.0, -1 / 3, -1 / 3])
+    assert math.isnan(raw[1])
+    assert [sample.loss_mask for sample in samples] == [None, [0, 0], None, None]
+
+
+@pytest.mark.parametrize(
+    ("args", "rewards"),
+    [
+        (of_estimator(), [2**-0.5, -(2**-0.5), 0.0]),  # the standard deviation of a sample
+        (of_estimator("reinforce_plus_plus_baseline"), [1.0, -1.0, 0.0]),
+        (of_estimator("ppo"), [3.0, 1.0, 5.0]),
+        (of_estimator(rewards_normalization=False), [3.0, 1.0, 5.0]),
+    ],
+)
+def test_rewards_are_normalised_as_slime_does_by_group(args: Any, rewards: list[float]) -> None:
+    samples = [StandInSample("", reward=reward, group_index=group) for reward, group in ((3.0, 0), (1.0, 0), (5.0, 1))]
+    samples.append(StandInSample("", reward=math.nan, group_index=1))
+    _, found = leave_out_unscored(args, samples)
+    assert found[:3] == pytest.approx(rewards, abs=1e-5)
+    assert found[3] == 0.0
+    alone = samples[2].loss_mask
+    assert alone == ([0] if rewards[2] == 0.0 else None)  # with nothing to compare with it teaches nothing
+
+
+def test_the_post_process_is_known_by_its_path() -> None:
+    module, _, name = POST_PROCESS.rpartition(".")
+    assert getattr(importlib.import_module(module), name) is leave_out_unscored
 
 
 async def test_a_wrong_config_is_named() -> None:

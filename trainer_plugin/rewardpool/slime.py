@@ -3,14 +3,21 @@
 slime (source of August 2026, slime/rollout/rm_hub) awaits it with one sample, or with a list of them under `--group-rm`
 and for rollouts of several samples. The reward's config is the key `reward` of the file that `--custom-config-path`
 names; without one, the pool of $REWARDPOOL_POOL. Nothing of slime is imported.
+
+With `--custom-reward-post-process-path rewardpool.slime.leave_out_unscored` samples may be unscored: their rewards are
+NaN until slime normalises the rewards of a rollout, which that function does without them. Without it a sample that has
+no score is an error, because slime would take its reward into the mean of its group.
 """
 
 import asyncio
 import itertools
 import json
+import math
+import statistics
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from rewardpool.deadline import waited
@@ -20,8 +27,16 @@ from rewardpool.policy_text import PolicyText
 from rewardpool.rewards.announced import Announcement
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.lazy import LazyReward
+from rewardpool.rewards.rating import Rating
 
 Answer = float | dict[str, float | None] | None
+
+POST_PROCESS = "rewardpool.slime.leave_out_unscored"
+NORMALISED = frozenset({"grpo", "gspo", "reinforce_plus_plus_baseline"})
+"""slime's estimators for which it subtracts the mean of a group."""
+DIVIDED = frozenset({"grpo", "gspo"})
+"""Those of them for which it divides by the standard deviation of a sample, plus `EPSILON`."""
+EPSILON = 1e-6
 
 
 class SlimeSample(Protocol):
@@ -35,6 +50,8 @@ class SlimeSample(Protocol):
     index: int | None
     group_index: int | None
     status: Any
+    reward: Any
+    loss_mask: list[int] | None
 
 
 async def custom_rm(args: Any, sample: SlimeSample | Sequence[SlimeSample], **_: Any) -> Answer | list[Answer]:
@@ -46,10 +63,10 @@ async def custom_rm(args: Any, sample: SlimeSample | Sequence[SlimeSample], **_:
         sample: One, or a list; of a list, those with the same `group_index` are a group.
 
     Returns:
-        The total; with `--reward-key`, an object with `total` and every part's raw score.
+        The total, NaN for a sample without one; with `--reward-key`, an object with `total` and every part's raw score.
 
     Raises:
-        SampleError: A sample has no score, or is unscored, for which slime has no word.
+        SampleError: A sample has no score, under the failure policy `raise` or without `leave_out_unscored`.
         PoolError: A pool cannot be used.
         ConfigError: The config is wrong, or what `open_reward` raises.
     """
@@ -61,9 +78,49 @@ async def custom_rm(args: Any, sample: SlimeSample | Sequence[SlimeSample], **_:
         raise ConfigError("reward", "compares the responses to a prompt, and is given single samples; set --group-rm")
     strict = reads_prompts(opened.pools.values())
     with waited(time.monotonic() - began):
-        ratings = scored(await lazy.rate_batch([episode_of(one, text, strict=strict) for one in samples]))
+        ratings: Sequence[Rating] = await lazy.rate_batch([episode_of(one, text, strict=strict) for one in samples])
+    if getattr(args, "custom_reward_post_process_path", None) != POST_PROCESS:
+        scored(ratings)
+    ratings = [rating if rating.total is not None else replace(rating, total=math.nan) for rating in ratings]
     answers = [slime_answer(rating, with_parts=bool(getattr(args, "reward_key", None))) for rating in ratings]
     return answers if isinstance(sample, Sequence) else answers[0]
+
+
+def leave_out_unscored(args: Any, samples: Sequence[SlimeSample]) -> tuple[list[float], list[float]]:
+    """Normalise the rewards of a rollout as slime does, without the samples that have none.
+
+    Such a sample has the reward 0 and no tokens in the loss. So has a sample whose group has no other score.
+
+    Args:
+        args: slime's; of these `advantage_estimator`, `rewards_normalization` and `grpo_std_normalization` are used,
+            and `reward_key`.
+        samples: Of the rollout; those of one prompt have the same `group_index`. `loss_mask` is set for those that are
+            left out.
+
+    Returns:
+        The raw rewards, NaN for those without one, and the normalised ones, each of shape (samples,).
+    """
+    key = getattr(args, "reward_key", None)
+    raw = [float(sample.reward[key] if key else sample.reward) for sample in samples]
+    normalises = args.rewards_normalization and args.advantage_estimator in NORMALISED
+    by_deviation = args.grpo_std_normalization and args.advantage_estimator in DIVIDED
+    groups: dict[Any, list[int]] = {}
+    for row, sample in enumerate(samples):
+        groups.setdefault(row if sample.group_index is None else sample.group_index, []).append(row)
+    rewards = [0.0] * len(samples)
+    for rows in groups.values():
+        known = [row for row in rows if not math.isnan(raw[row])]
+        goes_on = len(known) > 1 or len(rows) == 1 or not normalises
+        for row in known if goes_on else ():
+            rewards[row] = raw[row]
+        if normalises and len(known) > 1:
+            mean = statistics.fmean(raw[row] for row in known)
+            spread = statistics.stdev(raw[row] for row in known) + EPSILON if by_deviation else 1.0
+            for row in known:
+                rewards[row] = (raw[row] - mean) / spread
+        for row in set(rows) - set(known if goes_on else ()):
+            samples[row].loss_mask = [0] * samples[row].response_length
+    return raw, rewards
 
 
 def episode_of(sample: SlimeSample, text: PolicyText, *, strict: bool) -> Episode:
