@@ -33,6 +33,13 @@ def pool_dir(environ: Mapping[str, str], namespace: str, name: str) -> Path:
     return state_dir(environ) / namespace / name
 
 
+def pools_here(environ: Mapping[str, str]) -> list[str]:
+    """Return `namespace/name` of each pool that is running on this machine, in order."""
+    files = state_dir(environ).glob(f"*/*/{names.STATE_FILE}")
+    found = (file.parent for file in files)
+    return sorted(f"{folder.parent.name}/{folder.name}" for folder in found if is_supervised(folder))
+
+
 def is_supervised(folder: Path) -> bool:
     """Whether the pool of this folder has a supervisor, without which its status is only a memory.
 

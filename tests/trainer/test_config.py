@@ -46,7 +46,7 @@ def test_all_mistakes_are_told_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         RewardConfig.parse({"pool": "skywork", "timout": 3, "on_failure": {"constant": "x"}})
     assert str(caught.value).splitlines() == [
-        "reward.pool: must be namespace/name of a RewardPool",
+        "reward.pool: must be namespace/name of a RewardPool, such as rl/skywork",
         "reward.on_failure.constant: Input should be a valid number, unable to parse string as a number",
         "reward.timout: unknown key; did you mean timeout?",
     ]

@@ -168,9 +168,21 @@ def test_all_mistakes_are_told_when_it_is_made() -> None:
     with pytest.raises(ConfigError) as caught:
         Reward("skywork", timout=5)
     assert str(caught.value).splitlines() == [
-        "reward.pool: must be namespace/name of a RewardPool",
+        "reward.pool: must be namespace/name of a RewardPool, such as rl/skywork",
         "reward.timout: unknown key; did you mean timeout?",
     ]
+
+
+def test_a_bare_name_is_refused_with_the_pools_of_this_machine_that_it_may_mean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_this_machine(monkeypatch, tmp_path)
+    write_local_pool(tmp_path)
+    namespace, _, name = POOL.partition("/")
+    assert namespace
+    for bare in (name, name.upper(), f"{name}s"):
+        with pytest.raises(ConfigError, match=rf"such as rl/skywork; this machine has {POOL}$"):
+            Reward(bare)
 
 
 def test_with_opens_it_at_once_so_a_pool_that_is_not_there_is_told_then(

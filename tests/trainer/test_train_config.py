@@ -56,7 +56,7 @@ def test_all_mistakes_are_told_at_once_with_what_a_misspelt_key_meant(tmp_path: 
     assert str(caught.value).splitlines() == [
         "update.lerning_rate: unknown key; did you mean learning_rate?",
         "stepz: unknown key; did you mean steps?",
-        "reward.pool: must be namespace/name of a RewardPool",
+        "reward.pool: must be namespace/name of a RewardPool, such as rl/skywork",
     ]
 
 

@@ -1,7 +1,9 @@
 """The reward part of a training config. One key is enough: `pool: namespace/name`."""
 
+import os
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
@@ -10,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from rewardpool.mistakes import validated
 from rewardpool_api.demand import JOB_PATTERN, MAX_JOB_NAME
+from rewardpool_runtime.state_files import pools_here
 
 POOL_PATTERN = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?/[a-z0-9]([a-z0-9.-]*[a-z0-9])?"
 ADAPTER_PATTERN = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
@@ -23,8 +26,16 @@ def check_pool(pool: str) -> str:
         ValueError: Not of that form.
     """
     if re.fullmatch(POOL_PATTERN, pool) is None:
-        raise ValueError("must be namespace/name of a RewardPool")
+        raise ValueError(f"must be namespace/name of a RewardPool, such as rl/skywork{_pools_like(pool)}")
     return pool
+
+
+def _pools_like(pool: str) -> str:
+    """Return the end of a message on a pool without a namespace: the pools of this machine whose names are near."""
+    here = pools_here(os.environ)
+    near = {pool.lower(), *get_close_matches(pool.lower(), [name.partition("/")[2] for name in here])}
+    found = [name for name in here if name.partition("/")[2] in near]
+    return f"; this machine has {', '.join(found)}" if found else ""
 
 
 def check_url(url: str) -> str:

@@ -2,6 +2,7 @@ import base64
 import json
 import logging
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +60,9 @@ def pool_object(
 class FakeSource:
     """A source that answers from a script; the last answer stays."""
 
-    def __init__(self, *answers: dict[str, Any] | Exception) -> None:
+    def __init__(self, *answers: dict[str, Any] | Exception, has: Sequence[str] | Exception = ()) -> None:
         self._answers = list(answers)
+        self._has = has
         self.asked = 0
 
     def __str__(self) -> str:
@@ -72,6 +74,11 @@ class FakeSource:
         if isinstance(answer, Exception):
             raise answer
         return RewardPool.model_validate(answer)
+
+    async def pool_names(self, namespace: str) -> list[str]:
+        if isinstance(self._has, Exception):
+            raise self._has
+        return list(self._has)
 
     async def read_keys(self, pool: RewardPool) -> tuple[str, ...]:
         return "the-key", "the-key-before"
@@ -247,13 +254,35 @@ async def test_the_next_place_is_asked_when_one_has_no_such_pool() -> None:
     assert (await find(FakeSource(PoolNotHere("the cluster: no")), FakeSource(pool_object()))).pool == "rl/skywork"
 
 
-async def test_a_pool_nobody_knows_names_every_place_and_what_to_do() -> None:
+async def not_found(*sources: FakeSource) -> str:
     with pytest.raises(PoolNotFoundError) as caught:
-        await find(
-            FakeSource(PoolNotHere("the cluster: no such pool")), FakeSource(PoolNotHere("this machine: no file"))
-        )
-    for part in ("rl/skywork", "the cluster: no such pool", "this machine: no file", "kubectl get rewardpools -n rl"):
-        assert part in str(caught.value)
+        await find(*sources)
+    return str(caught.value)
+
+
+async def test_a_pool_that_is_in_no_source_is_refused_with_those_that_are_there() -> None:
+    said = await not_found(
+        FakeSource(PoolNotHere("the cluster: no such pool"), has=["rl/judge"]),
+        FakeSource(PoolNotHere("this machine: no file"), has=["rl/skywork-v2"]),
+    )
+    assert said.startswith(
+        "no RewardPool rl/skywork; did you mean rl/skywork-v2? Looked at: the cluster: no such pool;"
+        " this machine: no file. Pools of the fake source: rl/judge. Pools of the fake source: rl/skywork-v2. Start one"
+    )
+
+
+async def test_a_source_without_pools_says_so() -> None:
+    assert "Pools of the fake source: none." in await not_found(FakeSource(PoolNotHere("no")))
+
+
+async def test_a_source_whose_pools_may_not_be_listed_says_how_to_list_them() -> None:
+    said = await not_found(FakeSource(PoolNotHere("no"), has=PoolAccessError("no right to list them")))
+    assert "cannot be listed (no right to list them); try `kubectl get rewardpools -n rl`." in said
+
+
+async def test_a_message_names_twenty_pools_at_most() -> None:
+    said = await not_found(FakeSource(PoolNotHere("no"), has=[f"rl/pool-{number}" for number in range(25)]))
+    assert "rl/pool-19 and 5 more." in said
 
 
 async def test_a_place_that_cannot_be_asked_does_not_hide_a_pool(caplog: pytest.LogCaptureFixture) -> None:
@@ -395,6 +424,12 @@ async def test_a_state_file_that_is_no_pool_is_named(tmp_path: Path) -> None:
     source = write_state(tmp_path, {"kind": "Pod"})
     with pytest.raises(PoolNotReadyError, match=r"pool\.json is not a RewardPool"):
         await source.read_pool("rl", "skywork")
+
+
+async def test_running_pools_of_every_namespace_are_listed(tmp_path: Path) -> None:
+    source = write_state(tmp_path, pool_object())
+    assert await source.pool_names("other") == ["rl/skywork"]
+    assert await LocalSource({"REWARDPOOL_STATE_DIR": str(tmp_path / "none")}).pool_names("rl") == []
 
 
 async def test_a_missing_state_file_is_named(tmp_path: Path) -> None:

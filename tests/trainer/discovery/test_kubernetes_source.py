@@ -79,6 +79,20 @@ async def test_a_pool_the_cluster_does_not_have_is_not_here(source: KubernetesSo
         await source.read_pool("rl", "skywork")
 
 
+async def test_the_pools_of_a_namespace_are_listed(cluster: FakeApiServer, source: KubernetesSource) -> None:
+    listed = {"kind": "RewardPoolList", "items": [{"metadata": {"name": "judge"}}, {"metadata": {"name": "a"}}]}
+    cluster.answers = {POOL_PATH.rpartition("/")[0]: (200, listed)}
+    assert await source.pool_names("rl") == ["rl/a", "rl/judge"]
+
+
+async def test_pools_that_may_not_be_listed_are_an_access_error(
+    cluster: FakeApiServer, source: KubernetesSource
+) -> None:
+    cluster.answers = {POOL_PATH.rpartition("/")[0]: (403, {"kind": "Status", "code": 403})}
+    with pytest.raises(PoolAccessError, match=r"no right to list rewardpools\.rewardpool\.dev in namespace rl"):
+        await source.pool_names("rl")
+
+
 async def test_a_missing_right_names_verb_resource_and_role(cluster: FakeApiServer, source: KubernetesSource) -> None:
     cluster.answers = {POOL_PATH: (403, {"kind": "Status", "code": 403})}
     with pytest.raises(PoolAccessError, match=r"no right to get rewardpools.* in namespace rl .*rewardpool-trainer"):

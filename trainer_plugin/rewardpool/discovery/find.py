@@ -72,6 +72,8 @@ LASTING = frozenset(
     }
 )
 """Reasons of Serving=False that last until somebody does something."""
+MOST_LISTED = 20
+"""Pools that a message names, where the one that is looked for is not there."""
 UNNAMED_MODEL = "unknown"
 """The `model` of requests to a bare URL: the contract wants one, sglang-router ignores it, smg takes this for any."""
 
@@ -214,10 +216,23 @@ async def _look(
         return replace(endpoint, adapter=adapter)
     if refused is not None:
         raise refused
+    there = [await _pools_of(source, namespace) for source in sources]
+    near = did_you_mean(pool, [name for pools, _ in there for name in pools])
     raise PoolNotFoundError(
-        f"no RewardPool {pool}. Looked at: {'; '.join(looked)}. List those of the cluster with "
-        f"`kubectl get rewardpools -n {namespace}`, or start one on this machine with `rewardpool up -f POOL.yaml`"
+        f"no RewardPool {pool}{near or '.'}"
+        f" Looked at: {'; '.join(looked)}. {' '.join(said for _, said in there)} Start one on this machine with"
+        " `rewardpool up -f POOL.yaml`, or in a cluster with `kubectl apply -f POOL.yaml`"
     )
+
+
+async def _pools_of(source: PoolSource, namespace: str) -> tuple[list[str], str]:
+    """Return the pools of a source, and a sentence on them."""
+    try:
+        found = await source.pool_names(namespace)
+    except PoolAccessError as error:
+        return [], f"Pools of {source} cannot be listed ({error}); try `kubectl get rewardpools -n {namespace}`."
+    more = f" and {len(found) - MOST_LISTED} more" if len(found) > MOST_LISTED else ""
+    return found, f"Pools of {source}: {', '.join(found[:MOST_LISTED]) or 'none'}{more}."
 
 
 def _check_adapter(pool: "RewardPool", adapter: str | None) -> None:

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from rewardpool.errors import PoolAccessError, PoolNotReadyError, PoolNotYetReadyError
 from rewardpool_api import names
-from rewardpool_runtime.state_files import is_supervised, pool_dir
+from rewardpool_runtime.state_files import is_supervised, pool_dir, pools_here
 from rewardpool_runtime.trust import verifying_context
 
 if TYPE_CHECKING:
@@ -54,6 +54,12 @@ class PoolSource(Protocol):
 
     async def read_pool(self, namespace: str, name: str) -> "RewardPool":
         """The object. Raises PoolNotHere, PoolNotReadyError, or PoolAccessError: it may be there and cannot be read."""
+
+    async def pool_names(self, namespace: str) -> list[str]:
+        """Return `namespace/name` of the pools there are: of all namespaces on a machine, of this one in a cluster.
+
+        Raises PoolAccessError.
+        """
 
     async def read_keys(self, pool: "RewardPool") -> tuple[str, ...]:
         """The pool's key, and behind it others that are valid while it is rotated; empty when it asks for none.
@@ -93,6 +99,10 @@ class LocalSource:
             return _parse(json.loads(raw))
         except ValueError as error:
             raise PoolNotReadyError(f"{path} is not a RewardPool: {error}") from error
+
+    async def pool_names(self, namespace: str) -> list[str]:
+        """Return the pools that run on this machine, whatever their namespace."""
+        return pools_here(self._environ)
 
     async def read_keys(self, pool: "RewardPool") -> tuple[str, ...]:
         """The key in the file that the status names."""
@@ -134,6 +144,20 @@ class KubernetesSource:
             raise PoolNotReadyError(
                 f"{self} has {what} in a version this trainer does not understand: {error}"
             ) from error
+
+    async def pool_names(self, namespace: str) -> list[str]:
+        """Return the pools of a namespace of the cluster; none where no cluster is configured."""
+        if not self._is_configured():
+            return []
+        raw = await self.ask(
+            lambda client, api: client.CustomObjectsApi(api).list_namespaced_custom_object(
+                names.GROUP, names.VERSION, namespace, names.PLURAL, _request_timeout=API_SECONDS
+            ),
+            f"{names.PLURAL}.{names.GROUP} in namespace {namespace}",
+            verb="list",
+        )
+        items = raw.get("items", []) if isinstance(raw, dict) else []
+        return sorted(f"{namespace}/{item['metadata']['name']}" for item in items)
 
     async def read_keys(self, pool: "RewardPool") -> tuple[str, ...]:
         """The keys in the Secret that the status names."""
