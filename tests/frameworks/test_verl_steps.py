@@ -137,9 +137,24 @@ def test_with_one_step_a_response_advantages_are_those_of_verls_grpo(by_deviatio
     assert not math.isnan(ours.sum().item())
 
 
-def test_a_group_of_which_one_response_has_rewards_makes_no_nan() -> None:
-    rewards = torch.tensor([[0.0, 0.5], [0.0, 0.0]])
+def test_plain_rewards_of_an_agent_loop_give_verls_advantages_also_where_some_are_zero() -> None:
+    rewards = torch.zeros(8, 3)
+    rewards[:2, 2] = 1.0  # the other two of the group have 0
+    rewards[4, 1] = 0.5
+    mask = torch.tensor([[1.0, 1, 1]] * 4 + [[1.0, 1, 0]] * 4)
+    index = np.array(["a"] * 4 + ["b"] * 2 + ["c"] * 2, dtype=object)
+    given = {"token_level_rewards": rewards, "response_mask": mask, "index": index}
+    ours, _ = get_adv_estimator_fn(NAME)(**given, config=None)
+    theirs, _ = compute_grpo_outcome_advantage(**given)
+    assert ours[:4, 0].tolist() == pytest.approx([0.866, 0.866, -0.866, -0.866], abs=1e-3)
+    assert torch.allclose(ours, theirs, atol=1e-6)
+
+
+def test_a_response_without_tokens_is_compared_with_nothing() -> None:
     advantages, _ = get_adv_estimator_fn(NAME)(
-        token_level_rewards=rewards, response_mask=torch.ones(2, 2), index=["a", "a"], config=None
+        token_level_rewards=torch.tensor([[0.0, 0.5], [0.0, 0.0]]),
+        response_mask=torch.tensor([[1.0, 1.0], [0.0, 0.0]]),
+        index=["a", "a"],
+        config=None,
     )
     assert advantages.tolist() == [[pytest.approx(0.5)] * 2, [0.0, 0.0]]

@@ -32,7 +32,8 @@ def process_grpo_advantage(
     """Return the advantages, and once more as returns; verl calls it.
 
     Args:
-        token_level_rewards: Other than 0 where a step ends, float32 (B, R).
+        token_level_rewards: Other than 0 where a step ends, float32 (B, R). A response without any such token has one
+            reward of 0, as an agent loop with a reward of its own gives it: its rewards are plain numbers.
         response_mask: 1 at tokens of the policy's, (B, R).
         index: What the responses to one prompt have in common, (B,).
         config: `algorithm` of the trainer's config.
@@ -50,7 +51,7 @@ def process_grpo_advantage(
         normalised = torch.zeros_like(token_level_rewards)
         for rows in rows_of.values():
             rewards = token_level_rewards[rows]
-            steps = rewards != 0
+            steps = (rewards != 0) | _outcomes_of_zero(rewards, response_mask[rows])
             values = rewards[steps]
             if steps.any(dim=-1).sum() > 1:  # else there is nothing to compare with, and verl takes rewards as they are
                 values = values - values.mean()
@@ -61,3 +62,10 @@ def process_grpo_advantage(
             normalised[rows] = torch.zeros_like(rewards).masked_scatter(steps, values)
         advantages = normalised.flip(-1).cumsum(-1).flip(-1) * response_mask
     return advantages, advantages
+
+
+def _outcomes_of_zero(rewards: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Return where responses that have no other reward end: bool (B, R)."""
+    tokens = torch.arange(rewards.shape[-1], device=rewards.device)
+    last = torch.where(mask.bool(), tokens, -1).amax(dim=-1, keepdim=True)
+    return (tokens == last) & (rewards == 0).all(dim=-1, keepdim=True)
