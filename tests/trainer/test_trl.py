@@ -163,6 +163,18 @@ async def test_the_values_of_steps_are_a_column_of_the_log() -> None:
     reward.close()
 
 
+def with_accuracy(solution_str: str, ground_truth: Any, **_: Any) -> dict[str, Any]:
+    return {"score": 0.5, "acc": solution_str == ground_truth} | ({"pred": 5} if solution_str == "5" else {})
+
+
+async def test_what_a_function_returns_beside_its_score_is_columns_of_the_log() -> None:
+    columns: dict[str, list[Any]] = {}
+    reward = rewardpool.trl.reward({"function": with_accuracy, "name": "rule"})
+    assert await reward(**ROWS, ground_truth=["4", "4"], log_extra=columns.__setitem__) == [0.5, 0.5]
+    assert columns == {"rule/rule/acc": [True, False], "rule/rule/pred": [None, 5]}
+    reward.close()
+
+
 def test_rewards_of_steps_are_refused_because_trl_would_drop_them() -> None:
     with pytest.raises(ConfigError, match=r"^trl\.reward\.supervision: must be outcome"):
         rewardpool.trl.reward({"pool": "rl/prm", "supervision": "process"})

@@ -258,9 +258,9 @@ class TrlReward:
                 log_extra(f"{self.__name__}/{part}", [rating.components[part] for rating in ratings])
         if log_extra:
             for part in self._lazy.names:
-                steps = [rating.info.get(part, {}).get("steps") for rating in ratings]
-                if any(steps):
-                    log_extra(f"{self.__name__}/{part}/steps", steps)
+                infos = [rating.info.get(part, {}) for rating in ratings]
+                for key in dict.fromkeys(key for info in infos for key in info):
+                    log_extra(f"{self.__name__}/{part}/{key}", [info.get(key) for info in infos])
         return [rating.total for rating in ratings]
 
     def _metrics(self, ratings: Sequence[Rating], seconds: float) -> Iterator[tuple[str, float]]:

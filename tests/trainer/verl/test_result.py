@@ -35,3 +35,19 @@ def test_the_names_and_types_are_the_same_for_every_sample() -> None:
 def test_a_rating_without_a_total_is_an_error() -> None:
     with pytest.raises(ScoreError, match="no total"):
         score_and_extra_info(Rating(total=None, components={"skywork": None}), label="a")
+
+
+RETURNED = {"rule": {"acc": True, "pred": "4", "steps": [1, 2]}, "other": {"acc": False}}
+
+
+def test_what_functions_return_is_a_name_of_its_own_where_that_is_asked_for() -> None:
+    rating = Rating(total=1.0, components={"rule": 1.0, "other": 0.0}, info=RETURNED)
+    _, extra = score_and_extra_info(rating, label="a", info=["acc", "pred", "steps"])
+    assert (extra["acc"], extra["pred"], extra["steps"]) == (True, "4", "[1, 2]")
+
+
+def test_a_sample_without_it_has_the_name_all_the_same() -> None:
+    rating = Rating(total=0.0, components={"rule": None}, info={"rule": {"pred": None}})
+    _, extra = score_and_extra_info(rating, label="a", info=["acc", "pred"])
+    assert math.isnan(extra["acc"])
+    assert math.isnan(extra["pred"])

@@ -34,6 +34,20 @@ def test_a_trainer_without_batches_does_not_say_how_many_samples_come() -> None:
     assert read_settings(config).samples is None
 
 
+def test_what_functions_return_may_be_names_of_their_own() -> None:
+    settings = read_settings({"reward": {"pool": "rl/rules", "rewardpool": {"info": ["acc", "pred"]}}})
+    assert (settings.info, settings.spec) == (("acc", "pred"), {"pool": "rl/rules"})
+
+
+@pytest.mark.parametrize(
+    ("info", "said"),
+    [("acc", "must be a list of names"), ([1], "must be a list of names"), (["acc", "said"], "must not have said")],
+)
+def test_a_name_that_is_none_or_taken_is_refused(info: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=rf"reward\.rewardpool\.info: {said}"):
+        read_settings({"reward": {"pool": "rl/rules", "rewardpool": {"info": info}}})
+
+
 def test_a_function_of_the_users_own_may_have_the_tokenizer_named() -> None:
     reward = {
         "pool": "rl/judge",

@@ -53,7 +53,12 @@ def _data_source(source: Any, *, label: str) -> str:
     return source
 
 
-def _extra_info(info: Any, *, label: str) -> Mapping[str, Any]:
+def read_extra_info(info: Any, *, label: str) -> Mapping[str, Any]:
+    """Return what a row says besides: a mapping, or one as JSON text; an empty one where a table has no value.
+
+    Raises:
+        InvalidSampleError: It is something else.
+    """
     if is_missing(info):
         return {}
     if isinstance(info, str):
@@ -128,7 +133,7 @@ class Episode:
         if type(self.data_source) is not str:
             self._read("data_source", _data_source(self.data_source, label=self.label))
         if type(self.extra_info) is not dict:
-            self._read("extra_info", _extra_info(self.extra_info, label=self.label))
+            self._read("extra_info", read_extra_info(self.extra_info, label=self.label))
 
     def _read(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)

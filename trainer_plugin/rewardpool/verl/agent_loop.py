@@ -178,5 +178,5 @@ def _class_of(path: str) -> Any:
 async def _open_scorer(config: Any, tokenizer: Any) -> AsyncIterator[InlineScorer]:
     settings = read_settings(plain_config(config))
     reward = await shared_reward(settings.spec, path=MAPPING_PATH, **settings.announced)
-    scorer = ResponseScorer(reward, tokenizer, max_response_tokens=settings.max_response_tokens)
+    scorer = ResponseScorer(reward, tokenizer, max_response_tokens=settings.max_response_tokens, info=settings.info)
     yield InlineScorer(config, settings, scorer)

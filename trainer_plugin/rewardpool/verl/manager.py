@@ -95,7 +95,7 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
     def _scorer_of(self, reward: OpenReward) -> ResponseScorer:
         if self._scorer is None or self._scorer.reward is not reward:
             self._scorer = ResponseScorer(
-                reward, self.tokenizer, max_response_tokens=self._settings.max_response_tokens
+                reward, self.tokenizer, max_response_tokens=self._settings.max_response_tokens, info=self._settings.info
             )
         return self._scorer
 

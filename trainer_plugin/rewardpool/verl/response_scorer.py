@@ -38,14 +38,18 @@ class Unscored:
 class ResponseScorer:
     """A reward that knows the policy's tokens."""
 
-    def __init__(self, reward: OpenReward, tokenizer: Any, *, max_response_tokens: int | None) -> None:
+    def __init__(
+        self, reward: OpenReward, tokenizer: Any, *, max_response_tokens: int | None, info: Sequence[str] = ()
+    ) -> None:
         """Keep them.
 
         Args:
             reward: An open one.
             tokenizer: The policy's.
             max_response_tokens: From this length on a response was cut off, if it does not end by itself.
+            info: As for `score_and_extra_info`.
         """
+        self._info = tuple(info)
         self.reward = reward
         self._decoding: Together[list[int], str] = Together(self._decode, what="the policy's tokenizer")
         self._tokenizer = tokenizer
@@ -79,7 +83,7 @@ class ResponseScorer:
         rating = await self.reward.rate(rated)
         if rating.total is None:
             return Unscored(rating.error or ScoreError(rated.label, "is unscored"))
-        score, extra_info = score_and_extra_info(rating, label=rated.label)
+        score, extra_info = score_and_extra_info(rating, label=rated.label, info=self._info)
         steps = None if rating.steps is None else await asyncio.to_thread(self._steps, rating, rated, token_ids)
         return VerlScore(score, extra_info, steps)
 

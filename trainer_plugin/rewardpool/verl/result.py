@@ -6,17 +6,24 @@ others, so each sample has the same names, and each name one type: a part withou
 
 import json
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from rewardpool.errors import ScoreError
 from rewardpool.rewards.rating import Rating
 
 
-def score_and_extra_info(rating: Rating, *, label: str) -> tuple[float, dict[str, Any]]:
-    """The reward, and what verl logs beside it.
+def score_and_extra_info(rating: Rating, *, label: str, info: Sequence[str] = ()) -> tuple[float, dict[str, Any]]:
+    """Return the reward, and what verl logs with it.
 
     `score`: the reward. `unscored`: 1 where a constant stands for a score, else 0. `component/NAME`: the raw score of
     each part. `said`: what the parts said beside their scores, as JSON, such as a judge's words; "" for nothing.
+
+    Args:
+        rating: With a total.
+        label: Of the sample, for messages.
+        info: Keys of what functions return beside their score, each of which is a name of its own: the value of the
+            first part that has it; NaN where none has, or where it is null; lists and mappings as JSON.
 
     Raises:
         ScoreError: The rating has no total.
@@ -26,5 +33,12 @@ def score_and_extra_info(rating: Rating, *, label: str) -> tuple[float, dict[str
     extra: dict[str, Any] = {"score": rating.total, "unscored": float(rating.error is not None)}
     for name, value in rating.components.items():
         extra[f"component/{name}"] = math.nan if value is None else value
+    for name in info:
+        extra[name] = _named(name, rating)
     extra["said"] = json.dumps(rating.info, default=str, ensure_ascii=False) if rating.info else ""
     return rating.total, extra
+
+
+def _named(name: str, rating: Rating) -> Any:
+    value = next((said[name] for said in rating.info.values() if said.get(name) is not None), math.nan)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value

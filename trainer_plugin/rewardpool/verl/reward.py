@@ -14,10 +14,11 @@ from rewardpool.deadline import waited
 from rewardpool.errors import ConfigError
 from rewardpool.rewards import Episode, OpenReward
 from rewardpool.rewards.config import refuse_process
+from rewardpool.rewards.episode import read_extra_info
 from rewardpool.verl.announced import shared_reward
 from rewardpool.verl.result import score_and_extra_info
 from rewardpool.verl.rollout import SINGLE_TURN, plain
-from rewardpool.verl.settings import parse_parts, pool_spec, refuse_skip
+from rewardpool.verl.settings import parse_parts, pool_spec, refuse_skip, take_info
 
 PATH = "reward.custom_reward_function.reward_kwargs"
 
@@ -55,13 +56,14 @@ async def compute_score(
             response that has several turns.
     """
     spec = pool_spec(pool, _mapping(rewardpool), pool_path=f"{PATH}.pool", mapping_path=f"{PATH}.rewardpool")
+    info = take_info(spec, path=f"{PATH}.rewardpool")
     parsed = parse_parts(spec, path=f"{PATH}.rewardpool")
     refuse_process(parsed, who="verl's reward function")
     refuse_skip(parsed, spec, path=f"{PATH}.rewardpool")
     began = time.monotonic()
     reward = await shared_reward(spec, path=f"{PATH}.rewardpool")
     opening_seconds = time.monotonic() - began
-    extra = {str(name): plain(value) for name, value in (extra_info or {}).items()}
+    extra = {str(name): plain(value) for name, value in read_extra_info(extra_info, label="(of verl)").items()}
     if _needs_prompt(reward):
         check_readable(extra, prompt_key)
     episode = Episode(
@@ -73,7 +75,7 @@ async def compute_score(
     )
     with waited(opening_seconds):
         rating = await reward.rate(episode)
-    _, result = score_and_extra_info(rating, label=episode.label)
+    _, result = score_and_extra_info(rating, label=episode.label, info=info)
     return result
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rewardpool.errors import ConfigError
-from rewardpool.rewards.episode import Episode, Message, medium_of
+from rewardpool.rewards.episode import Episode, Message, medium_of, read_extra_info
 
 SINGLE_TURN = 2
 """verl's number of turns where the policy was asked, and has answered once."""
@@ -96,7 +96,7 @@ def _extra_info(others: Mapping[str, Any]) -> dict[str, Any]:
         name: value for name, value in (others.get("tool_extra_fields") or {}).items() if name != _KNOWN_ELSEWHERE
     }
     found = {
-        **(others.get("extra_info") or {}),
+        **read_extra_info(others.get("extra_info"), label=str(others.get("uid") or "(of verl)")),
         **tool_fields,
         "num_turns": others.get("__num_turns__"),
         "rollout_reward_scores": others.get("reward_scores") or {},

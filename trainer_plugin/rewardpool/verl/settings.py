@@ -7,6 +7,9 @@ Both may be there, unless the mapping says itself what scores. With neither, $RE
 
 actor_rollout_ref.rollout.agent.default_agent_loop=rewardpool     agent loops score, in their own process
 reward.rewardpool.agent_loop=tool_agent                           what they run for it; single_turn_agent without it
+
+reward.rewardpool.info=[acc,pred]                                 what functions return beside their score, as names
+                                                                  of their own in reward_extra_info
 """
 
 from collections.abc import Mapping
@@ -28,6 +31,8 @@ _OUTCOME_ESTIMATORS = frozenset(
     | {"reinforce_plus_plus_baseline"}
 )
 """Advantage estimators of verl's that make one number of all rewards of a response, or take a number off it."""
+OWN_NAMES = frozenset({"score", "unscored", "said"})
+"""Of `reward_extra_info`, which nothing that a function returns may take."""
 _SCORERS = frozenset({"pool", "url", "function", "length_penalty", "rewards"})
 
 
@@ -53,6 +58,8 @@ class Settings:
     """Whether each step of a response has a reward of its own."""
     max_response_tokens: int | None = None
     """From this length on a response was cut off, if it does not end by itself."""
+    info: tuple[str, ...] = ()
+    """What functions return beside their score and verl gets as names of their own."""
 
     @property
     def announced(self) -> dict[str, int | None]:
@@ -74,9 +81,12 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
         )
     spec: dict[str, Any] = {}
     writer = by_steps = parsed = None
+    info: tuple[str, ...] = ()
     with mistakes.gather():
         unchecked = pool_spec(reward.get("pool"), reward.get("rewardpool"))
         writer = unchecked.pop("agent_loop", None)
+        with mistakes.gather():
+            info = take_info(unchecked, path=MAPPING_PATH)
         parsed = parse_parts(unchecked, path=MAPPING_PATH)
         by_steps = parsed.process_field
         spec = unchecked
@@ -113,7 +123,24 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
         rewards_steps=by_steps is not None,
         workers=(agent if inline else reward).get("num_workers") or 1,
         max_response_tokens=data.get("max_response_length"),
+        info=info,
     )
+
+
+def take_info(spec: dict[str, Any], *, path: str) -> tuple[str, ...]:
+    """Remove the key `info` from a spec and return its names.
+
+    Raises:
+        ConfigError: It is not a list of names, or has one that the adapter itself writes.
+    """
+    info = spec.pop("info", None)
+    if info is None:
+        return ()
+    if not isinstance(info, list | tuple) or not all(isinstance(name, str) and name for name in info):
+        raise ConfigError(f"{path}.info", "must be a list of names, such as [acc, pred]")
+    if taken := sorted(name for name in info if name in OWN_NAMES or name.startswith("component/")):
+        raise ConfigError(f"{path}.info", f"must not have {taken[0]}, which the reward manager itself writes")
+    return tuple(info)
 
 
 def plain_config(config: Any) -> dict[str, Any]:
