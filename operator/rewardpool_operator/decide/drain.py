@@ -2,7 +2,8 @@
 
 A worker leaves in this order: out of every router, its requests done (or the deadline), then stopped. The mark that it
 is leaving is on the worker itself. The one that leaves is the one with the least to lose: one that somebody else takes
-away anyway, then not answering before answering, then in no router yet, then the least in flight, then the newest.
+away anyway, then one that no node has, then not answering before answering, then in no router yet, then the least in
+flight, then the newest.
 (Kubernetes' ReplicaSet controller also prefers pods that are not ready, so its choice agrees with ours.)
 
 A worker that somebody deletes, evicts or preempts leaves on its own clock, the grace period of its pod: it is off the
@@ -67,12 +68,13 @@ def leave(snapshot: Snapshot, sizes: dict[str, int], kept: Collection[str] = ())
     return Drain(drain=tuple(drain), undrain=tuple(undrain), stop=tuple(stop), worker_sets=tuple(worker_sets))
 
 
-def least_to_lose(worker: Worker, snapshot: Snapshot) -> tuple[bool, bool, bool, int, float]:
+def least_to_lose(worker: Worker, snapshot: Snapshot) -> tuple[bool, bool, bool, bool, int, float]:
     """Sort key of those that leave, first to go first. An unknown number in flight counts as many."""
     in_flight = worker.in_flight if worker.in_flight is not None else _in_flight_by_routers(worker, snapshot)
     busy = 1_000_000 if in_flight is None else in_flight
     return (
         worker.disruption_target is None,
+        worker.unschedulable is None,
         worker.answering,
         snapshot.is_listed(worker),
         busy,

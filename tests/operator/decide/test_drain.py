@@ -142,3 +142,10 @@ def test_a_suspended_pool_lets_everybody_finish():
 def test_the_decision_is_the_same_after_a_restart():
     snapshot = a_snapshot(a_worker("one"), leaving(a_worker("two"), for_seconds=1), pool=TO_ONE, now=NOW)
     assert decide(snapshot) == decide(snapshot)
+
+
+def test_a_worker_that_no_node_has_goes_before_one_that_starts():
+    starting = a_worker("starting", answering=False, age_seconds=1)
+    pending = a_worker("pending", answering=False, running=False, url=None, age_seconds=9, unschedulable="no room")
+    plan = decide(a_snapshot(starting, pending, pool=a_pool(replicas=1), routers=(a_router(),)))
+    assert plan.stop == ("pending",)
