@@ -7,6 +7,7 @@ from typing import Any
 
 from rewardpool import FunctionSample, Pool, RewardConfig, Sample
 from rewardpool.errors import PoolNotReadyError
+from rewardpool.rewards.episode import read_extra_info
 from rewardpool_api import names
 
 
@@ -17,6 +18,8 @@ class Question:
     text: str
     ground_truth: str
     data_source: str
+    extra_info: str
+    """JSON text of an object, or nothing."""
 
 
 async def ask(
@@ -31,7 +34,8 @@ async def ask(
         wait_seconds: how long to wait for a pool that is not ready.
 
     Returns:
-        `pool`, `url`, `seconds`, and `score` (or `text`, of a Generative pool).
+        `pool`, `url`, `seconds`, and `score` (or `text`, of a Generative pool); `info`, where a function returned more
+        than its score.
 
     Raises:
         RewardPoolError: no pool, or no score; the text says why.
@@ -47,9 +51,13 @@ async def ask(
             answer["text"] = await client.judge([{"role": "user", "content": question.text}])
         elif client.endpoint.model_type == "Function":
             function = FunctionSample(
-                data_source=question.data_source, solution_str=question.text, ground_truth=question.ground_truth
+                data_source=question.data_source,
+                solution_str=question.text,
+                ground_truth=question.ground_truth,
+                extra_info=read_extra_info(question.extra_info or None, label="--extra-info"),
             )
-            answer["score"] = await client.score(Sample(function=function))
+            scored = await client.scored(Sample(function=function))
+            answer |= {"score": scored.value} | ({"info": scored.info} if scored.info else {})
         else:
             answer["score"] = await client.score(Sample(text=question.text))
         return {**answer, "seconds": round(time.monotonic() - started, 4)}

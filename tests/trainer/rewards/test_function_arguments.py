@@ -2,14 +2,16 @@
 
 import asyncio
 import datetime
+import json
 from typing import Any
 
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.fake_worker import FakeWorker, says
 
-from rewardpool import FunctionSample, InvalidSampleError, Sample
+from rewardpool import FunctionSample, InvalidSampleError, Pool, RewardConfig, Sample
 from rewardpool.client.answer import read_scores
 from rewardpool.client.retry import RetryableError
 from rewardpool.rewards import Episode, open_reward
@@ -127,3 +129,20 @@ def test_an_info_that_is_no_object_is_an_invalid_response() -> None:
     body = b'{"data": [{"index": 0, "embedding": [1.0], "info": [1]}]}'
     with pytest.raises(RetryableError, match=r"data\[0\].info is \[1\], not an object"):
         read_scores(200, body, "a", count=1, echo=Echo("r-1", is_required=False))
+
+
+async def test_what_a_pools_function_returns_is_in_the_rating() -> None:
+    answer = {"data": [{"index": 0, "embedding": [1.0], "info": {"acc": True, "pred": "4"}}]}
+    async with FakeWorker(says(json.dumps(answer))) as worker:
+        spec = {"url": worker.url, "type": "Function", "name": "rule"}
+        async with open_reward(spec) as reward:
+            rating = await reward.rate(Episode(prompt="?", response="4"))
+    assert (rating.total, rating.info) == (1.0, {"rule": {"acc": True, "pred": "4"}})
+
+
+async def test_a_sample_that_is_scored_has_what_the_function_returned() -> None:
+    answer = {"data": [{"index": 0, "embedding": [1.0], "info": {"acc": True}}]}
+    function = FunctionSample(data_source="", solution_str="4", ground_truth=None)
+    async with FakeWorker(says(json.dumps(answer))) as worker, Pool(RewardConfig(url=worker.url)) as pool:
+        scored = await pool.scored(Sample(function=function))
+    assert (scored.value, scored.info) == (1.0, {"acc": True})
