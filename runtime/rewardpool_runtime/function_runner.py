@@ -18,7 +18,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -72,8 +72,12 @@ NO_FUNCTION: Final = "the module {} has no function {}"
 """What no other attempt changes, unlike an import that failed; `diagnosis.py` looks for it in a worker's log."""
 
 
+OTHER_PARAMETERS: Final = "it cannot be called with"
+"""What no other attempt changes either; `diagnosis.py` looks for it too."""
+
+
 class FunctionNotFoundError(Exception):
-    """There is no such function; the text says what is missing."""
+    """There is no such function, or it has other parameters; the text says what is missing."""
 
 
 def load_function(reference: str) -> Callable[..., Any]:
@@ -93,6 +97,31 @@ def load_function(reference: str) -> Callable[..., Any]:
     if not callable(function):
         raise FunctionNotFoundError(f"cannot load the function {reference}: it is a {type(function).__name__}")
     return function  # type: ignore[no-any-return]
+
+
+def check_signature(function: Callable[..., Any], *, name: str, further: Iterable[str] = ()) -> None:
+    """Refuse a function that cannot be called with the arguments of a sample, before there is one.
+
+    Args:
+        function: The user's, loaded.
+        name: Its name, for the message.
+        further: Names of arguments that are given besides those of a sample.
+
+    Raises:
+        FunctionNotFoundError: its parameters are others.
+    """
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # of some functions that are not written in Python
+        return
+    given = [*FunctionArguments.__dataclass_fields__, *further]
+    try:
+        signature.bind(**dict.fromkeys(given))
+    except TypeError as error:
+        raise FunctionNotFoundError(
+            f"cannot load the function {name}: {OTHER_PARAMETERS} {', '.join(dict.fromkeys(given))} by name ({error});"
+            f" its parameters are {signature}"
+        ) from None
 
 
 def read_result(result: Any) -> Outcome:
@@ -192,6 +221,8 @@ class LocalRunner:
         further: Mapping[str, Any] = NO_FURTHER,
     ) -> None:
         self._function = load_function(function) if isinstance(function, str) else function
+        name = function if isinstance(function, str) else getattr(function, "__qualname__", described(function))
+        check_signature(self._function, name=name, further=further)
         self._further = further
         self._timeout_seconds = timeout_seconds
         self._places = asyncio.Semaphore(concurrency)
@@ -241,7 +272,7 @@ class ProcessRunner:
     def __init__(
         self, reference: str, *, processes: int, timeout_seconds: float, further: Mapping[str, Any] = NO_FURTHER
     ) -> None:
-        self._all = [_Process(reference, timeout_seconds) for _ in range(processes)]
+        self._all = [_Process(reference, tuple(further), timeout_seconds) for _ in range(processes)]
         self._further = further
         self._free: asyncio.Queue[_Process] = asyncio.Queue()
         for process in self._all:
@@ -273,8 +304,9 @@ class _Process:
     sample in flight for the one that killed it.
     """
 
-    def __init__(self, reference: str, timeout_seconds: float) -> None:
+    def __init__(self, reference: str, further: tuple[str, ...], timeout_seconds: float) -> None:
         self._reference = reference
+        self._further = further
         self._timeout_seconds = timeout_seconds
         self._executor: ProcessPoolExecutor | None = None
         self._pid: int | None = None
@@ -320,7 +352,7 @@ class _Process:
 
     async def _load(self, executor: ProcessPoolExecutor) -> None:
         try:
-            loading = asyncio.wrap_future(executor.submit(_load_in_process, self._reference))
+            loading = asyncio.wrap_future(executor.submit(_load_in_process, self._reference, self._further))
             self._pid = await asyncio.wait_for(loading, PROCESS_START_SECONDS)
         except BrokenProcessPool:
             self._drop()
@@ -368,8 +400,8 @@ def _loaded(reference: str) -> Callable[..., Any]:
     return load_function(reference)
 
 
-def _load_in_process(reference: str) -> int:
-    _loaded(reference)
+def _load_in_process(reference: str, further: tuple[str, ...]) -> int:
+    check_signature(_loaded(reference), name=reference, further=further)
     return os.getpid()
 
 

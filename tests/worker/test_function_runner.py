@@ -153,6 +153,46 @@ def test_a_function_that_is_not_there_is_named_with_what_is_missing(reference: s
         load_function(reference)
 
 
+def trl_style(completions: list[Any], solution: list[str], **kwargs: Any) -> list[float]:
+    raise AssertionError("never called")
+
+
+class Rule:
+    def compute(self, x: Any) -> float:
+        return 1.0
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (trl_style, "missing a required argument: 'completions'"),
+        (lambda solution, truth: 1.0, "missing a required argument: 'solution'"),
+        (lambda data_source, solution_str: 1.0, "got an unexpected keyword argument 'ground_truth'"),
+        (Rule, "got an unexpected keyword argument"),
+    ],
+)
+def test_a_function_with_other_parameters_is_refused_before_the_first_sample(function: Any, said: str) -> None:
+    with pytest.raises(FunctionNotFoundError, match="it cannot be called with data_source, solution_str") as caught:
+        LocalRunner(function, concurrency=1, timeout_seconds=5)
+    assert said in str(caught.value)
+
+
+def test_further_arguments_count_too() -> None:
+    def strict(data_source: str, solution_str: str, ground_truth: Any, extra_info: Any, level: int) -> float:
+        return float(level)
+
+    LocalRunner(strict, concurrency=1, timeout_seconds=5, further={"level": 2, "ground_truth": 1})
+    with pytest.raises(FunctionNotFoundError, match="missing a required argument: 'level'"):
+        LocalRunner(strict, concurrency=1, timeout_seconds=5)
+
+
+async def test_a_process_refuses_other_parameters_too() -> None:
+    runner = ProcessRunner("rewards:needs_level", processes=1, timeout_seconds=5)
+    with pytest.raises(FunctionNotFoundError, match="rewards:needs_level: it cannot be called with data_source"):
+        await runner.start()
+    await runner.close()
+
+
 # In this process
 
 

@@ -69,6 +69,12 @@ _SYMPTOMS = (
         "spec.model.source names a function that its module does not have; check the name behind the colon",
     ),
     _symptom(
+        "FunctionNotFound",
+        r"cannot load the function .*: it cannot be called with ",
+        "spec.model.source names a function with other parameters; it gets data_source, solution_str, ground_truth and"
+        " extra_info by name, so take these or **kwargs",
+    ),
+    _symptom(
         "ModelRefused",
         r"^(ERROR )?model refused: ",
         "spec.model.source names a checkpoint that cannot be served as it is",
