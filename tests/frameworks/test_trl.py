@@ -62,9 +62,9 @@ def trained_logs(folder: Path, reward_funcs: list[Any]) -> Mapping[str, Any]:
     return trainer._logs
 
 
-def trainer_of(folder: Path, reward_funcs: list[Any]) -> trl.GRPOTrainer:
-    """Make a trainer of the tiny policy."""
-    prompts = [[{"role": "user", "content": digit}] for digit in "12345678"]
+def trainer_of(folder: Path, reward_funcs: list[Any], *, digits: str = "12345678") -> trl.GRPOTrainer:
+    """Make a trainer of the tiny policy, whose prompts are these digits."""
+    prompts = [[{"role": "user", "content": digit}] for digit in digits]
     data = datasets.Dataset.from_dict({"prompt": prompts, "extra_info": [{"seconds": 0.3}] * len(prompts)})
     arguments = trl.GRPOConfig(
         output_dir=str(folder / "out"),
@@ -130,6 +130,27 @@ def test_a_row_without_a_reward_is_left_out_of_its_group_by_trl(tmp_path: Path) 
         assert all(advantage == 0.0 for value, advantage in group if math.isnan(value))
         assert all(advantage * (value - mean) >= 0 for value, advantage in group if not math.isnan(value))
         assert sum(advantage for _, advantage in group) == pytest.approx(0.0, abs=1e-4)
+
+
+sizes: list[int] = []
+
+
+def noted(ratings: list[Any]) -> list[float]:
+    """Note how many responses are compared."""
+    sizes.append(len(ratings))
+    return [rating.total for rating in ratings]
+
+
+def test_the_groups_that_are_compared_are_trls_also_where_problems_are_equal(tmp_path: Path) -> None:
+    sizes.clear()
+    reward = rewardpool.trl.reward({"function": length_of, "post_process": noted})
+    trainer_of(tmp_path, [reward], digits="11111111").train()
+    assert sizes == [4, 4] * STEPS
+    reward.close()
+
+
+def length_of(data_source: str, solution_str: str, ground_truth: Any, extra_info: Any) -> float:
+    return float(len(solution_str))
 
 
 def test_a_reward_that_may_give_none_is_refused_beside_another(tmp_path: Path) -> None:

@@ -25,9 +25,9 @@ class UpdateConfig(ConfigPart):
     """What a score's distance from its group's mean is divided by: the group's standard deviation, which is that of a
     population (`group_std`) or that of a sample, as in verl and TRL (`group_sample_std`), or nothing."""
     score_dtype: ScoreDtype | None = None
-    """What the reward model computes in. Scores of a group that differ by no more than a step of its numbers are taken
-    for equal. Default: the coarsest `spec.engine.dtype` of the reward's Discriminative pools, where they say one;
-    float32 where none does."""
+    """What the reward model computes in. Scores of a group that differ by no more than two steps of its numbers are
+    taken for equal, and a step is added to their deviation where it is more than 1e-4. Default: the coarsest
+    `spec.engine.dtype` of the reward's Discriminative pools, where they say one; float32 where none does."""
     ratio: Ratio = "token"
     """What is clipped: each token's change of probability, or that of the whole response (its geometric mean)."""
     loss_agg_mode: LossAggMode = "seq-mean-token-mean"
