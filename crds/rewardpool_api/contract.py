@@ -20,10 +20,11 @@ the pool's own, so that the base would score without a word.
 
 The sample of a Function model travels as one JSON string in `input`, because the router drops fields it does not know.
 
-An answer says whose it is: `request_id` repeats the request's header `x-correlation-id`, and `revision` is the revision
-of the worker that answered. Both routers forward that header, and the answer's body as it is; of a request's fields
-sglang-router keeps none in which an id could travel on both routes, and some gateways write `x-request-id` anew. So an
-answer that something between trainer and worker sends to the wrong request is noticed.
+An answer says whose it is: `request_id` repeats the request's header `x-correlation-id`, `revision` is the revision of
+the worker that answered, and `tokenizer` the digest of its model's tokenizer and chat template. Both routers forward
+that header, and the answer's body as it is; of a request's fields sglang-router keeps none in which an id could travel
+on both routes, and some gateways write `x-request-id` anew. So an answer that something between trainer and worker
+sends to the wrong request is noticed, and so is a model that read other words than those that were sent.
 """
 
 import json
@@ -87,6 +88,23 @@ class Echo(NamedTuple):
     """Value of the request's header `x-correlation-id`."""
     is_required: bool
     """False where the server may be another program than a RewardPool's worker, which repeats nothing."""
+    tokenizer: str | None = None
+    """Digest of the tokenizer that wrote the sample's token ids; None where any model may score it."""
+
+
+class Signature(NamedTuple):
+    """Whose an answer is; None is what a server does not say."""
+
+    revision: str | None
+    tokenizer: str | None
+
+
+class OtherTokenizerError(ValueError):
+    """The answer of a model whose tokenizer is not the one that wrote the sample, which read other words than those."""
+
+    def __init__(self, signature: Signature) -> None:
+        super().__init__(signature)
+        self.signature = signature
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,13 +142,14 @@ def parse_object(body: bytes | str) -> dict[str, Any]:
     return answer
 
 
-def revision_in(answer: dict[str, Any], echo: Echo) -> str | None:
-    """Return the revision that answered; None where the server is not a RewardPool's worker and says none.
+def signature_in(answer: dict[str, Any], echo: Echo) -> Signature:
+    """Return whose an answer is.
 
     Raises:
         InvalidResponseError: the answer is to another request, or lacks what a worker of RewardPool says.
+        OtherTokenizerError: the model that answered took the sample's token ids for other words.
     """
-    request_id, revision = answer.get("request_id"), answer.get("revision")
+    request_id, revision, tokenizer = answer.get("request_id"), answer.get("revision"), answer.get("tokenizer")
     if request_id != echo.request_id and (request_id is not None or echo.is_required):
         if request_id is None:
             raise InvalidResponseError(
@@ -141,11 +160,14 @@ def revision_in(answer: dict[str, Any], echo: Echo) -> str | None:
             f"the answer is to the request {request_id!r:.80}, and this is {echo.request_id}: something between trainer"
             " and worker sends answers to the wrong requests"
         )
-    if isinstance(revision, str) and revision:
-        return revision
-    if echo.is_required or revision is not None:
+    if not (revision is None or (isinstance(revision, str) and revision)) or (echo.is_required and revision is None):
         raise InvalidResponseError(f"the answer's revision is {revision!r:.80}, not that of a worker")
-    return None
+    if not (tokenizer is None or isinstance(tokenizer, str)):
+        raise InvalidResponseError(f"the answer's tokenizer is {tokenizer!r:.80}, not a digest")
+    signature = Signature(revision, tokenizer)
+    if echo.tokenizer is not None and tokenizer is not None and tokenizer != echo.tokenizer:
+        raise OtherTokenizerError(signature)
+    return signature
 
 
 def scores_in(answer: dict[str, Any], *, count: int, adapter: str | None = None) -> list[float] | CallerError:

@@ -78,6 +78,33 @@ class DownloadStatus(ApiModel):
     """RFC 3339 time of these figures, which are written every few seconds."""
 
 
+MAX_REVISIONS = 4
+"""Revisions whose model is named: the present and the stable one, and others that still have replicas."""
+
+
+class RevisionModel(ApiModel):
+    """The model that one revision of the workers serves."""
+
+    revision: Annotated[str, Field(max_length=63)]
+    """Name of the revision, as each answer of its workers has it."""
+    source: Annotated[str, Field(max_length=1024)]
+    """Where the model comes from, as in spec.model.source."""
+    commit: Annotated[str, Field(max_length=MAX_REQUEST)] | None = None
+    """What the revision is pinned to: the hub's commit, or the digest of an S3 listing; absent for other sources."""
+    served_name: Annotated[str, Field(max_length=MAX_REQUEST)]
+    """Value of the field `model` in a request."""
+    tokenizer: Annotated[str, Field(max_length=64)] | None = None
+    """Digest of the model's tokenizer and chat template, as each answer has it; absent for judges, functions and until a worker answered."""
+    max_model_len: int | None = None
+    """Longest sample in tokens, as the engine says."""
+    head: Annotated[str, Field(max_length=64)] | None = None
+    """Type of spec.model.head; absent for a model with one label."""
+    step_token: Annotated[str, Field(max_length=256)] | None = None
+    """Token at the ends of steps, where the model scores steps."""
+    dtype: Annotated[str, Field(max_length=64)] | None = None
+    """What the engine computes in, as in spec.engine.dtype."""
+
+
 class ModelStatus(ApiModel):
     """The model as it is served."""
 
@@ -93,6 +120,8 @@ class ModelStatus(ApiModel):
     """Longest sample in tokens, as the engine says; absent for functions and until a worker answered."""
     commit: str | None = None
     """What the present revision of workers is pinned to: the hub's commit, or the digest of an S3 listing."""
+    revisions: Annotated[list[RevisionModel], Field(max_length=MAX_REVISIONS)] = []
+    """What each revision serves that has replicas, or may get them: the present one first."""
     download: DownloadStatus | None = None
     """The download that is under way; absent when none is."""
 

@@ -100,6 +100,7 @@ class Replica:
         self._answered_pid: int | None = None
         self._in_flight: int | None = None
         self._max_model_len: int | None = None
+        self._tokenizer: str | None = None
         self._silence = Silence()
         self._asleep_pid: int | None = None
         self._turning: asyncio.Task[None] | None = None
@@ -156,6 +157,7 @@ class Replica:
             failure=self._failure,
             restarts=self.process.restarts,
             max_model_len=self._max_model_len,
+            tokenizer=self._tokenizer,
         )
 
     def describe(self) -> WorkerProcess:
@@ -235,7 +237,8 @@ class Replica:
         served_name, model_type = self._pool.served_name, self._pool.spec.model.type
         result = await probe_score(session, url, key=key, served_name=served_name, model_type=model_type)
         if result.ok and self.process.pid == pid:
-            self._answered_pid, self._in_flight, self._max_model_len = pid, 0, result.max_model_len
+            self._answered_pid, self._in_flight = pid, 0
+            self._max_model_len, self._tokenizer = result.max_model_len, result.tokenizer
             self._silence = Silence()
             self.process.note_serving()
             log.info("%s: scores", self.name)

@@ -30,6 +30,9 @@ TURN_TIMEOUT = aiohttp.ClientTimeout(total=600, sock_connect=2)
 MAX_ANSWER_BYTES = 1 << 20
 """A score takes a hundred bytes, a list of models some kilobytes."""
 
+MAX_DIGEST = 64
+"""Characters of a tokenizer's digest."""
+
 PROBE_TEXT = "Is this pool ready?"
 
 
@@ -41,6 +44,8 @@ class ProbeResult:
     """A real score came back."""
     max_model_len: int | None = None
     """Longest sample in tokens; None when it does not say."""
+    tokenizer: str | None = None
+    """Digest of its model's tokenizer; None when it does not say."""
     error: str | None = None
     """Why there was no score, in the worker's words."""
 
@@ -70,7 +75,12 @@ async def probe_score(
         if ready is None:
             await _score_as_a_trainer(caller, served_name, model_type)
             return ProbeResult(ok=True, max_model_len=await _listed_length(caller, served_name))
-        return ProbeResult(ok=True, max_model_len=_tokens(ready.get("max_model_len")))
+        tokenizer = ready.get("tokenizer")
+        return ProbeResult(
+            ok=True,
+            max_model_len=_tokens(ready.get("max_model_len")),
+            tokenizer=tokenizer if isinstance(tokenizer, str) and 0 < len(tokenizer) <= MAX_DIGEST else None,
+        )
     except (NoScoreError, InvalidResponseError) as error:
         return ProbeResult(ok=False, error=str(error))
 

@@ -80,6 +80,8 @@ class Worker:
     restarts: int = 0
     max_model_len: int | None = None
     """Longest sample in tokens, as the engine says."""
+    tokenizer: str | None = None
+    """Digest of its model's tokenizer, as it says."""
     start_seconds: float | None = None
     """From its making to its first score; None where that was not seen, and for one that was started again."""
     answered: int = 0

@@ -77,6 +77,7 @@ class FakeWorker:
     def __init__(self, *script: Behaviour, revision: str | None = "5f1c0de5") -> None:
         """Answer by the script, saying whose answers they are as workers of RewardPool do; with None as others do."""
         self.revision = revision
+        self.tokenizer: str | None = None
         self._script = list(script)
         self.url = ""
         self.requests: list[dict[str, Any]] = []
@@ -123,6 +124,7 @@ class FakeWorker:
         except ValueError:
             return answer
         said = {"request_id": request.headers.get(REQUEST_ID_HEADER), "revision": self.revision}
+        said |= {} if self.tokenizer is None else {"tokenizer": self.tokenizer}
         return web.json_response({**said, **content}) if isinstance(content, dict) else answer
 
 

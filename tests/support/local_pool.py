@@ -1,6 +1,7 @@
 """The state folder of a local pool, as discovery reads it, without processes; a test says where its URL leads."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,11 @@ def write_local_pool(
     source: str = "hf://org/model",
     model_type: ModelType = "Discriminative",
     head: dict[str, Any] | None = None,
+    revisions: Sequence[dict[str, Any]] = (),
 ) -> Path:
     """Make the folder of `POOL`, which serves that model and is ready to score at that URL, and return it."""
     folder = state_dir / POOL
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     namespace, _, name = POOL.partition("/")
     serving = {"type": "Serving", "status": "True", "reason": "Ok", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     pool = {
@@ -34,7 +36,7 @@ def write_local_pool(
         "status": {
             "replicas": 1,
             "url": url,
-            "model": {"type": model_type, "servedName": name},
+            "model": {"type": model_type, "servedName": name, "revisions": list(revisions)},
             "conditions": [serving],
         },
     }

@@ -61,6 +61,10 @@ class PoolRefusesError(PoolError):
     """What answers at the pool's address refuses every sample: the wrong address, path or served name."""
 
 
+class ModelChangedError(PoolError):
+    """The pool serves another model than before, and what belongs to that cannot be loaded; the message says what."""
+
+
 class RolloutError(RewardPoolError):
     """The policy cannot be sampled: the rollout engine did not start, answer, or take the weights."""
 
@@ -159,6 +163,24 @@ class InvalidSampleError(SampleError):
 
 class ScoreError(SampleError):
     """No usable score came back: every attempt failed at a worker, or the server refused for good."""
+
+
+class WrongTokenizerError(ScoreError):
+    """The model that answered has another tokenizer than the one that wrote the sample's token ids.
+
+    Attributes:
+        revision: Of the workers that answered; None where they do not say.
+        tokenizer: Digest of their model's tokenizer.
+    """
+
+    def __init__(self, sample: str, revision: str | None, tokenizer: str | None) -> None:
+        who = f"revision {revision}" if revision else "a worker"
+        super().__init__(
+            sample, f"{who} answered, whose model has another tokenizer than the one that wrote the sample"
+        )
+        self.args = (sample, revision, tokenizer)
+        self.revision = revision
+        self.tokenizer = tokenizer
 
 
 class FunctionFailedError(ScoreError):

@@ -46,6 +46,8 @@ class Sample:
             added to them.
         function: The arguments of a reward function.
         id: A name for messages; the sample's index stands in where there is none.
+        tokenizer: Digest of the tokenizer that wrote `token_ids`, as `Scored.tokenizer` has it. An answer of a model
+            with another one is a `WrongTokenizerError`. None accepts any.
 
     Raises:
         InvalidSampleError: None or several of the three are set, or `token_ids` is empty.
@@ -55,6 +57,7 @@ class Sample:
     token_ids: Sequence[int] | None = None
     function: FunctionSample | None = None
     id: str | None = None
+    tokenizer: str | None = None
 
     def __post_init__(self) -> None:
         if (self.text is not None) + (self.token_ids is not None) + (self.function is not None) != 1:
@@ -116,6 +119,7 @@ class Scored:
         info: What a pool's function returned beside its score, JSON values.
         revision: Revision of the workers that scored, as in the pool's `status.rollout`. None for a constant, and where
             only a URL is known and the server behind it says none.
+        tokenizer: Digest of the tokenizer and chat template of the model that scored; None where the worker says none.
     """
 
     value: float
@@ -125,6 +129,7 @@ class Scored:
     steps: tuple[float, ...] | None = None
     info: Mapping[str, Any] = field(default_factory=dict)
     revision: str | None = None
+    tokenizer: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

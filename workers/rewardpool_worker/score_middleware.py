@@ -22,6 +22,8 @@ Settings come from the environment: see `Settings`.
 
 import asyncio
 import copy
+import functools
+import hashlib
 import hmac
 import json
 import logging
@@ -660,10 +662,39 @@ MAX_REQUEST_ID = 256
 """Bytes of a request's id that are repeated."""
 
 
-def echo(request_id: bytes | None, *, revision: str) -> dict[str, Any]:
+def echo(request_id: bytes | None, *, revision: str, tokenizer: str | None = None) -> dict[str, Any]:
     """Return the fields by which an answer says whose it is."""
-    repeated = {} if request_id is None else {"request_id": request_id[:MAX_REQUEST_ID].decode("latin-1")}
-    return {**repeated, "revision": revision} if revision else repeated
+    repeated = None if request_id is None else request_id[:MAX_REQUEST_ID].decode("latin-1")
+    said = {"request_id": repeated, "revision": revision or None, "tokenizer": tokenizer}
+    return {name: value for name, value in said.items() if value is not None}
+
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "chat_template.json")
+"""What makes a fast tokenizer, and its chat template."""
+SLOW_TOKENIZER_FILES = ("tokenizer.model", "spiece.model", "vocab.json", "merges.txt", "vocab.txt")
+"""What makes one, where there is no tokenizer.json."""
+
+
+def tokenizer_digest(path: str) -> str | None:
+    """Return a digest of a checkpoint's tokenizer and chat template; None where there is none to be read.
+
+    A trainer computes it in the same way (`rewardpool.rewards.tokenizer_digest`), to know whether the token ids that it
+    writes are this model's.
+    """
+    try:
+        folder = _config_file(path).parent
+        files = TOKENIZER_FILES + (() if (folder / TOKENIZER_FILES[0]).is_file() else SLOW_TOKENIZER_FILES)
+        found = {name: (folder / name).read_bytes() for name in files if (folder / name).is_file()}
+    except (OSError, ValueError, ImportError) as error:
+        log.warning("the tokenizer's files cannot be read, so answers name none: %s", error)
+        return None
+    if not found:
+        return None
+    digest = hashlib.sha256()
+    for name, content in sorted(found.items()):
+        digest.update(b"%b %d\n" % (name.encode(), len(content)))
+        digest.update(content)
+    return digest.hexdigest()[:16]
 
 
 def with_echo(body: bytes, said: dict[str, Any]) -> bytes:
@@ -726,7 +757,16 @@ class ScoreMiddleware:
         return SCORE_PATH if self._settings.model_type == "Discriminative" else CHAT_PATH
 
     def _echo(self, scope: Scope) -> dict[str, Any]:
-        return echo(_header(scope, REQUEST_ID_HEADER), revision=self._settings.revision)
+        request_id = _header(scope, REQUEST_ID_HEADER)
+        return echo(request_id, revision=self._settings.revision, tokenizer=self._tokenizer)
+
+    @functools.cached_property
+    def _tokenizer(self) -> str | None:
+        """That of the files as they are at the first answer, soon after the engine has read them."""
+        settings = self._settings
+        if settings.model_type != "Discriminative" or not settings.model_path:
+            return None
+        return tokenizer_digest(settings.model_path)
 
     async def _answer(self, scope: Scope, send: Send, content: dict[str, Any]) -> None:
         """Answer with status 200, saying whose answer it is."""
@@ -957,6 +997,7 @@ class ScoreMiddleware:
         first = next(iter(cards))
         name = self._settings.served_name or first
         described = {"model": name, "max_model_len": cards.get(name, cards[first]).get("max_model_len")}
+        described |= {} if self._tokenizer is None else {"tokenizer": self._tokenizer}
         return described | ({"adapters": list(self._settings.adapters)} if self._settings.adapters else {})
 
     async def _list_models(self, scope: Scope) -> dict[str, dict[str, Any]]:

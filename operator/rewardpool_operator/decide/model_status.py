@@ -7,7 +7,7 @@ memory.
 from datetime import timedelta
 from typing import Final
 
-from rewardpool_api.status import DownloadStatus, ModelStatus
+from rewardpool_api.status import MAX_REVISIONS, DownloadStatus, ModelStatus, RevisionModel
 from rewardpool_operator.snapshot import Download, Snapshot, Worker
 from rewardpool_operator.times import from_rfc3339, rfc3339
 
@@ -26,8 +26,49 @@ def model_status(snapshot: Snapshot, staying: list[Worker]) -> ModelStatus:
         # The shortest, while a rollout changes it; the last known one while nobody answers.
         max_model_len=min(lengths) if lengths else before.max_model_len if before else None,
         commit=_commit(snapshot),
+        revisions=_revisions(snapshot),
         download=_download(snapshot, staying),
     )
+
+
+def _revisions(snapshot: Snapshot) -> list[RevisionModel]:
+    """What each revision serves that has workers or may get them; of others than the present one, what was known."""
+    before = snapshot.pool.status
+    known = {one.revision: one for one in before.model.revisions} if before.model else {}
+    kept = {worker.revision for worker in snapshot.workers}
+    if before.rollout is not None:
+        kept |= {before.rollout.target_revision, before.rollout.stable_revision or ""}
+    others = [one for name, one in known.items() if name in kept and name != snapshot.revision]
+    present = _present(snapshot, known.get(snapshot.revision))
+    return [_as_reported(one, snapshot) for one in (present, *others)][:MAX_REVISIONS]
+
+
+def _present(snapshot: Snapshot, known: RevisionModel | None) -> RevisionModel:
+    """What the spec makes of the present revision."""
+    pool, head = snapshot.pool, snapshot.pool.spec.model.head
+    return RevisionModel(
+        revision=snapshot.revision,
+        source=pool.spec.model.source,
+        commit=_commit(snapshot),
+        served_name=pool.served_name,
+        tokenizer=known.tokenizer if known else None,
+        max_model_len=known.max_model_len if known else None,
+        head=head.type if head else None,
+        step_token=head.step_token if head else None,
+        dtype=pool.spec.engine.dtype,
+    )
+
+
+def _as_reported(one: RevisionModel, snapshot: Snapshot) -> RevisionModel:
+    """The same with what its workers say; those that do not answer change nothing."""
+    workers = snapshot.workers_of(one.revision)
+    lengths = [worker.max_model_len for worker in workers if worker.max_model_len is not None]
+    tokenizers = sorted({worker.tokenizer for worker in workers if worker.tokenizer is not None})
+    said = {"max_model_len": min(lengths)} if lengths else {}
+    # Where a folder was changed under workers, some have what it was: what is known stays as long as one says it.
+    if tokenizers and one.tokenizer not in tokenizers:
+        return one.model_copy(update={**said, "tokenizer": tokenizers[0]})
+    return one.model_copy(update=said)
 
 
 def in_words(download: DownloadStatus) -> str:

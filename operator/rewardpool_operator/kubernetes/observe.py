@@ -88,7 +88,7 @@ class Observer:
         measured = self._throughputs.measure(measured, routers, now=observed_at)
         return Snapshot(
             routers=tuple(routers),
-            workers=tuple(replace(worker, max_model_len=self._max_model_lens.of(worker)) for worker in measured),
+            workers=tuple(self._max_model_lens.described(worker) for worker in measured),
             now=datetime.now(UTC),
             pool=pool,
             revision=revision,

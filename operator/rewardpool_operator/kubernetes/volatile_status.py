@@ -21,7 +21,7 @@ _OF_DEMANDS = frozenset({"phase", "samples", "nextBurst", "replicas", "message"}
 
 
 _STEPS = frozenset({"ready", "replicas", "readyReplicas", "drainingReplicas"})
-_STEPS_OF_MODEL = frozenset({"download", "maxModelLen"})
+_STEPS_OF_MODEL = frozenset({"download", "maxModelLen", "revisions"})
 _STEPS_OF_ROLLOUT = frozenset({"silentSince"})
 _STEPS_OF_SCALING = frozenset({"starts"})
 _CONDITIONS_OF_STEPS = frozenset({"WorkersReady", "RouterReady"})

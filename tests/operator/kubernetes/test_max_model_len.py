@@ -36,7 +36,7 @@ class Surroundings:
         self.max_model_lens.ask(a_pool(), workers, key=None)
         for _ in range(10):
             await asyncio.sleep(0)
-        return [self.max_model_lens.of(worker) for worker in workers]
+        return [self.max_model_lens.described(worker).max_model_len for worker in workers]
 
 
 @pytest.fixture

@@ -9,16 +9,25 @@ import re
 from typing import Any, NamedTuple, NoReturn
 
 from rewardpool.client.retry import Kind, RetryableError, kind_of_status
-from rewardpool.errors import FunctionFailedError, InvalidSampleError, SampleError, SampleTooLongError, ScoreError
+from rewardpool.errors import (
+    FunctionFailedError,
+    InvalidSampleError,
+    SampleError,
+    SampleTooLongError,
+    ScoreError,
+    WrongTokenizerError,
+)
 from rewardpool_api.contract import (
     NO_WORKER_CODES,
     CallerError,
     Echo,
     InvalidResponseError,
+    OtherTokenizerError,
+    Signature,
     parse_answer,
     parse_object,
-    revision_in,
     scores_in,
+    signature_in,
 )
 
 EXCERPT = 300
@@ -39,8 +48,8 @@ class Score(NamedTuple):
 
     value: float
     """A `DetailedScore` where the worker gave more than it."""
-    revision: str | None
-    """Revision of the worker that answered; None from a server that is not a RewardPool's worker."""
+    by: Signature
+    """Whose it is."""
 
 
 def read_score(status: int, body: bytes, sample: str, *, echo: Echo, adapter: str | None = None) -> Score:
@@ -60,20 +69,22 @@ def read_scores(
     _check_status(status, body, samples)
     try:
         answer = parse_object(body)
-        revision = revision_in(answer, echo)
+        by = signature_in(answer, echo)
         found = scores_in(answer, count=count, adapter=adapter)
     except InvalidResponseError as error:
         raise RetryableError("invalid_response", str(error)) from error
+    except OtherTokenizerError as error:
+        raise WrongTokenizerError(samples, *error.signature) from error
     if isinstance(found, CallerError):
         raise _sample_error(found, samples)
-    return [Score(value, revision) for value in found]
+    return [Score(value, by) for value in found]
 
 
 def check_echo(status: int, body: bytes, echo: Echo) -> None:
     """Refuse an answer to another request, whatever else it says. Raises RetryableError."""
     if status == 200:
         try:
-            revision_in(parse_object(body), echo)
+            signature_in(parse_object(body), echo)
         except InvalidResponseError as error:
             raise RetryableError("invalid_response", str(error)) from error
 

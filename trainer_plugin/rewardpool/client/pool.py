@@ -27,7 +27,7 @@ from rewardpool.config import Constant, RewardConfig
 from rewardpool.demand.cadence import Plan
 from rewardpool.demand.handle import JobDemand, announced_demand
 from rewardpool.discovery.endpoint import Endpoint
-from rewardpool.errors import InvalidSampleError, SampleError
+from rewardpool.errors import InvalidSampleError, SampleError, WrongTokenizerError
 from rewardpool.sample import Outcome, Sample, Scored, Unscored
 from rewardpool_api.contract import CHAT_PATH, SCORE_PATH
 
@@ -201,9 +201,16 @@ class Pool:
         """
         outcome = await self._outcome(sample)
         if isinstance(outcome, Unscored):
-            self._counters.unscored += 1
+            if isinstance(outcome.error, WrongTokenizerError):
+                self._counters.samples -= 1  # it is written anew and asked again, which counts it
+            else:
+                self._counters.unscored += 1
             raise outcome.error
         return outcome
+
+    async def look_up(self) -> None:
+        """Look the pool up now: `endpoint` is then what it serves at this time, unless it cannot be read."""
+        await self._entered.resolver.look_up()
 
     async def outcome(self, sample: Sample) -> Outcome:
         """What becomes of one sample under the config's failure policy.

@@ -148,7 +148,12 @@ class ScoreRequest(Generic[T]):
         URL may be any server; an answer to another request is refused there too.
         """
         is_ours = self.connections.endpoint.source is not None and self.path in ECHOING_PATHS
-        return Echo(self.id, is_ours)
+        return Echo(self.id, is_ours, self.tokenizer)
+
+    @property
+    def tokenizer(self) -> str | None:
+        """Digest of the tokenizer that wrote what is asked; None where any model may answer."""
+        return None
 
     def result(self) -> T:
         """The answer of a request that has ended.

@@ -37,6 +37,11 @@ class SampleRequest(ScoreRequest[Score]):
             raise SampleTooLongError(label, len(sample.token_ids), limit)
         return {**endpoint.model_fields, "input": sample.to_input(label)}
 
+    @property
+    def tokenizer(self) -> str | None:
+        """See `ScoreRequest`."""
+        return self.sample.tokenizer
+
     def read(self, status: int, body: bytes) -> Score:
         """See `ScoreRequest`."""
         return read_score(status, body, self.label, echo=self.echo, adapter=self.connections.config.adapter)
@@ -50,8 +55,10 @@ class SampleRequest(ScoreRequest[Score]):
         """
         if isinstance(self._error, SampleError):  # raised here, it would have this frame and with it the request
             return Unscored(error=self._error, attempts=self.attempts, seconds=self.seconds)
-        value, revision = self.result()
-        scored = Scored(value=value, attempts=self.attempts, seconds=self.seconds, revision=revision)
+        value, (revision, tokenizer) = self.result()
+        scored = Scored(
+            value=value, attempts=self.attempts, seconds=self.seconds, revision=revision, tokenizer=tokenizer
+        )
         return replace(scored, steps=value.steps, info=value.info) if isinstance(value, DetailedScore) else scored
 
     def tell(self) -> None:

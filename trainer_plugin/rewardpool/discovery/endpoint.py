@@ -11,6 +11,33 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RevisionModel:
+    """The model that one revision of the pool's workers serves, as the pool's status has it.
+
+    Attributes:
+        revision: Name of the revision, as its answers have it.
+        source: Where the model comes from, as in `spec.model.source`.
+        commit: What it is pinned to, or the hub's branch or tag where that is not known; None for files.
+        served_name: The `model` of requests.
+        tokenizer: Digest of its tokenizer and chat template; None while no worker answered, and without a tokenizer.
+        max_model_len: Longest sample in tokens; None when unknown or unlimited.
+        head: Type of `spec.model.head`; None for one label.
+        step_token: Stands at the ends of steps; None where the model does not score steps.
+        dtype: What the engine computes in.
+    """
+
+    revision: str
+    source: str
+    commit: str | None = None
+    served_name: str
+    tokenizer: str | None = None
+    max_model_len: int | None = None
+    head: str | None = None
+    step_token: str | None = None
+    dtype: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Endpoint:
     """A router's address, its key, and the model behind it.
 
@@ -26,6 +53,8 @@ class Endpoint:
         max_model_len: Longest sample in tokens; None when unknown or unlimited.
         step_token: Stands at the ends of steps, where the model scores steps; None where it does not, or when only a
             URL was given.
+        revisions: What each revision of its workers serves; the one that gets the replicas first. Empty when only a URL
+            was given.
         dtype: What the engine computes in, such as `bfloat16`; `auto` where it chooses, None when unknown.
         origin: The source this was found, for messages.
         pool_object_version: resourceVersion of the object it was read from; None without one.
@@ -44,6 +73,7 @@ class Endpoint:
     model_type: "ModelType | None" = None
     max_model_len: int | None = None
     step_token: str | None = field(default=None, compare=False)
+    revisions: tuple[RevisionModel, ...] = field(default=(), compare=False)
     dtype: str | None = None
     origin: str
     pool_object_version: str | None = None
@@ -59,6 +89,11 @@ class Endpoint:
         other than the pool's, and an alias of it arrives as the pool's own, so that the base would score.
         """
         return {"model": self.served_name} | ({"user": f"{ADAPTER_USER}{self.adapter}"} if self.adapter else {})
+
+    @property
+    def serves(self) -> tuple[object, ...]:
+        """All that is known of what it serves."""
+        return self.model_type, self.model_fields, self.max_model_len, self.step_token, self.dtype, self.revisions
 
     @property
     def keys(self) -> tuple[str | None, ...]:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from rewardpool.config import RewardConfig, check_pool, check_url
 from rewardpool.deadline import already_waited
-from rewardpool.discovery.endpoint import Endpoint
+from rewardpool.discovery.endpoint import Endpoint, RevisionModel
 from rewardpool.discovery.pool_sources import (
     KubernetesSource,
     LocalSource,
@@ -275,6 +275,7 @@ async def _endpoint(pool: "RewardPool", source: PoolSource, *, keys: tuple[str, 
         model_type=status.model.type,
         max_model_len=status.model.max_model_len,
         step_token=None if pool.spec.model.head is None else pool.spec.model.head.step_token,
+        revisions=_revisions(pool),
         dtype=pool.spec.engine.dtype,
         origin=str(source),
         pool_object_version=pool.metadata.resource_version,
@@ -282,6 +283,39 @@ async def _endpoint(pool: "RewardPool", source: PoolSource, *, keys: tuple[str, 
         source=source,
         not_ready=problem or "",
     )
+
+
+def _revisions(pool: "RewardPool") -> tuple[RevisionModel, ...]:
+    """What each revision serves, that which gets the replicas first; the spec's model before any is known."""
+    spec, status = pool.spec, pool.status
+    known = [
+        RevisionModel(
+            revision=one.revision,
+            source=one.source,
+            commit=one.commit or (spec.model.revision if one.source == spec.model.source else None),
+            served_name=one.served_name,
+            tokenizer=one.tokenizer,
+            max_model_len=one.max_model_len,
+            head=one.head,
+            step_token=one.step_token,
+            dtype=one.dtype,
+        )
+        for one in (status.model.revisions if status.model else ())
+    ]
+    target = status.rollout.target_revision if status.rollout else status.current_revision
+    if known:
+        return tuple(sorted(known, key=lambda one: one.revision != target))
+    head = spec.model.head
+    model = RevisionModel(
+        revision=status.current_revision,
+        source=spec.model.source,
+        commit=(status.model.commit if status.model else None) or spec.model.revision,
+        served_name=pool.served_name,
+        head=head.type if head else None,
+        step_token=head.step_token if head else None,
+        dtype=spec.engine.dtype,
+    )
+    return (model,)
 
 
 def _certificates(pool: "RewardPool") -> str | None:

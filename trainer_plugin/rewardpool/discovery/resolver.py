@@ -106,8 +106,19 @@ class EndpointResolver:
         finally:
             self._looked_at = began
         self.problem, self.not_ready = "", found.not_ready
-        if (found.url, found.keys, found.ca) == (used.url, used.keys, used.ca):
+        if (found.url, found.keys, found.ca) != (used.url, used.keys, used.ca):
+            what = "has other keys or certificates" if found.url == used.url else f"is now at {found.url}"
+            log.warning("reward pool %s %s, found by %s", found.pool, what, found.origin)
+        elif found.serves == used.serves:
             return
-        what = "has other keys or certificates" if found.url == used.url else f"is now at {found.url}"
-        log.warning("reward pool %s %s, found by %s", found.pool, what, found.origin)
+        if _sources(found) != _sources(used):
+            log.warning("reward pool %s serves %s, and served %s", found.pool, _sources(found), _sources(used))
         self._endpoint = found
+
+
+def _sources(endpoint: Endpoint) -> str:
+    """The models that it serves, for people."""
+    return " and ".join(
+        f"{one.source}{f' at {one.commit}' if one.commit else ''} (revision {one.revision})"
+        for one in endpoint.revisions
+    )

@@ -70,6 +70,8 @@ class _Result:
     error: SampleError | None = None
     steps: tuple[StepReward, ...] | None = None
     """Clipped, as `used` is."""
+    revision: str | None = None
+    """Of the workers that scored."""
 
 
 @dataclass
@@ -216,6 +218,7 @@ class CompositeReward:
             total=total,
             components={name: result.raw if result else None for name, result in results.items()},
             info={name: result.info for name, result in results.items() if result and result.info},
+            revisions={name: result.revision for name, result in results.items() if result and result.revision},
             steps=None if total is None else self._step_rewards(draft, total),
             error=next((result.error for result in results.values() if result and result.error), None),
         )
@@ -296,7 +299,8 @@ def _settled(part: OpenPart, outcome: PartScore | SampleError) -> _Result:
     config = part.config
     if isinstance(outcome, PartScore):
         steps = outcome.steps and tuple(replace(one, value=clipped(one.value, config.clip)) for one in outcome.steps)
-        return _Result(outcome.value, clipped(outcome.value, config.clip), outcome.info, steps=steps)
+        used = clipped(outcome.value, config.clip)
+        return _Result(outcome.value, used, outcome.info, steps=steps, revision=outcome.revision)
     if config.on_failure == "raise":
         raise outcome
     if isinstance(config.on_failure, Constant):

@@ -7,11 +7,12 @@ model that the pool's object names.
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from rewardpool.client.pool import Pool
-from rewardpool.discovery.endpoint import Endpoint
-from rewardpool.errors import ConfigError, InvalidSampleError, SampleError, ScoreError
+from rewardpool.discovery.endpoint import Endpoint, RevisionModel
+from rewardpool.errors import ConfigError, InvalidSampleError, SampleError, ScoreError, WrongTokenizerError
 from rewardpool.rewards.chat import ChatTokenizer, load_tokenizer, read_template
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.functions import arguments_of
@@ -19,8 +20,10 @@ from rewardpool.rewards.part_config import PoolPart
 from rewardpool.rewards.rating import StepReward
 from rewardpool.rewards.reward_function import PartScore, refuse_media
 from rewardpool.rewards.steps import SEPARATOR, StepText, steps_of
+from rewardpool.rewards.tokenizer_digest import tokenizer_digest
+from rewardpool.rewards.writers import Writer, Writers
 from rewardpool.sample import Sample
-from rewardpool_api.contract import SCORE_PATH, DetailedScore
+from rewardpool_api.contract import SCORE_PATH
 from rewardpool_api.source import parse_source
 
 log = logging.getLogger(__name__)
@@ -33,6 +36,10 @@ PROBES = (
     "  internationalization\t\tUNBELIEVABLE  x=y!=z",
 )
 """Of which tokenizers of different models hardly ever make the same number of tokens."""
+
+
+MOST_WRITTEN = 30
+"""Times that a conversation is written anew as another model answered; during a rollout it is chance which one does."""
 
 
 class TokenizerCheck:
@@ -86,40 +93,42 @@ class ChatScorer:
 
     Args:
         pool: That scores.
-        tokenizer: Of its model.
-        check: Whether it is, where that is not sure; asked beside the first score.
-        separator: Stands between the steps of a response, where the model scores steps; else None.
+        writers: Write conversations in its model's tokens.
     """
 
-    def __init__(
-        self,
-        pool: Pool,
-        tokenizer: ChatTokenizer,
-        *,
-        check: TokenizerCheck | None = None,
-        separator: str | None = None,
-    ) -> None:
+    def __init__(self, pool: Pool, writers: Writers) -> None:
         self._pool = pool
-        self._tokenizer = tokenizer
-        self._check = check
-        self._separator = separator
+        self._writers = writers
 
     async def score(self, episode: Episode) -> PartScore:
         """The reward model's score, and the values of its steps, where it scores steps."""
         refuse_media(episode)
+        for _ in range(MOST_WRITTEN):
+            writer = self._writers.current
+            try:
+                return await self._score(episode, writer)
+            except WrongTokenizerError as error:
+                await self._writers.change(error)
+        raise ScoreError(
+            episode.label, f"workers with other tokenizers answered {MOST_WRITTEN} times, each another than before"
+        )
+
+    async def _score(self, episode: Episode, writer: Writer) -> PartScore:
+        """Score it as this writer writes it. Raises WrongTokenizerError where another model answered."""
         messages, text = episode.messages(), None
         try:
-            if self._separator is not None:
-                text = _divided(messages, episode, self._separator)
-            token_ids = await self._tokenizer.token_ids(messages, steps=None if text is None else len(text.ends))
+            if writer.separator is not None:
+                text = _divided(messages, episode, writer.separator)
+            token_ids = await writer.chat.token_ids(messages, steps=None if text is None else len(text.ends))
         except ValueError as error:
             raise InvalidSampleError(episode.label, str(error)) from error
-        score = await self._pool.score(Sample(token_ids=token_ids, id=episode.id))
-        if self._check is not None:
-            await self._check.passed()
-        steps = (score.steps or ()) if isinstance(score, DetailedScore) else ()
-        info = {"steps": list(steps)} if steps else {}
-        return PartScore(score, info, None if text is None else _rewards(steps, text, episode.label))
+        scored = await self._pool.scored(Sample(token_ids=token_ids, id=episode.id, tokenizer=writer.tokenizer))
+        self._writers.answered(writer, scored.tokenizer)
+        if writer.check is not None:
+            await writer.check.passed()
+        steps = scored.steps or ()
+        rewards = None if text is None else _rewards(steps, text, episode.label)
+        return PartScore(scored.value, {"steps": list(steps)} if steps else {}, rewards, revision=scored.revision)
 
 
 def _divided(messages: list[dict[str, Any]], episode: Episode, separator: str) -> StepText:
@@ -152,8 +161,8 @@ class PoolFunctionScorer:
 
     async def score(self, episode: Episode) -> PartScore:
         """Return the number of the pool's function, and as info what it returned beside it."""
-        score = await self._pool.score(Sample(function=arguments_of(episode), id=episode.id))
-        return PartScore(score, score.info if isinstance(score, DetailedScore) else {})
+        scored = await self._pool.scored(Sample(function=arguments_of(episode), id=episode.id))
+        return PartScore(scored.value, scored.info, revision=scored.revision)
 
 
 def separator_of(part: PoolPart) -> str:
@@ -185,30 +194,37 @@ def step_token_of(part: PoolPart, endpoint: Endpoint, *, path: str) -> str | Non
     return declared
 
 
-async def chat_tokenizer(
-    part: PoolPart, endpoint: Endpoint, *, given: Any, path: str, step_token: str | None = None
-) -> ChatTokenizer:
-    """Load what writes an episode in the reward model's tokens.
+async def load_writer(
+    part: PoolPart,
+    pool: Pool,
+    model: RevisionModel | None,
+    *,
+    given: Any,
+    path: str,
+) -> Writer:
+    """Load what writes an episode in the tokens of a model of the part's pool.
 
     Args:
         part: Of the config.
-        endpoint: Where the part's pool was found.
+        pool: The part's.
+        model: Of the pool; None where only a URL is known.
         given: A loaded tokenizer that goes before all others; or None.
         path: Where the part is in the config.
-        step_token: At the ends of steps, where the pool's model scores steps.
 
     Raises:
-        ConfigError: There is none, or it has no chat template.
-        PoolError: The pool's object cannot be read.
+        ConfigError: There is no tokenizer, it has no chat template, or the files are not those of the model.
     """
+    endpoint = pool.endpoint if model is None else replace(pool.endpoint, step_token=model.step_token)
+    step_token = step_token_of(part, endpoint, path=path)
     template = None
     if part.chat_template is not None:
         template = read_template(part.chat_template.expanduser(), field=f"{path}.chat_template")
     field = f"{path}.tokenizer"
+    digest = None
     if given is None:
-        source, revision = (part.tokenizer, None) if part.tokenizer else await model_of(endpoint, field=field)
-        given = load_tokenizer(source, revision=revision, field=field)
-    return ChatTokenizer(
+        source, revision = (part.tokenizer, None) if part.tokenizer else model_source(endpoint, model, field=field)
+        given, digest = await asyncio.to_thread(_load, source, revision, field)
+    chat = ChatTokenizer(
         given,
         template=template,
         system=part.system,
@@ -216,20 +232,39 @@ async def chat_tokenizer(
         step_token=step_token,
         field=field,
     )
+    separator = None if step_token is None else separator_of(part)
+    return Writer(chat=chat, tokenizer=digest, separator=separator)
 
 
-async def model_of(endpoint: Endpoint, *, field: str) -> tuple[str, str | None]:
-    """Folder or hub name, and revision, of the model that the pool's object names."""
-    if endpoint.source is None:
+def check_files(tokenizer: str | None, model: RevisionModel, *, field: str) -> None:
+    """Raise ConfigError where the files here are not those that the pool's workers have."""
+    if None not in (tokenizer, model.tokenizer) and tokenizer != model.tokenizer:
+        raise ConfigError(
+            field,
+            f"the tokenizer of {model.source} has the digest {tokenizer} here, and {model.tokenizer} at the workers of"
+            f" revision {model.revision}: set it to a copy of their files, or restart the pool if its files changed",
+        )
+
+
+def _load(source: str, revision: str | None, field: str) -> tuple[Any, str | None]:
+    """A tokenizer, and the digest of the files it was loaded from: a folder may be changed meanwhile."""
+    while True:
+        before = tokenizer_digest(source, revision=revision)
+        tokenizer = load_tokenizer(source, revision=revision, field=field)
+        after = tokenizer_digest(source, revision=revision)
+        if before in (after, None):
+            return tokenizer, after
+
+
+def model_source(endpoint: Endpoint, model: RevisionModel | None, *, field: str) -> tuple[str, str | None]:
+    """Folder or hub name, and revision, of the tokenizer of a pool's model."""
+    if model is None:
         raise ConfigError(field, f"set it: of {endpoint.pool} only a URL is known, not which model it serves")
-    namespace, _, name = endpoint.pool.partition("/")
-    pool = await endpoint.source.read_pool(namespace, name)
-    model, served = pool.spec.model, pool.status.model
     source = parse_source(model.source)
     match source.scheme:
         case "hf":
             # A branch may have moved on since the workers loaded it.
-            return source.location, (served.commit if served else None) or model.revision
+            return source.location, model.commit
         case "file":
             return source.location, None
         case _:

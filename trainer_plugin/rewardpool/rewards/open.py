@@ -4,20 +4,21 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from rewardpool.client.pool import Pool
 from rewardpool.deadline import waited
-from rewardpool.errors import ConfigError
+from rewardpool.discovery.endpoint import RevisionModel
+from rewardpool.errors import ConfigError, ModelChangedError
 from rewardpool.rewards.composite import CompositeReward, OpenPart, PostProcess
 from rewardpool.rewards.config import RewardLike, RewardSpec, as_mapping, parse_reward
 from rewardpool.rewards.discriminative import (
     ChatScorer,
     PoolFunctionScorer,
     TokenizerCheck,
-    chat_tokenizer,
-    separator_of,
-    step_token_of,
+    check_files,
+    load_writer,
 )
 from rewardpool.rewards.functions import FunctionScorer, LengthPenaltyScorer, started_runner
 from rewardpool.rewards.judge import PointwiseScorer, ReferenceScorer
@@ -33,6 +34,7 @@ from rewardpool.rewards.reward_function import (
     WithoutReasoning,
 )
 from rewardpool.rewards.score_noise import ScoreDtype, coarsest
+from rewardpool.rewards.writers import Writer, Writers
 from rewardpool_runtime.function_runner import FunctionNotFoundError, Runner, load_function
 
 log = logging.getLogger(__name__)
@@ -161,13 +163,26 @@ class _Opening:
                 )
 
     async def _chat_scorer(self, part: PoolPart, pool: Pool, *, given: Any, path: str) -> ChatScorer:
-        step_token = step_token_of(part, pool.endpoint, path=path)
-        chat = await chat_tokenizer(part, pool.endpoint, given=given, path=path, step_token=step_token)
-        self._stack.callback(chat.close)
-        named = given is not None or part.tokenizer is not None
-        check = TokenizerCheck(pool, chat, field=f"{path}.tokenizer") if named else None
-        separator = None if step_token is None else separator_of(part)
-        return ChatScorer(pool, chat, check=check, separator=separator)
+        async def load(model: RevisionModel) -> Writer:
+            if given is not None:
+                raise ModelChangedError(
+                    f"the tokenizer of {path} was given as an object; open the reward again with that of {model.source}"
+                )
+            writer = await load_writer(part, pool, model, given=None, path=path)
+            self._stack.callback(writer.chat.close)
+            return writer
+
+        models = pool.endpoint.revisions
+        first = await load_writer(part, pool, models[0] if models else None, given=given, path=path)
+        self._stack.callback(first.chat.close)
+        if given is None and part.tokenizer is None:
+            check_files(first.tokenizer, models[0], field=f"{path}.tokenizer")
+        elif first.tokenizer is None or first.tokenizer not in {one.tokenizer for one in models}:
+            # It may be the same and be saved by another library: what the model counts shows it.
+            declared = models[0].tokenizer if models else None
+            check = TokenizerCheck(pool, first.chat, field=f"{path}.tokenizer")
+            first = replace(first, tokenizer=declared, check=check)
+        return ChatScorer(pool, Writers(pool, first, load))
 
     async def _meta(self, judge: JudgeConfig, *, path: str) -> ChatScorer | None:
         """What scores the judge's answers, where something does. Raises ConfigError or PoolError."""

@@ -21,7 +21,7 @@ from rewardpool.demand.bursts import Bursts
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.errors import ConfigError, FunctionFailedError
 from rewardpool.rewards.chat import load_tokenizer
-from rewardpool.rewards.discriminative import model_of
+from rewardpool.rewards.discriminative import model_source
 from rewardpool.verl.bursts import announced_bursts
 from rewardpool.verl.local_proxy import open_door
 
@@ -79,7 +79,7 @@ async def _tokenizer(source: str | None, endpoint: Endpoint, *, field: str) -> A
         if endpoint.model_type == "Function":
             return None
         try:
-            source, revision = await model_of(endpoint, field=field)
+            source, revision = model_source(endpoint, next(iter(endpoint.revisions), None), field=field)
         except ConfigError:  # it is not known, and many functions do without
             return None
     return await asyncio.to_thread(load_tokenizer, source, revision=revision, field=field)

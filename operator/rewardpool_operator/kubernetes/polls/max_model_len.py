@@ -1,19 +1,21 @@
-"""How long a sample may be, as the engines say: one worker of each revision is asked once, in the background.
+"""How long a sample may be and which tokenizer the model has: one worker of each revision is asked once.
 
-The answer comes with a real score, so it may take long under load; and a thousand pools whose operator starts anew are
-a thousand scores. So some are asked at a time, of all pools together, and who does not say is not asked again soon.
+That is in the background. The answer comes with a real score, so it may take long under load; and a thousand pools
+whose operator starts anew are a thousand scores. So some are asked at a time, of all pools together, and a worker that
+does not say is not asked again soon.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from time import monotonic
 from typing import Final
 
 import aiohttp
 
 from rewardpool_api import RewardPool
-from rewardpool_operator.probe import probe_score
+from rewardpool_operator.probe import ProbeResult, probe_score
 from rewardpool_operator.snapshot import Worker
 
 log = logging.getLogger(__name__)
@@ -22,7 +24,7 @@ RETRY_SECONDS: Final = 60.0
 
 
 class MaxModelLens:
-    """The longest sample of every revision of one pool.
+    """The longest sample and the tokenizer of every revision of one pool.
 
     Args:
         session: carries the calls.
@@ -43,13 +45,14 @@ class MaxModelLens:
         self._news = news
         self._poll_limit = poll_limit
         self._clock = clock
-        self._known: dict[str, int | None] = {}
+        self._known: dict[str, ProbeResult] = {}
         self._not_before: dict[str, float] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
 
-    def of(self, worker: Worker) -> int | None:
-        """Tokens; None while unknown, and of a worker that does not answer."""
-        return self._known.get(worker.revision) if worker.answering else None
+    def described(self, worker: Worker) -> Worker:
+        """Return the worker with what is known of its revision; without, while it does not answer."""
+        known = self._known.get(worker.revision) if worker.answering else None
+        return replace(worker, max_model_len=known.max_model_len, tokenizer=known.tokenizer) if known else worker
 
     def ask(self, pool: RewardPool, workers: Sequence[Worker], *, key: str | None) -> None:
         """Begin to ask a worker of every revision of which it is not known."""
@@ -80,7 +83,7 @@ class MaxModelLens:
         finally:
             del self._asking[revision]
         if result.ok:
-            self._known[revision] = result.max_model_len
+            self._known[revision] = result
             self._not_before.pop(revision, None)
             self._news()
         else:
