@@ -20,7 +20,8 @@ MOST_DEPTH = 100
 """Lists and mappings in each other; more are refused, as are those that contain themselves."""
 MOST_DIGITS = 4000
 """Digits of a whole number; Python itself reads few more from a text."""
-_PLAIN = frozenset({type(None), bool, str})
+MOST_BITS = int(MOST_DIGITS * math.log2(10))
+_PLAIN = frozenset({type(None), bool})
 
 
 class NotJsonError(ValueError):
@@ -32,17 +33,36 @@ class NotJsonError(ValueError):
         self.problem = problem
 
 
-def json_value(value: Any, path: str, *, depth: int = 0) -> Any:
-    """Return the value as JSON has it.
+def json_value(value: Any, path: str) -> Any:
+    """Return the value as JSON has it; one that is JSON's already, as nearly all are, is returned as it is.
 
     Args:
         value: Anything.
         path: Names it in messages, such as `extra_info.answers[2]`.
-        depth: Number of lists and mappings that it is in.
 
     Raises:
         NotJsonError: It cannot be represented without a loss.
     """
+    return value if _is_json(value, 0) else _read(value, path, 0)
+
+
+def _is_json(value: Any, depth: int) -> bool:
+    """Return whether nothing is to be done; without a path for each value, which costs more than the rest."""
+    kind = type(value)
+    if kind is str:
+        return value.isascii() or _surrogate(value) is None
+    if kind is dict:
+        return depth < MOST_DEPTH and all(
+            type(key) is str and _is_json(key, depth) and _is_json(one, depth + 1) for key, one in value.items()
+        )
+    if kind is list:
+        return depth < MOST_DEPTH and all(_is_json(one, depth + 1) for one in value)
+    if kind is int:
+        return value.bit_length() <= MOST_BITS  # type: ignore[no-any-return]
+    return kind in _PLAIN or (kind is float and math.isfinite(value))
+
+
+def _read(value: Any, path: str, depth: int) -> Any:
     kind = type(value)
     if kind is str:
         return _text(value, path)
@@ -54,7 +74,7 @@ def json_value(value: Any, path: str, *, depth: int = 0) -> Any:
         return _whole(value, path)
     if kind is dict or isinstance(value, Mapping):
         _check_depth(depth, path)
-        return {_key(key, path): json_value(one, f"{path}.{key}", depth=depth + 1) for key, one in value.items()}
+        return {_key(key, path): _read(one, f"{path}.{key}", depth + 1) for key, one in value.items()}
     if isinstance(value, list):
         return _list(value, path, depth)
     return _converted(value, path, depth)
@@ -89,7 +109,7 @@ def _array(value: Any, path: str, depth: int) -> Any:
         raise NotJsonError(path, f"is {described(value)} of dtype {value.dtype}, which JSON cannot hold")
     if hasattr(value, "to_dict"):  # pandas', which keeps its dates' type
         is_row = len(value) > 0 and all(isinstance(label, str) for label in value.index)
-        return json_value(value.to_dict() if is_row else value.tolist(), path, depth=depth)
+        return _read(value.to_dict() if is_row else value.tolist(), path, depth)
     if kind == "M":  # nanoseconds have no type in Python, so `tolist` gives numbers
         return _dates(value.astype(str).tolist())
     plain = value.tolist()
@@ -97,7 +117,7 @@ def _array(value: Any, path: str, depth: int) -> Any:
         return _list(plain, path, depth)
     if type(plain) is type(value):  # a longdouble
         raise NotJsonError(path, f"is {described(value)}, which JSON cannot hold; give a float")
-    return json_value(plain, path, depth=depth)
+    return _read(plain, path, depth)
 
 
 def _dates(texts: Any) -> Any:
@@ -108,7 +128,7 @@ def _dates(texts: Any) -> Any:
 
 def _list(values: Sequence[Any], path: str, depth: int) -> list[Any]:
     _check_depth(depth, path)
-    return [json_value(one, f"{path}[{index}]", depth=depth + 1) for index, one in enumerate(values)]
+    return [_read(one, f"{path}[{index}]", depth + 1) for index, one in enumerate(values)]
 
 
 def _key(key: Any, path: str) -> str:
@@ -120,11 +140,18 @@ def _key(key: Any, path: str) -> str:
 
 
 def _text(text: str, path: str) -> str:
+    if (found := _surrogate(text)) is not None:
+        raise NotJsonError(path, f"has {found!r} in it, a lone surrogate, which is no character")
+    return text
+
+
+def _surrogate(text: str) -> str | None:
+    """Return the first half of a character in a text; None where there is none."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise NotJsonError(path, f"has {text[error.start]!r} in it, a lone surrogate, which is no character") from None
-    return text
+        return text[error.start]
+    return None
 
 
 def _float(number: float, path: str) -> float | None:
@@ -134,7 +161,7 @@ def _float(number: float, path: str) -> float | None:
 
 
 def _whole(number: int, path: str) -> int:
-    if number.bit_length() > MOST_DIGITS * math.log2(10):
+    if number.bit_length() > MOST_BITS:
         raise NotJsonError(path, f"is a whole number of more than {MOST_DIGITS} digits; give it as a text")
     return number
 

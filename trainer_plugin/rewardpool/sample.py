@@ -24,13 +24,20 @@ class FunctionSample:
         Raises:
             InvalidSampleError: A value cannot be represented without a loss; the message names it.
         """
-        for name in ("data_source", "solution_str"):
-            if not isinstance(getattr(self, name), str):
-                raise InvalidSampleError(label, f"{name} must be a text, not {described(getattr(self, name))}")
+        for name, given in (("data_source", self.data_source), ("solution_str", self.solution_str)):
+            if not isinstance(given, str):
+                raise InvalidSampleError(label, f"{name} must be a text, not {described(given)}")
         if not isinstance(self.extra_info, Mapping):
             raise InvalidSampleError(label, f"extra_info must be a mapping, not {described(self.extra_info)}")
         try:
-            return _strict_json({name: json_value(getattr(self, name), name) for name in _ARGUMENTS})
+            return _strict_json(
+                {
+                    "data_source": json_value(self.data_source, "data_source"),
+                    "solution_str": json_value(self.solution_str, "solution_str"),
+                    "ground_truth": json_value(self.ground_truth, "ground_truth"),
+                    "extra_info": json_value(self.extra_info, "extra_info"),
+                }
+            )
         except NotJsonError as error:
             raise InvalidSampleError(label, str(error)) from None
 
@@ -100,7 +107,6 @@ def checked_text(text: str, label: str) -> str:
     return text
 
 
-_ARGUMENTS = ("data_source", "solution_str", "ground_truth", "extra_info")
 _strict_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 """One encoder for all samples: `json.dumps` makes one for each call that has arguments."""
 
