@@ -154,9 +154,12 @@ class PoolFolder:
         """What was last asked for."""
         return _read_object(self._wanted)
 
-    def wanted_stamp(self) -> tuple[int, int]:
-        """Changes whenever somebody asks."""
-        status = self._wanted.stat()
+    def wanted_stamp(self) -> tuple[int, int] | None:
+        """Return what changes with every request; None while there is no file, which requests nothing."""
+        try:
+            status = self._wanted.stat()
+        except FileNotFoundError:
+            return None
         return status.st_ino, status.st_mtime_ns
 
     def write_supervisor(self, record: SupervisorRecord) -> None:

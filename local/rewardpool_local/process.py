@@ -103,9 +103,13 @@ class Process:
 
     def bound_log(self) -> None:
         """Keep the log below `MAX_LOG_BYTES`. A longer one is copied away, since the process has it open."""
-        if self._log_file.stat().st_size > MAX_LOG_BYTES:
-            shutil.copyfile(self._log_file, _older(self._log_file))
-            os.truncate(self._log_file, 0)
+        try:
+            if self._log_file.stat().st_size > MAX_LOG_BYTES:
+                shutil.copyfile(self._log_file, _older(self._log_file))
+                os.truncate(self._log_file, 0)
+        except OSError as error:
+            # A person removed it, or the disk is full: a log is never worth what writes it.
+            log.debug("%s is not kept short: %s", self._log_file, error)
 
 
 def marked(mark: str) -> list[psutil.Process]:

@@ -18,13 +18,13 @@ from time import monotonic
 
 import aiohttp
 
-from rewardpool_api import RewardPool, RewardPoolStatus
+from rewardpool_api import Condition, RewardPool, RewardPoolStatus
 from rewardpool_api.reasons import ConditionReason
-from rewardpool_api.status import AuthStatus
+from rewardpool_api.status import MAX_MESSAGE, AuthStatus
 from rewardpool_local import holders
 from rewardpool_local.demand_files import DemandFiles
 from rewardpool_local.fleet import Fleet
-from rewardpool_local.folder import PoolFolder, SupervisorRecord, stopped
+from rewardpool_local.folder import PoolFolder, StateUnreadableError, SupervisorRecord, stopped
 from rewardpool_local.gpu_claim import GpuClaim
 from rewardpool_local.gpus import VISIBLE
 from rewardpool_local.launching import revision_of
@@ -36,6 +36,7 @@ from rewardpool_operator.plan import Plan
 from rewardpool_operator.snapshot import Snapshot
 from rewardpool_operator.start_times import StartTimes
 from rewardpool_operator.throughput import Throughputs
+from rewardpool_operator.times import rfc3339
 from rewardpool_worker.mounted import write_mounted_files
 
 log = logging.getLogger(__name__)
@@ -142,6 +143,8 @@ class Supervisor:
         self._start_times = StartTimes()
         self._throughputs = Throughputs()
         self._demands = DemandFiles(folder.demands)
+        self._failed_with = ""
+        """What failed in the last pass, in words; empty where nothing did."""
         self._gpu_claim = GpuClaim(folder.gpu)
 
     async def run(self) -> bool:
@@ -170,7 +173,10 @@ class Supervisor:
                     await self._drain_or_hurry(router, fleet)
             finally:
                 await asyncio.gather(router.kill(), fleet.kill())
-                self._folder.write_pool(stopped(self._pool, reason=end.reason, message=end.message))
+                try:
+                    self._folder.write_pool(stopped(self._pool, reason=end.reason, message=end.message))
+                except OSError as error:  # a full disk; that nothing supervises the pool is seen by its lock
+                    log.warning("the end cannot be written down: %s", error)
                 self._folder.forget_supervisor()
                 log.info("%s is down: none of its processes is left", self._pool.key)
         if end is _STOPPED and self._stopped_by is not None and not self._was_complete:
@@ -180,12 +186,7 @@ class Supervisor:
     async def _loop(self, router: LocalRouter, fleet: Fleet) -> "_End":
         while not self._stop.is_set():
             self._changed.clear()
-            try:
-                self._take_wanted()
-                await self._pass(router, fleet)
-            except OSError as error:
-                # A full disk, say. What serves goes on serving.
-                log.warning("this pass failed, the next one tries again: %s", error)
+            await self._try_pass(router, fleet)
             if self._is_hopeless():
                 message = self._why_hopeless()
                 log.error("giving up: %s", message)
@@ -193,6 +194,43 @@ class Supervisor:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), self._pause_seconds)
         return _STOPPED
+
+    async def _try_pass(self, router: LocalRouter, fleet: Fleet) -> None:
+        """Make a pass; whatever fails in it, what serves goes on serving, and the next pass tries again."""
+        try:
+            self._read_wanted()
+        except (OSError, StateUnreadableError) as error:
+            self._note_failure("the manifest that is wanted cannot be read, the last one holds", error)
+        try:
+            await self._pass(router, fleet)
+        except Exception as error:
+            # A full disk, no more files, or a defect. An asyncio.CancelledError is not an Exception.
+            self._note_failure("a pass failed, the next one tries again", error)
+        else:
+            self._failed_with = ""
+
+    def _note_failure(self, what: str, error: Exception) -> None:
+        """Log a failure when it is news, with the traceback of a defect, and publish that it lasts."""
+        words = f"{what}: {error or type(error).__name__}"
+        if words == self._failed_with:
+            return
+        self._failed_with = words
+        is_defect = not isinstance(error, OSError | StateUnreadableError)
+        log.warning("%s", words, exc_info=error if is_defect else None)
+        now = rfc3339(datetime.now(UTC))
+        degraded = Condition(
+            type="Degraded",
+            status="True",
+            reason=ConditionReason.RECONCILE_FAILED,
+            message=words[:MAX_MESSAGE],
+            last_transition_time=now,
+            observed_generation=self._pool.metadata.generation,
+        )
+        others = [condition for condition in self._pool.status.conditions if condition.type != "Degraded"]
+        status = self._pool.status.model_copy(update={"conditions": [*others, degraded]})
+        # Not kept: the next pass that succeeds writes what it finds.
+        with suppress(OSError):
+            self._folder.write_pool(self._pool.model_copy(update={"status": status}))
 
     async def _pass(self, router: LocalRouter, fleet: Fleet) -> None:
         await router.ensure(self._pool)
@@ -234,16 +272,17 @@ class Supervisor:
         for event in plan.events:
             log.log(logging.WARNING if event.type == "Warning" else logging.INFO, "%s: %s", event.reason, event.message)
         status = plan.status.model_copy(update={"workers": fleet.describe()})
-        if status != self._pool.status:
+        if status != self._pool.status or self._failed_with:
             self._pool = self._pool.model_copy(update={"status": status})
             self._folder.write_pool(self._pool)
 
-    def _take_wanted(self) -> None:
+    def _read_wanted(self) -> None:
         stamp = self._folder.wanted_stamp()
-        if stamp == self._wanted_stamp:
+        if stamp in (None, self._wanted_stamp):
             return
-        self._wanted_stamp = stamp
         wanted = self._folder.read_wanted()
+        # After the reading: one that failed, for want of open files say, is tried again.
+        self._wanted_stamp = stamp
         if wanted is None or wanted.spec == self._pool.spec:
             return
         generation = self._pool.metadata.generation + 1
@@ -265,9 +304,10 @@ class Supervisor:
         self._was_ready = (
             self._was_ready or status.ready_replicas > 0 or any(one.phase == "Asleep" for one in status.workers)
         )
-        if self._was_ready or status.scaling is None or status.scaling.desired == 0:
+        # Without a scaling no pass succeeded yet, which is no reason to wait for ever.
+        if self._was_ready or (status.scaling is not None and status.scaling.desired == 0):
             self._unready_since = monotonic()
-            self._was_complete = self._was_complete or self._was_ready or status.scaling is not None
+            self._was_complete = True
             return False
         return self._never_starts() or monotonic() - self._unready_since > self._patience_seconds
 
@@ -282,6 +322,8 @@ class Supervisor:
         if self._never_starts():
             # Serving may still name the router, which starts more slowly than such a worker fails.
             what, cause = "no worker can start", status.condition("Progressing")
+        if self._failed_with:
+            return f"{what}; {self._failed_with}"
         return f"{what} ({cause.reason}: {cause.message.splitlines()[0]})" if cause and cause.message else what
 
     @contextmanager

@@ -83,6 +83,13 @@ def test_a_router_says_for_how_many_requests_its_open_files_are_room(
     assert capsys.readouterr().err == said
 
 
+def test_a_router_asks_its_workers_by_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "no_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    router_launcher.drop_proxies()
+    assert not [name for name in os.environ if name.lower().endswith("_proxy")]
+
+
 def test_smg_is_given_no_limit_of_its_own() -> None:
     given = flags(flavor="smg")
     assert given[given.index("--max-concurrent-requests") + 1] == "0"

@@ -20,6 +20,7 @@ from pathlib import Path
 
 FILES_PER_REQUEST = 2
 FILES_FOR_OTHERS = 64
+PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 KEY_FLAGS = ("--api-key", "--control-plane-api-keys", "--tenant-api-key")
 
 
@@ -42,6 +43,7 @@ def main(argv: list[str]) -> int:
         print(f"REWARDPOOL_ROUTER_PACKAGE {package} cannot be started here: {error!r}", file=sys.stderr)
         return 2
     raise_open_file_limit()
+    drop_proxies()
     arguments = program.parse_router_args(argv)
     arguments.api_key = key
     if admin_key is not None:
@@ -65,6 +67,15 @@ def read_key(variable: str) -> str | None:
     if not key:
         raise ValueError(f"{variable} {path} is empty")
     return key
+
+
+def drop_proxies() -> None:
+    """Remove the variables that name a proxy.
+
+    A router asks its workers alone. By way of a proxy it would not reach them, or would show samples and key to it.
+    """
+    for name in [name for name in os.environ if name.lower() in PROXY_VARIABLES]:
+        del os.environ[name]
 
 
 def raise_open_file_limit() -> None:
