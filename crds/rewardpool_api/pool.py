@@ -5,6 +5,7 @@ The docstrings below are the field descriptions of the CRD and of the documentat
 """
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -353,6 +354,14 @@ class RewardPool(ApiModel):
     )
 
     @property
+    def request_limits(self) -> dict[str, float]:
+        """Seconds that one request may take, by the setting that decides it."""
+        limits = {names.ROUTER_LIMIT: float(self.spec.router.request_timeout_seconds)}
+        if is_function(self.spec.model.source):
+            limits[names.FUNCTION_LIMIT] = _function_limit(self.spec.engine.args)
+        return limits
+
+    @property
     def adapter_names(self) -> tuple[str, ...]:
         """The names of the model's adapters, sorted."""
         return tuple(sorted(adapter.name for adapter in self.spec.model.adapters))
@@ -366,3 +375,16 @@ class RewardPool(ApiModel):
     def served_name(self) -> str:
         """The `model` of a request: the pool's name, whatever the weights are called."""
         return self.metadata.name
+
+
+def _function_limit(args: Sequence[str]) -> float:
+    """Return the limit of a function's call, as its worker reads it: the last one counts."""
+    option, found = "--timeout-seconds", names.FUNCTION_LIMIT_SECONDS
+    for index, argument in enumerate(args):
+        text = args[index + 1] if argument == option and index + 1 < len(args) else argument.removeprefix(f"{option}=")
+        if argument.startswith(option):
+            try:
+                found = float(text)
+            except ValueError:
+                continue  # the worker does not start with it, and says why
+    return found

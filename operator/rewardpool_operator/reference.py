@@ -70,7 +70,7 @@ def page() -> str:
         WORKER_METRICS,
         *_table(
             ("metric", "type", "labels", "means"),
-            (_metric(name, *described) for name, described in sorted(WorkerMetrics().described().items())),
+            (_metric(name, *described) for name, described in sorted(WorkerMetrics(places=1).described().items())),
         ),
     ]
     return "\n".join(parts) + "\n"

@@ -198,8 +198,12 @@ class Runner(Protocol):
     async def start(self) -> None:
         """Load the function; raises FunctionNotFoundError. Done again, it only checks."""
 
-    async def run(self, sample: FunctionArguments) -> Outcome:
-        """Score one sample, when its turn comes."""
+    async def run(self, sample: FunctionArguments, *, started: Callable[[], None] | None = None) -> Outcome:
+        """Score one sample when a place is free; `started` is called at that moment."""
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether more calls hang than threads can be replaced: only another process helps."""
 
     async def close(self) -> bool:
         """Let go of threads and processes; False when one is stuck in the function and cannot be."""
@@ -208,8 +212,8 @@ class Runner(Protocol):
 class LocalRunner:
     """Runs the function in this process: a coroutine on the event loop, anything else in threads.
 
-    A thread cannot be stopped. One that exceeds its time is left alone and keeps its place until it ends, so that hung
-    calls lower the concurrency instead of piling up. Functions that may hang belong into processes.
+    A thread cannot be stopped. One that exceeds its time is left alone, and another takes its place, for as many as
+    there are places; each further one keeps its place until it ends. Functions that may hang belong into processes.
     """
 
     def __init__(
@@ -218,23 +222,36 @@ class LocalRunner:
         *,
         concurrency: int,
         timeout_seconds: float,
+        timeout_setting: str = "timeout",
         further: Mapping[str, Any] = NO_FURTHER,
     ) -> None:
+        """Prepare; `timeout_setting` is what the caller's users set the limit with, for messages."""
         self._function = load_function(function) if isinstance(function, str) else function
         name = function if isinstance(function, str) else getattr(function, "__qualname__", described(function))
         check_signature(self._function, name=name, further=further)
         self._further = further
         self._timeout_seconds = timeout_seconds
+        self._timeout_setting = timeout_setting
+        self._concurrency = concurrency
         self._places = asyncio.Semaphore(concurrency)
-        self._threads = ThreadPoolExecutor(max_workers=concurrency, thread_name_prefix="compute_score")
+        self._threads = ThreadPoolExecutor(max_workers=2 * concurrency, thread_name_prefix="compute_score")
         self._busy = 0
+        self._hung: set[asyncio.Future[Outcome]] = set()
+        """Calls that exceeded their time and go on."""
+        self._replaced: set[asyncio.Future[Outcome]] = set()
+        """Those of them whose place was given to others."""
 
     async def start(self) -> None:
         """Nothing is left to do: the function was loaded when the runner was made."""
 
-    async def run(self, sample: FunctionArguments) -> Outcome:
-        """Score one sample, when its turn comes."""
+    async def run(self, sample: FunctionArguments, *, started: Callable[[], None] | None = None) -> Outcome:
+        """See `Runner`."""
         await self._places.acquire()
+        if self._all_hang:
+            self._places.release()  # for the next one, which fails in the same way
+            return Failed(f"TimeoutError: all {len(self._hung)} threads hang in the function; run it in processes")
+        if started is not None:
+            started()
         if inspect.iscoroutinefunction(self._function):
             try:
                 return await self._run_coroutine(sample)
@@ -245,7 +262,22 @@ class LocalRunner:
         self._busy += 1
         call.add_done_callback(self._came_back)
         done, _ = await asyncio.wait({call}, timeout=self._timeout_seconds)
-        return call.result() if done else _overdue(self._timeout_seconds)
+        if done:
+            return call.result()
+        self._hung.add(call)
+        if len(self._replaced) < self._concurrency or self._all_hang:
+            self._replaced.add(call)
+            self._places.release()
+        return self._overdue()
+
+    @property
+    def is_stuck(self) -> bool:
+        """See `Runner`."""
+        return len(self._hung) > self._concurrency
+
+    @property
+    def _all_hang(self) -> bool:
+        return len(self._hung) >= 2 * self._concurrency
 
     async def close(self) -> bool:
         """Let go of the threads; False when one is stuck in the function."""
@@ -257,22 +289,39 @@ class LocalRunner:
             async with asyncio.timeout(self._timeout_seconds) as limit:
                 return read_result(await self._function(**_arguments(sample, self._further)))
         except TimeoutError as error:
-            return _overdue(self._timeout_seconds) if limit.expired() else _failed(error)
+            return self._overdue() if limit.expired() else _failed(error)
         except (Exception, SystemExit) as error:
             return _failed(error)
 
-    def _came_back(self, _: asyncio.Future[Outcome]) -> None:
+    def _overdue(self) -> Failed:
+        return _overdue(self._timeout_seconds, self._timeout_setting)
+
+    def _came_back(self, call: asyncio.Future[Outcome]) -> None:
         self._busy -= 1
-        self._places.release()
+        self._hung.discard(call)
+        if call in self._replaced:
+            self._replaced.remove(call)
+        else:
+            self._places.release()
 
 
 class ProcessRunner:
     """Runs the function in processes of its own, one call at a time in each."""
 
+    is_stuck = False
+    """A process that hangs is replaced."""
+
     def __init__(
-        self, reference: str, *, processes: int, timeout_seconds: float, further: Mapping[str, Any] = NO_FURTHER
+        self,
+        reference: str,
+        *,
+        processes: int,
+        timeout_seconds: float,
+        timeout_setting: str = "timeout",
+        further: Mapping[str, Any] = NO_FURTHER,
     ) -> None:
-        self._all = [_Process(reference, tuple(further), timeout_seconds) for _ in range(processes)]
+        """Prepare; the arguments are those of `LocalRunner`."""
+        self._all = [_Process(reference, tuple(further), timeout_seconds, timeout_setting) for _ in range(processes)]
         self._further = further
         self._free: asyncio.Queue[_Process] = asyncio.Queue()
         for process in self._all:
@@ -282,10 +331,12 @@ class ProcessRunner:
         """Load the function in every process that is not running; raises FunctionNotFoundError."""
         await asyncio.gather(*(process.start() for process in self._all))
 
-    async def run(self, sample: FunctionArguments) -> Outcome:
-        """Score one sample, when its turn comes."""
+    async def run(self, sample: FunctionArguments, *, started: Callable[[], None] | None = None) -> Outcome:
+        """See `Runner`."""
         process = await self._free.get()
         try:
+            if started is not None:
+                started()
             return await process.call(_arguments(sample, self._further))
         finally:
             self._free.put_nowait(process)
@@ -304,10 +355,11 @@ class _Process:
     sample in flight for the one that killed it.
     """
 
-    def __init__(self, reference: str, further: tuple[str, ...], timeout_seconds: float) -> None:
+    def __init__(self, reference: str, further: tuple[str, ...], timeout_seconds: float, timeout_setting: str) -> None:
         self._reference = reference
         self._further = further
         self._timeout_seconds = timeout_seconds
+        self._timeout_setting = timeout_setting
         self._executor: ProcessPoolExecutor | None = None
         self._pid: int | None = None
         self._starting = asyncio.Lock()
@@ -334,7 +386,7 @@ class _Process:
                 return await asyncio.wait_for(call, self._timeout_seconds)
             except TimeoutError:
                 self._kill()
-                return _overdue(self._timeout_seconds)
+                return _overdue(self._timeout_seconds, self._timeout_setting)
             except BrokenProcessPool:
                 log.warning("process %s died while it scored (attempt %d of 2), it is replaced", self._pid, attempt)
                 self._drop()
@@ -373,8 +425,8 @@ class _Process:
         self._executor, self._pid = None, None
 
 
-def _overdue(seconds: float) -> Failed:
-    return Failed(f"TimeoutError: the function took longer than {seconds:g} seconds")
+def _overdue(seconds: float, setting: str) -> Failed:
+    return Failed(f"TimeoutError: the function took longer than {seconds:g} s, its limit by {setting}")
 
 
 # In the processes.

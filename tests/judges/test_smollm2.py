@@ -103,7 +103,6 @@ async def rated(url: str, key_file: Path, config: dict[str, Any], count: int) ->
     rest = {
         "judge": settings,
         "timeout": 900,
-        "attempt_timeout": 600,
         "concurrency": 128,
         "on_failure": "skip",
     }

@@ -213,17 +213,32 @@ async def test_a_function_that_exits_ends_its_sample_alone() -> None:
 @pytest.mark.parametrize(("function", "hang"), [("obedient", "sleep 0.2"), ("obedient_async", "hang")])
 async def test_a_call_that_takes_too_long_is_a_failure(function: str, hang: str) -> None:
     outcome = await local(function, timeout_seconds=0.05).run(sample(hang))
-    assert outcome == Failed("TimeoutError: the function took longer than 0.05 seconds")
+    assert outcome == Failed("TimeoutError: the function took longer than 0.05 s, its limit by timeout")
 
 
 async def test_no_more_calls_run_at_once_than_allowed() -> None:
+    runner = local("obedient", concurrency=1)
+    running = asyncio.create_task(runner.run(sample("sleep 0.3")))
+    begun = asyncio.Event()
+    waiting = asyncio.create_task(runner.run(sample("score"), started=begun.set))
+    await asyncio.wait({waiting}, timeout=0.05)
+    assert not begun.is_set()
+    assert await asyncio.gather(running, waiting) == [Scored(1.0), Scored(1.0)]
+
+
+async def test_a_thread_that_hangs_gives_its_place_to_others() -> None:
     runner = local("obedient", concurrency=1, timeout_seconds=0.05)
-    await runner.run(sample("sleep 0.3"))
-    # The thread still sleeps and keeps the only place.
-    waiting = asyncio.create_task(runner.run(sample("score")))
-    done, _ = await asyncio.wait({waiting}, timeout=0.05)
-    assert not done
-    assert await waiting == Scored(1.0)
+    assert isinstance(await runner.run(sample("sleep 1")), Failed)
+    assert await runner.run(sample("score")) == Scored(1.0)
+    assert not runner.is_stuck
+
+
+async def test_where_all_threads_hang_samples_fail_instead_of_waiting() -> None:
+    runner = local("obedient", concurrency=1, timeout_seconds=0.05)
+    outcomes = await asyncio.gather(*(runner.run(sample("sleep 1")) for _ in range(5)))
+    assert all(isinstance(outcome, Failed) for outcome in outcomes)
+    assert "all 2 threads hang" in str(outcomes[-1])
+    assert runner.is_stuck
 
 
 async def test_a_stuck_thread_is_told_at_the_end() -> None:

@@ -4,7 +4,9 @@ import json
 import signal
 import sys
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import pytest
 from support.fleet import free_port, server_python
 from support.processes import RealProcess, http, scrape
 
-from rewardpool_api.contract import CallerError, parse_answer
+from rewardpool_api.contract import REQUEST_ID_HEADER, CallerError, parse_answer
 from rewardpool_operator.routers.flags import router_flags
 from rewardpool_worker import router_launcher
 from rewardpool_worker.diagnosis import diagnose
@@ -228,3 +230,50 @@ def test_scores_and_extras_pass_through_the_real_router(start: Start, tmp_path: 
         status, _, answer = http("POST", url + "/v1/embeddings", {"model": "rm", "input": json.dumps(a_sample("4"))})
         assert (status, answer["data"][0]["info"]["correct"]) == (200, True)
     assert "Traceback" not in server.process.log.read_text()  # the router also asked it whether it speaks gRPC
+
+
+def ask(server: Server, sample: dict[str, Any], request_id: str) -> dict[str, Any]:
+    """The answer to one attempt of a request."""
+    content = json.dumps({"model": "rm", "input": json.dumps(sample)}).encode()
+    headers = {"Content-Type": "application/json", REQUEST_ID_HEADER: request_id}
+    request = urllib.request.Request(f"{server.url}/v1/embeddings", content, headers)
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.loads(answer.read())  # type: ignore[no-any-return]
+
+
+def test_an_attempt_that_comes_while_another_runs_gets_that_ones_answer(start: Start, tmp_path: Path) -> None:
+    server = start("counted")
+    slow = a_sample(f"{tmp_path / 'calls'} 1.5")
+    with ThreadPoolExecutor(3) as threads:
+        asked = [threads.submit(ask, server, slow, "trainer-1-7") for _ in range(2)]
+        other = threads.submit(ask, server, slow, "trainer-1-8")
+        answers = [one.result() for one in asked]
+        other.result()
+    assert answers[0] == answers[1]
+    assert (tmp_path / "calls").read_text() == "call\n" * 2
+
+
+def test_requests_in_work_are_listed_and_prometheus_gets_none_of_the_lines(start: Start, tmp_path: Path) -> None:
+    server = start("obedient", "--concurrency", "1")
+    with ThreadPoolExecutor(2) as threads:
+        threads.submit(ask, server, a_sample(f"announce {tmp_path / 'begun'} 2"), "trainer-1-7")
+        server.process.until((tmp_path / "begun").exists, seconds=20, what="the slow sample is in flight")
+        threads.submit(ask, server, a_sample("score"), "trainer-1-8")
+        series = 'rewardpool_request_seconds{request="trainer-1-8"}'
+        server.process.until(lambda: series in scrape(server.url), seconds=1, what="the second one is listed")
+        told = scrape(server.url)
+        request = urllib.request.Request(f"{server.url}/metrics", headers={"X-Prometheus-Scrape-Timeout-Seconds": "10"})
+        scraped = urllib.request.urlopen(request, timeout=10).read().decode()
+    assert told["rewardpool_worker_places"] == 1
+    assert told['rewardpool_request_seconds{request="trainer-1-7"}'] > 0
+    assert told[series] == 0
+    assert "rewardpool_worker_places 1" in scraped
+    assert "rewardpool_request_seconds" not in scraped
+
+
+def test_a_worker_in_which_more_calls_hang_than_it_has_places_ends_and_says_why(start: Start) -> None:
+    server = start("obedient", "--concurrency", "1", "--timeout-seconds", "0.1")
+    for _ in range(2):
+        assert server.score(a_sample("sleep 60"))[2]["error"]["code"] == "function_failed"
+    assert server.process.exit_code(seconds=20) == 3
+    assert "more calls of rewards:obedient hang than this worker has places" in server.process.log.read_text()

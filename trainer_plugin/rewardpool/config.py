@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from rewardpool.mistakes import validated
 from rewardpool_api.demand import JOB_PATTERN, MAX_JOB_NAME
@@ -101,10 +101,9 @@ class RewardConfig(BaseModel):
     adapter: Annotated[str, Field(pattern=ADAPTER_PATTERN)] | None = None
     """Name of one of the pool's LoRA adapters, by which it is to score. Default: none, the model itself."""
     timeout: PositiveSeconds = 120.0
-    """For one sample, from when it came: over all its attempts, the opening of its pool, and the time in which it waits
-    for a slot while the pool answers nobody. Waiting behind samples that are answered does not count."""
-    attempt_timeout: PositiveSeconds | None = None
-    """For one attempt, so that a silent worker is given up for another. Default: a quarter of the deadline."""
+    """Seconds for one sample, over all its attempts, the opening of its pool, and the time in which it waits for a slot
+    while the pool answers nobody. Waiting behind samples that are answered does not count, and neither does waiting for
+    a place at a worker that says so. It should be at least a function's own limit (`--timeout-seconds`, 60)."""
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 6
     """Attempts that may fail at a worker (HTTP 500, silence, a broken connection) before the sample fails; twice as
     many where a worker sends invalid responses, since the router takes that worker for a healthy one.
@@ -119,7 +118,7 @@ class RewardConfig(BaseModel):
     `auto`: up to 16, as many as are answered fastest. With 1, `concurrency` bounds samples too."""
     hedge: bool = True
     """Whether a request that takes far longer than usual gets a second one beside it, at most 5 % of them; the first
-    answer counts. Scoring changes nothing at a worker, so a sample may be scored twice."""
+    answer counts. One that a function's worker has in work gets none."""
     on_failure: FailurePolicy = "raise"
     """`raise`: the first failed sample ends the stream. `skip`: it comes back Unscored. `{constant: x}`: it gets x."""
     wait_seconds: Annotated[float, Field(ge=0, le=86_400)] = 0.0
@@ -130,21 +129,10 @@ class RewardConfig(BaseModel):
     job: Annotated[str, AfterValidator(check_job)] | None = None
     """The name to announce it by. Default: $REWARDPOOL_JOB, else the pod's or machine's name with the process id."""
 
-    @model_validator(mode="after")
-    def _attempt_fits_deadline(self) -> Self:
-        if self.attempt_timeout is not None and self.attempt_timeout >= self.timeout:
-            raise ValueError("attempt_timeout must be shorter than timeout, or a silent worker costs the sample")
-        return self
-
     @property
     def ahead(self) -> int:
         """Most samples of a stream that are started and not yet taken: as many wait as may be in flight."""
         return 2 * self.concurrency * (AUTO_BATCH if self.batch == "auto" else self.batch)
-
-    @property
-    def seconds_per_attempt(self) -> float:
-        """`attempt_timeout`, or its default."""
-        return self.timeout / 4 if self.attempt_timeout is None else self.attempt_timeout
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any], *, path: str = "reward") -> Self:

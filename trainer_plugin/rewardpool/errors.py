@@ -195,7 +195,7 @@ class DeadlineError(SampleError):
     def __init__(
         self, sample: str, seconds: float, attempts: int, last_problem: str, *, fault: Fault | None = None
     ) -> None:
-        problem = f"no score within {seconds:g} s and {attempts} attempts; last: {last_problem}"
+        problem = f"no score within {seconds:g} s, its timeout, and {attempts} attempts; last: {last_problem}"
         super().__init__(sample, problem, fault=fault)
         self.args = (sample, seconds, attempts, last_problem)
         self.seconds = seconds

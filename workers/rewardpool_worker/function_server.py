@@ -3,6 +3,10 @@
 The contract is that of every other engine: `POST /v1/embeddings`, one score per sample. A sample is one JSON text with
 verl's four arguments, `{"data_source", "solution_str", "ground_truth", "extra_info"}`; what the function returns beside
 `score` comes back as `data[i].info`. SIGTERM stops taking requests, finishes those in flight, and exits with 0.
+
+A request that comes twice, because a trainer asked again or a router tried again, runs the function once: both get the
+answer of the call that runs. A worker in which more calls hang than it has places finishes what is in flight and
+exits, so that another process takes its place.
 """
 
 import argparse
@@ -35,6 +39,7 @@ from rewardpool_runtime.function_runner import (
     Scored,
 )
 from rewardpool_worker.function_sample import parse_sample
+from rewardpool_worker.in_work import SCRAPE_HEADER, InWork
 from rewardpool_worker.score_middleware import OPEN_PATHS, InvalidSampleError, KeyFile, Readiness, Settings, echo
 from rewardpool_worker.worker_metrics import INVALID_SAMPLE, METRICS_PATH, NO_SCORE, WorkerMetrics
 
@@ -54,6 +59,7 @@ Handler = Any
 
 PROBE_DEADLINE_SECONDS = 30.0
 EXIT_NOT_STARTED = 1
+EXIT_STUCK = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,9 +86,14 @@ class FunctionServer:
     def __init__(self, runner: Runner, options: Options) -> None:
         self._runner = runner
         self._options = options
+        self._in_work = InWork()
+        self._running: dict[tuple[str, bytes], asyncio.Future[dict[str, Any]]] = {}
+        """Answers that are being made, by the request's id and body."""
+        self.stuck = asyncio.Event()
+        """Is set when too many calls hang."""
         self._key = KeyFile(options.key_file)
         self._readiness = Readiness(deadline_seconds=PROBE_DEADLINE_SECONDS, clock=time.monotonic)
-        self._metrics = WorkerMetrics()
+        self._metrics = WorkerMetrics(places=options.processes or options.concurrency)
         self._in_flight = 0
         self._empty = asyncio.Event()
         self._empty.set()
@@ -95,6 +106,7 @@ class FunctionServer:
         application.router.add_get(names.READY_PATH, self._ready)
         application.router.add_get(names.LOAD_PATH, self._load)
         application.router.add_get(METRICS_PATH, self._exposition)
+        application.router.add_get(names.WORKERS_METRICS_PATH, self._exposition)
         application.router.add_get("/v1/models", self._models)
         application.router.add_post(SCORE_PATH, self._score)
         return application
@@ -131,8 +143,11 @@ class FunctionServer:
         return web.json_response({"in_flight": self._in_flight})
 
     async def _exposition(self, request: web.Request) -> web.Response:
-        body, content_type = self._metrics.exposition(request.headers.get("Accept", ""))
-        return web.Response(body=body, headers={"Content-Type": content_type})
+        if SCRAPE_HEADER in request.headers:
+            body, content_type = self._metrics.exposition(request.headers.get("Accept", ""))
+            return web.Response(body=body, headers={"Content-Type": content_type})
+        body, content_type = self._metrics.exposition("")
+        return web.Response(body=body + self._in_work.exposition(), headers={"Content-Type": content_type})
 
     async def _models(self, _: web.Request) -> web.Response:
         card = {"id": self._options.served_name, "object": "model", "owned_by": "rewardpool", "max_model_len": None}
@@ -146,18 +161,41 @@ class FunctionServer:
     async def _answer(self, request: web.Request) -> dict[str, Any]:
         async with self._counted():
             try:
-                samples = parse_input(await request.read())
+                body = await request.read()
             except web.HTTPRequestEntityTooLarge:
                 bound = self._options.max_body_bytes
                 self._metrics.failed(INVALID_SAMPLE)
                 return _caller_error("invalid_sample", f"the request has more than {bound} bytes")
-            except InvalidSampleError as error:
-                self._metrics.failed(INVALID_SAMPLE)
-                return _caller_error("invalid_sample", str(error))
+            request_id = request.headers.get(REQUEST_ID_HEADER, "")
+            if not request_id:
+                return await self._scored(body, "")
+            key = (request_id, body)
+            while (running := self._running.get(key)) is not None:
+                await asyncio.wait({running})
+                if not running.cancelled():
+                    return running.result()
+            running = self._running[key] = asyncio.get_running_loop().create_future()
+            try:
+                answer = await self._scored(body, request_id)
+                running.set_result(answer)
+                return answer
+            finally:
+                del self._running[key]
+                running.cancel()
+
+    async def _scored(self, body: bytes, request_id: str) -> dict[str, Any]:
+        try:
+            samples = parse_input(body)
+        except InvalidSampleError as error:
+            self._metrics.failed(INVALID_SAMPLE)
+            return _caller_error("invalid_sample", str(error))
+        with self._in_work.request(request_id, calls=len(samples)) as started:
             # One sample, as nearly every request has, needs no task of its own, which costs 20 µs.
             alone = len(samples) == 1
-            calls = [self._runner.run(sample) for sample in samples]
+            calls = [self._runner.run(sample, started=started) for sample in samples]
             outcomes = [await calls[0]] if alone else await asyncio.gather(*calls)
+        if self._runner.is_stuck:
+            self.stuck.set()
         data = []
         for index, outcome in enumerate(outcomes):
             if isinstance(outcome, Failed):
@@ -227,16 +265,17 @@ def make_runner(options: Options) -> Runner:
     Raises:
         FunctionNotFoundError: there is no such function.
     """
+    limit = {"timeout_seconds": options.timeout_seconds, "timeout_setting": names.FUNCTION_LIMIT}
     if options.processes:
-        return ProcessRunner(options.function, processes=options.processes, timeout_seconds=options.timeout_seconds)
-    return LocalRunner(options.function, concurrency=options.concurrency, timeout_seconds=options.timeout_seconds)
+        return ProcessRunner(options.function, processes=options.processes, **limit)
+    return LocalRunner(options.function, concurrency=options.concurrency, **limit)
 
 
-async def serve(options: Options) -> bool:
-    """Serve until SIGTERM or SIGINT, then finish what is in flight.
+async def serve(options: Options) -> tuple[int, bool]:
+    """Serve until SIGTERM or SIGINT, or until too many calls hang, then finish what is in flight.
 
     Returns:
-        False when a thread is stuck in the function, so that the interpreter cannot end by itself.
+        The exit status; and False when a thread is stuck in the function, so that the interpreter cannot end by itself.
 
     Raises:
         FunctionNotFoundError: there is no such function.
@@ -253,13 +292,18 @@ async def serve(options: Options) -> bool:
         await application.setup()
         await web.TCPSite(application, options.host, options.port).start()
         log.info("serving %s on %s:%d", options.function, options.host, options.port)
-        await stop.wait()
+        waiting = [asyncio.ensure_future(event.wait()) for event in (stop, server.stuck)]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for one in waiting:
+            one.cancel()
+        if server.stuck.is_set():
+            log.error("more calls of %s hang than this worker has places: it ends; use --processes", options.function)
         if left := await server.drain(options.drain_seconds):
             log.warning("%d requests were still in flight after %g seconds", left, options.drain_seconds)
     finally:
         await application.cleanup()
         free = await runner.close()
-    return free
+    return EXIT_STUCK if server.stuck.is_set() else 0, free
 
 
 def _number_of(kind: type[float], *, least: float, most: float = math.inf) -> Callable[[str], float]:
@@ -293,7 +337,12 @@ def parser() -> argparse.ArgumentParser:
     option("--port", type=port, default=names.WORKER_PORT, help="port to listen on")
     option("--concurrency", type=count, default=32, help="calls at once, without --processes")
     option("--processes", type=any_count, default=0, help="processes for a CPU-bound function; 0: none")
-    option("--timeout-seconds", type=_number_of(float, least=0.001), default=60.0, help="longest call")
+    option(
+        "--timeout-seconds",
+        type=_number_of(float, least=0.001),
+        default=names.FUNCTION_LIMIT_SECONDS,
+        help="longest call",
+    )
     option("--drain-seconds", type=seconds, default=60.0, help="longest wait on SIGTERM")
     option("--max-body-bytes", type=count, default=max_body_bytes or Settings.max_body_bytes, help="longest request")
     option("--key-file", type=Path, default=key_file or None, help="file with the pool's key")
@@ -310,7 +359,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         sample = given.pop("probe_sample")
         options = Options(**given, probe_sample=parse_sample(sample.read_text()) if sample else None)
-        free = asyncio.run(serve(options))
+        status, free = asyncio.run(serve(options))
     except (FunctionNotFoundError, OSError, ValueError) as error:
         log.error("not started: %s: %s", type(error).__name__, error)  # noqa: TRY400 - a reason, not a crash
         return EXIT_NOT_STARTED
@@ -318,8 +367,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The interpreter would wait for the stuck thread, for ever.
         log.warning("a call is stuck in %s, leaving it", options.function)
         logging.shutdown()
-        os._exit(0)
-    return 0
+        os._exit(status)
+    return status
 
 
 if __name__ == "__main__":

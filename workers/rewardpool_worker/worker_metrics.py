@@ -19,6 +19,8 @@ METRICS_PATH = "/metrics"
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Buckets of a request's time: from a function of microseconds to the longest wait of a router."""
 
+PLACES = "rewardpool_worker_places"
+"""As `rewardpool_api.names.SERIES_PLACES`."""
 INVALID_SAMPLE = "invalid_sample"
 NO_SCORE = "no_score"
 ABANDONED = "abandoned"
@@ -29,7 +31,8 @@ FAILURES = (INVALID_SAMPLE, NO_SCORE, ABANDONED)
 class WorkerMetrics:
     """All metrics of one server process, in a registry of their own."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, places: int | None = None) -> None:
+        """`places` is how many calls run at once, where that is known."""
         # A second series for every counter, with the time of its making, which nobody reads.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = registry = CollectorRegistry()
@@ -54,6 +57,9 @@ class WorkerMetrics:
         )
         for kind in FAILURES:
             self._failures.labels(kind)
+        if places is not None:
+            self._places = Gauge(PLACES, "Calls of the function that run at once.", registry=registry)
+            self._places.set(places)
 
     def described(self) -> dict[str, tuple[Metric, tuple[str, ...]]]:
         """Every family with its labels, by the name of its series; for documentation."""

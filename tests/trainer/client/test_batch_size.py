@@ -18,12 +18,12 @@ def play(
     cost: Mapping[int, float],
     *,
     samples: int,
-    attempt_seconds: float = 1e9,
+    timeout: float = 1e9,
     size: BatchSize | None = None,
     noise: Callable[[], float] = lambda: 1.0,
 ) -> tuple[BatchSize, float]:
     """Score that many while enough wait, where one takes `cost[size]` seconds; returns also the mean of them."""
-    size = size or BatchSize(slots=SLOTS, seconds_per_attempt=attempt_seconds, most=MOST)
+    size = size or BatchSize(slots=SLOTS, timeout=timeout, most=MOST)
     now, done = 0.0, 0
     while done < samples:
         taken = size.limit
@@ -63,7 +63,7 @@ def test_a_smaller_size_that_is_as_good_is_chosen_again() -> None:
 
 def test_chance_alone_makes_no_large_requests() -> None:
     chance = random.Random(7)
-    size, found = BatchSize(slots=SLOTS, seconds_per_attempt=1e9, most=MOST), []
+    size, found = BatchSize(slots=SLOTS, timeout=1e9, most=MOST), []
     for _ in range(400):
         play(dict.fromkeys(SIZES, 1.0), samples=640, size=size, noise=lambda: chance.uniform(0.2, 1.8))
         found.append(size._size)
@@ -71,7 +71,7 @@ def test_chance_alone_makes_no_large_requests() -> None:
 
 
 def test_answers_that_come_late_make_it_smaller_again() -> None:
-    size, _ = play({each: 1.0 / each for each in SIZES}, samples=20_000, attempt_seconds=4 * SLOTS * 1.0)
+    size, _ = play({each: 1.0 / each for each in SIZES}, samples=20_000, timeout=16 * SLOTS * 1.0)
     assert size.limit <= MOST
     for _ in range(10):
         size.answered(size.limit, seconds=1000.0, now=1e9, waiting=True)
@@ -79,7 +79,7 @@ def test_answers_that_come_late_make_it_smaller_again() -> None:
 
 
 def test_nothing_is_learned_where_nothing_waits() -> None:
-    size = BatchSize(slots=SLOTS, seconds_per_attempt=30.0, most=MOST)
+    size = BatchSize(slots=SLOTS, timeout=1e9, most=MOST)
     for number in range(10_000):
         size.answered(1, seconds=0.01, now=number * 0.01, waiting=False)
     assert size.limit == 1

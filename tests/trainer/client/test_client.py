@@ -160,16 +160,20 @@ async def test_an_absent_pool_is_not_given_up_before_the_deadline() -> None:
 
 
 async def test_the_deadline_is_over_all_attempts_and_names_the_last_trouble() -> None:
-    patience = {"timeout": 0.6, "attempt_timeout": 0.35}
-    async with FakeWorker(UNAVAILABLE, hangs, hangs) as worker, pool_on(worker, **patience) as pool:
-        with pytest.raises(DeadlineError, match=r"sample s: no score within 0\.6 s and 3 attempts; last: no answer"):
+    says = r"sample s: no score within 0\.6 s, its timeout, and 2 attempts; last: HTTP 503"
+    async with FakeWorker(UNAVAILABLE, hangs) as worker, pool_on(worker, timeout=0.6) as pool:
+        with pytest.raises(DeadlineError, match=says):
             await pool.score(Sample(text="four", id="s"))
 
 
-async def test_a_worker_that_hangs_is_given_up_and_the_sample_sent_again() -> None:
-    async with FakeWorker(hangs) as worker, pool_on(worker, attempt_timeout=0.1) as pool:
+async def test_an_attempt_lasts_as_long_as_the_deadline_of_its_sample() -> None:
+    async def slow(request: web.Request) -> web.Response:
+        await asyncio.sleep(0.6)
+        return await right(request)
+
+    async with FakeWorker(slow) as worker, pool_on(worker, timeout=1.0) as pool:
         assert await pool.score(Sample(text="four")) == 4.0
-        assert worker.in_flight == 0
+    assert len(worker.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -515,7 +519,7 @@ async def test_a_pool_whose_end_is_cancelled_is_closed_all_the_same(monkeypatch:
 
 async def test_no_sample_outlives_its_deadline_however_many_wait_before_it_while_the_pool_answers_nobody() -> None:
     loop = asyncio.get_running_loop()
-    settings = {"concurrency": 1, "timeout": 0.4, "attempt_timeout": 0.3, "on_failure": "skip"}
+    settings = {"concurrency": 1, "timeout": 0.4, "on_failure": "skip"}
     async with FakeWorker(*[hangs] * 50) as worker, pool_on(worker, **settings) as pool:
         began = loop.time()
         outcomes = await asyncio.gather(*(pool.outcome(Sample(text="four")) for _ in range(8)))
@@ -530,14 +534,14 @@ async def test_a_sample_that_waits_behind_others_that_are_answered_does_not_use_
         await asyncio.sleep(0.1)
         return await right(request)
 
-    settings = {"concurrency": 1, "timeout": 0.5, "attempt_timeout": 0.4}
+    settings = {"concurrency": 1, "timeout": 0.5}
     async with FakeWorker(*[slow] * 10) as worker, pool_on(worker, **settings) as pool:
         assert await asyncio.gather(*(pool.score(Sample(text="four")) for _ in range(10))) == [4.0] * 10
 
 
 @pytest.mark.parametrize("batch", [1, 4])
 async def test_a_deadline_in_the_queue_ends_batches_too(batch: int) -> None:
-    settings = {"concurrency": 1, "timeout": 0.4, "attempt_timeout": 0.3, "on_failure": "skip", "batch": batch}
+    settings = {"concurrency": 1, "timeout": 0.4, "on_failure": "skip", "batch": batch}
     async with FakeWorker(*[hangs] * 50) as worker, pool_on(worker, **settings) as pool, asyncio.timeout(2):
         outcomes = await asyncio.gather(*(pool.outcome(Sample(text="four")) for _ in range(20)))
         report = pool.report()

@@ -16,7 +16,7 @@ from support.decide_builders import NOW
 from support.fake_worker import FakeWorker, says
 from support.fleet import FLAVORS, REVISION, SERVED_NAME, Fleet, eventually
 from support.local_pool import on_this_machine
-from support.reward_functions import expected_score
+from support.reward_functions import ENV_RECORD, expected_score
 
 from rewardpool import FunctionSample, Outcome, Pool, RewardConfig, Sample, Scored, Unscored
 from rewardpool.demand.handle import JobDemand
@@ -186,22 +186,19 @@ async def test_a_pool_whose_router_moved_is_followed_to_its_new_address(
     assert values(outcomes) == expected(200)
 
 
-async def test_a_worker_that_falls_silent_costs_one_attempt_and_no_sample(tmp_path: Path, flavor: RouterFlavor) -> None:
-    async def silence(fleet: Fleet) -> None:
-        await asyncio.sleep(0.3)
-        fleet.workers[0].signal(signal.SIGSTOP)
-
-    async with (
-        Fleet(tmp_path, workers=2, flavor=flavor) as fleet,
-        during(silence(fleet)),
-        Pool(config(fleet, concurrency=16, attempt_timeout=2, hedge=False)) as pool,
-    ):
-        outcomes = await collect(pool, samples(200, seconds=0.1))
-        report = pool.report()
-
-    assert report.retries["worker"] > 0
-    assert report.latency.max < 20  # the router itself holds what a silent worker has for its request timeout, 60 s
-    assert values(outcomes) == expected(200)
+async def test_a_function_that_works_for_longer_than_usual_is_called_once(
+    tmp_path: Path, flavor: RouterFlavor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = tmp_path / "record"
+    record.touch()
+    monkeypatch.setenv(ENV_RECORD, str(record))
+    function = "support.reward_functions:compute_recorded_score"
+    async with Fleet(tmp_path, workers=2, flavor=flavor, function=function) as fleet, Pool(config(fleet)) as pool:
+        await collect(pool, samples(30, seconds=0.01))
+        slow = [sample(f"slow {index}", seconds=2.0) for index in range(4)]
+        assert all(isinstance(outcome, Scored) for outcome in (await collect(pool, slow)).values())
+        assert pool.report().hedges == 0
+    assert sorted(line for line in record.read_text().splitlines() if "slow" in line) == [f"slow {n}" for n in range(4)]
 
 
 async def test_what_a_silent_worker_holds_is_scored_by_another_one_long_before_it_is_given_up(

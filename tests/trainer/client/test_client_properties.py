@@ -62,7 +62,7 @@ async def test_every_index_comes_exactly_once_with_its_own_score_or_with_none(
     script: list[str], count: int, concurrency: int, attempts: int, is_async: bool
 ) -> None:
     config: dict[str, Any] = {"on_failure": "skip", "concurrency": concurrency, "max_attempts": attempts}
-    config |= {"attempt_timeout": 0.1, "batch": 1}
+    config |= {"timeout": 0.5, "batch": 1}
     async with FakeWorker(*(BEHAVIOURS[name] for name in script)) as worker:
         samples = rollouts(count) if is_async else [Sample(text="x" * length) for length in range(count)]
         async with injected_pool(RewardConfig(url=worker.url, **config), call_later=no_pause, hedging=hasty) as pool:

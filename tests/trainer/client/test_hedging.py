@@ -14,7 +14,7 @@ from rewardpool import Pool, RewardConfig, Sample, Scored
 from rewardpool.client import request_timer
 from rewardpool.client.hedging import FLOOR_SECONDS, MIN_KNOWN, Hedging
 from rewardpool.client.pool import injected_pool
-from rewardpool.errors import InvalidSampleError, ScoreError
+from rewardpool.errors import DeadlineError, InvalidSampleError, SampleError
 from rewardpool_api.contract import CallerError
 
 
@@ -192,7 +192,7 @@ async def test_a_failure_is_recovered_at_once_while_the_request_beside_it_sits_a
     async with (
         asyncio.timeout(10),
         FakeWorker(fails_after_the_second_came, shows_itself_and_hangs) as worker,
-        pool_on(worker, attempt_timeout=60) as pool,
+        pool_on(worker, timeout=240) as pool,
     ):
         assert await pool.score(Sample(text="four")) == 4.0
         report = pool.report()
@@ -233,9 +233,9 @@ async def test_however_many_fail_the_attempts_are_a_bound_also_with_one_beside_t
     failing = [says("", status=500)] * 50
     async with (
         FakeWorker(fails_after_the_second_came, shows_itself_and_hangs, *failing) as worker,
-        pool_on(worker, max_attempts=3, attempt_timeout=0.4) as pool,
+        pool_on(worker, max_attempts=3, timeout=1.6) as pool,
     ):
-        with pytest.raises(ScoreError, match="no usable answer"):
+        with pytest.raises(SampleError):
             await pool.score(Sample(text="four"))
         report = pool.report()
     assert report.attempts - report.hedges == 3
@@ -262,7 +262,7 @@ async def test_a_judgement_is_hedged_too() -> None:
 
 
 async def test_a_fleet_that_hangs_whole_is_not_asked_for_everything_twice() -> None:
-    patience = {"attempt_timeout": 0.5, "timeout": 0.8, "on_failure": "skip"}
+    patience = {"timeout": 0.8, "on_failure": "skip"}
     async with FakeWorker(*[hangs] * 1_000) as worker, pool_on(worker, concurrency=100, **patience) as pool:
         outcomes = [outcome async for _, outcome in pool.stream([Sample(text="four")] * 100)]
         report = pool.report()
@@ -287,7 +287,6 @@ async def test_after_an_invalid_response_two_requests_are_sent_at_a_time() -> No
 
 
 async def test_hedging_can_be_switched_off() -> None:
-    async with FakeWorker(hangs) as worker, pool_on(worker, hedge=False, attempt_timeout=0.1) as pool:
-        assert await pool.score(Sample(text="four")) == 4.0
-        report = pool.report()
-    assert (report.hedges, set(report.retries)) == (0, {"worker"})
+    async with FakeWorker(hangs) as worker, pool_on(worker, hedge=False, timeout=0.3) as pool:
+        with pytest.raises(DeadlineError, match=r"no score within 0\.3 s, its timeout, and 1 attempts"):
+            await pool.score(Sample(text="four"))

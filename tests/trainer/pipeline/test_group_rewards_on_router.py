@@ -176,7 +176,7 @@ async def test_a_group_that_the_judge_refuses_is_unscored_and_a_slow_one_delays_
 
 async def test_a_group_that_the_judge_is_silent_about_is_unscored_at_its_deadline(tmp_path: Path) -> None:
     async with judged_by(say_nothing_of_one, tmp_path) as reward:
-        deadlines = {"timeout": 2.0 * PATIENCE, "attempt_timeout": 1.0 * PATIENCE}
+        deadlines = {"timeout": 2.0 * PATIENCE}
         job, tally = await train("minibatch", {**reward, **deadlines, "on_failure": "skip"})
     check_judged(job, tally, unscored={REFUSED, SILENT})
     assert SILENT in job.order[6:8]

@@ -42,6 +42,15 @@ def obedient(data_source: str, solution_str: str, ground_truth: Any, extra_info:
     return 1.0
 
 
+def counted(data_source: str, solution_str: str, ground_truth: Any, extra_info: Any) -> float:
+    """Adds a line for this call to a file, and takes so many seconds."""
+    path, seconds = solution_str.split()
+    with Path(path).open("a") as calls:
+        calls.write("call\n")
+    time.sleep(float(seconds))
+    return 1.0
+
+
 async def obedient_async(data_source: str, solution_str: str, ground_truth: Any, extra_info: Any) -> Any:
     if solution_str == "raise":
         raise KeyError("no such answer")

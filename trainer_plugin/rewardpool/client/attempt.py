@@ -21,7 +21,7 @@ def loop_time() -> float:
 class Attempt(Exchange):
     """One that is on its way to the pool."""
 
-    __slots__ = ("endpoint", "key", "request", "sent_at")
+    __slots__ = ("endpoint", "key", "request", "sent_at", "waited")
 
     def __init__(self, request: "ScoreRequest[Any]", endpoint: Endpoint) -> None:
         """It is sent now; made on the running event loop."""
@@ -33,6 +33,8 @@ class Attempt(Exchange):
         """With which it goes there."""
         self.sent_at = loop_time()
         """The loop's time."""
+        self.waited = 0.0
+        """Seconds for a place at a worker, as far as that is known."""
 
     def answered(self, answer: Answer) -> None:
         """See `Exchange`."""

@@ -6,8 +6,8 @@
 
 Only rounds count in which samples waited all the time: else the trainer is what takes the time, or the tail of a burst.
 A trial that does not win costs one round, and the next is twice as many rounds away, so what is lost by trying becomes
-as good as nothing. Where requests of a size take a good part of the time of one attempt, larger ones are not tried:
-their answers would come too late.
+as good as nothing. Where requests of a size take a good part of a sample's time, larger ones are not tried: their
+answers would come too late.
 """
 
 GAIN = 1.05
@@ -17,18 +17,18 @@ TURNS = 8
 """How often every slot is used in a round."""
 FIRST_PAUSE_ROUNDS = 16
 LONGEST_PAUSE_ROUNDS = 256
-SLOW_SHARE = 0.25
-"""Of the time of one attempt."""
+SLOW_SHARE = 1 / 16
+"""Of a sample's `timeout`."""
 
 
 class BatchSize:
     """Climbs to the size at which samples are answered fastest."""
 
-    def __init__(self, *, slots: int, seconds_per_attempt: float, most: int) -> None:
-        """`slots` is the requests in flight, `seconds_per_attempt` what one may take, `most` the largest size."""
+    def __init__(self, *, slots: int, timeout: float, most: int) -> None:
+        """`slots` is the requests in flight, `timeout` the seconds that a sample may take, `most` the largest size."""
         self._round_samples = TURNS * slots
         self._slots = slots
-        self._slow_seconds = SLOW_SHARE * seconds_per_attempt
+        self._slow_seconds = SLOW_SHARE * timeout
         self._most = most
         self._size = 1
         self._rate = 0.0

@@ -54,9 +54,7 @@ class Batcher:
         self._most = most
         self._now = now or asyncio.get_running_loop().time
         config = connections.config
-        self._size = BatchSize(
-            slots=config.concurrency, seconds_per_attempt=config.seconds_per_attempt, most=AUTO_BATCH
-        )
+        self._size = BatchSize(slots=config.concurrency, timeout=config.timeout, most=AUTO_BATCH)
         self._waiting: OrderedDict[ScoreRequest[Score], None] = OrderedDict()
         self._in_flight = 0
         connections.queues.add(self.expire_before)

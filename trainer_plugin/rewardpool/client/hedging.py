@@ -5,7 +5,9 @@ request is answered in its usual time, so the client knows soon that something i
 judgements change nothing at the worker, so a request may run twice; the first usable answer counts. If those beside it
 are silent too there are more. `Hedging` decides, for all requests of one path; a `Race` is what it comes to for one.
 
-    wait: FACTOR times the 95th percentile of the latest answers, at least FLOOR_SECONDS; unknown before MIN_KNOWN.
+    who: what no worker has in work, as far as the workers say what they have (`in_work.py`)
+    wait: FACTOR times the 95th percentile of the latest answers, at least FLOOR_SECONDS. Before MIN_KNOWN answers
+          BLIND_SECONDS, and only where the workers say that none has it, or one of them is silent.
           As long again for the second one, since the first may have gone to the silent worker too; each further one
           after GROWTH times the wait before
     budget: SHARE of a token for every request, and in hand as many as half the requests in flight
@@ -36,6 +38,10 @@ FLOOR_SECONDS = 0.25
 """Below this a second request gains nothing that a trainer notices."""
 MIN_KNOWN = 20
 """Answers before their times say what is usual."""
+BLIND_SECONDS = 5.0
+"""For a request that no worker has, before its usual time is known."""
+MOST_RECHECK_SECONDS = 15.0
+"""Between two looks at a request that is in work."""
 SHARE = 0.05
 """Of the requests may get a second one, in the long run."""
 MIN_BURST = 8.0
@@ -73,16 +79,24 @@ class Hedging:
         """A request was sent that is no hedge: a part of another one is earned."""
         self._tokens = min(self._capacity, self._tokens + SHARE)
 
-    def wait(self, elapsed: float, *, beside: int = 0) -> float:
+    def wait(self, elapsed: float, *, beside: int = 0, is_lost: bool = False) -> float:
         """Seconds until a request that has taken `elapsed` should be looked at again; 0 when it is a straggler.
 
         Where that is not known, or nothing is left of the budget, it is looked at again after the floor. With `beside`
-        others sent already, `elapsed` is that of the latest.
+        others sent already, `elapsed` is that of the latest. `is_lost`: the workers say that none of them has it.
         """
-        if self._usual is None or self._tokens < 1:
+        if self._tokens < 1 or (self._usual is None and not is_lost):
             return self.floor_seconds
-        patience = max(self.floor_seconds, FACTOR * self._usual) * GROWTH ** max(0, beside - 1)
-        return max(0.0, patience - elapsed)
+        return max(0.0, self.patience * GROWTH ** max(0, beside - 1) - elapsed)
+
+    def straggles_in(self, elapsed: float) -> float:
+        """Return the seconds until a request that has taken `elapsed` is a straggler, or may be one; 0 where it is."""
+        return max(0.0, self.patience - elapsed)
+
+    @property
+    def patience(self) -> float:
+        """Seconds after which a request is a straggler, or may be one."""
+        return BLIND_SECONDS if self._usual is None else max(self.floor_seconds, FACTOR * self._usual)
 
     @property
     def usual_seconds(self) -> float:
@@ -91,7 +105,7 @@ class Hedging:
 
     def is_straggler(self, elapsed: float) -> bool:
         """Whether a request has taken unusually long, as far as that is known."""
-        return self._usual is not None and elapsed >= max(self.floor_seconds, FACTOR * self._usual)
+        return self._usual is not None and elapsed >= self.patience
 
     def spend(self) -> None:
         """A further request is sent."""
@@ -138,17 +152,31 @@ class Race(Generic[T]):
         request, hedging = self._request, self._hedging
         soonest = request.connections.soonest_seconds
         sent_at = request.primary_sent_at
-        if sent_at is None:
+        if sent_at is None or not request.may_hedge:
             return soonest  # in a pause; the next attempt may be a straggler in its turn
+        elapsed = now - sent_at
+        # The workers are asked a little earlier than the answer is needed.
+        early = hedging.straggles_in(elapsed) - hedging.floor_seconds / 2
+        if early > 0:
+            return early
+        verdict = request.connections.in_work.verdict(request.id, sent_at=sent_at)
+        if verdict == "in_work":
+            return min(MOST_RECHECK_SECONDS, max(soonest, elapsed / 4))
+        if verdict == "asking":
+            return 0.0
         wait = soonest
-        if self._sent < MOST_HEDGES and request.may_hedge:
-            wait = hedging.wait(now - request.last_sent_at, beside=self._sent)
+        if self._sent < MOST_HEDGES:
+            is_lost = verdict in ("lost", "silent")
+            wait = hedging.wait(now - request.last_sent_at, beside=self._sent, is_lost=is_lost)
             if wait == 0:
                 hedging.spend()
                 self._budgeted += 1
                 self._send()
-                wait = hedging.wait(0.0, beside=self._sent)
-        if not request.may_hedge or not hedging.is_straggler(now - sent_at):
+                if self._sent == 1:
+                    # The question took time, which the next one does not wait once more.
+                    request.last_sent_at -= min(hedging.floor_seconds / 2, elapsed - hedging.patience)
+                wait = hedging.wait(now - request.last_sent_at, beside=self._sent, is_lost=is_lost)
+        if not hedging.is_straggler(now - sent_at):
             return wait
         # Where nothing at all is answered, one of those that are held is sent anew, in its turn.
         outage = request.connections.outage
@@ -158,8 +186,10 @@ class Race(Generic[T]):
 
     def send_if_held(self, now: float) -> None:
         """Send a hedge where the router holds the attempt of now for unusually long."""
-        sent_at = self._request.primary_sent_at
-        if sent_at is not None and self._request.may_hedge and self._hedging.is_straggler(now - sent_at):
+        request, sent_at = self._request, self._request.primary_sent_at
+        if sent_at is None or not request.may_hedge or not self._hedging.is_straggler(now - sent_at):
+            return
+        if request.connections.in_work.verdict(request.id, sent_at=sent_at) not in ("in_work", "asking"):
             self._send()
 
     def _send(self) -> "Attempt":

@@ -4,8 +4,9 @@
                                         -> RetryableError -> pause (`retry.py`) -> attempt … until the deadline
 
 Hedges race on while it pauses: one may sit at a silent worker, and nobody waits for that. The deadline counts from when
-the sample came, less the time in which it waited for a slot while others were answered: a pool that answers nobody uses
-up the time of those that wait for a slot too.
+the sample came, less the time in which it waited for a slot while others were answered, and for a place at a worker. A
+pool that answers nobody uses up the time of those that wait for a slot too. An attempt lasts until then: a worker that
+works is not given up, and whether one does it says itself (`in_work.py`).
 
 Nothing of it runs in a task: an attempt is called with its answer by the connection, the pause before a further one is
 a timer, and the request's end calls whoever asked. When a hedge is answered earlier than the first attempt, that one
@@ -33,6 +34,9 @@ from rewardpool.errors import PoolError, SampleError
 from rewardpool_api.contract import ECHOING_PATHS, Echo, Fault
 
 T = TypeVar("T")
+
+CLOCK_SECONDS = 1.0
+"""Between two looks at what a request that has used up half of its deadline waited for a place."""
 
 _IMPORT = uuid.uuid4().hex
 _NUMBERS = itertools.count(1)
@@ -314,24 +318,28 @@ class ScoreRequest(Generic[T]):
 
     def look(self, now: float) -> float:
         """Do what is due: close what is overdue, send a hedge; returns when to look again."""
-        config = self.connections.config
-        deadline = (self._began or now) + config.timeout
+        timeout = self.connections.config.timeout
+        often = min(CLOCK_SECONDS, timeout / 8)
+        if self._primary is not None and now >= (self._began or now) + timeout / 2:
+            self.connections.in_work.refresh(now, older_than=often)
+            self._look_at_clock(self._primary)
+        deadline = (self._began or now) + timeout
         if now >= deadline:
             self.finish(error=deadline_error(self))
             return deadline
-        due = [deadline]
-        for attempt in self._in_flight():
-            overdue_at = attempt.sent_at + config.seconds_per_attempt
-            if now < overdue_at:
-                due.append(overdue_at)
-            else:
-                self.connections.overloaded(sent_at=attempt.sent_at, now=now)
-                attempt.give_up(RetryableError("worker", f"no answer within {config.seconds_per_attempt:g} s"))
-        if self.has_ended:
-            return deadline
+        due = [deadline, max(deadline - timeout / 2, now + often)]
         hedging = self.connections.hedging(self.path)
         due.append(now + (self._racing(hedging).look(now) if hedging is not None else self.connections.soonest_seconds))
         return min(due)
+
+    def _look_at_clock(self, attempt: Attempt) -> None:
+        """Take what it waited for a place at a worker out of what it has used up of its deadline."""
+        if (said := self.connections.in_work.worked_seconds(self.id)) is None:
+            return
+        worked, asked_at = said
+        if (more := asked_at - attempt.sent_at - worked - attempt.waited) > 0:
+            attempt.waited += more
+            self._began = (self._began or 0.0) + more
 
     def send_again(self, seconds: float) -> None:
         """The pool is back: send a hedge if the router holds this since before, after so many seconds."""

@@ -15,7 +15,7 @@ from typing import Protocol
 LEFT_OPEN_SECONDS = 5.0
 """For a request that is still not answered when another one beside it was."""
 LEAST_LEFT_OPEN = 8
-LOOKS = 8
+LOOKS = 4
 """In the shortest time that is of interest."""
 
 

@@ -291,6 +291,12 @@ def deadline_error(request: "ScoreRequest[Any]") -> SampleError | PoolError:
         problem = "others waited before it, and the pool answered none of them"
     else:
         problem = request.problem or "the first attempt had no answer yet"
+        if (said := connections.in_work.worked_seconds(request.id)) is not None:
+            worked, _ = said
+            if worked > 0:
+                fault, problem = "verifier", f"a worker had worked on it for {worked:.1f} s when it was asked last"
+            else:
+                fault, problem = "capacity", "it waited for a place at a worker when that was asked last"
     if connections.resolver.not_ready:
         problem += f"; when the pool was looked up last: {connections.resolver.not_ready}"
     error = DeadlineError(request.label, connections.config.timeout, request.attempts, problem, fault=fault)

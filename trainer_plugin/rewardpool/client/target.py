@@ -27,8 +27,8 @@ class Target(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def target(url: str, *, key: str | None, tls: ssl.SSLContext | None) -> Target:
-    """For POSTs of JSON to a URL, with a bearer `key` if there is one; `tls` verifies https.
+def target(url: str, *, key: str | None, tls: ssl.SSLContext | None, method: str = "POST") -> Target:
+    """For requests with JSON to a URL, with a bearer `key` if there is one; `tls` verifies https.
 
     Raises:
         ValueError: The key has a character that no header may have.
@@ -37,7 +37,7 @@ def target(url: str, *, key: str | None, tls: ssl.SSLContext | None) -> Target:
     if key is not None and not (key.isascii() and key.isprintable()):
         raise ValueError("the pool's key has a character in it that no HTTP header may have, such as a line's end")
     lines = [
-        f"POST {parsed.raw_path_qs} HTTP/1.1",
+        f"{method} {parsed.raw_path_qs} HTTP/1.1",
         f"Host: {parsed.host_port_subcomponent}",
         f"User-Agent: {_user_agent()}",
         "Accept: */*",

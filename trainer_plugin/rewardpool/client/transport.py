@@ -19,6 +19,7 @@ from rewardpool.client import open_files
 from rewardpool.client.breaker import Breaker
 from rewardpool.client.hedging import FLOOR_SECONDS, Hedging
 from rewardpool.client.http import HttpClient
+from rewardpool.client.in_work import PATIENCE_SECONDS, Inquiry, InWork, Listing
 from rewardpool.client.limiter import AdaptiveLimiter, Pace
 from rewardpool.client.outage import Outage
 from rewardpool.client.request_timer import RequestTimer
@@ -29,6 +30,7 @@ from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.discovery.find import find_pool
 from rewardpool.discovery.resolver import EndpointResolver
 from rewardpool_api.contract import REQUEST_ID_HEADER
+from rewardpool_api.names import WORKERS_METRICS_PATH
 from rewardpool_runtime.trust import verifying_context
 
 if TYPE_CHECKING:
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
     from rewardpool.client.request import ScoreRequest
 
 log = logging.getLogger(__name__)
+
+PLACES_SECONDS = 5.0
+"""After which the workers are asked again how many places they have, while these are the bound."""
 
 
 class Connections:
@@ -82,19 +87,27 @@ class Connections:
         self._pace = Pace(config.concurrency)
         self._timer: RequestTimer | None = None
         self._outage: Outage | None = None
+        self._in_work: InWork | None = None
+        self._places = 0
+        """Of all workers, as they said last; 0 while that is not known."""
         self._http: HttpClient | None = None
 
     async def __aenter__(self) -> Self:
         open_files.allow(self.config.concurrency, hedge=self.config.hedge)
         await self.resolver.begin()
         self._timer = RequestTimer(
-            soonest_seconds=self.soonest_seconds,
+            soonest_seconds=self.soonest_seconds / 2,
             most_left_open=self.config.concurrency // 2,
             also=self._look_at_queues,
         )
         self._outage = Outage(uniform=self.uniform)
+        self._in_work = InWork(ask=self._ask, clock=asyncio.get_running_loop().time, listed=self._listed)
         self._http = HttpClient(clock=self.clock, uniform=self.uniform)
         log.info("using reward pool %s at %s, found by %s", self.endpoint.pool, self.endpoint.url, self.endpoint.origin)
+        if self.endpoint.is_fixed_size and self.endpoint.model_type == "Function":
+            await self._in_work.ask(within=PATIENCE_SECONDS)
+        for sentence in self.endpoint.disagreements(self.config.timeout):
+            log.warning("reward pool %s: %s", self.endpoint.pool, sentence)
         if self.endpoint.not_ready:
             log.warning("samples wait for reward pool %s: %s", self.endpoint.pool, self.endpoint.not_ready)
         return self
@@ -107,12 +120,16 @@ class Connections:
             self._timer.close()
         if self._outage is not None:
             self._outage.close()
+        if self._in_work is not None:
+            self._in_work.close()
         http, self._http = self._http, None
         if http is not None:
             await http.close()
 
     def _look_at_queues(self, now: float) -> None:
-        """End waits for a slot that took a sample's whole deadline while nobody was answered."""
+        """End waits for a slot that took a sample's whole deadline while nobody was answered; see whether it grew."""
+        if self._places and self.endpoint.is_fixed_size:
+            self.in_work.refresh(now, older_than=PLACES_SECONDS)
         limit = now - self.config.timeout
         if self.outage.answered_at <= limit:
             for expire_before in (self.slots.expire_before, *self.queues):
@@ -122,7 +139,7 @@ class Connections:
     def soonest_seconds(self) -> float:
         """Nothing is due earlier than this after a request was sent."""
         floor = self._new_hedging(concurrency=1).floor_seconds if self.config.hedge else FLOOR_SECONDS
-        return min(floor, self.config.seconds_per_attempt, self.config.timeout)
+        return min(floor, self.config.timeout)
 
     @property
     def endpoint(self) -> Endpoint:
@@ -143,13 +160,37 @@ class Connections:
             raise RuntimeError("enter the pool first: async with Pool(config) as pool")
         return self._outage
 
+    @property
+    def in_work(self) -> InWork:
+        """What the workers say that they have in work."""
+        if self._in_work is None:
+            raise RuntimeError("enter the pool first: async with Pool(config) as pool")
+        return self._in_work
+
+    def _ask(self, inquiry: Inquiry) -> None:
+        if self._http is None:
+            return
+        endpoint = self.endpoint
+        key = self._admitted_key if self.admitted else endpoint.key
+        tls = None if endpoint.ca is None else _verifying(endpoint.ca)
+        self._http.send(inquiry, target(endpoint.url + WORKERS_METRICS_PATH, key=key, tls=tls, method="GET"), b"", b"")
+
+    def _listed(self, listing: Listing) -> None:
+        self._places = listing.places
+        self.slots.resize(self.concurrency)
+
     def call_later(self, seconds: float, then: Callable[[], None]) -> asyncio.TimerHandle:
         """Have something called after so many seconds, unless it is cancelled."""
         return (self._call_later or asyncio.get_running_loop().call_later)(seconds, then)
 
     @property
     def concurrency(self) -> int:
-        """Requests that may be in flight now, hedges not counted."""
+        """Requests that may be in flight now, hedges not counted.
+
+        No more than the workers have places, so that requests wait here; not where the pool grows by those that wait.
+        """
+        if self._places and self.endpoint.is_fixed_size:
+            return min(self._pace.limit, self._places)
         return self._pace.limit
 
     def hedging(self, path: str) -> Hedging | None:
@@ -163,7 +204,7 @@ class Connections:
     def answered(self, seconds: float) -> None:
         """A request was answered after so long."""
         self._pace.answered(seconds)
-        self.slots.resize(self._pace.limit)
+        self.slots.resize(self.concurrency)
         self.pool_answered()
 
     def pool_answered(self) -> None:
@@ -175,7 +216,7 @@ class Connections:
     def overloaded(self, *, sent_at: float, now: float) -> None:
         """The pool could not take as much as was in flight when that request was sent (seconds of one clock)."""
         self._pace.overloaded(sent_at=sent_at, now=now)
-        self.slots.resize(self._pace.limit)
+        self.slots.resize(self.concurrency)
 
     def send(self, attempt: "Attempt", body: bytes) -> None:
         """Send a request once; `body` is its JSON, and the attempt is called with what comes of it.

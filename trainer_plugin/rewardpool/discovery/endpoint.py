@@ -1,10 +1,12 @@
 """Where a pool is and what it serves: what discovery finds and the client uses."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rewardpool.discovery.pool_sources import PoolSource
 from rewardpool_api.contract import ADAPTER_USER
+from rewardpool_api.names import FUNCTION_LIMIT, ROUTER_LIMIT
 
 if TYPE_CHECKING:
     from rewardpool_api.model import ModelType
@@ -56,6 +58,8 @@ class Endpoint:
         revisions: What each revision of its workers serves; the one that gets the replicas first. Empty when only a URL
             was given.
         dtype: What the engine computes in, such as `bfloat16`; `auto` where it chooses, None when unknown.
+        is_fixed_size: Whether the number of its workers does not follow its load; False when that is unknown.
+        limits: Seconds for one request at router or worker, by the setting in the pool's object.
         origin: The source this was found, for messages.
         pool_object_version: resourceVersion of the object it was read from; None without one.
         pool_uid: uid of that object; None without one, and on one machine.
@@ -75,6 +79,8 @@ class Endpoint:
     step_token: str | None = field(default=None, compare=False)
     revisions: tuple[RevisionModel, ...] = field(default=(), compare=False)
     dtype: str | None = None
+    is_fixed_size: bool = field(default=False, compare=False)
+    limits: Mapping[str, float] = field(default_factory=dict, compare=False, repr=False)
     origin: str
     pool_object_version: str | None = None
     pool_uid: str | None = None
@@ -89,6 +95,23 @@ class Endpoint:
         other than the pool's, and an alias of it arrives as the pool's own, so that the base would score.
         """
         return {"model": self.served_name} | ({"user": f"{ADAPTER_USER}{self.adapter}"} if self.adapter else {})
+
+    def disagreements(self, timeout: float) -> list[str]:
+        """Return what is wrong with the pool's limits for samples of `timeout` seconds, a sentence each."""
+        found = []
+        function, router = self.limits.get(FUNCTION_LIMIT), self.limits.get(ROUTER_LIMIT)
+        if function is not None and function > timeout:
+            found.append(
+                f"a function's call may take {function:g} s ({FUNCTION_LIMIT}) and a sample {timeout:g} s (timeout):"
+                f" a call that takes longer than {timeout:g} s runs on for nothing. Make timeout at least {function:g}"
+            )
+        longest = timeout if function is None else min(timeout, function)
+        if router is not None and router < longest:
+            found.append(
+                f"the router gives up a request after {router:g} s ({ROUTER_LIMIT}) and asks another worker, and an"
+                f" answer may take {longest:g} s. Make {ROUTER_LIMIT} more than that"
+            )
+        return found
 
     @property
     def serves(self) -> tuple[object, ...]:

@@ -1,0 +1,172 @@
+"""What the workers have in work: read from the router, and what it decides about a slow request."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from support.fake_worker import hangs, right
+from support.quick_hedging import quick
+
+from rewardpool import Pool, RewardConfig, Sample
+from rewardpool.client.exchange import Answer
+from rewardpool.client.in_work import ARRIVAL_SECONDS, PATIENCE_SECONDS, Inquiry, InWork, Verdict, read_listing
+from rewardpool.client.pool import injected_pool
+from rewardpool.errors import DeadlineError
+from rewardpool_api.contract import REQUEST_ID_HEADER, SCORE_PATH
+from rewardpool_api.names import WORKERS_METRICS_PATH
+
+SAID = b"""# TYPE rewardpool_worker_places gauge
+rewardpool_worker_places{worker_addr="http://10.0.0.1:8000"} 32
+rewardpool_worker_places{worker_addr="http://10.0.0.2:8000"} 4
+rewardpool_request_seconds{request="a-1-7",worker_addr="http://10.0.0.1:8000"} 3.25
+rewardpool_request_seconds{worker_addr="http://10.0.0.2:8000",request="a-1-8"} 0
+rewardpool_request_seconds{request="a-1-9"} NaN
+rewardpool_request_seconds{request="a 1"} 1
+vllm:num_requests_running{model_name="rm"} 5
+"""
+
+
+def test_places_are_added_up_and_requests_listed() -> None:
+    listing = read_listing(SAID, asked_at=1.0)
+    assert (listing.places, listing.seconds) == (36, {"a-1-7": 3.25, "a-1-8": 0.0})
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff\xfe", b"rewardpool_worker_places{} many\n", b"<html></html>", b"{}"])
+def test_what_is_not_a_listing_is_of_another_server(body: bytes) -> None:
+    assert not read_listing(body, asked_at=1.0).is_ours
+
+
+class Asked:
+    """InWork on an injected clock; its questions wait to be answered."""
+
+    def __init__(self) -> None:
+        self.now = 10.0
+        self.questions: list[Inquiry] = []
+        self.in_work = InWork(ask=self.questions.append, clock=lambda: self.now)
+
+    def verdict(self, request: str = "a-1-7", *, sent_at: float = 5.0) -> Verdict:
+        return self.in_work.verdict(request, sent_at=sent_at)
+
+    def answer(self, body: bytes = SAID, status: int = 200) -> None:
+        self.questions[-1].ends(Answer(status, body, None))
+
+
+@pytest.mark.parametrize(("request_id", "verdict"), [("a-1-7", "in_work"), ("a-1-8", "in_work"), ("a-1-5", "lost")])
+def test_a_request_is_in_work_where_a_worker_lists_it_and_lost_where_none_does(
+    request_id: str, verdict: Verdict
+) -> None:
+    asked = Asked()
+    assert asked.verdict(request_id) == "asking"
+    asked.answer()
+    assert asked.verdict(request_id) == verdict
+    assert len(asked.questions) == 1
+
+
+def test_workers_that_do_not_answer_in_time_are_silent_until_they_answer() -> None:
+    asked = Asked()
+    asked.verdict()
+    asked.now += PATIENCE_SECONDS
+    assert asked.verdict() == "silent"
+    asked.answer(b"", status=500)
+    assert asked.verdict() == "silent"
+    asked.answer()
+    assert asked.verdict() == "in_work"
+
+
+@pytest.mark.parametrize(("body", "status"), [(b"", 404), (b"vllm:x{} 1\n", 200)])
+def test_a_server_that_lists_nothing_is_not_asked_for_every_request(body: bytes, status: int) -> None:
+    asked = Asked()
+    asked.verdict()
+    asked.answer(body, status)
+    assert [asked.verdict(f"a-1-{number}") for number in range(3)] == ["unknown"] * 3
+    assert len(asked.questions) == 1
+
+
+def test_an_answer_says_nothing_of_a_request_that_was_sent_after_it() -> None:
+    asked = Asked()
+    asked.verdict()
+    asked.answer()
+    asked.now += 0.01
+    assert asked.verdict("a-1-5", sent_at=asked.now - ARRIVAL_SECONDS / 2) == "asking"
+
+
+# With a client.
+
+
+@asynccontextmanager
+async def serving(score: Any, listing: Any) -> AsyncIterator[str]:
+    """A router that scores and lists as it is told."""
+    application = web.Application()
+    application.router.add_post(SCORE_PATH, score)
+    application.router.add_get(WORKERS_METRICS_PATH, listing)
+    async with TestServer(application) as server:
+        yield str(server.make_url("")).rstrip("/")
+
+
+def listing_of(asked: list[str], seconds: float) -> Any:
+    """Lists the requests that came, each with so many seconds of work."""
+
+    async def listing(_: web.Request) -> web.Response:
+        lines = [f'rewardpool_request_seconds{{request="{one}"}} {seconds}\n' for one in asked]
+        return web.Response(text="rewardpool_worker_places{} 1\n" + "".join(lines))
+
+    return listing
+
+
+def pool_at(url: str, **settings: Any) -> Pool:
+    return injected_pool(RewardConfig(url=url, **settings), hedging=lambda **given: quick(None, **given))
+
+
+async def test_a_request_in_work_is_not_asked_for_again_however_long_it_takes() -> None:
+    asked: list[str] = []
+
+    async def slow(request: web.Request) -> web.Response:
+        asked.append(request.headers[REQUEST_ID_HEADER])
+        await asyncio.sleep(0.5)
+        return await right(request)
+
+    async with serving(slow, listing_of(asked, 0.1)) as url, pool_at(url) as pool:
+        assert await pool.score(Sample(text="four")) == 4.0
+        assert pool.report().hedges == 0
+
+
+async def test_a_request_that_no_worker_has_is_asked_for_again() -> None:
+    script = [hangs]
+
+    async def score(request: web.Request) -> web.StreamResponse:
+        return await (script.pop() if script else right)(request)
+
+    async with serving(score, listing_of([], 0)) as url, pool_at(url) as pool:
+        assert await pool.score(Sample(text="four")) == 4.0
+        assert pool.report().hedges_won == 1
+
+
+async def test_what_a_request_waits_for_a_place_does_not_count_against_its_deadline() -> None:
+    asked: list[str] = []
+
+    async def slow(request: web.Request) -> web.Response:
+        asked.append(request.headers[REQUEST_ID_HEADER])
+        await asyncio.sleep(2.5)
+        return await right(request)
+
+    async with serving(slow, listing_of(asked, 0)) as url, pool_at(url, timeout=1.5) as pool:
+        assert await pool.score(Sample(text="four")) == 4.0
+
+
+async def test_a_deadline_that_passes_in_work_is_the_verifiers_and_says_so() -> None:
+    asked: list[str] = []
+
+    async def never(request: web.Request) -> web.StreamResponse:
+        asked.append(request.headers[REQUEST_ID_HEADER])
+        return await hangs(request)
+
+    async with serving(never, listing_of(asked, 60)) as url, pool_at(url, timeout=0.4) as pool:
+        with pytest.raises(
+            DeadlineError, match=r"within 0\.4 s, its timeout.*a worker had worked on it for 60"
+        ) as caught:
+            await pool.score(Sample(text="four"))
+    assert caught.value.fault == "verifier"

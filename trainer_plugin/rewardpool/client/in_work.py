@@ -1,0 +1,200 @@
+"""Which requests the workers have in work, so that none of these is asked for again.
+
+A router hands on whole answers only: a request in work looks like one at a silent worker. But both routers answer
+`GET /engine_metrics` with the metrics of all workers, among them a line for each request (`rewardpool_worker.in_work`),
+and they do not answer it while a worker is silent: stopped, or its packets dropped.
+
+    a request is slow -> the workers are asked -> its line is there          -> in work: it is left alone
+                                               -> they answer, and it is not -> lost: no worker has it
+                                               -> no answer in time          -> silent: one of the workers
+                                               -> no line of this kind       -> unknown: another server
+
+One question serves all requests of the process. A line says as well how long the function has worked on the request:
+what it waited for a place does not count against its deadline. The workers' places are what the pool can do at once.
+"""
+
+import asyncio
+import math
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Literal, NamedTuple
+
+from rewardpool.client.exchange import Answer, Exchange
+from rewardpool_api.contract import InvalidResponseError
+from rewardpool_api.names import SERIES_PLACES, SERIES_REQUEST_SECONDS
+
+Verdict = Literal["in_work", "lost", "silent", "unknown", "asking"]
+
+ARRIVAL_SECONDS = 0.1
+"""From sending a request until a worker lists it."""
+PATIENCE_SECONDS = 0.25
+"""For an answer, which takes milliseconds. Where the last one took longer, twice as long as that one."""
+MOST_PATIENCE_SECONDS = 2.0
+LEAST_AGE_SECONDS = 0.5
+"""For so long an answer is good, and for a quarter of the time that the request has taken."""
+MOST_AGE_SECONDS = 15.0
+UNKNOWN_AGE_SECONDS = 60.0
+"""After which a server that lists nothing is asked again."""
+
+_LINE = re.compile(rb"^(%b|%b)\{([^}\n]*)\} (\S+)$" % (SERIES_REQUEST_SECONDS.encode(), SERIES_PLACES.encode()), re.M)
+_REQUEST = re.compile(rb'(?:^|,)request="([A-Za-z0-9-]{1,128})"')
+
+
+class Listing(NamedTuple):
+    """What the workers said."""
+
+    asked_at: float
+    """When they were asked (the loop's time)."""
+    places: int
+    """Of all workers; 0 where no worker says it."""
+    seconds: dict[str, float]
+    """Of work on each request, by its id; 0 while it waits for a place."""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether any worker lists its requests."""
+        return self.places > 0
+
+
+def read_listing(body: bytes, *, asked_at: float) -> Listing:
+    """Read what the router answers with status 200; lines of other kinds are skipped. Pure."""
+    places, seconds = 0.0, {}
+    for name, labels, text in _LINE.findall(body):
+        try:
+            value = float(text)
+        except ValueError:
+            continue
+        if not 0 <= value < math.inf:
+            continue
+        if name == SERIES_PLACES.encode():
+            places += value
+        elif (request := _REQUEST.search(labels)) is not None:
+            seconds[request[1].decode()] = value
+    return Listing(asked_at, int(places), seconds)
+
+
+class Inquiry(Exchange):
+    """One question to all workers."""
+
+    __slots__ = ("asked_at", "in_work")
+
+    def __init__(self, in_work: "InWork", asked_at: float) -> None:
+        """It is sent now."""
+        super().__init__()
+        self.in_work = in_work
+        self.asked_at = asked_at
+
+    def answered(self, answer: Answer) -> None:
+        """See `Exchange`."""
+        self.in_work.answered(self, answer)
+
+    def failed(self, error: Exception) -> None:
+        """See `Exchange`."""
+        self.in_work.failed(error)
+
+
+class InWork:
+    """What is known of it, on the running event loop."""
+
+    def __init__(
+        self,
+        *,
+        ask: Callable[[Inquiry], None],
+        clock: Callable[[], float],
+        listed: Callable[[Listing], None] = lambda _: None,
+    ) -> None:
+        """Ask nothing yet.
+
+        Args:
+            ask: Sends a question.
+            clock: The loop's time.
+            listed: Called with what the workers say.
+        """
+        self._ask = ask
+        self._clock = clock
+        self._listed = listed
+        self._listing: Listing | None = None
+        self._inquiry: Inquiry | None = None
+        self._is_answered = asyncio.Event()
+        self._asked_at = -math.inf
+        self._patience = PATIENCE_SECONDS
+        self._is_silent = False
+        self._unknown_until = -math.inf
+
+    def verdict(self, request_id: str, *, sent_at: float) -> Verdict:
+        """Return where a request is that was sent at `sent_at`; asks the workers where their last answer is too old."""
+        now = self._clock()
+        if now < self._unknown_until:
+            return "unknown"
+        if (listing := self._fresh(sent_at, now)) is not None:
+            return "in_work" if request_id in listing.seconds else "lost"
+        if self._inquiry is None:
+            self._send(now)
+        elif now - self._inquiry.asked_at >= self._patience:
+            self._is_silent = True
+        return "silent" if self._is_silent else "asking"
+
+    def refresh(self, now: float, *, older_than: float) -> None:
+        """Ask the workers unless their last answer, or a question, is younger than so many seconds."""
+        if self._inquiry is None and now >= self._unknown_until and now - self._asked_at >= older_than:
+            self._send(now)
+
+    def _send(self, now: float) -> None:
+        self._asked_at = now
+        self._inquiry = Inquiry(self, now)
+        self._ask(self._inquiry)
+
+    def worked_seconds(self, request_id: str) -> tuple[float, float] | None:
+        """Return for how long a worker had worked on a request, and when that was asked; None where no worker said."""
+        if self._listing is None or request_id not in self._listing.seconds:
+            return None
+        return self._listing.seconds[request_id], self._listing.asked_at
+
+    async def ask(self, *, within: float) -> None:
+        """Ask the workers, and wait for so many seconds at the most until they have answered."""
+        self._is_answered.clear()
+        self.refresh(self._clock(), older_than=0.0)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._is_answered.wait(), within)
+
+    def close(self) -> None:
+        """Close the question that is open."""
+        if self._inquiry is not None:
+            self._inquiry.cancel()
+
+    def _fresh(self, sent_at: float, now: float) -> Listing | None:
+        listing = self._listing
+        if listing is None or listing.asked_at < sent_at + ARRIVAL_SECONDS:
+            return None
+        longest = min(MOST_AGE_SECONDS, max(LEAST_AGE_SECONDS, (now - sent_at) / 4))
+        return listing if now - listing.asked_at <= longest else None
+
+    def answered(self, inquiry: Inquiry, answer: Answer) -> None:
+        """The router answered a question."""
+        self._inquiry = None
+        self._is_answered.set()
+        if answer.status in (401, 403, 404, 405, 501):
+            self._unknown_until = self._clock() + UNKNOWN_AGE_SECONDS
+            return
+        if answer.status != 200:
+            self._is_silent = True
+            return
+        listing = read_listing(answer.body, asked_at=inquiry.asked_at)
+        if not listing.is_ours:
+            self._unknown_until = self._clock() + UNKNOWN_AGE_SECONDS
+            return
+        took = self._clock() - inquiry.asked_at
+        self._patience = min(MOST_PATIENCE_SECONDS, max(PATIENCE_SECONDS, 2 * took))
+        self._is_silent = False
+        self._listing = listing
+        self._listed(listing)
+
+    def failed(self, error: Exception) -> None:
+        """A question was not answered."""
+        self._inquiry = None
+        self._is_answered.set()
+        if isinstance(error, InvalidResponseError):
+            self._unknown_until = self._clock() + UNKNOWN_AGE_SECONDS
+        else:
+            self._is_silent = True
