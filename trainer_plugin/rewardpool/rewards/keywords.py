@@ -24,7 +24,6 @@ class RewardSettings(TypedDict, total=False):
     served_name: str
     adapter: str
     timeout: float
-    attempt_timeout: float
     max_attempts: int
     breaker_threshold: int
     concurrency: int
