@@ -10,7 +10,7 @@ from aiohttp.test_utils import TestServer
 from support.fleet import SERVED_NAME
 from support.reward_functions import compute_recorded_score
 
-from rewardpool_api.contract import SCORE_PATH
+from rewardpool_api.contract import REQUEST_ID_HEADER, SCORE_PATH
 from rewardpool_worker.function_server import parse_input
 
 Trouble = Literal["http_500", "http_429", "invalid_response", "slow"]
@@ -81,9 +81,9 @@ class StandInWorker:
             case "slow":
                 await asyncio.sleep(SLOW_SECONDS)
         scores = await _right(body)
-        return web.json_response(
-            {"data": [{"index": index, "embedding": [score]} for index, score in enumerate(scores)]}
-        )
+        data = [{"index": index, "embedding": [score]} for index, score in enumerate(scores)]
+        said = {"request_id": request.headers.get(REQUEST_ID_HEADER), "revision": "stand-in"}
+        return web.json_response({"data": data, **said})
 
 
 async def _right(body: bytes) -> list[float]:
