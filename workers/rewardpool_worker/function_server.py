@@ -265,7 +265,7 @@ def make_runner(options: Options) -> Runner:
     Raises:
         FunctionNotFoundError: there is no such function.
     """
-    limit = {"timeout_seconds": options.timeout_seconds, "timeout_setting": names.FUNCTION_LIMIT}
+    limit: dict[str, Any] = {"timeout_seconds": options.timeout_seconds, "timeout_setting": names.FUNCTION_LIMIT}
     if options.processes:
         return ProcessRunner(options.function, processes=options.processes, **limit)
     return LocalRunner(options.function, concurrency=options.concurrency, **limit)
