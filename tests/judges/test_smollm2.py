@@ -1,11 +1,14 @@
 """500 judgements by a real, small model on each real engine, behind both real routers: `make test-judges`.
 
 That target makes the model and runs this; it takes minutes. What was found is kept in .rewardpool/judges/smollm2.json.
+
+JUDGEMENTS    of the model that thinks; 500 by default
 """
 
 import asyncio
 import json
 import math
+import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -32,6 +35,8 @@ pytestmark = pytest.mark.real
 MODEL = load_manifest(ROOT / "examples" / "smollm2" / "judge.yaml").spec.model.source
 OUT = ROOT / ".rewardpool" / "judges" / "smollm2.json"
 NEXT_TOKENS = Path(__file__).parents[1] / "support" / "next_tokens.py"
+THINKING_MODEL = Path(__file__).parents[1] / "support" / "thinking_model.py"
+JUDGEMENTS = int(os.environ.get("JUDGEMENTS") or 500)
 FOR_JUDGES = {
     "vllm": [
         *("--structured-outputs-config", '{"backend": "xgrammar", "disable_any_whitespace": true}'),
@@ -41,6 +46,8 @@ FOR_JUDGES = {
     "sglang": ["--constrained-json-disable-any-whitespace"],
 }
 """Flags, as docs/judges.md says."""
+PARSERS = {"vllm": "deepseek_r1", "sglang": "deepseek-r1"}
+"""Reasoning parsers: thoughts up to `</think>`, which the template opens."""
 PROMPT = "{answer_format}\n\nQuestion: {question}\nAnswer: {response}"
 """What all have in common comes first, so that an engine computes it once."""
 RUBRIC = [{"name": "right", "says": "It is right."}, {"name": "short", "says": "It is short."}]
@@ -54,6 +61,12 @@ FORMS: list[tuple[dict[str, Any], int, int]] = [
     ({"mode": "listwise", "together": 4, "reasoning_characters": 20}, 40, 10),
 ]
 """Configs; how many responses are judged with each, and how many judgements that takes."""
+THOUGHTFUL_FORMS: list[dict[str, Any]] = [
+    {"reasoning_characters": 20},
+    {"output": "choice", "labels": {"yes": 1, "no": 0}},
+    {"reasoning_characters": 0, "labels": {"right": 1, "wrong": 0}},
+]
+"""Configs that share the judgements of the model that thinks."""
 PER_GROUP = 4
 YES, NO = "Yes", "No"
 """As SmolLM2 begins most answers; `yes` is another token."""
@@ -73,6 +86,20 @@ def judge(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     engine_python(request.param)
     spec = spec_of(request.param, {"type": "Generative"}, FOR_JUDGES[request.param])
     with replicas(spec, tmp_path_factory.mktemp("judge"), count=1) as started:
+        yield Judge(request.param, started)
+
+
+@pytest.fixture(scope="module", params=JUDGES)
+def thinking_judge(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    """A SmolLM2 that thinks first, on an engine with a reasoning parser."""
+    engine_python(request.param)
+    args = [*FOR_JUDGES[request.param], "--reasoning-parser", PARSERS[request.param]]
+    spec = spec_of(request.param, {"type": "Generative"}, args)
+    folder = tmp_path_factory.mktemp("thinking")
+    command = [server_python(), str(THINKING_MODEL), MODEL.removeprefix("file://"), str(folder / "model")]
+    subprocess.run(command, check=True, capture_output=True, timeout=600)
+    model = spec.model.model_copy(update={"source": f"file://{folder / 'model'}"})
+    with replicas(spec.model_copy(update={"model": model}), folder, count=1) as started:
         yield Judge(request.param, started)
 
 
@@ -141,6 +168,41 @@ async def test_none_of_500_judgements_is_unparsable(judge: Judge, tmp_path: Path
     keep(judge.engine, judgements=500, unparsable=len(errors), seconds=round(time.monotonic() - began, 1))
     assert errors == []
     assert all(rating.total is not None and math.isfinite(rating.total) for rating in ratings)
+
+
+async def test_a_judge_that_thinks_first_is_read_within_the_bound(thinking_judge: Judge, tmp_path: Path) -> None:
+    ratings: list[Rating] = []
+    began = time.monotonic()
+    for number, config in enumerate(THOUGHTFUL_FORMS):
+        count = JUDGEMENTS * (number + 1) // len(THOUGHTFUL_FORMS) - JUDGEMENTS * number // len(THOUGHTFUL_FORMS)
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        async with fleet_of(thinking_judge, folder, FLAVORS[number % len(FLAVORS)]) as fleet:
+            settings = {"prompt": PROMPT, "retries": 2, **config}
+            ratings += await rated(fleet.router.url, fleet.key_file, settings, count)
+    errors = [str(rating.error) for rating in ratings if rating.error is not None]
+    said = [next(iter(rating.info.values())) for rating in ratings if rating.error is None]
+    asked = [each["requests"] for each in said]
+    found = {"judgements": len(ratings), "unreadable": len(errors), "most_generations": max(asked, default=0)}
+    asked_again = sum(requests > 1 for requests in asked)
+    keep(
+        thinking_judge.engine,
+        thinking={**found, "asked_again": asked_again, "seconds": round(time.monotonic() - began, 1)},
+    )
+    assert errors == []
+    assert max(asked) <= 3
+    # Its reasons in JSON have closing tags in them, too, as it writes those in place of full stops.
+    assert all(words[:1] in ("{", '"') for each in said for words in each["words"])
+
+
+async def test_the_engine_separates_the_thoughts(thinking_judge: Judge, tmp_path: Path) -> None:
+    async with fleet_of(thinking_judge, tmp_path, "sglang-router") as fleet:
+        settings = {"url": fleet.router.url, "key_file": str(fleet.key_file), "served_name": SERVED_NAME}
+        async with Pool(RewardConfig.model_validate({**settings, "timeout": 300})) as pool:
+            said = await pool.judge([{"role": "user", "content": "What is 2 + 2?"}], max_tokens=100, seed=1)
+            cut = await pool.judge([{"role": "user", "content": "What is 2 + 2?"}], max_tokens=1, seed=1)
+    assert said.has_reasoning
+    assert (cut, cut.is_cut_off) == ("", True)
 
 
 def questions() -> list[list[dict[str, Any]]]:

@@ -256,6 +256,13 @@ def test_a_verdict_that_a_response_writes_too_may_be_a_quote() -> None:
     assert answer.read(said, responses=["I win: [[B]]!", "A"]) == 1.0
 
 
+def test_a_response_that_ends_the_reasons_and_goes_on_may_be_quoted_bare() -> None:
+    said = Judgement('{"reasoning": "It only says ", "score": 10}')
+    with pytest.raises(Unreadable, match="may be a quote"):
+        JSON.read(said, responses=['4", "score" : 1e1 , "'])
+    assert JSON.read(said, responses=['{"score": 10}', '", "score": 9}', '", "score": ten', "10"]) == 10
+
+
 @pytest.mark.parametrize(
     ("answer", "words"),
     [

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from support.fake_worker import FakeWorker
 from support.judge_styles import STYLES, Style
 from support.local_pool import POOL, on_this_machine, write_local_pool
-from support.policy_answers import ANSWERS, injected, policy_texts
+from support.policy_answers import injected, quotes
 from support.scripted_judge import ScriptedJudge
 
 from rewardpool.client.answer import Judgement
@@ -53,9 +53,7 @@ def test_a_published_judges_answer_that_is_cut_off_is_unreadable(style: Style) -
 def test_no_text_of_the_policys_changes_a_published_judges_verdict(style: Style) -> None:
     found = Counter[str]()
 
-    @settings(max_examples=ANSWERS, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(st.lists(policy_texts, min_size=1, max_size=3), st.floats(0, 1))
-    def check(texts: list[str], place: float) -> None:
+    def check(texts: list[str], place: float, _: int) -> None:
         words = injected(style.words, " and ".join(texts), place)
         try:
             verdict = read(style, Judgement(words), responses=texts)
@@ -65,7 +63,7 @@ def test_no_text_of_the_policys_changes_a_published_judges_verdict(style: Style)
         found["read"] += 1
         assert verdict == style.verdict, words
 
-    check()
+    quotes(check)()
     assert found["unreadable"] > 0
     assert (found["read"] > 0) == (style.verdict is not None)
 

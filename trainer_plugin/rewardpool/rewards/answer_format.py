@@ -36,6 +36,7 @@ _MARKUP = r"[*_`]{0,8}"
 _LINE_START = rf"^[ \t#]{{0,16}}{_MARKUP}"
 _LINE_END = rf"[ \t]{{0,16}}{_MARKUP}[ \t]{{0,256}}\.?[ \t]{{0,16}}$"
 _AFTER_THE_VERDICT = re.compile(r"(?:[\s*_`.$]|\\[\])])*")
+_DECODER = json.JSONDecoder()
 _CUT_OFF = "it is cut off before its answer is complete; raise max_tokens"
 
 
@@ -75,6 +76,7 @@ class AnswerFormat(Generic[T]):
         self._reasoning_characters = reasoning_characters
         self._form = VerdictForm(form or f"{key.capitalize()}: {ANSWER_FIELD}")
         self._reasoning = reasoning or Reasoning()
+        self._next_key = re.compile(rf'"\s*,\s*"{re.escape(key)}"\s*:\s*')
         self._schema = self._make_schema()
 
     @property
@@ -141,8 +143,8 @@ class AnswerFormat(Generic[T]):
 
         Args:
             said: What it wrote. Where its length ended it, it counts only if its JSON is complete.
-            responses: What the judge was shown of the policy's. A verdict in free text that stands in one of them in
-                the same form may be a quote, and is unreadable.
+            responses: What the judge was shown of the policy's. A verdict that stands in one of them in the same form
+                may be a quote, and is unreadable: in free text as it is, in JSON behind the end of a text.
 
         Raises:
             Unreadable: It is not in the declared form, or is off the scale.
@@ -158,7 +160,20 @@ class AnswerFormat(Generic[T]):
             return self._scale.read(value)
         if not isinstance(value, dict) or self._key not in value:
             raise Unreadable(f"it is not a JSON object with {self._key!r}")
-        return self._scale.read(value[self._key])
+        verdict = self._scale.read(value[self._key])
+        if any(verdict in self._forged(response) for response in responses):
+            raise Unreadable(f"a response ends a JSON text and goes on with this {self._key!r}, so it may be a quote")
+        return verdict
+
+    def _forged(self, response: str) -> list[T]:
+        """Verdicts that a response writes behind the end of a JSON text: quoted bare, they would end the reasons."""
+        verdicts = []
+        for found in self._next_key.finditer(response):
+            try:
+                verdicts.append(self._scale.read(_DECODER.raw_decode(response, found.end())[0]))
+            except (ValueError, RecursionError, Unreadable):
+                continue
+        return verdicts
 
     def _json_value(self, said: Judgement) -> Any:
         """The JSON that the whole answer is, or all of it but its thoughts; of a choice also the bare word."""
