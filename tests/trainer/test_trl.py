@@ -39,6 +39,7 @@ async def test_columns_become_what_reward_functions_are_given() -> None:
 async def test_columns_of_the_usual_names_need_no_words() -> None:
     reward = rewardpool.trl.reward(RULE)
     assert await reward(**ROWS, ground_truth=["4", "4"], extra_info=[None, {"bonus": 2.0}]) == [1.0, 2.0]
+    assert await reward(**ROWS, ground_truth=["4", "4"], extra_info=[float("nan"), '{"bonus": 2.0}']) == [1.0, 2.0]
     reward.close()
 
 

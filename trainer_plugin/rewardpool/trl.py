@@ -171,12 +171,12 @@ class Columns:
         truths = self._column(columns, "ground_truth", self._ground_truth) or [None] * rows
         sources = self._column(columns, "data_source", self._data_source) or [""] * rows
         if self._extra_info is None:
-            extras: Sequence[Mapping[str, Any]] = [row or {} for row in columns.get("extra_info", [None] * rows)]
+            extras: Sequence[Any] = columns.get("extra_info", [None] * rows)
         else:
             named = {name: self._column(columns, "extra_info", name) or [] for name in self._extra_info}
             extras = [{name: values[row] for name, values in named.items()} for row in range(rows)]
         return [
-            {"ground_truth": truth, "data_source": source or "", "extra_info": extra}
+            {"ground_truth": truth, "data_source": source, "extra_info": extra}
             for truth, source, extra in zip(truths, sources, extras, strict=True)
         ]
 
