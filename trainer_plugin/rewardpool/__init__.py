@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rewardpool.errors import FunctionFailedError as FunctionFailedError
     from rewardpool.errors import GroupAbortedError as GroupAbortedError
     from rewardpool.errors import InvalidSampleError as InvalidSampleError
+    from rewardpool.errors import ModelChangedError as ModelChangedError
     from rewardpool.errors import OtherRankError as OtherRankError
     from rewardpool.errors import PoolAccessError as PoolAccessError
     from rewardpool.errors import PoolError as PoolError
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from rewardpool.errors import ScoreError as ScoreError
     from rewardpool.errors import TrainingError as TrainingError
     from rewardpool.errors import UnscoredError as UnscoredError
+    from rewardpool.errors import WrongTokenizerError as WrongTokenizerError
     from rewardpool.reward import Reward as Reward
     from rewardpool.rewards.episode import Episode as Episode
     from rewardpool.rewards.rating import Rating as Rating
@@ -64,9 +66,10 @@ _NAMES = {
     "rewardpool.discovery.endpoint": "Endpoint",
     "rewardpool.discovery.find": "discover",
     "rewardpool.errors": (
-        "ConfigError DeadlineError FunctionFailedError GroupAbortedError InvalidSampleError OtherRankError"
-        " PoolAccessError PoolError PoolNotFoundError PoolNotReadyError PoolNotYetReadyError PoolRefusesError"
-        " RewardPoolError RolloutError SampleError SampleTooLongError ScoreError TrainingError UnscoredError"
+        "ConfigError DeadlineError FunctionFailedError GroupAbortedError InvalidSampleError ModelChangedError"
+        " OtherRankError PoolAccessError PoolError PoolNotFoundError PoolNotReadyError PoolNotYetReadyError"
+        " PoolRefusesError RewardPoolError RolloutError SampleError SampleTooLongError ScoreError TrainingError"
+        " UnscoredError WrongTokenizerError"
     ),
     "rewardpool.reward": "Reward",
     "rewardpool.rewards.episode": "Episode",
