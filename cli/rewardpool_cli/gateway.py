@@ -23,7 +23,8 @@ def gateway(
         Path | None, typer.Option(help="Callers must present this key; made if missing. Needed unless on loopback.")
     ] = None,
     policy_tokenizer: Annotated[
-        str | None, typer.Option(help="Folder or hub name, if prompts come in the policy's chat template.")
+        str | None,
+        typer.Option(help="Folder or hub name: responses end in its special tokens, prompts have its chat template."),
     ] = None,
     tokenizer: Annotated[
         str | None, typer.Option(help="The reward model's, for a Discriminative pool. Default: that of its model.")

@@ -86,7 +86,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalMa
 def arguments(**further: Any) -> SimpleNamespace:
     """slime's arguments, of which the reward calls look at these."""
     known = {"custom_rm_path": "rewardpool.slime.custom_rm", "reward": POOL, "reward_key": None, "rm_type": None}
-    return SimpleNamespace(**known, hf_checkpoint="none", apply_chat_template=False, **further)
+    return SimpleNamespace(**known, hf_checkpoint=None, **further)
 
 
 def samples(slime: Slime) -> list[Any]:

@@ -14,6 +14,7 @@ from rewardpool.errors import ConfigError, DeadlineError, PoolNotReadyError, Sam
 from rewardpool.gateway import server
 from rewardpool.gateway.running import key_for, parse_listen
 from rewardpool.gateway.server import GatewaySettings, gateway_app
+from rewardpool.gateway.wire import Query
 from rewardpool.policy_text import PolicyText
 from rewardpool.rewards import Episode, Rating, open_reward
 
@@ -23,7 +24,7 @@ TROUBLE: dict[str, Exception] = {
     "gone": PoolNotReadyError("no worker"),
     "long": SampleTooLongError("s", 9000, 4096),
 }
-ROWS = {"query": ["2+2=4</s>", "3+3=5</s>"], "prompts": ["2+2=", "3+3="], "labels": ["4", "6"]}
+ROWS = {"query": ["2+2=4", "3+3=5"], "prompts": ["2+2=", "3+3="], "labels": ["4", "6"]}
 SAMPLE = {"prompt": "2+2=", "response": "4", "label": "4"}
 
 
@@ -120,6 +121,28 @@ async def test_a_prompt_that_no_reward_model_should_see_is_refused() -> None:
         assert (answer.status, "policy's tokenizer" in await answer.text()) == (422, True)
     async with answering(scripted()) as client, client.post("/slime", json=body) as answer:
         assert answer.status == 200  # nothing reads it
+
+
+@pytest.mark.parametrize("end", ["<|im_end|>", "<end_of_turn><pad><pad>", "</s>[PAD]"])
+async def test_an_end_of_the_policys_is_refused_where_its_tokenizer_is_not_named(end: str) -> None:
+    rows = {"query": ["2+2=4" + end], "prompts": ["2+2="], "labels": ["4"]}
+    async with answering(by_rule()) as client:
+        for path, body in (("/get_reward", rows), ("/slime", SAMPLE | {"response": "4" + end})):
+            async with client.post(path, json=body) as answer:
+                assert (answer.status, "name the policy's tokenizer" in await answer.text()) == (422, True)
+
+
+async def test_markup_that_is_spelt_like_an_end_is_kept() -> None:
+    rows = {"query": ["Strike it.<s>42</s>"], "prompts": ["Strike it."], "labels": ["<s>42</s>"]}
+    async with answering(by_rule()) as client, client.post("/get_reward", json=rows) as answer:
+        assert (await answer.json())["rewards"] == [1.0]
+
+
+def test_the_prompts_text_shows_whether_it_opens_thoughts() -> None:
+    prompt = "2+2=<think>\n"
+    query = Query(query=[f"{prompt}so\n</think>4"], prompts=[prompt], labels=["4"])
+    [episode] = query.episodes(PolicyText(), strict=False)
+    assert episode.without_reasoning().response == "4"
 
 
 @pytest.mark.parametrize(

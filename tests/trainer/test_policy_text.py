@@ -1,6 +1,8 @@
 """Undoing a policy's chat template."""
 
+import re
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import jinja2
@@ -9,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rewardpool.errors import InvalidSampleError
-from rewardpool.policy_text import PolicyText
+from rewardpool.policy_text import PolicyText, prompt_tail
 from rewardpool.rewards.episode import Message
 
 CHATML = """{% if messages[0].role != 'system' %}<|im_start|>system
@@ -25,12 +27,20 @@ TRIMMED = """{% for message in messages %}{% if message.role == 'system' %}{{ ra
 
 
 class Tokenizer:
-    """Stands in for a tokenizer: its chat template is all that is used."""
+    """Stands in for a tokenizer: its chat template and its special tokens."""
 
-    eos_token = "<|stop|>"
-
-    def __init__(self, template: str) -> None:
+    def __init__(self, template: str, *, eos: str = "<|stop|>", pad: str = "<pad>", others: Sequence[str] = ()) -> None:
         self._template = jinja2.Template(template, keep_trailing_newline=True)
+        self.eos_token, self.pad_token, self.bos_token = eos, pad, "<bos>"
+        special = [self.bos_token, pad, eos, "<|im_end|>", *others]
+        self.added_tokens_decoder = {
+            number: SimpleNamespace(content=content, special=True) for number, content in enumerate(special)
+        }
+
+    def decode(self, token_ids: Sequence[int], **_: Any) -> str:
+        """Ids above the special tokens are characters."""
+        names = self.added_tokens_decoder
+        return "".join(names[id_].content if id_ in names else chr(id_) for id_ in token_ids)
 
     def apply_chat_template(self, messages: list[Message], **options: Any) -> str:
         return self._template.render(messages=messages, **options)
@@ -101,13 +111,91 @@ def test_messages_and_plain_texts_stay_as_they_are() -> None:
     assert text.prompt(said("user")) == said("user")
 
 
-def test_special_tokens_at_the_end_of_a_response_are_dropped() -> None:
-    assert PolicyText().response("4</s></s>") == "4"
-    assert PolicyText(Tokenizer(CHATML)).response("4<|im_end|>\n<|stop|>") == "4"
-    assert PolicyText().response("a < b ") == "a < b "
+GEMMA = {"eos": "<end_of_turn>", "pad": "<pad>"}
+LLAMA_2 = {"eos": "</s>", "pad": "</s>"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "response", "words"),
+    [
+        ({}, "42<|stop|>", "42"),
+        ({}, "42<|im_end|>\n<|stop|>", "42"),  # the template ends a turn in the first one
+        ({}, "a < b ", "a < b "),
+        (GEMMA, "42<end_of_turn><pad><pad><pad>", "42"),
+        ({"eos": "<|eot_id|>", "pad": "<|finetune_right_pad_id|>"}, "42<|eot_id|><|finetune_right_pad_id|>", "42"),
+        ({"eos": "</s>", "pad": "[PAD]"}, "42</s>[PAD][PAD]", "42"),
+        (LLAMA_2, "42</s></s>", "42"),
+        (LLAMA_2, "<s>42</s>", "<s>42</s>"),
+        (LLAMA_2, "<s>42</s></s></s>", "<s>42</s>"),
+        (GEMMA, "<s>42</s>", "<s>42</s>"),
+        (GEMMA, "It writes </s><end_of_turn>", "It writes </s>"),
+        ({"eos": "<|im_end|>"}, "It writes <|im_end|><|im_end|>", "It writes <|im_end|>"),
+        (GEMMA, "<end_of_turn> ends it", "<end_of_turn> ends it"),
+    ],
+)
+def test_the_policys_own_end_and_padding_are_taken_off_at_the_end(
+    policy: dict[str, Any], response: str, words: str
+) -> None:
+    assert PolicyText(Tokenizer(CHATML, **policy)).response(response) == words
+
+
+def test_the_stop_tokens_of_the_generation_config_end_a_response() -> None:
+    tokenizer = Tokenizer(TRIMMED, others=["<|user|>", "<|observation|>"])
+    text = PolicyText(tokenizer, stop_ids=[4, 5])
+    assert [text.response(f"42{end}") for end in ("<|user|>", "<|observation|>", "<|stop|>")] == ["42"] * 3
+    assert PolicyText(tokenizer).response("42<|user|>") == "42<|user|>"
+
+
+def test_token_ids_tell_an_end_from_words_that_are_spelt_like_one() -> None:
+    text = PolicyText(Tokenizer(CHATML, **LLAMA_2))
+    spelt = [ord(letter) for letter in "It ends in </s>"]
+    end, bos = 2, 0
+    assert text.response("It ends in </s>", spelt) == "It ends in </s>"
+    assert text.response("It ends in </s></s></s>", [*spelt, end, end]) == "It ends in </s>"
+    assert text.response("It ends in </s>", [*spelt, end]) == "It ends in </s>"
+    assert text.response("4<|im_end|>\n</s>", [ord("4"), 3, ord("\n"), end]) == "4"
+    assert text.response("<bos>", [bos]) == "<bos>"
+
+
+def test_a_text_that_the_trainer_has_changed_is_not_replaced_by_its_tokens() -> None:
+    assert PolicyText(Tokenizer(CHATML)).response("changed<|stop|>", [ord("4"), 2]) == "changed"
+
+
+@pytest.mark.parametrize(
+    "response",
+    ["42<|im_end|>", "42<end_of_turn><pad>", "42<|eot_id|>\n", "42</s>[PAD]", "42</s>", "42<\uff5cend\uff5c>"],
+)
+def test_where_the_tokenizer_is_not_known_an_end_is_refused_and_never_cut(response: str) -> None:
+    with pytest.raises(InvalidSampleError, match=r"is a special token or words: name the policy's tokenizer"):
+        PolicyText().response(response)
+
+
+@pytest.mark.parametrize("response", ["<s>42</s>", "42", "<p>42</p>", "[4]", "a |> b", " \n"])
+def test_where_the_tokenizer_is_not_known_words_are_kept(response: str) -> None:
+    assert PolicyText().response(response) == response
+
+
+@given(st.lists(st.sampled_from(["42", " ", "\n", "</s>", "<s>", "<pad>", "<|im_end|>", "<|stop|>"]), max_size=8))
+def test_a_response_is_only_shortened_at_its_end_and_by_declared_tokens(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    words = PolicyText(Tokenizer(CHATML)).response(text)
+    assert text.startswith(words)
+    assert re.fullmatch(r"(\s|<pad>|<\|im_end\|>|<\|stop\|>)*", text[len(words) :])
 
 
 def test_the_response_is_what_follows_the_prompt() -> None:
-    assert PolicyText().after("2+2=", "2+2=4<|im_end|>") == "4"
+    assert PolicyText().after("2+2=", "2+2=4") == "4"
     with pytest.raises(InvalidSampleError, match="cut to the length limit"):
         PolicyText().after("what is 2+2=", "2+2=4")
+
+
+def test_padding_and_bos_before_the_prompt_are_no_part_of_it() -> None:
+    query = "<pad><pad><bos>2+2=4<end_of_turn>"
+    assert PolicyText(Tokenizer(CHATML, **GEMMA)).after("2+2=", query) == "4"
+    with pytest.raises(InvalidSampleError, match="Name the policy's tokenizer"):
+        PolicyText().after("2+2=", query)
+
+
+def test_a_prompt_says_whether_it_opens_thoughts() -> None:
+    assert prompt_tail("x" * 100 + "<think>\n") == "x" * 72 + "<think>\n"
+    assert prompt_tail(said("user")) is None

@@ -36,7 +36,20 @@ class StandInSample:
     metadata: dict[str, Any] = field(default_factory=dict)
     reward: Any = None
     loss_mask: list[int] | None = None
+    tokens: list[int] = field(default_factory=list)
     multimodal_inputs: dict[str, Any] | None = None
+
+
+class EndTokens:
+    """Stands in for a tokenizer: 0 ends a response, other ids are characters."""
+
+    eos_token = "</s>"
+
+    def __init__(self) -> None:
+        self.added_tokens_decoder = {0: SimpleNamespace(content="</s>", special=True)}
+
+    def decode(self, token_ids: Sequence[int], **_: Any) -> str:
+        return "".join(chr(id_) if id_ else "</s>" for id_ in token_ids)
 
 
 def right(data_source: str, solution_str: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
@@ -51,13 +64,11 @@ def above_the_mean(ratings: Sequence[Rating]) -> list[float | None]:
 
 
 def arguments(**reward: Any) -> SimpleNamespace:
-    return SimpleNamespace(
-        reward={"function": right, **reward}, hf_checkpoint="none", apply_chat_template=False, reward_key=None
-    )
+    return SimpleNamespace(reward={"function": right, **reward}, hf_checkpoint=None, reward_key=None)
 
 
 async def test_one_sample_has_one_reward() -> None:
-    assert await custom_rm(arguments(), StandInSample("4<|im_end|>", metadata={"bonus": 2})) == 3.0
+    assert await custom_rm(arguments(), StandInSample("4", metadata={"bonus": 2})) == 3.0
 
 
 async def test_a_list_has_a_list_by_its_groups() -> None:
@@ -142,6 +153,24 @@ def test_what_slime_knows_of_a_sample_is_handed_on() -> None:
     episode = episode_of(sample, PolicyText(), strict=True)
     assert (episode.truncated, episode.response_tokens, episode.group) == (True, 9, 3)
     assert (episode.data_source, episode.ground_truth, episode.label) == ("gsm8k", "4", "sample 0")
+
+
+def test_a_response_ends_where_the_policys_tokens_say() -> None:
+    text = PolicyText(EndTokens())
+    prompt, words, end = [9, 9], [ord(letter) for letter in "4</s>"], 0
+    spelt = StandInSample("4</s>", response_length=len(words), tokens=[*prompt, *words])
+    ended = StandInSample("4</s></s>", response_length=len(words) + 1, tokens=[*prompt, *words, end])
+    assert [episode_of(sample, text, strict=True).response for sample in (spelt, ended)] == ["4</s>", "4</s>"]
+
+
+def test_the_prompt_that_slime_tokenises_shows_whether_it_opens_thoughts() -> None:
+    sample = StandInSample("so</think>4", prompt="2+2=<think>\n")
+    assert episode_of(sample, PolicyText(), strict=True).without_reasoning().response == "4"
+
+
+async def test_an_end_of_a_policy_that_is_not_known_is_refused() -> None:
+    with pytest.raises(InvalidSampleError, match="name the policy's tokenizer"):
+        await custom_rm(arguments(), StandInSample("4<|im_end|>"))
 
 
 def test_slime_awaits_it_with_its_arguments_a_sample_and_keywords() -> None:

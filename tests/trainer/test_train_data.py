@@ -72,7 +72,7 @@ def test_missing_prompts_are_a_mistake_in_the_config(tmp_path: Path) -> None:
 def test_what_is_rated_is_the_conversation_in_words_with_what_the_prompts_file_says_of_it() -> None:
     prompt = Prompt(prompt="2+2?", data_source="sums", ground_truth="4", extra_info={"level": 1})
     rollout = Rollout(group=3, member=1, prompt_ids=[1], response_ids=[2, 3], ended=False)
-    episode = to_episode(prompt, "four", rollout, group=3, version=7, name="s")
+    episode = to_episode(prompt, "four", rollout, group=3, version=7, prompt_tail="?", name="s")
     assert (episode.prompt, episode.response, episode.ground_truth, episode.data_source) == (
         "2+2?",
         "four",
@@ -85,6 +85,6 @@ def test_what_is_rated_is_the_conversation_in_words_with_what_the_prompts_file_s
 def test_a_response_that_was_cut_is_rated_as_one() -> None:
     def rated(*, ended: bool) -> Episode:
         rollout = Rollout(group=0, member=0, prompt_ids=[1], response_ids=[2, 3], ended=ended)
-        return to_episode(Prompt(prompt="?"), "four", rollout, group=0, version=0, name="s")
+        return to_episode(Prompt(prompt="?"), "four", rollout, group=0, version=0, prompt_tail="?", name="s")
 
     assert [rated(ended=ended).truncated for ended in (True, False)] == [False, True]

@@ -32,7 +32,7 @@ from rewardpool.rewards.lazy import LazyReward
 log = logging.getLogger(__name__)
 
 ENV_POLICY_TOKENIZER = "REWARDPOOL_POLICY_TOKENIZER"
-"""For `reward_func`: folder or hub name of the policy's tokenizer, if prompts come in its chat template."""
+"""For `reward_func`: folder or hub name of the policy's tokenizer."""
 
 RewardFunction = Callable[[Sequence[str], Sequence[str], Sequence[Any]], dict[str, Any]]
 
@@ -53,7 +53,8 @@ def reward_function(
 
     Args:
         spec: As for `open_reward`.
-        policy_tokenizer: Folder or hub name of the policy's, if `--data.apply_chat_template` is on.
+        policy_tokenizer: Folder or hub name of the policy's: OpenRLHF decodes responses with the special tokens that
+            end them, and prompts with `--data.apply_chat_template` have its template.
         samples: Of one rollout, over all engines, for the demand that is announced to the pools.
         tokenizer: As for `open_reward`.
         overrides: As for `open_reward`.

@@ -2,29 +2,20 @@
 
 Some trainers hand a reward function the prompt with the policy's chat template applied, and the response with the
 policy's special tokens at its end. A reward model has a template and special tokens of its own, and given the policy's
-inside a turn it scores something else, without a word. So the policy's template is undone here, and what cannot be
-undone for certain is refused.
+inside a turn it scores something else, without a word. So the policy's template is undone here, and what ends its
+responses is taken off (`response_end`). What cannot be undone for certain is refused.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rewardpool.errors import InvalidSampleError
+from rewardpool.response_end import ResponseEnd, spelt_end
 from rewardpool.rewards.chat import load_tokenizer
 from rewardpool.rewards.episode import Message
 
-ENDS = (
-    "<|im_end|>",
-    "<|endoftext|>",
-    "<|eot_id|>",
-    "<|end_of_text|>",
-    "<|end|>",
-    "<end_of_turn>",
-    "<eos>",
-    "</s>",
-)
-"""Special tokens with which common models end a turn or a text."""
 OPENINGS = ("<|im_start|>", "<|start_header_id|>", "<start_of_turn>", "<|user|>", "[INST]", "<|turn>")
 """By these a chat template that was applied is noticed."""
 MEDIA = (
@@ -38,6 +29,8 @@ MEDIA = (
     "<|image|>",
 )
 """What stands in a policy's prompt in the place of pictures, films and sounds."""
+TAIL_CHARACTERS = 80
+"""Of a prompt, in which an opening tag fits."""
 MAX_TURNS = 16
 """User's turns of a prompt that can be told apart."""
 
@@ -73,21 +66,37 @@ class Frame:
 
 
 class PolicyText:
-    """Undoes the policy's chat template.
+    """Undoes the policy's chat template, and takes off what ends its responses.
 
     Args:
-        tokenizer: The policy's, loaded; None where prompts come without a template.
+        tokenizer: The policy's, loaded; None where it is not known.
+        stop_ids: `eos_token_id` of its generation config.
     """
 
-    def __init__(self, tokenizer: Any = None) -> None:
-        self._frames = frames_of(renderer(tokenizer)) if tokenizer is not None else []
-        eos = getattr(tokenizer, "eos_token", None)
-        self._ends = (*ENDS, eos) if eos else ENDS
+    def __init__(self, tokenizer: Any = None, *, stop_ids: Iterable[int] = ()) -> None:
+        self._tokenizer = tokenizer
+        self._frames: list[Frame] = []
+        self._end: ResponseEnd | None = None
+        if tokenizer is not None:
+            self._frames = frames_of(renderer(tokenizer))
+            self._end = ResponseEnd.of(tokenizer, stop_ids=stop_ids, turn_end=_turn_end(tokenizer))
+        # Some tokenizers refuse to be used by two threads at a time.
+        self._lock = threading.Lock()
 
     @classmethod
     def load(cls, source: str | None, *, field: str) -> "PolicyText":
-        """By a tokenizer's folder or hub name; `field` names the setting. Raises ConfigError."""
-        return cls(None if source is None else load_tokenizer(source, revision=None, field=field))
+        """Load it by a tokenizer's folder or hub name.
+
+        Args:
+            source: Folder or hub name of the policy; None where it is not known.
+            field: Path of the config's field that names it, for messages.
+
+        Raises:
+            ConfigError: There is no such tokenizer.
+        """
+        if source is None:
+            return cls()
+        return cls(load_tokenizer(source, revision=None, field=field), stop_ids=load_stop_ids(source))
 
     def prompt(self, prompt: str | Sequence[Message], *, strict: bool = True) -> str | Sequence[Message]:
         """The prompt without the policy's template; messages, and texts without one, stay as they are.
@@ -117,22 +126,82 @@ class PolicyText:
             raise InvalidSampleError("(unnamed)", problem + does)
         return prompt
 
-    def response(self, text: str) -> str:
-        """The response without the special tokens at its end."""
-        while (end := next((end for end in self._ends if text.rstrip().endswith(end)), None)) is not None:
-            text = text.rstrip().removesuffix(end)
-        return text
+    def response(self, text: str, token_ids: Sequence[int] | None = None) -> str:
+        """Return the response without the special tokens at its end.
 
-    def after(self, prompt: str, query: str) -> str:
-        """The response in `query`, which is the prompt and what the policy wrote after it.
+        Args:
+            text: The response, decoded with special tokens or without.
+            token_ids: The same in the policy's tokens, shape (tokens,); None where the trainer does not say.
 
         Raises:
-            InvalidSampleError: `query` does not begin with the prompt.
+            InvalidSampleError: It ends in what may be a special token, and the policy's tokenizer is not known.
         """
-        if not query.startswith(prompt):
-            problem = "its query does not begin with its prompt: was that cut to the length limit?"
-            raise InvalidSampleError("(unnamed)", problem)
-        return self.response(query[len(prompt) :])
+        if self._end is None:
+            if (spelt := spelt_end(text)) is not None:
+                raise InvalidSampleError(
+                    "(unnamed)",
+                    f"its response ends in {spelt}, which is a special token or words: name the policy's tokenizer",
+                )
+            return text
+        if token_ids is not None and hasattr(self._tokenizer, "decode"):
+            with self._lock:
+                words = self._decode(self._end.cut_ids(token_ids, is_blank=lambda id_: not self._decode([id_]).strip()))
+                # A trainer may have changed the text; then it no longer says what the tokens do.
+                if text in (words, self._decode(token_ids)):
+                    return words
+        return self._end.cut(text)
+
+    def _decode(self, token_ids: Sequence[int]) -> str:
+        return str(self._tokenizer.decode(list(token_ids), clean_up_tokenization_spaces=False))
+
+    def after(self, prompt: str, query: str) -> str:
+        """Return the response in `query`, which is the prompt and what the policy wrote after it.
+
+        Raises:
+            InvalidSampleError: `query` does not begin with the prompt; and as `response`.
+        """
+        for text in (query, self._unpadded(query)):
+            if text.startswith(prompt):
+                return self.response(text[len(prompt) :])
+        does = "has it padding before it? Name the policy's tokenizer" if self._end is None else ""
+        problem = "its query does not begin with its prompt: was that cut to the length limit?"
+        raise InvalidSampleError("(unnamed)", f"{problem} {does}".rstrip())
+
+    def _unpadded(self, query: str) -> str:
+        """Return the query without padding and BOS before it."""
+        if self._end is None:
+            return query
+        return self._end.without_left_padding(query).removeprefix(
+            str(getattr(self._tokenizer, "bos_token", None) or "")
+        )
+
+
+def prompt_tail(prompt: str | Sequence[Message]) -> str | None:
+    """Return `Episode.prompt_tail` of a text that the policy read; None of messages, whose template is not applied."""
+    return prompt[-TAIL_CHARACTERS:] if isinstance(prompt, str) else None
+
+
+def load_stop_ids(source: str) -> Sequence[int]:
+    """Return the tokens at which a policy's generation config has it stop; empty where it has no such config.
+
+    Args:
+        source: Folder or hub name of a model.
+    """
+    from transformers import GenerationConfig  # heavy; its tokenizer is loaded already
+
+    try:
+        ids = GenerationConfig.from_pretrained(source).eos_token_id
+    except Exception:  # it raises whatever its backends do; a folder of a tokenizer alone has none
+        return ()
+    return () if ids is None else [ids] if isinstance(ids, int) else list(ids)
+
+
+def _turn_end(tokenizer: Any) -> str | None:
+    """Return what the template writes after an assistant's words; None where it refuses such a conversation."""
+    mark = "\u2060answer\u2060"
+    said = [{"role": "user", "content": "question"}, {"role": "assistant", "content": mark}]
+    text = renderer(tokenizer)(said)
+    return None if text is None or mark not in text else text.rpartition(mark)[2]
 
 
 def frames_of(render: Callable[[Sequence[Message]], str | None]) -> list[Frame]:

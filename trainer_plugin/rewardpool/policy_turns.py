@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rewardpool.policy_text import MEDIA, renderer
+from rewardpool.response_end import reasoning_tokens
 from rewardpool.rewards.control_tokens import ControlTokens
 
 _ANSWERING = ("tool", "user")
@@ -24,6 +25,7 @@ class PolicyTurns:
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self._control = ControlTokens(tokenizer)
+        self._words = reasoning_tokens(self._control.ids)
         self._next = _separators(tokenizer)
 
     def of(self, token_ids: Sequence[int]) -> list[dict[str, Any]]:
@@ -52,7 +54,7 @@ class PolicyTurns:
 
     def _text(self, token_ids: Sequence[int]) -> tuple[str, Mapping[str, str]]:
         """The response as text in which control tokens are real ones, and what hides those that are not."""
-        names = {id_: name for name, id_ in self._control.ids.items()}
+        names = {id_: name for name, id_ in self._control.ids.items() if id_ not in self._words}
         stretches: list[list[int]] = [[]]
         controls = []
         for token in token_ids:

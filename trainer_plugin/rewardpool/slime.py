@@ -23,7 +23,7 @@ from typing import Any, Protocol
 from rewardpool.deadline import waited
 from rewardpool.errors import ConfigError, InvalidSampleError
 from rewardpool.gateway.wire import reads_prompts, scored, slime_answer
-from rewardpool.policy_text import PolicyText
+from rewardpool.policy_text import PolicyText, prompt_tail
 from rewardpool.rewards.announced import Announcement
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.lazy import LazyReward
@@ -58,7 +58,7 @@ async def custom_rm(args: Any, sample: SlimeSample | Sequence[SlimeSample], **_:
     """The reward of a sample, or those of several in their order.
 
     Args:
-        args: slime's; of these `reward`, `hf_checkpoint`, `apply_chat_template` and `reward_key` are used, and for the
+        args: slime's; of these `reward`, `hf_checkpoint` and `reward_key` are used, and for the
             demand `rollout_batch_size`, `n_samples_per_prompt` and `dynamic_sampling_filter_path`.
         sample: One, or a list; of a list, those with the same `group_index` are a group.
 
@@ -127,7 +127,7 @@ def episode_of(sample: SlimeSample, text: PolicyText, *, strict: bool) -> Episod
     """A sample as an episode.
 
     Raises:
-        InvalidSampleError: As `PolicyText.prompt` does; or a model would read words of tools as the policy's own, or
+        InvalidSampleError: As `PolicyText` does; or a model would read words of tools as the policy's own, or
             words without the pictures that belong to them.
     """
     if strict and (problem := _unreadable(sample)) is not None:
@@ -135,7 +135,8 @@ def episode_of(sample: SlimeSample, text: PolicyText, *, strict: bool) -> Episod
     metadata = sample.metadata if isinstance(sample.metadata, Mapping) else {}
     return Episode(
         prompt=text.prompt(sample.prompt, strict=strict),
-        response=text.response(sample.response),
+        response=text.response(sample.response, _response_ids(sample)),
+        prompt_tail=prompt_tail(sample.prompt),
         ground_truth=sample.label,
         data_source=str(metadata.get("data_source", "")),
         extra_info=metadata,
@@ -144,6 +145,12 @@ def episode_of(sample: SlimeSample, text: PolicyText, *, strict: bool) -> Episod
         truncated=getattr(sample.status, "value", None) == "truncated",
         id=None if sample.index is None else f"sample {sample.index}",
     )
+
+
+def _response_ids(sample: SlimeSample) -> list[int] | None:
+    """Return the response in the policy's tokens; None where the sample does not say."""
+    tokens = getattr(sample, "tokens", None)
+    return list(tokens[-sample.response_length :]) if tokens and sample.response_length else None
 
 
 def _unreadable(sample: SlimeSample) -> str | None:
@@ -182,12 +189,12 @@ _opened: dict[str, tuple[LazyReward, PolicyText]] = {}
 def _of(args: Any) -> tuple[LazyReward, PolicyText]:
     """The reward that the arguments configure, opened, and how prompts are read. Raises RewardPoolError."""
     spec = getattr(args, "reward", None) or {}
-    policy = args.hf_checkpoint if getattr(args, "apply_chat_template", False) else None
+    policy = args.hf_checkpoint  # whose special tokens are in the responses
     key = json.dumps([spec, policy], sort_keys=True, default=repr)
     with _lock:
         if key not in _opened:
-            text = PolicyText.load(policy, field="hf_checkpoint")
-            _opened[key] = LazyReward(spec, path="reward", announcement=announcement_of(args)), text
+            reward = LazyReward(spec, path="reward", announcement=announcement_of(args))
+            _opened[key] = reward, PolicyText.load(policy, field="hf_checkpoint")
         lazy, text = _opened[key]
     lazy.opened()
     return lazy, text

@@ -19,7 +19,7 @@ def test_thoughts_are_left_out_of_every_turn_of_the_assistants() -> None:
 
 def test_an_episode_whose_prompt_opened_the_thoughts_has_only_what_follows_them() -> None:
     cut_off, whole = (
-        Episode(prompt="6 * 7?", response=response, prompt_opens_reasoning=True)
+        Episode(prompt="6 * 7?", response=response, prompt_tail="<|assistant|><think>\n")
         for response in ("First 6 times 7, wait", "First 6 times 7.\n</think>\n42")
     )
     assert [episode.without_reasoning().response for episode in (cut_off, whole)] == ["", "42"]

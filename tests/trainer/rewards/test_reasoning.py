@@ -59,7 +59,14 @@ def test_an_end_of_thoughts_whose_beginning_is_not_declared_is_refused_by_name(t
     assert "declare strip_reasoning: {prompt_opens: true}" in str(Reasoning().problem(text))
     assert Reasoning().answer(text) == text
     assert [Reasoning(prompt_opens=opens).problem(text) for opens in (True, False)] == [None, None]
-    assert [Reasoning().answer(text, opened=opened) for opened in (True, False)] == ["42", text]
+    assert [Reasoning().answer(text, prompt_tail=tail) for tail in ("<think>\n", "assistant\n")] == ["42", text]
+
+
+def test_the_prompt_goes_before_what_is_declared() -> None:
+    reasoning = Reasoning(tags=DECLARED, prompt_opens=True)
+    assert reasoning.answer("so</reasoning>42", prompt_tail="<reasoning>\n") == "42"
+    assert reasoning.answer("42", prompt_tail="<reasoning>\n\n</reasoning>\n\n") == "42"
+    assert reasoning.answer("42") == ""
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,9 @@ def prompt_tokens(tokenizer: Any, prompt: Prompt) -> list[int]:
     return list(encoded["input_ids"])
 
 
-def to_episode(prompt: Prompt, response: str, rollout: Rollout, *, group: int, version: int, name: str) -> Episode:
+def to_episode(
+    prompt: Prompt, response: str, rollout: Rollout, *, group: int, version: int, prompt_tail: str, name: str
+) -> Episode:
     """Return what is rated: the prompt and the response as texts, whatever the policy's chat template.
 
     Args:
@@ -130,11 +132,13 @@ def to_episode(prompt: Prompt, response: str, rollout: Rollout, *, group: int, v
         rollout: The response in the policy's tokens.
         group: The same for all responses to one prompt.
         version: Of the policy when that group was begun.
+        prompt_tail: The last words of the prompt, in the policy's chat template.
         name: For messages.
     """
     return Episode(
         prompt=prompt.prompt,
         response=response,
+        prompt_tail=prompt_tail,
         ground_truth=prompt.ground_truth,
         data_source=prompt.data_source,
         extra_info=prompt.extra_info,

@@ -20,6 +20,7 @@ import torch
 from transformers import AutoTokenizer
 
 from rewardpool.errors import ConfigError
+from rewardpool.response_end import ResponseDecoder
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.score_noise import ScoreDtype
 from rewardpool_train.actor import checkpoint
@@ -86,6 +87,7 @@ class Trainer:
         self._prompts = PromptOrder(read_prompts(config.data.prompts), seed=config.seed)
         self._tokenizer = load_tokenizer("policy.path", config.policy.path)
         self._end_ids = end_token_ids(config.policy.path, self._tokenizer)
+        self._decode = ResponseDecoder(self._tokenizer)
         self._actor = self._make_actor()
         self.tally = Tally()
         """What became of this rank's samples."""
@@ -181,9 +183,6 @@ class Trainer:
         """Return the prompt of this rank's group: the ranks take turns."""
         return self._prompts[index * self._ranks.size + self._ranks.rank]
 
-    def _decode(self, token_ids: Sequence[int]) -> str:
-        return str(self._tokenizer.decode(token_ids, skip_special_tokens=True))
-
     def _to_episode(self, task: GroupTask[Prompt], member: int, rollout: Rollout) -> Episode:
         return to_episode(
             task.prompt,
@@ -191,6 +190,7 @@ class Trainer:
             rollout,
             group=task.index,
             version=task.version,
+            prompt_tail=self._decode.tail(rollout.prompt_ids),
             name=f"step{task.step + 1}-rank{self._ranks.rank}-group{task.index}-response{member}",
         )
 

@@ -4,7 +4,7 @@
 400  the body is not what the protocol says
 401  the key is missing or wrong
 413  the body is larger than 16 MiB
-422  a row cannot be rated whoever tries: too long, or its prompt cannot be read
+422  a row cannot be rated whoever tries: too long, or its prompt or the end of its response cannot be read
 503  a row has no reward now; trying again may help
 """
 
@@ -50,7 +50,7 @@ class GatewaySettings:
     """What a gateway does with requests.
 
     Attributes:
-        text: Undoes the policy's chat template.
+        text: Reads what the policy was asked and wrote.
         key: What callers must present; None for none.
         with_parts: Whether slime gets an object with every part's raw score beside the total.
     """

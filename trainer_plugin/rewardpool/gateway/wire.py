@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rewardpool.client.pool import Pool
 from rewardpool.errors import ScoreError
-from rewardpool.policy_text import PolicyText
+from rewardpool.policy_text import PolicyText, prompt_tail
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.rating import Rating
 
@@ -43,6 +43,7 @@ class Query(BaseModel):
             Episode(
                 prompt=text.prompt(prompt, strict=strict),
                 response=text.after(prompt, query),
+                prompt_tail=prompt_tail(prompt),
                 ground_truth=label,
                 id=f"row {row}",
             )
@@ -64,6 +65,7 @@ class SlimeSample(BaseModel):
         return Episode(
             prompt=text.prompt(self.prompt, strict=strict),
             response=text.response(self.response),
+            prompt_tail=prompt_tail(self.prompt),
             ground_truth=self.label,
             id="sample",
         )

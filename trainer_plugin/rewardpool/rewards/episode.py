@@ -97,8 +97,8 @@ class Episode:
         version: Of the policy that the rollouts of its group were begun with, the same for all of them: a number that
             grows. By it `normalize: running` knows which steps are earlier; None where the trainer tells of no steps.
         truncated: Whether the response was cut off at the length limit.
-        prompt_opens_reasoning: Whether the prompt, as the policy read it, ended in the opening tag of its thoughts, so
-            that the response begins within them; None where that is not known.
+        prompt_tail: The last words of the prompt as the policy read it, in its chat template: they show whether the
+            response begins within thoughts. 40 characters are enough; None where they are not known.
         id: A name for messages.
 
     Raises:
@@ -117,7 +117,7 @@ class Episode:
     response_tokens: int | None = None
     version: int | None = None
     truncated: bool = False
-    prompt_opens_reasoning: bool | None = None
+    prompt_tail: str | None = None
     id: str | None = None
 
     def __post_init__(self) -> None:
@@ -174,16 +174,16 @@ class Episode:
         Args:
             reasoning: How the policy marks its thoughts.
         """
-        opened = self.prompt_opens_reasoning
+        tail = self.prompt_tail
         turns = self.turns
         if turns is not None:
             turns = [
-                {**turn, "content": reasoning.answer(turn["content"], opened=opened)}
+                {**turn, "content": reasoning.answer(turn["content"], prompt_tail=tail)}
                 if turn.get("role") == "assistant" and isinstance(turn["content"], str)
                 else turn
                 for turn in map(plain_message, turns)
             ]
-        return replace(self, response=reasoning.answer(self.response, opened=opened), turns=turns)
+        return replace(self, response=reasoning.answer(self.response, prompt_tail=tail), turns=turns)
 
     def reasoning_problem(self, reasoning: Reasoning) -> str | None:
         """Return why the response may have thoughts in it that are not declared; None where it has none such."""
@@ -192,5 +192,5 @@ class Episode:
             for turn in self.response_messages()
             if turn.get("role") == "assistant" and isinstance(turn["content"], str)
         ]
-        problems = (reasoning.problem(text, opened=self.prompt_opens_reasoning) for text in said)
+        problems = (reasoning.problem(text, prompt_tail=self.prompt_tail) for text in said)
         return next((problem for problem in problems if problem is not None), None)

@@ -105,24 +105,28 @@ class Reasoning:
     tags: Tags | None = None
     prompt_opens: bool | None = None
 
-    def split(self, text: str, *, opened: bool | None = None) -> Reasoned:
+    def split(self, text: str, *, prompt_tail: str | None = None) -> Reasoned:
         """Split a response into thoughts and answer.
 
         Args:
             text: The response.
-            opened: Whether its prompt ended in the opening tag; None where that is not known of this one.
+            prompt_tail: The last words of its prompt as the policy read it; None where they are not known.
         """
-        return split_reasoning(text, self._tags, opened=self._opened(opened) or False)
+        return split_reasoning(text, self._tags, opened=self._opened(prompt_tail) or False)
 
-    def answer(self, text: str, *, opened: bool | None = None) -> str:
-        """Return the response without its thoughts: nothing, where they do not end."""
-        return self.split(text, opened=opened).answer or ""
+    def answer(self, text: str, *, prompt_tail: str | None = None) -> str:
+        """Return a response without its thoughts: nothing, where they do not end. Arguments as `split`."""
+        return self.split(text, prompt_tail=prompt_tail).answer or ""
 
-    def problem(self, text: str, *, opened: bool | None = None) -> str | None:
-        """Return why a response may have thoughts in it that are not declared; None where it has none such."""
-        if self.split(text, opened=opened).thoughts is not None:
+    def problem(self, text: str, *, prompt_tail: str | None = None) -> str | None:
+        """Return why a response may have thoughts in it that are not declared; None where it has none such.
+
+        The arguments are those of `split`.
+        """
+        opened = self._opened(prompt_tail)
+        if self.split(text, prompt_tail=prompt_tail).thoughts is not None:
             return None
-        if self._opened(opened) is None:
+        if opened is None:
             for pair in self._tags:
                 if pair.closing and _closes_unopened(text, pair):
                     return (
@@ -145,8 +149,8 @@ class Reasoning:
     def _tags(self) -> Sequence[Tags]:
         return KNOWN if self.tags is None else (self.tags,)
 
-    def _opened(self, opened: bool | None) -> bool | None:
-        return self.prompt_opens if opened is None else opened
+    def _opened(self, prompt_tail: str | None) -> bool | None:
+        return self.prompt_opens if prompt_tail is None else opens_reasoning(prompt_tail, self._tags)
 
 
 def _closes_unopened(text: str, pair: Tags) -> bool:

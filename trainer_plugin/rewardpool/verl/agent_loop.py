@@ -107,7 +107,7 @@ class InlineScorer:
             "tool_extra_fields": last.extra_fields,
             "multi_modal_data": last.multi_modal_data,
         }
-        scored = await self._scorer.score(others, last.response_ids)
+        scored = await self._scorer.score(others, last.response_ids, prompt_ids=last.prompt_ids)
         if isinstance(scored, Unscored):
             log.warning("a trajectory has no score, and is left out of its group: %s", scored.error)
             return None

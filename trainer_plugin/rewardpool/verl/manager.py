@@ -19,7 +19,7 @@ from rewardpool.rewards import OpenReward
 from rewardpool.verl.announced import shared_reward
 from rewardpool.verl.function_pool import FunctionPool, checked_result, shared_function_pool
 from rewardpool.verl.response_scorer import ResponseScorer, Unscored
-from rewardpool.verl.rollout import response_ids
+from rewardpool.verl.rollout import prompt_tail_ids, response_ids
 from rewardpool.verl.settings import AGENT_LOOP, MAPPING_PATH, plain_config, read_settings
 
 log = logging.getLogger(__name__)
@@ -81,7 +81,11 @@ class RewardPoolManager(RewardManagerBase):  # type: ignore[misc]  # verl is not
         scorer = self._scorer_of(await self._reward())
         row = data[len(data) - 1]
         with waited(time.monotonic() - began):
-            scored = await scorer.score(row.non_tensor_batch, response_ids(row.batch, row.non_tensor_batch))
+            scored = await scorer.score(
+                row.non_tensor_batch,
+                response_ids(row.batch, row.non_tensor_batch),
+                prompt_ids=prompt_tail_ids(row.batch),
+            )
         if isinstance(scored, Unscored):  # of a row that names another agent loop, which has to have a number
             raise scored.error
         if scored.steps is not None:

@@ -9,11 +9,15 @@ from typing import Any
 from rewardpool.errors import ConfigError, SampleError, ScoreError
 from rewardpool.policy_steps import at_tokens
 from rewardpool.policy_turns import PolicyTurns
+from rewardpool.response_end import ResponseDecoder
 from rewardpool.rewards import Episode, OpenReward, Rating
 from rewardpool.rewards.episode import Message
 from rewardpool.rewards.together import Together, or_error
 from rewardpool.verl.result import score_and_extra_info
 from rewardpool.verl.rollout import SINGLE_TURN, beside_prompt, episode, medium
+
+_Tokens = tuple[list[int], Sequence[int] | None]
+"""A response's, and its prompt's."""
 
 
 @dataclass(frozen=True)
@@ -51,16 +55,22 @@ class ResponseScorer:
         """
         self._info = tuple(info)
         self.reward = reward
-        self._decoding: Together[list[int], str] = Together(self._decode, what="the policy's tokenizer")
+        self._text = ResponseDecoder(tokenizer)
+        self._decoding: Together[_Tokens, tuple[str, str | None]] = Together(
+            self._decode, what="the policy's tokenizer"
+        )
         self._tokenizer = tokenizer
         self._max_response_tokens = max_response_tokens
 
-    async def score(self, others: Mapping[str, Any], token_ids: list[int]) -> VerlScore | Unscored:
+    async def score(
+        self, others: Mapping[str, Any], token_ids: list[int], *, prompt_ids: Sequence[int] | None = None
+    ) -> VerlScore | Unscored:
         """Return the reward with what verl logs of it, or that there is none.
 
         Args:
             others: What verl has of the sample beside its tensors: a row's `non_tensor_batch`.
             token_ids: The response in the policy's tokens, without padding.
+            prompt_ids: The end of its prompt in the policy's tokens; None where that is not known.
 
         Raises:
             SampleError: It has no score, and the failure policy is `raise`.
@@ -69,13 +79,14 @@ class ResponseScorer:
                 that the reward would have to look at, or turns that cannot be told apart.
         """
         self._check_text(others)
-        response = await self._decoding.of(token_ids)
+        response, prompt_tail = await self._decoding.of((token_ids, prompt_ids))
         # A thread costs more than it gives where there is nothing to do.
         has_turns = self._reader is not None and int(others.get("__num_turns__") or 0) > SINGLE_TURN
         rated = episode(
             others,
             response,
             token_ids,
+            prompt_tail=prompt_tail,
             turns=await asyncio.to_thread(self._turns, token_ids) if has_turns else None,
             max_tokens=self._max_response_tokens,
             eos=self._tokenizer.eos_token_id,
@@ -87,11 +98,12 @@ class ResponseScorer:
         steps = None if rating.steps is None else await asyncio.to_thread(self._steps, rating, rated, token_ids)
         return VerlScore(score, extra_info, steps)
 
-    def _decode(self, responses: Sequence[list[int]]) -> list[str | Exception]:
-        return [or_error(partial(self._text, token_ids)) for token_ids in responses]
+    def _decode(self, given: Sequence[_Tokens]) -> list[tuple[str, str | None] | Exception]:
+        return [or_error(partial(self._texts, *one)) for one in given]
 
-    def _text(self, token_ids: Sequence[int]) -> str:
-        return str(self._tokenizer.decode(token_ids, skip_special_tokens=True))
+    def _texts(self, token_ids: Sequence[int], prompt_ids: Sequence[int] | None) -> tuple[str, str | None]:
+        """The response, and the last words of its prompt."""
+        return self._text(token_ids), None if prompt_ids is None else self._text.tail(prompt_ids)
 
     def _steps(self, rating: Rating, rated: Episode, token_ids: list[int]) -> tuple[tuple[int, float], ...]:
         return tuple(at_tokens(rating, rated, token_ids, self._text))

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rewardpool.errors import ConfigError
+from rewardpool.response_end import TAIL_TOKENS
 from rewardpool.rewards.episode import Episode, Message, medium_of, read_extra_info
 
 SINGLE_TURN = 2
@@ -26,6 +27,16 @@ def response_ids(tensors: Mapping[str, Any], others: Mapping[str, Any]) -> list[
     if length is None:
         length = tensors["attention_mask"][-responses.shape[-1] :].sum()
     return [int(token) for token in responses[: int(length)].tolist()]
+
+
+def prompt_tail_ids(tensors: Mapping[str, Any]) -> list[int] | None:
+    """Return the end of the prompt in the policy's tokens; None where a row has no prompts.
+
+    Args:
+        tensors: A row's tensors: `prompts` of shape (prompt_length,), padded on the left.
+    """
+    prompts = tensors.get("prompts", None)
+    return None if prompts is None else [int(token) for token in prompts[-TAIL_TOKENS:].tolist()]
 
 
 def medium(others: Mapping[str, Any]) -> str | None:
@@ -56,6 +67,7 @@ def episode(
     token_ids: list[int],
     *,
     turns: Sequence[Message] | None = None,
+    prompt_tail: str | None = None,
     max_tokens: int | None,
     eos: int | None,
 ) -> Episode:
@@ -66,6 +78,7 @@ def episode(
         response: The response as text.
         token_ids: The response in the policy's tokens.
         turns: The response's turns, where it has several.
+        prompt_tail: The last words of the prompt in the policy's chat template; None where they are not known.
         max_tokens: The longest response that the policy may write.
         eos: The token by which it ends one.
 
@@ -80,6 +93,7 @@ def episode(
         prompt=plain(others["raw_prompt"]),
         response=response,
         turns=turns,
+        prompt_tail=prompt_tail,
         ground_truth=plain((others.get("reward_model") or {}).get("ground_truth")),
         data_source=str(others.get("data_source") or ""),
         extra_info=_extra_info(others),
