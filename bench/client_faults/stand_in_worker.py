@@ -93,6 +93,6 @@ async def _right(body: bytes) -> list[float]:
             compute_recorded_score(
                 sample.data_source, sample.solution_str, str(sample.ground_truth), sample.extra_info or {}
             )
-            for sample in parse_input(body)
+            for sample in parse_input(body, served=SERVED_NAME)
         )
     )

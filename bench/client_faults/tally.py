@@ -71,7 +71,9 @@ def count(
         samples=len(texts),
         lost=len(texts) - len(scored),
         wrong=sum(outcome.value != expected(texts[index]) for index, outcome in scored.items()),
-        invented=sum(outcome.constant or texts[index] not in times for index, outcome in scored.items()),
+        invented=sum(
+            outcome.penalised_for is not None or texts[index] not in times for index, outcome in scored.items()
+        ),
         retried=sum(report.retried for report in reports),
         hedges=sum(report.hedges for report in reports),
         hedges_won=sum(report.hedges_won for report in reports),
@@ -81,7 +83,7 @@ def count(
         p99_seconds=latency.p99,
         slowest_seconds=latency.max,
         uneven=any(
-            report.samples != report.scored + report.constants + report.unscored + report.cancelled
+            report.samples != report.scored + report.penalties + report.unscored + report.cancelled
             for report in reports
         ),
         problems=tuple(errors[:SHOWN_PROBLEMS]),

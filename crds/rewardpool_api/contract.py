@@ -10,9 +10,10 @@ model has the values of its steps as `steps`, a list of finite numbers; one of a
 what the function returned beside its score. `/v1/embeddings` is the only scoring route that
 sglang-router forwards for every engine. `/v1/classify` is never used: it applies a softmax, and one label becomes 1.0.
 
-A request that is the caller's fault is answered with status **200** and an `error` object instead of data. The router
-counts every non-2xx against the worker's circuit breaker, so twenty samples that are too long would otherwise take the
-whole pool out of service.
+A request that the worker refuses is answered with status **200** and an `error` object instead of data: its `code`, its
+`message`, and the `fault` of what failed. The router counts every non-2xx against the worker's circuit breaker, so
+twenty samples that are too long would otherwise take the whole pool out of service. A worker refuses a `model` that is
+not its own with the code `wrong_model`; `"unknown"` stands for the one that it serves.
 
 One of a pool's LoRA adapters is chosen by `"user": "adapter:NAME"`, and the answer's `model` is then NAME. The `model`
 of a request cannot choose it behind every router: smg refuses a name that is not the pool's, and passes an alias on as
@@ -29,6 +30,7 @@ sends to the wrong request is noticed, and so is a model that read other words t
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -40,6 +42,8 @@ ECHOING_PATHS = (SCORE_PATH, CHAT_PATH)
 """Routes whose answers say whose they are."""
 REQUEST_ID_HEADER = "x-correlation-id"
 """The same for all attempts of one request, whose answers are interchangeable."""
+ANY_MODEL = "unknown"
+"""The `model` of a request for the model that is there: smg sends it to any worker, sglang-router ignores the field."""
 
 NO_WORKER_CODES = ("model_not_found", "no_available_workers")
 """`error.code` of a router that has no worker at all (smg, status 404), or none that lives (both routers, status 503).
@@ -53,8 +57,14 @@ Fault = Literal["policy", "verifier", "infra", "capacity"]
 given to them), `infra` (worker, router, network), `capacity` (no free place in time)."""
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 
-CallerErrorCode = Literal["sample_too_long", "invalid_sample", "function_failed"]
-CALLER_ERROR_CODES: tuple[CallerErrorCode, ...] = ("sample_too_long", "invalid_sample", "function_failed")
+CallerErrorCode = Literal["sample_too_long", "invalid_sample", "function_failed", "wrong_model"]
+FAULT_OF_CODE: Mapping[CallerErrorCode, Fault] = {
+    "sample_too_long": "policy",
+    "invalid_sample": "verifier",
+    "function_failed": "verifier",
+    "wrong_model": "infra",
+}
+"""The fault of an error object that names none."""
 
 
 class DetailedScore(float):
@@ -109,16 +119,33 @@ class OtherTokenizerError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class CallerError:
-    """The `error` object of an answer: the sample, not the server, is at fault."""
+    """The `error` object of an answer: the worker refuses the request, and another worker would too.
+
+    Attributes:
+        code: The kind of refusal.
+        message: In words.
+        fault: Default: that of the code.
+        length_tokens: Of a sample that is too long; None where the worker does not know.
+        limit_tokens: Of the model; None where the worker does not know.
+        served: The model that the worker serves, for `wrong_model`.
+    """
 
     code: CallerErrorCode
     message: str
+    fault: Fault | None = None
     length_tokens: int | None = None
     limit_tokens: int | None = None
+    served: str | None = None
+
+    @property
+    def decided_fault(self) -> Fault:
+        """The fault, or that of the code."""
+        return self.fault or FAULT_OF_CODE[self.code]
 
     def to_wire(self) -> dict[str, Any]:
         """The whole answer body that carries this error."""
-        error = {key: value for key, value in vars(self).items() if value is not None}
+        fields = {**vars(self), "fault": self.decided_fault}
+        error = {key: value for key, value in fields.items() if value is not None}
         return {"object": "list", "data": [], "error": error}
 
 
@@ -249,11 +276,16 @@ def _finite(value: object) -> float | None:
 
 def _caller_error(error: dict[str, Any]) -> CallerError:
     code = error.get("code")
-    if code not in CALLER_ERROR_CODES:
+    if not isinstance(code, str) or code not in FAULT_OF_CODE:
         raise InvalidResponseError(f"the answer's error has the unknown code {code!r}: {error.get('message')}")
+    fault, served = error.get("fault"), error.get("served")
+    if fault is not None and fault not in FAULTS:
+        raise InvalidResponseError(f"the answer's error has the unknown fault {fault!r:.40}: {error.get('message')}")
     return CallerError(
-        code=code,
+        code=code,  # type: ignore[arg-type]  # a key of that mapping
         message=str(error.get("message", "")),
+        fault=fault,
+        served=served if isinstance(served, str) else None,
         length_tokens=_tokens(error.get("length_tokens")),
         limit_tokens=_tokens(error.get("limit_tokens")),
     )

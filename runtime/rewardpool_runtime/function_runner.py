@@ -27,6 +27,7 @@ from numbers import Real
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
+from rewardpool_api.contract import Fault
 from rewardpool_runtime.json_values import NotJsonError, described, json_value
 
 log = logging.getLogger("rewardpool.functions")
@@ -60,9 +61,15 @@ class Scored:
 
 @dataclass(frozen=True)
 class Failed:
-    """The function gave no score; the text says why, type and message of an exception first."""
+    """The function gave no score.
+
+    Attributes:
+        message: Why; of an exception, its type first.
+        fault: `verifier`, or `policy` where it is certain that the policy's own code is the cause.
+    """
 
     message: str
+    fault: Fault = "verifier"
 
 
 Outcome = Scored | Failed

@@ -66,8 +66,22 @@ def test_a_score_of_something_else_than_the_adapter_is_no_score():
 
 
 def test_a_caller_error_survives_the_wire():
-    error = CallerError(code="sample_too_long", message="too long", length_tokens=9, limit_tokens=5)
+    error = CallerError(code="sample_too_long", message="too long", fault="policy", length_tokens=9, limit_tokens=5)
     assert parse_answer(json.dumps(error.to_wire()), count=1) == error
+
+
+def test_an_error_says_whose_fault_it_is_by_its_code_alone():
+    wire = CallerError(code="function_failed", message="ValueError").to_wire()
+    assert wire["error"]["fault"] == "verifier"
+    del wire["error"]["fault"]
+    assert parse_answer(json.dumps(wire), count=1).decided_fault == "verifier"
+
+
+def test_a_fault_that_the_contract_does_not_know_is_an_invalid_response():
+    wire = CallerError(code="function_failed", message="ValueError").to_wire()
+    wire["error"]["fault"] = "mine"
+    with pytest.raises(InvalidResponseError, match="unknown fault 'mine'"):
+        parse_answer(json.dumps(wire), count=1)
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=20))

@@ -15,7 +15,7 @@ from support.fleet import server_python
 from cluster import packages
 from rewardpool import Outcome, Scored, Unscored
 from rewardpool.client.report import Counters
-from rewardpool.errors import ScoreError
+from rewardpool.errors import SampleError, ScoreError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -63,8 +63,8 @@ def tally_of(outcomes: dict[int, Outcome], *, noted: list[str]) -> Tally:
     return count(["a", "b"], outcomes, noted=noted, reports=[], expected={"a": 1.0, "b": 2.0}.__getitem__)
 
 
-def scored(value: float, *, seconds: float = 0.1, constant: bool = False) -> Scored:
-    return Scored(value=value, attempts=1, seconds=seconds, constant=constant)
+def scored(value: float, *, seconds: float = 0.1, penalised_for: SampleError | None = None) -> Scored:
+    return Scored(value=value, attempts=1, seconds=seconds, penalised_for=penalised_for)
 
 
 def test_every_sample_with_its_own_score_from_a_worker_is_all_that_is_asked() -> None:
@@ -89,7 +89,10 @@ def test_the_score_of_another_text_is_wrong() -> None:
 
 def test_a_score_that_no_worker_gave_is_invented() -> None:
     assert tally_of({0: scored(1.0), 1: scored(2.0)}, noted=["a"]).invented == 1
-    assert tally_of({0: scored(1.0), 1: scored(2.0, constant=True)}, noted=["a", "b"]).invented == 1
+    assert (
+        tally_of({0: scored(1.0), 1: scored(2.0, penalised_for=ScoreError("b", "failed"))}, noted=["a", "b"]).invented
+        == 1
+    )
 
 
 def test_a_report_that_does_not_add_up_is_told() -> None:

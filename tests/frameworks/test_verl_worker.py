@@ -3,7 +3,6 @@
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import transformers
@@ -146,15 +145,11 @@ async def test_a_sample_that_cannot_be_scored_raises_and_never_counts_as_zero(
         await worker.compute_score(data)
 
 
-async def test_a_constant_is_taken_only_where_it_is_asked_for_and_is_marked(
-    make_worker: MakeWorker, function_pool: str
-) -> None:
-    constant = "+reward.rewardpool.on_failure.constant=-1"
-    worker = make_worker(MANAGER, f"+reward.pool={function_pool}", QUIETLY, constant)
-    scored: list[dict[str, Any]] = await worker.compute_score_batch(batch_of(["", "123"]))
-    assert [one["reward_score"] for one in scored] == [-1.0, expected_score("123")]
-    assert [one["reward_extra_info"]["unscored"] for one in scored] == [1.0, 0.0]
-    assert list(scored[0]["reward_extra_info"]) == list(scored[1]["reward_extra_info"])
+async def test_a_function_that_fails_is_never_the_policys_penalty(make_worker: MakeWorker, function_pool: str) -> None:
+    penalty = "+reward.rewardpool.on_failure.policy.penalty=-1"
+    worker = make_worker(MANAGER, f"+reward.pool={function_pool}", QUIETLY, penalty)
+    with pytest.raises(FunctionFailedError):
+        await worker.compute_score_batch(batch_of(["", "123"]))
 
 
 async def test_a_pool_that_nobody_knows_is_named(make_worker: MakeWorker) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rewardpool import Constant, RewardConfig
+from rewardpool import FaultPolicies, Penalty, RewardConfig
 from rewardpool.errors import ConfigError
 
 
@@ -13,8 +13,9 @@ def test_one_key_is_enough() -> None:
     assert (config.on_failure, config.timeout) == ("raise", 120.0)
 
 
-def test_a_constant_has_to_be_asked_for_explicitly() -> None:
-    assert RewardConfig.parse({"on_failure": {"constant": -1}}).on_failure == Constant(constant=-1.0)
+def test_a_penalty_is_named_for_the_policys_faults_alone_and_the_others_raise() -> None:
+    policies = RewardConfig.parse({"on_failure": {"policy": {"penalty": -1}, "infra": "skip"}}).on_failure
+    assert policies == FaultPolicies(policy=Penalty(penalty=-1.0), verifier="raise", infra="skip", capacity="raise")
 
 
 @pytest.mark.parametrize(
@@ -31,6 +32,14 @@ def test_a_constant_has_to_be_asked_for_explicitly() -> None:
         ({"concurrency": "many"}, "reward.concurrency", "valid integer"),
         ({"timeout": 0}, "reward.timeout", "greater than 0"),
         ({"on_failure": "zero"}, "reward.on_failure", "'raise' or 'skip'"),
+        ({"on_failure": {"constant": 0}}, "reward.on_failure.constant", "unknown key"),
+        ({"on_failure": {"polcy": "skip"}}, "reward.on_failure.polcy", "did you mean policy?"),
+        ({"on_failure": {"policy": -1}}, "reward.on_failure.policy", "such as {penalty: -1}"),
+        ({"on_failure": {"policy": {}}}, "reward.on_failure.policy.penalty", "Field required"),
+        *(
+            ({"on_failure": {fault: {"penalty": 0}}}, f"reward.on_failure.{fault}", "must be raise or skip: the policy")
+            for fault in ("verifier", "infra", "capacity")
+        ),
     ],
 )
 def test_a_mistake_is_told_by_the_path_of_its_field(raw: dict[str, Any], field: str, problem: str) -> None:
@@ -43,10 +52,10 @@ def test_a_mistake_is_told_by_the_path_of_its_field(raw: dict[str, Any], field: 
 
 def test_all_mistakes_are_told_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
-        RewardConfig.parse({"pool": "skywork", "timout": 3, "on_failure": {"constant": "x"}})
+        RewardConfig.parse({"pool": "skywork", "timout": 3, "on_failure": {"policy": {"penalty": "x"}}})
     assert str(caught.value).splitlines() == [
         "reward.pool: must be namespace/name of a RewardPool, such as rl/skywork",
-        "reward.on_failure.constant: Input should be a valid number, unable to parse string as a number",
+        "reward.on_failure.policy.penalty: Input should be a valid number, unable to parse string as a number",
         "reward.timout: unknown key; did you mean timeout?",
     ]
 
@@ -68,9 +77,9 @@ def test_a_name_a_url_and_fields_stand_for_a_pool(pool: Any, config: RewardConfi
     assert RewardConfig.of(pool) == config == RewardConfig.of(config)
 
 
-def test_a_constant_that_is_no_number_is_refused() -> None:
+def test_a_penalty_that_is_not_a_finite_number_is_refused() -> None:
     with pytest.raises(ConfigError, match="on_failure"):
-        RewardConfig.parse({"on_failure": {"constant": float("nan")}})
+        RewardConfig.parse({"on_failure": {"policy": {"penalty": float("nan")}}})
 
 
 def test_a_refused_url_does_not_repeat_its_password() -> None:

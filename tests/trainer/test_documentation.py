@@ -11,6 +11,7 @@ from support.fake_worker import FakeWorker
 from support.local_pool import on_this_machine, write_local_pool
 
 from rewardpool import RewardConfig, Sample, errors
+from rewardpool_api.contract import FAULTS
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 PAGE = (Path(__file__).parents[2] / "docs" / "trainer.md").read_text()
@@ -88,4 +89,4 @@ def test_every_setting_and_every_error_is_in_a_table() -> None:
     bases = {"RewardPoolError", "PoolError", "SampleError"}
     settings = set(RewardConfig.model_fields) - places
     kinds = {name for name in vars(errors) if name.endswith("Error")} - bases
-    assert rows - {"raise", "skip"} == settings | kinds
+    assert rows - {"raise", "skip", *FAULTS} == settings | kinds

@@ -114,8 +114,8 @@ def test_what_has_no_score_is_named_by_its_index_and_the_others_keep_theirs() ->
 def test_none_stands_for_what_has_no_score_only_where_that_is_asked_for() -> None:
     with Reward(length, on_failure="skip") as scorer:
         assert scorer(["?", "?"], ["boom", "a"]) == [None, 1.0]
-    with Reward(length, on_failure={"constant": -1}) as scorer:
-        assert scorer(["?", "?"], ["boom", "a"]) == [-1.0, 1.0]
+    with Reward(length, on_failure={"policy": {"penalty": -1}, "verifier": "skip"}) as scorer:
+        assert scorer(["?", "?"], ["boom", "a"]) == [None, 1.0]
 
 
 def test_rows_of_one_prompt_are_compared_with_each_other() -> None:
@@ -166,7 +166,7 @@ def test_what_is_no_batch_is_refused_with_words(
 
 def test_all_mistakes_are_told_when_it_is_made() -> None:
     with pytest.raises(ConfigError) as caught:
-        Reward("skywork", timout=5)  # type: ignore[call-arg]
+        Reward("skywork", timout=5)
     assert str(caught.value).splitlines() == [
         "reward.pool: must be namespace/name of a RewardPool, such as rl/skywork",
         "reward.timout: unknown key; did you mean timeout?",

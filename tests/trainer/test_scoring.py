@@ -76,10 +76,10 @@ async def test_an_unscored_sample_is_counted_and_has_no_number() -> None:
     assert (tally.submitted, tally.unscored, tally.lost) == (1, 1, 0)
 
 
-def test_a_constant_is_not_counted_as_a_score_from_a_worker() -> None:
+def test_a_penalty_is_not_counted_as_a_score_from_a_worker() -> None:
     tally = Tally(submitted=1)
     assert tally.enter(Rating(total=-1.0, components={"right": None}, error=ScoreError("3.1", "not a number"))) == -1.0
-    assert (tally.scored, tally.constants, tally.lost) == (0, 1, 0)
+    assert (tally.scored, tally.penalties, tally.lost) == (0, 1, 0)
 
 
 async def test_a_failed_sample_under_the_policy_raise_is_its_error_and_a_sample_that_was_lost() -> None:

@@ -85,7 +85,7 @@ async def test_a_reward_that_compares_responses_is_refused_for_single_samples() 
 async def test_a_reward_key_gets_an_object_with_the_parts() -> None:
     args = arguments()
     args.reward_key = "total"
-    assert await custom_rm(args, StandInSample("4")) == {"total": 1.0, "right": 1.0}
+    assert await custom_rm(args, StandInSample("4")) == {"total": 1.0, "fault": None, "right": 1.0}
 
 
 @pytest.mark.parametrize("policy", ["raise", "skip"])

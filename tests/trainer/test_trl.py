@@ -13,6 +13,7 @@ import rewardpool.trl
 from rewardpool.errors import ConfigError, FunctionFailedError, InvalidSampleError
 from rewardpool.rewards import Episode, Rating
 from rewardpool.rewards.rows import split, text_of
+from rewardpool_api.contract import FAULTS
 
 
 def share_right(data_source: str, solution_str: str, ground_truth: Any, extra_info: Mapping[str, Any]) -> float:
@@ -147,6 +148,7 @@ async def test_parts_are_told_to_the_log() -> None:
     )
     assert totals == [3.0, 0.0]
     assert metrics.pop("rewardpool/seconds") >= 0
+    assert [metrics.pop(f"rewardpool/failed/{fault}") for fault in FAULTS] == [0.0] * 4
     assert metrics == {"rewardpool/unscored": 0.0, "rewardpool/rule/mean": 0.5, "rewardpool/again/mean": 0.5}
     assert columns == {"rewardpool/rule": [1.0, 0.0], "rewardpool/again": [1.0, 0.0]}
     reward.close()

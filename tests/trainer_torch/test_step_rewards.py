@@ -10,7 +10,7 @@ import pytest
 import torch
 import yaml
 from support.byte_tokenizer import ROLES, TEMPLATE, byte_tokenizer
-from support.fake_worker import FakeWorker, of_steps
+from support.fake_worker import FakeWorker, of_steps, refuses
 from support.local_pool import POOL, on_this_machine, write_local_pool
 from support.rates_single import RatesSingle
 
@@ -19,6 +19,7 @@ from rewardpool.policy_steps import at_tokens
 from rewardpool.rewards import Episode, Rating, open_reward
 from rewardpool.rewards.rating import StepReward
 from rewardpool.rewards.steps import steps_of
+from rewardpool_api.contract import CallerError
 from rewardpool_train.actor.fsdp import FsdpActor, RatedRollout
 from rewardpool_train.actor.ranks import joined
 from rewardpool_train.actor.records import StepRecord
@@ -98,15 +99,17 @@ async def test_a_blank_response_has_no_step_and_no_score(tmp_path: Path, tokeniz
     assert "no step" in str(rating.error)
 
 
-async def test_more_or_fewer_values_than_steps_are_no_score_and_a_constant_is_one_step(
+async def test_more_or_fewer_values_than_steps_are_not_a_score_and_a_penalty_is_one_step(
     tmp_path: Path, tokenizer: Any
 ) -> None:
-    async with FakeWorker(of_steps(0.9), of_steps(0.9)) as worker:
+    too_long = CallerError(code="sample_too_long", message="too long", length_tokens=9999, limit_tokens=9998)
+    async with FakeWorker(of_steps(0.9), of_steps(0.9, 0.1), refuses(too_long)) as worker:
         pool_at(tmp_path, worker)
         async with open_reward(PROCESS) as reward:
             with pytest.raises(ScoreError, match="1 values for the 2 steps"):
                 await reward.rate(EPISODE)
-        async with open_reward({**PROCESS, "on_failure": {"constant": -1}, "weight": 2}) as reward:
+        async with open_reward({**PROCESS, "on_failure": {"policy": {"penalty": -1}}, "weight": 2}) as reward:
+            await reward.rate(EPISODE)
             rating = await reward.rate(EPISODE)
     assert (rating.total, rating.components) == (-2.0, {"skywork": None})
     assert rating.steps == (StepReward(value=-2.0, end=len(EPISODE.response)),)

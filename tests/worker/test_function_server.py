@@ -159,8 +159,11 @@ def test_prometheus_is_told_without_a_key_what_the_server_did(start: Start, tmp_
     assert told["rewardpool_worker_samples_total"] == 2
     assert told["rewardpool_worker_in_flight"] == 0
     assert told["rewardpool_worker_request_seconds_count"] == 3
-    failures = {kind: told[f'rewardpool_worker_failures_total{{kind="{kind}"}}'] for kind in FAILURES}
-    assert failures == {"invalid_sample": 1, "no_score": 1, "abandoned": 0}
+    failures = {
+        kind: told[f'rewardpool_worker_failures_total{{fault="{faults[0]}",kind="{kind}"}}']
+        for kind, faults in FAILURES.items()
+    }
+    assert failures == dict.fromkeys(FAILURES, 0) | {"invalid_sample": 1, "function_failed": 1}
 
 
 def test_the_drain_ends_at_its_deadline(start: Start, tmp_path: Path) -> None:

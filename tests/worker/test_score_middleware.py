@@ -13,7 +13,7 @@ import pytest
 from support.asgi import ask
 
 from rewardpool_api import names
-from rewardpool_api.contract import CallerError, parse_answer
+from rewardpool_api.contract import ANY_MODEL, CHAT_PATH, CallerError, parse_answer
 from rewardpool_worker.score_middleware import (
     KEY_NAMES,
     Checkpoint,
@@ -155,7 +155,7 @@ async def test_without_an_adapter_the_base_scores(said: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("adapters", [(), ADAPTERS])
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "transformers"])
-async def test_an_adapter_that_is_not_there_is_an_invalid_sample_on_every_engine(
+async def test_an_adapter_that_is_not_there_is_a_wrong_model_on_every_engine(
     engine: str, adapters: tuple[str, ...]
 ) -> None:
     fake = FakeEngine(classify=(200, classification(-1.5)))
@@ -163,7 +163,7 @@ async def test_an_adapter_that_is_not_there_is_an_invalid_sample_on_every_engine
     reply = await ask(worker(fake, engine=engine, adapters=adapters), "POST", "/v1/embeddings", request)
     error = parse_answer(reply.body, count=1)
     assert isinstance(error, CallerError)
-    assert error.code == "invalid_sample"
+    assert (error.code, error.served) == ("wrong_model", "rm")
     assert all(name in error.message for name in (*adapters, "'rm'"))
     assert fake.asked == []
 
@@ -245,14 +245,42 @@ async def test_a_token_that_vllms_tokenizer_has_and_the_model_lacks_gets_no_scor
         ("Generative", "/v1/chat/completions", {"messages": [{"role": "user", "content": "hello"}]}),
     ],
 )
-async def test_sglang_which_takes_any_model_name_serves_none_that_it_does_not_list(
-    model_type: str, path: str, request_body: dict[str, Any]
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "transformers"])
+async def test_a_model_that_is_not_the_workers_own_is_refused_by_a_code_of_its_own(
+    engine: str, model_type: str, path: str, request_body: dict[str, Any]
 ) -> None:
-    fake = FakeEngine(v1__embeddings=(200, {}), v1__chat__completions=(200, {}))
-    guarded = worker(fake, engine="sglang", model_type=model_type)
+    fake = FakeEngine(classify=(200, {}), v1__embeddings=(200, {}), v1__chat__completions=(200, {}))
+    guarded = worker(fake, engine=engine, model_type=model_type)
     reply = await ask(guarded, "POST", path, {"model": "another", **request_body})
-    assert reply.json()["error"]["message"] == "the model 'another' does not exist, this worker serves 'rm'"
-    assert fake.count(path) == 0
+    assert reply.json()["error"] == {
+        "code": "wrong_model",
+        "message": "there is no model 'another' here: this worker serves 'rm'",
+        "fault": "infra",
+        "served": "rm",
+    }
+    assert (fake.count(path), fake.count("/classify")) == (0, 0)
+
+
+@pytest.mark.parametrize("served", ["rm", ""])
+async def test_a_request_that_names_no_model_is_for_the_one_that_is_there(served: str) -> None:
+    fake = FakeEngine(classify=(200, classification(-1.5)))
+    app = ScoreMiddleware(fake, settings=Settings(served_name=served))
+    reply = await ask(app, "POST", "/v1/embeddings", {"model": ANY_MODEL, "input": "hello"})
+    assert parse_answer(reply.body, count=1) == [-1.5]
+    assert fake.asked[-1][1]["model"] == "rm"
+
+
+async def test_a_judge_is_asked_by_its_own_name_where_the_request_names_none() -> None:
+    fake = FakeEngine(v1__chat__completions=(200, {"choices": []}))
+    await ask(worker(fake, model_type="Generative"), "POST", CHAT_PATH, {"model": ANY_MODEL, "messages": []})
+    assert fake.asked == [(CHAT_PATH, {"model": "rm", "messages": []})]
+
+
+async def test_an_engine_that_knows_no_such_model_makes_it_a_wrong_model() -> None:
+    fake = FakeEngine(classify=(404, complaint("The model `x` does not exist.")))
+    app = ScoreMiddleware(fake, settings=Settings())
+    reply = await ask(app, "POST", "/v1/embeddings", {"model": "x", "input": "hello"})
+    assert reply.json()["error"]["code"] == "wrong_model"
 
 
 @pytest.mark.parametrize("name", ["rm", "adapter", "rm:adapter"])
@@ -403,12 +431,20 @@ async def test_a_text_with_half_a_character_never_reaches_the_engine(given: Any)
 
 async def test_a_body_over_the_bound_is_refused_without_being_kept() -> None:
     reply = await score(FakeEngine(), "x" * 1000, max_body_bytes=100)
-    assert reply.json()["error"] == {"code": "invalid_sample", "message": "the request has more than 100 bytes"}
+    assert reply.json()["error"] == {
+        "code": "invalid_sample",
+        "message": "the request has more than 100 bytes",
+        "fault": "verifier",
+    }
 
 
 async def test_any_other_complaint_is_an_invalid_sample_in_the_engines_words() -> None:
     reply = await score(FakeEngine(classify=(400, complaint("Token id 9 is out of vocabulary"))))
-    assert reply.json()["error"] == {"code": "invalid_sample", "message": "Token id 9 is out of vocabulary"}
+    assert reply.json()["error"] == {
+        "code": "invalid_sample",
+        "message": "Token id 9 is out of vocabulary",
+        "fault": "verifier",
+    }
 
 
 async def test_a_judges_complaint_is_reworded_too() -> None:
@@ -442,6 +478,7 @@ async def test_a_picture_that_the_engine_would_leave_out_is_refused_by_its_place
         assert reply.json()["error"] == {
             "code": "invalid_sample",
             "message": "messages[1].content[1] is image_url, and this model takes text alone",
+            "fault": "verifier",
         }
 
 

@@ -110,18 +110,32 @@ async def test_every_form_of_input_gets_a_number_for_each_item_in_its_order(give
 @pytest.mark.parametrize(
     ("given_input", "model", "error"),
     [
-        (["a", ""], "rm", {"code": "invalid_sample", "message": "input 1: the sample has no tokens"}),
+        (
+            ["a", ""],
+            "rm",
+            {"code": "invalid_sample", "message": "input 1: the sample has no tokens", "fault": "verifier"},
+        ),
         (
             ["a", "x" * 21],
             "rm",
             {
                 "code": "sample_too_long",
                 "message": "input 1 has 21 tokens, the model takes at most 20",
+                "fault": "policy",
                 "length_tokens": 21,
                 "limit_tokens": 20,
             },
         ),
-        ("a", "other", {"code": "invalid_sample", "message": "the model `other` does not exist; there is rm"}),
+        (
+            "a",
+            "other",
+            {
+                "code": "wrong_model",
+                "message": "there is no model 'other' here: this worker serves 'rm'",
+                "fault": "infra",
+                "served": "rm",
+            },
+        ),
     ],
     ids=["blank", "too long", "another model"],
 )
@@ -173,21 +187,23 @@ async def test_nothing_is_computed_for_a_caller_who_hung_up() -> None:
     assert (await kept)[0] == 200
     assert (await ask(app, "POST", contract.SCORE_PATH, {"model": "rm", "input": ["last"]}))[0] == 200
     assert model.batches == [1, 1]
-    assert metrics.registry.get_sample_value("rewardpool_worker_failures_total", {"kind": "abandoned"}) == 1
+    labels = {"kind": "abandoned", "fault": "infra"}
+    assert metrics.registry.get_sample_value("rewardpool_worker_failures_total", labels) == 1
 
 
 async def test_requests_samples_and_failures_are_counted() -> None:
     metrics = WorkerMetrics()
     app = served(FakeModel(), metrics)
-    for given_input in (["a", "bb"], "", "!"):
+    for given_input in (["a", "bb"], "", "!", "x" * 21):
         await scores(app, given_input)
     value = metrics.registry.get_sample_value
-    assert value("rewardpool_worker_requests_total") == 3
-    assert value("rewardpool_worker_request_seconds_count") == 3
+    assert value("rewardpool_worker_requests_total") == 4
+    assert value("rewardpool_worker_request_seconds_count") == 4
     assert value("rewardpool_worker_samples_total") == 2
     assert value("rewardpool_worker_in_flight") == 0
-    failures = [value("rewardpool_worker_failures_total", {"kind": kind}) for kind in ("invalid_sample", "no_score")]
-    assert failures == [1, 1]
+    kinds = [("invalid_sample", "verifier"), ("no_score", "infra"), ("sample_too_long", "policy")]
+    failures = [value("rewardpool_worker_failures_total", {"kind": kind, "fault": fault}) for kind, fault in kinds]
+    assert failures == [1, 1, 1]
 
 
 async def test_readiness_is_a_real_score_and_says_how_long_a_sample_may_be() -> None:

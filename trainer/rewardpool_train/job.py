@@ -145,7 +145,7 @@ def summarise(records: Sequence[StepRecord], tally: Tally, retried: int, world_s
         "steps": len(records),
         "samples": tally.submitted,
         "scored": tally.scored,
-        "constants": tally.constants,
+        "penalties": tally.penalties,
         "unscored": tally.unscored,
         "given_up": tally.given_up,
         "dropped": sum(record.dropped_samples for record in records),

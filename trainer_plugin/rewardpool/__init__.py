@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from rewardpool.client.pool import Pool as Pool
     from rewardpool.client.report import Latency as Latency
     from rewardpool.client.report import Report as Report
-    from rewardpool.config import Constant as Constant
+    from rewardpool.config import FaultPolicies as FaultPolicies
+    from rewardpool.config import Penalty as Penalty
     from rewardpool.config import RewardConfig as RewardConfig
     from rewardpool.demand.handle import JobDemand as JobDemand
     from rewardpool.demand.report import DemandReport as DemandReport
     from rewardpool.discovery.endpoint import Endpoint as Endpoint
     from rewardpool.discovery.find import discover as discover
+    from rewardpool.errors import BrokenPoolError as BrokenPoolError
     from rewardpool.errors import ConfigError as ConfigError
     from rewardpool.errors import DeadlineError as DeadlineError
     from rewardpool.errors import FunctionFailedError as FunctionFailedError
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
     from rewardpool.errors import PoolNotFoundError as PoolNotFoundError
     from rewardpool.errors import PoolNotReadyError as PoolNotReadyError
     from rewardpool.errors import PoolNotYetReadyError as PoolNotYetReadyError
-    from rewardpool.errors import PoolRefusesError as PoolRefusesError
     from rewardpool.errors import RewardPoolError as RewardPoolError
     from rewardpool.errors import RolloutError as RolloutError
     from rewardpool.errors import SampleError as SampleError
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from rewardpool.errors import ScoreError as ScoreError
     from rewardpool.errors import TrainingError as TrainingError
     from rewardpool.errors import UnscoredError as UnscoredError
+    from rewardpool.errors import WrongModelError as WrongModelError
     from rewardpool.errors import WrongTokenizerError as WrongTokenizerError
     from rewardpool.reward import Reward as Reward
     from rewardpool.rewards.episode import Episode as Episode
@@ -60,16 +62,16 @@ _NAMES = {
     "rewardpool.client.blocking": "BlockingPool",
     "rewardpool.client.pool": "Pool",
     "rewardpool.client.report": "Latency Report",
-    "rewardpool.config": "Constant RewardConfig",
+    "rewardpool.config": "FaultPolicies Penalty RewardConfig",
     "rewardpool.demand.handle": "JobDemand",
     "rewardpool.demand.report": "DemandReport",
     "rewardpool.discovery.endpoint": "Endpoint",
     "rewardpool.discovery.find": "discover",
     "rewardpool.errors": (
-        "ConfigError DeadlineError FunctionFailedError GroupAbortedError InvalidSampleError ModelChangedError"
-        " OtherRankError PoolAccessError PoolError PoolNotFoundError PoolNotReadyError PoolNotYetReadyError"
-        " PoolRefusesError RewardPoolError RolloutError SampleError SampleTooLongError ScoreError TrainingError"
-        " UnscoredError WrongTokenizerError"
+        "BrokenPoolError ConfigError DeadlineError FunctionFailedError GroupAbortedError InvalidSampleError"
+        " ModelChangedError OtherRankError PoolAccessError PoolError PoolNotFoundError PoolNotReadyError"
+        " PoolNotYetReadyError RewardPoolError RolloutError SampleError SampleTooLongError ScoreError"
+        " TrainingError UnscoredError WrongModelError WrongTokenizerError"
     ),
     "rewardpool.reward": "Reward",
     "rewardpool.rewards.episode": "Episode",

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from rewardpool.mistakes import validated
+from rewardpool_api.contract import Fault
 from rewardpool_api.demand import JOB_PATTERN, MAX_JOB_NAME
 from rewardpool_runtime.state_files import pools_here
 
@@ -65,15 +66,58 @@ def check_job(job: str) -> str:
     return job
 
 
-class Constant(BaseModel):
-    """The failure policy that puts a number in place of a score. Only for those who ask for it explicitly."""
+class Penalty(BaseModel):
+    """The score of a sample that failed by what the policy itself wrote."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    constant: Annotated[float, Field(allow_inf_nan=False)]
+    penalty: Annotated[float, Field(allow_inf_nan=False)]
+    """The number; there is no default."""
 
 
-FailurePolicy = Literal["raise", "skip"] | Constant
+def _without_penalty(action: object) -> object:
+    if action not in ("raise", "skip"):
+        raise ValueError("must be raise or skip: the policy did not cause it, so no number can stand for the score")
+    return action
+
+
+def _named_penalty(action: object) -> object:
+    if isinstance(action, int | float):
+        raise ValueError(  # noqa: TRY004 - pydantic reports no TypeError
+            f"must be raise, skip, or a penalty by its name, such as {{penalty: {action}}}"
+        )
+    return action
+
+
+Action = Literal["raise", "skip"]
+PlainAction = Annotated[Action, BeforeValidator(_without_penalty)]
+
+
+class FaultPolicies(BaseModel):
+    """What becomes of a sample without a score, by the fault."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    policy: Annotated[Action | Penalty, BeforeValidator(_named_penalty)] = "raise"
+    """What the policy wrote: code that loops, an answer that is too long. `{penalty: x}`: it gets the score x."""
+    verifier: PlainAction = "raise"
+    """The function or judge failed, or the row given to it is malformed."""
+    infra: PlainAction = "raise"
+    """A worker, a router or the network failed, after all attempts."""
+    capacity: PlainAction = "raise"
+    """No worker had a free place in time."""
+
+
+FailurePolicy = Action | FaultPolicies
+
+
+def action_for(policy: FailurePolicy, fault: Fault) -> Action | Penalty:
+    """Return what becomes of a sample that failed by that fault."""
+    if not isinstance(policy, FaultPolicies):
+        return policy
+    action: Action | Penalty = getattr(policy, fault)
+    return action
+
 
 AUTO_BATCH = 16
 """The largest of `batch: auto`. Beyond that there is little to win, and much waits for one slow sample."""
@@ -109,8 +153,9 @@ class RewardConfig(BaseModel):
     many where a worker sends invalid responses, since the router takes that worker for a healthy one.
     Attempts that reach no worker at all are repeated, ever slower, until the deadline, and do not count."""
     breaker_threshold: Annotated[int, Field(ge=1, le=10_000)] = 16
-    """Samples in a row, none answered in between, that the server refuses in the same way, after which that is an error
-    of the pool whatever `on_failure` says. Before the pool has answered once, the first 404, 405 or the like is one."""
+    """Samples that fail by the same kind with no score in between, after which that is an error of the pool whatever
+    `on_failure` says. Before the first score, the first 404, 405 or the like is one; after it, four times as many
+    samples may fail by themselves (the function raises, the sample is malformed)."""
     concurrency: Annotated[int, Field(ge=1, le=65_536)] = 64
     """Most requests in flight from this process; fewer while the pool says that it is too busy."""
     batch: Annotated[int, Field(ge=1, le=64)] | Literal["auto"] = "auto"
@@ -120,7 +165,8 @@ class RewardConfig(BaseModel):
     """Whether a request that takes far longer than usual gets a second one beside it, at most 5 % of them; the first
     answer counts. One that a function's worker has in work gets none."""
     on_failure: FailurePolicy = "raise"
-    """`raise`: the first failed sample ends the stream. `skip`: it comes back Unscored. `{constant: x}`: it gets x."""
+    """`raise`: the first failed sample ends the stream. `skip`: it comes back Unscored. Or a mapping with one of these
+    for each fault, such as `{policy: {penalty: -1}, verifier: skip, infra: skip}`; a fault that is not in it raises."""
     wait_seconds: Annotated[float, Field(ge=0, le=86_400)] = 0.0
     """How long to wait at the start until the pool is ready, whatever is in the way, before it raises. With 0, samples
     wait for what passes by itself, within their deadlines, and anything else raises at once."""

@@ -7,8 +7,28 @@ Every error keeps its parts in `args`, so that it survives pickling on its way t
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from rewardpool_api.contract import Fault
+
+FailureKind = Literal[
+    "sample_too_long",
+    "invalid_sample",
+    "function_failed",
+    "unreadable",
+    "no_score",
+    "refused",
+    "not_found",
+    "wrong_model",
+    "unauthorized",
+    "worker",
+    "invalid_response",
+    "busy",
+    "waiting",
+    "unreachable",
+    "no_answer",
+]
+"""What failed, finer than the fault; the words of reports, metrics and logs. docs/failure-model.md has them all."""
 
 MOST_NAMED = 20
 """Responses whose index is written out in a message."""
@@ -57,8 +77,33 @@ class PoolNotYetReadyError(PoolNotReadyError):
     """It cannot score now for a cause that passes by itself, such as an engine that starts again."""
 
 
-class PoolRefusesError(PoolError):
-    """What answers at the pool's address refuses every sample: the wrong address, path or served name."""
+class BrokenPoolError(PoolError):
+    """Sample after sample fails in the same way and none is scored; raised under every failure policy."""
+
+
+class WrongModelError(PoolError):
+    """The worker serves another model than the one that was requested.
+
+    Attributes:
+        requested: The `model` of the request, or `adapter:NAME`.
+        served: The worker's; None where it does not say.
+    """
+
+    def __init__(self, where: str, requested: str, served: str | None, problem: str) -> None:
+        super().__init__(where, requested, served, problem)
+        self.where = where
+        self.requested = requested
+        self.served = served
+        self.problem = problem
+
+    def __str__(self) -> str:
+        serves = "serves another model" if self.served is None else f"serves the model {self.served!r}"
+        remedy = (
+            "correct url or served_name"
+            if self.served is None
+            else f"set served_name to {self.served!r}, or correct url"
+        )
+        return f"{self.where} {serves}, and {self.requested!r} was requested: {remedy} ({self.problem})"
 
 
 class ModelChangedError(PoolError):
@@ -84,18 +129,25 @@ class SampleError(RewardPoolError):
         sample: Its id, or its index where it has none.
         problem: What failed, in words.
         fault: Cause of the failure. Only what the policy itself wrote is `policy`.
+        kind: What failed, finer than the fault.
         status: The HTTP status of a server's refusal; None without one.
     """
 
     fault: Fault = "infra"
+    kind: FailureKind = "no_score"
     status: int | None = None
 
-    def __init__(self, sample: str, problem: str, *, fault: Fault | None = None) -> None:
+    def __init__(
+        self, sample: str, problem: str, *, fault: Fault | None = None, kind: FailureKind | None = None
+    ) -> None:
         super().__init__(sample, problem)
         self.sample = sample
         self.problem = problem
+        # Not in `args`: pickling carries an exception's attributes too.
         if fault is not None:
-            self.fault = fault  # not in `args`: pickling carries an exception's attributes too
+            self.fault = fault
+        if kind is not None:
+            self.kind = kind
 
     def __str__(self) -> str:
         return f"sample {self.sample}: {self.problem}"
@@ -142,11 +194,14 @@ class SampleTooLongError(SampleError):
     """The sample has more tokens than the model takes; both lengths are in tokens, None where no server said."""
 
     fault: Fault = "policy"
+    kind: FailureKind = "sample_too_long"
 
-    def __init__(self, sample: str, length_tokens: int | None, limit_tokens: int | None) -> None:
+    def __init__(
+        self, sample: str, length_tokens: int | None, limit_tokens: int | None, *, fault: Fault | None = None
+    ) -> None:
         length = "an unknown number of" if length_tokens is None else length_tokens
         limit = "fewer" if limit_tokens is None else f"at most {limit_tokens}"
-        super().__init__(sample, f"has {length} tokens and the model takes {limit}")
+        super().__init__(sample, f"has {length} tokens and the model takes {limit}", fault=fault)
         self.args = (sample, length_tokens, limit_tokens)
         self.length_tokens = length_tokens
         self.limit_tokens = limit_tokens
@@ -159,6 +214,7 @@ class InvalidSampleError(SampleError):
     """
 
     fault: Fault = "verifier"
+    kind: FailureKind = "invalid_sample"
 
 
 class ScoreError(SampleError):
@@ -187,16 +243,26 @@ class FunctionFailedError(ScoreError):
     """The user's reward function raised on this sample; the message has the exception's type and text."""
 
     fault: Fault = "verifier"
+    kind: FailureKind = "function_failed"
 
 
 class DeadlineError(SampleError):
     """The sample's deadline passed, over all its attempts; the message has the last attempt's trouble."""
 
+    kind: FailureKind = "no_answer"
+
     def __init__(
-        self, sample: str, seconds: float, attempts: int, last_problem: str, *, fault: Fault | None = None
+        self,
+        sample: str,
+        seconds: float,
+        attempts: int,
+        last_problem: str,
+        *,
+        fault: Fault | None = None,
+        kind: FailureKind | None = None,
     ) -> None:
         problem = f"no score within {seconds:g} s, its timeout, and {attempts} attempts; last: {last_problem}"
-        super().__init__(sample, problem, fault=fault)
+        super().__init__(sample, problem, fault=fault, kind=kind)
         self.args = (sample, seconds, attempts, last_problem)
         self.seconds = seconds
         self.attempts = attempts

@@ -30,12 +30,12 @@ def at_tokens(rating: Rating, episode: Episode, token_ids: Sequence[int], decode
         ScoreError: The rating has none, or the tokens do not make the response.
     """
     if not rating.steps:
-        raise ScoreError(episode.label, "it has a score, and no step of it has one")
+        raise ScoreError(episode.label, "it has a score, and no step of it has one", fault="verifier")
     ends = [step.end for step in rating.steps]
     try:
         tokens = end_tokens(ends, text=episode.response, token_ids=token_ids, decode=decode)
     except ValueError as error:
-        raise ScoreError(episode.label, str(error)) from error
+        raise ScoreError(episode.label, str(error), fault="verifier") from error
     return [(token, step.value) for token, step in zip(tokens, rating.steps, strict=True)]
 
 

@@ -179,7 +179,7 @@ class Reward:
         """Score one response; `fields` are further ones of `Episode`, such as `ground_truth`.
 
         Raises:
-            SampleError: It has no score, under every failure policy but a constant.
+            SampleError: It has no score, and `on_failure` names no penalty for it.
             PoolError: A pool cannot be used.
             ConfigError: A part compares the responses to a prompt, or a tokenizer or function cannot be loaded.
             RuntimeError: It is closed.
@@ -193,7 +193,7 @@ class Reward:
         except RewardPoolError as error:
             raise error.with_traceback(None) from users_cause(error)
         if rating.total is None:
-            raise rating.error or ScoreError(episode.label, "is explicitly unscored")
+            raise rating.error or ScoreError(episode.label, "is explicitly unscored", fault="verifier")
         return rating.total
 
     async def stream(self, rows: Iterable[Row] | AsyncIterable[Row]) -> AsyncGenerator[tuple[int, Rating], None]:

@@ -119,7 +119,7 @@ class Scored:
         value: The raw score, finite; no activation applied.
         attempts: Requests that were sent for it.
         seconds: From the first request to the answer.
-        constant: True when scoring failed and `value` is the constant that the failure policy asked for.
+        penalised_for: Why there is no score, where `value` is the penalty that `on_failure` names for `policy`.
         steps: Of a pool whose `spec.model.head.type` is TokenLevel: the values of the text's steps, in their order, of
             which `value` is the aggregate. None for every other pool.
         info: What a pool's function returned beside its score, JSON values.
@@ -131,7 +131,7 @@ class Scored:
     value: float
     attempts: int
     seconds: float
-    constant: bool = False
+    penalised_for: SampleError | None = None
     steps: tuple[float, ...] | None = None
     info: Mapping[str, Any] = field(default_factory=dict)
     revision: str | None = None

@@ -29,7 +29,7 @@ from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.lazy import LazyReward
 from rewardpool.rewards.rating import Rating
 
-Answer = float | dict[str, float | None] | None
+Answer = float | dict[str, float | str | None] | None
 
 POST_PROCESS = "rewardpool.slime.leave_out_unscored"
 NORMALISED = frozenset({"grpo", "gspo", "reinforce_plus_plus_baseline"})

@@ -17,6 +17,7 @@ The signature is that of TRL 1.16, of which GRPO and RLOO trainers await what is
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -29,6 +30,7 @@ from rewardpool.rewards.groups import groups_of
 from rewardpool.rewards.lazy import LazyReward
 from rewardpool.rewards.rating import Rating
 from rewardpool.rewards.rows import split
+from rewardpool_api.contract import FAULTS
 
 log = logging.getLogger(__name__)
 
@@ -249,7 +251,10 @@ class TrlReward:
             if not self._lazy.may_leave_unscored:  # post_process may give None under any failure policy
                 check_none_is_left_out(further, only_reward=self._only_reward)
             problem = next((str(rating.error) for rating in ratings if rating.total is None and rating.error), "")
-            log.warning("%d of %d rows have no reward and are left out; first: %s", unscored, len(ratings), problem)
+            faults = dict(Counter(rating.error.fault for rating in ratings if rating.total is None and rating.error))
+            log.warning(
+                "%d of %d rows have no reward and are left out %s; first: %s", unscored, len(ratings), faults, problem
+            )
         if log_metric := further.get("log_metric"):
             for metric, value in self._metrics(ratings, seconds):
                 log_metric(f"{self.__name__}/{metric}", value)
@@ -266,6 +271,9 @@ class TrlReward:
     def _metrics(self, ratings: Sequence[Rating], seconds: float) -> Iterator[tuple[str, float]]:
         yield "seconds", seconds
         yield "unscored", float(sum(rating.total is None for rating in ratings))
+        failed = Counter(rating.error.fault for rating in ratings if rating.error is not None)
+        for fault in FAULTS:
+            yield f"failed/{fault}", float(failed[fault])
         for part in self._lazy.names:
             scores = [score for rating in ratings if (score := rating.components[part]) is not None]
             if scores:

@@ -28,7 +28,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from rewardpool_api import names
-from rewardpool_api.contract import REQUEST_ID_HEADER, SCORE_PATH, CallerError
+from rewardpool_api.contract import ANY_MODEL, REQUEST_ID_HEADER, SCORE_PATH, CallerError
 from rewardpool_runtime.function_runner import (
     Failed,
     FunctionArguments,
@@ -40,8 +40,16 @@ from rewardpool_runtime.function_runner import (
 )
 from rewardpool_worker.function_sample import parse_sample
 from rewardpool_worker.in_work import SCRAPE_HEADER, InWork
-from rewardpool_worker.score_middleware import OPEN_PATHS, InvalidSampleError, KeyFile, Readiness, Settings, echo
-from rewardpool_worker.worker_metrics import INVALID_SAMPLE, METRICS_PATH, NO_SCORE, WorkerMetrics
+from rewardpool_worker.score_middleware import (
+    OPEN_PATHS,
+    InvalidSampleError,
+    KeyFile,
+    Readiness,
+    Settings,
+    WrongModelError,
+    echo,
+)
+from rewardpool_worker.worker_metrics import METRICS_PATH, WorkerMetrics
 
 log = logging.getLogger("rewardpool.worker")
 
@@ -163,9 +171,8 @@ class FunctionServer:
             try:
                 body = await request.read()
             except web.HTTPRequestEntityTooLarge:
-                bound = self._options.max_body_bytes
-                self._metrics.failed(INVALID_SAMPLE)
-                return _caller_error("invalid_sample", f"the request has more than {bound} bytes")
+                message = f"the request has more than {self._options.max_body_bytes} bytes"
+                return self._refused(CallerError(code="sample_too_long", message=message))
             request_id = request.headers.get(REQUEST_ID_HEADER, "")
             if not request_id:
                 return await self._scored(body, "")
@@ -185,10 +192,11 @@ class FunctionServer:
 
     async def _scored(self, body: bytes, request_id: str) -> dict[str, Any]:
         try:
-            samples = parse_input(body)
+            samples = parse_input(body, served=self._options.served_name)
         except InvalidSampleError as error:
-            self._metrics.failed(INVALID_SAMPLE)
-            return _caller_error("invalid_sample", str(error))
+            return self._refused(CallerError(code="invalid_sample", message=str(error)))
+        except WrongModelError as error:
+            return self._refused(CallerError(code="wrong_model", message=str(error), served=error.served))
         with self._in_work.request(request_id, calls=len(samples)) as started:
             # One sample, as nearly every request has, needs no task of its own, which costs 20 µs.
             alone = len(samples) == 1
@@ -199,13 +207,17 @@ class FunctionServer:
         data = []
         for index, outcome in enumerate(outcomes):
             if isinstance(outcome, Failed):
-                self._metrics.failed(NO_SCORE)
                 where = f"input {index}: " if len(outcomes) > 1 else ""
-                return _caller_error("function_failed", f"{where}{outcome.message}")
+                message = f"{where}{outcome.message}"
+                return self._refused(CallerError(code="function_failed", message=message, fault=outcome.fault))
             data.append(answer_item(index, outcome))
         self._readiness.scored()
         self._metrics.scored(len(data))
         return {"object": "list", "model": self._options.served_name, "data": data, "usage": {}}
+
+    def _refused(self, error: CallerError) -> dict[str, Any]:
+        self._metrics.failed(error.code, error.decided_fault)
+        return error.to_wire()
 
     async def _probe(self) -> dict[str, Any]:
         await self._runner.start()
@@ -228,17 +240,23 @@ class FunctionServer:
                 self._empty.set()
 
 
-def parse_input(body: bytes) -> list[FunctionArguments]:
-    """Read the samples of a request.
+def parse_input(body: bytes, *, served: str) -> list[FunctionArguments]:
+    """Read the samples of a request to the worker that serves that name.
 
     Raises:
-        InvalidSampleError: not the contract's request, or a sample that is none.
+        InvalidSampleError: not the contract's request, or not a sample.
+        WrongModelError: the request is for another model.
     """
     try:
         request = json.loads(body)
     except ValueError as error:
         raise InvalidSampleError(f"the request is not JSON: {error}") from None
-    given = request.get("input") if isinstance(request, dict) else None
+    model = request.get("model") if isinstance(request, dict) else None
+    if not isinstance(model, str):
+        raise InvalidSampleError("`model` must be a text")
+    if model not in (served, ANY_MODEL):
+        raise WrongModelError(model, served)
+    given = request.get("input")
     texts = [given] if isinstance(given, str) else given
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
         raise InvalidSampleError("`input` must be one sample as a JSON text, or a list of them")
@@ -249,10 +267,6 @@ def answer_item(index: int, scored: Scored) -> dict[str, Any]:
     """Return the entry of an answer's `data` for one sample."""
     item = {"object": "embedding", "index": index, "embedding": [scored.value]}
     return {**item, "info": scored.info} if scored.info else item
-
-
-def _caller_error(code: Any, message: str) -> dict[str, Any]:
-    return CallerError(code=code, message=message).to_wire()
 
 
 def _error(status: int, code: str, message: str) -> web.Response:

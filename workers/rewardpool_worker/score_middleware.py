@@ -204,6 +204,19 @@ class InvalidSampleError(ValueError):
     """A request that says something else than the contract; the text says what."""
 
 
+class WrongModelError(ValueError):
+    """A request for another model than this worker's; `served` is the worker's."""
+
+    def __init__(self, model: str, served: str, adapters: Sequence[str] = ()) -> None:
+        beside = f", with the adapters {', '.join(adapters)}" if adapters else ""
+        super().__init__(f"there is no model {model!r} here: this worker serves {served!r}{beside}")
+        self.served = served
+
+    def to_wire(self) -> dict[str, Any]:
+        """The contract's answer."""
+        return error_answer("wrong_model", str(self), served=self.served)
+
+
 class EngineFaultError(RuntimeError):
     """The engine answered what cannot be passed on as a score; the text says what."""
 
@@ -220,6 +233,8 @@ class Answer:
     body: bytes
 
 
+ANY_MODEL = "unknown"
+"""The `model` of a request for the model that is there, as in `rewardpool_api.contract`."""
 ADAPTER_USER = "adapter:"
 """In front of an adapter's name in a request's `user`, which both routers forward as it is. `model` chooses one as
 well, where the caller reaches the worker with it: smg refuses every name but the pool's, and turns an alias into that.
@@ -231,19 +246,18 @@ def chosen_model(said: str, *, served: str, adapters: Sequence[str]) -> str:
 
     Args:
         said: what `parse_request` returns.
-        served: the served name; empty where only the engine knows it.
+        served: the served name.
         adapters: names of the LoRA adapters.
 
     Raises:
-        InvalidSampleError: there is no such adapter, nor a base of that name; the text has those there are.
+        WrongModelError: the worker has neither a model nor an adapter of that name.
     """
     name = said.removeprefix(ADAPTER_USER)
-    if name in adapters or (name == said and (name == served or not served or not adapters)):
+    if name in adapters or said == served:
         return name
-    there = f"this worker has {', '.join(adapters)}" if adapters else "this worker has no adapter"
-    raise InvalidSampleError(
-        f"there is no adapter {name!r}: {there}" + (f", and {served} without one" if served else "")
-    )
+    if said == ANY_MODEL:
+        return served
+    raise WrongModelError(said, served, adapters)
 
 
 def parse_request(body: bytes) -> tuple[str, list[Sample]]:
@@ -706,10 +720,15 @@ def with_echo(body: bytes, said: dict[str, Any]) -> bytes:
     return json.dumps({**answer, **said}).encode() if isinstance(answer, dict) else body
 
 
-def error_answer(code: str, message: str, **lengths: int | None) -> dict[str, Any]:
-    """The contract's answer to a request that is at fault; goes out with status 200."""
-    known = {name: tokens for name, tokens in lengths.items() if tokens is not None}
-    return {"object": "list", "data": [], "error": {"code": code, "message": message, **known}}
+FAULT_OF_CODE = {"sample_too_long": "policy", "invalid_sample": "verifier", "wrong_model": "infra"}
+"""As in `rewardpool_api.contract`."""
+
+
+def error_answer(code: str, message: str, **further: int | str | None) -> dict[str, Any]:
+    """The contract's answer to a request that the worker refuses; goes out with status 200."""
+    known = {name: value for name, value in further.items() if value is not None}
+    error = {"code": code, "message": message, "fault": FAULT_OF_CODE[code], **known}
+    return {"object": "list", "data": [], "error": error}
 
 
 class ScoreMiddleware:
@@ -796,14 +815,13 @@ class ScoreMiddleware:
     async def _serve_scores(self, scope: Scope, receive: Receive, send: Send, body: bytes) -> None:
         try:
             said, samples = parse_request(body)
-            model = chosen_model(said, served=self._settings.served_name, adapters=self._settings.adapters)
+            model = await self._chosen_model(scope, said)
             await self._refuse_beyond_vocabulary(scope, samples)
-            await self._refuse_other_model(scope, model)
             answer = await self._ask_for_scores(scope, receive, model, samples)
             complaint = caller_complaint(answer)
             if complaint is not None:
-                blame = await self._blame_sample(scope, complaint, _countables(model, samples))
-                await self._answer(scope, send, blame)
+                refusal = await self._refusal(scope, answer, complaint, _countables(model, samples))
+                await self._answer(scope, send, refusal)
             elif answer.status != 200:
                 await _send(send, _engine_fault(answer))
             else:
@@ -814,6 +832,8 @@ class ScoreMiddleware:
             log.debug("a caller hung up")
         except InvalidSampleError as error:
             await self._answer(scope, send, error_answer("invalid_sample", str(error)))
+        except WrongModelError as error:
+            await self._answer(scope, send, error.to_wire())
         except EngineFaultError as error:
             log.error("%s", error)  # noqa: TRY400 - the message says it all; a traceback per sample would not
             await _send(send, _fault(500, str(error)))
@@ -826,9 +846,15 @@ class ScoreMiddleware:
         try:
             request = chat_of(body)
             refuse_media(scope, request.get("messages"))
-            await self._refuse_other_model(scope, request.get("model"))
+            if isinstance(said := request.get("model"), str) and said != (
+                model := await self._chosen_model(scope, said)
+            ):
+                body = json.dumps({**request, "model": model}).encode()
         except InvalidSampleError as error:
             await self._answer(scope, send, error_answer("invalid_sample", str(error)))
+            return
+        except WrongModelError as error:
+            await self._answer(scope, send, error.to_wire())
             return
         except EngineFaultError as error:
             await _send(send, _fault(500, str(error)))
@@ -861,7 +887,7 @@ class ScoreMiddleware:
         if complaint is None:
             await _send(send, _engine_fault(answer))
         else:
-            await self._answer(scope, send, await self._blame_sample(scope, complaint, _countable_chat(body)))
+            await self._answer(scope, send, await self._refusal(scope, answer, complaint, _countable_chat(body)))
 
     async def _ask_for_scores(self, scope: Scope, receive: Receive, model: str, samples: list[Sample]) -> Answer:
         if self._settings.engine != "vllm":
@@ -878,21 +904,25 @@ class ScoreMiddleware:
             return {"model": self._settings.served_name, "lora_path": model}
         return {"model": model}
 
-    async def _refuse_other_model(self, scope: Scope, model: object) -> None:
-        """Have SGLang serve the models it lists and no other name, as vLLM does by itself.
+    async def _chosen_model(self, scope: Scope, said: str) -> str:
+        """Return the model that is to score, as the engine calls it. SGLang would serve any name.
 
         Raises:
-            InvalidSampleError: the text has both names.
+            WrongModelError: the worker has none of that name, and the engine lists none.
         """
         served = self._settings.served_name
-        if self._settings.engine != "sglang" or not served or model == served or not isinstance(model, str):
-            return
-        if model in self._settings.adapters:
-            return
-        listed = await self._list_models(scope)
-        # An adapter's name may stand behind its base model's.
-        if model not in listed and not (model.startswith(f"{served}:") and model.partition(":")[2] in listed):
-            raise InvalidSampleError(f"the model {model!r} does not exist, this worker serves {served!r}")
+        if not served and not said.startswith(ADAPTER_USER):  # only the engine knows it, and refuses others by itself
+            return (self._model or await self._describe_model(scope))["model"] if said == ANY_MODEL else said
+        try:
+            return chosen_model(said, served=served, adapters=self._settings.adapters)
+        except WrongModelError:
+            if said.startswith(ADAPTER_USER):
+                raise
+            listed = await self._list_models(scope)
+            # An adapter's name may stand behind its base model's.
+            if said in listed or (said.startswith(f"{served}:") and said.partition(":")[2] in listed):
+                return said
+            raise
 
     def _read_scores(self, answer: Answer, model: str, count: int) -> dict[str, Any]:
         head = self._settings.head
@@ -900,7 +930,10 @@ class ScoreMiddleware:
         field = of_vllm if self._settings.engine == "vllm" else "embedding"
         return to_embeddings(answer, field=field, head=head, model=model, count=count)
 
-    async def _blame_sample(self, scope: Scope, complaint: str, samples: list[Countable]) -> dict[str, Any]:
+    async def _refusal(self, scope: Scope, answer: Answer, complaint: str, samples: list[Countable]) -> dict[str, Any]:
+        """Return the contract's answer for the engine's complaint about a request."""
+        if answer.status == 404:  # with a message, it is about the name
+            return error_answer("wrong_model", complaint, served=self._settings.served_name or None)
         too_long = parse_too_long(complaint)
         if too_long is None:
             return error_answer("invalid_sample", complaint)

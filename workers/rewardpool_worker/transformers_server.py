@@ -63,7 +63,7 @@ class Metrics(Protocol):
     def scored(self, samples: int) -> None:
         """So many samples got their scores."""
 
-    def failed(self, kind: str) -> None:
+    def failed(self, kind: str, fault: str) -> None:
         """A request gets no scores."""
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
@@ -162,6 +162,12 @@ class Batcher:
 class _RequestError(Exception):
     """A request at fault; the text goes to its caller."""
 
+    kind, fault = "invalid_sample", "verifier"
+
+
+class _TooLongError(_RequestError):
+    kind, fault = "sample_too_long", "policy"
+
 
 class Application:
     """The ASGI application below the score middleware, whose requests it answers: those have been checked."""
@@ -214,10 +220,11 @@ class Application:
         try:
             answer = await scoring
         except Exception as error:
-            self._metrics.failed("invalid_sample" if isinstance(error, _RequestError) else "no_score")
+            kind, fault = (error.kind, error.fault) if isinstance(error, _RequestError) else ("no_score", "infra")
+            self._metrics.failed(kind, fault)
             raise
         if answer is None:
-            self._metrics.failed("abandoned")
+            self._metrics.failed("abandoned", "infra")
         else:
             self._metrics.scored(len(answer["data"]))
         return answer
@@ -232,7 +239,7 @@ class Application:
             if len(ids) > limit:
                 # SGLang's words, which the middleware reads.
                 message = f"The input ({len(ids)} tokens) is longer than the model's context length ({limit} tokens)."
-                raise _RequestError(message)
+                raise _TooLongError(message)
         scores = await self._batcher.scores(encoded)
         odd = next((index for index, score in enumerate(scores) if not math.isfinite(score)), None)
         if odd is not None:

@@ -21,11 +21,16 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 
 PLACES = "rewardpool_worker_places"
 """As `rewardpool_api.names.SERIES_PLACES`."""
-INVALID_SAMPLE = "invalid_sample"
-NO_SCORE = "no_score"
-ABANDONED = "abandoned"
-FAILURES = (INVALID_SAMPLE, NO_SCORE, ABANDONED)
-"""Kinds of failures, in the words of the metric's label."""
+FAILURES = {
+    "sample_too_long": ("policy",),
+    "invalid_sample": ("verifier",),
+    "function_failed": ("verifier", "policy"),
+    "wrong_model": ("infra",),
+    "no_score": ("infra",),
+    "abandoned": ("infra",),
+}
+"""Kinds of failures and their faults, in the words of the metric's labels: the contract's codes, `no_score` of a model
+that raises or computes no finite number, and requests that the caller abandoned."""
 
 
 class WorkerMetrics:
@@ -51,12 +56,13 @@ class WorkerMetrics:
         )
         self._failures = Counter(
             "rewardpool_worker_failures_total",
-            "Scoring requests without scores: invalid_sample, no_score of function or model, abandoned by the caller.",
-            ("kind",),
+            "Scoring requests without scores: refused by a code of the contract, no_score of the model, or abandoned.",
+            ("kind", "fault"),
             registry=registry,
         )
-        for kind in FAILURES:
-            self._failures.labels(kind)
+        for kind, faults in FAILURES.items():
+            for fault in faults:
+                self._failures.labels(kind, fault)
         if places is not None:
             self._places = Gauge(PLACES, "Calls of the function that run at once.", registry=registry)
             self._places.set(places)
@@ -83,9 +89,9 @@ class WorkerMetrics:
         """So many samples of one request got their scores."""
         self._samples.inc(samples)
 
-    def failed(self, kind: str) -> None:
-        """A request gets no scores; one of FAILURES says why."""
-        self._failures.labels(kind).inc()
+    def failed(self, kind: str, fault: str) -> None:
+        """Count a request without scores, by a kind and a fault of FAILURES."""
+        self._failures.labels(kind, fault).inc()
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
         """Body and content type of an answer, in the format that the scraper's `Accept` header asks for."""

@@ -18,12 +18,12 @@ from rewardpool.client import request
 from rewardpool.client.pool import injected_pool
 from rewardpool.discovery.pool_sources import KubernetesSource
 from rewardpool.errors import (
+    BrokenPoolError,
     DeadlineError,
     FunctionFailedError,
     InvalidSampleError,
     PoolAccessError,
     PoolNotFoundError,
-    PoolRefusesError,
     SampleTooLongError,
     ScoreError,
 )
@@ -231,7 +231,7 @@ async def test_a_judge_answers_in_words() -> None:
 
 async def test_a_redirect_is_not_followed_with_the_key() -> None:
     async with FakeWorker(says("", status=307)) as worker, pool_on(worker) as pool:
-        with pytest.raises(PoolRefusesError, match="HTTP 307"):
+        with pytest.raises(BrokenPoolError, match="HTTP 307"):
             await pool.score(Sample(text="four"))
 
 
@@ -259,7 +259,7 @@ async def test_another_server_at_the_old_address_is_left_for_the_new_one() -> No
 
 async def test_an_address_that_is_no_pool_is_an_error_that_says_where_it_came_from() -> None:
     async with FakeWorker(says("", status=404)) as other, pool_by(Directory(endpoint(other.url))) as pool:
-        with pytest.raises(PoolRefusesError, match="found by a test is no reward pool"):
+        with pytest.raises(BrokenPoolError, match="found by a test is not a reward pool"):
             await pool.score(Sample(text="four"))
 
 
@@ -311,16 +311,54 @@ async def test_skip_hands_the_sample_back_without_a_value() -> None:
     assert (report.samples, report.scored, report.unscored) == (1, 0, 1)
 
 
-async def test_a_constant_is_marked_as_one() -> None:
-    async with FakeWorker(refuses(TOO_LONG)) as worker, pool_on(worker, on_failure={"constant": -1.0}) as pool:
+PENALTY = {"policy": {"penalty": -1.0}, "verifier": "skip", "infra": "skip", "capacity": "skip"}
+
+
+async def test_a_penalty_is_marked_with_its_cause_and_counted() -> None:
+    async with FakeWorker(right, refuses(TOO_LONG)) as worker, pool_on(worker, on_failure=PENALTY) as pool:
+        await pool.outcome(Sample(text="x"))
         outcome = await pool.outcome(Sample(text="four"))
         report = pool.report()
     assert isinstance(outcome, Scored)
-    assert (outcome.value, outcome.constant) == (-1.0, True)
-    assert (report.scored, report.constants, report.unscored) == (0, 1, 0)
+    assert (outcome.value, type(outcome.penalised_for)) == (-1.0, SampleTooLongError)
+    assert (report.scored, report.penalties, report.unscored) == (1, 1, 0)
+    assert report.failures == {"policy": {"sample_too_long": 1}}
 
 
-async def test_score_never_returns_a_constant_for_a_failure_it_can_raise_under_skip() -> None:
+async def test_a_penalty_before_the_first_score_waits_for_it() -> None:
+    async with FakeWorker(refuses(TOO_LONG)) as worker, pool_on(worker, on_failure=PENALTY) as pool:
+        penalised = asyncio.create_task(pool.outcome(Sample(text="four")))
+        await worker.arrived.wait()
+        await worker.idle.wait()
+        assert isinstance(await pool.outcome(Sample(text="x")), Scored)
+        outcome = await penalised
+    assert isinstance(outcome, Scored)
+    assert outcome.value == -1.0
+
+
+async def test_a_pool_that_never_scores_gives_no_penalty() -> None:
+    async with (
+        FakeWorker(refuses(TOO_LONG)) as worker,
+        pool_on(worker, on_failure=PENALTY, timeout=0.3) as pool,
+    ):
+        with pytest.raises(BrokenPoolError, match="before its first score none gets the penalty"):
+            await pool.outcome(Sample(text="four"))
+        report = pool.report()
+    assert (report.samples, report.unscored, report.penalties) == (1, 1, 0)
+
+
+async def test_who_gives_up_a_held_sample_is_not_called_back() -> None:
+    async with FakeWorker(refuses(TOO_LONG)) as worker, pool_on(worker, on_failure=PENALTY) as pool:
+        held = asyncio.create_task(pool.outcome(Sample(text="four")))
+        await worker.arrived.wait()
+        await worker.idle.wait()
+        held.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await held
+        assert isinstance(await pool.outcome(Sample(text="x")), Scored)
+
+
+async def test_score_raises_also_where_a_sample_would_be_skipped() -> None:
     async with FakeWorker(refuses(TOO_LONG)) as worker, pool_on(worker, on_failure="skip") as pool:
         with pytest.raises(SampleTooLongError):
             await pool.score(Sample(text="four"))
@@ -541,7 +579,7 @@ async def test_a_sample_that_waits_behind_others_that_are_answered_does_not_use_
 
 @pytest.mark.parametrize("batch", [1, 4])
 async def test_a_deadline_in_the_queue_ends_batches_too(batch: int) -> None:
-    settings = {"concurrency": 1, "timeout": 0.4, "on_failure": "skip", "batch": batch}
+    settings = {"concurrency": 1, "timeout": 0.4, "on_failure": "skip", "batch": batch, "breaker_threshold": 100}
     async with FakeWorker(*[hangs] * 50) as worker, pool_on(worker, **settings) as pool, asyncio.timeout(2):
         outcomes = await asyncio.gather(*(pool.outcome(Sample(text="four")) for _ in range(20)))
         report = pool.report()

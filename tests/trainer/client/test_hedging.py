@@ -262,7 +262,7 @@ async def test_a_judgement_is_hedged_too() -> None:
 
 
 async def test_a_fleet_that_hangs_whole_is_not_asked_for_everything_twice() -> None:
-    patience = {"timeout": 0.8, "on_failure": "skip"}
+    patience = {"timeout": 0.8, "on_failure": "skip", "breaker_threshold": 1_000}
     async with FakeWorker(*[hangs] * 1_000) as worker, pool_on(worker, concurrency=100, **patience) as pool:
         outcomes = [outcome async for _, outcome in pool.stream([Sample(text="four")] * 100)]
         report = pool.report()

@@ -10,15 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewardpool.errors import ConfigError, FunctionFailedError, SampleError, ScoreError
+from rewardpool.errors import BrokenPoolError, ConfigError, FunctionFailedError, SampleError, ScoreError
 from rewardpool.rewards import Episode, Rating
 from rewardpool.rewards.composite import CompositeReward, OpenPart, PostProcess
 from rewardpool.rewards.part_config import LengthPenaltyPart
 from rewardpool.rewards.reward_function import PartScore
 from rewardpool.rewards.score_noise import EPSILON
+from rewardpool_api.contract import FAULTS
 
-Script = Mapping[str, float | None]
-"""Scores by the episode's response; None fails."""
+Script = Mapping[str, Any]
+"""Scores by the episode's response; None fails, and so does a fault, by that."""
 
 
 class ScriptedScorer:
@@ -31,8 +32,8 @@ class ScriptedScorer:
     async def score(self, episode: Episode) -> PartScore:
         self.asked.append(episode.response)
         value = self._script[episode.response]
-        if value is None:
-            raise ScoreError(episode.label, "no usable answer")
+        if value is None or isinstance(value, str):
+            raise ScoreError(episode.label, "no usable answer", fault=value)
         return PartScore(value, {"words": episode.response})
 
 
@@ -58,8 +59,8 @@ def episode(response: str = "x") -> Episode:
     return Episode(prompt="?", response=response, id=response)
 
 
-async def rate(*parts: OpenPart, combine: str = "sum") -> Rating:
-    return await CompositeReward(parts, combine=combine).rate(episode())
+async def rate(*parts: OpenPart, combine: str = "sum", of: str = "x") -> Rating:
+    return await CompositeReward(parts, combine=combine).rate(episode(of))
 
 
 async def rate_group(
@@ -122,11 +123,53 @@ async def test_a_skipped_part_leaves_the_total_out_and_the_other_scores_in() -> 
     assert isinstance(rating.error, ScoreError)
 
 
-async def test_a_constant_counts_in_the_total_and_is_no_component() -> None:
-    rating = await rate(part("a", {"x": None}, on_failure={"constant": -1.0}, weight=2.0), part("b", {"x": 2.0}))
+PENALTY = {"policy": {"penalty": -1.0}, "verifier": "skip", "infra": "skip", "capacity": "skip"}
+
+
+async def test_a_penalty_counts_in_the_total_and_is_no_component() -> None:
+    penalised = part("a", {"x": FAULTS[0], "y": 5.0}, on_failure=PENALTY, weight=2.0)
+    rating, _ = await rate_group("xy", penalised, part("b", {"x": 2.0, "y": 2.0}))
     assert rating.total == 0.0
     assert rating.components == {"a": None, "b": 2.0}
-    assert isinstance(rating.error, ScoreError)
+    assert rating.error is not None
+    assert rating.error.fault == "policy"
+
+
+@pytest.mark.parametrize("fault", FAULTS[1:])
+async def test_a_failure_that_the_policy_did_not_cause_gets_no_penalty(fault: Any) -> None:
+    opened = part("a", {"x": fault, "y": 5.0}, on_failure=PENALTY)
+    rating, _ = await rate_group("xy", opened)
+    assert (rating.total, rating.error and rating.error.fault) == (None, fault)
+
+
+async def test_a_fault_that_the_mapping_leaves_out_raises() -> None:
+    with pytest.raises(ScoreError):
+        await rate(part("a", {"x": "capacity"}, on_failure={"verifier": "skip"}))
+
+
+async def test_the_penalty_waits_for_the_first_score_of_the_part() -> None:
+    opened = part("a", {"x": "policy", "y": 5.0}, on_failure=PENALTY)
+    penalised = asyncio.create_task(rate(opened, of="x"))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not penalised.done()
+    await rate(opened, of="y")
+    assert (await penalised).total == -1.0
+
+
+async def test_a_part_that_only_fails_is_an_error_of_the_pool_under_every_policy() -> None:
+    names = [str(number) for number in range(100)]
+    opened = part("a", dict.fromkeys(names, "verifier"), on_failure=PENALTY)
+    ends = await asyncio.gather(*(rate(opened, of=name) for name in names), return_exceptions=True)
+    assert [end.total for end in ends if isinstance(end, Rating)] == [None] * 15
+    assert {type(end) for end in ends if not isinstance(end, Rating)} == {BrokenPoolError}
+
+
+async def test_held_responses_get_the_error_of_a_part_that_turns_out_broken() -> None:
+    names = [str(number) for number in range(20)]
+    opened = part("a", dict.fromkeys(names, "policy"), on_failure=PENALTY)
+    ends = await asyncio.gather(*(rate(opened, of=name) for name in names), return_exceptions=True)
+    assert {type(end) for end in ends} == {BrokenPoolError}
 
 
 GATE = {"at_least": 1.0, "floor": -1.0}

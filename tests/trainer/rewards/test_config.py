@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rewardpool.config import Constant
+from rewardpool.config import FaultPolicies, Penalty
 from rewardpool.errors import ConfigError
 from rewardpool.rewards.config import parse_reward
 from rewardpool.rewards.part_config import FunctionPart, LengthPenaltyPart, PoolPart
@@ -44,10 +44,10 @@ def test_settings_beside_the_parts_hold_for_each_that_says_nothing_else() -> Non
 
 
 def test_the_client_raises_whatever_the_policy_of_the_part() -> None:
-    [part] = parse_reward({"pool": "rl/skywork", "on_failure": {"constant": -1}}).parts
+    [part] = parse_reward({"pool": "rl/skywork", "on_failure": {"policy": {"penalty": -1}}}).parts
     assert isinstance(part, PoolPart)
     assert part.client.on_failure == "raise"
-    assert part.on_failure == Constant(constant=-1)
+    assert part.on_failure == FaultPolicies(policy=Penalty(penalty=-1))
 
 
 def test_a_function_may_be_given_itself() -> None:

@@ -46,7 +46,7 @@ def in_a_pool(episode: Episode) -> dict[str, Any]:
         extra_info=episode.extra_info,
     )
     body = orjson.dumps({"model": "m", "input": Sample(function=function).to_input("it")})
-    [sample] = parse_input(body)
+    [sample] = parse_input(body, served="m")
     return {name: getattr(sample, name) for name in FunctionArguments.__dataclass_fields__}
 
 

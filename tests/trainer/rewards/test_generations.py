@@ -9,7 +9,7 @@ from support.quick_hedging import quick
 
 from rewardpool.client.pool import injected_pool
 from rewardpool.config import RewardConfig
-from rewardpool.errors import DeadlineError
+from rewardpool.errors import ScoreError
 from rewardpool.rewards import Episode, Rating, open_reward
 
 EPISODE = Episode(prompt="?", response="4", id="e1")
@@ -93,7 +93,7 @@ async def test_hedges_of_a_silent_worker_are_counted_too() -> None:
     async with FakeWorker(*[hangs] * 40) as worker:
         config = RewardConfig(url=worker.url, timeout=3)
         async with injected_pool(config, hedging=lambda concurrency: quick(None, concurrency=concurrency)) as pool:
-            with pytest.raises(DeadlineError, match="and 3 attempts"):
+            with pytest.raises(ScoreError, match="no usable answer in 3 attempts"):
                 await pool.judge([{"role": "user", "content": "?"}])
             assert pool.report().hedges == 2
     assert len(worker.requests) == 3

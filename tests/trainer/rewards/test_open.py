@@ -88,7 +88,7 @@ async def test_a_tokenizer_that_counts_as_the_pools_model_does_is_asked_about_on
 
 async def test_a_tokenizer_of_another_model_gives_no_score_under_any_policy() -> None:
     async with FakeWorker(*[counting(OURS - 1, [])] * 3) as worker:
-        spec = {"url": worker.url, "type": "Discriminative", "on_failure": {"constant": 0}}
+        spec = {"url": worker.url, "type": "Discriminative", "on_failure": "skip"}
         async with open_reward(spec, tokenizer=WordTokenizer()) as reward:
             for _ in range(2):
                 with pytest.raises(ConfigError, match=r"reward\.tokenizer: .* it is another model's"):
@@ -108,7 +108,7 @@ PICTURE = Episode(
 async def test_a_picture_is_refused_under_every_policy_where_a_model_would_see_none(
     worker: FakeWorker,
 ) -> None:
-    spec = {"url": worker.url, "type": "Discriminative", "on_failure": {"constant": 0}}
+    spec = {"url": worker.url, "type": "Discriminative", "on_failure": "skip"}
     async with open_reward(spec, tokenizer=WordTokenizer()) as reward:
         with pytest.raises(ConfigError, match="sample e2 has content of type image"):
             await reward.rate(PICTURE)

@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from rewardpool.errors import DeadlineError, ScoreError
+from rewardpool.errors import SampleTooLongError, ScoreError
 from rewardpool.rewards import Rating
 from rewardpool.verl.result import score_and_extra_info
 
@@ -13,13 +13,21 @@ def test_every_component_stands_beside_the_total() -> None:
     score, extra = score_and_extra_info(rating, label="a")
     assert score == 1.5
     assert json.loads(extra.pop("said")) == {"rule": {"acc": True}}
-    assert extra == {"score": 1.5, "unscored": 0.0, "component/skywork": 1.0, "component/rule": 0.5}
+    assert extra == {
+        "score": 1.5,
+        "unscored": 0.0,
+        "fault": "",
+        "failure": "",
+        "component/skywork": 1.0,
+        "component/rule": 0.5,
+    }
 
 
-def test_a_constant_is_marked_and_the_missing_component_is_no_number() -> None:
-    failed = Rating(total=0.0, components={"skywork": None}, error=DeadlineError("a", 1.0, 1, "silence"))
+def test_a_penalty_is_marked_with_its_fault_and_the_missing_component_is_not_a_number() -> None:
+    failed = Rating(total=-1.0, components={"skywork": None}, error=SampleTooLongError("a", 9, 5))
     score, extra = score_and_extra_info(failed, label="a")
-    assert (score, extra["unscored"]) == (0.0, 1.0)
+    assert (score, extra["unscored"]) == (-1.0, 1.0)
+    assert (extra["fault"], extra["failure"]) == ("policy", "sample_too_long")
     assert math.isnan(extra["component/skywork"])
 
 

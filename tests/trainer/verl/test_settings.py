@@ -84,6 +84,7 @@ MIXTURE = [{"pool": "rl/skywork"}, {"function": "rules:short", "on_failure": "sk
         ({"pool": "rl/skywork", "rewardpool": {"rewards": MIXTURE}}, "reward.rewardpool.rewards"),
         ({"pool": "rl/skywork", "rewardpool": {"dead_line": 1}}, "reward.rewardpool.dead_line"),
         ({"pool": "rl/skywork", "rewardpool": {"on_failure": "skip"}}, "reward.rewardpool.on_failure"),
+        ({"pool": "rl/skywork", "rewardpool": {"on_failure": {"infra": "skip"}}}, "reward.rewardpool.on_failure"),
         ({"rewardpool": {"rewards": MIXTURE}}, "reward.rewardpool.rewards[1].on_failure"),
         ({"pool": "rl/skywork", "rewardpool": {"normalize": "running"}}, "reward.rewardpool.normalize"),
         (
@@ -91,7 +92,7 @@ MIXTURE = [{"pool": "rl/skywork"}, {"function": "rules:short", "on_failure": "sk
             "reward.rewardpool.weight",
         ),
         (
-            {"rewardpool": {"on_failure": {"constant": 0}}, "custom_reward_function": FUNCTION},
+            {"rewardpool": {"on_failure": {"policy": {"penalty": 0}}}, "custom_reward_function": FUNCTION},
             "reward.rewardpool.on_failure",
         ),
         ({"pool": "rl/skywork", "reward_model": {"enable": True}}, "reward.reward_model.enable"),

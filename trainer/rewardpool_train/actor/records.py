@@ -23,7 +23,7 @@ class StepRecord:
         step: From 1.
         reward_mean: Of the scores, NaN where there is none.
         reward_std: Their standard deviation.
-        scored: Samples with a score, a constant included.
+        scored: Samples with a score, a penalty included.
         unscored: Samples without one, which were left out of their groups.
         zero_variance_groups: Groups whose scores are all equal, or that have none.
         sampling_rounds: In which other groups were rolled out in the place of such as teach nothing.

@@ -54,28 +54,28 @@ class Tally:
     Attributes:
         submitted: Samples handed over to be rated.
         scored: Those that came back with a score.
-        constants: Those in whose score a constant stands for what failed, as the failure policy asks for.
+        penalties: Those in whose score a penalty stands for what failed, as `on_failure` names it.
         unscored: Those that came back as failed, which their group is trained without.
         given_up: Those that the job itself gave up, because it ended before they were trained on.
     """
 
     submitted: int = 0
     scored: int = 0
-    constants: int = 0
+    penalties: int = 0
     unscored: int = 0
     given_up: int = 0
 
     @property
     def lost(self) -> int:
         """Samples that nothing was heard of."""
-        return self.submitted - self.scored - self.constants - self.unscored - self.given_up
+        return self.submitted - self.scored - self.penalties - self.unscored - self.given_up
 
     def enter(self, rating: Rating) -> float | None:
         """Count one rating and return its total, or None."""
         if rating.total is None:
             self.unscored += 1
         elif rating.error is not None:
-            self.constants += 1
+            self.penalties += 1
         else:
             self.scored += 1
         return rating.total

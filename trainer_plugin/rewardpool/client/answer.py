@@ -183,7 +183,10 @@ def _check_status(status: int, body: bytes, sample: str) -> None:
     if status in (400, 413, 422):
         _refused(status, body, sample)
     raise _with_status(
-        ScoreError(sample, f"the server answered HTTP {status}, which no retry repairs: {_excerpt(body)}"), status
+        ScoreError(
+            sample, f"the server answered HTTP {status}, which no retry repairs: {_excerpt(body)}", kind="refused"
+        ),
+        status,
     )
 
 
@@ -220,13 +223,17 @@ def _completion_error(error: dict[str, Any], body: bytes, sample: str) -> Sample
 
 
 def _sample_error(error: CallerError, sample: str) -> SampleError:
+    """Return the sample's error. Raises RetryableError for `wrong_model`, which is the pool's unless that has moved."""
     match error.code:
         case "sample_too_long":
-            return SampleTooLongError(sample, error.length_tokens, error.limit_tokens)
+            return SampleTooLongError(sample, error.length_tokens, error.limit_tokens, fault=error.decided_fault)
         case "function_failed":
-            return FunctionFailedError(sample, f"the reward function failed: {error.message}")
+            problem = f"the reward function failed: {error.message}"
+            return FunctionFailedError(sample, problem, fault=error.decided_fault)
+        case "wrong_model":
+            raise RetryableError("wrong_model", error.message, served=error.served)
         case _:
-            return InvalidSampleError(sample, error.message)
+            return InvalidSampleError(sample, error.message, fault=error.decided_fault)
 
 
 def _json_object(body: bytes) -> dict[str, Any]:

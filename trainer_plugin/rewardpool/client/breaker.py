@@ -1,60 +1,96 @@
-"""Tells a pool that refuses everything from samples that fail each for itself. Pure.
+"""Circuit breaker: tell a broken pool from samples that fail each for itself. Pure.
 
-    answered by the pool  -> it is proven: what fails is a sample
-    never answered        -> 404, 405 and their like are the address: an error of the pool, at the first of them
-    N equal failures in a row, no answer in between -> an error of the pool
+    no score yet       -> nothing is proven: N failures of one kind are the pool's, and so is the first 404, 405 or the
+                          like; nothing gets a penalty before the first score
+    a score            -> the counts begin anew
+    scores before      -> N failures of one kind with no score in between are the pool's; of kinds that a sample may
+                          have by itself (the function raised, the sample is malformed) `PATIENCE` times as many, since
+                          all rollouts of one bad prompt fail in a row; those of the policy never
 
-A failure policy is for samples. Under `{constant: 0}` a wrong path would otherwise give every sample of the job the
-score 0, and nothing would fail. An answer is a score, or a worker's own word on a sample in the form of the contract.
+A failure policy is for samples. Without this, a broken pool under `skip` would leave a job with nothing to train on,
+and nothing would fail. Only a score proves a pool: a worker that answers every sample with an error of the contract is
+as broken as one that answers 500.
 """
 
-from rewardpool.errors import InvalidSampleError, PoolError, PoolNotReadyError, PoolRefusesError, SampleError
+from collections import Counter
+from collections.abc import Callable
 
+from rewardpool.errors import (
+    BrokenPoolError,
+    DeadlineError,
+    InvalidSampleError,
+    PoolError,
+    PoolNotReadyError,
+    SampleError,
+)
+
+PATIENCE = 4
+"""Times as many failures that a sample may have by itself are taken from a pool that has scored."""
 NOBODY_THERE = ("unreachable", "waiting")
-"""Kinds of `RetryableError` after which nothing is known of who is at the address."""
+"""Kinds of failure after which nothing is known of what is at the address."""
+
+Settled = Callable[[PoolError | None], None]
 
 
 class Breaker:
-    """Counts equal failures. Any answer begins anew."""
+    """Counts final failures by kind; a score begins anew."""
 
     def __init__(self, threshold: int) -> None:
-        """`threshold` is how many equal failures in a row are the pool's."""
+        """`threshold` is how many failures of one kind without a score in between are the pool's."""
         self._threshold = threshold
-        self._last = ""
-        self._count = 0
+        self._failures: Counter[str] = Counter()
+        self._waiting: dict[object, Settled] = {}
         self.is_proven = False
-        """Whether the pool ever answered."""
+        """Whether a score ever came."""
 
-    def answered(self) -> None:
-        """The pool answered a sample."""
-        self.is_proven = True
-        self._count = 0
+    def scored(self) -> None:
+        """Take in a score."""
+        self._failures.clear()
+        if not self.is_proven:
+            self.is_proven = True
+            self._settle(None)
 
-    def refused(self, error: SampleError, *, where: str) -> SampleError | PoolError:
-        """The error of a sample that the server refused with a HTTP status, or that of the pool in its place.
+    def failed(self, error: SampleError, *, where: str) -> SampleError | PoolError:
+        """Return the error of a sample, or that of the pool in its place.
 
         Args:
-            error: Of the sample; with `status`.
-            where: What answers there, for messages.
+            error: Of the sample, which has failed for good.
+            where: What failed, for messages.
         """
-        opened = self._counted(f"HTTP {error.status}")
-        if not self.is_proven and not isinstance(error, InvalidSampleError):
-            return PoolRefusesError(f"{where} is no reward pool, or not the path or model that it serves: {error}")
-        if opened:
-            return PoolRefusesError(
-                f"{where} refused {self._threshold} samples in a row in the same way and scored none; last: {error}"
-            )
-        return error
-
-    def too_late(self, error: SampleError, *, kind: str, where: str) -> SampleError | PoolError:
-        """The error of a sample whose deadline passed, or of the pool if that never answered; `kind` is its last."""
-        if self.is_proven or kind not in NOBODY_THERE or not self._counted(f"deadline, {kind}"):
+        self._failures[error.kind] += 1
+        failure = self._pool_error(error, where)
+        if failure is None:
             return error
-        return PoolNotReadyError(
-            f"{where} answered nothing within the deadlines of {self._threshold} samples; last: {error}"
-        )
+        self._settle(failure)
+        return failure
 
-    def _counted(self, failure: str) -> bool:
-        self._count = self._count + 1 if failure == self._last else 1
-        self._last = failure
-        return self._count >= self._threshold
+    def when_proven(self, key: object, settled: Settled) -> None:
+        """Call back once: with None at the first score, or with the error that opens the breaker before it."""
+        self._waiting[key] = settled
+
+    def forget(self, key: object) -> None:
+        """Do not call back."""
+        self._waiting.pop(key, None)
+
+    def _pool_error(self, error: SampleError, where: str) -> PoolError | None:
+        refused = error.status is not None
+        if refused and not self.is_proven and not isinstance(error, InvalidSampleError):
+            return BrokenPoolError(f"{where} is not a reward pool, or not the path or model that it serves: {error}")
+        limit = self._threshold
+        if self.is_proven and error.fault == "policy":
+            return None
+        if self.is_proven and error.fault == "verifier" and not refused:
+            limit *= PATIENCE
+        count = self._failures[error.kind]
+        if count < limit:
+            return None
+        since = "since its last score" if self.is_proven else "and scored none"
+        problem = f"{where} failed {count} samples by {error.kind} ({error.fault}) {since}; last: {error}"
+        if isinstance(error, DeadlineError) and error.kind in NOBODY_THERE:
+            return PoolNotReadyError(problem)
+        return BrokenPoolError(problem)
+
+    def _settle(self, error: PoolError | None) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for settled in waiting.values():
+            settled(error)

@@ -15,7 +15,7 @@ from rewardpool.discovery.endpoint import Endpoint
 COUNTS = {
     "samples": "Samples and judgements whose first attempt was due",
     "scored": "Samples with a score from a worker",
-    "constants": "Failed samples that got the failure policy's constant",
+    "penalties": "Failed samples that got the penalty for the policy's faults",
     "unscored": "Failed samples, raised or handed back",
     "cancelled": "Samples given up by the caller",
     "attempts": "Requests sent",
@@ -61,6 +61,13 @@ class ReportCollector(Collector):
         for kind, count in report.retries.items():
             retries.add_metric([name, kind], count)
         yield retries
+        failures = CounterMetricFamily(
+            "rewardpool_client_failures", "Failed samples, with a penalty or unscored", labels=["pool", "fault", "kind"]
+        )
+        for fault, kinds in report.failures.items():
+            for kind, count in kinds.items():
+                failures.add_metric([name, fault, kind], count)
+        yield failures
         concurrency = GaugeMetricFamily(
             "rewardpool_client_concurrency", "Requests that may be in flight now", labels=["pool"]
         )

@@ -23,7 +23,7 @@ from rewardpool.client.shared import shared
 from rewardpool.client.stream import Stream
 from rewardpool.client.transport import Connections
 from rewardpool.client.wake_lock import WITHIN_SECONDS, Awake, sleeping_folder
-from rewardpool.config import Constant, RewardConfig
+from rewardpool.config import Penalty, RewardConfig, action_for
 from rewardpool.demand.cadence import Plan
 from rewardpool.demand.handle import JobDemand, announced_demand
 from rewardpool.discovery.endpoint import Endpoint
@@ -216,7 +216,7 @@ class Pool:
         """What becomes of one sample under the config's failure policy.
 
         Raises:
-            SampleError: The sample has no score and the policy is `raise`.
+            SampleError: The sample has no score and the policy for its fault is `raise`.
             PoolError: The pool cannot be used, whatever the policy.
         """
         return self._apply_policy(await self._outcome(sample))
@@ -346,9 +346,9 @@ class Pool:
         yet taken. An async iterable may take its time (a rollout); a plain one is read on the event loop, so it should
         not block.
 
-        A failed sample under `skip` or a constant is an outcome like any other, and the rest go on. Under `raise`, the
-        first failure ends the stream: what is in flight is cancelled, then the error is raised. Leaving the loop early
-        cancels what is in flight as well; wrap the stream in `contextlib.aclosing` to have that happen at once.
+        A failed sample under `skip` or with a penalty is an outcome like any other, and the rest go on. Under `raise`,
+        the first failure ends the stream: what is in flight is cancelled, then the error is raised. Leaving the loop
+        early cancels what is in flight as well; wrap the stream in `contextlib.aclosing` to have that happen at once.
 
         Raises:
             SampleError: A sample has no score and the policy is `raise`.
@@ -386,14 +386,16 @@ class Pool:
     def _apply_policy(self, outcome: Outcome) -> Outcome:
         if isinstance(outcome, Scored):
             return outcome
-        policy = self._config.on_failure
-        if isinstance(policy, Constant):
-            self._counters.constants += 1
-            log.warning("%s; it scores the constant %g, as configured", outcome.error, policy.constant)
-            return Scored(value=policy.constant, attempts=outcome.attempts, seconds=outcome.seconds, constant=True)
+        error = outcome.error
+        action = action_for(self._config.on_failure, error.fault)
+        if isinstance(action, Penalty):
+            self._counters.penalties += 1
+            log.warning("%s (%s, %s): it gets the penalty %g", error, error.fault, error.kind, action.penalty)
+            return Scored(value=action.penalty, attempts=outcome.attempts, seconds=outcome.seconds, penalised_for=error)
         self._counters.unscored += 1
-        if policy == "raise":
-            raise outcome.error
+        if action == "raise":
+            raise error
+        log.debug("%s (%s, %s): it is unscored", error, error.fault, error.kind)
         return outcome
 
     def _send(
@@ -452,6 +454,10 @@ class _Call(ScoreRequest[T]):
 
     def content(self, endpoint: Endpoint) -> dict[str, Any]:
         return self.ask(endpoint)
+
+    @property
+    def is_score(self) -> bool:
+        return self.answer is not read_object  # which takes any object
 
     def read(self, status: int, body: bytes) -> T:
         check_echo(status, body, self.echo)

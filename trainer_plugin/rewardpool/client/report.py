@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rewardpool.demand.report import DemandReport
+from rewardpool.errors import FailureKind
+from rewardpool_api.contract import Fault
 
 RECENT = 10_000
 """Latencies kept for the quantiles, so that a job of weeks needs no more memory than one of minutes."""
@@ -23,13 +25,14 @@ class Latency:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Counts since the pool was opened: samples = scored + constants + unscored + cancelled + those in flight.
+    """Counts since the pool was opened: samples = scored + penalties + unscored + cancelled + those in flight.
 
     Attributes:
         samples: Samples and judgements whose first attempt was due.
         scored: Samples with a score from a worker.
-        constants: Failed samples that got the failure policy's constant.
+        penalties: Failed samples that got the penalty that `on_failure` names for the policy's faults.
         unscored: Failed samples, raised or handed back.
+        failures: Failed samples, the two before together, by fault and within it by kind.
         cancelled: Samples given up by the caller.
         attempts: Requests sent.
         retried: Samples of which an attempt failed and another followed, finished or not.
@@ -47,7 +50,7 @@ class Report:
 
     samples: int
     scored: int
-    constants: int
+    penalties: int
     unscored: int
     cancelled: int
     attempts: int
@@ -62,6 +65,7 @@ class Report:
     exposed_wait_seconds: float = 0.0
     concurrency: int = 0
     demand: DemandReport = field(default_factory=DemandReport)
+    failures: Mapping[Fault, Mapping[FailureKind, int]] = field(default_factory=dict)
 
 
 @dataclass
@@ -70,7 +74,7 @@ class Counters:
 
     samples: int = 0
     scored: int = 0
-    constants: int = 0
+    penalties: int = 0
     unscored: int = 0
     cancelled: int = 0
     attempts: int = 0
@@ -81,6 +85,7 @@ class Counters:
     batch_fallbacks: int = 0
     exposed_wait_seconds: float = 0.0
     retries: Counter[str] = field(default_factory=Counter)
+    failures: dict[Fault, Counter[FailureKind]] = field(default_factory=dict)
     retry_logged_at: float = -math.inf
     """When the last line about retries was logged, by the connections' clock."""
     requests_in_flight: int = 0
@@ -98,6 +103,10 @@ class Counters:
         self.recent_seconds.append(seconds)
         if seconds > self.slowest_seconds:
             self.slowest_seconds = seconds
+
+    def failed(self, fault: Fault, kind: FailureKind) -> None:
+        """Count a sample that has failed for good."""
+        self.failures.setdefault(fault, Counter())[kind] += 1
 
     def sent(self, samples: int) -> None:
         """Count a request that is sent, with so many samples in it."""
@@ -120,7 +129,8 @@ class Counters:
         return Report(
             samples=self.samples,
             scored=self.scored,
-            constants=self.constants,
+            penalties=self.penalties,
+            failures={fault: dict(kinds) for fault, kinds in self.failures.items()},
             unscored=self.unscored,
             cancelled=self.cancelled,
             attempts=self.attempts,

@@ -25,7 +25,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from rewardpool.client.attempt import Attempt, loop_time
 from rewardpool.client.hedging import Hedging, Race
 from rewardpool.client.report import Counters
-from rewardpool.client.retry import Retry, RetryableError, deadline_error, final_error
+from rewardpool.client.retry import Kind, Retry, RetryableError, cause, deadline_error, final_error
 from rewardpool.client.tracing import trace_headers
 from rewardpool.client.transport import Connections, to_json
 from rewardpool.deadline import already_waited
@@ -81,7 +81,7 @@ class ScoreRequest(Generic[T]):
     """Those of them since which, or while which, the pool answered another request."""
     failures: float = field(default=0.0, init=False)
     """Those of them at a worker, the only ones that are bounded by number; see `FAILURES` in `retry`."""
-    kind: str = field(default="", init=False)
+    kind: Kind | None = field(default=None, init=False)
     """Of the last RetryableError."""
     problem: str = field(default="", init=False)
     """The last RetryableError, in words."""
@@ -170,6 +170,11 @@ class ScoreRequest(Generic[T]):
         if self._error is not None:
             raise self._error
         return self._answer
+
+    @property
+    def is_score(self) -> bool:
+        """Whether an answer proves that the pool scores."""
+        return True
 
     @property
     def is_answered(self) -> bool:
@@ -381,8 +386,14 @@ class ScoreRequest(Generic[T]):
             self.seconds = loop_time() - self._began
         if error is None:
             self._answer = answer  # type: ignore[assignment]  # no error: there is an answer
+            if self.is_score:
+                self.connections.breaker.scored()
         else:
-            self._error = final_error(self, error) if self.samples == 1 else error
+            if self.samples == 1:
+                if (caused := cause(error)) is not None:
+                    self.counters.failed(*caused)
+                error = final_error(self, error)
+            self._error = error
         self._count_end()
         queue, self._queue = self._queue, None
         if queue is not None:

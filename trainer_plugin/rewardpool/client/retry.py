@@ -10,6 +10,7 @@ A failed attempt is a `RetryableError` of one kind, and the kind alone decides:
 | worker | a worker failed: HTTP 500, silence, a broken connection | at most `max_attempts` of these |
 | invalid_response | HTTP 200 without a usable score | at most twice as many, the further ones in pairs |
 | not_found | 404 or 405: something else lives at the address | only if the address turns out to have moved |
+| wrong_model | the worker serves another model | only if the pool turns out to have moved |
 | unauthorized | 401 or 403 | with every other key there is; until the deadline if the pool ever took one |
 
 The request goes to the same router again, which by then avoids a worker that failed.
@@ -46,7 +47,16 @@ from rewardpool.client.connect import UnreachableError
 from rewardpool.client.exchange import BrokenError
 from rewardpool.discovery.endpoint import Endpoint
 from rewardpool.discovery.pool_sources import LocalSource
-from rewardpool.errors import DeadlineError, PoolAccessError, PoolError, SampleError, ScoreError
+from rewardpool.errors import (
+    DeadlineError,
+    FailureKind,
+    PoolAccessError,
+    PoolError,
+    SampleError,
+    ScoreError,
+    WrongModelError,
+    WrongTokenizerError,
+)
 from rewardpool_api.contract import WAITING_PAUSE_SECONDS, Fault, InvalidResponseError
 
 if TYPE_CHECKING:
@@ -54,7 +64,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Kind = Literal["unreachable", "waiting", "busy", "worker", "invalid_response", "not_found", "unauthorized"]
+Kind = Literal[
+    "unreachable", "waiting", "busy", "worker", "invalid_response", "not_found", "wrong_model", "unauthorized"
+]
 
 LONGEST_QUICK_PAUSE_SECONDS = 1.0
 """While a key is rotated, or one worker sends invalid responses, every other attempt or so succeeds."""
@@ -92,11 +104,13 @@ _NO_PLACE = _TOO_MUCH | {503}
 class RetryableError(Exception):
     """One attempt failed in a way that another may repair; `retry_after` is in seconds, where the server named any."""
 
-    def __init__(self, kind: Kind, problem: str, *, status: int | None = None) -> None:
+    def __init__(self, kind: Kind, problem: str, *, status: int | None = None, served: str | None = None) -> None:
         super().__init__(kind, problem)
         self.kind: Kind = kind
         self.problem = problem
         self.status = status
+        self.served = served
+        """Of `wrong_model`: the worker's own."""
         self.retry_after: float | None = None
 
     @property
@@ -179,7 +193,7 @@ class Retry:
             request.generations -= 1  # no worker began one
         if error.kind in FAILURES and request.has_failed_for_good:
             problem = f"no usable answer in {request.attempts} attempts; last: {error.problem}"
-            request.give_up(ScoreError(request.label, problem))
+            request.give_up(ScoreError(request.label, problem, fault=error.fault, kind=error.kind))
         elif (since := self._looked_up_since()) is None:
             self._pause()
         else:
@@ -206,7 +220,7 @@ class Retry:
         match self.error.kind:
             case "unauthorized":
                 return now - LOOK_AGAIN_SECONDS if connections.admitted else now
-            case "not_found":
+            case "not_found" | "wrong_model":
                 return now
             case "unreachable":
                 is_here = isinstance(self.used.source, LocalSource)
@@ -245,9 +259,14 @@ class Retry:
                 request.finish(error=_no_access(used, error.problem))
                 return
             case "not_found" if not moved:
-                final = ScoreError(request.label, f"{_where(used)}, does not serve it: {error.problem}")
+                problem = f"{_where(used)}, does not serve it: {error.problem}"
+                final = ScoreError(request.label, problem, kind="not_found")
                 final.status = error.status
                 request.give_up(final)
+                return
+            case "wrong_model" if not moved:
+                requested = used.model_fields.get("user") or used.served_name
+                request.finish(error=WrongModelError(_where(used), requested, error.served, error.problem))
                 return
             case "unreachable" if not moved and connections.resolver.problem:
                 request.problem += f"; looking it up again: {connections.resolver.problem}"
@@ -299,15 +318,32 @@ def deadline_error(request: "ScoreRequest[Any]") -> SampleError | PoolError:
                 fault, problem = "capacity", "it waited for a place at a worker when that was asked last"
     if connections.resolver.not_ready:
         problem += f"; when the pool was looked up last: {connections.resolver.not_ready}"
-    error = DeadlineError(request.label, connections.config.timeout, request.attempts, problem, fault=fault)
-    return connections.breaker.too_late(error, kind=request.kind, where=_where(connections.endpoint))
+    return DeadlineError(
+        request.label, connections.config.timeout, request.attempts, problem, fault=fault, kind=request.kind
+    )
 
 
 def final_error(request: "ScoreRequest[Any]", error: BaseException) -> BaseException:
     """The error that ends a request, or that of the pool where it is not the sample's."""
-    if isinstance(error, SampleError) and error.status is not None:
-        return request.connections.breaker.refused(error, where=_where(request.connections.endpoint))
+    if isinstance(error, SampleError) and cause(error) is not None:
+        return request.connections.breaker.failed(error, where=_where(request.connections.endpoint))
     return error
+
+
+def cause(error: BaseException) -> tuple[Fault, FailureKind] | None:
+    """Return the fault and kind under which a sample's end is counted; None where it is not a failure."""
+    match error:
+        case WrongTokenizerError():  # the sample is written anew, and asked again
+            return None
+        case SampleError():
+            return error.fault, error.kind
+        case WrongModelError():
+            return "infra", "wrong_model"
+        case PoolAccessError():
+            return "infra", "unauthorized"
+        case PoolError():
+            return "infra", "no_answer"
+    return None
 
 
 def _log_retry(request: "ScoreRequest[Any]") -> None:

@@ -208,8 +208,7 @@ class Connections:
         self.pool_answered()
 
     def pool_answered(self) -> None:
-        """Somebody at the pool answered a sample, with its score or with what is wrong with it."""
-        self.breaker.answered()
+        """A worker answered a sample, with its score or with an error of the contract: the pool is not away."""
         if self.outage.answered():
             self.timer.everyone(lambda one: one.send_again(self.outage.spread_seconds()))
 

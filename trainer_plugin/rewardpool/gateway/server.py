@@ -26,6 +26,7 @@ from rewardpool.errors import (
     ConfigError,
     InvalidSampleError,
     RewardPoolError,
+    SampleError,
     SampleTooLongError,
 )
 from rewardpool.gateway.wire import Query, SlimeSample, openrlhf_answer, reads_prompts, scored, slime_answer
@@ -165,7 +166,10 @@ class _Gateway:
         except web.HTTPException as error:
             return _failed(error.status, error.text or error.reason)
         except (InvalidSampleError, SampleTooLongError) as error:
-            return _failed(422, str(error))
+            return _failed(422, str(error), cause=error)
+        except SampleError as error:
+            log.warning("%s %s: %s (%s, %s)", request.method, request.path, error, error.fault, error.kind)
+            return _failed(503, str(error), cause=error)
         except RewardPoolError as error:
             log.warning("%s %s: %s", request.method, request.path, error)
             return _failed(503, str(error))
@@ -193,6 +197,10 @@ def _has_key(headers: Mapping[str, str], key: str) -> bool:
     return hmac.compare_digest(presented.strip().encode(), key.encode())
 
 
-def _failed(status: int, problem: str, headers: Mapping[str, str] | None = None) -> web.Response:
+def _failed(
+    status: int, problem: str, headers: Mapping[str, str] | None = None, *, cause: SampleError | None = None
+) -> web.Response:
     answer: dict[str, Any] = {"error": problem[:2000]}
+    if cause is not None:
+        answer |= {"fault": cause.fault, "kind": cause.kind}
     return web.json_response(answer, status=status, headers=headers)

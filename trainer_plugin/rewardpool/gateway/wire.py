@@ -87,9 +87,11 @@ def extra_logs(ratings: Sequence[Rating]) -> Mapping[str, list[float]]:
     return logs
 
 
-def slime_answer(rating: Rating, *, with_parts: bool) -> float | dict[str, float | None] | None:
-    """The reward, or with its parts for `--reward-key total`."""
-    return {"total": rating.total, **rating.components} if with_parts else rating.total
+def slime_answer(rating: Rating, *, with_parts: bool) -> float | dict[str, float | str | None] | None:
+    """The reward, or with its parts and the fault of a part without a score for `--reward-key total`."""
+    if not with_parts:
+        return rating.total
+    return {"total": rating.total, "fault": rating.error.fault if rating.error else None, **rating.components}
 
 
 def reads_prompts(pools: Iterable[Pool]) -> bool:
@@ -105,5 +107,7 @@ def scored(ratings: Sequence[Rating]) -> Sequence[Rating]:
     """
     for rating in ratings:
         if rating.total is None:
-            raise rating.error or ScoreError("(unnamed)", "is unscored, which this protocol cannot say")
+            raise rating.error or ScoreError(
+                "(unnamed)", "is unscored, which this protocol cannot say", fault="verifier"
+            )
     return ratings

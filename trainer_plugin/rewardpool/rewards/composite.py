@@ -18,9 +18,10 @@ from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any
 
+from rewardpool.client.breaker import Breaker
 from rewardpool.client.pool import Pool
-from rewardpool.config import Constant
-from rewardpool.errors import ConfigError, FunctionFailedError, SampleError, ScoreError
+from rewardpool.config import Penalty, RewardConfig, action_for
+from rewardpool.errors import BrokenPoolError, ConfigError, FunctionFailedError, PoolError, SampleError, ScoreError
 from rewardpool.rewards.config import without_steps
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.mixture import Scaling, clipped, combined, normalized
@@ -46,6 +47,8 @@ class OpenPart:
     reward_function: RewardFunction | GroupRewardFunction
     score_dtype: ScoreDtype = "float32"
     """What its reward model computes in."""
+    breaker: Breaker = field(default_factory=lambda: Breaker(RewardConfig().breaker_threshold))
+    """Whatever the part is, it must score: a function that always raises is as broken as a pool."""
 
     @property
     def name(self) -> str:
@@ -212,7 +215,8 @@ class CompositeReward:
 
     def _rating(self, draft: _Draft, total: float | None) -> Rating:
         if total is not None and not math.isfinite(total):
-            raise ScoreError(draft.episode.label, f"its weighted scores come to {total}; lower the weights, or clip")
+            problem = f"its weighted scores come to {total}; lower the weights, or clip"
+            raise ScoreError(draft.episode.label, problem, fault="verifier")
         results = {name: draft.results.get(name) for name in self._names}
         return Rating(
             total=total,
@@ -229,7 +233,7 @@ class CompositeReward:
         if part is None:
             return None
         steps = draft.results[part.name].steps
-        if steps is None:  # a constant
+        if steps is None:  # a penalty
             return (StepReward(value=total, end=len(draft.episode.response)),)
         return tuple(replace(step, value=part.config.weight * step.value) for step in steps)
 
@@ -282,32 +286,62 @@ class _Meeting:
             drafts = sorted(self._drafts, key=lambda draft: draft.place)
             outcomes = await self._function.compare([draft.episode for draft in drafts])
             for draft, outcome in zip(drafts, outcomes, strict=True):
-                draft.results[self._part.name] = _settled(self._part, outcome)
+                draft.results[self._part.name] = await _settled(self._part, outcome)
         self._done.set()
 
 
 async def _score(part: OpenPart, function: RewardFunction, episode: Episode) -> _Result:
     """Ask a part about one episode and apply its failure policy."""
     try:
-        return _settled(part, await function.score(episode))
+        outcome: PartScore | SampleError = await function.score(episode)
     except SampleError as error:
-        return _settled(part, error)
+        outcome = error
+    return await _settled(part, outcome)
 
 
-def _settled(part: OpenPart, outcome: PartScore | SampleError) -> _Result:
-    """Clip a score, or apply the failure policy to what is none."""
+async def _settled(part: OpenPart, outcome: PartScore | SampleError) -> _Result:
+    """Clip a score, or apply the failure policy. Raises SampleError under `raise`, and PoolError for a broken part."""
     config = part.config
     if isinstance(outcome, PartScore):
+        part.breaker.scored()
         steps = outcome.steps and tuple(replace(one, value=clipped(one.value, config.clip)) for one in outcome.steps)
         used = clipped(outcome.value, config.clip)
         return _Result(outcome.value, used, outcome.info, steps=steps, revision=outcome.revision)
-    if config.on_failure == "raise":
+    failure = part.breaker.failed(outcome, where=f"{part.path} ({part.name})")
+    if isinstance(failure, PoolError):
+        raise failure
+    action = action_for(config.on_failure, outcome.fault)
+    if action == "raise":
         raise outcome
-    if isinstance(config.on_failure, Constant):
-        constant = config.on_failure.constant
-        log.warning("%s; %s counts as the constant %g, as configured", outcome, part.name, constant)
-        return _Result(None, constant, error=outcome)
+    if isinstance(action, Penalty):
+        await _proven(part, outcome)
+        log.warning(
+            "%s (%s, %s): %s gets the penalty %g", outcome, outcome.fault, outcome.kind, part.name, action.penalty
+        )
+        return _Result(None, action.penalty, error=outcome)
     return _Result(None, None, error=outcome)
+
+
+async def _proven(part: OpenPart, error: SampleError) -> None:
+    """Wait for the part's first score: before it, nothing shows that the failure is the policy's.
+
+    Raises:
+        PoolError: The part is broken, or scores nothing within its deadline.
+    """
+    if part.breaker.is_proven:
+        return
+    settled: asyncio.Future[PoolError | None] = asyncio.get_running_loop().create_future()
+    part.breaker.when_proven(settled, lambda failure: None if settled.done() else settled.set_result(failure))
+    seconds = getattr(part.config, "client", RewardConfig()).timeout
+    try:
+        failure = await asyncio.wait_for(settled, seconds)
+    except TimeoutError:
+        problem = f"{part.path} ({part.name}) scored nothing within {seconds:g} s, and before its first score no"
+        raise BrokenPoolError(f"{problem} response gets the penalty; last: {error}") from error
+    finally:
+        part.breaker.forget(settled)
+    if failure is not None:
+        raise failure
 
 
 def _close(part: OpenPart, draft: _Draft) -> None:

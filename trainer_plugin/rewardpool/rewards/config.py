@@ -13,10 +13,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from rewardpool.config import FailurePolicy, RewardConfig, pool_fields
+from rewardpool.config import FailurePolicy, RewardConfig, action_for, pool_fields
 from rewardpool.errors import ConfigError
 from rewardpool.mistakes import Mistakes, unknown_key, validated
 from rewardpool.rewards.part_config import FunctionPart, LengthPenaltyPart, Part, PoolPart, UserFunction
+from rewardpool_api.contract import FAULTS
 from rewardpool_api.source import FUNCTION_SCHEME
 from rewardpool_runtime.json_values import described
 
@@ -72,7 +73,7 @@ class RewardSpec(Mixing):
     @property
     def may_leave_unscored(self) -> bool:
         """Whether the failure policy of a part leaves responses without a total."""
-        return any(part.on_failure == "skip" for part in self.parts)
+        return any(action_for(part.on_failure, fault) == "skip" for part in self.parts for fault in FAULTS)
 
     @model_validator(mode="after")
     def _gates_and_combine_agree(self) -> Self:

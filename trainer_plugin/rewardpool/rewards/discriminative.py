@@ -12,7 +12,14 @@ from typing import Any
 
 from rewardpool.client.pool import Pool
 from rewardpool.discovery.endpoint import Endpoint, RevisionModel
-from rewardpool.errors import ConfigError, InvalidSampleError, SampleError, ScoreError, WrongTokenizerError
+from rewardpool.errors import (
+    ConfigError,
+    InvalidSampleError,
+    SampleError,
+    SampleTooLongError,
+    ScoreError,
+    WrongTokenizerError,
+)
 from rewardpool.rewards.chat import ChatTokenizer, load_tokenizer, read_template
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.functions import arguments_of
@@ -122,13 +129,27 @@ class ChatScorer:
             token_ids = await writer.chat.token_ids(messages, steps=None if text is None else len(text.ends))
         except ValueError as error:
             raise InvalidSampleError(episode.label, str(error)) from error
-        scored = await self._pool.scored(Sample(token_ids=token_ids, id=episode.id, tokenizer=writer.tokenizer))
+        try:
+            scored = await self._pool.scored(Sample(token_ids=token_ids, id=episode.id, tokenizer=writer.tokenizer))
+        except SampleTooLongError as error:
+            if not await _fits_without_response(episode, writer, error.limit_tokens):
+                error.fault = "verifier"
+            raise
         self._writers.answered(writer, scored.tokenizer)
         if writer.check is not None:
             await writer.check.passed()
         steps = scored.steps or ()
         rewards = None if text is None else _rewards(steps, text, episode.label)
         return PartScore(scored.value, {"steps": list(steps)} if steps else {}, rewards, revision=scored.revision)
+
+
+async def _fits_without_response(episode: Episode, writer: Writer, limit_tokens: int | None) -> bool:
+    """Return whether the response is what makes an episode too long: the prompt alone fits."""
+    try:
+        tokens = await writer.chat.token_ids(replace(episode, response="", turns=None).messages())
+    except ValueError:  # templates may refuse a blank response, and then nothing is known
+        return False
+    return limit_tokens is not None and len(tokens) <= limit_tokens
 
 
 def _divided(messages: list[dict[str, Any]], episode: Episode, separator: str) -> StepText:
@@ -149,6 +170,7 @@ def _rewards(values: Sequence[float], text: StepText, label: str) -> tuple[StepR
             label,
             f"the pool answered {len(values)} values for the {len(text.ends)} steps of the response; its"
             " spec.model.head must have type TokenLevel and the stepToken that was sent",
+            fault="verifier",
         )
     return tuple(StepReward(value=value, end=end) for value, end in zip(values, text.ends, strict=True))
 

@@ -34,7 +34,8 @@ class FunctionScorer:
         arguments = FunctionArguments(**json.loads(arguments_of(episode).to_json(episode.label)))
         outcome = await self._runner.run(arguments)
         if isinstance(outcome, Failed):
-            raise FunctionFailedError(episode.label, f"the reward function failed: {outcome.message}")
+            problem = f"the reward function failed: {outcome.message}"
+            raise FunctionFailedError(episode.label, problem, fault=outcome.fault)
         return PartScore(outcome.value, outcome.info)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from rewardpool.client.pool import Pool
-from rewardpool.errors import SampleError, ScoreError
+from rewardpool.errors import SampleError, SampleTooLongError, ScoreError
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.judge_prompt import JudgePrompt, Question, reference_of, response_of
 from rewardpool.rewards.part_config import JudgeConfig
@@ -56,9 +56,13 @@ class Judge:
             SampleError: One of them is missing.
             PoolError: The pool cannot be used.
         """
-        if question.answer.by_probabilities:
-            return [await self._expected(question)]
-        return await gathered([self.vote(question, vote) for vote in range(self._config.votes)])
+        try:
+            if question.answer.by_probabilities:
+                return [await self._expected(question)]
+            return await gathered([self.vote(question, vote) for vote in range(self._config.votes)])
+        except SampleTooLongError as error:
+            error.fault = "verifier"  # the question holds more than one response: no response alone is the cause
+            raise
 
     def decide(self, verdicts: Sequence[Verdict[float]], *, label: str) -> float:
         """Return the value of the votes together.
@@ -103,7 +107,8 @@ class Judge:
                 continue
             meta = await self._meta_score(question.messages, words, label=label)
             return Verdict(value, words[-MAX_WORDS:], spent, meta)
-        raise ScoreError(label, f"the judge's answer cannot be read, {asked} times; last: {problem}", fault="verifier")
+        problem = f"the judge's answer cannot be read, {asked} times; last: {problem}"
+        raise ScoreError(label, problem, fault="verifier", kind="unreadable")
 
     async def _meta_score(
         self, messages: Sequence[Mapping[str, Any]], words: str, *, label: str
@@ -121,9 +126,8 @@ class Judge:
         try:
             value, shares = question.answer.expected(alternatives)
         except Unreadable as error:  # the same question has the same probabilities
-            raise ScoreError(
-                question.label, f"the judge's probabilities say nothing: {error}", fault="verifier"
-            ) from error
+            problem = f"the judge's probabilities say nothing: {error}"
+            raise ScoreError(question.label, problem, fault="verifier", kind="unreadable") from error
         return Verdict(value, json.dumps({token: round(share, 6) for token, share in shares.items()}), 1)
 
 
@@ -154,9 +158,8 @@ def verdicts_that_vote(verdicts: Sequence[Verdict[T]], keep: int | None, *, labe
     scored = [(verdict.meta, verdict) for verdict in verdicts if isinstance(verdict.meta, float)]
     if not scored:
         last = next((verdict.meta for verdict in reversed(verdicts) if verdict.meta is not None), "not asked")
-        raise ScoreError(
-            label, f"none of {len(verdicts)} votes counts, the meta reward model scored none; last: {last}"
-        )
+        problem = f"none of {len(verdicts)} votes counts, the meta reward model scored none; last: {last}"
+        raise ScoreError(label, problem, fault="verifier", kind="unreadable")
     return [verdict for _, verdict in sorted(scored, key=lambda each: -each[0])[:keep]]
 
 

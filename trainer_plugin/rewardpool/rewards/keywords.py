@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from rewardpool.config import Constant
+from rewardpool.config import FailurePolicy
 
-Failure = Literal["raise", "skip"] | Constant | Mapping[str, Any]
+Failure = FailurePolicy | Mapping[str, Any]
 """`{"constant": -1}` is a mapping."""
 
 

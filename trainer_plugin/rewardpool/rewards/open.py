@@ -7,7 +7,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+from rewardpool.client.breaker import Breaker
 from rewardpool.client.pool import Pool
+from rewardpool.config import RewardConfig
 from rewardpool.deadline import waited
 from rewardpool.discovery.endpoint import RevisionModel
 from rewardpool.errors import ConfigError, ModelChangedError
@@ -73,7 +75,11 @@ async def open_reward(
         opening = _Opening(stack, tokenizer)
         parts = [
             OpenPart(
-                part, place, await opening.reward_function(part, path=place), score_dtype=opening.score_dtype(part)
+                part,
+                place,
+                await opening.reward_function(part, path=place),
+                score_dtype=opening.score_dtype(part),
+                breaker=_breaker_of(part),
             )
             for part, place in zip(parsed.parts, parsed.paths, strict=True)
         ]
@@ -213,6 +219,11 @@ def _judge(judge: JudgeConfig, pool: Pool, *, meta: RewardFunction | None) -> Re
     if judge.against == "reference":
         return ReferenceScorer(pool, judge, meta=meta)
     return GroupComparer(pool, judge, meta=meta)
+
+
+def _breaker_of(part: Part) -> Breaker:
+    client = part.client if isinstance(part, PoolPart) else RewardConfig()
+    return Breaker(client.breaker_threshold)
 
 
 def _post_process(spec: RewardSpec, *, path: str) -> PostProcess | None:

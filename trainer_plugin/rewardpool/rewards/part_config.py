@@ -91,8 +91,9 @@ class Part(_Model):
     gate: Gate | None = None
     """Makes it a gate; for combine `gate`."""
     on_failure: FailurePolicy = "raise"
-    """Where the part has no score. `raise`: the error. `skip`: the total is None. `{constant: x}`: x stands for the
-    score, and the component is None all the same. Default: that of the whole reward."""
+    """Where the part has no score. `raise`: the error. `skip`: the total is None. Or one of these for each fault, and
+    for `policy` a penalty that stands for the score, such as `{policy: {penalty: -1}, verifier: skip}`; the component
+    is None all the same. Default: that of the whole reward."""
 
     @property
     def scorer(self) -> str:

@@ -34,9 +34,9 @@ class Rating:
         revisions: By a part's name, the revision of its pool's workers that scored the episode. Parts that are not a
             reward model's or function's of a pool, and pools that do not say it, are not among them.
         steps: With `supervision: process`, the rewards of the response's steps in their order, of which `total` is the
-            aggregate that the pool declares; a constant of the failure policy is one step. None where the total is
+            aggregate that the pool declares; a penalty is one step. None where the total is
             None, and with any other reward.
-        error: Why a part has no score, under the policies `skip` and `{constant: x}`; the first one of several.
+        error: Why a part has no score, under `skip` or with a penalty; the first one of several. It has the `fault`.
     """
 
     total: float | None

@@ -16,8 +16,9 @@ from rewardpool.rewards.rating import Rating
 def score_and_extra_info(rating: Rating, *, label: str, info: Sequence[str] = ()) -> tuple[float, dict[str, Any]]:
     """Return the reward, and what verl logs with it.
 
-    `score`: the reward. `unscored`: 1 where a constant stands for a score, else 0. `component/NAME`: the raw score of
-    each part. `said`: what the parts said beside their scores, as JSON, such as a judge's words; "" for nothing.
+    `score`: the reward. `unscored`: 1 where a penalty stands for a score, else 0. `fault` and `failure`: the fault and
+    the kind of that failure, "" for none. `component/NAME`: the raw score of each part. `said`: what the parts said
+    beside their scores, as JSON, such as a judge's words; "" for nothing.
 
     Args:
         rating: With a total.
@@ -29,8 +30,11 @@ def score_and_extra_info(rating: Rating, *, label: str, info: Sequence[str] = ()
         ScoreError: The rating has no total.
     """
     if rating.total is None:
-        raise ScoreError(label, "the reward has no total for it, and verl takes a number for every sample")
+        problem = "the reward has no total for it, and verl takes a number for every sample"
+        raise rating.error or ScoreError(label, problem, fault="verifier")
     extra: dict[str, Any] = {"score": rating.total, "unscored": float(rating.error is not None)}
+    extra["fault"] = rating.error.fault if rating.error is not None else ""
+    extra["failure"] = rating.error.kind if rating.error is not None else ""
     for name, value in rating.components.items():
         extra[f"component/{name}"] = math.nan if value is None else value
     for name in info:

@@ -16,10 +16,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rewardpool.config import RewardConfig, check_pool
+from rewardpool.config import RewardConfig, action_for, check_pool
 from rewardpool.errors import ConfigError
 from rewardpool.mistakes import Mistakes
 from rewardpool.rewards.config import RewardSpec, as_mapping, parse_reward, refuse_running
+from rewardpool_api.contract import FAULTS
 
 POOL_PATH = "reward.pool"
 MAPPING_PATH = "reward.rewardpool"
@@ -187,7 +188,7 @@ def pool_spec(
     """
     spec = {} if mapping is None else mapping
     if not isinstance(spec, Mapping):
-        raise ConfigError(mapping_path, "must be a mapping, such as {on_failure: {constant: 0}}")
+        raise ConfigError(mapping_path, "must be a mapping, such as {timeout: 60}")
     if pool is not None:
         if said := sorted(_SCORERS & set(spec)):
             raise ConfigError(
@@ -227,8 +228,8 @@ def refuse_skip(parsed: RewardSpec, spec: Mapping[str, Any], *, path: str) -> No
 def _skip_field(parsed: RewardSpec, spec: Mapping[str, Any], *, path: str) -> str | None:
     """Return the path of the first failure policy `skip`."""
     for part, place in zip(parsed.parts, parsed.paths, strict=True):
-        if part.on_failure == "skip":
-            return f"{path if spec.get('on_failure') == 'skip' else place}.on_failure"
+        if any(action_for(part.on_failure, fault) == "skip" for fault in FAULTS):
+            return f"{path if 'on_failure' in spec else place}.on_failure"
     return None
 
 
