@@ -34,6 +34,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
+import orjson
+
 SCORE_PATH = "/v1/embeddings"
 ADAPTER_USER = "adapter:"
 """In front of an adapter's name in the `user` of a request."""
@@ -161,12 +163,20 @@ def parse_object(body: bytes | str) -> dict[str, Any]:
         InvalidResponseError: it is something else.
     """
     try:
-        answer = json.loads(body)
-    except (ValueError, RecursionError) as broken:
-        raise InvalidResponseError(f"the answer is not JSON: {broken}") from None
+        answer = orjson.loads(body)
+    except ValueError:
+        answer = _lenient(body)
     if not isinstance(answer, dict):
         raise InvalidResponseError(f"the answer is a JSON {type(answer).__name__}, not an object")
     return answer
+
+
+def _lenient(body: bytes | str) -> Any:
+    """Read what orjson refuses and Python writes, such as NaN, so that its place can be named."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as broken:
+        raise InvalidResponseError(f"the answer is not JSON: {broken}") from None
 
 
 def signature_in(answer: dict[str, Any], echo: Echo) -> Signature:

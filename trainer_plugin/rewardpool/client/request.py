@@ -38,9 +38,19 @@ T = TypeVar("T")
 CLOCK_SECONDS = 1.0
 """Between two looks at what a request that has used up half of its deadline waited for a place."""
 
-_IMPORT = uuid.uuid4().hex
 _NUMBERS = itertools.count(1)
-"""With the process, which may have been forked, they name a request; a random number for each would cost more."""
+"""With the process, they name a request; a random number for each would cost more."""
+_process = ""
+
+
+def _name_process() -> None:
+    """Name this process, which may have been forked."""
+    global _process
+    _process = f"{uuid.uuid4().hex}-{os.getpid()}-"
+
+
+_name_process()
+os.register_at_fork(after_in_child=_name_process)
 
 
 class Queue(Protocol):
@@ -137,7 +147,7 @@ class ScoreRequest(Generic[T]):
     @property
     def id(self) -> str:
         """Name of the request on the wire, the same for all attempts; answers repeat it."""
-        return f"{_IMPORT}-{os.getpid()}-{self._number}"
+        return f"{_process}{self._number}"
 
     @property
     def attempt_id(self) -> str:
