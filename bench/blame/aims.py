@@ -19,4 +19,9 @@ def missed(found: Mapping[str, Any]) -> list[str]:
             for way in ("unscored", "unscored_with_penalty")
             if found["bandit"][way]["provokes_after_most"] > found["bandit"][way]["provokes_before"]
         ),
+        *(
+            f"a pool with {name}: {one['wrong']} samples scored, raised: {one['raised'] or 'nothing'}"
+            for name, one in found["broken_pools"].items()
+            if one["wrong"] or not one["raised"]
+        ),
     ]

@@ -7,10 +7,11 @@ is. Some verifications fail for no fault of the answer, too.
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
+from blame import verifier
 from rewardpool_train.advantages import group_advantages
 
 Way = Literal["constant_0", "drop_groups", "unscored", "unscored_with_penalty"]
@@ -24,6 +25,12 @@ SCORES: Final = ((-0.5, -1.5, -3.0), (-2.0, -2.5, -3.0))
 """Of the answers that end, on an easy and on a hard prompt; noise is added."""
 NOISE: Final = 0.3
 PENALTY: Final = -5.0
+ON_FAILURE: Final[Mapping[Way, Any]] = {
+    "constant_0": "skip",
+    "drop_groups": "skip",
+    "unscored": "skip",
+    "unscored_with_penalty": {"policy": {"penalty": PENALTY}, "infra": "skip"},
+}
 GROUP_SIZE: Final = 8
 LEARNING_RATE: Final = 0.05
 INFRA_FAILURES: Final = 0.05
@@ -41,39 +48,48 @@ class Learnt:
     """Share of the rollouts that no update saw."""
 
 
-def learn(way: Way, *, steps: int, seed: int) -> Learnt:
-    """Train a policy from equal logits."""
+async def learn(way: Way, *, steps: int, seed: int) -> Learnt:
+    """Train a policy from equal logits, rewarded by the project's client and a stand-in verifier."""
     rng = random.Random(seed)
     logits = [[0.0] * len(ANSWERS) for _ in SCORES]
     before = _mean(logits, NEVER_ENDS)
     seen = 0
-    for _ in range(steps):
-        for prompt, row in enumerate(logits):
-            chances = softmax(row)
-            answers = rng.choices(range(len(ANSWERS)), weights=chances, k=GROUP_SIZE)
-            advantages = _advantages([_reward(way, prompt, answer, rng) for answer in answers], way)
-            seen += sum(advantage is not None for advantage in advantages)
-            for answer, advantage in zip(answers, advantages, strict=True):
-                for at, chance in enumerate(chances):
-                    slope = (at == answer) - chance
-                    row[at] += LEARNING_RATE * (advantage or 0.0) * slope
+    # A policy that only provokes time-outs gets no scores, which the client takes for a broken pool.
+    patience = {"breaker_threshold": 10_000} if way == "constant_0" else {}
+    async with verifier.pool_that(verifier.verify, on_failure=ON_FAILURE[way], concurrency=16, **patience) as pool:
+        for _ in range(steps):
+            drawn = [rng.choices(range(len(ANSWERS)), weights=softmax(row), k=GROUP_SIZE) for row in logits]
+            responses = [_response(prompt, answer, rng) for prompt, answers in enumerate(drawn) for answer in answers]
+            rewards = await verifier.scores_of(pool, responses)
+            for prompt, (row, answers) in enumerate(zip(logits, drawn, strict=True)):
+                group = rewards[prompt * GROUP_SIZE : (prompt + 1) * GROUP_SIZE]
+                seen += _update(row, answers, _advantages(group, way))
     rollouts = steps * len(SCORES) * GROUP_SIZE
     return Learnt(before, _mean(logits, NEVER_ENDS), _mean(logits, ANSWERS.index("right")), 1 - seen / rollouts)
 
 
-def _reward(way: Way, prompt: int, answer: int, rng: random.Random) -> float | None:
-    score = None if answer == NEVER_ENDS else SCORES[prompt][answer] + rng.gauss(0.0, NOISE)
-    if rng.random() < INFRA_FAILURES:
-        return 0.0 if way == "constant_0" else None
-    if score is None and way == "unscored_with_penalty":
-        return PENALTY
-    return 0.0 if score is None and way == "constant_0" else score
+def _response(prompt: int, answer: int, rng: random.Random) -> str:
+    """Return what the verifier is given of an answer: the score that it is to find, or the failure."""
+    noise, is_lost = rng.gauss(0.0, NOISE), rng.random() < INFRA_FAILURES
+    if is_lost:
+        return verifier.NO_WORKER
+    return verifier.NEVER_ENDS if answer == NEVER_ENDS else repr(SCORES[prompt][answer] + noise)
 
 
 def _advantages(rewards: Sequence[float | None], way: Way) -> Sequence[float | None]:
     if way == "drop_groups" and None in rewards:
         return [None] * len(rewards)
-    return group_advantages(rewards, min_members=GROUP_SIZE // 2)
+    given = [0.0 if reward is None else reward for reward in rewards] if way == "constant_0" else rewards
+    return group_advantages(given, min_members=GROUP_SIZE // 2)
+
+
+def _update(logits: list[float], answers: Sequence[int], advantages: Sequence[float | None]) -> int:
+    """Take a step of the policy gradient; returns the number of rollouts that it saw."""
+    chances = softmax(logits)
+    for answer, advantage in zip(answers, advantages, strict=True):
+        for at, chance in enumerate(chances):
+            logits[at] += LEARNING_RATE * (advantage or 0.0) * ((at == answer) - chance)
+    return sum(advantage is not None for advantage in advantages)
 
 
 def softmax(logits: Sequence[float]) -> list[float]:
