@@ -7,9 +7,10 @@ import pytest
 from support.fake_worker import Behaviour, FakeWorker, breaks_off, hangs, says
 from support.quick_hedging import quick
 
+from rewardpool.client.answer import Judgement
 from rewardpool.client.pool import injected_pool
 from rewardpool.config import RewardConfig
-from rewardpool.errors import ScoreError
+from rewardpool.errors import SampleError
 from rewardpool.rewards import Episode, Rating, open_reward
 
 EPISODE = Episode(prompt="?", response="4", id="e1")
@@ -89,11 +90,19 @@ async def test_a_router_without_a_worker_costs_none() -> None:
     assert len(worker.requests) == 5
 
 
-async def test_hedges_of_a_silent_worker_are_counted_too() -> None:
-    async with FakeWorker(*[hangs] * 40) as worker:
-        config = RewardConfig(url=worker.url, timeout=3)
+async def hedged(*behaviours: Behaviour, timeout: float) -> Judgement:
+    """Ask for a judgement, where every attempt gets a hedge beside it at once."""
+    async with FakeWorker(*behaviours) as worker:
+        config = RewardConfig(url=worker.url, timeout=timeout)
         async with injected_pool(config, hedging=lambda concurrency: quick(None, concurrency=concurrency)) as pool:
-            with pytest.raises(ScoreError, match="no usable answer in 3 attempts"):
-                await pool.judge([{"role": "user", "content": "?"}])
-            assert pool.report().hedges == 2
-    assert len(worker.requests) == 3
+            return await pool.judge([{"role": "user", "content": "?"}])
+
+
+async def test_hedges_of_a_silent_worker_are_counted_too() -> None:
+    said = await hedged(hangs, hangs, completes("Good."), timeout=60)
+    assert (said, said.generations) == ("Good.", 3)
+
+
+async def test_no_hedge_goes_beyond_the_bound() -> None:
+    with pytest.raises(SampleError):  # a fourth attempt would be answered
+        await hedged(hangs, hangs, hangs, completes("Good."), timeout=3)
