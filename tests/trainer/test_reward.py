@@ -234,9 +234,10 @@ def test_one_that_is_closed_while_it_scores_says_so() -> None:
 
 
 def test_one_that_is_forgotten_open_warns_and_ends_its_thread() -> None:
+    before = set(threading.enumerate())
     scorer = Reward(length)
     scorer(["?"], ["a"])
-    [thread] = [one for one in threading.enumerate() if one.name == "rewardpool"]
+    [thread] = [one for one in threading.enumerate() if one.name == "rewardpool" and one not in before]
     with pytest.warns(ResourceWarning, match=r"<Reward by function length: open> was not closed; use `with`"):
         del scorer
     thread.join(10)
