@@ -94,7 +94,7 @@ def test_faults_of_samples_are_answers_that_no_breaker_counts(start: Start) -> N
         (200, "function_failed"),
         (200, "invalid_sample"),
         (200, "function_failed"),
-        (200, "invalid_sample"),
+        (200, "sample_too_long"),
     ]
     assert told[0][2] == "KeyError: 'no such answer'"
     assert told[2][2] == "input 1: KeyError: 'no such answer'"
