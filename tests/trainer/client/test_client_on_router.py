@@ -53,7 +53,7 @@ async def score_directly(fleet: Fleet, samples: list[Sample]) -> list[float]:
     async with aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(limit=200)) as session:
 
         async def score(sample: Sample) -> float:
-            body = {"model": "m", "input": sample.to_input("s")}
+            body = {"model": SERVED_NAME, "input": sample.to_input("s")}
             async with session.post(fleet.workers[0].url + "/v1/embeddings", json=body) as answer:
                 return float((await answer.json())["data"][0]["embedding"][0])
 
