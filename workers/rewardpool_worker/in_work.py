@@ -52,6 +52,10 @@ class InWork:
         """Return a line for each request, in the text format of Prometheus."""
         now = self._clock()
         lines = [f'{SERIES_REQUEST_SECONDS}{{request="{one.id}"}} {one.seconds(now):.3f}\n' for one in self._requests]
+        if not lines:
+            return (
+                b""  # Trap: a family without a line in one worker and with one in another is an error to the routers.
+            )
         head = f"# HELP {SERIES_REQUEST_SECONDS} Seconds of work on it.\n# TYPE {SERIES_REQUEST_SECONDS} gauge\n"
         return (head + "".join(lines)).encode()
 

@@ -19,6 +19,7 @@ from support.local_pool import on_this_machine
 from support.reward_functions import ENV_RECORD, expected_score
 
 from rewardpool import FunctionSample, Outcome, Pool, RewardConfig, Sample, Scored, Unscored
+from rewardpool.client.hedging import BLIND_SECONDS
 from rewardpool.demand.handle import JobDemand
 from rewardpool.errors import FunctionFailedError, PoolAccessError
 from rewardpool_api.contract import CHAT_PATH, REQUEST_ID_HEADER
@@ -195,10 +196,24 @@ async def test_a_function_that_works_for_longer_than_usual_is_called_once(
     function = "support.reward_functions:compute_recorded_score"
     async with Fleet(tmp_path, workers=2, flavor=flavor, function=function) as fleet, Pool(config(fleet)) as pool:
         await collect(pool, samples(30, seconds=0.01))
-        slow = [sample(f"slow {index}", seconds=2.0) for index in range(4)]
+        # One alone, so that the other worker has none to list.
+        slow = [sample("slow", seconds=2.0)]
         assert all(isinstance(outcome, Scored) for outcome in (await collect(pool, slow)).values())
         assert pool.report().hedges == 0
-    assert sorted(line for line in record.read_text().splitlines() if "slow" in line) == [f"slow {n}" for n in range(4)]
+    assert record.read_text().splitlines().count("slow") == 1
+
+
+async def test_a_function_that_works_before_any_answer_is_known_is_called_once(
+    tmp_path: Path, flavor: RouterFlavor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = tmp_path / "record"
+    record.touch()
+    monkeypatch.setenv(ENV_RECORD, str(record))
+    function = "support.reward_functions:compute_recorded_score"
+    async with Fleet(tmp_path, workers=2, flavor=flavor, function=function) as fleet, Pool(config(fleet)) as pool:
+        assert await pool.score(sample("slow", seconds=BLIND_SECONDS + 2.0)) == expected_score("slow")
+        assert pool.report().hedges == 0
+    assert record.read_text() == "slow\n"
 
 
 async def test_what_a_silent_worker_holds_is_scored_by_another_one_long_before_it_is_given_up(

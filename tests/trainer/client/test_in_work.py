@@ -11,13 +11,13 @@ from aiohttp.test_utils import TestServer
 from support.fake_worker import hangs, right
 from support.quick_hedging import quick
 
-from rewardpool import Pool, RewardConfig, Sample
+from rewardpool import Endpoint, FunctionSample, Pool, RewardConfig, Sample
 from rewardpool.client.exchange import Answer
 from rewardpool.client.in_work import ARRIVAL_SECONDS, PATIENCE_SECONDS, Inquiry, InWork, Verdict, read_listing
 from rewardpool.client.pool import injected_pool
 from rewardpool.errors import DeadlineError
 from rewardpool_api.contract import REQUEST_ID_HEADER, SCORE_PATH
-from rewardpool_api.names import WORKERS_METRICS_PATH
+from rewardpool_api.names import FUNCTION_LIMIT, ROUTER_LIMIT, WORKERS_METRICS_PATH
 
 SAID = b"""# TYPE rewardpool_worker_places gauge
 rewardpool_worker_places{worker_addr="http://10.0.0.1:8000"} 32
@@ -75,6 +75,21 @@ def test_workers_that_do_not_answer_in_time_are_silent_until_they_answer() -> No
     assert asked.verdict() == "silent"
     asked.answer()
     assert asked.verdict() == "in_work"
+
+
+@pytest.mark.parametrize("is_urgent", [True, False])
+def test_a_late_answer_is_no_silence_to_a_request_that_was_in_work(is_urgent: bool) -> None:
+    asked = Asked()
+    asked.verdict()
+    asked.answer()
+    asked.now += 20
+    assert asked.verdict() == "asking"
+    asked.now += 4
+    assert asked.in_work.verdict("a-1-7", sent_at=5.0, is_urgent=is_urgent) == "asking"
+    assert asked.in_work.verdict("a-1-5", sent_at=5.0, is_urgent=is_urgent) == ("silent" if is_urgent else "asking")
+    asked.now += 1
+    asked.answer(b"", status=500)
+    assert asked.verdict() == "silent"
 
 
 @pytest.mark.parametrize(("body", "status"), [(b"", 404), (b"vllm:x{} 1\n", 200)])
@@ -170,3 +185,55 @@ async def test_a_deadline_that_passes_in_work_is_the_verifiers_and_says_so() -> 
         ) as caught:
             await pool.score(Sample(text="four"))
     assert caught.value.fault == "verifier"
+
+
+def found_at(url: str, *, is_fixed_size: bool) -> Any:
+    """Discovery that finds a pool of functions there."""
+
+    async def find(_: RewardConfig, **__: Any) -> Endpoint:
+        names = {"pool": "rl/checker", "served_name": "checker", "origin": "a test"}
+        return Endpoint(url=url, model_type="Function", is_fixed_size=is_fixed_size, **names)
+
+    return find
+
+
+@pytest.mark.parametrize(("is_fixed_size", "most"), [(True, 2), (False, 8)])
+async def test_requests_wait_in_the_job_for_a_place_unless_the_pool_grows_by_those_that_wait(
+    is_fixed_size: bool, most: int
+) -> None:
+    async def listing(_: web.Request) -> web.Response:
+        return web.Response(text="rewardpool_worker_places{} 2\n")
+
+    in_flight, seen = 0, 0
+
+    async def score(request: web.Request) -> web.Response:
+        nonlocal in_flight, seen
+        in_flight += 1
+        seen = max(seen, in_flight)
+        await asyncio.sleep(0.05)
+        in_flight -= 1
+        return web.json_response({"data": [{"index": 0, "embedding": [1.0]}]})
+
+    sample = Sample(function=FunctionSample(data_source="", solution_str="x", ground_truth=None))
+    async with serving(score, listing) as url:
+        config = RewardConfig(pool="rl/checker", concurrency=8, batch=1, hedge=False)
+        async with injected_pool(config, find=found_at(url, is_fixed_size=is_fixed_size)) as pool:
+            assert await asyncio.gather(*(pool.score(sample) for _ in range(16))) == [1.0] * 16
+    assert seen == most
+
+
+@pytest.mark.parametrize(
+    ("limits", "timeout", "says"),
+    [
+        ({FUNCTION_LIMIT: 60.0, ROUTER_LIMIT: 300.0}, 120.0, []),
+        ({FUNCTION_LIMIT: 60.0, ROUTER_LIMIT: 300.0}, 60.0, []),
+        ({FUNCTION_LIMIT: 60.0, ROUTER_LIMIT: 300.0}, 20.0, ["--timeout-seconds in spec.engine.args"]),
+        ({ROUTER_LIMIT: 300.0}, 600.0, ["spec.router.requestTimeoutSeconds"]),
+        ({FUNCTION_LIMIT: 400.0, ROUTER_LIMIT: 300.0}, 350.0, ["Make timeout at least 400", "more than that"]),
+        ({}, 1.0, []),
+    ],
+)
+def test_limits_that_disagree_are_named(limits: dict[str, float], timeout: float, says: list[str]) -> None:
+    endpoint = Endpoint(url="http://a", pool="a", served_name="a", origin="a test", limits=limits)
+    found = endpoint.disagreements(timeout)
+    assert [words in sentence for words, sentence in zip(says, found, strict=True)] == [True] * len(says)

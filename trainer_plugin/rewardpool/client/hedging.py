@@ -159,7 +159,8 @@ class Race(Generic[T]):
         early = hedging.straggles_in(elapsed) - hedging.floor_seconds / 2
         if early > 0:
             return early
-        verdict = request.connections.in_work.verdict(request.id, sent_at=sent_at)
+        is_urgent = hedging.usual_seconds > 0
+        verdict = request.connections.in_work.verdict(request.id, sent_at=sent_at, is_urgent=is_urgent)
         if verdict == "in_work":
             return min(MOST_RECHECK_SECONDS, max(soonest, elapsed / 4))
         if verdict == "asking":

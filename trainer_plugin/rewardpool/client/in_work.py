@@ -6,7 +6,7 @@ and they do not answer it while a worker is silent: stopped, or its packets drop
 
     a request is slow -> the workers are asked -> its line is there          -> in work: it is left alone
                                                -> they answer, and it is not -> lost: no worker has it
-                                               -> no answer in time          -> silent: one of the workers
+                                               -> no answer, or a late one   -> silent: one of the workers
                                                -> no line of this kind       -> unknown: another server
 
 One question serves all requests of the process. A line says as well how long the function has worked on the request:
@@ -31,6 +31,8 @@ ARRIVAL_SECONDS = 0.1
 PATIENCE_SECONDS = 0.25
 """For an answer, which takes milliseconds. Where the last one took longer, twice as long as that one."""
 MOST_PATIENCE_SECONDS = 2.0
+SILENCE_SECONDS = 4.0
+"""After which an error of the router says that a worker is silent: it waits 5 s for each."""
 LEAST_AGE_SECONDS = 0.5
 """For so long an answer is good, and for a quarter of the time that the request has taken."""
 MOST_AGE_SECONDS = 15.0
@@ -119,11 +121,21 @@ class InWork:
         self._is_answered = asyncio.Event()
         self._asked_at = -math.inf
         self._patience = PATIENCE_SECONDS
+        self._is_late = False
+        """The last question was not answered in time."""
         self._is_silent = False
+        """The last question came to nothing, for which the router takes 5 s."""
         self._unknown_until = -math.inf
 
-    def verdict(self, request_id: str, *, sent_at: float) -> Verdict:
-        """Return where a request is that was sent at `sent_at`; asks the workers where their last answer is too old."""
+    def verdict(self, request_id: str, *, sent_at: float, is_urgent: bool = True) -> Verdict:
+        """Return where a request is; asks the workers where their last answer is too old.
+
+        Args:
+            request_id: Names it.
+            sent_at: When it was sent (the loop's time).
+            is_urgent: Whether its answer is overdue by what is usual. Else, and where it was in work when the workers
+                answered last, an answer that is only late is no silence: the machine may be busy.
+        """
         now = self._clock()
         if now < self._unknown_until:
             return "unknown"
@@ -132,8 +144,10 @@ class InWork:
         if self._inquiry is None:
             self._send(now)
         elif now - self._inquiry.asked_at >= self._patience:
-            self._is_silent = True
-        return "silent" if self._is_silent else "asking"
+            self._is_late = True
+        was_in_work = self._listing is not None and request_id in self._listing.seconds
+        is_silent = self._is_late if is_urgent and not was_in_work else self._is_silent
+        return "silent" if is_silent else "asking"
 
     def refresh(self, now: float, *, older_than: float) -> None:
         """Ask the workers unless their last answer, or a question, is younger than so many seconds."""
@@ -177,16 +191,17 @@ class InWork:
         if answer.status in (401, 403, 404, 405, 501):
             self._unknown_until = self._clock() + UNKNOWN_AGE_SECONDS
             return
+        took = self._clock() - inquiry.asked_at
         if answer.status != 200:
-            self._is_silent = True
+            self._is_late = True
+            self._is_silent = took >= SILENCE_SECONDS
             return
         listing = read_listing(answer.body, asked_at=inquiry.asked_at)
         if not listing.is_ours:
             self._unknown_until = self._clock() + UNKNOWN_AGE_SECONDS
             return
-        took = self._clock() - inquiry.asked_at
         self._patience = min(MOST_PATIENCE_SECONDS, max(PATIENCE_SECONDS, 2 * took))
-        self._is_silent = False
+        self._is_late = self._is_silent = False
         self._listing = listing
         self._listed(listing)
 
@@ -197,4 +212,4 @@ class InWork:
         if isinstance(error, InvalidResponseError):
             self._unknown_until = self._clock() + UNKNOWN_AGE_SECONDS
         else:
-            self._is_silent = True
+            self._is_late = self._is_silent = True
