@@ -205,11 +205,15 @@ async def test_requests_wait_in_the_job_for_a_place_unless_the_pool_grows_by_tho
         return web.Response(text="rewardpool_worker_places{} 2\n")
 
     in_flight, seen = 0, 0
+    all_came = asyncio.Event()
 
     async def score(request: web.Request) -> web.Response:
         nonlocal in_flight, seen
         in_flight += 1
         seen = max(seen, in_flight)
+        if in_flight == most:
+            all_came.set()
+        await all_came.wait()
         await asyncio.sleep(0.05)
         in_flight -= 1
         return web.json_response({"data": [{"index": 0, "embedding": [1.0]}]})
