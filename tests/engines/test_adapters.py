@@ -112,9 +112,9 @@ async def test_a_trainer_chooses_an_adapter_by_its_config(served: Served, flavor
 
 
 @pytest.mark.parametrize("flavor", ["sglang-router", "smg"])
-def test_an_unknown_adapter_is_an_invalid_sample_with_the_names_there_are(served: Served, flavor: RouterFlavor) -> None:
+def test_an_unknown_adapter_is_a_wrong_model_with_the_names_there_are(served: Served, flavor: RouterFlavor) -> None:
     error = served.ask(served.routers[flavor], "ok", "own-haed")["error"]
-    assert error["code"] == "invalid_sample"
+    assert error["code"] == "wrong_model"
     assert "'own-haed'" in error["message"]
     assert all(name in error["message"] for name in NAMES)
 

@@ -75,8 +75,8 @@ def test_a_sample_may_have_exactly_as_many_tokens_as_ready_says(pool: Pool) -> N
     assert (refused.code, refused.length_tokens, refused.limit_tokens) == ("sample_too_long", limit + 1, limit)
 
 
-def test_a_model_that_it_does_not_serve_is_an_invalid_sample(pool: Pool) -> None:
-    assert error(pool.replicas.ask("hello", url=pool.replicas.urls[0], model="another")).code == "invalid_sample"
+def test_a_model_that_it_does_not_serve_is_a_wrong_model(pool: Pool) -> None:
+    assert error(pool.replicas.ask("hello", url=pool.replicas.urls[0], model="another")).code == "wrong_model"
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/freeze_gc", "/get_model_info", "/release_memory_occupation"])

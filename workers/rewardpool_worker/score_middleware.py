@@ -209,7 +209,9 @@ class WrongModelError(ValueError):
 
     def __init__(self, model: str, served: str, adapters: Sequence[str] = ()) -> None:
         beside = f", with the adapters {', '.join(adapters)}" if adapters else ""
-        super().__init__(f"there is no model {model!r} here: this worker serves {served!r}{beside}")
+        adapter = model.removeprefix(ADAPTER_USER)
+        missing = f"model {model!r}" if adapter == model else f"adapter {adapter!r}"
+        super().__init__(f"there is no {missing} here: this worker serves {served!r}{beside}")
         self.served = served
 
     def to_wire(self) -> dict[str, Any]:
