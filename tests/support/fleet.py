@@ -155,6 +155,7 @@ class Fleet:
         def worker(port: int) -> list[str]:
             # Many calls at once: these tests are about workers that die, not about workers that are full.
             program = [sys.executable, "-m", "rewardpool_worker.function_server", "--function", function]
+            program += ["--served-name", served_name]
             return [*program, "--port", str(port), "--concurrency", "256"]
 
         self._flavor = flavor
