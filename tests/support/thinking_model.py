@@ -1,7 +1,8 @@
 """Makes a SmolLM2 that thinks before it answers, as a folder: run by a Python with torch and safetensors.
 
 Two tokens that it does not need become `<think>` and `</think>`, its chat template opens the thoughts, and where it
-would write a full stop it ends them: so thoughts are some words of its own, of a length that only it decides.
+would write a full stop or end its turn it ends them: so thoughts are some words of its own, of a length that only it
+decides.
 """
 
 import json
@@ -12,8 +13,8 @@ from pathlib import Path
 from safetensors.torch import load_file, save_file
 
 SPARE = {"<filename>": "<think>", "<gh_stars>": "</think>"}
-LOUDER = 1.1
-"""Of the end of thoughts, compared with the full stop in whose place it is written."""
+SHARE = 0.65
+"""Of each of the two tokens in whose place the end of thoughts is written: together more than either alone."""
 EMBEDDINGS = "model.embed_tokens.weight"
 """Of words read and, because SmolLM2 ties them, of words written."""
 
@@ -39,7 +40,7 @@ def make(source: Path, out: Path) -> None:
 
     weights = load_file(out / "model.safetensors")
     rows = weights[EMBEDDINGS]
-    rows[vocabulary["</think>"]] = rows[vocabulary["."]] * LOUDER
+    rows[vocabulary["</think>"]] = SHARE * (rows[vocabulary["."]] + rows[vocabulary["<|im_end|>"]])
     save_file(weights, out / "model.safetensors", metadata={"format": "pt"})
 
 
