@@ -6,7 +6,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from support.fleet import FUNCTION, ROOT, Program
+from support.fleet import FUNCTION, ROOT, SERVED_NAME, Program
 from support.local_machine import machine
 
 __all__ = ["machine"]
@@ -22,6 +22,7 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 async def worker(tmp_path: Path) -> AsyncIterator[Program]:
     """A function server, which takes as long for a score as the sample says."""
     argv = [sys.executable, "-m", "rewardpool_worker.function_server", "--function", FUNCTION]
+    argv += ["--served-name", SERVED_NAME]
     program = Program(
         lambda port: [*argv, "--port", str(port)],
         env={"PYTHONPATH": str(ROOT / "tests")},
