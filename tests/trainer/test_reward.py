@@ -166,7 +166,7 @@ def test_what_is_no_batch_is_refused_with_words(
 
 def test_all_mistakes_are_told_when_it_is_made() -> None:
     with pytest.raises(ConfigError) as caught:
-        Reward("skywork", timout=5)
+        Reward("skywork", timout=5)  # type: ignore[call-arg]
     assert str(caught.value).splitlines() == [
         "reward.pool: must be namespace/name of a RewardPool, such as rl/skywork",
         "reward.timout: unknown key; did you mean timeout?",
