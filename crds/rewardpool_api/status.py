@@ -254,6 +254,10 @@ class ScalingStatus(ApiModel):
     """What keeps `desired` from being `recommendedReplicas`; absent when nothing does."""
     idle_since: Time | None = None
     """RFC 3339 time since which no request was seen; absent while there are requests."""
+    quiet_since: Time | None = None
+    """RFC 3339 time since which every job that announces says that it sends no samples; absent while one sends them or is about to."""
+    unannounced: Time | None = None
+    """RFC 3339 time at which a request was last seen that no job had announced; absent once that is past window and cooldown."""
     window: Annotated[list[DesiredAt], Field(max_length=64)] = []
     """Recommendations: last the present one with the time it began, before it larger ones with the time they ended."""
     service_rate: ServiceRateStatus | None = None

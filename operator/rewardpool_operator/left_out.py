@@ -78,7 +78,18 @@ def sane_status(status: object) -> dict[str, Any]:
 
 
 _TIMES: Final = frozenset(
-    {"lastTransitionTime", "time", "since", "begun", "ended", "idleSince", "silentSince", "nextBurst"}
+    {
+        "lastTransitionTime",
+        "time",
+        "since",
+        "begun",
+        "ended",
+        "idleSince",
+        "quietSince",
+        "unannounced",
+        "silentSince",
+        "nextBurst",
+    }
 )
 """Fields of the status that are RFC 3339 times."""
 

@@ -95,7 +95,7 @@ def _without_metrics(evidence: Evidence, scaling: ScalingStatus) -> Explanation:
 def _decided(evidence: Evidence, spec: AutoscalingSpec, scaling: ScalingStatus) -> Explanation:
     """By what limits the number, if anything does."""
     match scaling.limit:
-        case "MaxReplicas":
+        case "MaxReplicas" if _recommended(scaling) > spec.max_replicas:
             return _at_most(evidence, spec, scaling)
         case "Budget":
             return _budget(evidence, spec, scaling)
@@ -109,6 +109,8 @@ def _decided(evidence: Evidence, spec: AutoscalingSpec, scaling: ScalingStatus) 
             return _tolerance(spec, scaling)
         case "MinReplicas":
             return _at_least(evidence, spec, scaling)
+        case "MaxReplicas":
+            return _all_there_may_be(spec, scaling)
         case _ if scaling.desired == 0:
             return _at_zero(evidence, scaling)
         case _:
@@ -141,6 +143,17 @@ def _at_most(evidence: Evidence, spec: AutoscalingSpec, scaling: ScalingStatus) 
         f" {spec.max_replicas}",
         said=scaling.reason,
         next=(evidence.patch(f'{{"autoscaling":{{"maxReplicas":{room}}}}}'),),
+    )
+
+
+def _all_there_may_be(spec: AutoscalingSpec, scaling: ScalingStatus) -> Explanation:
+    """No more are asked for now: the window or a step holds what was, or maxReplicas has just been raised."""
+    return Explanation(
+        cause=Cause.SIZE,
+        kind="note",
+        what=f"{_replicas(scaling.desired)} wanted by the last decision, in which maxReplicas was the limit;"
+        f" {_recommended(scaling)} are asked for, and spec.autoscaling.maxReplicas is {spec.max_replicas}",
+        said=scaling.reason,
     )
 
 

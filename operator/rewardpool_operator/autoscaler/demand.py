@@ -26,7 +26,7 @@ from rewardpool_api.autoscaling import DemandPolicy
 from rewardpool_api.demand import MAX_SAMPLES, Demand
 from rewardpool_api.status import Burst, DemandStatus
 from rewardpool_operator.autoscaler.ask import Ask
-from rewardpool_operator.autoscaler.bursts import Expected, usual_worth
+from rewardpool_operator.autoscaler.bursts import PAUSE_SECONDS, Expected, usual_worth
 from rewardpool_operator.autoscaler.service_rate import ServiceRate
 from rewardpool_operator.autoscaler.signals import Announcement
 from rewardpool_operator.times import rfc3339
@@ -66,7 +66,9 @@ class Plans:
     ask: Ask
     demands: list[DemandStatus]
     is_gap: bool
-    """Whether all who may ask are between two bursts, and it is known of all when the next one begins."""
+    """Whether every job that announces is between two bursts, and it is known of each when the next one begins."""
+    is_quiet: bool = False
+    """Whether, by what the jobs announce, nobody sends samples now or within the next `PAUSE_SECONDS`."""
 
 
 def plans(policy: DemandPolicy, announcements: Sequence[Announcement], beat: Expected | None, *, fleet: Fleet) -> Plans:
@@ -75,7 +77,12 @@ def plans(policy: DemandPolicy, announcements: Sequence[Announcement], beat: Exp
     demands = [job.status for job in jobs][:SHOWN]
     live = [job for job in jobs if job.status.state == "Live"]
     if live:
-        return Plans(ask=_together(live, fleet), demands=demands, is_gap=all(job.is_in_gap for job in live))
+        return Plans(
+            ask=_together(live, fleet),
+            demands=demands,
+            is_gap=all(job.is_in_gap for job in live),
+            is_quiet=all(job.is_quiet for job in live),
+        )
     if policy.learn and beat is not None:
         return Plans(ask=_by_the_beat(beat, fleet), demands=demands, is_gap=True)
     return Plans(ask=Ask.whole(0, "no request, and no job announces samples"), demands=demands, is_gap=False)
@@ -110,6 +117,8 @@ class _Job:
     exact: float = 0.0
     reason: str = ""
     is_in_gap: bool = False
+    is_quiet: bool = False
+    """As `Plans` has it."""
     is_due: bool = False
     """All of it is asked for, and not just what is there."""
 
@@ -130,6 +139,7 @@ def _job(policy: DemandPolicy, announcement: Announcement, fleet: Fleet) -> _Job
         exact=exact,
         reason=f"job {demand.job}: {words}, {_when(demand, begins)}",
         is_in_gap=demand.phase != "Rollout" and begins is not None,
+        is_quiet=begins is not None and begins > fleet.now + timedelta(seconds=PAUSE_SECONDS),
         is_due=due >= worth,
     )
 

@@ -9,8 +9,10 @@
     7  budget          no more than other pools leave
 
 4 and 5 guard against not knowing what comes. Between two bursts, where every job that lives has said when its next one
-comes, it is known, and they are passed over. Where a router does not say what it has, what the others say is the least
-that there is: the number may grow by it, and nothing is ever taken away.
+comes, it is known, and they are passed over after `PAUSE_SECONDS` without a request. A client that sends requests which
+no job announced is a job that lives and says nothing: after its last request, 4 and 5 hold as ever. Where a router does
+not say what it has, what the others say is the least that there is: the number may grow by it, and nothing is ever
+taken away.
 """
 
 from collections.abc import Sequence
@@ -22,6 +24,7 @@ from rewardpool_api.autoscaling import AutoscalingSpec, DemandPolicy
 from rewardpool_api.status import DemandStatus, DesiredAt, Limit, ScalingDecision, ScalingStatus
 from rewardpool_operator.autoscaler import budget, bursts, demand, drain_time, limits, queue_depth, service_rate, starts
 from rewardpool_operator.autoscaler.ask import Ask
+from rewardpool_operator.autoscaler.bursts import PAUSE_SECONDS
 from rewardpool_operator.autoscaler.demand import Fleet, Plans
 from rewardpool_operator.autoscaler.service_rate import ServiceRate
 from rewardpool_operator.autoscaler.signals import Signals, in_samples, samples_per_request
@@ -54,6 +57,7 @@ def recommend(*, scaling: AutoscalingSpec, signals: Signals, previous: ScalingSt
     current = limits.clamp(before.desired, scaling)
     memory, rate, for_requests = _remembered(scaling, signals, before)
     plans = _plans(scaling, signals, memory, rate, current=current)
+    memory = _with_unannounced(scaling, signals, memory, plans)
     if for_requests is None or signals.partial:
         sized = _without_metrics(scaling, signals, memory, for_requests, plans, current=current)
     else:
@@ -129,6 +133,28 @@ def _remembered(
                 before.bursts, requests=requests, height=height, jobs=jobs, now=signals.now
             )
     return before.model_copy(update=update), rate, for_requests
+
+
+def _with_unannounced(scaling: AutoscalingSpec, signals: Signals, memory: ScalingStatus, plans: Plans) -> ScalingStatus:
+    """Remember when requests were last seen that no job announced.
+
+    Figures come late, so the requests of the first `PAUSE_SECONDS` after a burst may still be its own.
+    """
+    quiet_since = (memory.quiet_since or rfc3339(signals.now)) if plans.is_quiet else None
+    unannounced = memory.unannounced
+    if unannounced is not None and _seconds_since(unannounced, signals) >= _unannounced_seconds(scaling):
+        unannounced = None
+    has_requests = signals.answered > 0 or (
+        signals.load is not None and signals.load.in_flight + signals.load.waiting > 0
+    )
+    if has_requests and quiet_since is not None and _seconds_since(quiet_since, signals) >= PAUSE_SECONDS:
+        unannounced = rfc3339(signals.now)
+    return memory.model_copy(update={"quiet_since": quiet_since, "unannounced": unannounced})
+
+
+def _unannounced_seconds(scaling: AutoscalingSpec) -> float:
+    """For so long after its last request a client that announces nothing counts as one that lives."""
+    return max(scaling.scale_down.stabilization_window_seconds, scaling.cooldown_seconds)
 
 
 def _demand_policy(scaling: AutoscalingSpec) -> DemandPolicy | None:
@@ -220,23 +246,24 @@ def _with_metrics(
     sized = _Sized(replicas=ask.replicas, recommended=ask.replicas, reason=ask.reason, window=[])
     if stays:
         sized = sized.limited_to(current, "Tolerance", f"{current} are near enough")
+    is_gap = False
     if for_requests.exact == 0:
         was_idle = None if signals.answered else memory.idle_since
-        sized = replace(sized, idle_since=was_idle or rfc3339(signals.now))
-        if sized.replicas == 0 and scaling.min_replicas == 0 and not plans.is_gap:
-            if _idle_seconds(sized, signals) >= scaling.cooldown_seconds:
+        idle_since = was_idle or rfc3339(signals.now)
+        sized = replace(sized, idle_since=idle_since)
+        idle_seconds = _seconds_since(idle_since, signals)
+        # A gap in which there are requests is none.
+        is_gap = plans.is_gap and memory.unannounced is None and idle_seconds >= PAUSE_SECONDS
+        if sized.replicas == 0 and scaling.min_replicas == 0 and not is_gap:
+            if idle_seconds >= scaling.cooldown_seconds:
                 return replace(sized, reason=f"no request for {scaling.cooldown_seconds} s")
             why = f"none since {sized.idle_since}, and to zero after {scaling.cooldown_seconds} s"
             sized = sized.limited_to(min(1, current), "CooldownSeconds", why)
-    # A gap in which there are requests is none.
-    is_gap = plans.is_gap and for_requests.exact == 0
     return _through_window(scaling, signals, memory, sized, heeded=not is_gap)
 
 
-def _idle_seconds(sized: _Sized, signals: Signals) -> float:
-    if sized.idle_since is None:
-        return 0.0
-    return (signals.now - from_rfc3339(sized.idle_since)).total_seconds()
+def _seconds_since(time: str, signals: Signals) -> float:
+    return (signals.now - from_rfc3339(time)).total_seconds()
 
 
 def _through_window(

@@ -15,7 +15,18 @@ from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import CONDITION_TYPES
 from rewardpool_operator.kubernetes.client import Object
 
-_OF_SCALING = frozenset({"reason", "recommendedReplicas", "idleSince", "window", "serviceRate", "bursts"})
+_OF_SCALING = frozenset(
+    {
+        "reason",
+        "recommendedReplicas",
+        "idleSince",
+        "quietSince",
+        "unannounced",
+        "window",
+        "serviceRate",
+        "bursts",
+    }
+)
 """`starts` and `history` are not among them: they change with the workers."""
 _OF_DEMANDS = frozenset({"phase", "samples", "nextBurst", "replicas", "message"})
 

@@ -72,6 +72,12 @@ def decided(desired, asked, limit=None, **fields):
             "12 replicas are asked for, and spec.autoscaling.maxReplicas is 8",
         ),
         (
+            a_pool(scaling=decided(8, 8, "MaxReplicas")),
+            Cause.SIZE,
+            "note",
+            "8 are asked for, and spec.autoscaling.maxReplicas is 8",
+        ),
+        (
             a_pool(scaling=decided(2, 0, "MinReplicas"), autoscaling={"minReplicas": 2}),
             Cause.SIZE,
             "note",
@@ -179,6 +185,11 @@ def test_nothing_is_said_of_the_size_of_a_suspended_pool():
 )
 def test_a_command_changes_what_limits_it(pool, cause, step):
     assert any(f"--type merge -p '{step}'" in line for line in explained(pool, cause).next)
+
+
+@pytest.mark.parametrize("recommended", [0, 7, 8])
+def test_no_maximum_is_advised_that_is_no_larger_than_the_present_one(recommended):
+    assert explained(a_pool(scaling=decided(8, recommended, "MaxReplicas")), Cause.SIZE).next == ()
 
 
 def test_a_pool_that_has_all_of_its_budget_can_only_have_a_larger_one():

@@ -11,6 +11,7 @@ from rewardpool_api.demand import MAX_SAMPLES
 from rewardpool_api.status import ScalingStatus, WorkerStart
 from rewardpool_operator.autoscaler.recommend import recommend
 from rewardpool_operator.autoscaler.signals import Announcement
+from rewardpool_operator.times import rfc3339
 
 RATE = {"initialPerReplica": 2.0}
 STARTS = [WorkerStart(worker="w", seconds=20)]
@@ -22,7 +23,7 @@ def a_demand_scaling(*others, **fields):
 
 
 def decide(*jobs, held=0, requests=0, at=0.0, scaling=None, **fields):
-    previous = ScalingStatus(desired=held, reason="", starts=STARTS)
+    previous = ScalingStatus(desired=held, reason="", starts=STARTS, idle_since=rfc3339(later(at - 10)))
     seen = signals(requests, at=at, announcements=jobs, **{"replicas": held, "serving": held, **fields})
     return recommend(scaling=scaling or a_demand_scaling(), signals=seen, previous=previous)
 
@@ -111,11 +112,57 @@ def test_more_requests_than_were_announced_are_answered_in_time_too():
     assert size(a_job(samples=10), requests=40) == 4
 
 
-def test_the_fleet_is_let_go_at_once_when_the_next_burst_is_known_to_be_far():
+def test_the_fleet_is_let_go_after_a_pause_when_the_next_burst_is_known_to_be_far():
     scaling = a_demand_scaling(scaleDown={"stabilizationWindowSeconds": 600}, cooldownSeconds=600)
     burst = signals(50, announcements=(a_job(samples=50),))
-    gap = signals(0, at=60, announcements=(a_job("Update", samples=50, starts_in_seconds=500, renewed=later(60)),))
-    assert [one.desired for one in run(burst, gap, scaling=scaling)] == [5, 0]
+    job = a_job("Update", samples=50, starts_in_seconds=500, renewed=later(60))
+    gap = (signals(0, at=at, announcements=(job,)) for at in (60, 69, 70))
+    assert [one.desired for one in run(burst, *gap, scaling=scaling)] == [5, 5, 5, 0]
+
+
+def shared_by_a_silent_job(requests, *, answered=None, ahead=500):
+    """The sizes of a warm fleet, looked at every second, while the one job that announces trains."""
+    scaling = a_demand_scaling(scaleDown={"stabilizationWindowSeconds": 60}, cooldownSeconds=60)
+    previous, sizes = ScalingStatus(desired=4, reason="", starts=STARTS), []
+    for at, count in enumerate(requests):
+        job = a_job("Update", samples=50, starts_in_seconds=ahead, renewed=later(at))
+        seen = signals(
+            count, at=at, announcements=(job,), replicas=4, serving=4, answered=answered[at] if answered else 0
+        )
+        previous = recommend(scaling=scaling, signals=seen, previous=previous).scaling
+        sizes.append(previous.desired)
+    return sizes
+
+
+def test_a_job_that_announces_nothing_keeps_its_fleet_between_its_requests():
+    assert 0 not in shared_by_a_silent_job([60, 0, 0] * 20)
+
+
+def test_requests_that_are_only_seen_once_answered_keep_the_fleet_too():
+    assert 0 not in shared_by_a_silent_job([0] * 60, answered=[3, 0] * 30)
+
+
+def test_a_client_that_announces_nothing_counts_for_as_long_as_the_window_and_the_idle_time():
+    sizes = shared_by_a_silent_job([40] * 12 + [0] * 80)
+    assert (sizes[60], sizes[-1]) == (4, 0)
+
+
+def test_the_silent_client_is_remembered_through_a_burst_of_the_other_job():
+    scaling = a_demand_scaling(scaleDown={"stabilizationWindowSeconds": 60}, cooldownSeconds=60)
+    gap = [a_job("Update", samples=50, starts_in_seconds=500, renewed=later(at)) for at in range(60)]
+    burst = [a_job(samples=50, renewed=later(at)) for at in range(60)]
+    jobs = [*gap[:12], *burst[12:16], *gap[16:]]
+    seen = (signals(40 if at < 16 else 0, at=at, announcements=(job,)) for at, job in enumerate(jobs))
+    assert [one.desired for one in run(*seen, scaling=scaling)][-1] > 0
+
+
+def test_the_last_requests_of_a_burst_are_no_silent_client():
+    assert shared_by_a_silent_job([60] * 5 + [0] * 11)[-1] == 0
+
+
+def test_the_first_requests_of_a_burst_may_be_seen_before_its_job_says_so():
+    decision = decide(a_job("Update", samples=30, starts_in_seconds=5), requests=4)
+    assert decision.scaling.quiet_since is None
 
 
 def test_the_window_holds_while_one_job_does_not_know_its_beat():

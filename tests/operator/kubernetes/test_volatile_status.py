@@ -46,6 +46,8 @@ def change(after: dict[str, Any]) -> Change:
         changed(scaling={"reason": "4 requests over 4 per replica"}),
         changed(scaling={"recommendedReplicas": 2}),
         changed(scaling={"idleSince": TIME}),
+        changed(scaling={"quietSince": TIME}),
+        changed(scaling={"unannounced": TIME}),
         changed(scaling={"window": [{"time": TIME, "replicas": 2}]}),
         changed(scaling={"serviceRate": {"perReplica": 4.0, "inFlight": 4, "measured": [], "time": TIME}}),
         changed(scaling={"bursts": [{"begun": TIME, "replicas": 9}]}),
