@@ -76,13 +76,15 @@ def parse_golden_set(content: str, *, most: int = MAX_TEXTS) -> GoldenSet:
     """Read a golden set.
 
     Args:
-        content: the lines; empty ones are skipped.
+        content: the lines, separated by newlines alone; empty ones and a byte order mark are skipped.
         most: texts it may have.
 
     Raises:
         GoldenSetError: no lines, too many, or one that is not what it should be.
     """
-    lines = [(number, line) for number, line in enumerate(content.splitlines(), start=1) if line.strip()]
+    # Not splitlines: JSON strings may hold U+2028, U+2029 and U+0085, which it also splits at.
+    numbered = enumerate(content.removeprefix("\ufeff").split("\n"), start=1)
+    lines = [(number, line) for number, line in numbered if line.strip()]
     if not lines:
         raise GoldenSetError('it has no lines; write one JSON object per line: {"text": "..."}')
     if len(lines) > most:

@@ -52,3 +52,13 @@ def test_scores_come_back_from_their_annotation(refusal):
 @pytest.mark.parametrize("annotation", ["", "[]", '{"set": "abc"}', '{"set": "abc", "scores": [NaN]}', '{"set":1}'])
 def test_an_annotation_that_is_not_ours_is_measured_anew(annotation):
     assert scores_of_annotation(annotation) is None
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\u0085"])
+def test_a_text_may_hold_a_line_separator_of_unicode(separator):
+    golden = parse_golden_set(f'{{"text": "a{separator}b"}}\r\n{{"text": "c"}}\r\n')
+    assert [text.text for text in golden.texts] == [f"a{separator}b", "c"]
+
+
+def test_a_byte_order_mark_before_the_first_text_is_skipped():
+    assert parse_golden_set('\ufeff{"text": "a"}').texts == (GoldenText(line=1, text="a"),)

@@ -88,3 +88,9 @@ def test_a_response_that_was_cut_is_rated_as_one() -> None:
         return to_episode(Prompt(prompt="?"), "four", rollout, group=0, version=0, prompt_tail="?", name="s")
 
     assert [rated(ended=ended).truncated for ended in (True, False)] == [False, True]
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\u0085"])
+def test_a_prompt_may_hold_a_line_separator_of_unicode(tmp_path, separator):
+    (tmp_path / "p.jsonl").write_bytes(f'\ufeff{{"prompt": "a{separator}b"}}\r\n{{"prompt": "c"}}\r\n'.encode())
+    assert [prompt.prompt for prompt in read_prompts(tmp_path / "p.jsonl")] == [f"a{separator}b", "c"]

@@ -61,13 +61,14 @@ class Rollout:
 
 
 def read_prompts(path: Path) -> list[Prompt]:
-    """Read a file with one JSON object per line.
+    """Read a file in UTF-8 with one JSON object per line, with or without a byte order mark.
 
     Raises:
         ConfigError: The file is missing or empty, or lines of it are wrong: the first `MOST_MISTAKES` are named.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # Not splitlines: JSON strings may hold U+2028, U+2029 and U+0085, which it also splits at.
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except OSError as error:
         raise ConfigError("data.prompts", f"cannot read {path}: {error.strerror}") from error
     prompts: list[Prompt] = []
