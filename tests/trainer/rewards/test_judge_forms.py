@@ -14,7 +14,7 @@ from support.scripted_judge import ScriptedJudge
 
 from rewardpool.client.answer import read_first_token
 from rewardpool.client.retry import RetryableError
-from rewardpool.errors import SampleError, ScoreError
+from rewardpool.errors import SampleError, SampleTooLongError, ScoreError
 from rewardpool.rewards import Episode
 from rewardpool.rewards.judge import PointwiseScorer, ReferenceScorer
 from rewardpool.rewards.listwise import ListComparer, tables_of
@@ -184,6 +184,13 @@ def test_a_list_of_another_length_leaves_its_table_unscored_and_no_other() -> No
     assert isinstance(first, ScoreError)
     assert isinstance(second, ScoreError)
     assert values([third, fourth]) == [3, 4]
+
+
+def test_a_list_that_is_too_long_is_no_fault_of_those_it_has() -> None:
+    def too_long(*_: Any) -> str:
+        raise SampleTooLongError("e1", 9000, 4096)
+
+    assert [score.fault for score in rated(too_long, [1, 2]) if isinstance(score, SampleError)] == ["verifier"] * 2
 
 
 @pytest.mark.parametrize("text", ["Scores: \\boxed{7, 3}", "I give [1, 2] no,\n$\\boxed{ 7,3 }$."])

@@ -3,7 +3,8 @@
 import itertools
 import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -56,13 +57,9 @@ class Judge:
             SampleError: One of them is missing.
             PoolError: The pool cannot be used.
         """
-        try:
-            if question.answer.by_probabilities:
-                return [await self._expected(question)]
-            return await gathered([self.vote(question, vote) for vote in range(self._config.votes)])
-        except SampleTooLongError as error:
-            error.fault = "verifier"  # the question holds more than one response: no response alone is the cause
-            raise
+        if question.answer.by_probabilities:
+            return [await self._expected(question)]
+        return await gathered([self.vote(question, vote) for vote in range(self._config.votes)])
 
     def decide(self, verdicts: Sequence[Verdict[float]], *, label: str) -> float:
         """Return the value of the votes together.
@@ -97,7 +94,8 @@ class Judge:
                 "temperature": temperature if asked == 0 else max(temperature, RETRY_TEMPERATURE),
                 "seed": config.seed + vote + asked * config.votes,
             }
-            words = await self._pool.judge(question.messages, label=label, max_generations=limit - spent, **sampling)
+            with _not_by_the_policy():
+                words = await self._pool.judge(question.messages, label=label, max_generations=limit - spent, **sampling)
             asked += 1
             spent += words.generations
             try:
@@ -122,13 +120,24 @@ class Judge:
 
     async def _expected(self, question: Question[float]) -> Verdict[float]:
         sampling = {**self._config.sampling, **question.answer.request, "seed": self._config.seed}
-        alternatives = await self._pool.first_token(question.messages, label=question.label, **sampling)
+        with _not_by_the_policy():
+            alternatives = await self._pool.first_token(question.messages, label=question.label, **sampling)
         try:
             value, shares = question.answer.expected(alternatives)
         except Unreadable as error:  # the same question has the same probabilities
             problem = f"the judge's probabilities say nothing: {error}"
             raise ScoreError(question.label, problem, fault="verifier", kind="unreadable") from error
         return Verdict(value, json.dumps({token: round(share, 6) for token, share in shares.items()}), 1)
+
+
+@contextmanager
+def _not_by_the_policy() -> Iterator[None]:
+    """Make a question that is too long the verifier's fault: it holds more than one response."""
+    try:
+        yield
+    except SampleTooLongError as error:
+        error.fault = "verifier"
+        raise
 
 
 def decide(votes: Sequence[float], how: str) -> float:
