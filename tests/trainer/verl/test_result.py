@@ -6,6 +6,7 @@ import pytest
 from rewardpool.errors import SampleTooLongError, ScoreError
 from rewardpool.rewards import Rating
 from rewardpool.verl.result import score_and_extra_info
+from rewardpool.verl.settings import OWN_NAMES
 
 
 def test_every_component_stands_beside_the_total() -> None:
@@ -59,3 +60,8 @@ def test_a_sample_without_it_has_the_name_all_the_same() -> None:
     _, extra = score_and_extra_info(rating, label="a", info=["acc", "pred"])
     assert math.isnan(extra["acc"])
     assert math.isnan(extra["pred"])
+
+
+def test_no_name_that_the_adapter_writes_can_be_taken_by_what_a_function_returns() -> None:
+    _, extra = score_and_extra_info(Rating(total=1.0, components={"rule": 1.0}), label="a")
+    assert {name for name in extra if not name.startswith("component/")} == OWN_NAMES

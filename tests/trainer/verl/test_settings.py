@@ -41,7 +41,13 @@ def test_what_functions_return_may_be_names_of_their_own() -> None:
 
 @pytest.mark.parametrize(
     ("info", "said"),
-    [("acc", "must be a list of names"), ([1], "must be a list of names"), (["acc", "said"], "must not have said")],
+    [
+        ("acc", "must be a list of names"),
+        ([1], "must be a list of names"),
+        (["acc", "said"], "must not have said"),
+        (["fault"], "must not have fault"),
+        (["failure"], "must not have failure"),
+    ],
 )
 def test_a_name_that_is_none_or_taken_is_refused(info: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=rf"reward\.rewardpool\.info: {said}"):

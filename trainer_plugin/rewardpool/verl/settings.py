@@ -32,7 +32,7 @@ _OUTCOME_ESTIMATORS = frozenset(
     | {"reinforce_plus_plus_baseline"}
 )
 """Advantage estimators of verl's that make one number of all rewards of a response, or take a number off it."""
-OWN_NAMES = frozenset({"score", "unscored", "said"})
+OWN_NAMES = frozenset({"score", "unscored", "fault", "failure", "said"})
 """Of `reward_extra_info`, which nothing that a function returns may take."""
 _SCORERS = frozenset({"pool", "url", "function", "length_penalty", "rewards"})
 
