@@ -14,7 +14,7 @@ from rewardpool.errors import ConfigError, DeadlineError, PoolNotReadyError, Sam
 from rewardpool.gateway import server
 from rewardpool.gateway.running import key_for, parse_listen
 from rewardpool.gateway.server import GatewaySettings, gateway_app
-from rewardpool.gateway.wire import Query
+from rewardpool.gateway.wire import Query, slime_answer
 from rewardpool.policy_text import PolicyText
 from rewardpool.rewards import Episode, Rating, open_reward
 from rewardpool_api.contract import FAULTS
@@ -76,6 +76,11 @@ async def test_slime_gets_the_bare_reward_or_one_with_its_parts() -> None:
         assert await answer.json() == 1.0
     async with answering(by_rule(), with_parts=True) as client, client.post("/slime", json=SAMPLE) as answer:
         assert await answer.json() == {"total": 1.0, "fault": None, "right": 1.0}
+
+
+def test_a_part_named_total_is_not_taken_for_the_reward() -> None:
+    rating = Rating(total=0.5, components={"total": 7.0, "fault": 8.0})
+    assert slime_answer(rating, with_parts=True) == {"total": 0.5, "fault": None}
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,8 @@ def slime_answer(rating: Rating, *, with_parts: bool) -> float | dict[str, float
     """The reward, or with its parts and the fault of a part without a score for `--reward-key total`."""
     if not with_parts:
         return rating.total
-    return {"total": rating.total, "fault": rating.error.fault if rating.error else None, **rating.components}
+    # Last, because a part may have one of these names.
+    return {**rating.components, "total": rating.total, "fault": rating.error.fault if rating.error else None}
 
 
 def reads_prompts(pools: Iterable[Pool]) -> bool:
