@@ -127,6 +127,9 @@ MESSAGE = 'a message is {"role": "user", "content": "…"}'
             ([{"role": "user", "content": [{"type": "text", "content": "hi"}]}], "yo"),
             "turn 1: part 1 of its content has type text, and its text is None",
         ),
+        (([{**CALL, "tool_calls": 4}], "yo"), "turn 1: its tool_calls is an int; give a list of calls such as "),
+        (([{**CALL, "tool_calls": ["add"]}], "yo"), "turn 1: call 1 of its tool_calls has a str; a call is "),
+        (([{**CALL, "tool_calls": [{}, {"function": "add"}]}], "yo"), "call 2 of its tool_calls has a str; a call is "),
         ((["hi"], "yo"), f"sample #3: prompt, turn 1: it is a str, not a mapping; {MESSAGE}"),
         (
             {"prompt": "hi", "response": "yo", "extra_info": "level 1"},

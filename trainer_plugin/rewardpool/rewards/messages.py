@@ -85,11 +85,28 @@ def _problem(message: Any) -> str | None:
     role = message["role"]
     if role not in ROLES:
         return f"it has the role {role!r:.60}{did_you_mean(str(role).lower(), ROLES)}; roles are {_listed(ROLES)}"
+    if (problem := _calls_problem(message.get("tool_calls"))) is not None:
+        return problem
     return _content_problem(message.get("content"), is_optional=role == "assistant" and _says_more(message))
 
 
 def _says_more(message: Mapping[str, Any]) -> bool:
     return any(message.get(key) is not None for key in _SAID_WITHOUT_CONTENT)
+
+
+def _calls_problem(calls: Any) -> str | None:
+    """Return what is wrong with the calls of tools; None where they are a list of mappings, or there are none."""
+    if hasattr(calls, "tolist"):
+        calls = calls.tolist()
+    if calls is None:
+        return None
+    if not isinstance(calls, list | tuple):
+        return f"its tool_calls is {described(calls)}; give a list of calls such as {_CALL}"
+    for number, call in enumerate(calls, start=1):
+        found = call.get("function") or {} if isinstance(call, Mapping) else call
+        if not isinstance(found, Mapping):
+            return f"call {number} of its tool_calls has {described(found)}; a call is {_CALL}"
+    return None
 
 
 def _content_problem(content: Any, *, is_optional: bool) -> str | None:
@@ -108,6 +125,7 @@ def _content_problem(content: Any, *, is_optional: bool) -> str | None:
     return None
 
 
+_CALL = '{"type": "function", "function": {"name": "…", "arguments": {…}}}'
 _PART = '{"type": "text", "text": "…"}'
 
 
