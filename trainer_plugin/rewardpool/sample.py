@@ -123,7 +123,7 @@ class Scored:
         steps: Of a pool whose `spec.model.head.type` is TokenLevel: the values of the text's steps, in their order, of
             which `value` is the aggregate. None for every other pool.
         info: What a pool's function returned beside its score, JSON values.
-        revision: Revision of the workers that scored, as in the pool's `status.rollout`. None for a constant, and where
+        revision: Revision of the workers that scored, as in the pool's `status.rollout`. None for a penalty, and where
             only a URL is known and the server behind it says none.
         tokenizer: Digest of the tokenizer and chat template of the model that scored; None where the worker says none.
     """

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict
 from rewardpool.config import FailurePolicy
 
 Failure = FailurePolicy | Mapping[str, Any]
-"""`{"constant": -1}` is a mapping."""
+"""`{"policy": {"penalty": -1}}` is a mapping."""
 
 
 class RewardSettings(TypedDict, total=False):
@@ -46,7 +46,7 @@ class RewardSettings(TypedDict, total=False):
     system_prompt: str
     steps: Mapping[str, str]
     supervision: Literal["outcome", "process"]
-    strip_reasoning: bool
+    strip_reasoning: bool | Mapping[str, Any]
     judge: Mapping[str, Any]
     # Of a function, and of a length penalty.
     function: str | Callable[..., Any]
