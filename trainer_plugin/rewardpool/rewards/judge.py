@@ -95,7 +95,9 @@ class Judge:
                 "seed": config.seed + vote + asked * config.votes,
             }
             with _not_by_the_policy():
-                words = await self._pool.judge(question.messages, label=label, max_generations=limit - spent, **sampling)
+                words = await self._pool.judge(
+                    question.messages, label=label, max_generations=limit - spent, **sampling
+                )
             asked += 1
             spent += words.generations
             try:
