@@ -83,7 +83,8 @@ class Process:
         if self._process.returncode is None:
             self._process.terminate()
         try:
-            await asyncio.wait_for(self._process.wait(), grace_seconds)
+            async with asyncio.timeout(grace_seconds):
+                await self._process.wait()
         except TimeoutError:
             log.info("%s did not end within %g s and is killed", self._mark.strip("/"), grace_seconds)
         await self._sweep()

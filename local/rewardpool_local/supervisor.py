@@ -192,7 +192,8 @@ class Supervisor:
                 log.error("giving up: %s", message)
                 return _End("GaveUp", f"{message}; logs are in {self._folder.logs}")
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), self._pause_seconds)
+                async with asyncio.timeout(self._pause_seconds):
+                    await self._changed.wait()
         return _STOPPED
 
     async def _try_pass(self, router: LocalRouter, fleet: Fleet) -> None:

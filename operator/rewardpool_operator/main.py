@@ -1,8 +1,8 @@
 """The operator on Kubernetes as a process: kopf's frame around `kubernetes/operator.py`.
 
-kopf brings credentials, signals, the order of starting and stopping, and the watch of pools. What pools own is watched
-by reflectors of our own, which also notice what was deleted while a watch was broken. kopf's own writes (finalizers,
-progress annotations, events) are off, so a pool can always be deleted, also while the operator is away.
+kopf brings signals and the order of starting and stopping, and has no handler of any object: pools are watched by the
+same reflectors as what they own. One odd answer to a watch of kopf's ends the process, what was deleted while such a
+watch was broken is never noticed, and nothing shows that one is refused. kopf reads the list of APIs at the start.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import gc
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from itertools import chain, repeat
@@ -28,7 +28,6 @@ from rewardpool_operator import logs
 from rewardpool_operator.kubernetes.cache.reflector import EtcdRestoredError
 from rewardpool_operator.kubernetes.client import (
     POOLS,
-    SILENCE_SECONDS,
     Kube,
     KubeError,
     KubeUnreachableError,
@@ -50,7 +49,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LONGEST_BACKOFF_SECONDS: Final = 15.0
-"""Between two attempts of kopf to watch pools that may not be watched."""
+"""Between two attempts of kopf to read the list of APIs."""
 HTTP_SHUTDOWN_SECONDS: Final = 2.0
 """For requests that are being answered when the operator ends."""
 GC_THRESHOLDS: Final = (20_000, 20, 20)
@@ -60,8 +59,8 @@ RUNNING: Final = "the operator runs"
 """First line of the log once the cluster answered."""
 
 
-def wiring(operator: Manager, running: "asyncio.Task[None]") -> kopf.OperatorRegistry:
-    """The handlers, each of which only says to the operator what to look at."""
+def wiring(running: "asyncio.Task[None]") -> kopf.OperatorRegistry:
+    """The handlers: where the cluster is, and what ends with the process."""
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
@@ -74,15 +73,11 @@ def wiring(operator: Manager, running: "asyncio.Task[None]") -> kopf.OperatorReg
         running.cancel()
         await asyncio.wait({running})
 
-    @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, registry=registry)
-    async def pool_event(event: Mapping[str, Any], **_: Any) -> None:
-        operator.pool_seen(event["object"], deleted=event["type"] == "DELETED")
-
     return registry
 
 
 async def kopf_credentials() -> kopf.ConnectionInfo:
-    """The client's credentials for kopf's watches; loaded anew at each call, since tokens expire."""
+    """Return the client's credentials, for the list of APIs that kopf reads at its start."""
     configuration = await load_configuration()
     scheme, _, token = configuration.api_key.get("BearerToken", "").partition(" ")
     return kopf.ConnectionInfo(
@@ -111,37 +106,13 @@ class Backoffs:
         return chain((1.0, 2.0, 4.0, 8.0), repeat(LONGEST_BACKOFF_SECONDS))
 
 
-class NoDiffs(kopf.DiffBaseStorage):
-    """Has kopf look for no differences, which no handler of ours wants: it copies every object it hears of for that."""
-
-    def build(self, *, body: kopf.Body, extra_fields: Iterable[Any] | None = None) -> kopf.BodyEssence:
-        """Nothing of the object."""
-        return cast(kopf.BodyEssence, {})
-
-    def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:
-        """Nothing, as nothing is stored."""
-        return None
-
-    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
-        """Store nothing."""
-
-
-def watch_settings() -> kopf.OperatorSettings:
-    """Settings under which kopf writes nothing and never trusts a silent watch for long."""
+def frame_settings() -> kopf.OperatorSettings:
+    """Return settings under which kopf writes nothing and watches nothing."""
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
-    settings.persistence.diffbase_storage = NoDiffs()
     settings.peering.standalone = True
-    # The CRD is there at the start (see `run`), and namespaces are served by name or all at once.
     settings.scanning.disabled = True
-    # Seconds. A connection that was cut without a word otherwise looks like a quiet cluster for ever; the API server
-    # sends a bookmark a minute.
-    settings.watching.inactivity_timeout = SILENCE_SECONDS
-    settings.watching.server_timeout = 300
-    settings.watching.client_timeout = 310
-    settings.watching.connect_timeout = 30
-    settings.watching.reconnect_backoff = 1
-    # For ever: by default kopf ends as a whole when one of its namespaces refuses it for some minutes.
+    # For ever: an API server that is away at the start ends kopf, and with it the operator, after some minutes.
     settings.networking.error_backoffs = Backoffs()
     settings.networking.connect_timeout = 10
     settings.networking.request_timeout = 30
@@ -220,8 +191,8 @@ async def serve(settings: Settings) -> None:
             app = page_app(await stack.enter_async_context(opening), TokenAccess(Reviews(kube)))
             await _listen(app, settings.page_port, stack)
         await kopf.operator(
-            registry=wiring(operator, running),
-            settings=watch_settings(),
+            registry=wiring(running),
+            settings=frame_settings(),
             standalone=True,
             # kopf would ask for the name of the user, and the bare user id of a container has none.
             identity=cast(Any, names.FIELD_MANAGER),

@@ -177,7 +177,8 @@ class _Server:
         await response.prepare(request)
         try:
             async for events in self._news(request):
-                await asyncio.wait_for(response.write(events.encode()), WRITE_SECONDS)
+                async with asyncio.timeout(WRITE_SECONDS):
+                    await response.write(events.encode())
         except (OSError, TimeoutError) as error:
             # The browser went away or does not read, or the pools cannot be read just now; it asks again by itself.
             log.debug("a stream ended: %s", error)

@@ -390,7 +390,8 @@ class _Process:
             executor = await self.start()
             call = asyncio.wrap_future(executor.submit(_call_in_process, self._reference, arguments))
             try:
-                return await asyncio.wait_for(call, self._timeout_seconds)
+                async with asyncio.timeout(self._timeout_seconds):
+                    return await call
             except TimeoutError:
                 self._kill()
                 return _overdue(self._timeout_seconds, self._timeout_setting)
@@ -412,7 +413,8 @@ class _Process:
     async def _load(self, executor: ProcessPoolExecutor) -> None:
         try:
             loading = asyncio.wrap_future(executor.submit(_load_in_process, self._reference, self._further))
-            self._pid = await asyncio.wait_for(loading, PROCESS_START_SECONDS)
+            async with asyncio.timeout(PROCESS_START_SECONDS):
+                self._pid = await loading
         except BrokenProcessPool:
             self._drop()
             raise FunctionNotFoundError(f"cannot load the function {self._reference}: its process died") from None

@@ -68,12 +68,9 @@ class Judge:
             with suppress(KubeError):
                 await self._wait(await self.kube.merge(client.POOLS, NAMESPACE, name, {"spec": then}), manifest)
         await self.kube.delete(client.POOLS, NAMESPACE, name)
-        self.operator.pool_seen(made, deleted=True)
 
     async def _wait(self, seen: Object, manifest: Object) -> None:
         """Until a condition is about the spec of this generation."""
-        # In the place of kopf's watch.
-        self.operator.pool_seen(seen, deleted=False)
         generation, name = seen["metadata"]["generation"], seen["metadata"]["name"]
         began = monotonic()
         while monotonic() - began < CONDITION_SECONDS * PATIENCE:

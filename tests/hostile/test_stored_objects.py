@@ -131,7 +131,6 @@ async def reconciled(running: Running, number: int) -> None:
     """A pass has ended that began after all that was written; another spec asks for it."""
     spec = {"autoscaling": {"maxReplicas": 5 + number % 2}}
     changed = await running.kube.merge(client.POOLS, NAMESPACE, POOL, {"spec": spec})
-    running.operator.pool_seen(changed, deleted=False)
 
     def observed() -> bool:
         status = (running.operator.store.pool((NAMESPACE, POOL)) or {}).get("status") or {}
@@ -147,7 +146,7 @@ async def test_no_pod_or_lease_that_an_api_server_keeps_fails_its_pools_passes(c
     manifest = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "spec": SPEC}
     async with operator_of(control_plane, NAMESPACE) as running:
         writer = Writer(running)
-        running.operator.pool_seen(await running.kube.create(client.POOLS, manifest), deleted=False)
+        await running.kube.create(client.POOLS, manifest)
         components = (names.COMPONENT_WORKER, names.COMPONENT_ROUTER)
         await until(lambda: all(len(writer.pods(component)) >= PODS for component in components), "the pods are made")
         for number, (workers, routers, jobs) in enumerate(rounds):

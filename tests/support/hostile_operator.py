@@ -17,7 +17,7 @@ from rewardpool_operator.kubernetes.manager import Manager
 
 @dataclass(frozen=True)
 class Running:
-    """It serves one namespace; tests tell it of pools, in the place of kopf's watch."""
+    """It serves one namespace."""
 
     kube: Kube
     operator: Manager

@@ -161,7 +161,7 @@ async def test_a_job_that_cannot_share_is_refused_with_the_fields_path(
     apart = config_of(machine, policy_folder, schedule="fully_async")
     assert await asyncio.to_thread(main, [str(apart)]) == 1
     assert "error: schedule: fully_async keeps the GPUs busy all the time" in capsys.readouterr().err
-    own = {"function": "builtins:len"}
+    own = {"function": "support.rare_reward:has_a_pair_of_sevens"}
     without = config_of(machine, policy_folder, reward=own, colocated={"enabled": True})
     assert await asyncio.to_thread(main, [str(without)]) == 1
     assert "error: colocated.enabled: the reward has no pool that could sleep" in capsys.readouterr().err

@@ -124,7 +124,8 @@ class FunctionServer:
         self._draining = True
         log.info("draining, %d requests in flight", self._in_flight)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._empty.wait(), deadline_seconds)
+            async with asyncio.timeout(deadline_seconds):
+                await self._empty.wait()
         return self._in_flight
 
     @web.middleware

@@ -1091,7 +1091,8 @@ class Readiness:
     async def _run(self, probe: Probe) -> None:
         started = self._clock()
         try:
-            described = await asyncio.wait_for(probe(), self._deadline_seconds)
+            # Stock images may have Python 3.10, which lacks asyncio.timeout.
+            described = await asyncio.wait_for(probe(), self._deadline_seconds)  # noqa: TID251
         except TimeoutError:
             self._fail(f"no score within {self._deadline_seconds:g} seconds")
         except Exception as error:  # whatever the engine raises is the reason it is not ready

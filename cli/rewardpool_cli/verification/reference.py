@@ -101,7 +101,8 @@ async def _read(
         raise RuntimeError("the process has no output")
     while len(found) < count:
         try:
-            line = await asyncio.wait_for(process.stdout.readline(), seconds)
+            async with asyncio.timeout(seconds):
+                line = await process.stdout.readline()
         except TimeoutError:
             message = f"transformers gave no score within {seconds:g} s; give the scores by --golden FILE"
             raise NoReferenceError(message) from None

@@ -1,7 +1,6 @@
 """All pools: what is known of them, whose turn it is, and whether this operator may act.
 
-    kopf's watch of pools ─┐
-    reflectors ────────────┼─> store ─> queue ─> workers ─> reconciler of the pool: one pass
+    reflectors ────────────┬─> store ─> queue ─> workers ─> reconciler of the pool: one pass
     answers to own writes ─┘
 
 `acting` is the one switch: it is asked before every pass and several times a second. When it allows less than before,
@@ -21,7 +20,7 @@ from rewardpool_operator.kubernetes.budgets import Budgets
 from rewardpool_operator.kubernetes.cache.owned import WATCHED, selector_of
 from rewardpool_operator.kubernetes.cache.reflector import Reflector
 from rewardpool_operator.kubernetes.cache.store import OF_ALL_POOLS, Key, Store
-from rewardpool_operator.kubernetes.client import Kube, Object
+from rewardpool_operator.kubernetes.client import Kube
 from rewardpool_operator.kubernetes.demands import Strays
 from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.kubernetes.mounted_files import MountedFiles
@@ -83,19 +82,18 @@ class Manager:
         self._budgets = Budgets(self.store)
         self._upgrade_slots = UpgradeSlots(concurrent_upgrades, wake=lambda key: self._changed([key]))
         watched = namespaces or ("",)
-        self._pools = [self._reflector(client.POOLS, namespace, "") for namespace in watched]
-        self._owned = [
-            self._reflector(resource, namespace, selector_of(resource))
-            for resource in WATCHED.values()
-            for namespace in watched
+        self._reflectors = [
+            *(self._reflector(client.POOLS, namespace, "") for namespace in watched),
+            *(
+                self._reflector(resource, namespace, selector_of(resource))
+                for resource in WATCHED.values()
+                for namespace in watched
+            ),
         ]
         self._namespaces = Namespaces(
             kube,
             self.store,
-            {
-                namespace: [one for one in (*self._pools, *self._owned) if one.namespace == namespace]
-                for namespace in watched
-            },
+            {namespace: [one for one in self._reflectors if one.namespace == namespace] for namespace in watched},
             ready=self._changed,
             may_act=self._may_write,
         )
@@ -122,9 +120,7 @@ class Manager:
         """List, watch and, in a namespace of which everything is known, act; until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
-                for reflector in self._pools:
-                    group.create_task(reflector.list_once(), name="list of pools")
-                for reflector in self._owned:
+                for reflector in self._reflectors:
                     group.create_task(reflector.run(), name=f"reflector {reflector.resource.plural}")
                 group.create_task(self._namespaces.run(), name="namespaces")
                 group.create_task(self._follow_acting(), name="acting")
@@ -134,11 +130,6 @@ class Manager:
         finally:
             self._has_ended = True
             self._forget_reconcilers()
-
-    def pool_seen(self, pool: Object, *, deleted: bool) -> None:
-        """Somebody's watch told of a pool."""
-        change = self.store.remove if deleted else self.store.put
-        self._changed(change(client.POOLS, pool))
 
     def is_being_listed(self, namespace: str) -> bool:
         """Whether the store may have only a part of that namespace yet."""
@@ -153,7 +144,7 @@ class Manager:
         """
         now = monotonic()
         watches: dict[str, float] = {}
-        for reflector in self._owned:
+        for reflector in self._reflectors:
             plural = reflector.resource.plural
             watches[plural] = max(watches.get(plural, 0.0), round(now - reflector.alive_at, 1))
         oldest = self._workers.oldest() if self._acting() is not Acting.NONE else 0.0

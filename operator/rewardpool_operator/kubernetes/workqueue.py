@@ -171,7 +171,8 @@ class Workers(Generic[K]):
                 return taken
             pause = self.queue.next_due() - self._clock()
             try:
-                await asyncio.wait_for(self._woken.wait(), timeout=None if pause == float("inf") else max(0.0, pause))
+                async with asyncio.timeout(None if pause == float("inf") else max(0.0, pause)):
+                    await self._woken.wait()
             except TimeoutError:
                 continue
 

@@ -7,13 +7,21 @@ import pytest
 
 from rewardpool_operator import main
 from rewardpool_operator.kubernetes.cache.reflector import EtcdRestoredError
-from rewardpool_operator.main import Settings, watch_settings
+from rewardpool_operator.main import Settings, frame_settings, wiring
 
 
 def test_kopf_writes_nothing_of_its_own() -> None:
-    settings = watch_settings()
+    settings = frame_settings()
     assert not settings.posting.enabled
     assert settings.peering.standalone
+
+
+async def test_kopf_watches_nothing() -> None:
+    running = asyncio.ensure_future(asyncio.sleep(0))
+    registry = wiring(running)
+    parts = (registry._watching, registry._indexing, registry._spawning, registry._changing, registry._webhooks)
+    assert not any(part.get_all_handlers() for part in parts)
+    await running
 
 
 def test_an_operator_whose_etcd_was_restored_ends_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,8 @@ import pytest
 from support.scripted_kube import NAMESPACE, ScriptedKube, an_object
 
 from rewardpool_operator.kubernetes import client, manager, pool_reconciler
-from rewardpool_operator.kubernetes.client import Object, WatchEvent
+from rewardpool_operator.kubernetes.cache import reflector
+from rewardpool_operator.kubernetes.client import KubeError, Object, WatchEvent
 from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.kubernetes.manager import Manager
 
@@ -28,6 +29,10 @@ class Running:
         self.looks: Looks = []
         self.operator = Manager(kube, session, image="own:1", namespaces=[NAMESPACE], acting=lambda: self.acting)  # type: ignore[arg-type]
         self.task = asyncio.create_task(self.operator.run())
+
+    def saw(self, pool: Object) -> None:
+        """Give the operator a pool, in the place of a watch."""
+        self.operator._changed(self.operator.store.put(client.POOLS, pool))
 
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(30):
@@ -56,6 +61,18 @@ async def test_a_pool_that_is_there_at_the_start_is_looked_at(running: Running) 
     await running.until(lambda: running.looks == [("rm", Acting.FULL)])
 
 
+async def test_a_watch_of_pools_that_is_refused_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reflector, "SHORTEST_PAUSE_SECONDS", 0.0)
+    kube = ScriptedKube()
+    kube.spoken_of = client.POOLS
+    for _ in range(5):
+        kube.words.put_nowait(KubeError("watch", status=403, reason="Forbidden", message="no right to watch"))
+    async with aiohttp.ClientSession() as session:
+        running = Running(kube, session)
+        await running.until(lambda: "rewardpools: watch" in str(running.operator.health()["namespaces_not_served"]))
+        running.task.cancel()
+
+
 async def test_an_owned_object_that_changed_has_its_pool_looked_at(running: Running) -> None:
     await running.until(lambda: len(running.looks) == 1)
     running.kube.words.put_nowait(WatchEvent("ADDED", an_object("files", version=11)))
@@ -63,10 +80,10 @@ async def test_an_owned_object_that_changed_has_its_pool_looked_at(running: Runn
 
 
 async def test_a_pool_whose_claim_changed_has_the_others_of_its_budget_looked_at(running: Running) -> None:
-    running.operator.pool_seen(sharing("rm", version=2), deleted=False)
-    running.operator.pool_seen(sharing("other", version=3), deleted=False)
+    running.saw(sharing("rm", version=2))
+    running.saw(sharing("other", version=3))
     await running.until(lambda: "other" in {name for name, _ in running.looks})
-    running.operator.pool_seen(sharing("other", version=4, priority=1), deleted=False)
+    running.saw(sharing("other", version=4, priority=1))
     await running.until(lambda: [name for name, _ in running.looks][-2:] == ["other", "rm"])
 
 
@@ -88,8 +105,8 @@ async def test_an_object_of_an_unknown_pool_starts_nothing(running: Running) -> 
 
 async def test_a_version_that_is_known_starts_nothing_and_a_newer_one_does(running: Running) -> None:
     await running.until(lambda: len(running.looks) == 1)
-    running.operator.pool_seen(a_pool_object(), deleted=False)
-    running.operator.pool_seen({**a_pool_object(version=2), "spec": {"replicas": 2}}, deleted=False)
+    running.saw(a_pool_object())
+    running.saw({**a_pool_object(version=2), "spec": {"replicas": 2}})
     await running.until(lambda: len(running.looks) == 2)
 
 
@@ -100,7 +117,7 @@ async def test_nothing_is_looked_at_while_somebody_else_leads_and_everything_onc
     await running.until(lambda: running.operator.health()["pools"] == 1)
     await asyncio.sleep(0)
     looks = len(running.looks)
-    running.operator.pool_seen(a_pool_object("other", version=5), deleted=False)
+    running.saw(a_pool_object("other", version=5))
     running.acting = Acting.FULL
     await running.until(lambda: {name for name, _ in running.looks[looks:]} == {"rm", "other"})
 
@@ -118,7 +135,7 @@ async def test_an_operator_that_stops_acting_tells_no_more_of_its_pools(
 async def test_only_routers_are_kept_right_while_the_api_server_is_away(running: Running) -> None:
     await running.until(lambda: len(running.looks) == 1)
     running.kube.away = True
-    running.operator.pool_seen(a_pool_object("other", version=5), deleted=False)
+    running.saw(a_pool_object("other", version=5))
     await running.until(lambda: ("other", Acting.ROUTERS) in running.looks)
 
 

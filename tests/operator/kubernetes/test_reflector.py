@@ -154,18 +154,6 @@ def test_pauses_grow_to_a_bound(failed: int, least: float, most: float, monkeypa
     assert least <= pause_seconds(failed) <= most
 
 
-async def test_an_object_that_makes_no_sense_does_not_end_the_first_list(watched: Watched) -> None:
-    watched.task.cancel()
-    watched.reflector.synced.clear()
-    watched.kube.objects[client.CONFIG_MAPS] = [{"metadata": {"resourceVersion": "none"}}]
-    listing = asyncio.create_task(watched.reflector.list_once())
-    await watched.until(lambda: len(watched.kube.lists) >= 3)
-    watched.kube.objects[client.CONFIG_MAPS] = [an_object("d", version=50)]
-    watched.kube.version = 50
-    await watched.until(lambda: watched.names() == ["d"])
-    await listing
-
-
 @pytest.mark.parametrize(
     ("before", "after", "can_wait"),
     [

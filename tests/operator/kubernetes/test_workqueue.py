@@ -178,3 +178,19 @@ def test_the_length_is_told_to_a_scrape_while_keys_come() -> None:
     for due in (1.0, 2.0):
         queue.add(f"at {due}", Due(due))
     assert queue.length(5.0) == 2
+
+
+async def test_workers_that_are_woken_and_cancelled_at_one_moment_end() -> None:
+    async def work(key: str) -> float | None:
+        return None
+
+    workers = Workers(work)
+    running = asyncio.create_task(workers.run())
+    workers.add("later", after=3600)
+    for _ in range(5):
+        await asyncio.sleep(0)  # until it waits for the key to be due
+    workers.add("later too", after=3600)
+    running.cancel()
+    ended, _ = await asyncio.wait({running}, timeout=10)
+    running.cancel()
+    assert ended

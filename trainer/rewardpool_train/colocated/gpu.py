@@ -246,7 +246,8 @@ class SharedGpu:
                 due = seconds_until_due(moment, self.costs)
                 with suppress(TimeoutError):
                     # No shorter than a clock can tell, or patience that ends in a rounding error is looked at for ever.
-                    await asyncio.wait_for(self._changed.wait(), None if due is None else max(due, TICK_SECONDS))
+                    async with asyncio.timeout(None if due is None else max(due, TICK_SECONDS)):
+                        await self._changed.wait()
 
     async def _train(self) -> None:
         if self._peers.take():

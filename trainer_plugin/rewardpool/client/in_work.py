@@ -170,7 +170,8 @@ class InWork:
         self._is_answered.clear()
         self.refresh(self._clock(), older_than=0.0)
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._is_answered.wait(), within)
+            async with asyncio.timeout(within):
+                await self._is_answered.wait()
 
     def close(self) -> None:
         """Close the question that is open."""

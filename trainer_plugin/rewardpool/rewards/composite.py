@@ -334,7 +334,8 @@ async def _proven(part: OpenPart, error: SampleError) -> None:
     part.breaker.when_proven(settled, lambda failure: None if settled.done() else settled.set_result(failure))
     seconds = getattr(part.config, "client", RewardConfig()).timeout
     try:
-        failure = await asyncio.wait_for(settled, seconds)
+        async with asyncio.timeout(seconds):
+            failure = await settled
     except TimeoutError:
         problem = f"{part.path} ({part.name}) scored nothing within {seconds:g} s, and before its first score no"
         raise BrokenPoolError(f"{problem} response gets the penalty; last: {error}") from error

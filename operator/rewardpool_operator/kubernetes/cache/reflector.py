@@ -127,21 +127,6 @@ class Reflector:
             self.alive_at = self._clock()
             await asyncio.sleep(pause_seconds(failed))
 
-    async def list_once(self) -> None:
-        """List until that succeeds: for a kind that somebody else watches."""
-        failed = 0
-        while not self.synced.is_set():
-            try:
-                await self.list()
-            except (KubeError, KubeUnreachableError) as error:
-                failed += 1
-                self._failed(error, failed)
-            except Exception:
-                # An object that is not what it should be must not end the operator.
-                failed += 1
-                log.exception("not all %s could be listed, they are listed again", self.resource.plural)
-            await asyncio.sleep(pause_seconds(failed))
-
     def _mark_seen(self) -> None:
         """The API server said something about this kind."""
         self.seen_at = self.alive_at = self._clock()
