@@ -1,11 +1,17 @@
 """Environment variables of the engine, written as a container's in a Pod."""
 
+import re
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from rewardpool_api.quantities import EntryName, ObjectName
 from rewardpool_api.rules import ApiModel, Rule
+
+_OWN_VARIABLE = (
+    "^(VLLM_API_KEY|VLLM_SERVER_DEV_MODE|SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION"
+    "|REWARDPOOL_(ENGINE|MODEL_TYPE|MODEL_PATH|SERVED_NAME|HEAD|ADAPTERS|KEY_FILE|REVISION|SLEEP_MAX_ABS_DIFF))$"
+)
 
 
 class SecretKeyRef(ApiModel):
@@ -81,5 +87,10 @@ class EnvVar(ApiModel):
             cel="self.name != 'PYTHONPATH' || !has(self.valueFrom)",
             message="spec.engine.env[].valueFrom must not be set for PYTHONPATH, which RewardPool puts its own folder in front of: set value",
             holds=lambda variable: variable.name != "PYTHONPATH" or variable.value_from is None,
+        ),
+        Rule(
+            cel=f"!self.name.matches('{_OWN_VARIABLE}')",
+            message="spec.engine.env[].name must not be a variable by which RewardPool configures its workers: VLLM_API_KEY, VLLM_SERVER_DEV_MODE, SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION, or REWARDPOOL_ENGINE, _MODEL_TYPE, _MODEL_PATH, _SERVED_NAME, _HEAD, _ADAPTERS, _KEY_FILE, _REVISION or _SLEEP_MAX_ABS_DIFF",
+            holds=lambda variable: not re.match(_OWN_VARIABLE, variable.name),
         ),
     )

@@ -27,6 +27,10 @@ NamespaceName = Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9]([a-z0-9-
 _IS_FUNCTION = f"self.model.source.startsWith('{FUNCTION_SCHEME}')"
 _GPUS = f"(has(self.worker.gpus) ? self.worker.gpus : ({_IS_FUNCTION} ? 0 : 1))"
 """In CEL, what `rewardpool_api.inference` infers in Python."""
+# Engines also take underscores for hyphens, and SGLang takes the beginning of a flag for the flag. The expressions are
+# RE2 as well as Python's, and short: an API server refuses a schema whose rules could cost too much.
+_KEY_ARGUMENT = "^--(api?([-_](k[^=]*)?)?|admin[^=]*)(=|$)"
+_OWN_ARGUMENT = "^--(model([-_]path)?|served[-_](model[-_])?name|function|host|port|uds|runner|is[-_]embedding|middleware|config)(=|$)"
 
 
 class SleepSpec(ApiModel):
@@ -71,9 +75,14 @@ class EngineSpec(ApiModel):
             holds=lambda engine: len({variable.name for variable in engine.env}) == len(engine.env),
         ),
         Rule(
-            cel="!has(self.args) || !self.args.exists(arg, arg.matches('^--(admin-)?api-key(=|$)'))",
+            cel=f"!has(self.args) || !self.args.exists(arg, arg.matches('{_KEY_ARGUMENT}'))",
             message="spec.engine.args must not have --api-key, which everybody could read: workers take the key of spec.router.auth",
-            holds=lambda engine: not any(re.match(r"--(admin-)?api-key(=|$)", arg) for arg in engine.args),
+            holds=lambda engine: not any(re.match(_KEY_ARGUMENT, arg) for arg in engine.args),
+        ),
+        Rule(
+            cel=f"!has(self.args) || !self.args.exists(arg, arg.matches('{_OWN_ARGUMENT}'))",
+            message="spec.engine.args must not have --model, --model-path, --served-model-name, --function, --served-name, --host, --port, --uds, --runner, --is-embedding, --middleware or --config, which are RewardPool's own: the model is spec.model, and workers are reached at an address and by a name that RewardPool chooses",
+            holds=lambda engine: not any(re.match(_OWN_ARGUMENT, arg) for arg in engine.args),
         ),
         Rule(
             cel="!has(self.name) || self.name != 'transformers' || ((!has(self.sleep) || !self.sleep.enabled) && (!has(self.tensorParallelSize) || self.tensorParallelSize == 1))",

@@ -280,3 +280,62 @@ def test_what_is_merged_into_a_mapping_may_be_overridden_in_it():
     resources = "{a: &a {cpu: 1}, b: &b {<<: *a, cpu: 2}, <<: *b, cpu: 3}"
     text = f"{POOL.replace('gpus: 0', f'podTemplate: {{spec: {resources}}}')}"
     assert load_manifest(text).spec.worker.pod_template["spec"]["cpu"] == 3
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "--model",
+        "--model-path=/m",
+        "--model_path",
+        "--served-model-name",
+        "--served_model_name=my-rm",
+        "--served-name",
+        "--function",
+        "--host",
+        "--port=1",
+        "--uds",
+        "--runner",
+        "--is_embedding",
+        "--middleware",
+        "--config",
+    ],
+)
+def test_an_argument_of_rewardpools_own_is_refused_by_name(argument):
+    with pytest.raises(ManifestError, match=argument.partition("=")[0].replace("_", "-")) as refused:
+        load_manifest(manifest("spec.engine.args", ["--enforce-eager", argument, "x"]))
+    assert "spec.engine.args must not have" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "argument", ["--api-key=x", "--api_key", "--api-k", "--api", "--ap=x", "--admin-api-key", "--admin_api_key=x"]
+)
+def test_a_key_among_the_arguments_is_refused_in_every_spelling(argument):
+    with pytest.raises(ManifestError, match="must not have --api-key"):
+        load_manifest(manifest("spec.engine.args", [argument]))
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "--model-impl=vllm",
+        "--model-loader-extra-config",
+        "--api-server-count=2",
+        "--hf-config-path",
+        "--portfolio",
+        "x--port",
+    ],
+)
+def test_an_argument_that_only_resembles_one_of_rewardpools_own_is_taken(argument):
+    assert load_manifest(manifest("spec.engine.args", [argument])).spec.engine.args == [argument]
+
+
+@pytest.mark.parametrize("name", ["VLLM_API_KEY", "VLLM_SERVER_DEV_MODE", "REWARDPOOL_SERVED_NAME"])
+def test_a_variable_of_rewardpools_own_is_refused_by_name(name):
+    with pytest.raises(ManifestError, match=name.removeprefix("REWARDPOOL")):
+        load_manifest(manifest("spec.engine.env", [{"name": name, "value": "x"}]))
+
+
+def test_the_variables_by_which_a_function_finds_another_pool_are_taken():
+    env = [{"name": "REWARDPOOL_URL", "value": "http://judge"}, {"name": "VLLM_CPU_KVCACHE_SPACE", "value": "1"}]
+    assert load_manifest(manifest("spec.engine.env", env)).spec.engine.variables["REWARDPOOL_URL"] == "http://judge"

@@ -114,6 +114,9 @@ VIOLATIONS: dict[str, dict[str, Any]] = {
     "a name that begins with a digit": {"metadata.name": "70b-judge"},
     "a name with a dot": {"metadata.name": "rm.v2"},
     "a key among the arguments": {"spec.engine.args": ["--dtype", "--api-key=everybody-reads-this"]},
+    "the name that the server serves": {"spec.engine.args": ["--served-model-name", "my-rm"]},
+    "the name with underscores": {"spec.engine.args": ["--served_model_name=my-rm"]},
+    "a variable with a key": {"spec.engine.env": [{"name": "VLLM_API_KEY", "value": "everybody-reads-this"}]},
     "namespaces that nothing would restrict": {"spec.network": {"policy": "Disabled", "namespaces": ["train"]}},
     "a function that sleeps": {
         "spec.model": {"source": "python://rewards:score", "type": "Function"},
