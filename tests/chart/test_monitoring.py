@@ -1,6 +1,8 @@
 """Alerts and dashboards: every expression is PromQL, and names metrics that operator, workers or real routers have."""
 
 import json
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -62,6 +64,35 @@ def test_an_alert_names_the_pool_whose_step_fails_before_the_status_can() -> Non
 def test_every_alert_is_documented() -> None:
     page = (CHART.parents[1] / "docs" / "helm.md").read_text()
     assert [rule["alert"] for rule in ALERTS if rule["alert"] not in page] == []
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool evaluates the expression")
+@pytest.mark.parametrize(
+    ("desired", "ready", "fires"),
+    [
+        pytest.param(0, 0, True, id="at zero and cannot wake"),
+        pytest.param(0, 1, False, id="suspended"),
+        pytest.param(2, 1, True, id="serves"),
+    ],
+)
+def test_the_alert_on_a_size_that_is_held(desired: int, ready: int, fires: bool, tmp_path: Path) -> None:
+    (rule,) = [rule for rule in ALERTS if rule["alert"] == "RewardPoolSizeHeld"]
+    series = {
+        'rewardpool_pool_condition{type="ScalingActive",namespace="rl",pool="rm"}': 0,
+        'rewardpool_pool_condition{type="Ready",namespace="rl",pool="rm"}': ready,
+        'rewardpool_pool_replicas{state="desired",namespace="rl",pool="rm"}': desired,
+    }
+    labels = '{namespace="rl",pool="rm"}'
+    expected = {
+        "expr": f"count by (namespace, pool) ({rule['expr']})",
+        "eval_time": "1m",
+        "exp_samples": [{"labels": labels, "value": 1}] if fires else [],
+    }
+    given = [{"series": name, "values": f"{value}x5"} for name, value in series.items()]
+    test = tmp_path / "test.yaml"
+    test.write_text(yaml.safe_dump({"tests": [{"input_series": given, "promql_expr_test": [expected]}]}))
+    done = subprocess.run(["promtool", "test", "rules", test], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: str(rule["alert"]))

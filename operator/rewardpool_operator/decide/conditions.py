@@ -5,7 +5,7 @@ What each condition means is documented where it is defined, in `rewardpool_api.
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 from rewardpool_api import Condition
 from rewardpool_api.reasons import NOTHING_WANTED, ConditionReason
@@ -20,8 +20,11 @@ from rewardpool_operator.decide.router_readiness import PATIENCE_SECONDS
 from rewardpool_operator.decide.sleeping import Sleeping
 from rewardpool_operator.decide.worker_lists import WorkerListChanges
 from rewardpool_operator.snapshot import Failure, Snapshot, Worker
-from rewardpool_operator.times import rfc3339
+from rewardpool_operator.times import from_rfc3339, rfc3339
 from rewardpool_operator.untrusted import printable
+
+METRICS_PATIENCE_SECONDS: Final = 30.0
+"""For so long metrics may be missing before the pool is degraded: a router that starts has none for some seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,13 +52,13 @@ def conditions_of(
     serving = resting or _serving(snapshot, scaling, model, staying, ready)
     progressing = _progressing(snapshot, scaling, rollout, model, staying, _at_rest_or(ready, staying))
     findings: dict[ConditionType, Finding] = {
-        "Ready": _ready(snapshot, rollout, serving),
+        "Ready": _ready(snapshot, scaling, rollout, serving),
         "Serving": serving,
         "WorkersReady": resting or _workers_ready(scaling, staying, ready),
         "RouterReady": _router_ready(snapshot, lists),
         "ScalingActive": _scaling_active(snapshot, scaling),
         "Progressing": progressing,
-        "Degraded": _with_failures(_degraded(snapshot, rollout, staying), snapshot, progressing),
+        "Degraded": _with_failures(_degraded(snapshot, scaling, rollout, staying), snapshot, progressing),
     }
     return [_condition(snapshot, kind, finding) for kind, finding in findings.items()]
 
@@ -121,7 +124,7 @@ def _at_rest_or(ready: int, staying: list[Worker]) -> int:
     return ready + sum(worker.asleep for worker in staying)
 
 
-def _ready(snapshot: Snapshot, rollout: Rollout, serving: Finding) -> Finding:
+def _ready(snapshot: Snapshot, scaling: ScalingStatus, rollout: Rollout, serving: Finding) -> Finding:
     """Whether the pool is what its spec asks for; that may be to serve nobody."""
     if snapshot.pool.spec.suspend:
         return Finding(
@@ -132,6 +135,9 @@ def _ready(snapshot: Snapshot, rollout: Rollout, serving: Finding) -> Finding:
     stopped = _stopped(snapshot, rollout)
     if stopped is not None:
         return stopped
+    blind = _blind(snapshot, scaling) if scaling.desired == 0 else None
+    if blind is not None:
+        return Finding(holds=False, reason=blind.reason, message=blind.message)
     if rollout.reason is not None:
         return Finding(holds=False, reason=rollout.reason, message=_rolling(rollout))
     return replace(serving, holds=True)
@@ -205,7 +211,7 @@ def _scaling_active(snapshot: Snapshot, scaling: ScalingStatus) -> Finding:
         return Finding(holds=False, reason=ConditionReason.SUSPENDED, message=scaling.reason)
     if spec.autoscaling is None:
         return Finding(holds=True, reason=ConditionReason.FIXED, message="spec.replicas holds")
-    missing = missing_metrics(snapshot) if not spec.autoscaling.is_external else None
+    missing = _needed_metrics(snapshot)
     if missing is not None:
         message = f"{missing}, so the size may grow and not shrink"
         return Finding(holds=False, reason=ConditionReason.METRICS_UNAVAILABLE, message=message)
@@ -307,7 +313,7 @@ def _failed_revision(rollout: Rollout) -> Finding | None:
     return None
 
 
-def _degraded(snapshot: Snapshot, rollout: Rollout, staying: list[Worker]) -> Finding:
+def _degraded(snapshot: Snapshot, scaling: ScalingStatus, rollout: Rollout, staying: list[Worker]) -> Finding:
     failed = _failed_revision(rollout)
     if failed is not None:
         known = rollout.memory.failed
@@ -321,7 +327,8 @@ def _degraded(snapshot: Snapshot, rollout: Rollout, staying: list[Worker]) -> Fi
         return Finding(holds=True, reason=ConditionReason.TLS_UNUSABLE, message=snapshot.tls_problem)
     failure = _first_failure(staying)
     if failure is None:
-        failure = next((router.failure for router in snapshot.routers if router.failure), None) or _silence(snapshot)
+        failure = next((router.failure for router in snapshot.routers if router.failure), None)
+        failure = failure or _silence(snapshot) or _blind(snapshot, scaling)
     if failure is None and snapshot.holders is None and snapshot.pool.spec.engine.sleep.enabled:
         message = (
             "spec.engine.sleep.enabled is for a pool on one machine (`rewardpool up`): here nobody wakes an engine, so"
@@ -369,6 +376,25 @@ def _silence(snapshot: Snapshot) -> Failure | None:
     if scaling is not None and not scaling.is_external:
         message += "; until it does, the size may grow and not shrink"
     return Failure(reason=ConditionReason.ROUTER_SILENT, message=message)
+
+
+def _needed_metrics(snapshot: Snapshot) -> str | None:
+    """Which metrics are missing of those that the size follows from; None when none are."""
+    spec = snapshot.pool.spec
+    follows_load = spec.autoscaling is not None and not spec.autoscaling.is_external and not spec.suspend
+    return missing_metrics(snapshot) if follows_load else None
+
+
+def _blind(snapshot: Snapshot, scaling: ScalingStatus) -> Failure | None:
+    """Metrics that have been missing for a while; None when they have not."""
+    missing, before = _needed_metrics(snapshot), snapshot.pool.status.condition("ScalingActive")
+    if missing is None or before is None or before.reason != ConditionReason.METRICS_UNAVAILABLE:
+        return None
+    if (snapshot.now - from_rfc3339(before.last_transition_time)).total_seconds() < METRICS_PATIENCE_SECONDS:
+        return None
+    effect = "no request there wakes the pool" if scaling.desired == 0 else "the size may grow and not shrink"
+    message = f"{missing}: {effect} until the operator reaches ports 8080 and 9090 of its routers"
+    return Failure(reason=ConditionReason.METRICS_UNAVAILABLE, message=message)
 
 
 def _first_failure(workers: list[Worker]) -> Failure | None:

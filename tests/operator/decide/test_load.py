@@ -1,15 +1,20 @@
 """What the routers hold, and when that is unknown."""
 
+from datetime import timedelta
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.decide_builders import a_pool, a_router, a_snapshot, a_worker
+from support.decide_builders import NOW, a_pool, a_router, a_snapshot, a_worker
 
 from rewardpool_api.status import LoadStatus, RewardPoolStatus
 from rewardpool_operator.autoscaler.signals import STALE_SECONDS
 from rewardpool_operator.decide import decide
 from rewardpool_operator.decide.load import least_load, missing_metrics, observed_load
+from rewardpool_operator.plan import Plan
 from rewardpool_operator.snapshot import RegisteredWorker, Router
+from rewardpool_operator.times import rfc3339
 
 QUEUE = {
     "minReplicas": 0,
@@ -90,6 +95,41 @@ def test_a_pool_at_zero_grows_by_what_waits_at_one_router_while_the_other_one_is
     assert active.message == "router b does not answer, so the size may grow and not shrink"
     assert (degraded.status, degraded.reason) == ("True", "RouterSilent")
     assert degraded.message == "router b does not answer the operator; until it does, the size may grow and not shrink"
+
+
+def at_zero_without_metrics(seconds: float, *, spec: dict[str, Any] | None = None, waiting: int | None = None) -> Plan:
+    """The decision after so long without the metrics of the one router, whose list can be read."""
+    since = rfc3339(NOW - timedelta(seconds=seconds))
+    active = {"type": "ScalingActive", "status": "False", "reason": "MetricsUnavailable", "lastTransitionTime": since}
+    status = {"scaling": {"desired": 0, "reason": "before"}, "conditions": [active]}
+    pool = a_pool(RewardPoolStatus.model_validate(status), autoscaling=QUEUE, **(spec or {}))
+    return decide(a_snapshot(pool=pool, routers=(a_router("a", waiting=waiting),)))
+
+
+def test_a_pool_at_zero_whose_routers_metrics_cannot_be_had_is_degraded_and_not_ready() -> None:
+    status = at_zero_without_metrics(30).status
+    degraded, ready = status.condition("Degraded"), status.condition("Ready")
+    assert degraded is not None
+    assert ready is not None
+    assert (degraded.status, degraded.reason) == ("True", "MetricsUnavailable")
+    assert (ready.status, ready.reason) == ("False", "MetricsUnavailable")
+    assert degraded.message == ready.message
+    assert degraded.message.startswith("router a does not say how many requests wait: no request there wakes the pool")
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        pytest.param(at_zero_without_metrics(29), id="for a moment"),
+        pytest.param(at_zero_without_metrics(60, waiting=0), id="they are there again"),
+        pytest.param(at_zero_without_metrics(60, spec={"suspend": True}), id="suspended"),
+    ],
+)
+def test_metrics_that_are_not_missing_for_long_or_not_needed_degrade_no_pool(plan: Plan) -> None:
+    degraded, ready = plan.status.condition("Degraded"), plan.status.condition("Ready")
+    assert degraded is not None
+    assert ready is not None
+    assert (degraded.status, ready.status) == ("False", "True")
 
 
 def test_a_router_that_is_going_away_is_not_waited_for() -> None:
