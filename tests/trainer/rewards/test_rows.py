@@ -49,6 +49,8 @@ def row_of_frame(**values: Any) -> Any:
             {"prompt": "hi", "response": "yo", "ground_truth": 4, "data_source": None, "extra_info": NAN},
             {"ground_truth": 4, "data_source": "", "extra_info": {}},
         ),
+        ({"prompt": "hi", "response": "yo", "turns": NAN, "group": NAN, "prompt_tail": None}, {"turns": None}),
+        ({"prompt": "hi", "response": "yo", "id": NAN, "response_tokens": NAN}, {"response_tokens": None}),
         ({"prompt": "hi", "response": "yo", "extra_info": '{"level": 1}'}, {"extra_info": {"level": 1}}),
         ({"prompt": "hi", "response": "yo", "id": "a"}, {"id": "a"}),
         ({"prompt": numpy.array(CHAT, dtype=object), "response": "yo"}, {"prompt": CHAT}),

@@ -12,7 +12,7 @@ from typing import Any
 
 from rewardpool.errors import InvalidSampleError
 from rewardpool.mistakes import did_you_mean
-from rewardpool.rewards.episode import Episode, Message
+from rewardpool.rewards.episode import Episode, Message, is_missing
 from rewardpool.rewards.groups import groups_of
 from rewardpool.rewards.messages import text_or_messages
 from rewardpool_runtime.json_values import described
@@ -156,7 +156,8 @@ def _mapping_episode(row: Mapping[str, Any], label: str) -> Episode:
             label, f"{'; '.join(problems)}; {ROW_SHAPE}; further keys: {', '.join(sorted(known - _ROW_KEYS))}"
         )
     prompt, response = fields.pop("prompt"), fields.pop(given[0])
-    return episode_of(prompt, response, **{"id": label, **fields})
+    said = {key: value for key, value in fields.items() if not is_missing(value)}  # tables have NaN where nothing is
+    return episode_of(prompt, response, **{"id": label, **said})
 
 
 _ROW_KEYS = frozenset({"prompt", *_RESPONSE_KEYS})
