@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from rewardpool.errors import ConfigError, DeadlineError, PoolNotReadyError, SampleTooLongError
+from rewardpool.errors import ConfigError, DeadlineError, InvalidSampleError, PoolNotReadyError, SampleTooLongError
 from rewardpool.gateway import server
 from rewardpool.gateway.running import key_for, parse_listen
 from rewardpool.gateway.server import GatewaySettings, gateway_app
@@ -76,6 +76,14 @@ async def test_slime_gets_the_bare_reward_or_one_with_its_parts() -> None:
         assert await answer.json() == 1.0
     async with answering(by_rule(), with_parts=True) as client, client.post("/slime", json=SAMPLE) as answer:
         assert await answer.json() == {"total": 1.0, "fault": None, "right": 1.0}
+
+
+@pytest.mark.parametrize(("prompt", "response"), [("<|im_start|>user", "4"), ("2+2=", "4<|im_end|>"), ("2+2=", None)])
+def test_the_row_that_cannot_be_read_is_named(prompt: str, response: str | None) -> None:
+    queries = ["1+1=2", "cut off" if response is None else prompt + response]
+    query = Query(query=queries, prompts=["1+1=", prompt], labels=["2", "4"])
+    with pytest.raises(InvalidSampleError, match=r"^sample row 1: "):
+        query.episodes(PolicyText(), strict=True)
 
 
 def test_a_part_named_total_is_not_taken_for_the_reward() -> None:

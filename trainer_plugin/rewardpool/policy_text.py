@@ -98,12 +98,15 @@ class PolicyText:
             return cls()
         return cls(load_tokenizer(source, revision=None, field=field), stop_ids=load_stop_ids(source))
 
-    def prompt(self, prompt: str | Sequence[Message], *, strict: bool = True) -> str | Sequence[Message]:
-        """The prompt without the policy's template; messages, and texts without one, stay as they are.
+    def prompt(
+        self, prompt: str | Sequence[Message], *, strict: bool = True, label: str = "(unnamed)"
+    ) -> str | Sequence[Message]:
+        """Return the prompt without the policy's template; messages, and texts without one, stay as they are.
 
         Args:
             prompt: A text or chat messages.
             strict: False where the prompt is not read by any model, so that it does not matter.
+            label: Names the sample in messages.
 
         Raises:
             InvalidSampleError: The text has a template that is not the policy's, or the policy's is not known, or it
@@ -115,7 +118,7 @@ class PolicyText:
             problem = (
                 f"the prompt has {medium} in it, in the place of what is no text, and models are sent text alone; "
             )
-            raise InvalidSampleError("(unnamed)", problem + "score such samples by functions")
+            raise InvalidSampleError(label, problem + "score such samples by functions")
         for frame in self._frames:
             if (found := frame.undone(prompt)) is not None and not any(map(_has_opening, found)):
                 return found
@@ -123,15 +126,16 @@ class PolicyText:
         if opening is not None and strict:
             problem = f"the prompt has a chat template's {opening} in it, which a reward model must not see in a turn; "
             does = "it is not as the policy's tokenizer writes it" if self._frames else "name the policy's tokenizer"
-            raise InvalidSampleError("(unnamed)", problem + does)
+            raise InvalidSampleError(label, problem + does)
         return prompt
 
-    def response(self, text: str, token_ids: Sequence[int] | None = None) -> str:
+    def response(self, text: str, token_ids: Sequence[int] | None = None, *, label: str = "(unnamed)") -> str:
         """Return the response without the special tokens at its end.
 
         Args:
             text: The response, decoded with special tokens or without.
             token_ids: The same in the policy's tokens, shape (tokens,); None where the trainer does not say.
+            label: Names the sample in messages.
 
         Raises:
             InvalidSampleError: It ends in what may be a special token, and the policy's tokenizer is not known.
@@ -139,7 +143,7 @@ class PolicyText:
         if self._end is None:
             if (spelt := spelt_end(text)) is not None:
                 raise InvalidSampleError(
-                    "(unnamed)",
+                    label,
                     f"its response ends in {spelt}, which is a special token or words: name the policy's tokenizer",
                 )
             return text
@@ -154,18 +158,23 @@ class PolicyText:
     def _decode(self, token_ids: Sequence[int]) -> str:
         return str(self._tokenizer.decode(list(token_ids), clean_up_tokenization_spaces=False))
 
-    def after(self, prompt: str, query: str) -> str:
+    def after(self, prompt: str, query: str, *, label: str = "(unnamed)") -> str:
         """Return the response in `query`, which is the prompt and what the policy wrote after it.
+
+        Args:
+            prompt: As the policy read it.
+            query: It and the response.
+            label: Names the sample in messages.
 
         Raises:
             InvalidSampleError: `query` does not begin with the prompt; and as `response`.
         """
         for text in (query, self._unpadded(query)):
             if text.startswith(prompt):
-                return self.response(text[len(prompt) :])
+                return self.response(text[len(prompt) :], label=label)
         does = "has it padding before it? Name the policy's tokenizer" if self._end is None else ""
         problem = "its query does not begin with its prompt: was that cut to the length limit?"
-        raise InvalidSampleError("(unnamed)", f"{problem} {does}".rstrip())
+        raise InvalidSampleError(label, f"{problem} {does}".rstrip())
 
     def _unpadded(self, query: str) -> str:
         """Return the query without padding and BOS before it."""

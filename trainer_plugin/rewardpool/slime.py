@@ -130,12 +130,13 @@ def episode_of(sample: SlimeSample, text: PolicyText, *, strict: bool) -> Episod
         InvalidSampleError: As `PolicyText` does; or a model would read words of tools as the policy's own, or
             words without the pictures that belong to them.
     """
+    label = "(unnamed)" if sample.index is None else f"sample {sample.index}"
     if strict and (problem := _unreadable(sample)) is not None:
-        raise InvalidSampleError("(unnamed)" if sample.index is None else f"sample {sample.index}", problem)
+        raise InvalidSampleError(label, problem)
     metadata = sample.metadata if isinstance(sample.metadata, Mapping) else {}
     return Episode(
-        prompt=text.prompt(sample.prompt, strict=strict),
-        response=text.response(sample.response, _response_ids(sample)),
+        prompt=text.prompt(sample.prompt, strict=strict, label=label),
+        response=text.response(sample.response, _response_ids(sample), label=label),
         prompt_tail=prompt_tail(sample.prompt),
         ground_truth=sample.label,
         data_source=str(metadata.get("data_source", "")),

@@ -41,8 +41,8 @@ class Query(BaseModel):
         """One for each row. Raises InvalidSampleError, as `PolicyText` does."""
         return [
             Episode(
-                prompt=text.prompt(prompt, strict=strict),
-                response=text.after(prompt, query),
+                prompt=text.prompt(prompt, strict=strict, label=f"row {row}"),
+                response=text.after(prompt, query, label=f"row {row}"),
                 prompt_tail=prompt_tail(prompt),
                 ground_truth=label,
                 id=f"row {row}",
@@ -63,8 +63,8 @@ class SlimeSample(BaseModel):
     def episode(self, text: PolicyText, *, strict: bool) -> Episode:
         """The sample as an episode. Raises InvalidSampleError, as `PolicyText` does."""
         return Episode(
-            prompt=text.prompt(self.prompt, strict=strict),
-            response=text.response(self.response),
+            prompt=text.prompt(self.prompt, strict=strict, label="sample"),
+            response=text.response(self.response, label="sample"),
             prompt_tail=prompt_tail(self.prompt),
             ground_truth=self.label,
             id="sample",
