@@ -177,7 +177,8 @@ def test_the_users_python_path_stays_behind_the_mounted_files() -> None:
 
 
 def test_the_users_variables_cannot_turn_the_key_off() -> None:
-    assert launch(env=env_vars({"REWARDPOOL_KEY_FILE": ""})).env["REWARDPOOL_KEY_FILE"] == "/key"
+    with pytest.raises(ValueError, match="REWARDPOOL_ENGINE.*_KEY_FILE"):
+        launch(env=env_vars({"REWARDPOOL_KEY_FILE": ""}))
 
 
 def test_a_function_is_served_by_our_own_server() -> None:

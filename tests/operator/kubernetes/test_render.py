@@ -190,9 +190,10 @@ def test_variables_keep_their_order_since_one_may_name_another_further_up() -> N
 
 
 def test_a_variable_of_rewardpools_own_wins_over_a_secret() -> None:
-    mine = {"name": names.ENV_KEY_FILE, "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
-    container = worker(engine={"env": [mine]})
-    assert env(container)[names.ENV_KEY_FILE] == "/etc/rewardpool/key/key"
+    wait = "SGLANG_CUDA_COREDUMP_BEFORE_CRASH_WAIT_SECS"
+    mine = {"name": wait, "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
+    container = worker(engine={"name": "sglang", "env": [mine]})
+    assert env(container)[wait] == "0"
     assert len({variable["name"] for variable in container["env"]}) == len(container["env"])
 
 
