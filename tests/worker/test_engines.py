@@ -177,7 +177,7 @@ def test_the_users_python_path_stays_behind_the_mounted_files() -> None:
 
 
 def test_the_users_variables_cannot_turn_the_key_off() -> None:
-    with pytest.raises(ValueError, match="REWARDPOOL_ENGINE.*_KEY_FILE"):
+    with pytest.raises(ValueError, match=r"REWARDPOOL_ENGINE.*_KEY_FILE"):
         launch(env=env_vars({"REWARDPOOL_KEY_FILE": ""}))
 
 
