@@ -22,6 +22,7 @@ from rewardpool.rewards.part_config import JudgeConfig
 from rewardpool.rewards.reward_function import PartScore
 
 EPISODE = Episode(prompt="?", response="4", ground_truth="the reference", id="e1")
+NAN = float("nan")
 YES_NO = {"yes": 1, "no": 0}
 RUBRIC = [{"name": "right", "says": "The result is 4.", "weight": 3}, {"name": "short", "says": "One word."}]
 
@@ -112,7 +113,9 @@ def test_the_probabilities_of_the_first_token_are_read() -> None:
     assert read_first_token(200, completion(ANSWERS), "s") == [("yes", -0.1), ("no", -3.0)]
 
 
-@pytest.mark.parametrize("alternatives", [[], None, [{"token": "yes"}], [{"token": "yes", "logprob": float("nan")}]])
+@pytest.mark.parametrize(
+    "alternatives", [[], None, [{"token": "yes"}], *([{"token": "yes", "logprob": one}] for one in (NAN, -(10**400)))]
+)
 def test_an_answer_without_probabilities_is_an_invalid_response(alternatives: Any) -> None:
     with pytest.raises(RetryableError, match="no probabilities"):
         read_first_token(200, completion(alternatives), "s")

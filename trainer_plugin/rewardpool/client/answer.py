@@ -140,7 +140,7 @@ def read_first_token(status: int, body: bytes, sample: str) -> list[tuple[str, f
     try:
         alternatives = choice["logprobs"]["content"][0]["top_logprobs"]
         found = [(str(each["token"]), float(each["logprob"])) for each in alternatives]
-    except (KeyError, IndexError, TypeError, ValueError):
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError):
         found = []
     # Not a number is not below anything; rounding may bring a certain token a little above 0.
     if not found or not all(logarithm <= 1e-3 for _, logarithm in found):

@@ -85,7 +85,8 @@ class Part(_Model):
     """`[lowest, highest]`: the raw score is brought between them first."""
     normalize: Literal["group", "running"] | FixedMoments | None = None
     """Then it is brought to mean 0 and standard deviation 1 (that of a population). `group`: among the rollouts of one
-    prompt, with 1e-4 added to the deviation; a group of one, or of scores within two float steps, becomes 0.
+    prompt, with 1e-4 added to the deviation, or a step of the model's numbers where that is larger; a group of one, or
+    of scores within two such steps, becomes 0.
     `running`: by the scores of all earlier steps of the job, on all ranks; `rewardpool_train` does that.
     `{mean: x, std: y}`: by numbers that are known beforehand."""
     gate: Gate | None = None
