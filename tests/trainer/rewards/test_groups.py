@@ -39,6 +39,18 @@ def test_rows_are_a_group_that_are_equal_in_all_columns() -> None:
     assert groups_of([datetime.date(2026, 1, 1), datetime.date(2026, 1, 2)]) == [0, 1]
 
 
+def test_what_cannot_be_written_is_of_the_group_of_its_own_object() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    assert groups_of([endless, endless, 10**5000, []]) == [0, 0, 1, 2]
+
+
+def test_a_ground_truth_that_cannot_be_written_is_refused_for_its_row() -> None:
+    with rewardpool.Reward(written) as reward, pytest.raises(rewardpool.UnscoredError, match="ground_truth") as caught:
+        reward(["?", "?"], ["1", "2"], ground_truth=[10**5000, 2])
+    assert caught.value.scores == [None, 2.0]
+
+
 @given(CELLS, CELLS)
 def test_a_copy_is_of_the_same_group_and_what_differs_is_not(one: Any, other: Any) -> None:
     assert groups_of([one, copy.deepcopy(one)]) == [0, 0]

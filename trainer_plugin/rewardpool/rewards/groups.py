@@ -22,9 +22,17 @@ def groups_of(*columns: Sequence[Any]) -> list[int]:
     Args:
         columns: Such as prompts, ground truths and extra_info; each of shape (rows,).
     """
-    numbers: dict[str, int] = {}
-    keys = [json.dumps([_as_json(cell) for cell in row]) for row in zip(*columns, strict=True)]
+    numbers: dict[tuple[str, ...], int] = {}
+    keys = [tuple(map(_key, row)) for row in zip(*columns, strict=True)]
     return [numbers.setdefault(key, len(numbers)) for key in keys]
+
+
+def _key(cell: Any) -> str:
+    """Return the same text for equal cells; for one object where it is endless, or too deep or long to be written."""
+    try:
+        return json.dumps(_as_json(cell))
+    except (RecursionError, TypeError, ValueError):
+        return f"object {id(cell)}"
 
 
 def _as_json(value: Any) -> Any:
