@@ -94,7 +94,10 @@ def test_the_status_tells_a_trainer_all_it_needs(cluster: Cluster) -> None:
     status = cluster.status(POOL)
     assert status["url"] == "http://fn-router.pools.svc:8080"
     assert status["auth"] == {"secretName": "fn-key"}
+    [served] = status["model"].pop("revisions")
     assert status["model"] == {"type": "Function", "engine": "python", "servedName": "fn"}
+    assert served["revision"] == status["currentRevision"]
+    assert (served["source"], served["servedName"]) == ("python://reward_functions:compute_score", "fn")
     assert cluster.condition(POOL, "Serving")["status"] == "True"
 
 
