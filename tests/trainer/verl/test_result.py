@@ -1,10 +1,12 @@
 import json
 import math
+from typing import Any
 
 import pytest
 
-from rewardpool.errors import SampleTooLongError, ScoreError
+from rewardpool.errors import FunctionFailedError, SampleTooLongError, ScoreError
 from rewardpool.rewards import Rating
+from rewardpool.verl.function_pool import checked_result
 from rewardpool.verl.result import score_and_extra_info
 from rewardpool.verl.settings import OWN_NAMES
 
@@ -65,3 +67,9 @@ def test_a_sample_without_it_has_the_name_all_the_same() -> None:
 def test_no_name_that_the_adapter_writes_can_be_taken_by_what_a_function_returns() -> None:
     _, extra = score_and_extra_info(Rating(total=1.0, components={"rule": 1.0}), label="a")
     assert {name for name in extra if not name.startswith("component/")} == OWN_NAMES
+
+
+@pytest.mark.parametrize("score", [None, "good", math.nan, math.inf, pytest.param(10**400, id="huge")])
+def test_what_a_function_of_the_users_own_gives_is_a_finite_number(score: Any) -> None:
+    with pytest.raises(FunctionFailedError, match="no finite number"):
+        checked_result({"reward_score": score})

@@ -58,7 +58,7 @@ def checked_result(result: dict[str, Any]) -> dict[str, Any]:
     score = result["reward_score"]
     try:
         is_number = math.isfinite(float(score))  # numpy's and torch's numbers, as verl takes them
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         is_number = False
     if not is_number:
         raise FunctionFailedError("(of verl)", f"the reward function gave {score!r:.60}, which is no finite number")
