@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rewardpool_api import RewardPool
+from rewardpool_api.reasons import ConditionReason
 from rewardpool_api.status import WorkerProcess
 from rewardpool_cli.screens import PHASE_STYLES, PLAIN_WIDTH, err, wanted_replicas
 from rewardpool_local.commands import Up, has_failed, is_settled
@@ -36,6 +37,8 @@ class Progress:
     """By worker: the phase that was last said, and when (monotonic seconds)."""
     since: dict[tuple[str, int | None], float] = field(default_factory=dict)
     """By worker and process: when it was first seen (monotonic seconds)."""
+    reason: str = ""
+    """Why there is no score, as it was last said."""
     is_use_printed: bool = False
     """Whether it was said how to use the pool."""
     is_ready_printed: bool = False
@@ -78,6 +81,7 @@ class Progress:
             phase = Text(worker.phase, style=PHASE_STYLES.get(worker.phase, ""))
             line = last_line(self.up.folder, worker.name)
             table.add_row(worker.name, phase, f"{self.seconds(worker, now):.0f}", Text(line))
+        table.caption = Text(why_no_score(pool))
         return table
 
     def say_changes(self, pool: RewardPool | None, now: float) -> None:
@@ -89,6 +93,9 @@ class Progress:
                 self.said[worker.name] = (worker.phase, now)
                 line = last_line(self.up.folder, worker.name)
                 err.print(f"{worker.name} {worker.phase} {self.seconds(worker, now):.0f} s  {line}", markup=False)
+        if (reason := why_no_score(pool)) and reason != self.reason:
+            self.reason = reason
+            err.print(reason, markup=False)
 
 
 async def follow(up: Up, *, seconds: float, serves_already: bool = False) -> bool:
@@ -130,6 +137,12 @@ def is_serving(pool: RewardPool | None) -> bool:
     """Whether samples can be scored now."""
     serving = pool.status.condition("Serving") if pool else None
     return serving is not None and serving.status == "True"
+
+
+def why_no_score(pool: RewardPool | None) -> str:
+    """Return why a worker that starts gives no score; empty where none says."""
+    serving = pool.status.condition("Serving") if pool else None
+    return serving.message if serving is not None and serving.reason == ConditionReason.NO_SCORE else ""
 
 
 def print_use(pool: RewardPool) -> None:

@@ -36,6 +36,7 @@ class ConditionReason(_Reason):
     FALLING_ASLEEP = "FallingAsleep", "No trainer holds the pool awake: its workers leave the router and go to sleep."
     ROUTER_NOT_READY = "RouterNotReady", "No router answers yet."
     STARTING = "Starting", "Workers or routers are on their way, and nothing is known to be wrong."
+    NO_SCORE = "NoScore", "A worker that starts listens and gives no score yet; the message has its reason."
 
     # WorkersReady and RouterReady
     ALL_READY = "AllReady", "As many as are wanted serve."

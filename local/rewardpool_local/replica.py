@@ -101,6 +101,7 @@ class Replica:
         self._in_flight: int | None = None
         self._max_model_len: int | None = None
         self._tokenizer: str | None = None
+        self._no_score: tuple[int, str] | None = None
         self._silence = Silence()
         self._asleep_pid: int | None = None
         self._turning: asyncio.Task[None] | None = None
@@ -155,6 +156,7 @@ class Replica:
             in_flight=self._in_flight if self.process.running else None,
             unschedulable=self._unschedulable,
             failure=self._failure,
+            no_score=self._why_no_score,
             restarts=self.process.restarts,
             max_model_len=self._max_model_len,
             tokenizer=self._tokenizer,
@@ -177,6 +179,14 @@ class Replica:
         if self._unschedulable is not None:
             return Failure(reason=ConditionReason.UNSCHEDULABLE, message=self._unschedulable)
         return self.process.failure
+
+    @property
+    def _why_no_score(self) -> str | None:
+        """Why the process that it has gave no score, in its words."""
+        if self._no_score is None or not self.process.running:
+            return None
+        pid, reason = self._no_score
+        return reason if pid == self.process.pid else None
 
     async def start_if_due(self, *, may_start: bool) -> None:
         """Start its process unless it has one, is leaving, is pausing, or no process may start."""
@@ -241,5 +251,11 @@ class Replica:
             self._max_model_len, self._tokenizer = result.max_model_len, result.tokenizer
             self._silence = Silence()
             self.process.note_serving()
+            self._no_score = None
             log.info("%s: scores", self.name)
             self._run.changed()
+        elif result.reached and result.error and self.process.pid == pid:
+            is_first, self._no_score = self._no_score is None, (pid, result.error)
+            if is_first:
+                log.info("%s: gives no score: %s", self.name, result.error)
+                self._run.changed()

@@ -15,7 +15,7 @@ from rewardpool_api import names
 from rewardpool_api.contract import CHAT_PATH, SCORE_PATH, CallerError, InvalidResponseError, parse_answer
 from rewardpool_api.model import ModelType
 from rewardpool_operator.bounded import AnswerTooLargeError, read_text
-from rewardpool_operator.untrusted import count_of
+from rewardpool_operator.untrusted import count_of, printable
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +29,9 @@ TURN_TIMEOUT = aiohttp.ClientTimeout(total=600, sock_connect=2)
 
 MAX_ANSWER_BYTES = 1 << 20
 """A score takes a hundred bytes, a list of models some kilobytes."""
+
+MAX_REASON = 500
+"""Characters of why there was no score."""
 
 MAX_DIGEST = 64
 """Characters of a tokenizer's digest."""
@@ -48,10 +51,16 @@ class ProbeResult:
     """Digest of its model's tokenizer; None when it does not say."""
     error: str | None = None
     """Why there was no score, in the worker's words."""
+    reached: bool = True
+    """Something listens at the worker's address; while an engine loads, nothing does."""
 
 
 class NoScoreError(Exception):
     """The text says why there was no score."""
+
+
+class UnreachableError(NoScoreError):
+    """Nothing listens at the worker's address."""
 
 
 async def probe_score(
@@ -82,7 +91,8 @@ async def probe_score(
             tokenizer=tokenizer if isinstance(tokenizer, str) and 0 < len(tokenizer) <= MAX_DIGEST else None,
         )
     except (NoScoreError, InvalidResponseError) as error:
-        return ProbeResult(ok=False, error=str(error))
+        reached = not isinstance(error, UnreachableError)
+        return ProbeResult(ok=False, error=printable(str(error), most=MAX_REASON), reached=reached)
 
 
 async def score_text(
@@ -192,6 +202,8 @@ class _Caller:
             raise NoScoreError(f"{method} {path}: no answer in time") from None
         except AnswerTooLargeError as error:
             raise NoScoreError(f"{method} {path}: {error}") from None
+        except aiohttp.ClientConnectorError as error:
+            raise UnreachableError(f"{method} {path}: {type(error).__name__}: {error}") from None
         except aiohttp.ClientError as error:
             raise NoScoreError(f"{method} {path}: {type(error).__name__}: {error}") from None
 

@@ -77,6 +77,8 @@ class Worker:
     unschedulable: str | None = None
     """Why no node takes it, in the scheduler's words; they begin with SchedulingGated where it is not to look yet."""
     failure: Failure | None = None
+    no_score: str | None = None
+    """Why it gives no score, in its own words; None while it answers, or where it said nothing yet."""
     restarts: int = 0
     max_model_len: int | None = None
     """Longest sample in tokens, as the engine says."""

@@ -231,7 +231,10 @@ def state_of(status: RewardPoolStatus) -> tuple[str, Tone]:
     if (moves is not None and moves.status == "True") or (serving is not None and serving.status == "True"):
         return ready.reason, "busy"
     # Somebody stopped it, or it cannot go on.
-    return ready.reason, "idle" if ready.reason == "Stopped" else "busy" if ready.reason == "Starting" else "bad"
+    return ready.reason, "idle" if ready.reason == "Stopped" else "busy" if ready.reason in (
+        "Starting",
+        "NoScore",
+    ) else "bad"
 
 
 def desired_of(status: RewardPoolStatus) -> int:
@@ -337,7 +340,11 @@ def _tone(condition: Condition) -> Tone:
         return "good"
     if condition.reason in NOTHING_WANTED or condition.reason == "Stopped":
         return "idle"
-    return "bad" if condition.type in ("Degraded", "Serving") and condition.reason != "Starting" else "busy"
+    return (
+        "bad"
+        if condition.type in ("Degraded", "Serving") and condition.reason not in ("Starting", "NoScore")
+        else "busy"
+    )
 
 
 def _changes(status: RewardPoolStatus) -> Iterator[Change]:

@@ -43,3 +43,15 @@ def test_a_pool_of_which_all_replicas_serve_at_once_is_ready(capsys):
 
 def test_of_a_pool_that_served_already_neither_is_news(capsys):
     assert said(capsys, 1, 2, is_use_printed=True, is_ready_printed=True) == []
+
+
+def test_why_a_worker_gives_no_score_is_said_once(capsys):
+    progress = Progress(SimpleNamespace(folder=None, wanted=starting(ready=0)))  # type: ignore[arg-type]
+    pool = starting(ready=0)
+    (serving,) = pool.status.conditions
+    message = "1 of 1 replicas are starting; w gives no score: The model `sn` does not exist."
+    told = serving.model_copy(update={"reason": "NoScore", "message": message})
+    pool = pool.model_copy(update={"status": pool.status.model_copy(update={"conditions": [told]})})
+    progress.say_changes(pool, 0.0)
+    progress.say_changes(pool, 1.0)
+    assert " ".join(capsys.readouterr().err.split()) == message

@@ -2,14 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from support.decide_builders import a_pool
 from support.fleet import free_port
 
+from rewardpool_local.replica import Replica
 from rewardpool_operator.probe import ProbeResult, probe_score, read_in_flight
 
 Answers = dict[str, tuple[int, Any]]
@@ -78,7 +82,17 @@ async def test_no_real_score_is_not_ok(
 
 
 async def test_a_worker_that_is_gone_is_an_outcome(session: aiohttp.ClientSession) -> None:
-    assert (await probe(session, f"http://127.0.0.1:{free_port()}")).ok is False
+    result = await probe(session, f"http://127.0.0.1:{free_port()}")
+    assert (result.ok, result.reached) == (False, False)
+
+
+async def test_a_worker_that_listens_without_a_score_is_reached_and_says_why(
+    scripted: Scripted, session: aiohttp.ClientSession
+) -> None:
+    unready = {"ready": False, "reason": "The model `sn` does not exist."}
+    result = await probe(session, await scripted({"/rewardpool/ready": (503, unready)}))
+    assert (result.ok, result.reached) == (False, True)
+    assert "The model `sn` does not exist." in str(result.error)
 
 
 @pytest.mark.parametrize(
@@ -97,3 +111,23 @@ async def test_requests_in_flight(
     scripted: Scripted, session: aiohttp.ClientSession, answer: tuple[int, Any], expected: int | None
 ) -> None:
     assert await read_in_flight(session, await scripted({"/rewardpool/load": answer}), key="k") == expected
+
+
+async def test_a_local_worker_without_a_score_is_observed_with_its_reason(
+    scripted: Scripted, session: aiohttp.ClientSession
+) -> None:
+    url = await scripted({"/rewardpool/ready": (503, {"ready": False, "reason": "The model `sn` does not exist."})})
+    news = asyncio.Event()
+    run: Any = SimpleNamespace(changed=news.set)
+    never: Any = None
+    pool = a_pool()
+    replica = Replica(
+        "w", pool, created=datetime.now(UTC), run=run, command=never, take_gpus=never, session=session, key=None
+    )
+    started = {"running": True, "stopping": False, "running_seconds": 0.0, "failure": None, "restarts": 0}
+    replica.process = SimpleNamespace(pid=1, url=url, **started)  # type: ignore[assignment]
+    await asyncio.wait_for(news.wait(), 30)
+    assert "The model `sn` does not exist." in str(replica.observe().no_score)
+    replica.process.pid = 2  # type: ignore[misc]
+    assert replica.observe().no_score is None
+    replica._looking.cancel()

@@ -242,7 +242,11 @@ def condition_explanations(evidence: Evidence, *, has_problem: bool, has_any: bo
 
 
 def _of_condition(evidence: Evidence, condition: Condition) -> Explanation:
-    starting = condition.reason in (ConditionReason.STARTING, ConditionReason.ROUTER_NOT_READY)
+    starting = condition.reason in (
+        ConditionReason.STARTING,
+        ConditionReason.NO_SCORE,
+        ConditionReason.ROUTER_NOT_READY,
+    )
     return Explanation(
         cause=Cause.STARTING if starting else CAUSE_OF_REASON.get(condition.reason, Cause.OTHER),
         kind="waiting" if starting else "problem",

@@ -139,9 +139,15 @@ def _explanation(
         cause=problem.cause,
         kind="waiting" if is_waiting else "problem",
         what=what[0].upper() + what[1:],
-        said=problem.said,
+        said=problem.said or (_no_score(evidence) if problem.cause is Cause.STARTING else ""),
         next=_steps(evidence, component, problem),
     )
+
+
+def _no_score(evidence: Evidence) -> str:
+    """Return why workers that start give no score, as the operator says; empty where it does not know."""
+    ready = evidence.pool.status.condition("WorkersReady")
+    return ready.message if ready is not None and ready.reason == ConditionReason.NO_SCORE else ""
 
 
 def _words(evidence: Evidence, problem: PodProblem, pods: list[Object], *, one: bool) -> str:

@@ -13,7 +13,7 @@ from rewardpool_api.status import MAX_MESSAGE, ConditionType, ModelStatus, Scali
 from rewardpool_operator.autoscaler import budget
 from rewardpool_operator.decide.load import missing_metrics
 from rewardpool_operator.decide.model_status import in_words, model_status
-from rewardpool_operator.decide.revisions import overdue_message
+from rewardpool_operator.decide.revisions import first_without_score, overdue_message
 from rewardpool_operator.decide.rollout import Rollout
 from rewardpool_operator.decide.room import lacks_room
 from rewardpool_operator.decide.router_readiness import PATIENCE_SECONDS
@@ -168,21 +168,24 @@ def _serving(
         return Finding(holds=False, reason=failure.reason, message=failure.message)
     if model.download is not None:
         return Finding(holds=False, reason=ConditionReason.DOWNLOADING, message=in_words(model.download))
+    no_score = first_without_score(staying)
     return Finding(
         holds=False,
-        reason=ConditionReason.STARTING,
-        message=f"{len(staying)} of {scaling.desired} replicas are starting",
+        reason=ConditionReason.NO_SCORE if no_score else ConditionReason.STARTING,
+        message=f"{len(staying)} of {scaling.desired} replicas are starting{no_score}",
     )
 
 
 def _workers_ready(scaling: ScalingStatus, staying: list[Worker], ready: int) -> Finding:
     if ready >= scaling.desired:
         return Finding(holds=True, reason=ConditionReason.ALL_READY, message=f"{ready} replicas serve")
-    failure = _first_failure(staying)
+    failure, no_score = _first_failure(staying), first_without_score(staying)
+    others = len(staying) - ready
+    waiting = ConditionReason.NO_SCORE if no_score else ConditionReason.STARTING
     return Finding(
         holds=False,
-        reason=failure.reason if failure else ConditionReason.STARTING,
-        message=f"{ready} of {scaling.desired} replicas serve, {len(staying) - ready} are starting or failing",
+        reason=failure.reason if failure else waiting,
+        message=f"{ready} of {scaling.desired} replicas serve, {others} are starting or failing{no_score}",
     )
 
 

@@ -18,6 +18,7 @@ for a day is not overdue the moment it grows, and a worker that crashes after an
 Nobody who has not passed a parity check is let into a router: later steps see such workers as not answering.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -195,6 +196,11 @@ def _stands(failed: FailedRollout, parity: Parity) -> bool:
     return parity.status is not None and parity.status.outcome in ("Failed", "Unusable")
 
 
+def first_without_score(workers: Sequence[Worker]) -> str:
+    """Return why a worker that starts gives no score, as the rest of a sentence; empty where none says."""
+    return next((f"; {one.name} gives no score: {one.no_score}" for one in workers if one.no_score), "")
+
+
 def overdue_message(snapshot: Snapshot, parity: Parity) -> str:
     """Why the present revision is overdue, with the engine's last lines or the scheduler's words."""
     workers = [worker for worker in snapshot.workers_of(snapshot.revision) if worker.active]
@@ -212,7 +218,7 @@ def overdue_message(snapshot: Snapshot, parity: Parity) -> str:
     if worker_set is not None and worker_set.refused is not None:
         return f"{said}; Kubernetes makes none: {worker_set.refused}"
     if not any(worker.answering for worker in workers):
-        return said
+        return said + first_without_score(workers)
     if parity.admits:
         return f"{said}; they answer the operator, and no router lists them: can routers reach the workers' port?"
     return f"{said}; {parity.status.message}" if parity.status is not None else said

@@ -37,7 +37,9 @@ _STEPS_OF_ROLLOUT = frozenset({"silentSince"})
 _STEPS_OF_SCALING = frozenset({"starts"})
 _CONDITIONS_OF_STEPS = frozenset({"WorkersReady", "RouterReady"})
 """Each alone; that both and Serving hold is the state that a start leads to."""
-_REASONS_OF_A_START = frozenset({ConditionReason.STARTING.value, ConditionReason.ROUTER_NOT_READY.value})
+_REASONS_OF_A_START = frozenset(
+    {ConditionReason.STARTING.value, ConditionReason.NO_SCORE.value, ConditionReason.ROUTER_NOT_READY.value}
+)
 _PROGRESS_OF_STEPS = frozenset({ConditionReason.SCALING.value, ConditionReason.STABLE.value})
 """Reasons of Progressing that a start goes through."""
 

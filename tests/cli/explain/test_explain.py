@@ -180,6 +180,12 @@ def test_a_worker_that_starts_is_waited_for_within_its_time():
     assert found.what == "The worker pod is starting: no score yet, after 600 s of 900 s allowed"
 
 
+def test_the_reason_for_no_score_is_said_beside_a_worker_that_starts():
+    message = "0 of 1 replicas serve, 1 are starting or failing; w0 gives no score: The model `sn` does not exist."
+    pool = a_pool(condition("WorkersReady", "False", "NoScore", message))
+    assert only(seen(pool, a_pod(started=False)), Cause.STARTING).said == message
+
+
 def test_a_worker_that_leaves_is_no_trouble():
     leaving = a_pod(started=False)
     leaving["metadata"]["annotations"] = {names.ANNOTATION_DRAINING_SINCE: "2026-01-01T12:09:00Z"}

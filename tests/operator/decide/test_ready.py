@@ -21,6 +21,7 @@ AUTOSCALED: Final = {
 """The README's own example starts so: at zero, until somebody asks."""
 OLD, NEW = a_worker("old", revision="old"), a_worker("new")
 BROKEN = a_worker("b", answering=False, running=False, failure=Failure(reason="OutOfMemory", message="no room"))
+UNSCORED = a_worker("w", answering=False, no_score="The model `sn` does not exist.")
 FAILED = FailedRollout(revision="new", reason="OutOfMemory", message="no room", time="2026-01-01T11:00:00Z")
 
 
@@ -46,6 +47,12 @@ SITUATIONS: Final[dict[str, tuple[Snapshot, str, str, str]]] = {
     ),
     "suspended": (empty(a_pool(replicas=1, suspend=True)), "False Suspended", "True Suspended", "Current"),
     "starting": (empty(a_pool(replicas=1)), "False Starting", "False Starting", "InProgress"),
+    "starting without a score": (
+        a_snapshot(UNSCORED, pool=a_pool(replicas=1), routers=(a_router(),)),
+        "False NoScore",
+        "False NoScore",
+        "InProgress",
+    ),
     "serving": (a_snapshot(NEW), "True Serving", "True Serving", "Current"),
     "degraded": (a_snapshot(NEW, BROKEN), "True Serving", "True Serving", "Current"),
     "broken": (
@@ -116,3 +123,13 @@ def test_kstatus_waits_for_an_operator_to_look_at_a_pool_and_at_its_changes_and_
         as_object(serving, generation=2),
         as_object(serving, deletionTimestamp="2026-01-01T00:00:00Z"),
     ) == ["InProgress", "InProgress", "Terminating"]
+
+
+@pytest.mark.parametrize("kind", ["Serving", "WorkersReady"])
+def test_why_a_worker_gives_no_score_is_in_the_condition(kind):
+    status = decide(a_snapshot(UNSCORED, pool=a_pool(replicas=1), routers=(a_router(),))).status
+    condition = status.condition(kind)
+    assert (condition.reason, "w gives no score: The model `sn` does not exist." in condition.message) == (
+        "NoScore",
+        True,
+    )

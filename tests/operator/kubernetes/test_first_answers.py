@@ -19,6 +19,8 @@ class Surroundings:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ok = True
+        self.reached = True
+        self.reasons: list[str | None] = []
         self.asked: list[str] = []
         self.news = 0
         self.now = 0.0
@@ -33,7 +35,7 @@ class Surroundings:
 
     async def _probe(self, session: None, url: str, **_: object) -> ProbeResult:
         self.asked.append(url)
-        return ProbeResult(ok=self.ok, error=None if self.ok else "it loads")
+        return ProbeResult(ok=self.ok, error=None if self.ok else "it loads", reached=self.reached)
 
     def _tell(self) -> None:
         self.news += 1
@@ -47,6 +49,7 @@ class Surroundings:
         for _ in range(10):
             await asyncio.sleep(0)
         seen = self.answers.look(pool, [(worker, container) for worker in workers], key=None)
+        self.reasons = [worker.no_score for worker in seen]
         return [worker.answering for worker in seen]
 
 
@@ -77,13 +80,49 @@ async def test_nobody_is_asked_who(around: Surroundings, worker: Worker) -> None
 async def test_nobody_is_asked_where_no_first_score_is_waited_for(around: Surroundings) -> None:
     assert await around.look(starting(), waits_for=None) == [False]
     assert around.asked == []
+    around.answers.close()
 
 
 async def test_a_container_that_was_started_again_is_asked_again(around: Surroundings) -> None:
     await around.look(starting())
     around.ok = False
+    asked = len(around.asked)
     assert await around.look(starting(), container="second") == [False]
-    assert around.news == 1
+    assert len(around.asked) > asked
+    around.answers.close()
+
+
+async def test_the_reason_for_no_score_is_passed_on_at_once(around: Surroundings) -> None:
+    around.ok = False
+    assert await around.look(starting()) == [False]
+    assert (around.reasons, around.news) == (["it loads"], 1)
+    around.answers.close()
+
+
+async def test_an_engine_that_does_not_listen_yet_gives_no_reason(around: Surroundings) -> None:
+    around.ok = around.reached = False
+    await around.look(starting())
+    assert (around.reasons, around.news) == ([None], 0)
+    around.answers.close()
+
+
+async def test_the_reason_of_an_earlier_start_is_forgotten(around: Surroundings) -> None:
+    around.ok = False
+    await around.look(starting())
+    around.reached = False
+    await around.look(starting(), container="second")
+    assert around.reasons == [None]
+    around.answers.close()
+
+
+async def test_a_worker_beside_one_that_serves_is_asked_for_its_reason(
+    around: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_answers, "REASON_PAUSE_SECONDS", 0.0)
+    around.ok = False
+    await around.look(starting(), waits_for=None)
+    assert around.reasons == ["it loads"]
+    around.answers.close()
 
 
 async def test_one_that_takes_long_is_left_to_the_kubelet(around: Surroundings) -> None:
@@ -95,6 +134,7 @@ async def test_one_that_takes_long_is_left_to_the_kubelet(around: Surroundings) 
     await around.look(starting())
     assert asked > 1
     assert len(around.asked) == asked
+    around.answers.close()
 
 
 async def test_some_of_many_are_asked(around: Surroundings) -> None:

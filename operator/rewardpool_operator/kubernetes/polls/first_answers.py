@@ -1,7 +1,8 @@
-"""Whether a worker that starts scores by now, asked ten times a second while somebody waits for the pool's first score.
+"""Whether a worker that starts scores by now, and why not.
 
-The kubelet's startup probe asks every two seconds, and its word comes by way of the API server. What it says holds for
-good; this here only says it earlier, for as long as a small engine takes to start, and never where a replica serves.
+While the pool's first score is due, workers are asked ten times a second for as long as a small engine takes to start.
+The kubelet's startup probe asks every two seconds, and its result comes by way of the API server: this is only earlier.
+Later, and while another replica serves, they are asked now and then, for the reason that a kubelet does not pass on.
 """
 
 import asyncio
@@ -18,7 +19,9 @@ from rewardpool_operator.snapshot import Worker
 
 PAUSE_SECONDS: Final = 0.1
 LONGEST_SECONDS: Final = 20.0
-"""Of asking one start of a worker; what takes longer is not made noticeably longer by the kubelet's two seconds."""
+"""Of asking so often; what takes longer is not made noticeably longer by the kubelet's two seconds."""
+REASON_PAUSE_SECONDS: Final = 10.0
+"""Before each question from then on."""
 MAX_ASKED: Final = 4
 """Workers of one pool."""
 
@@ -50,9 +53,10 @@ class FirstAnswers:
         self._clock = clock
         self._answered: set[Start] = set()
         self._asking: dict[Start, asyncio.Task[None]] = {}
+        self._reasons: dict[Start, str] = {}
 
     def look(self, pool: RewardPool, workers: Sequence[tuple[Worker, str]], *, key: str | None) -> list[Worker]:
-        """The workers, those that were heard as answering; begins to ask the others where a first score is due.
+        """Return the workers with what was heard of them, and begin to ask those that do not answer yet.
 
         Args:
             pool: whose.
@@ -62,31 +66,46 @@ class FirstAnswers:
         starts = {(one.name, container, one.url): one for one, container in workers if one.running and one.url}
         self._answered &= starts.keys()
         awaited = pool.status.first_score is not None and pool.status.first_score.waits_for is not None
-        wanted = [start for start, one in starts.items() if awaited and not one.answering and one.active]
+        self._reasons = {start: reason for start, reason in self._reasons.items() if start in starts}
+        wanted = [start for start, one in starts.items() if not one.answering and one.active]
         for start in self._asking.keys() - set(wanted):
             self._asking.pop(start).cancel()
         for start in wanted[:MAX_ASKED]:
             if start not in self._asking and start not in self._answered:
-                self._asking[start] = asyncio.create_task(self._ask(start, pool, key))
+                self._asking[start] = asyncio.create_task(self._ask(start, pool, key, quick=awaited))
         return [
-            replace(one, answering=True) if (one.name, container, one.url) in self._answered else one
+            one if one.answering or not one.url else self._heard(one, (one.name, container, one.url))
             for one, container in workers
         ]
+
+    def _heard(self, worker: Worker, start: Start) -> Worker:
+        if start in self._answered:
+            return replace(worker, answering=True)
+        return replace(worker, no_score=self._reasons.get(start))
 
     def close(self) -> None:
         """Stop asking."""
         for task in self._asking.values():
             task.cancel()
 
-    async def _ask(self, start: Start, pool: RewardPool, key: str | None) -> None:
+    async def _ask(self, start: Start, pool: RewardPool, key: str | None, *, quick: bool) -> None:
         _, _, url = start
         served_name, model_type = pool.served_name, pool.spec.model.type
-        until = self._clock() + LONGEST_SECONDS
-        while self._clock() < until:
+        until = self._clock() + (LONGEST_SECONDS if quick else 0.0)
+        while True:
+            if self._clock() >= until:
+                await asyncio.sleep(REASON_PAUSE_SECONDS)
             async with self._poll_limit:
                 result = await probe_score(self._session, url, key=key, served_name=served_name, model_type=model_type)
             if result.ok:
                 self._answered.add(start)
+                self._reasons.pop(start, None)
                 self._news()
                 return
-            await asyncio.sleep(PAUSE_SECONDS)
+            if result.reached and result.error:
+                is_first = start not in self._reasons
+                self._reasons[start] = result.error
+                if is_first:
+                    self._news()
+            if self._clock() < until:
+                await asyncio.sleep(PAUSE_SECONDS)
