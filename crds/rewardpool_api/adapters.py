@@ -28,7 +28,7 @@ class AdapterSpec(ApiModel):
         Rule(
             cel=f"self.source.matches('{SOURCE_PATTERN}') && !(self.source + '/').contains('/../') "
             f"&& !self.source.startsWith('s3://') && !self.source.startsWith('{FUNCTION_SCHEME}')",
-            message="spec.model.adapters[].source must be hf://ORG/NAME, pvc://CLAIM/PATH or file:///ABSOLUTE/PATH",
+            message="spec.model.adapters[].source must be hf://ORG/NAME, pvc://CLAIM, pvc://CLAIM/PATH or file:///ABSOLUTE/PATH",
             holds=lambda adapter: is_source(adapter.source) and adapter.source.partition("://")[0] in _TAKEN,
         ),
         Rule(

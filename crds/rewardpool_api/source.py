@@ -9,17 +9,17 @@ FUNCTION_SCHEME: Final = "python://"
 """In front of `MODULE:FUNCTION`, for a Python function in place of a model."""
 
 SOURCE_PATTERN: Final = (
-    r"^(hf://[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?"
-    r"|s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^/]+)+"
-    r"|pvc://[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*(/[^/]+)+"
-    r"|file://(/[^/]+)+"
+    r"^(hf://[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?/?"
+    r"|s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^/]+)+/?"
+    r"|pvc://[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*(/[^/]+)*/?"
+    r"|file://(/[^/]+)+/?"
     r"|python://[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*)$"
 )
 """RE2 as well as Python `re`: the API server and one machine match the same expression."""
 
 SOURCE_MESSAGE: Final = (
-    "spec.model.source must be hf://ORG/NAME, s3://BUCKET/PREFIX, pvc://CLAIM/PATH, file:///ABSOLUTE/PATH or "
-    "python://MODULE:FUNCTION"
+    "spec.model.source must be hf://ORG/NAME, s3://BUCKET/PREFIX, pvc://CLAIM or pvc://CLAIM/PATH, "
+    "file:///ABSOLUTE/PATH or python://MODULE:FUNCTION"
 )
 
 
@@ -28,7 +28,8 @@ class ModelSource:
     """A parsed source.
 
     `location` is the hub's repository for `hf`, `BUCKET/PREFIX` for `s3`, the absolute path for `file`, the path inside
-    the claim (no leading slash) for `pvc`, and `module:function` for `python`. `claim` is set for `pvc` alone.
+    the claim (no leading slash; empty for its root) for `pvc`, and `module:function` for `python`. None ends with a
+    slash. `claim` is set for `pvc` alone.
     """
 
     scheme: Scheme
@@ -59,7 +60,7 @@ def parse_source(url: str) -> ModelSource:
     """
     if not is_source(url):
         raise ValueError(f"{SOURCE_MESSAGE}, not {url!r}")
-    scheme, _, rest = url.partition("://")
+    scheme, _, rest = url.rstrip("/").partition("://")
     match scheme:
         case "hf":
             return ModelSource("hf", rest)

@@ -151,7 +151,7 @@ BAD = {
     "an adapter on S3": (
         "spec.model.adapters",
         [{"name": "safe", "source": "s3://bucket/safe"}],
-        "spec.model.adapters[].source must be hf://ORG/NAME, pvc://CLAIM/PATH or file:///ABSOLUTE/PATH",
+        "spec.model.adapters[].source must be hf://ORG/NAME, pvc://CLAIM, pvc://CLAIM/PATH or file:///ABSOLUTE/PATH",
     ),
     "more adapters than a replica takes": (
         "spec.model.adapters",

@@ -152,7 +152,7 @@ def test_the_users_arguments_come_last_and_so_win(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("source", "path"),
-    [("file:///models/rm", "/models/rm"), ("pvc://models/rm/v2", "/mnt/claim/rm/v2")],
+    [("file:///models/rm", "/models/rm"), ("pvc://models/rm/v2/", "/mnt/claim/rm/v2"), ("pvc://models", "/mnt/claim")],
 )
 def test_files_have_no_revision_and_no_hub(source: str, path: str) -> None:
     started = launch({"source": source}, claim_dir="/mnt/claim")

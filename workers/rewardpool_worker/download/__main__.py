@@ -94,7 +94,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _source(url: str, revision: str) -> Source:
-    scheme, _, where = url.partition("://")
+    scheme, _, where = url.rstrip("/").partition("://")
     try:
         if scheme == "s3":
             from .s3 import S3Source

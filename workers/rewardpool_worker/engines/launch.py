@@ -63,7 +63,7 @@ def model_path(spec: RewardPoolSpec, target: LaunchTarget) -> str:
         return source.location
     if target.claim_dir is None:
         raise ValueError("spec.model.source is pvc://, which needs Kubernetes; use file:// on one machine")
-    return f"{target.claim_dir}/{source.location}"
+    return f"{target.claim_dir}/{source.location}".rstrip("/")
 
 
 LINK: Final = "current"
@@ -84,7 +84,7 @@ def adapter_path(adapter: AdapterSpec, target: LaunchTarget) -> str:
             )
         return source.location
     folder = f"{target.adapters_dir}/{adapter.name}"
-    return {"hf": f"{folder}/{LINK}", "pvc": f"{folder}/{source.location}"}.get(source.scheme, folder)
+    return {"hf": f"{folder}/{LINK}", "pvc": f"{folder}/{source.location}".rstrip("/")}.get(source.scheme, folder)
 
 
 def revision_flags(spec: RewardPoolSpec, target: LaunchTarget) -> tuple[str, ...]:
