@@ -69,6 +69,10 @@ class FakeKube:
         found = self.objects.get((resource, manifest["metadata"]["name"]))
         if found is None:
             raise KubeError("apply", status=404, reason="NotFound", message="not found")
+        # For the status of a custom resource no other field of the metadata is a precondition, not even the uid.
+        version = manifest["metadata"].get("resourceVersion")
+        if version not in (None, found["metadata"]["resourceVersion"]):
+            raise KubeError("apply", status=409, reason="Conflict", message="the object has been modified")
         return self.keep(resource, {**found, "status": {**found.get("status", {}), **manifest["status"]}})
 
     async def create(self, resource: Resource, manifest: Object) -> Object:
@@ -154,6 +158,18 @@ class Surroundings:
         self.store.put(client.POOLS, pool)
         return pool
 
+    def make_anew(self, *, told: bool) -> None:
+        """Somebody deletes the pool and makes it again; what it owned is not collected yet.
+
+        Args:
+            told: whether the watch tells of it at once.
+        """
+        found = self.kube.objects[client.POOLS, "rm"]
+        metadata = {**found["metadata"], "uid": "another", "generation": 1}
+        pool = self.kube.keep(client.POOLS, {**found, "metadata": metadata, "status": {}})
+        if told:
+            self.store.put(client.POOLS, pool)
+
     @property
     def pool(self) -> Object:
         """The pool as the API server has it."""
@@ -168,7 +184,10 @@ class Surroundings:
         """One pass; what it wrote."""
         before = len(self.kube.writes)
         await asyncio.sleep(0.001)  # what is polled in the background goes on
-        await self.reconciler.look(acting, pools=1)
+        if await self.reconciler.look(acting, pools=1) is None:
+            self.reconciler.close()
+            self.store.put(client.POOLS, self.pool)
+            self.reconciler = self.a_reconciler()
         return self.kube.writes[before:]
 
     async def until(self, holds: Callable[[], bool]) -> None:

@@ -19,7 +19,7 @@ from rewardpool_operator.kubernetes.client import Kube, KubeError, Object, Resou
 from rewardpool_operator.kubernetes.credentials.secret_writer import CONFLICT, change_secret, has_surplus
 from rewardpool_operator.kubernetes.diff import ANNOTATION_MANIFEST, differs
 from rewardpool_operator.kubernetes.managed_fields import own_as_applied
-from rewardpool_operator.kubernetes.stored_pool import PoolGoneError
+from rewardpool_operator.kubernetes.stored_pool import PoolGoneError, check_uid
 from rewardpool_operator.metrics import METRICS
 
 Known = dict[tuple[str, str], tuple[str, str]]
@@ -62,6 +62,7 @@ class Ensure:
         """
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         resource, namespace = RESOURCES[kind], self._pool.metadata.namespace
+        check_uid(self._store.pool((namespace, self._pool.metadata.name)), self._pool.metadata.uid)
         live = self._store.find(resource, namespace, name)
         self._check_owner(kind, name, live)
         before = self._known.get((kind, name))

@@ -205,15 +205,24 @@ class Manager:
             return None
         if acting is Acting.FULL and self._kube.is_away():
             acting = Acting.ROUTERS
-        reconciler = self._reconcilers.get(key)
+        reconciler, pool = self._reconcilers.get(key), self.store.pool(key)
+        if reconciler is not None and pool is not None and pool["metadata"]["uid"] != reconciler.uid:
+            self._close(key)
+            reconciler = None
         if reconciler is None:
             reconciler = self._reconcilers[key] = PoolReconciler(self._shared, key, wake=lambda: self._changed([key]))
         again = await reconciler.look(acting, pools=len(self._reconcilers))
         if again is None:
-            self._reconcilers.pop(key).close()
-            self._forget(key)
+            self._close(key)
+            # It may have been made anew during the pass.
+            self._changed([key])
         self._changed(self._budgets.woken_by(key))
         return again
+
+    def _close(self, key: Key) -> None:
+        """Forget all that is remembered of the pool."""
+        self._reconcilers.pop(key).close()
+        self._forget(key)
 
     def _forget_reconcilers(self) -> None:
         """What they remember of their pools is old once somebody else has acted; so is what they told Prometheus."""

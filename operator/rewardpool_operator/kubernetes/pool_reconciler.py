@@ -49,7 +49,7 @@ from rewardpool_operator.kubernetes.requeue import (
 )
 from rewardpool_operator.kubernetes.shared import Shared
 from rewardpool_operator.kubernetes.steps import Failing, Step, Steps
-from rewardpool_operator.kubernetes.stored_pool import PoolGoneError, StoredPool
+from rewardpool_operator.kubernetes.stored_pool import PoolGoneError, StoredPool, check_uid
 from rewardpool_operator.logs import about
 from rewardpool_operator.metrics import METRICS
 from rewardpool_operator.plan import Plan
@@ -69,7 +69,7 @@ class Seen:
 
 
 class PoolReconciler:
-    """Keeps one pool.
+    """Keeps one pool, and not one of the same name that is made after it was deleted.
 
     Args:
         shared: with the reconcilers of other pools.
@@ -81,6 +81,9 @@ class PoolReconciler:
         self.key = key
         self._kube = shared.kube
         self._store = shared.store
+        pool = shared.store.pool(key)
+        self.uid: str | None = pool["metadata"]["uid"] if pool is not None else None
+        """Of the pool; None when it was not there."""
         self._budgets = shared.budgets
         self._upgrade_slots = shared.upgrade_slots
         self._unseen = partial(shared.unseen, key[0])
@@ -124,10 +127,10 @@ class PoolReconciler:
             pools: how many there are, for the pace.
 
         Returns:
-            Seconds until the next one is due without an event; None when there is no such pool.
+            Seconds until the next one is due without an event; None when there is no such pool, or another one.
         """
         objects = self._store.objects(self.key)
-        if objects is None:
+        if objects is None or objects.pool["metadata"]["uid"] != self.uid:
             return None
         with about("/".join(self.key)):
             try:
@@ -139,8 +142,10 @@ class PoolReconciler:
         try:
             outcome = await self._pass(objects, acting, pools=pools)
         except PoolGoneError as error:
-            log.info("%s, though no watch said so", error)
-            self._store.forget(client.POOLS, *self.key)
+            log.info("%s", error)
+            known = self._store.pool(self.key)
+            if known is not None and known["metadata"]["uid"] == self.uid:
+                self._store.forget(client.POOLS, *self.key)
             return None
         except Exception as error:
             # A defect in one pass over one pool must not end the care for it; the log has all of it.
@@ -171,6 +176,7 @@ class PoolReconciler:
         self._decided_with = self._failures()
         if acting is Acting.FULL:
             await self._credentials.read(objects, pools=pools)
+            self._check_uid()
             # What came meanwhile is looked at in this pass, and what comes from here on in the next one: everything
             # below is made of this one version of the pool.
             objects = self._store.objects(self.key) or objects
@@ -194,6 +200,7 @@ class PoolReconciler:
         may_change = acting is Acting.FULL and self._oriented and not stored.problems
         keys = await self._credentials.keys(pool, objects, may_change=may_change)
         tls = await self._credentials.certificate(pool, may_read=acting is Acting.FULL, pools=pools)
+        self._check_uid()
         held = self._why_held(stored)
         seen = Seen(pool=pool, keys=keys, tls=tls, revision=pool.status.current_revision)
         if held is not None:
@@ -207,6 +214,7 @@ class PoolReconciler:
             self._upgrade_slots.release(self.key)
         seen = replace(seen, revision=wanted.revision.name)
         snapshot = replace(await self._snapshot(seen, objects, acting), offer=wanted.offer)
+        self._check_uid()
         snapshot = replace(snapshot, routers=self._lists.see(snapshot.routers))
         # From here to `decided` nothing is waited for, or two pools could take the same replicas of a budget.
         snapshot = replace(snapshot, claims=self._budgets.claims(self.key))
@@ -220,6 +228,7 @@ class PoolReconciler:
             return Outcome.of(plan, changed=await self._lists.restore(plan, snapshot.routers))
         self._budgets.decided(self.key, plan.status)
         changed = await self._lists.reconcile(plan)
+        self._check_uid()
         writing = self._write(pool, objects, plan, wanted, pools=pools)
         seen = replace(seen, pool=pool.model_copy(update={"status": plan.status}))
         changed |= await self._beside_the_lists(writing, seen, leaving={*plan.drain, *plan.stop})
@@ -230,6 +239,10 @@ class PoolReconciler:
         log_scaling(pool.status, plan.status)
         METRICS.record_events(*self.key, (event.reason for event in plan.events))
         return Outcome.of(plan, changed=changed)
+
+    def _check_uid(self) -> None:
+        """Raise PoolGoneError where the pool was deleted and made anew while something was waited for."""
+        check_uid(self._store.pool(self.key), self.uid)
 
     async def _snapshot(self, seen: Seen, objects: Objects, acting: Acting) -> Snapshot:
         """Everything that is to be seen; what cannot be read is as it was read last."""
@@ -307,7 +320,7 @@ class PoolReconciler:
         try:
             while not (await asyncio.wait({task}, timeout=BUSY_SECONDS))[0]:
                 objects = self._store.objects(self.key)
-                if objects is not None:
+                if objects is not None and objects.pool["metadata"]["uid"] == self.uid:
                     await self._keep_lists(seen, objects, leaving)
         finally:
             if not task.done():

@@ -27,7 +27,14 @@ PLACEHOLDER: Final[Object] = {"model": {"source": "file:///unknown"}}
 
 
 class PoolGoneError(RuntimeError):
-    """The pool was deleted, and the watch of pools said nothing."""
+    """The pool was deleted; there may be another one of its name."""
+
+
+def check_uid(known: Object | None, uid: str | None) -> None:
+    """Raise PoolGoneError where what is known by the pool's name is another pool; nothing where none is known."""
+    if known is not None and known["metadata"]["uid"] != uid:
+        metadata = known["metadata"]
+        raise PoolGoneError(f"{metadata['namespace']}/{metadata['name']} was deleted and made anew")
 
 
 @dataclass(frozen=True, kw_only=True)

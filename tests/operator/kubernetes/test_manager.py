@@ -87,6 +87,25 @@ async def test_a_pool_whose_claim_changed_has_the_others_of_its_budget_looked_at
     await running.until(lambda: [name for name, _ in running.looks][-2:] == ["other", "rm"])
 
 
+async def test_a_pool_that_was_made_anew_gets_a_reconciler_that_remembers_nothing(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[str | None] = []
+    close = pool_reconciler.PoolReconciler.close
+
+    def closing(self: pool_reconciler.PoolReconciler) -> None:
+        closed.append(self.uid)
+        close(self)
+
+    monkeypatch.setattr(pool_reconciler.PoolReconciler, "close", closing)
+    await running.until(lambda: len(running.looks) == 1)
+    anew = a_pool_object(version=20)
+    anew["metadata"]["uid"] = "another"
+    running.saw(anew)
+    await running.until(lambda: len(running.looks) == 2)
+    assert closed == ["uid-rm"]
+
+
 def sharing(name: str, *, version: int, priority: int = 0) -> Object:
     """A pool with a budget."""
     budget = {"name": "gpus", "maxReplicas": 4, "priority": priority}

@@ -1,6 +1,7 @@
 """Whole passes over one pool. The API server is a fake that keeps objects; routers and workers follow a script."""
 
 from collections.abc import Awaitable, Callable
+from itertools import count
 
 import pytest
 from support.pool_surroundings import KEY, URL, Surroundings
@@ -9,6 +10,9 @@ from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.credentials import secret_reader
 from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.routers.admin import RouterAdmin
+
+CALLS_OF_A_PASS = 12
+"""Moments, two for each call to the API server, of a pass that reads the Secrets and writes objects and status."""
 
 
 @pytest.fixture
@@ -105,6 +109,34 @@ async def test_nothing_is_made_again_for_a_pool_that_was_made_anew(around: Surro
     around.kube.keep(client.POOLS, {**pool, "metadata": {**pool["metadata"], "uid": "another"}})
     around.store.forget(client.SERVICES, "rl", "rm-router")
     assert await around.reconciler.look(Acting.FULL, pools=1) is None
+
+
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("moment", range(CALLS_OF_A_PASS))
+async def test_a_pool_made_anew_during_a_pass_has_its_own_status_and_keys(
+    around: Surroundings, moment: int, told: bool
+) -> None:
+    def keys() -> set[str]:
+        secrets = (item for (kind, _), item in around.kube.objects.items() if kind == client.SECRETS)
+        return {value for secret in secrets for value in secret["data"].values()}
+
+    before, moments = keys(), count()
+
+    def make_anew() -> None:
+        if next(moments) == moment:
+            around.make_anew(told=told)
+
+    around.declare(replicas=2, router={"requestTimeoutSeconds": 7})
+    around.reconciler = around.a_reconciler()
+    around.kube.meanwhile = make_anew
+    await around.look()
+    assert around.pool["metadata"]["uid"] == "another"
+    assert around.pool["status"] == {}
+    around.store.put(client.POOLS, around.pool)
+    for _ in range(8):
+        await around.look()
+    assert around.pool["status"]["observedGeneration"] == 1
+    assert not keys() & before
 
 
 @pytest.mark.parametrize("away", [True, False])

@@ -112,7 +112,16 @@ def a_store(
 ) -> Store:
     """All shared objects as applied, and the present revision's Deployment in some size."""
     store = Store()
-    store.put(client.POOLS, live({"metadata": {"name": "rm", "namespace": "rl"}, "spec": {}, "status": status or {}}))
+    store.put(
+        client.POOLS,
+        live(
+            {
+                "metadata": {"name": "rm", "namespace": "rl"},
+                "spec": {},
+                "status": status or {},
+            }
+        ),
+    )
     secrets = [live(diff.stamped(manifest)) for manifest in RENDERED.shared if manifest["kind"] == "Secret"]
     manifests = [
         with_secret_owners(manifest, secrets) if manifest["kind"] == "Service" else manifest
@@ -138,7 +147,9 @@ def an_empty_store() -> Store:
 
 
 def live(manifest: Object) -> Object:
-    metadata = {"namespace": "rl", "uid": f"uid-{manifest['metadata']['name']}", "resourceVersion": "1"}
+    name = manifest["metadata"]["name"]
+    uid = POOL.metadata.uid if name == POOL.metadata.name else f"uid-{name}"
+    metadata = {"namespace": "rl", "uid": uid, "resourceVersion": "1"}
     return {**manifest, "metadata": {"generation": 1, **metadata, **manifest["metadata"]}}
 
 

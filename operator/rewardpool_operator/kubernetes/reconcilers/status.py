@@ -21,7 +21,7 @@ from rewardpool_operator.kubernetes.event_correlator import EventCorrelator, Rep
 from rewardpool_operator.kubernetes.recorder import event_object
 from rewardpool_operator.kubernetes.requeue import OF_FEW_POOLS, Paces
 from rewardpool_operator.kubernetes.steps import Step, Steps
-from rewardpool_operator.kubernetes.stored_pool import PoolGoneError
+from rewardpool_operator.kubernetes.stored_pool import PoolGoneError, check_uid
 from rewardpool_operator.kubernetes.volatile_status import Change, change_between, is_serving, own
 from rewardpool_operator.plan import Event, Plan
 from rewardpool_operator.times import rfc3339
@@ -31,6 +31,9 @@ log = logging.getLogger(__name__)
 ORIENTATION_SECONDS: Final = 6.0
 """A new operator needs two or three looks to tell requests that wait from connections that were leaked. Until then the
 status keeps the figures it has."""
+
+CONFLICT_TRIES: Final = 8
+"""Of one write of the status while others change the pool."""
 
 
 class StatusReconciler:
@@ -130,16 +133,34 @@ class StatusReconciler:
         if due_at is not None and now < due_at:
             self._unwritten = found, status
             return
-        metadata = {"name": pool.metadata.name, "namespace": pool.metadata.namespace}
-        manifest = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "status": wanted}
-        try:
-            written = await self._kube.apply(client.POOLS, manifest, subresource="status")
-        except KubeError as error:
-            if error.status == HTTPStatus.NOT_FOUND:
-                raise PoolGoneError(f"{pool.metadata.namespace}/{pool.metadata.name} is gone") from None
-            raise
+        written = await self._applied(pool, wanted)
         self._store.put(client.POOLS, written)
         self._status_at, self._unwritten, self._step_due_at = now, None, None
+
+    async def _applied(self, pool: RewardPool, status: Object) -> Object:
+        """Write the status of exactly this pool, and return the object.
+
+        No uid is a precondition of a write to a custom resource's status, so the version is. Where it is another one
+        than the store knows, the API server is asked whose it is, and the write is tried again.
+        """
+        namespace, name = pool.metadata.namespace, pool.metadata.name
+        known = self._store.pool((namespace, name))
+        for tries_left in reversed(range(CONFLICT_TRIES)):
+            check_uid(known, pool.metadata.uid)
+            version = {} if known is None else {"resourceVersion": known["metadata"]["resourceVersion"]}
+            metadata = {"name": name, "namespace": namespace, **version}
+            manifest = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "status": status}
+            try:
+                return await self._kube.apply(client.POOLS, manifest, subresource="status")
+            except KubeError as error:
+                if error.status == HTTPStatus.NOT_FOUND:
+                    break
+                if error.status != HTTPStatus.CONFLICT or not tries_left:
+                    raise
+                known = await self._kube.get(client.POOLS, namespace, name)
+            if known is None:
+                break
+        raise PoolGoneError(f"{namespace}/{name} is gone")
 
     async def _record(self, pool: RewardPool, event: Event) -> None:
         try:
