@@ -270,6 +270,7 @@ _WORDS: dict[str, Callable[[str, ErrorDetails], str]] = {
     "rule": lambda _, detail: detail["msg"],
     "int_type": _of_type("integer"),
     "int_from_float": _of_type("integer"),
+    "int_or_string_type": _of_type("integer,string"),
     "float_type": _of_type("number"),
     "string_type": _of_type("string"),
     "bool_type": _of_type("boolean"),

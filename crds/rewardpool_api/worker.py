@@ -1,8 +1,10 @@
 """What a replica's pod needs."""
 
-from typing import Annotated, Any, ClassVar
+import re
+from typing import Annotated, Any, ClassVar, Final
 
-from pydantic import Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from rewardpool_api.inference import INFERRED
 from rewardpool_api.quantities import Seconds
@@ -14,7 +16,27 @@ ResourceName = Annotated[
 PodTemplate = Annotated[dict[str, Any], Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})]
 
 
-Quantity = Annotated[int | str, WithJsonSchema({"x-kubernetes-int-or-string": True})]
+QUANTITY_PATTERN: Final = (
+    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
+    r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
+)
+"""What Kubernetes takes as a quantity."""
+
+
+def _quantity(value: object) -> object:
+    # A union's own errors name a branch of it as if it were a field.
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise PydanticCustomError("int_or_string_type", "must be an integer or a string")
+    if isinstance(value, str) and re.fullmatch(QUANTITY_PATTERN, value) is None:
+        raise PydanticCustomError("string_pattern_mismatch", "must be a quantity", {"pattern": QUANTITY_PATTERN})
+    return value
+
+
+Quantity = Annotated[
+    int | str,
+    BeforeValidator(_quantity),
+    WithJsonSchema({"x-kubernetes-int-or-string": True, "pattern": QUANTITY_PATTERN}),
+]
 Quantities = Annotated[dict[str, Quantity], Field(max_length=16)]
 LabelValue = Annotated[str, Field(max_length=63, pattern=r"^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$")]
 Labels = Annotated[dict[str, LabelValue], Field(max_length=32)]

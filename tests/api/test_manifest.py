@@ -339,3 +339,26 @@ def test_a_variable_of_rewardpools_own_is_refused_by_name(name):
 def test_the_variables_by_which_a_function_finds_another_pool_are_taken():
     env = [{"name": "REWARDPOOL_URL", "value": "http://judge"}, {"name": "VLLM_CPU_KVCACHE_SPACE", "value": "1"}]
     assert load_manifest(manifest("spec.engine.env", env)).spec.engine.variables["REWARDPOOL_URL"] == "http://judge"
+
+
+@pytest.mark.parametrize("kind", ["requests", "limits"])
+def test_a_fraction_without_quotes_is_refused_once_by_its_field(kind):
+    field = f"spec.worker.resources.{kind}.cpu"
+    with pytest.raises(ManifestError) as refused:
+        load_manifest(manifest(field, 0.5))
+    words = f'{field}: Invalid value: "number": {field} in body must be of type integer,string: "number"'
+    assert refused.value.problems == [words]
+
+
+@pytest.mark.parametrize("value", ["4 cores", "16 Gi", "16GB", "", "lots", "1Ki2"])
+def test_what_is_no_quantity_is_refused_with_its_field_and_value(value):
+    with pytest.raises(ManifestError) as refused:
+        load_manifest(manifest("spec.worker.resources.requests.memory", value))
+    (problem,) = refused.value.problems
+    assert problem.startswith(f'spec.worker.resources.requests.memory: Invalid value: "{value}": ')
+
+
+@pytest.mark.parametrize("value", [4, "4", "500m", "0.5", "16Gi", "16G", "1e3", "1.5Ti", ".5", "100k"])
+def test_a_quantity_of_kubernetes_is_taken(value):
+    pool = load_manifest(manifest("spec.worker.resources.requests.memory", value))
+    assert pool.spec.worker.resources.requests["memory"] == value
