@@ -1,7 +1,9 @@
 """What the chart renders."""
 
-from collections.abc import Iterable, Mapping
+import shutil
+from collections.abc import Callable, Iterable, Mapping
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
 from rewardpool_operator.kubernetes.pool_defaults import PoolDefaults
 from rewardpool_worker.score_middleware import OPEN_PATHS
 
-from .conftest import CHART, NAMESPACE, Helm, HelmError, Objects, Render
+from .conftest import CHART, KUBERNETES, NAMESPACE, Helm, HelmError, Objects, Render
 
 
 def one(objects: Objects, kind: str, name: str = "rewardpool") -> dict[str, Any]:
@@ -49,9 +51,45 @@ def test_a_misspelt_value_is_refused_by_name(render: Render) -> None:
         render(image={"tga": "1"})
 
 
+@pytest.fixture
+def umbrella(helm: Helm, tmp_path: Path) -> Callable[..., str]:
+    """The objects of a chart that has this one as a dependency with a condition and tags."""
+    folder = tmp_path / "platform"
+    shutil.copytree(CHART, folder / "charts" / "rewardpool")
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["version"]
+    needed = {"name": "rewardpool", "version": version, "condition": "rewardpool.enabled", "tags": ["rewards"]}
+    chart = {"apiVersion": "v2", "name": "platform", "version": "0.1.0", "dependencies": [needed]}
+    (folder / "Chart.yaml").write_text(yaml.safe_dump(chart))
+
+    def rendered(**values: Any) -> str:
+        (folder / "values.yaml").write_text(yaml.safe_dump(values))
+        return helm("template", "x", str(folder), f"--kube-version={KUBERNETES}")
+
+    return rendered
+
+
+@pytest.mark.parametrize("switch", [{"enabled": True}, {}, {"enabled": True, "tags": {"rewards": True}}])
+def test_a_chart_that_has_this_one_as_a_part_can_switch_it_on(
+    umbrella: Callable[..., str], switch: dict[str, Any]
+) -> None:
+    rendered = umbrella(**{"global": {"region": "eu-1"}, "rewardpool": {**switch, "image": {"repository": "hub/rp"}}})
+    assert "image: hub/rp:" in rendered.replace('"', "")
+
+
+def test_a_chart_that_has_this_one_as_a_part_can_switch_it_off(umbrella: Callable[..., str]) -> None:
+    assert "hub/rp" not in umbrella(rewardpool={"enabled": False, "image": {"repository": "hub/rp"}})
+
+
+@pytest.mark.parametrize("repository", ["hub/rp:2", "hub:5000/rp:2", "rp@sha256:" + "a" * 64])
+def test_a_repository_with_a_tag_or_digest_is_refused_by_name(render: Render, repository: str) -> None:
+    with pytest.raises(HelmError, match=f"image.repository is {repository}, which has a tag or digest"):
+        render(image={"repository": repository})
+
+
 @pytest.mark.parametrize(
     ("image", "rendered"),
     [
+        ({"repository": "hub:5000/rp"}, "hub:5000/rp:0.2.0"),
         ({"repository": "hub/rp"}, "hub/rp:0.2.0"),
         ({"repository": "hub/rp", "tag": "2"}, "hub/rp:2"),
         ({"repository": "hub/rp", "tag": "2", "digest": "sha256:" + "a" * 64}, "hub/rp@sha256:" + "a" * 64),

@@ -25,6 +25,9 @@ default
 
 {{- define "rewardpool.image" -}}
 {{- $_ := required "image.repository is not set: build the image from workers/Containerfile, push it to a registry that the cluster's nodes reach, and name it by --set image.repository=REGISTRY/rewardpool" .Values.image.repository -}}
+{{- if regexMatch "(@.*|:[^/]*)$" .Values.image.repository -}}
+{{- fail (printf "image.repository is %s, which has a tag or digest: write these as image.tag and image.digest" .Values.image.repository) -}}
+{{- end -}}
 {{- if .Values.image.digest -}}
 {{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
 {{- else -}}
