@@ -103,6 +103,11 @@ class ConditionReason(_Reason):
 
     # Degraded
     AS_EXPECTED = "AsExpected", "Nothing is wrong that waiting does not heal."
+    REPLICAS_DISAGREE = (
+        "ReplicasDisagree",
+        "A worker scores the probe text differently from the others of its revision, and is kept from the routers; the"
+        " message has the worker, both numbers and what may differ.",
+    )
     MODEL_NOT_FOUND = "ModelNotFound", "There is no model where spec.model.source points, or it is refused."
     FUNCTION_NOT_FOUND = (
         "FunctionNotFound",

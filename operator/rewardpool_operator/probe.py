@@ -6,6 +6,7 @@ asked for a score as a trainer would ask.
 
 import json
 import logging
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +50,8 @@ class ProbeResult:
     """Longest sample in tokens; None when it does not say."""
     tokenizer: str | None = None
     """Digest of its model's tokenizer; None when it does not say."""
+    probe_score: float | None = None
+    """Its score of the probe text, finite; None when it does not say."""
     error: str | None = None
     """Why there was no score, in the worker's words."""
     reached: bool = True
@@ -82,13 +85,15 @@ async def probe_score(
     try:
         ready = await caller.get(names.READY_PATH, timeout=SCORE_TIMEOUT, absent_is_none=True)
         if ready is None:
-            await _score_as_a_trainer(caller, served_name, model_type)
-            return ProbeResult(ok=True, max_model_len=await _listed_length(caller, served_name))
+            score = await _score_as_a_trainer(caller, served_name, model_type)
+            length = await _listed_length(caller, served_name)
+            return ProbeResult(ok=True, max_model_len=length, probe_score=score)
         tokenizer = ready.get("tokenizer")
         return ProbeResult(
             ok=True,
             max_model_len=_tokens(ready.get("max_model_len")),
             tokenizer=tokenizer if isinstance(tokenizer, str) and 0 < len(tokenizer) <= MAX_DIGEST else None,
+            probe_score=_score(ready.get("probe_score")),
         )
     except (NoScoreError, InvalidResponseError) as error:
         reached = not isinstance(error, UnreachableError)
@@ -208,14 +213,16 @@ class _Caller:
             raise NoScoreError(f"{method} {path}: {type(error).__name__}: {error}") from None
 
 
-async def _score_as_a_trainer(caller: _Caller, served_name: str, model_type: ModelType) -> None:
+async def _score_as_a_trainer(caller: _Caller, served_name: str, model_type: ModelType) -> float | None:
+    """Return the score; None of a judge, whose answer is no number."""
     if model_type == "Generative":
         messages = [{"role": "user", "content": PROBE_TEXT}]
         await caller.post(CHAT_PATH, {"model": served_name, "messages": messages, "max_tokens": 1})
-        return
+        return None
     scores = parse_answer(await caller.post(SCORE_PATH, {"model": served_name, "input": PROBE_TEXT}), count=1)
     if isinstance(scores, CallerError):
         raise NoScoreError(f"POST {SCORE_PATH}: {scores.code}: {scores.message}")
+    return scores[0]
 
 
 async def _listed_length(caller: _Caller, served_name: str) -> int | None:
@@ -235,6 +242,13 @@ def _object(text: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return answer if isinstance(answer, dict) else None
+
+
+def _score(value: object) -> float | None:
+    """Return a finite number as it is, and None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
+        return None
+    return float(value)
 
 
 def _tokens(value: object) -> int | None:

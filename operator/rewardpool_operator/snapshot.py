@@ -84,6 +84,8 @@ class Worker:
     """Longest sample in tokens, as the engine says."""
     tokenizer: str | None = None
     """Digest of its model's tokenizer, as it says."""
+    probe_score: float | None = None
+    """Its score of the probe text, finite; None while it is not known, and of models that give no number."""
     start_seconds: float | None = None
     """From its making to its first score; None where that was not seen, and for one that was started again."""
     answered: int = 0

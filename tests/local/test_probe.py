@@ -51,6 +51,21 @@ async def test_a_ready_worker_says_its_longest_sample(scripted: Scripted, sessio
     assert await probe(session, url) == ProbeResult(ok=True, max_model_len=512)
 
 
+async def test_a_ready_worker_says_its_score_of_the_probe_text(
+    scripted: Scripted, session: aiohttp.ClientSession
+) -> None:
+    url = await scripted({"/rewardpool/ready": (200, {"ready": True, "probe_score": -1.25})})
+    assert await probe(session, url) == ProbeResult(ok=True, probe_score=-1.25)
+
+
+@pytest.mark.parametrize("stated", ["0.5", True, None, [0.5], float("nan"), float("inf"), 10**400])
+async def test_what_is_no_finite_number_is_no_score_of_the_probe_text(
+    scripted: Scripted, session: aiohttp.ClientSession, stated: object
+) -> None:
+    url = await scripted({"/rewardpool/ready": (200, {"ready": True, "probe_score": stated})})
+    assert await probe(session, url) == ProbeResult(ok=True)
+
+
 async def test_a_worker_that_is_not_ready_says_why(scripted: Scripted, session: aiohttp.ClientSession) -> None:
     url = await scripted({"/rewardpool/ready": (503, {"ready": False, "reason": "loading weights"})})
     result = await probe(session, url)
@@ -62,7 +77,7 @@ async def test_an_engine_without_the_ready_path_is_asked_for_a_score(
 ) -> None:
     scored = {"data": [{"index": 0, "embedding": [0.5]}]}
     url = await scripted({"/v1/embeddings": (200, scored), "/v1/models": (200, LISTED)})
-    assert await probe(session, url) == ProbeResult(ok=True, max_model_len=512)
+    assert await probe(session, url) == ProbeResult(ok=True, max_model_len=512, probe_score=0.5)
 
 
 @pytest.mark.parametrize(

@@ -638,7 +638,8 @@ async def test_ready_makes_a_real_score_and_says_what_the_model_takes() -> None:
     engine = FakeEngine(classify=(200, classification(0.5)))
     reply = await ready(worker(engine))
     assert reply.status == 200
-    assert reply.json() == {"ready": True, "model": "rm", "max_model_len": 512, "score_seconds": 0.0}
+    said = {"ready": True, "model": "rm", "max_model_len": 512, "probe_score": 0.5, "score_seconds": 0.0}
+    assert reply.json() == said
     assert engine.count("/classify") == 1
 
 

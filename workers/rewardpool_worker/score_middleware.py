@@ -981,7 +981,8 @@ class ScoreMiddleware:
         """Make one real score, within the scope of the prober's request: frameworks keep their application in it.
 
         Returns:
-            What the ready report says about the model: its served name, and its longest sample in tokens or None.
+            What the ready report says about the model: its served name, its longest sample in tokens or None, and of
+            a discriminative model the score of the probe text.
 
         Raises:
             EngineFaultError: no finite score came back.
@@ -992,13 +993,14 @@ class ScoreMiddleware:
             # Each adapter once: vLLM has read its files then. From then on the base stands for all.
             for adapter in self._settings.adapters if self._model is None else ():
                 await self._probe_adapter(scope, adapter)
-            await self._probe_score(scope, name)
+            scored = {"probe_score": await self._probe_score(scope, name)}
         else:
+            scored = {}
             messages = [{"role": "user", "content": PROBE_TEXT}]
             request = {"model": name, "messages": messages, "max_tokens": 1}
             _only_200(await self._ask(scope, CHAT_PATH, request))
         self._model = described
-        return described
+        return {**described, **scored}
 
     async def _probe_adapter(self, scope: Scope, name: str) -> None:
         try:
@@ -1006,7 +1008,7 @@ class ScoreMiddleware:
         except EngineFaultError as error:
             raise EngineFaultError(f"the adapter {name} does not score: {error}") from None
 
-    async def _probe_score(self, scope: Scope, name: str) -> None:
+    async def _probe_score(self, scope: Scope, name: str) -> float:
         head = self._settings.head
         if head.labels and (found := Checkpoint.at(self._settings.model_path)).labels != head.labels:
             raise EngineFaultError(
@@ -1023,9 +1025,10 @@ class ScoreMiddleware:
         if _NOT_FINITE in answer.body.decode(errors="replace"):
             raise EngineFaultError("the engine's score is NaN or infinite: look for broken weights in the checkpoint")
         try:
-            self._read_scores(_only_200(answer), name, 1)
+            scores = self._read_scores(_only_200(answer), name, 1)
         except NotOneNumberError as error:
             raise EngineFaultError(error.explain(Checkpoint.at(self._settings.model_path))) from None
+        return float(scores["data"][0]["embedding"][0])
 
     async def _describe_model(self, scope: Scope) -> dict[str, Any]:
         cards = await self._list_models(scope)

@@ -8,7 +8,8 @@
     4. who leaves   drain.py             sizes -> workers to drain, to undrain, to stop
                     sleeping.py          who holds the pool awake -> engines to put to sleep, to wake
                     parking.py           wanted replicas -> who is kept out of the lists
-    5. who serves   worker_lists.py      workers -> changes to every router's list
+    5. who serves   agreement.py         scores of the probe text -> who differs from the others of its revision
+                    worker_lists.py      workers -> changes to every router's list
                     router_readiness.py  which routers may be asked
                     disruption.py        how many a node's drain may not take
     6. what to say  status.py            all of it -> status; conditions.py -> its conditions; events.py -> what is news
@@ -19,6 +20,7 @@ pass to the next is the object's status and the draining marks on the workers, s
 was, and losing an event or a pass costs a delay and never a wrong state.
 """
 
+from rewardpool_operator.decide.agreement import check_agreement
 from rewardpool_operator.decide.disruption import protected_routers, protected_workers
 from rewardpool_operator.decide.drain import leave
 from rewardpool_operator.decide.load import observed_load
@@ -50,7 +52,9 @@ def decide(snapshot: Snapshot) -> Plan:
     leaving = leave(snapshot, rollout.sizes, choice.kept)
     sleeping = rest(snapshot, leaving)
     parked = park(snapshot, desired=scaling.desired, target=choice.target, leaving=leaving)
-    lists = reconcile_routers(snapshot, leaving, barred=choice.barred | sleeping.barred | parked)
+    apart = choice.barred | sleeping.barred | parked
+    agreement = check_agreement(snapshot, apart=apart)
+    lists = reconcile_routers(snapshot, leaving, barred=apart | agreement.barred)
     readiness = expose_and_conceal(snapshot, lists)
     status, events = status_and_events(
         snapshot,
@@ -59,6 +63,7 @@ def decide(snapshot: Snapshot) -> Plan:
         rollout=rollout,
         leaving=leaving,
         lists=lists,
+        agreement=agreement,
         sleeping=sleeping,
         parked=parked,
     )

@@ -11,6 +11,7 @@ from rewardpool_api import Condition
 from rewardpool_api.reasons import NOTHING_WANTED, ConditionReason
 from rewardpool_api.status import MAX_MESSAGE, ConditionType, ModelStatus, ScalingStatus
 from rewardpool_operator.autoscaler import budget
+from rewardpool_operator.decide.agreement import Agreement
 from rewardpool_operator.decide.load import missing_metrics
 from rewardpool_operator.decide.model_status import in_words, model_status
 from rewardpool_operator.decide.revisions import first_without_score, overdue_message
@@ -43,6 +44,7 @@ def conditions_of(
     model: ModelStatus,
     rollout: Rollout,
     lists: WorkerListChanges,
+    agreement: Agreement,
     sleeping: Sleeping,
     staying: list[Worker],
 ) -> list[Condition]:
@@ -58,7 +60,7 @@ def conditions_of(
         "RouterReady": _router_ready(snapshot, lists),
         "ScalingActive": _scaling_active(snapshot, scaling),
         "Progressing": progressing,
-        "Degraded": _with_failures(_degraded(snapshot, scaling, rollout, staying), snapshot, progressing),
+        "Degraded": _with_failures(_degraded(snapshot, scaling, rollout, agreement, staying), snapshot, progressing),
     }
     return [_condition(snapshot, kind, finding) for kind, finding in findings.items()]
 
@@ -316,7 +318,9 @@ def _failed_revision(rollout: Rollout) -> Finding | None:
     return None
 
 
-def _degraded(snapshot: Snapshot, scaling: ScalingStatus, rollout: Rollout, staying: list[Worker]) -> Finding:
+def _degraded(
+    snapshot: Snapshot, scaling: ScalingStatus, rollout: Rollout, agreement: Agreement, staying: list[Worker]
+) -> Finding:
     failed = _failed_revision(rollout)
     if failed is not None:
         known = rollout.memory.failed
@@ -328,7 +332,7 @@ def _degraded(snapshot: Snapshot, scaling: ScalingStatus, rollout: Rollout, stay
         return Finding(holds=True, reason=ConditionReason.GOLDEN_SET_UNUSABLE, message=unusable.message)
     if snapshot.tls_problem is not None:
         return Finding(holds=True, reason=ConditionReason.TLS_UNUSABLE, message=snapshot.tls_problem)
-    failure = _first_failure(staying)
+    failure = _first_failure(staying) or agreement.problem
     if failure is None:
         failure = next((router.failure for router in snapshot.routers if router.failure), None)
         failure = failure or _silence(snapshot) or _blind(snapshot, scaling)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from rewardpool_api import RewardPoolStatus
 from rewardpool_api.status import MAX_MESSAGE
+from rewardpool_operator.decide.agreement import check_agreement
 from rewardpool_operator.decide.conditions import held_conditions
 from rewardpool_operator.decide.drain import Drain
 from rewardpool_operator.decide.events import condition_events
@@ -28,7 +29,8 @@ def kept_lists(snapshot: Snapshot, *, barred: frozenset[str] = frozenset()) -> W
     """
     snapshot = as_reached(snapshot)
     leaving = {worker.name for worker in snapshot.workers if worker.name in barred}
-    return reconcile_routers(snapshot, Drain(), barred=leaving | _unproven(snapshot) | _parked(snapshot))
+    apart = leaving | _unproven(snapshot) | _parked(snapshot)
+    return reconcile_routers(snapshot, Drain(), barred=apart | check_agreement(snapshot, apart=apart).barred)
 
 
 def _parked(snapshot: Snapshot) -> frozenset[str]:

@@ -3,6 +3,7 @@
 from rewardpool_api import RewardPoolStatus, names
 from rewardpool_api.status import MAX_PARKED_NAMES, AuthStatus, LoadStatus
 from rewardpool_operator.autoscaler.recommend import Recommendation
+from rewardpool_operator.decide.agreement import Agreement
 from rewardpool_operator.decide.conditions import conditions_of
 from rewardpool_operator.decide.drain import Drain
 from rewardpool_operator.decide.events import events_of
@@ -23,6 +24,7 @@ def status_and_events(
     rollout: Rollout,
     leaving: Drain,
     lists: WorkerListChanges,
+    agreement: Agreement,
     sleeping: Sleeping,
     parked: frozenset[str],
 ) -> tuple[RewardPoolStatus, tuple[Event, ...]]:
@@ -53,6 +55,7 @@ def status_and_events(
             model=model,
             rollout=rollout,
             lists=lists,
+            agreement=agreement,
             sleeping=sleeping,
             # One that is to be parked and does not answer yet is on its way, as any other.
             staying=[worker for worker in staying if worker.name not in waiting],
