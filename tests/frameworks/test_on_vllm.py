@@ -127,8 +127,9 @@ async def test_trl_trains_on_both(models: Models, tmp_path: Path) -> None:
 
 
 async def test_slime_is_answered_by_both(models: Models, tmp_path: Path) -> None:
+    policy = str(Path(models.tokenizer).with_name("policy"))
     async with mixture(models, tmp_path) as spec:
-        args = SimpleNamespace(reward=spec, reward_key="total", hf_checkpoint="none", apply_chat_template=False)
+        args = SimpleNamespace(reward=spec, reward_key="total", hf_checkpoint=policy, apply_chat_template=False)
         known = {"prompt": "2+2?", "response_length": 1, "label": None, "metadata": {}, "status": None}
         samples = [
             SimpleNamespace(**known, response=answer, index=index, group_index=0)

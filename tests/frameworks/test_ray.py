@@ -119,7 +119,7 @@ def test_the_first_process_that_asks_announces_for_a_job_without_ranks() -> None
 
 
 def test_an_error_of_ours_is_still_one_behind_ray(workers: RewardWorkers) -> None:
-    with pytest.raises(InvalidSampleError, match="cannot be sent as JSON"):
+    with pytest.raises(InvalidSampleError, match="ground_truth is a set, which JSON cannot hold"):
         workers.rate_batch([Episode(prompt="p", response="r", ground_truth={1, 2})])
     with pytest.raises(PoolNotFoundError):
         rewardpool.ray.spread("rl/none", num_cpus=0.1)

@@ -90,5 +90,6 @@ def test_every_sample_of_a_stream_is_scored_though_a_worker_and_the_router_die(
     machine.router().kill()
     scored = ray.get(asked, timeout=120)
     assert [one["reward_score"] for one in scored] == [expected_score(response) for response in responses]
-    assert {tuple(one["reward_extra_info"]) for one in scored} == {("score", "unscored", f"component/{NAME}", "said")}
+    names_of_info = ("score", "unscored", "fault", "failure", f"component/{NAME}", "said")
+    assert {tuple(one["reward_extra_info"]) for one in scored} == {names_of_info}
     assert not victim.is_running()

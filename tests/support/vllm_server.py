@@ -80,5 +80,7 @@ def judge_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServe
     folder = Path(spec["model"]["source"].removeprefix("file://")).with_name("policy")
     spec["model"] = {"source": f"file://{folder}", "type": "Generative"}
     spec["engine"]["args"] += ["--structured-outputs-config", HELD]
+    # A token is a byte of the question.
+    spec["engine"]["maxModelLen"] = 1024
     with running_vllm(RewardPoolSpec.model_validate(spec), "judge", tmp_path_factory.mktemp("judge")) as server:
         yield server

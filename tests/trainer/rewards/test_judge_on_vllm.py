@@ -82,6 +82,6 @@ async def test_a_group_is_judged_in_pairs_and_its_win_rates_add_up(judge_server:
 
 
 async def test_a_question_that_is_too_long_is_named_with_both_lengths(judge_server: VllmServer, tmp_path: Path) -> None:
-    long = [Episode(prompt="?", response="x" * 600, id="long")]
-    with pytest.raises(SampleTooLongError, match="sample long: has 603 tokens and the model takes at most 512"):
+    long = [Episode(prompt="?", response="x" * 1200, id="long")]
+    with pytest.raises(SampleTooLongError, match="sample long: has 1203 tokens and the model takes at most 1024"):
         await rate(judge_server, tmp_path, {}, flavor="sglang-router", episodes=long)
