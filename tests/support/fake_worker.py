@@ -74,8 +74,14 @@ async def breaks_off(request: web.Request) -> web.StreamResponse:
 class FakeWorker:
     """A server on a free port of 127.0.0.1; an async context manager."""
 
-    def __init__(self, *script: Behaviour, revision: str | None = "5f1c0de5") -> None:
-        """Answer by the script, saying whose answers they are as workers of RewardPool do; with None as others do."""
+    def __init__(
+        self, *script: Behaviour, afterwards: "Behaviour | None" = None, revision: str | None = "5f1c0de5"
+    ) -> None:
+        """Answer by the script and then rightly, or `afterwards` in that way; with a revision as RewardPool's workers.
+
+        Without one, answers do not say whose they are.
+        """
+        self._afterwards = afterwards or right
         self.revision = revision
         self.tokenizer: str | None = None
         self._script = list(script)
@@ -109,7 +115,7 @@ class FakeWorker:
         self.idle.clear()
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
         try:
-            behaviour = self._script.pop(0) if self._script else right
+            behaviour = self._script.pop(0) if self._script else self._afterwards
             return self._with_echo(await behaviour(request), request)
         finally:
             self.in_flight -= 1

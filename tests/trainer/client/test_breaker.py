@@ -65,7 +65,7 @@ def embedding(numbers: str) -> Behaviour:
 async def test_a_broken_pool_scores_none_of_a_hundred_samples_and_ends_the_job(
     behaviour: Behaviour, settings: dict[str, Any], error: type[PoolError], words: str
 ) -> None:
-    async with FakeWorker(*[behaviour] * 5_000) as worker, pool_on(worker, **settings) as pool:
+    async with FakeWorker(afterwards=behaviour) as worker, pool_on(worker, **settings) as pool:
         ends = await asyncio.gather(*(pool.outcome(Sample(text="x")) for _ in range(100)), return_exceptions=True)
         report = pool.report()
     assert not [end for end in ends if isinstance(end, Scored)]

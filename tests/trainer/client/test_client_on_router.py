@@ -250,6 +250,7 @@ async def test_samples_that_cannot_be_scored_do_not_disturb_the_others(tmp_path:
     # More of them than the router's circuit breaker forgives, which is why the contract answers them with 200.
     faulty = [sample("")] * 50
     async with Fleet(tmp_path, workers=1, flavor=flavor) as fleet, Pool(config(fleet, on_failure="skip")) as pool:
+        await pool.score(sample("proven"))  # a pool that never scored is taken for broken after sixteen of them
         outcomes = await collect(pool, [*faulty, *samples(50, seconds=0)])
 
     failed = {index: outcome.error for index, outcome in outcomes.items() if isinstance(outcome, Unscored)}
