@@ -21,6 +21,7 @@ class Surroundings:
         self.ok = True
         self.reached = True
         self.reasons: list[str | None] = []
+        self.scores: list[float | None] = []
         self.asked: list[str] = []
         self.news = 0
         self.now = 0.0
@@ -35,7 +36,8 @@ class Surroundings:
 
     async def _probe(self, session: None, url: str, **_: object) -> ProbeResult:
         self.asked.append(url)
-        return ProbeResult(ok=self.ok, error=None if self.ok else "it loads", reached=self.reached)
+        error = None if self.ok else "it loads"
+        return ProbeResult(ok=self.ok, error=error, reached=self.reached, probe_score=0.5 if self.ok else None)
 
     def _tell(self) -> None:
         self.news += 1
@@ -50,6 +52,7 @@ class Surroundings:
             await asyncio.sleep(0)
         seen = self.answers.look(pool, [(worker, container) for worker in workers], key=None)
         self.reasons = [worker.no_score for worker in seen]
+        self.scores = [worker.probe_score for worker in seen]
         return [worker.answering for worker in seen]
 
 
@@ -69,11 +72,35 @@ async def test_a_worker_that_starts_answers_as_soon_as_it_scores(around: Surroun
 
 @pytest.mark.parametrize(
     "worker",
-    [a_worker("w"), starting(running=False), starting(url=None), starting(deleting=True)],
-    ids=["answers", "does not run", "has no address", "leaves"],
+    [starting(running=False), starting(url=None), starting(deleting=True), a_worker("w", deleting=True)],
+    ids=["does not run", "has no address", "leaves", "answers and leaves"],
 )
 async def test_nobody_is_asked_who(around: Surroundings, worker: Worker) -> None:
     await around.look(worker)
+    assert around.asked == []
+
+
+async def test_a_worker_that_answers_is_asked_once_for_its_score_of_the_probe_text(around: Surroundings) -> None:
+    await around.look(a_worker("w"), waits_for=None)
+    assert await around.look(a_worker("w"), waits_for=None) == [True]
+    assert (around.asked, around.scores) == (["http://w:8000"], [0.5])
+
+
+async def test_a_worker_that_starts_has_its_score_with_its_first_answer(around: Surroundings) -> None:
+    await around.look(starting())
+    assert around.scores == [0.5]
+
+
+async def test_a_worker_that_the_kubelet_reports_first_is_asked_at_once(around: Surroundings) -> None:
+    await around.look(starting(), waits_for=None)
+    await around.look(a_worker("w"), waits_for=None)
+    assert around.scores == [0.5]
+
+
+async def test_a_judge_that_answers_is_not_asked(around: Surroundings) -> None:
+    pool = a_pool(model={"source": "hf://org/judge", "type": "Generative"})
+    around.answers.look(pool, [(a_worker("w"), "first")], key=None)
+    await asyncio.sleep(0)
     assert around.asked == []
 
 

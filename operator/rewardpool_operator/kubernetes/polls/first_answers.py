@@ -3,6 +3,9 @@
 While the pool's first score is due, workers are asked ten times a second for as long as a small engine takes to start.
 The kubelet's startup probe asks every two seconds, and its result comes by way of the API server: this is only earlier.
 Later, and while another replica serves, they are asked now and then, for the reason that a kubelet does not pass on.
+
+A worker of a discriminative model that answers is asked once, for its score of the probe text: see
+`decide/agreement.py`.
 """
 
 import asyncio
@@ -52,7 +55,10 @@ class FirstAnswers:
         self._poll_limit = poll_limit
         self._clock = clock
         self._answered: set[Start] = set()
-        self._asking: dict[Start, asyncio.Task[None]] = {}
+        self._scores: dict[Start, float | None] = {}
+        """Of the probe text; None of a worker that gives none."""
+        self._asking: dict[tuple[Start, bool], asyncio.Task[None]] = {}
+        """By start, and whether the kubelet says that it answers."""
         self._reasons: dict[Start, str] = {}
 
     def look(self, pool: RewardPool, workers: Sequence[tuple[Worker, str]], *, key: str | None) -> list[Worker]:
@@ -67,20 +73,26 @@ class FirstAnswers:
         self._answered &= starts.keys()
         awaited = pool.status.first_score is not None and pool.status.first_score.waits_for is not None
         self._reasons = {start: reason for start, reason in self._reasons.items() if start in starts}
-        wanted = [start for start, one in starts.items() if not one.answering and one.active]
-        for start in self._asking.keys() - set(wanted):
-            self._asking.pop(start).cancel()
-        for start in wanted[:MAX_ASKED]:
-            if start not in self._asking and start not in self._answered:
-                self._asking[start] = asyncio.create_task(self._ask(start, pool, key, quick=awaited))
-        return [
-            one if one.answering or not one.url else self._heard(one, (one.name, container, one.url))
-            for one, container in workers
+        self._scores = {start: score for start, score in self._scores.items() if start in starts}
+        compared = pool.spec.model.type == "Discriminative"
+        wanted = [
+            (start, one.answering)
+            for start, one in starts.items()
+            if one.active and (start not in self._scores and compared if one.answering else start not in self._answered)
         ]
+        # One question to each that answers; those that start may take all places for minutes.
+        wanted.sort(key=lambda asked: not asked[1])
+        for asked in self._asking.keys() - set(wanted):
+            self._asking.pop(asked).cancel()
+        for start, answering in wanted[:MAX_ASKED]:
+            if (start, answering) not in self._asking:
+                task = self._ask(start, pool, key, answering=answering, quick=awaited and not answering)
+                self._asking[start, answering] = asyncio.create_task(task)
+        return [self._heard(one, (one.name, container, one.url)) if one.url else one for one, container in workers]
 
     def _heard(self, worker: Worker, start: Start) -> Worker:
-        if start in self._answered:
-            return replace(worker, answering=True)
+        if worker.answering or start in self._answered:
+            return replace(worker, answering=True, probe_score=self._scores.get(start))
         return replace(worker, no_score=self._reasons.get(start))
 
     def close(self) -> None:
@@ -88,21 +100,25 @@ class FirstAnswers:
         for task in self._asking.values():
             task.cancel()
 
-    async def _ask(self, start: Start, pool: RewardPool, key: str | None, *, quick: bool) -> None:
+    async def _ask(self, start: Start, pool: RewardPool, key: str | None, *, answering: bool, quick: bool) -> None:
         _, _, url = start
         served_name, model_type = pool.served_name, pool.spec.model.type
         until = self._clock() + (LONGEST_SECONDS if quick else 0.0)
+        at_once = answering
         while True:
-            if self._clock() >= until:
+            if self._clock() >= until and not at_once:
                 await asyncio.sleep(REASON_PAUSE_SECONDS)
             async with self._poll_limit:
                 result = await probe_score(self._session, url, key=key, served_name=served_name, model_type=model_type)
+            at_once = False
             if result.ok:
-                self._answered.add(start)
+                self._scores[start] = result.probe_score
+                if not answering:
+                    self._answered.add(start)
                 self._reasons.pop(start, None)
                 self._news()
                 return
-            if result.reached and result.error:
+            if result.reached and result.error and not answering:
                 is_first = start not in self._reasons
                 self._reasons[start] = result.error
                 if is_first:
