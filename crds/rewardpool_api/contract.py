@@ -26,6 +26,10 @@ the worker that answered, and `tokenizer` the digest of its model's tokenizer an
 that header, and the answer's body as it is; of a request's fields sglang-router keeps none in which an id could travel
 on both routes, and some gateways write `x-request-id` anew. So an answer that something between trainer and worker
 sends to the wrong request is noticed, and so is a model that read other words than those that were sent.
+
+During a rollout workers of two revisions answer. A request that only one of them may answer says so in the same header:
+`ID;revision=REVISION`. A worker of another one scores nothing and answers with the error `other_revision`, with status
+200 like every refusal; what the trainer goes by is the answer's `revision`.
 """
 
 import json
@@ -46,6 +50,11 @@ REQUEST_ID_HEADER = "x-correlation-id"
 """The same for all attempts of one request, whose answers are interchangeable."""
 ANY_MODEL = "unknown"
 """The `model` of a request for the model that is there: smg sends it to any worker, sglang-router ignores the field."""
+
+WANTED_REVISION = ";revision="
+"""Between a request's id and the one revision that may answer."""
+OTHER_REVISION = "other_revision"
+"""`error.code` of a worker of another revision than the wanted one."""
 
 NO_WORKER_CODES = ("model_not_found", "no_available_workers")
 """`error.code` of a router that has no worker at all (smg, status 404), or none that lives (both routers, status 503).
@@ -97,11 +106,18 @@ class Echo(NamedTuple):
     """What an answer must repeat of its request."""
 
     request_id: str
-    """Value of the request's header `x-correlation-id`."""
+    """The request's id, which begins its header `x-correlation-id`."""
     is_required: bool
     """False where the server may be another program than a RewardPool's worker, which repeats nothing."""
     tokenizer: str | None = None
     """Digest of the tokenizer that wrote the sample's token ids; None where any model may score it."""
+    revision: str | None = None
+    """The one revision that may answer; None where any may."""
+
+    @property
+    def header(self) -> str:
+        """Value of the request's header, which the answer repeats."""
+        return self.request_id if self.revision is None else f"{self.request_id}{WANTED_REVISION}{self.revision}"
 
 
 class Signature(NamedTuple):
@@ -109,6 +125,18 @@ class Signature(NamedTuple):
 
     revision: str | None
     tokenizer: str | None
+
+
+class OtherRevisionError(ValueError):
+    """The answer of another revision than the one that may answer; `found` is its name, None where it says none."""
+
+    def __init__(self, wanted: str, found: str | None) -> None:
+        super().__init__(wanted, found)
+        self.wanted = wanted
+        self.found = found
+
+    def __str__(self) -> str:
+        return f"revision {self.found} answered, and revision {self.wanted} is to score this"
 
 
 class OtherTokenizerError(ValueError):
@@ -184,17 +212,18 @@ def signature_in(answer: dict[str, Any], echo: Echo) -> Signature:
 
     Raises:
         InvalidResponseError: the answer is to another request, or lacks what a worker of RewardPool says.
+        OtherRevisionError: another revision answered than the one that may.
         OtherTokenizerError: the model that answered took the sample's token ids for other words.
     """
     request_id, revision, tokenizer = answer.get("request_id"), answer.get("revision"), answer.get("tokenizer")
-    if request_id != echo.request_id and (request_id is not None or echo.is_required):
+    if request_id != echo.header and (request_id is not None or echo.is_required):
         if request_id is None:
             raise InvalidResponseError(
                 f"the answer does not repeat the request's {REQUEST_ID_HEADER}: no worker of the pool sent it, or"
                 " something between trainer and router removes that header"
             )
         raise InvalidResponseError(
-            f"the answer is to the request {request_id!r:.80}, and this is {echo.request_id}: something between trainer"
+            f"the answer is to the request {request_id!r:.80}, and this is {echo.header}: something between trainer"
             " and worker sends answers to the wrong requests"
         )
     if not (revision is None or (isinstance(revision, str) and revision)) or (echo.is_required and revision is None):
@@ -202,6 +231,8 @@ def signature_in(answer: dict[str, Any], echo: Echo) -> Signature:
     if not (tokenizer is None or isinstance(tokenizer, str)):
         raise InvalidResponseError(f"the answer's tokenizer is {tokenizer!r:.80}, not a digest")
     signature = Signature(revision, tokenizer)
+    if echo.revision is not None and revision != echo.revision:
+        raise OtherRevisionError(echo.revision, revision)
     if echo.tokenizer is not None and tokenizer is not None and tokenizer != echo.tokenizer:
         raise OtherTokenizerError(signature)
     return signature

@@ -74,6 +74,15 @@ def test_a_functions_score_says_whose_it_is(start: Start) -> None:
     assert (answer["request_id"], answer["revision"]) == ("r-1", "5f1c")
 
 
+def test_a_function_is_not_called_for_another_revision(start: Start) -> None:
+    server = start("detailed", REWARDPOOL_REVISION="5f1c")
+    body = json.dumps({"model": "rm", "input": json.dumps(a_sample("4"))}).encode()
+    headers = {"content-type": "application/json", "x-correlation-id": "r-1;revision=other"}
+    with urlopen(Request(f"{server.url}/v1/embeddings", body, headers), timeout=30) as reply:
+        answer = json.load(reply)
+    assert (answer["error"]["code"], answer["revision"], answer["data"]) == ("other_revision", "5f1c", [])
+
+
 @pytest.mark.parametrize("flags", [(), ("--processes", "1")], ids=["threads", "processes"])
 def test_a_functions_score_comes_by_the_contract(start: Start, flags: tuple[str, ...]) -> None:
     status, _, answer = start("detailed", *flags).score(a_sample("4"), a_sample("5"))

@@ -782,6 +782,16 @@ async def ask_named(app: ScoreMiddleware, path: str, content: Any) -> Any:
     return (await ask(app, "POST", path, content, x_correlation_id="r-1")).json()
 
 
+async def test_a_request_for_another_revision_is_refused_before_the_engine_is_asked() -> None:
+    engine = FakeEngine(classify=(200, classification(-1.5)))
+    app, content = worker(engine, revision="5f1c"), {"model": "rm", "input": "hello"}
+    refused = (await ask(app, "POST", "/v1/embeddings", content, x_correlation_id="r-1;revision=other")).json()
+    assert (refused["error"]["code"], refused["revision"]) == ("other_revision", "5f1c")
+    assert refused["request_id"] == "r-1;revision=other"
+    scored = (await ask(app, "POST", "/v1/embeddings", content, x_correlation_id="r-2;revision=5f1c")).json()
+    assert scored["data"][0]["embedding"] == [-1.5]
+
+
 @pytest.mark.parametrize("given", ["hello", 17], ids=["a score", "an error"])
 async def test_an_answer_repeats_the_requests_id_and_names_the_revision(given: Any) -> None:
     app = worker(FakeEngine(classify=(200, classification(-1.5))), revision="5f1c")

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from rewardpool.errors import PoolNotFoundError as PoolNotFoundError
     from rewardpool.errors import PoolNotReadyError as PoolNotReadyError
     from rewardpool.errors import PoolNotYetReadyError as PoolNotYetReadyError
+    from rewardpool.errors import RevisionGoneError as RevisionGoneError
     from rewardpool.errors import RewardPoolError as RewardPoolError
     from rewardpool.errors import RolloutError as RolloutError
     from rewardpool.errors import SampleError as SampleError
@@ -70,8 +71,8 @@ _NAMES = {
     "rewardpool.errors": (
         "BrokenPoolError ConfigError DeadlineError FunctionFailedError GroupAbortedError InvalidSampleError"
         " ModelChangedError OtherRankError PoolAccessError PoolError PoolNotFoundError PoolNotReadyError"
-        " PoolNotYetReadyError RewardPoolError RolloutError SampleError SampleTooLongError ScoreError"
-        " TrainingError UnscoredError WrongModelError WrongTokenizerError"
+        " PoolNotYetReadyError RevisionGoneError RewardPoolError RolloutError SampleError SampleTooLongError"
+        " ScoreError TrainingError UnscoredError WrongModelError WrongTokenizerError"
     ),
     "rewardpool.reward": "Reward",
     "rewardpool.rewards.episode": "Episode",

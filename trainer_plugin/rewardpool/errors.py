@@ -26,6 +26,7 @@ FailureKind = Literal[
     "busy",
     "waiting",
     "unreachable",
+    "other_revision",
     "no_answer",
 ]
 """What failed, finer than the fault; the words of reports, metrics and logs. docs/failure-model.md has them all."""
@@ -237,6 +238,25 @@ class WrongTokenizerError(ScoreError):
         self.args = (sample, revision, tokenizer)
         self.revision = revision
         self.tokenizer = tokenizer
+
+
+class RevisionGoneError(ScoreError):
+    """The one revision that may score the sample serves no more, or never did.
+
+    Attributes:
+        pool: Name of the pool.
+        wanted: That revision.
+        found: The one that serves in its place; None where the workers do not say.
+    """
+
+    kind: FailureKind = "other_revision"
+
+    def __init__(self, sample: str, pool: str, wanted: str, found: str | None) -> None:
+        super().__init__(sample, f"revision {wanted} of {pool} is to score it, and only revision {found} answers")
+        self.args = (sample, pool, wanted, found)
+        self.pool = pool
+        self.wanted = wanted
+        self.found = found
 
 
 class FunctionFailedError(ScoreError):

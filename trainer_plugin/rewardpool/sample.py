@@ -55,6 +55,8 @@ class Sample:
         id: A name for messages; the sample's index stands in where there is none.
         tokenizer: Digest of the tokenizer that wrote `token_ids`, as `Scored.tokenizer` has it. An answer of a model
             with another one is a `WrongTokenizerError`. None accepts any.
+        revision: The one revision of the pool's workers that may score it, as `Scored.revision` has it. Where that one
+            serves no more, the sample has a `RevisionGoneError`. None accepts any.
 
     Raises:
         InvalidSampleError: None or several of the three are set, or `token_ids` is empty.
@@ -65,6 +67,7 @@ class Sample:
     function: FunctionSample | None = None
     id: str | None = None
     tokenizer: str | None = None
+    revision: str | None = None
 
     def __post_init__(self) -> None:
         if (self.text is not None) + (self.token_ids is not None) + (self.function is not None) != 1:

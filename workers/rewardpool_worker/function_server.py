@@ -48,6 +48,8 @@ from rewardpool_worker.score_middleware import (
     Settings,
     WrongModelError,
     echo,
+    is_for_another,
+    other_revision,
 )
 from rewardpool_worker.worker_metrics import METRICS_PATH, WorkerMetrics
 
@@ -163,9 +165,11 @@ class FunctionServer:
         return web.json_response({"object": "list", "data": [card]})
 
     async def _score(self, request: web.Request) -> web.Response:
-        request_id = request.headers.get(REQUEST_ID_HEADER)
-        said = echo(None if request_id is None else request_id.encode(), revision=self._options.revision)
-        return web.json_response({**await self._answer(request), **said})
+        header = request.headers.get(REQUEST_ID_HEADER)
+        request_id, revision = None if header is None else header.encode(), self._options.revision
+        refused = other_revision(revision) if is_for_another(request_id, revision) else None
+        said = echo(request_id, revision=revision)
+        return web.json_response({**(refused or await self._answer(request)), **said})
 
     async def _answer(self, request: web.Request) -> dict[str, Any]:
         async with self._counted():

@@ -678,11 +678,27 @@ MAX_REQUEST_ID = 256
 """Bytes of a request's id that are repeated."""
 
 
+def other_revision(revision: str) -> dict[str, Any]:
+    """Return the answer of a worker of this revision to a request for another one."""
+    error = {"code": "other_revision", "message": f"this worker is of revision {revision}", "fault": "infra"}
+    return {"object": "list", "data": [], "error": error}
+
+
 def echo(request_id: bytes | None, *, revision: str, tokenizer: str | None = None) -> dict[str, Any]:
     """Return the fields by which an answer says whose it is."""
     repeated = None if request_id is None else request_id[:MAX_REQUEST_ID].decode("latin-1")
     said = {"request_id": repeated, "revision": revision or None, "tokenizer": tokenizer}
     return {name: value for name, value in said.items() if value is not None}
+
+
+WANTED_REVISION = b";revision="
+"""In that header, between the request's id and the one revision that may answer."""
+
+
+def is_for_another(request_id: bytes | None, revision: str) -> bool:
+    """Return whether a request is for workers of another revision than this one."""
+    _, _, wanted = (request_id or b"").partition(WANTED_REVISION)
+    return bool(wanted and revision) and wanted != revision.encode()
 
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "chat_template.json")
@@ -795,7 +811,9 @@ class ScoreMiddleware:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = await _read_body(receive, self._settings.max_body_bytes)
-        if body is None:
+        if is_for_another(_header(scope, REQUEST_ID_HEADER), self._settings.revision):
+            await self._answer(scope, send, other_revision(self._settings.revision))
+        elif body is None:
             bound = self._settings.max_body_bytes
             error = error_answer("invalid_sample", f"the request has more than {bound} bytes")
             await self._answer(scope, send, error)

@@ -15,8 +15,8 @@ from rewardpool_operator.snapshot import Failure, Snapshot, Worker
 from rewardpool_operator.untrusted import printable
 
 ALLOWED: Final = {"float32": 1e-3, "float16": 2.0**-8, "bfloat16": 2.0**-5}
-"""By dtype: the largest difference between scores up to 1; of larger scores, this share. In half precision these are
-four steps between neighbouring numbers, since the sums of a batch come out differently at each of its sizes."""
+"""By dtype: the largest difference between scores up to 1; of larger scores, this share. Twice to four times the
+rounding of one number in half precision, since the sums of a batch come out differently at each size."""
 LOOSEST: Final = max(ALLOWED.values())
 """For `auto`, whose number format is known to the engine alone."""
 

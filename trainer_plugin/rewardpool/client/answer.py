@@ -8,7 +8,7 @@ import json
 import re
 from typing import Any, NamedTuple, NoReturn
 
-from rewardpool.client.retry import Kind, RetryableError, kind_of_status
+from rewardpool.client.retry import AnotherRevisionError, Kind, RetryableError, kind_of_status
 from rewardpool.errors import (
     FunctionFailedError,
     InvalidSampleError,
@@ -22,6 +22,7 @@ from rewardpool_api.contract import (
     CallerError,
     Echo,
     InvalidResponseError,
+    OtherRevisionError,
     OtherTokenizerError,
     Signature,
     parse_answer,
@@ -73,6 +74,8 @@ def read_scores(
         found = scores_in(answer, count=count, adapter=adapter)
     except InvalidResponseError as error:
         raise RetryableError("invalid_response", str(error)) from error
+    except OtherRevisionError as error:
+        raise AnotherRevisionError(error) from None
     except OtherTokenizerError as error:
         raise WrongTokenizerError(samples, *error.signature) from error
     if isinstance(found, CallerError):
@@ -80,13 +83,20 @@ def read_scores(
     return [Score(value, by) for value in found]
 
 
-def check_echo(status: int, body: bytes, echo: Echo) -> None:
-    """Refuse an answer to another request, whatever else it says. Raises RetryableError."""
+def check_echo(status: int, body: bytes, echo: Echo) -> str | None:
+    """Refuse an answer to another request, whatever else it says, and return the revision that answered.
+
+    Raises:
+        RetryableError: It is to another request, or of another revision than the one that may answer.
+    """
     if status == 200:
         try:
-            signature_in(parse_object(body), echo)
+            return signature_in(parse_object(body), echo).revision
         except InvalidResponseError as error:
             raise RetryableError("invalid_response", str(error)) from error
+        except OtherRevisionError as error:
+            raise AnotherRevisionError(error) from None
+    return None
 
 
 class Judgement(str):

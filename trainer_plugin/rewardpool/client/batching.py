@@ -162,7 +162,8 @@ class Batch:
                 text = request.content(self._batcher.connections.endpoint)["input"]
             except SampleError:
                 continue  # which it meets again when it is sent alone
-            if isinstance(text, str) and len(text) <= room:
+            # One that a single revision may score is refused by another: alone, and not with all others.
+            if isinstance(text, str) and len(text) <= room and request.revision is None:
                 inputs[request] = text
                 room -= len(text)
         return inputs if len(inputs) > 1 else {}

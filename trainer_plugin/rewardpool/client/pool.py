@@ -8,12 +8,13 @@ import itertools
 import logging
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from rewardpool.client.answer import Judgement, check_echo, read_first_token, read_judgement, read_object
+from rewardpool.client.answering import Answering, current
 from rewardpool.client.batching import Batcher
 from rewardpool.client.loop_thread import Work
 from rewardpool.client.report import Counters, Report
@@ -379,9 +380,19 @@ class Pool:
 
     async def _outcome(self, sample: Sample) -> Outcome:
         """Score one sample; the failure policy is still to be applied. Raises PoolError."""
+        noted, pool = current() if self._config.one_revision else None, self.endpoint.pool
+        if noted is not None and sample.revision is None and pool in noted.wanted:
+            sample = replace(sample, revision=noted.wanted[pool])
         request = self._send(sample)
         await request.wait()
-        return request.outcome()
+        outcome = request.outcome()
+        if noted is not None and isinstance(outcome, Scored):
+            noted.answered(pool, outcome.revision)
+        return outcome
+
+    def count_asked_again(self, samples: int) -> None:
+        """Count samples that are asked again because two revisions had scored their group."""
+        self._counters.asked_again += samples
 
     def _apply_policy(self, outcome: Outcome) -> Outcome:
         if isinstance(outcome, Scored):
@@ -451,6 +462,7 @@ class _Call(ScoreRequest[T]):
 
     ask: Callable[[Endpoint], dict[str, Any]]
     answer: Callable[[int, bytes, str], T]
+    noted: Answering | None = field(default_factory=current)
 
     def content(self, endpoint: Endpoint) -> dict[str, Any]:
         return self.ask(endpoint)
@@ -459,8 +471,14 @@ class _Call(ScoreRequest[T]):
     def is_score(self) -> bool:
         return self.answer is not read_object  # which takes any object
 
+    @property
+    def revision(self) -> str | None:
+        return None if self.noted is None else self.noted.wanted.get(self.connections.endpoint.pool)
+
     def read(self, status: int, body: bytes) -> T:
-        check_echo(status, body, self.echo)
+        revision = check_echo(status, body, self.echo)
+        if self.noted is not None and self.connections.config.one_revision:
+            self.noted.answered(self.connections.endpoint.pool, revision)
         return self.answer(status, body, self.label)
 
 

@@ -39,6 +39,7 @@ class Report:
         retries: Failed attempts that were followed by another, by kind.
         hedges: Second requests beside stragglers, which are attempts too.
         hedges_won: Those that were answered first.
+        asked_again: Samples that were asked again because two revisions had scored their group.
         batched_samples: Those that were sent in a request with others.
         batch_fallbacks: Such requests that had no usable answer, so that each sample was sent alone after it.
         exposed_wait_seconds: In which whoever reads a stream waited for the next outcome, over all streams.
@@ -60,6 +61,7 @@ class Report:
     rediscoveries: int = 0
     hedges: int = 0
     hedges_won: int = 0
+    asked_again: int = 0
     batched_samples: int = 0
     batch_fallbacks: int = 0
     exposed_wait_seconds: float = 0.0
@@ -81,6 +83,7 @@ class Counters:
     retried: int = 0
     hedges: int = 0
     hedges_won: int = 0
+    asked_again: int = 0
     batched_samples: int = 0
     batch_fallbacks: int = 0
     exposed_wait_seconds: float = 0.0
@@ -137,6 +140,7 @@ class Counters:
             retried=self.retried,
             hedges=self.hedges,
             hedges_won=self.hedges_won,
+            asked_again=self.asked_again,
             batched_samples=self.batched_samples,
             batch_fallbacks=self.batch_fallbacks,
             exposed_wait_seconds=self.exposed_wait_seconds,

@@ -25,7 +25,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from rewardpool.client.attempt import Attempt, loop_time
 from rewardpool.client.hedging import Hedging, Race
 from rewardpool.client.report import Counters
-from rewardpool.client.retry import Kind, Retry, RetryableError, cause, deadline_error, final_error
+from rewardpool.client.retry import Kind, Refusals, Retry, RetryableError, cause, deadline_error, final_error
 from rewardpool.client.tracing import trace_headers
 from rewardpool.client.transport import Connections, to_json
 from rewardpool.deadline import already_waited
@@ -87,6 +87,8 @@ class ScoreRequest(Generic[T]):
     """Those of them that may have reached a worker."""
     retries: int = field(default=0, init=False)
     """Attempts that failed and were worth another one."""
+    refusals: "Refusals | None" = field(default=None, init=False)
+    """Those by workers of another revision than the one that may answer."""
     overtaken: int = field(default=0, init=False)
     """Those of them since which, or while which, the pool answered another request."""
     failures: float = field(default=0.0, init=False)
@@ -162,7 +164,12 @@ class ScoreRequest(Generic[T]):
         URL may be any server; an answer to another request is refused there too.
         """
         is_ours = self.connections.endpoint.source is not None and self.path in ECHOING_PATHS
-        return Echo(self.id, is_ours, self.tokenizer)
+        return Echo(self.id, is_ours, self.tokenizer, self.revision)
+
+    @property
+    def revision(self) -> str | None:
+        """The one revision that may answer; None where any may."""
+        return None
 
     @property
     def tokenizer(self) -> str | None:

@@ -12,6 +12,7 @@ A failed attempt is a `RetryableError` of one kind, and the kind alone decides:
 | not_found | 404 or 405: something else lives at the address | only if the address turns out to have moved |
 | wrong_model | the worker serves another model | only if the pool turns out to have moved |
 | unauthorized | 401 or 403 | with every other key there is; until the deadline if the pool ever took one |
+| other_revision | a worker of another revision | until only one other revision answers for a while |
 
 The request goes to the same router again, which by then avoids a worker that failed.
 
@@ -52,12 +53,13 @@ from rewardpool.errors import (
     FailureKind,
     PoolAccessError,
     PoolError,
+    RevisionGoneError,
     SampleError,
     ScoreError,
     WrongModelError,
     WrongTokenizerError,
 )
-from rewardpool_api.contract import WAITING_PAUSE_SECONDS, Fault, InvalidResponseError
+from rewardpool_api.contract import WAITING_PAUSE_SECONDS, Fault, InvalidResponseError, OtherRevisionError
 
 if TYPE_CHECKING:
     from rewardpool.client.request import ScoreRequest
@@ -65,11 +67,22 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Kind = Literal[
-    "unreachable", "waiting", "busy", "worker", "invalid_response", "not_found", "wrong_model", "unauthorized"
+    "unreachable",
+    "waiting",
+    "busy",
+    "worker",
+    "invalid_response",
+    "not_found",
+    "wrong_model",
+    "unauthorized",
+    "other_revision",
 ]
 
+REFUSALS = 8
+"""In a row by one other revision, over at least `REFUSING_SECONDS`: then the wanted revision is taken to be gone."""
+REFUSING_SECONDS = 2.0
 LONGEST_QUICK_PAUSE_SECONDS = 1.0
-"""While a key is rotated, or one worker sends invalid responses, every other attempt or so succeeds."""
+"""While a key is rotated, one worker sends invalid responses, or two revisions serve, every other attempt succeeds."""
 FAILURES: Mapping[Kind, float] = {"worker": 1.0, "invalid_response": 0.5}
 """What a failed attempt counts against `max_attempts`; others do not."""
 LOOK_AGAIN_SECONDS = 1.0
@@ -124,6 +137,35 @@ class RetryableError(Exception):
         return self.kind in ("unreachable", "waiting") or (self.kind == "busy" and self.status not in _TOO_MUCH)
 
 
+class AnotherRevisionError(RetryableError):
+    """A worker of another revision answered than the one that may; another worker may be of that one."""
+
+    def __init__(self, error: OtherRevisionError) -> None:
+        super().__init__("other_revision", str(error))
+        self.wanted = error.wanted
+        self.found = error.found
+
+
+@dataclass(slots=True)
+class Refusals:
+    """Answers of workers of one other revision than the wanted one, none of another revision in between."""
+
+    found: str | None
+    since: float
+    """Of the first one (the loop's time)."""
+    count: int = 1
+
+    def and_one(self, found: str | None, *, now: float) -> "Refusals":
+        """Return these with one more."""
+        if found != self.found:
+            return Refusals(found, now)
+        return Refusals(found, self.since, self.count + 1)
+
+    def are_final(self, *, now: float) -> bool:
+        """Return whether the wanted revision is taken to be gone."""
+        return self.count >= REFUSALS and now - self.since >= REFUSING_SECONDS
+
+
 def kind_of_status(status: int) -> Kind | None:
     """What kind of failure a HTTP status other than 200 is, or None when repeating the request cannot help."""
     if status in _FINAL_SERVER_ERRORS:
@@ -153,7 +195,8 @@ def pause_before(
     """
     if kind == "waiting":
         return max(uniform(*WAITING_PAUSE_SECONDS), retry_after or 0.0)
-    longest = LONGEST_QUICK_PAUSE_SECONDS if kind in ("unauthorized", "invalid_response") else LONGEST_PAUSE_SECONDS
+    is_quick = kind in ("unauthorized", "invalid_response", "other_revision")
+    longest = LONGEST_QUICK_PAUSE_SECONDS if is_quick else LONGEST_PAUSE_SECONDS
     return (retry_after or 0.0) + pause_seconds(retries, uniform=uniform, longest_seconds=longest)
 
 
@@ -191,6 +234,9 @@ class Retry:
         request.failures += FAILURES.get(error.kind, 0.0)
         if error.kind not in FAILURES:
             request.generations -= 1  # no worker began one
+        if isinstance(error, AnotherRevisionError) and self._is_gone(error):
+            request.give_up(RevisionGoneError(request.label, self.used.pool, error.wanted, error.found))
+            return
         if error.kind in FAILURES and request.has_failed_for_good:
             problem = f"no usable answer in {request.attempts} attempts; last: {error.problem}"
             request.give_up(ScoreError(request.label, problem, fault=error.fault, kind=error.kind))
@@ -213,6 +259,12 @@ class Retry:
                 return
             self._timer.cancel()
         self._timer = connections.call_later(seconds, self._over)
+
+    def _is_gone(self, error: AnotherRevisionError) -> bool:
+        request, now = self.request, asyncio.get_running_loop().time()
+        before = request.refusals
+        request.refusals = Refusals(error.found, now) if before is None else before.and_one(error.found, now=now)
+        return request.refusals.are_final(now=now)
 
     def _looked_up_since(self) -> float | None:
         """The pool has to have been looked up since then (the clock's time); None: that cannot help."""
@@ -333,7 +385,7 @@ def final_error(request: "ScoreRequest[Any]", error: BaseException) -> BaseExcep
 def cause(error: BaseException) -> tuple[Fault, FailureKind] | None:
     """Return the fault and kind under which a sample's end is counted; None where it is not a failure."""
     match error:
-        case WrongTokenizerError():  # the sample is written anew, and asked again
+        case WrongTokenizerError() | RevisionGoneError():  # the sample is asked again, in other tokens or elsewhere
             return None
         case SampleError():
             return error.fault, error.kind

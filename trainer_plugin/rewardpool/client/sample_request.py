@@ -46,6 +46,11 @@ class SampleRequest(ScoreRequest[Score]):
         """See `ScoreRequest`."""
         return self.sample.tokenizer
 
+    @property
+    def revision(self) -> str | None:
+        """See `ScoreRequest`."""
+        return self.sample.revision
+
     def read(self, status: int, body: bytes) -> Score:
         """See `ScoreRequest`."""
         try:

@@ -18,13 +18,23 @@ from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any
 
+from rewardpool.client.answering import Answering, answering
 from rewardpool.client.breaker import Breaker
 from rewardpool.client.pool import Pool
 from rewardpool.config import Penalty, RewardConfig, action_for
-from rewardpool.errors import BrokenPoolError, ConfigError, FunctionFailedError, PoolError, SampleError, ScoreError
+from rewardpool.errors import (
+    BrokenPoolError,
+    ConfigError,
+    FunctionFailedError,
+    PoolError,
+    RevisionGoneError,
+    SampleError,
+    ScoreError,
+)
 from rewardpool.rewards.config import without_steps
 from rewardpool.rewards.episode import Episode
 from rewardpool.rewards.mixture import Scaling, clipped, combined, normalized
+from rewardpool.rewards.one_revision import ROUNDS, Answered, is_split, wanted_of
 from rewardpool.rewards.part_config import FixedMoments, Part
 from rewardpool.rewards.rating import Rating, StepReward
 from rewardpool.rewards.requests import Asked, requests_by_pool
@@ -87,6 +97,15 @@ class _Draft:
     results: dict[str, _Result] = field(default_factory=dict)
     floor: float | None = None
     """The total that a closed gate gave."""
+    answering: Answering = field(default_factory=lambda: Answering({}))
+    """Revisions of the pools that may answer, and did."""
+
+    @property
+    def answered(self) -> Answered:
+        """Which revisions scored it."""
+        errors = [one.error for one in self.results.values()]
+        gone = {error.pool: error.found for error in errors if isinstance(error, RevisionGoneError)}
+        return Answered({pool: frozenset(seen) for pool, seen in self.answering.seen.items()}, gone)
 
     @property
     def is_open(self) -> bool:
@@ -109,10 +128,12 @@ class CompositeReward:
     ) -> None:
         self._gates = [part for part in parts if part.config.gate is not None]
         self._others = [part for part in parts if part.config.gate is None]
+        self._parts = tuple(parts)
         self._combine = combine
         self._pools = dict(pools or {})
         self._asked = tuple(asked)
         self._post_process = post_process
+        self._compares = any(isinstance(part.reward_function, GroupRewardFunction) for part in parts)
         self._names = tuple(part.name for part in parts)
         self._process = next((part for part in parts if getattr(part.config, "supervision", None) == "process"), None)
         running = [part for part in parts if part.config.normalize == "running"]
@@ -161,14 +182,46 @@ class CompositeReward:
         if self._needs_version_for is not None and any(episode.version is None for episode in episodes):
             raise without_steps(self._needs_version_for)
         drafts = [_Draft(episode, place) for place, episode in enumerate(episodes)]
-        asking = _Asking([*self._gates, *self._others], expected=len(drafts))
-        await gathered([self._fill(draft, asking) for draft in drafts])
+        await self._fill_all(drafts)
+        if len(drafts) > 1:
+            drafts = await self._by_one_revision(drafts)
+        _raise_unsettled(drafts, self._parts)
         totals = self._totals(drafts)
         ratings = [self._rating(draft, total) for draft, total in zip(drafts, totals, strict=True)]
         return _post_processed(ratings, self._post_process) if self._post_process and ratings else ratings
 
+    async def _by_one_revision(self, drafts: list[_Draft]) -> list[_Draft]:
+        """Return the group with no two revisions of a pool in it: see `one_revision.py`."""
+        for _ in range(ROUNDS):
+            answered = [draft.answered for draft in drafts]
+            if not is_split(answered):
+                return drafts
+            wanted = wanted_of(answered)
+            # A comparison shows all of them to one judge.
+            again = [draft for draft in drafts if self._compares or not draft.answered.agrees(wanted)]
+            for pool in self._pools.values():
+                if len({one for each in answered for one in each.seen.get(pool.endpoint.pool, ())}) > 1:
+                    pool.count_asked_again(len(again))
+            anew = [_Draft(draft.episode, draft.place, answering=Answering(wanted)) for draft in again]
+            await self._fill_all(anew)
+            by_place = {draft.place: draft for draft in anew}
+            drafts = [by_place.get(draft.place, draft) for draft in drafts]
+        wanted = wanted_of([draft.answered for draft in drafts])
+        split = [draft for draft in drafts if not draft.answered.agrees(wanted)]
+        for draft in drafts if self._compares and split else split:
+            _unscore(draft)
+        return drafts
+
+    async def _fill_all(self, drafts: Sequence[_Draft]) -> None:
+        asking = _Asking([*self._gates, *self._others], expected=len(drafts))
+        await gathered([self._fill(draft, asking) for draft in drafts])
+
     async def _fill(self, draft: _Draft, asking: "_Asking") -> None:
         """Take one draft through the gates and, if they open, to all other parts."""
+        with answering(draft.answering):
+            await self._filled(draft, asking)
+
+    async def _filled(self, draft: _Draft, asking: "_Asking") -> None:
         for gate in self._gates:
             await asking.ask(gate, draft, wanted=draft.is_open)
             _close(gate, draft)
@@ -307,6 +360,8 @@ async def _settled(part: OpenPart, outcome: PartScore | SampleError) -> _Result:
         steps = outcome.steps and tuple(replace(one, value=clipped(one.value, config.clip)) for one in outcome.steps)
         used = clipped(outcome.value, config.clip)
         return _Result(outcome.value, used, outcome.info, steps=steps, revision=outcome.revision)
+    if isinstance(outcome, RevisionGoneError):
+        return _Result(None, None, error=outcome)  # the group is asked again, of another revision
     failure = part.breaker.failed(outcome, where=f"{part.path} ({part.name})")
     if isinstance(failure, PoolError):
         raise failure
@@ -343,6 +398,22 @@ async def _proven(part: OpenPart, error: SampleError) -> None:
         part.breaker.forget(settled)
     if failure is not None:
         raise failure
+
+
+def _unscore(draft: _Draft) -> None:
+    """Leave a member without a score that could not be brought to its group's revision."""
+    error = ScoreError(draft.episode.label, f"two revisions of a pool scored its group, also when asked {ROUNDS} times")
+    draft.results = {name: _Result(None, None, error=error) for name in draft.results}
+    draft.floor = None
+
+
+def _raise_unsettled(drafts: Sequence[_Draft], parts: Sequence[OpenPart]) -> None:
+    """Raise why a member could not be brought to its group's revision, where the part's failure policy is `raise`."""
+    raising = {part.name for part in parts if action_for(part.config.on_failure, "infra") == "raise"}
+    for draft in drafts:
+        for name, result in draft.results.items():
+            if name in raising and result.error is not None and result.error.fault == "infra":
+                raise result.error
 
 
 def _close(part: OpenPart, draft: _Draft) -> None:

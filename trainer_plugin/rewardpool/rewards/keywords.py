@@ -22,6 +22,7 @@ class RewardSettings(TypedDict, total=False):
     key_file: str | Path
     ca_file: str | Path
     served_name: str
+    one_revision: bool
     adapter: str
     timeout: float
     max_attempts: int

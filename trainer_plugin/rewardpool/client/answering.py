@@ -1,0 +1,46 @@
+"""Which revision of a pool's workers may answer, and which ones did, for all that is asked within a block.
+
+A reward asks its pools in many ways: scorers, judges, comparisons. Their requests are pinned to a revision, and the
+revisions that answered are noted, without a parameter in each of them.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Answering:
+    """Revisions by the name of their pool.
+
+    Attributes:
+        wanted: The one that may answer; any may of a pool that is not named.
+        seen: Those that answered.
+    """
+
+    wanted: Mapping[str, str]
+    seen: dict[str, set[str]] = field(default_factory=dict)
+
+    def answered(self, pool: str, revision: str | None) -> None:
+        """Note an answer; a server that names no revision leaves nothing to note."""
+        if revision is not None:
+            self.seen.setdefault(pool, set()).add(revision)
+
+
+_current: ContextVar[Answering | None] = ContextVar("answering", default=None)
+
+
+@contextmanager
+def answering(noted: Answering) -> Iterator[None]:
+    """Within this block, in its tasks too, pin what pools are asked, and note who answers."""
+    token = _current.set(noted)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def current() -> Answering | None:
+    """Return that of the innermost block; None outside of any."""
+    return _current.get()

@@ -1,0 +1,49 @@
+"""One group, one scorer: no group is rated by two revisions of a pool. Pure.
+
+During a rollout workers of two revisions answer, and scores of two models have no common scale: an advantage made of
+both is one that no model gave. So the members that another revision scored are asked again, of the one that most of the
+group has; where that one serves no more, of the one that serves in its place, and then all of them.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+ROUNDS: Final = 4
+"""Times that a group is asked again, at most: twice in a rollout that ends meanwhile, twice more where it is undone."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """Revisions that answered for one member of a group, by the name of their pool."""
+
+    seen: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    gone: Mapping[str, str | None] = field(default_factory=dict)
+    """Of pools whose wanted revision serves no more: the one that refused in its place."""
+
+    def agrees(self, wanted: Mapping[str, str]) -> bool:
+        """Return whether nothing but the wanted revisions answered."""
+        return not self.gone and all(self.seen.get(pool, {revision}) == {revision} for pool, revision in wanted.items())
+
+
+def is_split(members: Sequence[Answered]) -> bool:
+    """Return whether several revisions of a pool scored the group, or the wanted one serves no more."""
+    wanted = wanted_of(members)
+    return not all(member.agrees(wanted) for member in members)
+
+
+def wanted_of(members: Sequence[Answered]) -> dict[str, str]:
+    """Return the one revision that each pool shall score with: that of most members, or what serves in its place.
+
+    Pools whose answers agree are among them, so that asking again leaves them as they are.
+    """
+    wanted: dict[str, str] = {}
+    for pool in sorted({pool for member in members for pool in (*member.seen, *member.gone)}):
+        counts = Counter(revision for member in members for revision in member.seen.get(pool, ()))
+        found = [member.gone[pool] for member in members if member.gone.get(pool) is not None]
+        if found:
+            wanted[pool] = str(found[-1])
+        elif counts:
+            wanted[pool] = max(counts, key=lambda revision: (counts[revision], revision))
+    return wanted
