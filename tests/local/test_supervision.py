@@ -112,6 +112,12 @@ async def test_a_pool_whose_file_was_removed_goes_on_replacing_workers(machine: 
         return worker.phase == "Ready" and worker.pid != pid
 
     await eventually(replaced, what="the worker has a new process", seconds=40)
+
+    async def serves() -> bool:
+        condition = machine.pool().status.condition("Serving")
+        return condition is not None and condition.status == "True"
+
+    await eventually(serves, what="the router has it", seconds=40)
     assert await machine.run("score", "hello world") == (0, "11.0\n")
 
 

@@ -50,8 +50,9 @@ def _has_another(reasons: str) -> bool:
 
     Then those that lack room may be nodes that never have any, such as those without GPUs.
     """
-    _, _, listed = reasons.partition(": ")
-    return any(
+    _, scheduler, listed = reasons.partition("nodes are available: ")
+    # On one machine the words are the supervisor's, about its GPUs alone.
+    return bool(scheduler) and any(
         not any(known in reason for known in _ROOM_WORDS) for reason in listed.strip().rstrip(".").split(", ") if reason
     )
 

@@ -31,6 +31,7 @@ QUOTA = 'pods "w" is forbidden: exceeded quota: gpus, requested: requests.nvidia
         (QUOTA, True),
         (f"{GATED}: Scheduling is blocked due to non-empty scheduling gates", False),
         ('admission webhook "policy" denied the request', False),
+        ("Insufficient nvidia.com/gpu: 1 needed, 0 of 2 free; GPU 0 is rl/rm's; GPU 1 is rl/rm's", True),
         ("no node has a free GPU", False),
         ("", False),
     ],
