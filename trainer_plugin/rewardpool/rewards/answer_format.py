@@ -37,6 +37,8 @@ _LINE_START = rf"^[ \t#]{{0,16}}{_MARKUP}"
 _LINE_END = rf"[ \t]{{0,16}}{_MARKUP}[ \t]{{0,256}}\.?[ \t]{{0,16}}$"
 _AFTER_THE_VERDICT = re.compile(r"(?:[\s*_`.$]|\\[\])])*")
 _DECODER = json.JSONDecoder()
+LONGEST_VERDICT = 4_096
+"""Characters of a verdict in JSON, such as the scores of a group; no scale has a longer one."""
 _CUT_OFF = "it is cut off before its answer is complete; raise max_tokens"
 
 
@@ -170,7 +172,9 @@ class AnswerFormat(Generic[T]):
         verdicts = []
         for found in self._next_key.finditer(response):
             try:
-                verdicts.append(self._scale.read(_DECODER.raw_decode(response, found.end())[0]))
+                # A part of it alone: a policy could write thousands of keys in front of one endless text.
+                start = response[found.end() : found.end() + LONGEST_VERDICT]
+                verdicts.append(self._scale.read(_DECODER.raw_decode(start)[0]))
             except (ValueError, RecursionError, Unreadable):
                 continue
         return verdicts
