@@ -161,7 +161,12 @@ async def quiet(audit: Audit, patience: Patience) -> tuple[float, Counter[str]]:
             last_write = time.monotonic()
         return int(time.monotonic() - last_write)
 
-    seconds = await patience.until(silence, of=int(QUIET_SECONDS), what="seconds without a write")
+    seconds = await patience.until(
+        silence,
+        of=int(QUIET_SECONDS),
+        what="seconds without a write",
+        why_not=lambda: f"it wrote: {dict(written.most_common(8))}",
+    )
     return seconds - QUIET_SECONDS, written
 
 
