@@ -74,6 +74,17 @@ def test_a_functions_score_says_whose_it_is(start: Start) -> None:
     assert (answer["request_id"], answer["revision"]) == ("r-1", "5f1c")
 
 
+@pytest.mark.parametrize(
+    "body", [b"[" * 100_000, json.dumps({"model": "rm", "input": "[" * 100_000}).encode()], ids=["request", "sample"]
+)
+def test_json_that_is_nested_too_deeply_is_the_callers_fault(start: Start, body: bytes) -> None:
+    server = start("detailed")
+    with urlopen(
+        Request(f"{server.url}/v1/embeddings", body, {"content-type": "application/json"}), timeout=30
+    ) as said:
+        assert json.load(said)["error"]["code"] == "invalid_sample"
+
+
 def test_a_function_is_not_called_for_another_revision(start: Start) -> None:
     server = start("detailed", REWARDPOOL_REVISION="5f1c")
     body = json.dumps({"model": "rm", "input": json.dumps(a_sample("4"))}).encode()

@@ -14,7 +14,7 @@ def parse_sample(text: str) -> FunctionArguments:
     """
     try:
         given = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidSampleError(
             f"a sample for a function is a JSON object as text, and this is not JSON: {error}"
         ) from None

@@ -28,7 +28,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from rewardpool_api import names
-from rewardpool_api.contract import ANY_MODEL, REQUEST_ID_HEADER, SCORE_PATH, CallerError
+from rewardpool_api.contract import ANY_MODEL, REQUEST_ID_HEADER, SCORE_PATH, WANTED_REVISION, CallerError
 from rewardpool_runtime.function_runner import (
     Failed,
     FunctionArguments,
@@ -137,7 +137,7 @@ class FunctionServer:
             refused = _error(503, "draining", "this worker is leaving")
             refused.force_close()
             return refused
-        authorization = request.headers.get("Authorization", "").encode()
+        authorization = request.headers.get("Authorization", "").encode(errors="surrogateescape")
         if request.path not in OPEN_PATHS and not self._key.admits(authorization):
             return _error(401, "unauthorized", "this worker needs the pool's key as Authorization: Bearer KEY")
         response: web.StreamResponse = await handler(request)
@@ -166,7 +166,9 @@ class FunctionServer:
 
     async def _score(self, request: web.Request) -> web.Response:
         header = request.headers.get(REQUEST_ID_HEADER)
-        request_id, revision = None if header is None else header.encode(), self._options.revision
+        # Bytes that are no UTF-8 arrive as lone surrogates.
+        request_id = None if header is None else header.encode(errors="surrogateescape")
+        revision = self._options.revision
         refused = other_revision(revision) if is_for_another(request_id, revision) else None
         said = echo(request_id, revision=revision)
         return web.json_response({**(refused or await self._answer(request)), **said})
@@ -202,7 +204,9 @@ class FunctionServer:
             return self._refused(CallerError(code="invalid_sample", message=str(error)))
         except WrongModelError as error:
             return self._refused(CallerError(code="wrong_model", message=str(error), served=error.served))
-        with self._in_work.request(request_id, calls=len(samples)) as started:
+        # Trainers ask by the id alone, whichever revision it is for.
+        named, _, _ = request_id.partition(WANTED_REVISION)
+        with self._in_work.request(named, calls=len(samples)) as started:
             # One sample, as nearly every request has, needs no task of its own, which costs 20 µs.
             alone = len(samples) == 1
             calls = [self._runner.run(sample, started=started) for sample in samples]
@@ -254,7 +258,7 @@ def parse_input(body: bytes, *, served: str) -> list[FunctionArguments]:
     """
     try:
         request = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidSampleError(f"the request is not JSON: {error}") from None
     model = request.get("model") if isinstance(request, dict) else None
     if not isinstance(model, str):

@@ -13,7 +13,17 @@ from support.quick_hedging import quick
 
 from rewardpool import Endpoint, FunctionSample, Pool, RewardConfig, Sample
 from rewardpool.client.exchange import Answer
-from rewardpool.client.in_work import ARRIVAL_SECONDS, PATIENCE_SECONDS, Inquiry, InWork, Verdict, read_listing
+from rewardpool.client.in_work import (
+    ARRIVAL_SECONDS,
+    MOST_PLACES,
+    PATIENCE_SECONDS,
+    PAUSE_SECONDS,
+    QUESTION_SECONDS,
+    Inquiry,
+    InWork,
+    Verdict,
+    read_listing,
+)
 from rewardpool.client.pool import injected_pool
 from rewardpool.errors import DeadlineError
 from rewardpool_api.contract import REQUEST_ID_HEADER, SCORE_PATH
@@ -73,8 +83,39 @@ def test_workers_that_do_not_answer_in_time_are_silent_until_they_answer() -> No
     assert asked.verdict() == "silent"
     asked.answer(b"", status=500)
     assert asked.verdict() == "silent"
+    asked.now += PAUSE_SECONDS
+    asked.verdict()
     asked.answer()
     assert asked.verdict() == "in_work"
+
+
+def test_a_question_that_is_never_answered_is_given_up_and_asked_again() -> None:
+    asked = Asked()
+    asked.verdict()
+    asked.now += QUESTION_SECONDS
+    assert asked.verdict() == "silent"
+    assert [one.is_over for one in asked.questions] == [True, False]
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_questions_after_an_error_keep_a_distance(status: int) -> None:
+    asked = Asked()
+    for _ in range(320):
+        asked.verdict()
+        if asked.questions and not asked.questions[-1].is_over:
+            asked.answer(b"", status=status)
+        asked.now += 1 / 32
+    assert len(asked.questions) <= 10 / PAUSE_SECONDS + 1
+
+
+def test_the_longest_work_counts_where_two_workers_list_a_request() -> None:
+    lines = "".join(f'rewardpool_request_seconds{{request="a-1-7",w="{w}"}} {s}\n' for w, s in (("a", 50), ("b", 0)))
+    assert read_listing(lines.encode(), asked_at=1.0).seconds == {"a-1-7": 50.0}
+
+
+def test_endless_places_are_bounded() -> None:
+    body = b'rewardpool_worker_places{w="a"} 1e308\nrewardpool_worker_places{w="b"} 1e308\n'
+    assert read_listing(body, asked_at=1.0).places == MOST_PLACES
 
 
 @pytest.mark.parametrize("is_urgent", [True, False])

@@ -36,6 +36,12 @@ SILENCE_SECONDS = 4.0
 LEAST_AGE_SECONDS = 0.5
 """For so long an answer is good, and for a quarter of the time that the request has taken."""
 MOST_AGE_SECONDS = 15.0
+QUESTION_SECONDS = 10.0
+"""For a question: a router waits 5 s for each of its workers. What is not answered by then is a failed question."""
+PAUSE_SECONDS = 0.5
+"""From a question that failed to the next one."""
+MOST_PLACES = 1_000_000
+"""More places than this no pool has."""
 UNKNOWN_AGE_SECONDS = 60.0
 """After which a server that lists nothing is asked again."""
 
@@ -61,7 +67,8 @@ class Listing(NamedTuple):
 
 def read_listing(body: bytes, *, asked_at: float) -> Listing:
     """Read what the router answers with status 200; lines of other kinds are skipped. Pure."""
-    places, seconds = 0.0, {}
+    places = 0.0
+    seconds: dict[str, float] = {}
     for name, labels, text in _LINE.findall(body):
         try:
             value = float(text)
@@ -70,9 +77,11 @@ def read_listing(body: bytes, *, asked_at: float) -> Listing:
         if not 0 <= value < math.inf:
             continue
         if name == SERIES_PLACES.encode():
-            places += value
+            places = min(MOST_PLACES, places + value)
         elif (request := _REQUEST.search(labels)) is not None:
-            seconds[request[1].decode()] = value
+            # Two workers have one request while a hedge races: the longest work counts.
+            request_id = request[1].decode()
+            seconds[request_id] = max(value, seconds.get(request_id, 0.0))
     return Listing(asked_at, int(places), seconds)
 
 
@@ -126,6 +135,8 @@ class InWork:
         self._is_silent = False
         """The last question came to nothing, for which the router takes 5 s."""
         self._unknown_until = -math.inf
+        self._not_before = -math.inf
+        """When the next question may be sent, after one that failed."""
 
     def verdict(self, request_id: str, *, sent_at: float, is_urgent: bool = True) -> Verdict:
         """Return where a request is; asks the workers where their last answer is too old.
@@ -141,8 +152,11 @@ class InWork:
             return "unknown"
         if (listing := self._fresh(sent_at, now)) is not None:
             return "in_work" if request_id in listing.seconds else "lost"
+        if self._inquiry is not None and now - self._inquiry.asked_at >= QUESTION_SECONDS:
+            self._give_up()
         if self._inquiry is None:
-            self._send(now)
+            if now >= self._not_before:
+                self._send(now)
         elif now - self._inquiry.asked_at >= self._patience:
             self._is_late = True
         was_in_work = self._listing is not None and request_id in self._listing.seconds
@@ -151,8 +165,18 @@ class InWork:
 
     def refresh(self, now: float, *, older_than: float) -> None:
         """Ask the workers unless their last answer, or a question, is younger than so many seconds."""
-        if self._inquiry is None and now >= self._unknown_until and now - self._asked_at >= older_than:
+        if self._inquiry is not None and now - self._inquiry.asked_at >= QUESTION_SECONDS:
+            self._give_up()
+        may_ask = self._inquiry is None and now >= max(self._unknown_until, self._not_before)
+        if may_ask and now - self._asked_at >= older_than:
             self._send(now)
+
+    def _give_up(self) -> None:
+        """Take the open question for one that failed."""
+        inquiry, self._inquiry = self._inquiry, None
+        if inquiry is not None:
+            inquiry.cancel()
+        self._is_late = self._is_silent = True
 
     def _send(self, now: float) -> None:
         self._asked_at = now
@@ -189,11 +213,12 @@ class InWork:
         """The router answered a question."""
         self._inquiry = None
         self._is_answered.set()
-        if answer.status in (401, 403, 404, 405, 501):
+        if 300 <= answer.status < 500 or answer.status == 501:
             self._unknown_until = self._clock() + UNKNOWN_AGE_SECONDS
             return
         took = self._clock() - inquiry.asked_at
         if answer.status != 200:
+            self._not_before = self._clock() + PAUSE_SECONDS
             self._is_late = True
             self._is_silent = took >= SILENCE_SECONDS
             return
@@ -213,4 +238,5 @@ class InWork:
         if isinstance(error, InvalidResponseError):
             self._unknown_until = self._clock() + UNKNOWN_AGE_SECONDS
         else:
+            self._not_before = self._clock() + PAUSE_SECONDS
             self._is_late = self._is_silent = True
