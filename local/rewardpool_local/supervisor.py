@@ -87,6 +87,15 @@ def pass_seconds(pool: RewardPool) -> float:
     return QUICK_PASS_SECONDS if pool.spec.autoscaling.parked else AT_ZERO_PASS_SECONDS
 
 
+def _news(before: str, what: str, error: Exception) -> str:
+    """Return a failure in words; it is logged where it is another than before, a defect with its traceback."""
+    words = f"{what}: {error or type(error).__name__}"
+    if words != before:
+        is_defect = not isinstance(error, OSError | StateUnreadableError)
+        log.warning("%s", words, exc_info=error if is_defect else None)
+    return words
+
+
 def kill_leftovers(folder: PoolFolder) -> list[int]:
     """End what a supervisor left that was killed before it could; the caller holds the folder's lock.
 
@@ -143,8 +152,10 @@ class Supervisor:
         self._start_times = StartTimes()
         self._throughputs = Throughputs()
         self._demands = DemandFiles(folder.demands)
+        self._unread = ""
+        """Why the manifest that is wanted cannot be read, in words; empty where it can."""
         self._failed_with = ""
-        """What failed in the last pass, in words; empty where nothing did."""
+        """Why the last pass failed, in words; empty where it succeeded."""
         self._gpu_claim = GpuClaim(folder.gpu)
 
     async def run(self) -> bool:
@@ -201,37 +212,35 @@ class Supervisor:
         try:
             self._read_wanted()
         except (OSError, StateUnreadableError) as error:
-            self._note_failure("the manifest that is wanted cannot be read, the last one holds", error)
+            self._unread = _news(self._unread, "the manifest that is wanted cannot be read, the last one holds", error)
+        else:
+            self._unread = ""
         try:
             await self._pass(router, fleet)
         except Exception as error:
             # A full disk, no more files, or a defect. An asyncio.CancelledError is not an Exception.
-            self._note_failure("a pass failed, the next one tries again", error)
+            self._failed_with = _news(self._failed_with, "a pass failed, the next one tries again", error)
+            # Not kept: the next pass that succeeds writes what it finds.
+            with suppress(OSError):
+                status = self._with_failure(self._pool.status, self._failed_with)
+                self._folder.write_pool(self._pool.model_copy(update={"status": status}))
         else:
             self._failed_with = ""
 
-    def _note_failure(self, what: str, error: Exception) -> None:
-        """Log a failure when it is news, with the traceback of a defect, and publish that it lasts."""
-        words = f"{what}: {error or type(error).__name__}"
-        if words == self._failed_with:
-            return
-        self._failed_with = words
-        is_defect = not isinstance(error, OSError | StateUnreadableError)
-        log.warning("%s", words, exc_info=error if is_defect else None)
-        now = rfc3339(datetime.now(UTC))
+    def _with_failure(self, status: RewardPoolStatus, message: str) -> RewardPoolStatus:
+        """Return the status with the condition that reconciling fails."""
+        before = self._pool.status.condition("Degraded")
+        lasts = before is not None and before.reason == ConditionReason.RECONCILE_FAILED
         degraded = Condition(
             type="Degraded",
             status="True",
             reason=ConditionReason.RECONCILE_FAILED,
-            message=words[:MAX_MESSAGE],
-            last_transition_time=now,
+            message=message[:MAX_MESSAGE],
+            last_transition_time=before.last_transition_time if before and lasts else rfc3339(datetime.now(UTC)),
             observed_generation=self._pool.metadata.generation,
         )
-        others = [condition for condition in self._pool.status.conditions if condition.type != "Degraded"]
-        status = self._pool.status.model_copy(update={"conditions": [*others, degraded]})
-        # Not kept: the next pass that succeeds writes what it finds.
-        with suppress(OSError):
-            self._folder.write_pool(self._pool.model_copy(update={"status": status}))
+        others = [condition for condition in status.conditions if condition.type != "Degraded"]
+        return status.model_copy(update={"conditions": [*others, degraded]})
 
     async def _pass(self, router: LocalRouter, fleet: Fleet) -> None:
         await router.ensure(self._pool)
@@ -273,6 +282,8 @@ class Supervisor:
         for event in plan.events:
             log.log(logging.WARNING if event.type == "Warning" else logging.INFO, "%s: %s", event.reason, event.message)
         status = plan.status.model_copy(update={"workers": fleet.describe()})
+        if self._unread:
+            status = self._with_failure(status, self._unread)
         if status != self._pool.status or self._failed_with:
             self._pool = self._pool.model_copy(update={"status": status})
             self._folder.write_pool(self._pool)
@@ -323,8 +334,8 @@ class Supervisor:
         if self._never_starts():
             # Serving may still name the router, which starts more slowly than such a worker fails.
             what, cause = "no worker can start", status.condition("Progressing")
-        if self._failed_with:
-            return f"{what}; {self._failed_with}"
+        if failure := self._failed_with or self._unread:
+            return f"{what}; {failure}"
         return f"{what} ({cause.reason}: {cause.message.splitlines()[0]})" if cause and cause.message else what
 
     @contextmanager

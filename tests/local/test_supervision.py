@@ -5,6 +5,7 @@ import json
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from support.fleet import eventually
 from support.kube_builders import a_pool
 from support.local_machine import LocalMachine
 
-from rewardpool_api import RewardPool
+from rewardpool_api import RewardPool, RewardPoolStatus
 from rewardpool_local.folder import PoolFolder, StateUnreadableError
 from rewardpool_local.supervisor import Settings, Supervisor
 
@@ -26,13 +27,15 @@ def folder(tmp_path: Path) -> PoolFolder:
 
 
 class FailingSupervisor(Supervisor):
-    """One whose passes fail with what the test says."""
+    """One whose passes decide to change nothing, or fail with what the test says."""
 
     error: Exception | None = None
 
     async def _pass(self, router: Any, fleet: Any) -> None:
         if self.error is not None:
             raise self.error
+        fleet = SimpleNamespace(describe=lambda: ())
+        self._publish(SimpleNamespace(events=(), status=RewardPoolStatus()), fleet)  # type: ignore[arg-type]
 
 
 def supervisor_of(folder: PoolFolder, **settings: Any) -> FailingSupervisor:
@@ -89,6 +92,21 @@ async def test_a_wanted_file_of_a_newer_version_is_reported_and_the_last_one_hol
     await supervisor._try_pass(None, None)  # type: ignore[arg-type]
     assert "cannot be read, the last one holds" in degraded(folder)
     assert supervisor._pool.spec.replicas == 1
+
+
+async def test_a_wanted_file_that_stays_unreadable_is_logged_once_and_stays_published(
+    folder: PoolFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    supervisor = supervisor_of(folder)
+    (folder.path / "wanted.json").write_text(json.dumps({"spec": {"fromTheFuture": 1}}))
+    published = []
+    for _ in range(3):
+        await supervisor._try_pass(None, None)  # type: ignore[arg-type]
+        published.append(folder.read_pool())
+    assert [record.message for record in caplog.records if "cannot be read" in record.message] == [supervisor._unread]
+    assert published[0] is not None
+    assert "cannot be read, the last one holds" in degraded(folder)
+    assert published == [published[0]] * 3
 
 
 def test_a_pool_of_which_no_pass_succeeds_is_given_up(folder: PoolFolder) -> None:
