@@ -1,4 +1,4 @@
-"""The operator on Kubernetes as a process: kopf's frame around `kubernetes/operator.py`.
+"""The operator on Kubernetes as a process: kopf's frame around `kubernetes/manager.py`.
 
 kopf brings signals and the order of starting and stopping, and has no handler of any object: pools are watched by the
 same reflectors as what they own. One odd answer to a watch of kopf's ends the process, what was deleted while such a

@@ -7,7 +7,7 @@ The scheduler writes of a pod that no node takes how many nodes refuse it and wh
 
 A node without GPUs is always "Insufficient nvidia.com/gpu", so the first line alone would take a worker that serves for
 nothing. A quota refuses the pod, which is then never made. A queue (Kueue) holds a pod by a scheduling gate: the pod
-waits for a decision of the queue's, which a worker's leaving does not bring about.
+waits for a decision of the queue's, which a worker's leaving does not change.
 """
 
 from datetime import timedelta

@@ -1,8 +1,8 @@
 """One owned object brought about: made when it is missing, applied when it differs, left alone when it is as rendered.
 
-Before one is made again that was there, the API server is asked whether the pool itself is there still. When kopf lists
-again it reports no deletion that its broken watch missed; but what the pool owned is collected, and we watch that. What
-is made for a new pool that is gone already is collected too, and the status, which is never made, tells that it is.
+Before one is made again that was there, the API server is asked whether the pool itself still exists: of a deleted pool
+the watch of its objects may report the collection before the pools' own watch reports the deletion. What is made for a
+new pool that is gone already is collected too, and writing its status, which is never created, shows that it is gone.
 
 An object that was there as rendered and is not any more was deleted or edited by somebody: putting it back is a repair,
 which is counted.

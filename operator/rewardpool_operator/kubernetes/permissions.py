@@ -1,4 +1,4 @@
-"""What the operator may do: every resource and verb that `client.py`'s callers and kopf's watches use, and no other.
+"""What the operator may do: every resource and verb that `client.py`'s callers and the reflectors use, and no other.
 
 The Helm chart's role has the same rules (a test compares them), and the operator's own tests run it with exactly these.
 Secrets are read by name only: the operator cannot list the secrets of a namespace.
