@@ -29,7 +29,7 @@ export REWARDPOOL_SERVER_PYTHON  := $(CURDIR)/$(SERVER)/bin/python
 export REWARDPOOL_TRAINER_PYTHON := $(CURDIR)/$(TRAINER)/bin/python
 export REWARDPOOL_SGLANG_PYTHON  := $(CURDIR)/$(SGLANG)/bin/python
 
-.PHONY: golden gpu-check bench-autoscaler bench-blame bench-client bench-engine bench-first-score bench-learning bench-operator bench-step client-faults docs help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 smollm2-model soak check quick-tests test needs suites waiting-suites engine-suites e2e e2e-faults e2e-autoscaling e2e-engines e2e-first-pool first-minute pictures release tutorials test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint reference format crds binaries clean
+.PHONY: golden gpu-check bench-autoscaler bench-blame bench-client bench-engine bench-first-score bench-learning bench-operator bench-step client-faults docs help packages models setup setup-dev setup-server setup-sglang setup-trainer setup-frameworks demo smollm2 smollm2-model soak check quick-tests test needs suites waiting-suites engine-suites e2e e2e-faults e2e-autoscaling e2e-engines e2e-models e2e-first-pool first-minute pictures release tutorials test-operator test-fleet test-client test-tools test-sglang test-hostile test-actor test-frameworks test-engines test-judges test-long lint reference format crds binaries clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -246,6 +246,9 @@ e2e-autoscaling: setup ## Only the pools that scale from zero and back of `make 
 
 e2e-engines: setup setup-sglang ## A rollout from vLLM to SGLang under load on a real cluster, and what may then happen (half an hour; needs the same)
 	@PYTHONPATH=e2e $(DEV)/bin/python -m two_engines
+
+e2e-models: setup ## From one model to another and back while groups are rated, on a real cluster (5 minutes; needs the same)
+	@PYTHONPATH=e2e $(DEV)/bin/python -m two_models
 
 SOAK_MINUTES ?= 10
 SOAK_SEED ?=
