@@ -18,6 +18,9 @@ import uvloop
 
 HEAD_END = b"\r\n\r\n"
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+REQUEST_ID = re.compile(rb"\r\nx-correlation-id: *([^\r]+)", re.IGNORECASE)
+SIGNATURE = {"revision": "0123456789", "tokenizer": "0123456789abcdef"}
+"""Said in every answer, as a worker of RewardPool says it."""
 SERVICE_PATH = b"/service-ms/"
 MAX_REQUEST_BYTES = 4 << 20
 
@@ -56,7 +59,8 @@ class Connection(asyncio.Protocol):
 
     def _take(self, head: bytes, body: bytes) -> None:
         if head.startswith(b"POST "):
-            answer = _answer(_scores(orjson.loads(body)["input"]))
+            found = REQUEST_ID.search(head)
+            answer = _answer(_scores(orjson.loads(body)["input"]), found and found[1].decode())
             if service_seconds:
                 asyncio.get_running_loop().call_later(service_seconds, self._send, answer)
                 return
@@ -84,9 +88,9 @@ def _scores(given: Any) -> list[int]:
     return [len(one) for one in given]
 
 
-def _answer(scores: list[int]) -> bytes:
+def _answer(scores: list[int], request_id: str | None) -> bytes:
     data = [{"index": index, "embedding": [float(score)]} for index, score in enumerate(scores)]
-    return _response(orjson.dumps({"data": data}))
+    return _response(orjson.dumps({"request_id": request_id, **SIGNATURE, "data": data}))
 
 
 def _response(body: bytes) -> bytes:
