@@ -33,23 +33,27 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two tiny reward models whose tokenizers differ."""
     folder = tmp_path_factory.mktemp("models")
     for seed, (name, given) in enumerate(TOKENIZERS.items()):
-        torch.manual_seed(seed)
         words = byte_tokenizer(**given)
-        config = transformers.LlamaConfig(
-            vocab_size=len(words),
-            hidden_size=64,
-            intermediate_size=128,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            num_key_value_heads=2,
-            max_position_embeddings=512,
-            num_labels=1,
-            initializer_range=0.2,
-            pad_token_id=words.pad_token_id,
-        )
-        transformers.LlamaForSequenceClassification(config).save_pretrained(folder / name)
         words.save_pretrained(folder / name)
+        write_weights(folder / name, words, seed=seed)
     return folder
+
+
+def write_weights(folder: Path, words: Any, *, seed: int) -> None:
+    torch.manual_seed(seed)
+    config = transformers.LlamaConfig(
+        vocab_size=len(words),
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=512,
+        num_labels=1,
+        initializer_range=0.2,
+        pad_token_id=words.pad_token_id,
+    )
+    transformers.LlamaForSequenceClassification(config).save_pretrained(folder)
 
 
 @pytest.fixture
@@ -122,3 +126,25 @@ async def test_no_score_is_one_by_the_wrong_tokenizer(models: Path, here: LocalM
     assert strays == []
     assert {model for *_, model in by} == {"a", "b"}
     assert [model for *_, model in by[-len(EPISODES) :]] == ["b"] * len(EPISODES)
+
+
+async def test_a_replica_that_loaded_other_weights_is_kept_from_the_router(tmp_path: Path, here: LocalMachine) -> None:
+    words, model = byte_tokenizer(**TOKENIZERS["a"]), tmp_path / "a"
+    words.save_pretrained(model)
+    write_weights(model, words, seed=0)
+    truth = await truth_of(tmp_path, "a", written_by="a")
+    await here.up(**spec(tmp_path, "a"))
+    await here.serves(1)
+    write_weights(model, words, seed=7)  # somebody overwrites the files that the second replica then loads
+    code, said = await here.run("scale", here.pool_key, "2", "--no-wait")
+    assert code == 0, said
+
+    async def is_found_out() -> bool:
+        degraded = here.pool().status.condition("Degraded")
+        return degraded is not None and degraded.reason == "ReplicasDisagree"
+
+    await eventually(is_found_out, what="the second replica is found to differ", seconds=60)
+    async with open_reward(here.pool_key, timeout=60, on_failure="raise") as reward:
+        ratings = await asyncio.gather(*(reward.rate(episode) for episode in EPISODES))
+    for episode, rating in zip(EPISODES, ratings, strict=True):
+        assert rating.total == pytest.approx(truth[episode.label], abs=1e-3)
