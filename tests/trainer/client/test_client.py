@@ -13,7 +13,7 @@ from aiohttp import web
 from support.fake_worker import Behaviour, FakeWorker, breaks_off, hangs, refuses, right, says, score_of
 from support.pauses import no_pause, pauses_for_ever
 
-from rewardpool import Endpoint, Pool, RewardConfig, Sample, Scored, Unscored
+from rewardpool import Endpoint, Outcome, Pool, RewardConfig, Sample, Scored, Unscored
 from rewardpool.client import request
 from rewardpool.client.pool import injected_pool
 from rewardpool.discovery.pool_sources import KubernetesSource
@@ -336,15 +336,39 @@ async def test_a_penalty_before_the_first_score_waits_for_it() -> None:
     assert outcome.value == -1.0
 
 
-async def test_a_pool_that_never_scores_gives_no_penalty() -> None:
-    async with (
-        FakeWorker(refuses(TOO_LONG)) as worker,
-        pool_on(worker, on_failure=PENALTY, timeout=0.3) as pool,
-    ):
-        with pytest.raises(BrokenPoolError, match="before its first score none gets the penalty"):
-            await pool.outcome(Sample(text="four"))
+async def first_is_too_long(pool: Pool) -> tuple[Outcome, Outcome]:
+    """Two samples one after the other, of which the worker refuses the first."""
+    return await pool.outcome(Sample(text="four")), await pool.outcome(Sample(text="x"))
+
+
+async def test_a_penalty_that_nothing_under_way_can_prove_is_unscored_at_once() -> None:
+    async with FakeWorker(refuses(TOO_LONG)) as worker, pool_on(worker, on_failure=PENALTY) as pool:
+        async with asyncio.timeout(10):  # the sample's own is 120 s
+            first, second = await first_is_too_long(pool)
         report = pool.report()
-    assert (report.samples, report.unscored, report.penalties) == (1, 1, 0)
+    assert (type(first), type(second)) == (Unscored, Scored)
+    assert (report.samples, report.scored, report.unscored, report.penalties) == (2, 1, 1, 0)
+
+
+async def test_a_sample_that_waits_for_a_proof_holds_no_place() -> None:
+    async with FakeWorker(refuses(TOO_LONG)) as worker, pool_on(worker, on_failure=PENALTY, concurrency=1) as pool:
+        async with asyncio.timeout(10):
+            outcomes = await asyncio.gather(*(pool.outcome(Sample(text=text)) for text in ("four", "x")))
+    assert [outcome.value for outcome in outcomes if isinstance(outcome, Scored)] == [-1.0, 1.0]
+
+
+async def test_a_stream_whose_first_sample_is_too_long_gives_it_the_penalty() -> None:
+    async with FakeWorker(refuses(TOO_LONG)) as worker, pool_on(worker, on_failure=PENALTY, concurrency=1) as pool:
+        async with asyncio.timeout(10):
+            ends = {index: end async for index, end in pool.stream(Sample(text=text) for text in ("four", "x"))}
+    assert {index: end.value for index, end in ends.items() if isinstance(end, Scored)} == {0: -1.0, 1: 1.0}
+
+
+async def test_what_is_raised_to_the_caller_waits_for_no_proof() -> None:
+    async with FakeWorker(refuses(TOO_LONG), hangs) as worker, pool_on(worker, on_failure=PENALTY) as pool:
+        with pytest.raises(SampleTooLongError):
+            async with asyncio.timeout(10):
+                await asyncio.gather(pool.scored(Sample(text="four")), pool.scored(Sample(text="x")))
 
 
 async def test_who_gives_up_a_held_sample_is_not_called_back() -> None:

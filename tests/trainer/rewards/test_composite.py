@@ -147,14 +147,22 @@ async def test_a_fault_that_the_mapping_leaves_out_raises() -> None:
         await rate(part("a", {"x": "capacity"}, on_failure={"verifier": "skip"}))
 
 
-async def test_the_penalty_waits_for_the_first_score_of_the_part() -> None:
+async def test_the_penalty_waits_for_a_score_of_the_part_while_another_response_is_under_way() -> None:
     opened = part("a", {"x": "policy", "y": 5.0}, on_failure=PENALTY)
+    opened.breaker.begun()
     penalised = asyncio.create_task(rate(opened, of="x"))
     for _ in range(5):
         await asyncio.sleep(0)
     assert not penalised.done()
     await rate(opened, of="y")
     assert (await penalised).total == -1.0
+
+
+async def test_a_response_that_is_rated_alone_waits_for_no_other() -> None:
+    opened = part("a", {"x": "policy", "y": 5.0}, on_failure=PENALTY)
+    async with asyncio.timeout(10):
+        first, _, again = await rate(opened, of="x"), await rate(opened, of="y"), await rate(opened, of="x")
+    assert (first.total, again.total) == (None, -1.0)
 
 
 async def test_a_part_that_only_fails_is_an_error_of_the_pool_under_every_policy() -> None:
@@ -168,6 +176,7 @@ async def test_a_part_that_only_fails_is_an_error_of_the_pool_under_every_policy
 async def test_held_responses_get_the_error_of_a_part_that_turns_out_broken() -> None:
     names = [str(number) for number in range(20)]
     opened = part("a", dict.fromkeys(names, "policy"), on_failure=PENALTY)
+    opened.breaker.begun()
     ends = await asyncio.gather(*(rate(opened, of=name) for name in names), return_exceptions=True)
     assert {type(end) for end in ends} == {BrokenPoolError}
 

@@ -44,6 +44,9 @@ async def asked(*behaviours: Behaviour, timeout: float = 20, **judge: Any) -> tu
         (says('{"choices": []}'), "no choices"),
         (says("<html>"), "not JSON"),
         (says("{}", status=500), "HTTP 500"),
+        (says("<html>Bad gateway", status=502), "HTTP 502"),
+        (says("<html>Gateway time-out", status=504), "HTTP 504"),
+        (says("<html>Request time-out", status=408), "HTTP 408"),
         (breaks_off, "connection"),
     ],
 )
@@ -86,6 +89,14 @@ async def test_probabilities_that_never_come_cost_three_generations_of_a_token()
 async def test_a_router_without_a_worker_costs_none() -> None:
     waiting = says(json.dumps({"error": {"code": "no_available_workers"}}), status=503)
     rating, worker = await asked(waiting, waiting, waiting, waiting, completes(GOOD), timeout=60)
+    assert rating.total == 7
+    assert len(worker.requests) == 5
+
+
+@pytest.mark.parametrize("status", [425, 429, 503])
+async def test_a_server_that_has_no_place_costs_none(status: int) -> None:
+    full = says("{}", status=status)
+    rating, worker = await asked(full, full, full, full, completes(GOOD), timeout=60)
     assert rating.total == 7
     assert len(worker.requests) == 5
 

@@ -1,7 +1,8 @@
 """Circuit breaker: tell a broken pool from samples that fail each for itself. Pure.
 
     no score yet       -> nothing is proven: N failures of one kind are the pool's, and so is the first 404, 405 or the
-                          like; nothing gets a penalty before the first score
+                          like. What is to get a penalty waits while others are under way, any of which may be
+                          scored, and is unscored when the last one of them was not
     a score            -> the counts begin anew
     scores before      -> N failures of one kind with no score in between are the pool's; of kinds that a sample may
                           have by itself (the function raised, the sample is malformed) `PATIENCE` times as many, since
@@ -12,6 +13,7 @@ and nothing would fail. Only a score proves a pool: a worker that answers every 
 as broken as one that answers 500.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
 
@@ -29,7 +31,11 @@ PATIENCE = 4
 NOBODY_THERE = ("unreachable", "waiting")
 """Kinds of failure after which nothing is known of what is at the address."""
 
+NOTHING_PROVEN = "before the first score nothing shows that the policy caused it, and there is no penalty"
+"""Why a failure of the policy's is unscored, for messages."""
+
 Settled = Callable[[PoolError | None], None]
+"""Called with the error that opened the breaker, or None; then `is_proven` says whether there is a penalty."""
 
 
 class Breaker:
@@ -39,9 +45,19 @@ class Breaker:
         """`threshold` is how many failures of one kind without a score in between are the pool's."""
         self._threshold = threshold
         self._failures: Counter[str] = Counter()
-        self._waiting: dict[object, Settled] = {}
+        self._under_way = 0
+        self._waiting: list[Settled] = []
         self.is_proven = False
         """Whether a score ever came."""
+
+    def begun(self, samples: int = 1) -> None:
+        """So many samples are under way, each of which may be scored."""
+        self._under_way += samples
+
+    def ended(self, samples: int = 1) -> None:
+        """So many are under way no more; to be called after `scored` or `failed`."""
+        self._under_way -= samples
+        self._settle_if_idle()
 
     def scored(self) -> None:
         """Take in a score."""
@@ -64,13 +80,18 @@ class Breaker:
         self._settle(failure)
         return failure
 
-    def when_proven(self, key: object, settled: Settled) -> None:
-        """Call back once: with None at the first score, or with the error that opens the breaker before it."""
-        self._waiting[key] = settled
+    def when_settled(self, settled: Settled) -> None:
+        """Call back once, now or later: at the first score, when it opens, or when nothing is under way."""
+        self._waiting.append(settled)
+        self._settle_if_idle()
 
-    def forget(self, key: object) -> None:
-        """Do not call back."""
-        self._waiting.pop(key, None)
+    async def settled(self) -> PoolError | None:
+        """Return at that moment, with the error that opened it if one did."""
+        end: asyncio.Future[PoolError | None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(lambda failure: None if end.done() else end.set_result(failure))
+        await asyncio.sleep(0)  # those that came with it begin
+        self._settle_if_idle()
+        return await end
 
     def _pool_error(self, error: SampleError, where: str) -> PoolError | None:
         refused = error.status is not None
@@ -90,7 +111,11 @@ class Breaker:
             return PoolNotReadyError(problem)
         return BrokenPoolError(problem)
 
+    def _settle_if_idle(self) -> None:
+        if self.is_proven or not self._under_way:
+            self._settle(None)
+
     def _settle(self, error: PoolError | None) -> None:
-        waiting, self._waiting = self._waiting, {}
-        for settled in waiting.values():
+        waiting, self._waiting = self._waiting, []
+        for settled in waiting:
             settled(error)

@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar
 from rewardpool.client.answer import Judgement, check_echo, read_first_token, read_judgement, read_object
 from rewardpool.client.answering import Answering, current
 from rewardpool.client.batching import Batcher
+from rewardpool.client.breaker import NOTHING_PROVEN, Settled
 from rewardpool.client.loop_thread import Work
 from rewardpool.client.report import Counters, Report
 from rewardpool.client.request import ScoreRequest
@@ -28,7 +29,7 @@ from rewardpool.config import Penalty, RewardConfig, action_for
 from rewardpool.demand.cadence import Plan
 from rewardpool.demand.handle import JobDemand, announced_demand
 from rewardpool.discovery.endpoint import Endpoint
-from rewardpool.errors import InvalidSampleError, SampleError, WrongTokenizerError
+from rewardpool.errors import InvalidSampleError, PoolError, SampleError, WrongTokenizerError
 from rewardpool.sample import Outcome, Sample, Scored, Unscored
 from rewardpool_api.contract import CHAT_PATH, SCORE_PATH
 
@@ -220,7 +221,15 @@ class Pool:
             SampleError: The sample has no score and the policy for its fault is `raise`.
             PoolError: The pool cannot be used, whatever the policy.
         """
-        return self._apply_policy(await self._outcome(sample))
+        outcome = await self._outcome(sample)
+        failure = None
+        if isinstance(outcome, Unscored) and self._gets_penalty(outcome.error):
+            try:
+                failure = await self._entered.breaker.settled()
+            except asyncio.CancelledError:
+                self._counters.cancelled += 1
+                raise
+        return self._apply_policy(outcome, failure)
 
     async def judge(
         self,
@@ -364,11 +373,14 @@ class Pool:
         )
 
         def ended(request: SampleRequest) -> None:
-            try:
-                end: Outcome | BaseException = self._apply_policy(request.outcome())
-            except BaseException as error:  # raised by the stream
-                end = error
-            course.deliver(request.index, end)
+            def deliver(failure: PoolError | None) -> None:
+                try:
+                    end: Outcome | BaseException = self._apply_policy(request.outcome(), failure)
+                except BaseException as error:  # raised by the stream
+                    end = error
+                course.deliver(request.index, end)
+
+            self._when_settled(request, deliver)
 
         async with aclosing(course.outcomes(samples)) as outcomes:
             async for item in outcomes:
@@ -394,19 +406,37 @@ class Pool:
         """Count samples that are asked again because two revisions had scored their group."""
         self._counters.asked_again += samples
 
-    def _apply_policy(self, outcome: Outcome) -> Outcome:
+    def _gets_penalty(self, error: BaseException | None) -> bool:
+        if not isinstance(error, SampleError):
+            return False
+        return isinstance(action_for(self._config.on_failure, error.fault), Penalty)
+
+    def _when_settled(self, request: SampleRequest, settled: Settled) -> None:
+        """Call back when the failure policy can be applied: now, but before the first score for a penalty."""
+        if self._gets_penalty(request.error):
+            self._entered.breaker.when_settled(settled)
+        else:
+            settled(None)
+
+    def _apply_policy(self, outcome: Outcome, failure: PoolError | None = None) -> Outcome:
+        """Return the outcome under the failure policy, or raise `failure`, the pool's."""
         if isinstance(outcome, Scored):
             return outcome
         error = outcome.error
         action = action_for(self._config.on_failure, error.fault)
-        if isinstance(action, Penalty):
+        if isinstance(action, Penalty) and self._entered.breaker.is_proven:
             self._counters.penalties += 1
             log.warning("%s (%s, %s): it gets the penalty %g", error, error.fault, error.kind, action.penalty)
             return Scored(value=action.penalty, attempts=outcome.attempts, seconds=outcome.seconds, penalised_for=error)
         self._counters.unscored += 1
+        if failure is not None:
+            raise failure
         if action == "raise":
             raise error
-        log.debug("%s (%s, %s): it is unscored", error, error.fault, error.kind)
+        if isinstance(action, Penalty):
+            log.warning("%s (%s, %s): it is unscored; %s", error, error.fault, error.kind, NOTHING_PROVEN)
+        else:
+            log.debug("%s (%s, %s): it is unscored", error, error.fault, error.kind)
         return outcome
 
     def _send(
@@ -453,7 +483,9 @@ class Scoring(Work[Outcome]):
 
     def _ended(self, request: SampleRequest) -> None:
         self._request = None
-        self.settle(lambda: self._pool._apply_policy(request.outcome()))
+        self._pool._when_settled(
+            request, lambda failure: self.settle(lambda: self._pool._apply_policy(request.outcome(), failure))
+        )
 
 
 @dataclass(slots=True, eq=False, repr=False, kw_only=True)

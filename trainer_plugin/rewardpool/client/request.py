@@ -189,6 +189,11 @@ class ScoreRequest(Generic[T]):
         return self._answer
 
     @property
+    def error(self) -> BaseException | None:
+        """What it has ended with; None before, and with an answer."""
+        return self._error
+
+    @property
     def is_score(self) -> bool:
         """Whether an answer proves that the pool scores."""
         return True

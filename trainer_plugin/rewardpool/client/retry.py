@@ -20,7 +20,8 @@ Waiting for a pool that is away costs nothing but time, so only the deadline bou
 may fail on it every time, so that is bounded by number. Invalid responses are bounded more widely: to the router,
 a worker that sends them is healthy, so with one such worker of two every attempt is a toss of a coin, and an idle
 router that knows the text chooses the same worker again. It does not when two requests come at a time. An attempt at a
-judge may have cost a generation, so those are bounded by `max_generations` instead, hedges included.
+judge may have cost a generation, so those are bounded by `max_generations` instead, hedges included. So may one that
+a gateway gave up (408, 502, 504): the engine behind it may write on.
 
 A kept connection that breaks before an answer begins says nothing of the worker: a server closes those that were idle,
 and one that was restarted knows none of them. It is no failure and no attempt: the request goes on a new connection
@@ -110,6 +111,8 @@ _FINAL_SERVER_ERRORS = frozenset({501, 505})
 """Not implemented, and a HTTP version that is not spoken: the next worker is the same program."""
 _TOO_MUCH = frozenset({408, 425, 429})
 """The server is there and asks for fewer requests."""
+_GIVEN_UP = frozenset({408, 502, 504})
+"""A worker may have begun, and may go on."""
 _NO_PLACE = _TOO_MUCH | {503}
 """No free place, rather than a broken server."""
 
@@ -130,6 +133,11 @@ class RetryableError(Exception):
     def fault(self) -> Fault:
         """The fault of a sample that ends with this failure."""
         return "capacity" if self.kind == "waiting" or self.status in _NO_PLACE else "infra"
+
+    @property
+    def may_have_cost(self) -> bool:
+        """Whether a worker may have begun to answer."""
+        return self.kind in FAILURES or self.status in _GIVEN_UP
 
     @property
     def is_away(self) -> bool:
@@ -232,12 +240,12 @@ class Retry:
         request.retries += 1
         request.kind, request.problem, request.fault = error.kind, error.problem, error.fault
         request.failures += FAILURES.get(error.kind, 0.0)
-        if error.kind not in FAILURES:
-            request.generations -= 1  # no worker began one
+        if not error.may_have_cost:
+            request.generations -= 1
         if isinstance(error, AnotherRevisionError) and self._is_gone(error):
             request.give_up(RevisionGoneError(request.label, self.used.pool, error.wanted, error.found))
             return
-        if error.kind in FAILURES and request.has_failed_for_good:
+        if error.may_have_cost and request.has_failed_for_good:
             problem = f"no usable answer in {request.attempts} attempts; last: {error.problem}"
             request.give_up(ScoreError(request.label, problem, fault=error.fault, kind=error.kind))
         elif (since := self._looked_up_since()) is None:

@@ -1,15 +1,13 @@
 """What is asked for one sample, and what its outcome is. It waits as one object, for tens of thousands may wait."""
 
-import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rewardpool.client.answer import Score, read_score
 from rewardpool.client.request import ScoreRequest
-from rewardpool.config import Penalty, action_for
 from rewardpool.discovery.endpoint import Endpoint
-from rewardpool.errors import BrokenPoolError, InvalidSampleError, PoolError, SampleError, SampleTooLongError
+from rewardpool.errors import InvalidSampleError, SampleError, SampleTooLongError
 from rewardpool.sample import Outcome, Sample, Scored, Unscored
 from rewardpool_api.contract import DetailedScore
 
@@ -23,8 +21,10 @@ class SampleRequest(ScoreRequest[Score]):
     """In its stream."""
     on_end: "Callable[[SampleRequest], None] | None" = None
     """Called at the end, before the callbacks; it must not raise."""
-    _held: asyncio.TimerHandle | None = field(default=None, init=False)
-    """Ends the wait for a proof that the pool scores."""
+
+    def __post_init__(self) -> None:
+        """It is under way until its end."""
+        self.connections.breaker.begun()
 
     def content(self, endpoint: Endpoint) -> dict[str, Any]:
         """See `ScoreRequest`. Raises SampleError where the pool's model cannot take the sample."""
@@ -76,45 +76,9 @@ class SampleRequest(ScoreRequest[Score]):
         )
         return replace(scored, steps=value.steps, info=value.info) if isinstance(value, DetailedScore) else scored
 
-    def cancel(self) -> set[asyncio.Task[Any]]:
-        """See `ScoreRequest`."""
-        self._release()
-        return ScoreRequest.cancel(self)
-
     def tell(self) -> None:
-        """See `ScoreRequest`. A sample that is to get the penalty is held until the pool has scored another one."""
-        breaker, error = self.connections.breaker, self._error
-        if breaker.is_proven or not isinstance(error, SampleError) or not self._gets_penalty(error):
-            self._tell_now()
-            return
-        breaker.when_proven(self, self._settled)
-        self._held = asyncio.get_running_loop().call_later(self.connections.config.timeout, self._give_up_proof)
-
-    def _gets_penalty(self, error: SampleError) -> bool:
-        return isinstance(action_for(self.connections.config.on_failure, error.fault), Penalty)
-
-    def _give_up_proof(self) -> None:
-        self._settled(
-            BrokenPoolError(
-                f"{self.connections.endpoint.pool} scored no sample within {self.connections.config.timeout:g} s, and"
-                f" before its first score none gets the penalty; last: {self._error}"
-            )
-        )
-
-    def _settled(self, error: PoolError | None) -> None:
-        self._release()
-        if error is not None:
-            self._error = error
-            self.counters.unscored += 1
-        self._tell_now()
-
-    def _release(self) -> None:
-        self.connections.breaker.forget(self)
-        held, self._held = self._held, None
-        if held is not None:
-            held.cancel()
-
-    def _tell_now(self) -> None:
+        """See `ScoreRequest`."""
+        self.connections.breaker.ended()
         on_end, self.on_end = self.on_end, None
         if on_end is not None:
             on_end(self)

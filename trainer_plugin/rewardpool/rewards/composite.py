@@ -13,17 +13,17 @@ One part is a mixture of one, so that every reward behaves the same.
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any
 
 from rewardpool.client.answering import Answering, answering
-from rewardpool.client.breaker import Breaker
+from rewardpool.client.breaker import NOTHING_PROVEN, Breaker
 from rewardpool.client.pool import Pool
 from rewardpool.config import Penalty, RewardConfig, action_for
 from rewardpool.errors import (
-    BrokenPoolError,
     ConfigError,
     FunctionFailedError,
     PoolError,
@@ -337,7 +337,10 @@ class _Meeting:
     async def _compare(self) -> None:
         if self._drafts:
             drafts = sorted(self._drafts, key=lambda draft: draft.place)
-            outcomes = await self._function.compare([draft.episode for draft in drafts])
+            with _under_way(self._part, len(drafts)):
+                outcomes = await self._function.compare([draft.episode for draft in drafts])
+                for outcome in outcomes:
+                    _note(self._part, outcome)
             for draft, outcome in zip(drafts, outcomes, strict=True):
                 draft.results[self._part.name] = await _settled(self._part, outcome)
         self._done.set()
@@ -345,59 +348,56 @@ class _Meeting:
 
 async def _score(part: OpenPart, function: RewardFunction, episode: Episode) -> _Result:
     """Ask a part about one episode and apply its failure policy."""
-    try:
-        outcome: PartScore | SampleError = await function.score(episode)
-    except SampleError as error:
-        outcome = error
+    with _under_way(part, 1):
+        try:
+            outcome: PartScore | SampleError = await function.score(episode)
+        except SampleError as error:
+            outcome = error
+        _note(part, outcome)
     return await _settled(part, outcome)
+
+
+@contextmanager
+def _under_way(part: OpenPart, episodes: int) -> Iterator[None]:
+    part.breaker.begun(episodes)
+    try:
+        yield
+    finally:
+        part.breaker.ended(episodes)
+
+
+def _note(part: OpenPart, outcome: PartScore | SampleError) -> None:
+    """Take in what a part said of an episode. Raises PoolError where that shows that it is broken."""
+    if isinstance(outcome, PartScore):
+        part.breaker.scored()
+    elif not isinstance(outcome, RevisionGoneError):  # then the group is asked again, of another revision
+        failure = part.breaker.failed(outcome, where=f"{part.path} ({part.name})")
+        if isinstance(failure, PoolError):
+            raise failure
 
 
 async def _settled(part: OpenPart, outcome: PartScore | SampleError) -> _Result:
     """Clip a score, or apply the failure policy. Raises SampleError under `raise`, and PoolError for a broken part."""
     config = part.config
     if isinstance(outcome, PartScore):
-        part.breaker.scored()
         steps = outcome.steps and tuple(replace(one, value=clipped(one.value, config.clip)) for one in outcome.steps)
         used = clipped(outcome.value, config.clip)
         return _Result(outcome.value, used, outcome.info, steps=steps, revision=outcome.revision)
     if isinstance(outcome, RevisionGoneError):
-        return _Result(None, None, error=outcome)  # the group is asked again, of another revision
-    failure = part.breaker.failed(outcome, where=f"{part.path} ({part.name})")
-    if isinstance(failure, PoolError):
-        raise failure
+        return _Result(None, None, error=outcome)
     action = action_for(config.on_failure, outcome.fault)
     if action == "raise":
         raise outcome
     if isinstance(action, Penalty):
-        await _proven(part, outcome)
-        log.warning(
-            "%s (%s, %s): %s gets the penalty %g", outcome, outcome.fault, outcome.kind, part.name, action.penalty
-        )
-        return _Result(None, action.penalty, error=outcome)
+        if (failure := await part.breaker.settled()) is not None:
+            raise failure
+        if part.breaker.is_proven:
+            log.warning(
+                "%s (%s, %s): %s gets the penalty %g", outcome, outcome.fault, outcome.kind, part.name, action.penalty
+            )
+            return _Result(None, action.penalty, error=outcome)
+        log.warning("%s (%s, %s): %s", outcome, outcome.fault, outcome.kind, NOTHING_PROVEN)
     return _Result(None, None, error=outcome)
-
-
-async def _proven(part: OpenPart, error: SampleError) -> None:
-    """Wait for the part's first score: before it, nothing shows that the failure is the policy's.
-
-    Raises:
-        PoolError: The part is broken, or scores nothing within its deadline.
-    """
-    if part.breaker.is_proven:
-        return
-    settled: asyncio.Future[PoolError | None] = asyncio.get_running_loop().create_future()
-    part.breaker.when_proven(settled, lambda failure: None if settled.done() else settled.set_result(failure))
-    seconds = getattr(part.config, "client", RewardConfig()).timeout
-    try:
-        async with asyncio.timeout(seconds):
-            failure = await settled
-    except TimeoutError:
-        problem = f"{part.path} ({part.name}) scored nothing within {seconds:g} s, and before its first score no"
-        raise BrokenPoolError(f"{problem} response gets the penalty; last: {error}") from error
-    finally:
-        part.breaker.forget(settled)
-    if failure is not None:
-        raise failure
 
 
 def _unscore(draft: _Draft) -> None:
