@@ -12,7 +12,6 @@ import functools
 import importlib
 import inspect
 import logging
-import math
 import multiprocessing
 import os
 import signal
@@ -28,7 +27,7 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from rewardpool_api.contract import Fault
-from rewardpool_runtime.json_values import NotJsonError, described, json_value
+from rewardpool_runtime.json_values import NotJsonError, described, finite, json_value, shown
 
 log = logging.getLogger("rewardpool.functions")
 
@@ -96,8 +95,10 @@ def load_function(reference: str) -> Callable[..., Any]:
     module_name, _, name = reference.partition(":")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # a module runs any code while it is imported
-        raise FunctionNotFoundError(f"cannot load the function {reference}: {type(error).__name__}: {error}") from error
+    except KeyboardInterrupt:  # whoever waits for the import
+        raise
+    except BaseException as error:  # a module runs any code while it is imported
+        raise FunctionNotFoundError(f"cannot load the function {reference}: {told(error)}") from error
     if not hasattr(module, name):
         raise FunctionNotFoundError(f"cannot load the function {reference}: {NO_FUNCTION.format(module_name, name)}")
     function = getattr(module, name)
@@ -145,15 +146,10 @@ def read_result(result: Any) -> Outcome:
         info, result = _beside_score(result), result["score"]
     number = _number(result)
     if number is None:
-        shown = "None" if result is None else f"{result!r:.100} ({described(result)})"
-        return Failed(
-            f"the function returned {shown}, not a number, a truth value, or a mapping with one under `score`"
-        )
-    try:
-        value = float(number)
-    except OverflowError as error:
-        return Failed(f"the function returned a number that is no float: {error}")
-    return Scored(value, info) if math.isfinite(value) else Failed(f"the function returned {value}")
+        what = "None" if result is None else f"{shown(result)} ({described(result)})"
+        return Failed(f"the function returned {what}, not a number, a truth value, or a mapping with one under `score`")
+    value = finite(number)
+    return Failed(f"the function returned {shown(number)}, no finite number") if value is None else Scored(value, info)
 
 
 def _number(result: Any) -> Real | None:
@@ -179,14 +175,23 @@ def _beside_score(result: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _failed(error: BaseException) -> Failed:
-    return Failed(f"{type(error).__name__}: {error}"[:MAX_MESSAGE])
+    return Failed(told(error)[:MAX_MESSAGE])
+
+
+def told(error: BaseException) -> str:
+    """Return the type and text of what the user's code raised."""
+    try:
+        text = str(error)
+    except BaseException:  # which is the user's code too
+        text = "(its text cannot be read)"
+    return f"{type(error).__name__}: {text}"
 
 
 def _call(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Outcome:
     try:
         result = function(**arguments)
         return read_result(asyncio.run(result) if inspect.iscoroutine(result) else result)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # of the user's code, in a thread that nobody else interrupts or cancels
         return _failed(error)
 
 
@@ -297,7 +302,10 @@ class LocalRunner:
                 return read_result(await self._function(**_arguments(sample, self._further)))
         except TimeoutError as error:
             return self._overdue() if limit.expired() else _failed(error)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise
             return _failed(error)
 
     def _overdue(self) -> Failed:

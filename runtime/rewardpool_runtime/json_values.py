@@ -179,6 +179,23 @@ def described(value: Any) -> str:
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
+def shown(value: Any) -> str:
+    """Return at most 100 characters of a value's repr; of what has none, its type."""
+    try:
+        return f"{value!r:.100}"
+    except Exception:  # a whole number of thousands of digits has none, and objects raise what they like
+        return described(value)
+
+
+def finite(value: Any) -> float | None:
+    """Return a number as a float; None where it is no finite one, or no number at all."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):  # a huge whole number does not fit into one
+        return None
+    return number if math.isfinite(number) else None
+
+
 def _instead(value: Any) -> str:
     if isinstance(value, tuple | set | frozenset):
         return "give a list"

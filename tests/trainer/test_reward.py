@@ -244,6 +244,21 @@ def test_one_that_is_forgotten_open_warns_and_ends_its_thread() -> None:
     assert not thread.is_alive()
 
 
+def test_one_that_is_forgotten_ends_its_thread_where_warnings_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    ignored: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    before = set(threading.enumerate())
+    scorer = Reward(length)
+    scorer(["?"], ["a"])
+    [thread] = [one for one in threading.enumerate() if one.name == "rewardpool" and one not in before]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        del scorer
+    thread.join(10)
+    assert not thread.is_alive()
+    assert [one.exc_type for one in ignored] == [ResourceWarning]
+
+
 @pytest.mark.parametrize("end", [lambda scorer: None, closed])
 def test_one_that_is_not_open_is_forgotten_without_a_word(end: Any) -> None:
     scorer = Reward(length)

@@ -75,13 +75,14 @@ def test_a_truth_value_and_a_scalar_of_numpy_are_scores(result: Any, value: floa
         ("1.0", "returned '1.0' (a str)"),
         (float("nan"), "returned nan"),
         (float("inf"), "returned inf"),
-        (numpy.float32("nan"), "returned nan"),
+        (numpy.float32("nan"), "no finite number"),
         ([1.0], r"returned [1.0] (a list)"),
         (numpy.array([1.0]), "returned array([1.]) (a ndarray)"),
         ({}, "without `score`"),
         ({"reward": 1.0}, "without `score`; it has ['reward']"),
         ({"score": None}, "returned None"),
-        (10**400, "no float"),
+        (10**400, "no finite number"),
+        pytest.param(10**5000, "returned an int, no finite number", id="digits"),
         (1j, "returned 1j (a complex)"),
     ],
 )
@@ -206,8 +207,39 @@ async def test_an_exception_is_told_with_its_type_and_text(function: str) -> Non
     assert await local(function).run(sample("raise")) == Failed("KeyError: 'no such answer'")
 
 
-async def test_a_function_that_exits_ends_its_sample_alone() -> None:
-    assert await local("obedient").run(sample("exit")) == Failed("SystemExit: 3")
+RAISED = ["SystemExit", "KeyboardInterrupt", "GeneratorExit", "CancelledError", "OwnError"]
+
+
+@pytest.mark.parametrize("name", RAISED)
+@pytest.mark.parametrize("function", ["raises", "raises_async", "raises_as_it_returns"])
+async def test_what_is_no_exception_is_a_failure_of_its_sample_alone(function: str, name: str) -> None:
+    runner = local(function, concurrency=1)
+    async with asyncio.timeout(20):
+        assert await runner.run(sample(name)) == Failed(f"{name}: of the function")
+        assert await runner.run(sample("nothing")) == Scored(1.0)
+
+
+@pytest.mark.parametrize("name", RAISED)
+async def test_nor_does_it_end_a_process(name: str) -> None:
+    runner = ProcessRunner("rewards:raises", processes=1, timeout_seconds=20)
+    try:
+        assert await runner.run(sample(name)) == Failed(f"{name}: of the function")
+    finally:
+        await runner.close()
+
+
+async def test_an_exception_whose_text_raises_is_a_failure_too() -> None:
+    assert await local("raises").run(sample("UnspeakableError")) == Failed(
+        "UnspeakableError: (its text cannot be read)"
+    )
+
+
+async def test_a_caller_that_is_cancelled_is_not_told_that_the_function_failed() -> None:
+    task = asyncio.create_task(local("raises_async").run(sample("waits")))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 @pytest.mark.parametrize(("function", "hang"), [("obedient", "sleep 0.2"), ("obedient_async", "hang")])

@@ -88,8 +88,8 @@ class Reward:
         lazy = getattr(self, "_lazy", None)  # of one whose configuration was wrong there is none
         if lazy is not None and (opened := lazy.reward_if_open) is not None:
             said = f"{self!r} was not closed; use `with`, or call close()"
+            opened.stop()  # first: the warning may be raised
             warnings.warn(said, ResourceWarning, stacklevel=2, source=self)
-            opened.stop()
 
     @property
     def pools(self) -> Mapping[str, Pool]:

@@ -230,7 +230,7 @@ class SleepMiddleware:
             for step in where:
                 said = said[step]
             numbers = [float(number) for number in (said if isinstance(said, list) else [said])]
-        except (KeyError, IndexError, TypeError, ValueError) as error:
+        except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
             raise EngineRefusedError(f"the probe's answer holds no number: {type(error).__name__}: {error}") from None
         if not numbers or not all(map(math.isfinite, numbers)):
             raise EngineRefusedError(f"the probe's answer is {numbers}, which is not one or more finite numbers")

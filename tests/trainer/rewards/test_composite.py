@@ -325,10 +325,21 @@ async def test_post_process_makes_totals_of_a_groups_ratings_and_leaves_the_comp
     assert [rating.components for rating in ratings] == [{"a": 2.0}, {"a": 7.0}]
 
 
-@pytest.mark.parametrize("totals", [[], [1.0, 2.0], [math.nan], ["1"], [True], None])
+@pytest.mark.parametrize(
+    "totals", [[], [1.0, 2.0], [math.nan], [10**400], pytest.param([-(10**5000)], id="digits"), ["1"], [True], None]
+)
 async def test_what_post_process_may_not_give_is_an_error(totals: Any) -> None:
     with pytest.raises(FunctionFailedError, match="post_process"):
         await rate_group("a", part("a", {"a": 1.0}), post_process=lambda _: totals)
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError])
+async def test_whatever_post_process_raises_is_its_failure(raised: type[BaseException]) -> None:
+    def hook(_: Sequence[Rating]) -> list[float]:
+        raise raised("of the hook")
+
+    with pytest.raises(FunctionFailedError, match=f"post_process failed: {raised.__name__}: of the hook"):
+        await rate_group("a", part("a", {"a": 1.0}), post_process=hook)
 
 
 async def test_a_total_that_is_no_finite_number_is_an_error() -> None:

@@ -63,3 +63,44 @@ not_callable = 3
 
 def needs_level(data_source: str, solution_str: str, ground_truth: Any, extra_info: Any, level: int) -> float:
     return float(level)
+
+
+class OwnError(BaseException):
+    """No exception of Python's."""
+
+
+class UnspeakableError(Exception):
+    """One whose text raises."""
+
+    def __str__(self):
+        raise ValueError("no text")
+
+
+def raises(solution_str, **_):
+    errors = {"SystemExit": SystemExit, "KeyboardInterrupt": KeyboardInterrupt, "GeneratorExit": GeneratorExit}
+    errors |= {"CancelledError": asyncio.CancelledError, "OwnError": OwnError, "UnspeakableError": UnspeakableError}
+    if solution_str in errors:
+        raise errors[solution_str]("of the function")
+    return 1.0
+
+
+async def raises_async(solution_str, **_):
+    if solution_str == "waits":
+        await asyncio.Event().wait()
+    return raises(solution_str)
+
+
+class _Result:
+    """A mapping's score that raises as it is read."""
+
+    ndim = 0
+
+    def __init__(self, name):
+        self.name = name
+
+    def item(self):
+        return raises(self.name)
+
+
+def raises_as_it_returns(solution_str, **_):
+    return {"score": _Result(solution_str)}

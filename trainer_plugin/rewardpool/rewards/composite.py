@@ -41,6 +41,8 @@ from rewardpool.rewards.requests import Asked, requests_by_pool
 from rewardpool.rewards.reward_function import GroupRewardFunction, PartScore, RewardFunction, gathered
 from rewardpool.rewards.running import RunningMoments
 from rewardpool.rewards.score_noise import ScoreDtype
+from rewardpool_runtime.function_runner import told
+from rewardpool_runtime.json_values import finite, shown
 
 log = logging.getLogger(__name__)
 
@@ -430,8 +432,8 @@ def _post_processed(ratings: Sequence[Rating], hook: PostProcess) -> list[Rating
     """The ratings with the totals that the user's hook makes of them. Raises FunctionFailedError."""
     try:
         totals = list(hook(ratings))
-    except Exception as error:  # the user's code raises what it likes
-        raise FunctionFailedError("(group)", f"post_process failed: {type(error).__name__}: {error}") from error
+    except BaseException as error:  # the user's code raises what it likes
+        raise FunctionFailedError("(group)", f"post_process failed: {told(error)}") from error
     if len(totals) != len(ratings):
         raise FunctionFailedError("(group)", f"post_process gave {len(totals)} totals for {len(ratings)} ratings")
     return [replace(rating, total=_checked_total(total)) for rating, total in zip(ratings, totals, strict=True)]
@@ -441,6 +443,9 @@ def _checked_total(total: Any) -> float | None:
     """What post_process gave for one rating. Raises FunctionFailedError where that is no finite number and not None."""
     if total is None:
         return None
-    if isinstance(total, bool) or not isinstance(total, Real) or not math.isfinite(total):
-        raise FunctionFailedError("(group)", f"post_process gave {total!r:.60}, which is no finite number and not None")
-    return float(total)
+    number = None if isinstance(total, bool) or not isinstance(total, Real) else finite(total)
+    if number is None:
+        raise FunctionFailedError(
+            "(group)", f"post_process gave {shown(total)}, which is no finite number and not None"
+        )
+    return number

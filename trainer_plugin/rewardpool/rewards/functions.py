@@ -104,4 +104,5 @@ class LengthPenaltyScorer:
 def length_penalty(tokens: int, settings: LengthPenalty) -> float:
     """The punishment for a response of so many tokens, from -penalty to 0."""
     over = tokens - (settings.max_tokens - settings.buffer_tokens)
-    return 0.0 - settings.penalty * min(max(over / settings.buffer_tokens, 0.0), 1.0)  # no -0.0
+    # Compared before it is divided: a huge int does not fit into a float.
+    return 0.0 - settings.penalty * (min(max(over, 0), settings.buffer_tokens) / settings.buffer_tokens)  # no -0.0

@@ -8,7 +8,6 @@ verl served the model itself.
 
 import asyncio
 import json
-import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from rewardpool.rewards.chat import load_tokenizer
 from rewardpool.rewards.discriminative import model_source
 from rewardpool.verl.bursts import announced_bursts
 from rewardpool.verl.local_proxy import open_door
+from rewardpool_runtime.json_values import finite, shown
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,8 @@ def checked_result(result: dict[str, Any]) -> dict[str, Any]:
         FunctionFailedError: The reward is no finite number; verl would train on it.
     """
     score = result["reward_score"]
-    try:
-        is_number = math.isfinite(float(score))  # numpy's and torch's numbers, as verl takes them
-    except (TypeError, ValueError, OverflowError):
-        is_number = False
-    if not is_number:
-        raise FunctionFailedError("(of verl)", f"the reward function gave {score!r:.60}, which is no finite number")
+    if finite(score) is None:  # numpy's and torch's numbers, as verl takes them
+        raise FunctionFailedError("(of verl)", f"the reward function gave {shown(score)}, which is no finite number")
     return result
 
 
