@@ -192,8 +192,9 @@ def test_the_response_is_what_follows_the_prompt() -> None:
 def test_padding_and_bos_before_the_prompt_are_no_part_of_it() -> None:
     query = "<pad><pad><bos>2+2=4<end_of_turn>"
     assert PolicyText(Tokenizer(CHATML, **GEMMA)).after("2+2=", query) == "4"
-    with pytest.raises(InvalidSampleError, match="Name the policy's tokenizer"):
-        PolicyText().after("2+2=", query)
+    assert PolicyText(Tokenizer(CHATML, **GEMMA)).after("<bos>2+2=", query) == "4"
+    with pytest.raises(InvalidSampleError, match="Then name the policy's tokenizer by --policy-tokenizer"):
+        PolicyText(field="--policy-tokenizer").after("2+2=", query)
 
 
 def test_a_prompt_says_whether_it_opens_thoughts() -> None:

@@ -64,7 +64,7 @@ def reward_function(
     """
     announcement = _announcement(samples)
     lazy = LazyReward(spec, tokenizer=tokenizer, path="openrlhf.reward", announcement=announcement, **overrides)
-    text = PolicyText.load(policy_tokenizer, field="policy_tokenizer")
+    text = PolicyText.load(policy_tokenizer, field=f"policy_tokenizer or ${ENV_POLICY_TOKENIZER}")
 
     def reward_func(queries: Sequence[str], prompts: Sequence[str], labels: Sequence[Any]) -> dict[str, Any]:
         """Rate rows; each of the three has shape (rows,)."""

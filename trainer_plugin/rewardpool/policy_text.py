@@ -71,10 +71,12 @@ class PolicyText:
     Args:
         tokenizer: The policy's, loaded; None where it is not known.
         stop_ids: `eos_token_id` of its generation config.
+        field: The setting that names it, for messages.
     """
 
-    def __init__(self, tokenizer: Any = None, *, stop_ids: Iterable[int] = ()) -> None:
+    def __init__(self, tokenizer: Any = None, *, stop_ids: Iterable[int] = (), field: str = "") -> None:
         self._tokenizer = tokenizer
+        self._advice = f"name the policy's tokenizer{field and f' by {field}'}"
         self._frames: list[Frame] = []
         self._end: ResponseEnd | None = None
         if tokenizer is not None:
@@ -95,8 +97,8 @@ class PolicyText:
             ConfigError: There is no such tokenizer.
         """
         if source is None:
-            return cls()
-        return cls(load_tokenizer(source, revision=None, field=field), stop_ids=load_stop_ids(source))
+            return cls(field=field)
+        return cls(load_tokenizer(source, revision=None, field=field), stop_ids=load_stop_ids(source), field=field)
 
     def prompt(
         self, prompt: str | Sequence[Message], *, strict: bool = True, label: str = "(unnamed)"
@@ -125,7 +127,7 @@ class PolicyText:
         opening = next((opening for opening in OPENINGS if opening in prompt), None)
         if opening is not None and strict:
             problem = f"the prompt has a chat template's {opening} in it, which a reward model must not see in a turn; "
-            does = "it is not as the policy's tokenizer writes it" if self._frames else "name the policy's tokenizer"
+            does = "it is not as the policy's tokenizer writes it" if self._frames else self._advice
             raise InvalidSampleError(label, problem + does)
         return prompt
 
@@ -144,7 +146,7 @@ class PolicyText:
             if (spelt := spelt_end(text)) is not None:
                 raise InvalidSampleError(
                     label,
-                    f"its response ends in {spelt}, which is a special token or words: name the policy's tokenizer",
+                    f"its response ends in {spelt}, which is a special token or words: {self._advice}",
                 )
             return text
         if token_ids is not None and hasattr(self._tokenizer, "decode"):
@@ -169,20 +171,19 @@ class PolicyText:
         Raises:
             InvalidSampleError: `query` does not begin with the prompt; and as `response`.
         """
-        for text in (query, self._unpadded(query)):
+        for text in self._beginnings(query):
             if text.startswith(prompt):
                 return self.response(text[len(prompt) :], label=label)
-        does = "has it padding before it? Name the policy's tokenizer" if self._end is None else ""
+        does = f"has it padding before it? Then {self._advice}" if self._end is None else ""
         problem = "its query does not begin with its prompt: was that cut to the length limit?"
         raise InvalidSampleError(label, f"{problem} {does}".rstrip())
 
-    def _unpadded(self, query: str) -> str:
-        """Return the query without padding and BOS before it."""
+    def _beginnings(self, query: str) -> Sequence[str]:
+        """Return the query as it is, and without the padding, and the BOS, before it."""
         if self._end is None:
-            return query
-        return self._end.without_left_padding(query).removeprefix(
-            str(getattr(self._tokenizer, "bos_token", None) or "")
-        )
+            return [query]
+        unpadded = self._end.without_left_padding(query)
+        return [query, unpadded, unpadded.removeprefix(str(getattr(self._tokenizer, "bos_token", None) or ""))]
 
 
 def prompt_tail(prompt: str | Sequence[Message]) -> str | None:
