@@ -115,6 +115,7 @@ reference: setup-dev ## Make the reference pages, the page of reward models, the
 	@$(DEV)/bin/python docs/rooms.py docs/architecture.md
 	@$(DEV)/bin/python docs/reference.py
 	@$(DEV)/bin/python docs/chart_values.py charts/rewardpool/README.md
+	@$(DEV)/bin/python docs/chart_values.py charts/rewardpool/values.schema.json
 
 # The program that draws the pages' diagrams; the site has a copy, so that pages fetch nothing.
 MERMAID := mermaid-11.12.0
@@ -145,6 +146,7 @@ lint: setup-dev ## Check format, style, spelling, types, import directions, that
 	@$(DEV)/bin/python docs/rooms.py --check docs/architecture.md
 	@$(DEV)/bin/python docs/reference.py --check
 	@$(DEV)/bin/python docs/chart_values.py --check charts/rewardpool/README.md
+	@$(DEV)/bin/python docs/chart_values.py --check charts/rewardpool/values.schema.json
 	@for file in $(CRD_FILES); do $(DEV)/bin/python -m rewardpool_api.crd --check $$file; done
 
 check: setup-dev ## What to run while you write: lint beside the tests that start no server (two minutes on two cores)

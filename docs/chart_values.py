@@ -1,9 +1,11 @@
-"""The README of the Helm chart, made from its values and their comments: `python docs/chart_values.py README.md`.
+"""The README of the Helm chart, and the descriptions in its values.schema.json: `python docs/chart_values.py FILE`.
 
-A value's meaning is the comment above it and the one behind it; indented lines of a comment are an example.
+Both are made from the values and their comments. A value's meaning is the comment above it and the one behind it;
+indented lines of a comment are an example.
 """
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -72,22 +74,41 @@ def _plain(node: yaml.Node) -> Any:
     return yaml.safe_load(yaml.serialize(node))
 
 
-def page() -> str:
-    """The README as Markdown."""
-    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+def values() -> list[tuple[str, str, str]]:
+    """The rows of all values."""
     text = (CHART / "values.yaml").read_text()
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     if not isinstance(root, yaml.MappingNode):
         raise TypeError("values.yaml is no mapping")
+    return list(rows(root, text.splitlines()))
+
+
+def page() -> str:
+    """The README as Markdown."""
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     head = HEADER.format(
         name=chart["name"],
         description=chart["description"],
         version=chart["version"],
         kubernetes=chart["kubeVersion"].removesuffix("-0").replace(">=", "") + " or newer",
     )
-    table = [f"| `{path}` | {default} | {meaning} |\n" for path, default, meaning in rows(root, text.splitlines())]
+    table = [f"| `{path}` | {default} | {meaning} |\n" for path, default, meaning in values()]
     return head + "".join(table)
 
 
+def schema() -> str:
+    """The schema of the values with a description of each, as JSON."""
+    made = json.loads((CHART / "values.schema.json").read_text())
+    for path, _, meaning in values():
+        description = re.sub("<br>.*", "", meaning).replace("\\|", "|").strip()
+        place = made
+        for name in path.split("."):
+            place = made["definitions"][place["$ref"].rpartition("/")[2]] if "$ref" in place else place
+            place = place.get("properties", {}).get(name, {})
+        place["description"] = description
+    return json.dumps(made, indent=2, ensure_ascii=False) + "\n"
+
+
 if __name__ == "__main__":
-    sys.exit(write_or_check(page(), description=__doc__, target="reference"))
+    made = schema() if sys.argv[-1].endswith(".json") else page()
+    sys.exit(write_or_check(made, description=__doc__, target="reference"))

@@ -12,6 +12,9 @@ _OWN_VARIABLE = (
     "^(VLLM_API_KEY|VLLM_SERVER_DEV_MODE|SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION"
     "|REWARDPOOL_(ENGINE|MODEL_TYPE|MODEL_PATH|SERVED_NAME|HEAD|ADAPTERS|KEY_FILE|REVISION|SLEEP_MAX_ABS_DIFF))$"
 )
+_HUB_FOLDERS = ("HF_HOME", "HF_HUB_CACHE")
+"""Where downloads go: in a cluster a volume is mounted there."""
+_FOLDER = "^/[^$]*$"
 
 
 class SecretKeyRef(ApiModel):
@@ -92,5 +95,12 @@ class EnvVar(ApiModel):
             cel=f"!self.name.matches('{_OWN_VARIABLE}')",
             message="spec.engine.env[].name must not be a variable by which RewardPool configures its workers: VLLM_API_KEY, VLLM_SERVER_DEV_MODE, SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION, or REWARDPOOL_ENGINE, _MODEL_TYPE, _MODEL_PATH, _SERVED_NAME, _HEAD, _ADAPTERS, _KEY_FILE, _REVISION or _SLEEP_MAX_ABS_DIFF",
             holds=lambda variable: not re.match(_OWN_VARIABLE, variable.name),
+        ),
+        Rule(
+            cel=f"!(self.name in {list(_HUB_FOLDERS)}) || (has(self.value) && self.value.matches('{_FOLDER}'))",
+            message="spec.engine.env[].value must be an absolute path for HF_HOME and HF_HUB_CACHE, where models are downloaded to",
+            holds=lambda variable: (
+                variable.name not in _HUB_FOLDERS or re.fullmatch(_FOLDER, variable.value or "") is not None
+            ),
         ),
     )

@@ -173,6 +173,10 @@ class ConditionReason(_Reason):
         "InvalidObject",
         "The stored pool is not valid, since an older schema let it through; its size and its routers stay.",
     )
+    NULL_IGNORED = (
+        "NullIgnored",
+        "A podTemplate has a null, which removes nothing; {$patch: delete} in its place removes the field.",
+    )
     SECRETS_UNREADABLE = (
         "SecretsUnreadable",
         "The API server does not show the pool's Secrets; keys that are known go on, and are neither made nor changed.",

@@ -1,7 +1,8 @@
 """What the chart renders."""
 
+import json
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -142,13 +143,41 @@ def test_extra_volumes_come_beside_the_charts_own(render: Render) -> None:
 
 
 def test_security_contexts_are_changed_field_by_field(render: Render) -> None:
-    contexts = {"podSecurityContext": {"runAsUser": None, "fsGroup": 5}, "securityContext": {"privileged": False}}
+    contexts = {"podSecurityContext": {"seccompProfile": None, "fsGroup": 5}, "securityContext": {"privileged": False}}
     objects = render(**contexts)
     pod = one(objects, "Deployment")["spec"]["template"]["spec"]["securityContext"]
-    assert (pod.get("runAsUser"), pod["fsGroup"], pod["runAsNonRoot"]) == (None, 5, True)
+    assert pod == {"fsGroup": 5, "runAsNonRoot": True}
     container = operator_container(objects)["securityContext"]
     assert container["readOnlyRootFilesystem"]
     assert container["privileged"] is False
+
+
+def test_the_operator_names_no_user_or_group_and_has_requests_and_limits(render: Render) -> None:
+    objects = render()
+    assert (
+        not {"runAsUser", "runAsGroup", "fsGroup"}
+        & one(objects, "Deployment")["spec"]["template"]["spec"]["securityContext"].keys()
+    )
+    resources = operator_container(objects)["resources"]
+    assert {kind: set(resources[kind]) for kind in ("requests", "limits")} == {
+        "requests": {"cpu", "memory"},
+        "limits": {"cpu", "memory"},
+    }
+
+
+def test_every_value_is_described_in_the_schema() -> None:
+    def without(schema: Any, path: str) -> Iterator[str]:
+        if isinstance(schema, list):
+            for one in schema:
+                yield from without(one, path)
+        elif isinstance(schema, dict):
+            for name, value in schema.get("properties", {}).items():
+                if not value.get("description"):
+                    yield f"{path}.{name}"
+            for name, value in schema.items():
+                yield from without(value, f"{path}.{name}")
+
+    assert list(without(json.loads((CHART / "values.schema.json").read_text()), "")) == []
 
 
 EVERYTHING = {

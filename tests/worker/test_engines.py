@@ -204,16 +204,15 @@ HEADS = (
 
 
 @pytest.mark.parametrize("head", HEADS, ids=lambda head: head["type"])
-def test_vllm_with_a_head_is_started_by_the_launcher_that_looks_its_tokens_up(head: dict[str, Any]) -> None:
+def test_vllm_with_a_head_is_started_as_without(head: dict[str, Any]) -> None:
     started = launch({"head": head})
-    assert started.argv[:3] == ("python3", "/files/vllm_launcher.py", "-m")
-    assert started.argv[3:] == launch().argv[2:]
+    assert started.argv == launch().argv
     assert json.loads(started.env["REWARDPOOL_HEAD"]) == head
     assert started.env["REWARDPOOL_MODEL_PATH"] == "org/model"
 
 
-def test_a_pool_without_a_head_is_started_without_the_launcher() -> None:
-    assert "/files/vllm_launcher.py" not in launch().argv
+def test_vllm_is_started_by_the_launcher_that_looks_at_its_home() -> None:
+    assert launch().argv[:3] == ("python3", "/files/vllm_launcher.py", "-m")
     assert "REWARDPOOL_HEAD" not in launch().env
 
 

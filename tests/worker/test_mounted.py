@@ -19,6 +19,7 @@ from rewardpool_worker.mounted import (
 BESIDE = {
     "head_tokens",
     "lora_adapters",
+    "writable_home",
     "score_middleware",
     "sglang_adapters",
     "sleep_middleware",

@@ -52,6 +52,7 @@ from rewardpool_worker.score_middleware import (
     other_revision,
 )
 from rewardpool_worker.worker_metrics import METRICS_PATH, WorkerMetrics
+from rewardpool_worker.writable_home import make_home_writable
 
 log = logging.getLogger("rewardpool.worker")
 
@@ -377,6 +378,7 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve a Python reward function behind RewardPool's scoring contract; returns the exit status."""
     given = vars(parser().parse_args(arguments))
+    make_home_writable(os.environ)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     logging.getLogger("aiohttp.server").addFilter(is_about_http)
     try:

@@ -20,6 +20,7 @@ VLLM_LAUNCHER = "vllm_launcher.py"
 HEAD_TOKENS = "head_tokens.py"
 LORA_ADAPTERS = "lora_adapters.py"
 WHOLE_CHECKPOINT = "whole_checkpoint.py"
+WRITABLE_HOME = "writable_home.py"
 TRANSFORMERS_REFERENCE = "transformers_reference.py"
 """Not mounted: run on the machine of whoever verifies a pool."""
 ROUTER_LAUNCHER = "router_launcher.py"
@@ -32,6 +33,7 @@ MOUNTED_FILES = (
     HEAD_TOKENS,
     LORA_ADAPTERS,
     WHOLE_CHECKPOINT,
+    WRITABLE_HOME,
     TRANSFORMERS_MODEL,
     TRANSFORMERS_SERVER,
     WORKER_METRICS,

@@ -66,6 +66,9 @@ class ModelRefusedError(RuntimeError):
 
 def main(argv: list[str]) -> int:
     """Run the server until it is told to stop; returns the exit code."""
+    from writable_home import make_home_writable
+
+    make_home_writable(os.environ)
     from head_tokens import resolve_or_refuse
     from score_middleware import ScoreMiddleware
     from sglang.srt.server_args import prepare_server_args

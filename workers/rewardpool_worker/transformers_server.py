@@ -353,6 +353,9 @@ def main(argv: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="rewardpool-modules-") as modules:
         # Before transformers is imported. A folder of its own: replicas that share one run what another is writing.
         os.environ.setdefault("HF_MODULES_CACHE", modules)
+        from writable_home import make_home_writable
+
+        make_home_writable(os.environ)
         import uvicorn
         from score_middleware import ScoreMiddleware
         from transformers_model import ModelRefusedError, load

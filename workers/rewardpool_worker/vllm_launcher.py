@@ -1,8 +1,9 @@
-"""Starts vLLM for a pool with `spec.model.head` or `adapters`: `python vllm_launcher.py -m MODULE VLLM-FLAGS…`.
+"""Starts vLLM: `python vllm_launcher.py -m MODULE VLLM-FLAGS…`.
 
 vLLM takes an unknown token of a head for the row of some other token, without a word. So `head_tokens` looks them up
-first; likewise `lora_adapters` looks at the adapters' files. Then this process becomes vLLM with the flags it was given
-and those of head and adapters. The middleware in that process finds what was looked up in REWARDPOOL_HEAD.
+first; likewise `lora_adapters` looks at the adapters' files, and `writable_home` at HOME. Then this process becomes
+vLLM with the flags it was given and those of head and adapters. The middleware in that process finds what was looked up
+in REWARDPOOL_HEAD.
 """
 
 import argparse
@@ -53,7 +54,9 @@ def head_flags(
 def main(argv: list[str]) -> int:
     """Become vLLM; returns only when it cannot be started, with the exit code."""
     from lora_adapters import adapters_or_refuse, vllm_flags
+    from writable_home import make_home_writable
 
+    make_home_writable(os.environ)
     of_head, of_adapters = _flags_of_head(argv), adapters_or_refuse(argv, vllm_flags)
     if of_head is None or of_adapters is None:
         return 2

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from rewardpool_api import Condition
+from rewardpool_api import Condition, names
 from rewardpool_api.reasons import NOTHING_WANTED, ConditionReason
 from rewardpool_api.status import NEVER_OBSERVED, FailedRollout, RolloutStatus
 from rewardpool_cli.explain.evidence import Cause, Evidence, Explanation
@@ -88,6 +88,7 @@ _FAILING: Final = {
     ConditionReason.GOLDEN_SET_UNREADABLE: "let the operator read ConfigMaps in namespace {namespace}: its Role there",
     ConditionReason.DEMANDS_UNREADABLE: "let the operator read Leases in namespace {namespace}: its Role there",
     ConditionReason.INVALID_OBJECT: "correct the field that is named",
+    ConditionReason.NULL_IGNORED: "write {{$patch: delete}} in place of the null, or leave the field out",
     ConditionReason.RECONCILE_FAILED: "read the operator's log, and report what it says: it is a fault of RewardPool",
     ConditionReason.API_SERVER_UNREACHABLE: "it is tried again every few seconds; see whether the API server is well",
     ConditionReason.STATUS_NOT_WRITTEN: "let the operator patch rewardpools/status: its Role there",
@@ -138,9 +139,19 @@ def _no_pods(evidence: Evidence, deployment: str, message: str) -> Explanation:
         said=message,
         next=(
             f"kubectl describe quota,limitrange -n {namespace}",
-            "ask for less in spec.worker.podTemplate, or have the limit raised",
+            _about_resources(message, is_router=deployment == names.router_name(evidence.pool.metadata.name)),
         ),
     )
+
+
+def _about_resources(message: str, *, is_router: bool) -> str:
+    """What to write where, about pods that a quota or limit range refuses in these words."""
+    part = names.COMPONENT_ROUTER if is_router else names.COMPONENT_WORKER
+    field = "the resources of the container router in spec.router.podTemplate" if is_router else "spec.worker.resources"
+    if "must specify" in message:
+        also = "" if is_router else ", which count for its download too"
+        return f"say what is missing in {field}{also}; for all pools, in the chart's poolDefaults.{part}.resources"
+    return f"ask for less in {field}{'' if is_router else ' or spec.worker.gpus'}, or have the limit raised"
 
 
 def rollout_explanations(evidence: Evidence) -> list[Explanation]:

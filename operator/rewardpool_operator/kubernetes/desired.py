@@ -11,6 +11,7 @@ from rewardpool_operator.kubernetes.client import Object
 from rewardpool_operator.kubernetes.credentials.keys import Keys
 from rewardpool_operator.kubernetes.credentials.tls import PLAIN, Tls
 from rewardpool_operator.kubernetes.diff import stamped
+from rewardpool_operator.kubernetes.nulls import ignored_nulls
 from rewardpool_operator.kubernetes.operator_identity import OperatorIdentity
 from rewardpool_operator.kubernetes.pool_defaults import NO_DEFAULTS, PoolDefaults
 from rewardpool_operator.kubernetes.render import Revision
@@ -31,6 +32,8 @@ class Rendered:
     """Of the workers that the pool asks for."""
     offer: str | None = None
     """What workers that this operator renders would have instead, in words; None where that is the same."""
+    nulls: str | None = None
+    """What to do about nulls of the pool that remove nothing; None where there are none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,9 +83,17 @@ def rendered(
     """
     ipv6 = identity is not None and identity.ipv6
     certificate = tls.certificate.fingerprint if tls.certificate else None
-    routers = render.router_deployment(
-        pool, fingerprint=keys.fingerprint, image=image, certificate=certificate, ipv6=ipv6, defaults=defaults
-    )
+
+    def routers_of(pool: RewardPool) -> Object:
+        return render.router_deployment(
+            pool, fingerprint=keys.fingerprint, image=image, certificate=certificate, ipv6=ipv6, defaults=defaults
+        )
+
+    def templates(pool: RewardPool) -> Object:
+        workers = render.worker_template(pool, image=image, ipv6=ipv6, defaults=defaults)
+        return {"workers": workers, "routers": routers_of(pool)["spec"]["template"]}
+
+    routers = routers_of(pool)
     revision = render.worker_revision(pool, image=image, ipv6=ipv6, defaults=defaults)
     shared = (
         *render.secrets(pool, keys),
@@ -100,6 +111,7 @@ def rendered(
             *(() if tls.problem else (render.files_config_map(pool.metadata.namespace, router_files()),)),
         ),
         revision=replace(revision, template=kept_once(revision.template)),
+        nulls=ignored_nulls(pool, templates),
     )
 
 

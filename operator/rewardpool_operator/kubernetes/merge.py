@@ -1,8 +1,11 @@
 """`podTemplate` over the rendered one, as `kubectl patch --type=strategic` would merge it.
 
-Maps merge field by field and null removes a field. Of fields that exclude each other, such as the sources of a volume,
-the override's is left. Lists whose items have a key merge item by item, so that naming the
-container `worker` changes that container and adds no second one; all other lists are replaced.
+Maps merge field by field. Of fields that exclude each other, such as the sources of a volume, the override's is left.
+Lists whose items have a key merge item by item, so that naming the container `worker` changes that container and adds
+no second one; all other lists are replaced. `$patch: delete` removes the field, or the item of a list, in which it is.
+
+A null says nothing: `kubectl apply` takes nulls out of a custom resource and other clients keep them, and one manifest
+should make one pod. `nulls.py` finds them.
 """
 
 from typing import Any, Final
@@ -28,6 +31,11 @@ _ALTERNATIVES: Final = {
 """Field of a pod -> those of its own fields of which there may be one. Of a volume, these are all but its name."""
 
 
+_DIRECTIVE: Final = "$patch"
+REMOVED: Final = {_DIRECTIVE: "delete"}
+"""In place of a field's value, or beside the key of a list's item: what removes it."""
+
+
 def merged(base: Any, overrides: Any, *, field: str = "") -> Any:
     """The two laid over each other; neither is changed."""
     if isinstance(base, dict) and isinstance(overrides, dict):
@@ -35,16 +43,30 @@ def merged(base: Any, overrides: Any, *, field: str = "") -> Any:
     key = MERGE_KEYS.get(field)
     if key is not None and _all_have(key, base) and _all_have(key, overrides):
         return _merged_items(base, overrides, key, field)
-    return overrides
+    return _said(overrides)
+
+
+def removes(value: Any) -> bool:
+    """Return whether what has this value is to be removed."""
+    return isinstance(value, dict) and value.get(_DIRECTIVE) == REMOVED[_DIRECTIVE]
+
+
+def _said(value: Any) -> Any:
+    """Return the value without nulls and removals."""
+    if isinstance(value, dict):
+        return {name: _said(one) for name, one in value.items() if one is not None and not removes(one)}
+    if isinstance(value, list):
+        return [_said(one) for one in value if not removes(one)]
+    return value
 
 
 def _merged_maps(base: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
     result = dict(base)
     for name, value in overrides.items():
-        if value is None:
+        if removes(value):
             result.pop(name, None)
-        else:
-            result[name] = merged(base[name], value, field=name) if name in base else value
+        elif value is not None:
+            result[name] = merged(base[name], value, field=name) if name in base else _said(value)
     return result
 
 
@@ -54,7 +76,8 @@ def _without_replaced(base: dict[str, Any], overrides: dict[str, Any], field: st
     def is_alternative(name: str) -> bool:
         return name != "name" if field == "volumes" else name in _ALTERNATIVES.get(field, ())
 
-    chosen = {name for name, value in overrides.items() if value is not None and is_alternative(name)}
+    said = _said(overrides)
+    chosen = {name for name in said if is_alternative(name)}
     return {name: value for name, value in base.items() if not chosen or name in chosen or not is_alternative(name)}
 
 
@@ -62,8 +85,9 @@ def _merged_items(
     base: list[dict[str, Any]], overrides: list[dict[str, Any]], key: str, field: str
 ) -> list[dict[str, Any]]:
     given = {item[key]: item for item in overrides}
-    result = [merged(item, given.pop(item[key]), field=field) if item[key] in given else item for item in base]
-    return [*result, *given.values()]
+    both = [(item, given.pop(item[key], {})) for item in base]
+    result = [merged(item, override, field=field) for item, override in both if not removes(override)]
+    return [*result, *_said(list(given.values()))]
 
 
 def _all_have(key: str, items: Any) -> bool:

@@ -41,8 +41,10 @@ class PodDefaults(ApiModel):
     node_selector: dict[str, LabelValue] = {}
     tolerations: tuple[Toleration, ...] = ()
     priority_class_name: Name | None = None
+    security_context: dict[str, Any] = {}
+    """Of the pod, as in a Pod."""
     resources: ResourceRequirements = ResourceRequirements()
-    """Of the container `worker` or `router`."""
+    """Of the container `worker` or `router`; the downloads of a worker may take what it may."""
 
 
 class PoolDefaults(ApiModel):
@@ -86,6 +88,7 @@ class PoolDefaults(ApiModel):
             "nodeSelector": dict(component.node_selector),
             "tolerations": tolerations,
             "priorityClassName": component.priority_class_name,
+            "securityContext": component.security_context,
         }
         return {field: value for field, value in found.items() if value}
 

@@ -97,6 +97,7 @@ class PoolReconciler:
             poll_limit=shared.poll_limit,
         )
         self._demands = Demands(shared.kube, shared.store)
+        self._nulls: str | None = None
         self._parsed: StoredPool | None = None
         self._renderer = Renderer(image=shared.image, identity=shared.identity, defaults=shared.defaults)
         self._busy_at = monotonic()
@@ -207,6 +208,7 @@ class PoolReconciler:
             return await self._hold(seen, objects, held, acting, pools=pools)
         try:
             wanted = self._renderer.rendered(stored, keys=keys, tls=tls, pins=pins_of(pool, objects))
+            self._nulls = wanted.nulls
             wanted = left_running(wanted, pool, objects, may_upgrade=partial(self._upgrade_slots.acquire, self.key))
         except Exception as error:
             return await self._hold(seen, objects, self._defect(error), acting, pools=pools)
@@ -373,6 +375,8 @@ class PoolReconciler:
         unseen = self._unseen()
         if unseen is not None:
             failing.append(Failure(reason=ConditionReason.NAMESPACE_NOT_SERVED.value, message=unseen))
+        if self._nulls is not None:
+            failing.append(Failure(reason=ConditionReason.NULL_IGNORED.value, message=self._nulls))
         return tuple(failing)
 
     def _stored(self, found: Object) -> StoredPool:

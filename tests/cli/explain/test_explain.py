@@ -250,6 +250,23 @@ def test_a_quota_that_keeps_pods_from_being_made_is_quoted():
     assert only(evidence, Cause.NO_PODS_MADE).said == words
 
 
+@pytest.mark.parametrize(
+    ("deployment", "words", "field"),
+    [
+        ("rm-worker-new", "failed quota: all: must specify limits.cpu for: download", "spec.worker.resources"),
+        ("rm-router", "failed quota: all: must specify limits.cpu for: router", "poolDefaults.router.resources"),
+        ("rm-router", "exceeded quota: all", "spec.router.podTemplate"),
+    ],
+)
+def test_the_advice_about_a_quota_names_the_field_of_that_pod(deployment, words, field):
+    failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": words}
+    found = {"metadata": {"name": deployment}, "status": {"conditions": [failure]}}
+    evidence = seen(a_pool(condition("Degraded", "True", "FailedCreate", words)), deployments=(found,))
+    (_, advice) = only(evidence, Cause.NO_PODS_MADE).next
+    assert field in advice
+    assert ("say what is missing" in advice) == ("must specify" in words)
+
+
 def rollout(**fields):
     return {"currentRevision": "new", "rollout": {"targetRevision": "old", "stableRevision": "old", **fields}}
 

@@ -12,7 +12,13 @@ from rewardpool_operator.kubernetes.merge import merged
     [
         ({"a": 1, "b": 2}, {"b": 3}, {"a": 1, "b": 3}),
         ({"a": {"x": 1}}, {"a": {"y": 2}}, {"a": {"x": 1, "y": 2}}),
-        ({"a": 1, "b": 2}, {"b": None}, {"a": 1}),
+        ({"a": 1, "b": 2}, {"b": {"$patch": "delete"}, "c": {"$patch": "delete"}}, {"a": 1}),
+        ({"a": 1, "b": {"x": 1}}, {"a": None, "b": {"x": None}, "c": {"y": None}}, {"a": 1, "b": {"x": 1}, "c": {}}),
+        (
+            {"volumes": [{"name": "shm", "emptyDir": {}}, {"name": "a", "secret": {}}]},
+            {"volumes": [{"name": "shm", "$patch": "delete"}, {"name": "b", "$patch": "delete"}]},
+            {"volumes": [{"name": "a", "secret": {}}]},
+        ),
         ({"args": ["--a"]}, {"args": ["--b"]}, {"args": ["--b"]}),
         (
             {"containers": [{"name": "worker", "image": "i"}]},
@@ -49,7 +55,9 @@ from rewardpool_operator.kubernetes.merge import merged
     ids=[
         "value",
         "map",
+        "removal",
         "null",
+        "removal from a list",
         "list",
         "by name",
         "by path",

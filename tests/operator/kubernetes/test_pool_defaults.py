@@ -19,7 +19,11 @@ DEFAULTS: dict[str, Any] = {
         "priorityClassName": "scoring",
         "resources": {"requests": {"cpu": 4, "memory": "32Gi"}, "limits": {"memory": "48Gi"}},
     },
-    "router": {"nodeSelector": {"pool": "cpu"}, "resources": {"requests": {"memory": "2Gi"}}},
+    "router": {
+        "nodeSelector": {"pool": "cpu"},
+        "securityContext": {"runAsUser": 1000650000},
+        "resources": {"requests": {"memory": "2Gi"}},
+    },
 }
 
 
@@ -52,11 +56,18 @@ def test_routers_have_defaults_of_their_own_in_place_of_the_operators() -> None:
     assert (pod["nodeSelector"], pod["imagePullSecrets"]) == ({"pool": "cpu"}, [{"name": "mirror"}])
     assert "priorityClassName" not in pod
     # No limit below the request: the operator's own of that resource is gone too.
-    assert pod["containers"][0]["resources"] == {"requests": {"cpu": "250m", "memory": "2Gi"}}
+    amounts = {"requests": {"cpu": "250m", "memory": "2Gi"}, "limits": {"cpu": "4"}}
+    assert pod["containers"][0]["resources"] == amounts
 
 
 def test_what_a_pool_says_wins_field_by_field() -> None:
-    own = {"spec": {"nodeSelector": {"zone": "b", "pool": None}, "priorityClassName": "low", "tolerations": []}}
+    own = {
+        "spec": {
+            "nodeSelector": {"zone": "b", "pool": {"$patch": "delete"}},
+            "priorityClassName": "low",
+            "tolerations": [],
+        }
+    }
     pod = worker(worker={"podTemplate": own, "resources": {"requests": {"memory": "64Gi"}}})
     assert (pod["nodeSelector"], pod["priorityClassName"], pod["tolerations"]) == ({"zone": "b"}, "low", [])
     requests, limits = (pod["containers"][0]["resources"][kind] for kind in ("requests", "limits"))
@@ -77,6 +88,22 @@ def test_the_registry_is_that_of_stock_images_alone() -> None:
 def test_the_downloads_image_comes_from_the_registry_as_the_engines() -> None:
     pod = worker(model={"source": "hf://org/model"})
     assert pod["initContainers"][0]["image"] == pod["containers"][0]["image"]
+
+
+def test_a_download_may_take_what_its_worker_may_but_no_gpu() -> None:
+    pod = worker(model={"source": "hf://org/model"})
+    assert pod["initContainers"][0]["resources"] == {
+        "requests": {"cpu": "4", "memory": "32Gi"},
+        "limits": {"memory": "48Gi"},
+    }
+
+
+def test_pods_have_the_security_context_beside_the_operators_own() -> None:
+    assert router()["securityContext"] == {
+        "seccompProfile": {"type": "RuntimeDefault"},
+        "runAsNonRoot": True,
+        "runAsUser": 1000650000,
+    }
 
 
 def test_no_defaults_change_no_revision() -> None:

@@ -199,3 +199,86 @@ def test_another_commit_of_an_adapter_is_another_revision() -> None:
     moved = {"model": {**WITH_ADAPTERS["model"], "adapters": [{**ADAPTERS[0], "revision": "b" * 40}, *ADAPTERS[1:]]}}
     first, second = (render.worker_revision(a_pool(**spec), image="own:1").name for spec in (WITH_ADAPTERS, moved))
     assert first != second
+
+
+LIMITED = {"requests": {"cpu": 4, "memory": "16Gi"}, "limits": {"cpu": 4, "memory": "16Gi"}}
+AMOUNTS = {kind: {"cpu": "4", "memory": "16Gi"} for kind in ("requests", "limits")}
+
+
+def test_every_download_may_take_what_its_worker_may_but_no_gpu() -> None:
+    model = {**HUB["model"], "adapters": ADAPTERS[:1]}
+    given = [one["resources"] for one in pod(model=model, worker={"resources": LIMITED})["initContainers"]]
+    assert given == [AMOUNTS, AMOUNTS]
+
+
+def test_a_download_may_take_what_a_pod_template_gives_its_worker() -> None:
+    override = {"name": "worker", "resources": {"limits": {"cpu": "2", "ephemeral-storage": "9Gi"}}}
+    container = download(**HUB, worker={"podTemplate": {"spec": {"containers": [override]}}})
+    assert container["resources"] == {"limits": {"cpu": "2", "ephemeral-storage": "9Gi"}}
+
+
+def test_what_a_pod_template_gives_the_download_wins_resource_by_resource() -> None:
+    override = {"name": "download", "resources": {"limits": {"memory": "2Gi"}}}
+    worker = {"resources": LIMITED, "podTemplate": {"spec": {"initContainers": [override]}}}
+    assert download(**HUB, worker=worker)["resources"] == {
+        "requests": {"cpu": "4"},
+        "limits": {"cpu": "4", "memory": "2Gi"},
+    }
+
+
+DISK = {"name": "disk", "mountPath": "/mnt/models"}
+CLAIM = {"name": "disk", "persistentVolumeClaim": {"claimName": "models"}}
+
+
+def on_disk(variable: str, folder: str, **model: Any) -> dict[str, Any]:
+    """A pool whose hub's folder a variable names, with a claim at /mnt/models."""
+    template = {"spec": {"volumes": [CLAIM], "containers": [{"name": "worker", "volumeMounts": [DISK]}]}}
+    return {
+        "model": {**HUB["model"], **model},
+        "engine": {"env": env_vars({variable: folder})},
+        "worker": {"podTemplate": template},
+    }
+
+
+def mounted(container: dict[str, Any]) -> dict[str, str]:
+    return {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
+
+
+@pytest.mark.parametrize(
+    ("variable", "folder", "cache"),
+    [
+        ("HF_HOME", "/mnt/models/hf", "/mnt/models/hf/hub"),
+        ("HF_HOME", "/mnt/models/", "/mnt/models/hub"),
+        ("HF_HUB_CACHE", "/mnt/models/cache", "/mnt/models/cache"),
+    ],
+)
+def test_a_hub_folder_on_a_claim_of_the_users_takes_the_download(variable: str, folder: str, cache: str) -> None:
+    spec = pod(**on_disk(variable, folder))
+    (load,), (worker,) = spec["initContainers"], spec["containers"]
+    assert flag(load, "--cache") == cache
+    assert mounted(load)["/mnt/models"] == mounted(worker)["/mnt/models"] == "disk"
+    assert "hub-cache" not in {*mounted(load).values(), *mounted(worker).values()}
+
+
+def test_a_hub_folder_that_no_volume_of_the_users_has_is_where_the_cache_is_mounted() -> None:
+    spec = pod(**on_disk("HF_HOME", "/mnt/modelsother"))
+    for container in (*spec["initContainers"], *spec["containers"]):
+        assert mounted(container)["/mnt/modelsother"] == "hub-cache"
+        assert env(container)["HF_HOME"] == "/mnt/modelsother"
+
+
+def test_the_claim_of_a_cache_is_mounted_at_the_users_hub_folder() -> None:
+    spec = pod(**on_disk("HF_HOME", "/mnt/models/hf", cache={"claimName": "shared"}))
+    assert mounted(spec["initContainers"][0])["/mnt/models/hf"] == "hub-cache"
+
+
+def test_what_the_user_mounts_into_the_worker_is_there_for_its_download() -> None:
+    mount = {"name": "ca", "mountPath": "/etc/ca"}
+    template = {"spec": {"containers": [{"name": "worker", "volumeMounts": [mount]}, {"name": "side"}, "nonsense"]}}
+    assert mount in download(**HUB, worker={"podTemplate": template})["volumeMounts"]
+
+
+@pytest.mark.parametrize("template", [{"spec": 1}, {"spec": {"containers": 1}}, {"spec": {"initContainers": "x"}}])
+def test_a_pod_template_that_is_nonsense_gets_to_the_api_server(template: dict[str, Any]) -> None:
+    rendered = render.worker_template(a_pool(**HUB, worker={"podTemplate": template}), image="own:1")
+    assert "spec" in rendered

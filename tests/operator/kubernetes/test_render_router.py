@@ -48,9 +48,17 @@ def test_routers_are_spread_over_nodes_where_there_are_several() -> None:
 
 
 def test_memory_is_bounded_and_the_bound_can_be_moved() -> None:
-    assert container()["resources"]["limits"] == {"memory": "1536Mi"}
+    assert container()["resources"]["limits"]["memory"] == "1536Mi"
     wider = {"spec": {"containers": [{"name": "router", "resources": {"limits": {"memory": "4Gi"}}}]}}
-    assert container(podTemplate=wider)["resources"]["limits"] == {"memory": "4Gi"}
+    assert container(podTemplate=wider)["resources"]["limits"]["memory"] == "4Gi"
+
+
+def test_a_router_has_requests_and_limits_of_cpu_and_memory() -> None:
+    resources = container()["resources"]
+    assert {kind: set(amounts) for kind, amounts in resources.items()} == {
+        "requests": {"cpu", "memory"},
+        "limits": {"cpu", "memory"},
+    }
 
 
 @pytest.mark.parametrize("flavor", ["sglang-router", "smg"])

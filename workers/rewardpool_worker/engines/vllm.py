@@ -1,8 +1,8 @@
 """vLLM: the OpenAI-compatible server with the score middleware in front.
 
 Measured with vLLM 0.32. A reward model is started with `--runner pooling`; its raw logit comes from `/classify`, which
-the middleware maps the contract to. Where a head or adapters are declared, `vllm_launcher` stands in front: it looks
-tokens up, and looks at the adapters' files.
+the middleware maps the contract to. `vllm_launcher` stands in front: it looks tokens up, and looks at the adapters'
+files and at HOME.
 A worker extension has the checkpoint loaded whole, see `whole_checkpoint`.
 """
 
@@ -34,8 +34,7 @@ def launch(spec: RewardPoolSpec, target: LaunchTarget) -> Launch:
         ValueError: see `model_path`.
     """
     engine = spec.engine
-    launcher = [f"{target.files_dir}/{LAUNCHER}"] if spec.model.head is not None or spec.model.adapters else []
-    argv = [*target.python, *launcher, "-m", SERVER_MODULE]
+    argv = [*target.python, f"{target.files_dir}/{LAUNCHER}", "-m", SERVER_MODULE]
     argv += ["--model", model_path(spec, target), *revision_flags(spec, target)]
     argv += ["--served-model-name", target.served_name]
     argv += ["--host", target.host, "--port", str(target.port)]

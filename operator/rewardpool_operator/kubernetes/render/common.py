@@ -17,14 +17,14 @@ router, which closes its port at SIGTERM, leaves the Service's endpoints."""
 GRACE_MARGIN_SECONDS: Final = 15
 """A router that has answered everything still needs some seconds to end."""
 
-NON_ROOT_GROUP: Final = 65532
-"""Group of mounted keys in pods on RewardPool's own image, or on one built from it, which do not run as root."""
+KEY_MODE: Final = 0o444
+"""Of mounted keys: readable for any user, so that no pod needs a user or group of its own. Only its containers see
+them, and a namespace that gives each pod a user of a range (as OpenShift's do) takes no other."""
 
 CONTAINER_SECURITY: Final[Object] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 """Of every container."""
-OWN_IMAGE: Final = {"runAsNonRoot": True, "fsGroup": NON_ROOT_GROUP}
-"""For images made from RewardPool's own. Stock engine images run as root and read the keys as their owner; a group for
-them would have a kubelet change the owner of every file in a shared model volume."""
+OWN_IMAGE: Final = {"runAsNonRoot": True}
+"""For images made from RewardPool's own; stock engine images run as root."""
 
 
 def every_address(*, ipv6: bool) -> str:
@@ -125,7 +125,7 @@ def common_volumes(pool: RewardPool, files: Mapping[str, str]) -> tuple[list[Obj
     volumes: list[Object] = [{"name": "files", "configMap": {"name": files_name(files)}}]
     mounts: list[Object] = [{"name": "files", "mountPath": names.FILES_DIR, "readOnly": True}]
     if pool.spec.router.auth.uses_key:
-        secret = {"secretName": names.key_secret(name), "defaultMode": 0o440}
+        secret = {"secretName": names.key_secret(name), "defaultMode": KEY_MODE}
         volumes.append({"name": "key", "secret": secret})
         mounts.append({"name": "key", "mountPath": names.KEY_DIR, "readOnly": True})
     return volumes, mounts

@@ -5,12 +5,20 @@ to be pulled for it, it writes as the user who will read, and an upgraded operat
 have no S3 client; for those alone it runs on RewardPool's own image.)
 """
 
-from typing import Final
+from pathlib import PurePosixPath
+from typing import Any, Final
 
 from rewardpool_api import RewardPool, names, parse_source
 from rewardpool_api.adapters import AdapterSpec
 from rewardpool_operator.kubernetes.client import Object
-from rewardpool_operator.kubernetes.containers import ADAPTER_DOWNLOAD, CONTAINER_DOWNLOAD
+from rewardpool_operator.kubernetes.containers import (
+    ADAPTER_DOWNLOAD,
+    CONTAINER_DOWNLOAD,
+    CONTAINER_WORKER,
+    is_download,
+)
+from rewardpool_operator.kubernetes.merge import removes
+from rewardpool_operator.kubernetes.pool_defaults import resources_over
 from rewardpool_operator.kubernetes.render.common import (
     CONTAINER_SECURITY,
     environment,
@@ -23,7 +31,7 @@ from rewardpool_worker.engines.launch import LINK
 from rewardpool_worker.mounted import DOWNLOAD_PACKAGE, download_paths, worker_files
 
 HUB_DIR: Final = "/var/cache/huggingface"
-"""The hub's cache: a shared claim, or a folder that outlives restarts of the container."""
+"""Where the hub's cache is unless the pool says otherwise: a shared claim, or a folder that outlives restarts."""
 LINK_DIR: Final = "/var/lib/rewardpool/model"
 DOWNLOAD_LINK: Final = f"{LINK_DIR}/{LINK}"
 """Leads to the files of the release; the engine's command line is the same for every release."""
@@ -32,7 +40,8 @@ TERMINATION_LOG: Final = "/dev/termination-log"
 PROGRAM_DIR: Final = "/etc/rewardpool/download"
 """Where the download's package is mounted."""
 
-
+NATIVE_RESOURCES: Final = ("cpu", "memory", "ephemeral-storage")
+"""Those that every node has; a download needs none of the others, such as GPUs."""
 ADAPTERS_DIR: Final = "/var/lib/rewardpool/adapters"
 """Has a folder for each LoRA adapter, by its name: a link to what was downloaded, or the volume that it is on."""
 
@@ -52,11 +61,32 @@ def sorted_adapters(pool: RewardPool) -> list[AdapterSpec]:
     return sorted(pool.spec.model.adapters, key=lambda adapter: adapter.name)
 
 
-def cache_volume(pool: RewardPool) -> tuple[Object, Object]:
-    """The hub's cache, and how the engine and the downloads mount it."""
-    cache = pool.spec.model.cache
+def hub_folders(pool: RewardPool) -> tuple[str, str]:
+    """Where the hub's cache is mounted, and the folder in it that has the models."""
+    variables = pool.spec.engine.variables
+    home = variables.get("HF_HOME", HUB_DIR).rstrip("/")
+    cache = variables.get("HF_HUB_CACHE")
+    return (home, f"{home}/hub") if cache is None else (cache.rstrip("/"), cache.rstrip("/"))
+
+
+def cache_volume(pool: RewardPool) -> tuple[Object, Object] | None:
+    """The hub's cache, and how the engine and the downloads mount it; None where it is on a volume of the user's."""
+    cache, (folder, _) = pool.spec.model.cache, hub_folders(pool)
+    if cache is None and any(PurePosixPath(folder).is_relative_to(one["mountPath"]) for one in _users_mounts(pool)):
+        return None
     claim = {"persistentVolumeClaim": {"claimName": cache.claim_name}} if cache else {"emptyDir": {}}
-    return {"name": "hub-cache", **claim}, {"name": "hub-cache", "mountPath": HUB_DIR}
+    return {"name": "hub-cache", **claim}, {"name": "hub-cache", "mountPath": folder}
+
+
+def _users_mounts(pool: RewardPool) -> list[Object]:
+    """Mounts that the worker's `podTemplate` has, which may be anything."""
+    workers = [
+        one
+        for one in _maps(pool.spec.worker.pod_template.get("spec"), "containers")
+        if one.get("name") == CONTAINER_WORKER
+    ]
+    mounts = [mount for worker in workers for mount in _maps(worker, "volumeMounts") if not removes(mount)]
+    return [mount for mount in mounts if isinstance(mount.get("mountPath"), str)]
 
 
 def adapter_volumes(pool: RewardPool) -> tuple[list[Object], list[Object]]:
@@ -106,6 +136,9 @@ def with_download(template: Object, pool: RewardPool, engine: Engine, *, own_ima
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": CONTAINER_SECURITY,
     }
+    taken = {mount["mountPath"] for mount in container["volumeMounts"]}
+    # Whatever the user's variables speak of, such as a cache or a file of certificates, is there for the download too.
+    container["volumeMounts"] += [mount for mount in _users_mounts(pool) if mount["mountPath"] not in taken]
     commands = _commands(pool, ipv6=ipv6)
     containers = [{"name": name, "command": command, **container} for name, command in commands.items()]
     return {
@@ -125,7 +158,7 @@ def _commands(pool: RewardPool, *, ipv6: bool) -> dict[str, list[str]]:
     def command(source: str, revision: str, link: str, *pins: str) -> list[str]:
         return [
             *("python3", "-m", DOWNLOAD_PACKAGE, "--source", source, "--revision", revision),
-            *("--cache", f"{HUB_DIR}/hub", "--link", link),
+            *("--cache", hub_folders(pool)[1], "--link", link),
             *(*pins, "--report", TERMINATION_LOG),
             *("--host", every_address(ipv6=ipv6), "--port", str(names.WORKER_PORT)),
         ]
@@ -141,9 +174,43 @@ def _commands(pool: RewardPool, *, ipv6: bool) -> dict[str, list[str]]:
     return found
 
 
+def with_resources(template: Object) -> Object:
+    """The template with what the worker may take for the downloads too, where they say nothing else.
+
+    They end before the worker starts, so that the pod takes no more by it; and a quota of limits takes no pod that has
+    a container without.
+
+    Args:
+        template: with the user's `podTemplate` merged in, which may be anything.
+    """
+    spec: Any = template.get("spec")
+    containers, downloads = (_maps(spec, field) for field in ("containers", "initContainers"))
+    worker = next((one for one in containers if one.get("name") == CONTAINER_WORKER), {})
+    given = {
+        kind: {name: amounts[name] for name in NATIVE_RESOURCES if name in amounts}
+        for kind in ("requests", "limits")
+        if isinstance(amounts := (worker.get("resources") or {}).get(kind), dict)
+    }
+    if not any(given.values()) or len(downloads) != len(spec.get("initContainers", ())):
+        return template
+    found = [
+        {**one, "resources": resources_over(given, one.get("resources") or {})}
+        if is_download(str(one.get("name")))
+        else one
+        for one in downloads
+    ]
+    return {**template, "spec": {**spec, "initContainers": found}}
+
+
+def _maps(value: object, field: str) -> list[Object]:
+    """The items of a field that are objects, where there is such a field."""
+    items = value.get(field) if isinstance(value, dict) else None
+    return [one for one in items if isinstance(one, dict)] if isinstance(items, list) else []
+
+
 def _environment(pool: RewardPool) -> list[Object]:
     """The engine's variables, which may name a proxy or a mirror of the hub, and what only the download may know."""
-    env = with_revision(environment(pool, {"HF_HOME": HUB_DIR, **pool.spec.engine.variables}))
+    env = with_revision(environment(pool, {"HF_HOME": hub_folders(pool)[0], **pool.spec.engine.variables}))
     token = pool.spec.model.token_secret_ref
     sources = (pool.spec.model.source, *(adapter.source for adapter in pool.spec.model.adapters))
     if token is not None and any(parse_source(source).scheme == "hf" for source in sources):

@@ -17,6 +17,7 @@ from rewardpool_operator.kubernetes.merge import merged
 from rewardpool_operator.kubernetes.pool_defaults import NO_DEFAULTS, PoolDefaults, resources_of, resources_over
 from rewardpool_operator.kubernetes.render.common import (
     GRACE_MARGIN_SECONDS,
+    KEY_MODE,
     OWN_IMAGE,
     PRE_STOP_SECONDS,
     common_volumes,
@@ -35,9 +36,11 @@ MEMORY_REQUEST: Final = "640Mi"
 """What a long flood of unique texts takes: a bounded tree of prefixes of some 430 MB, in a program of 100 MB."""
 MEMORY_LIMIT: Final = "1536Mi"
 """That, and 8,000 requests in flight, which take 500 MB."""
+CPU_LIMIT: Final = "4"
+"""A namespace with a quota of limits takes no pod without one."""
 RESOURCES: Final[Object] = {
     "requests": {"cpu": "250m", "memory": MEMORY_REQUEST},
-    "limits": {"memory": MEMORY_LIMIT},
+    "limits": {"cpu": CPU_LIMIT, "memory": MEMORY_LIMIT},
 }
 
 
@@ -121,12 +124,12 @@ def _router_template(pool: RewardPool, image: str, *, ipv6: bool, defaults: Pool
         tls=tls if router.tls else None,
     )
     volumes, mounts = common_volumes(pool, router_files())
-    admin = {"secretName": names.admin_secret(pool.metadata.name), "items": [key_item()], "defaultMode": 0o440}
+    admin = {"secretName": names.admin_secret(pool.metadata.name), "items": [key_item()], "defaultMode": KEY_MODE}
     volumes.append({"name": "admin-key", "secret": admin})
     mounts.append({"name": "admin-key", "mountPath": names.ADMIN_KEY_DIR, "readOnly": True})
     if router.tls:
         items = [{"key": entry, "path": entry} for entry in (names.TLS_CERTIFICATE, names.TLS_KEY)]
-        secret = {"secretName": router.tls.secret_name, "items": items, "defaultMode": 0o440}
+        secret = {"secretName": router.tls.secret_name, "items": items, "defaultMode": KEY_MODE}
         volumes.append({"name": "tls", "secret": secret})
         mounts.append({"name": "tls", "mountPath": names.TLS_DIR, "readOnly": True})
     env = [

@@ -40,13 +40,14 @@ from rewardpool_operator.kubernetes.render.common import (
 from rewardpool_operator.kubernetes.render.download import (
     ADAPTERS_DIR,
     DOWNLOAD_LINK,
-    HUB_DIR,
     LINK_DIR,
     adapter_volumes,
     cache_volume,
     downloads_anything,
+    hub_folders,
     is_downloaded,
     with_download,
+    with_resources,
 )
 from rewardpool_worker.engines import LaunchTarget, engine_for
 from rewardpool_worker.mounted import worker_files
@@ -186,8 +187,7 @@ def worker_template(
     if annotations:
         template["metadata"]["annotations"] = annotations
     template["spec"] = merged(template["spec"], defaults.pod_spec(defaults.worker))
-    result: Object = merged(template, spec.worker.pod_template)
-    return result
+    return with_resources(merged(template, spec.worker.pod_template))
 
 
 def _resources(worker: WorkerSpec, defaults: PodDefaults) -> Object:
@@ -231,13 +231,14 @@ def _worker_volumes(pool: RewardPool) -> tuple[list[Object], list[Object]]:
         case "python":
             pass
     if downloads_anything(pool):
-        cache, mount = cache_volume(pool)
-        volumes.append(cache)
-        mounts.append(mount)
+        cache = cache_volume(pool)
+        if cache is not None:
+            volumes.append(cache[0])
+            mounts.append(cache[1])
     adapters, adapter_mounts = adapter_volumes(pool)
     return [*volumes, *adapters], [*mounts, *adapter_mounts]
 
 
 def _environment(pool: RewardPool, variables: Mapping[str, str]) -> list[Object]:
-    home = {"HF_HOME": HUB_DIR} if downloads_anything(pool) else {}
+    home = {"HF_HOME": hub_folders(pool)[0]} if downloads_anything(pool) else {}
     return with_revision(environment(pool, {**home, **variables}))
