@@ -29,6 +29,10 @@ SPECS: tuple[Mapping[str, Any], ...] = (
     {"replicas": 1, "rollout": {"parity": {"goldenSetRef": {"name": "golden"}, "maxAbsDiff": 0.1}}},
     {"replicas": 1, "router": {"tls": {"secretName": "certificate"}}},
 )
+SCALED: tuple[Mapping[str, Any], ...] = (
+    {"autoscaling": {"minReplicas": 0, "maxReplicas": 4, "policy": {"type": "DrainTime", "drainTime": {"targetSeconds": 5}}}},
+    {"autoscaling": {"minReplicas": 0, "maxReplicas": 4, "policy": {"type": "Demand", "demand": {"learn": True}}}},
+)
 
 
 async def look_at_pods(spec: Mapping[str, Any], workers: list[Object], routers: list[Object], warning: str) -> None:
@@ -228,6 +232,6 @@ async def look_at_status(spec: Mapping[str, Any], status: Object) -> None:
             pool.check()
 
 
-@hostile("stored statuses", spec=st.sampled_from(SPECS), status=from_schema(STATUS_SCHEMA))
+@hostile("stored statuses", spec=st.sampled_from(SPECS + SCALED), status=from_schema(STATUS_SCHEMA))
 def test_no_status_that_the_schema_lets_through_fails_its_pools_passes(spec: Mapping[str, Any], status: Object) -> None:
     asyncio.run(look_at_status(spec, status))

@@ -150,7 +150,7 @@ anything_kept: Final[Drawn] = st.recursive(
 def _string(schema: Schema) -> Drawn:
     shortest, longest = schema.get("minLength", 0), schema.get("maxLength", 6000)
     if schema.get("format") == "date-time":
-        return st.sampled_from(["0001-01-01T00:00:00Z", "2026-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
+        return st.sampled_from(["0001-01-01T00:00:00Z", "2026-01-01T00:00:00Z", "8999-12-31T00:00:00Z", "9999-12-31T23:59:59Z"])
     if "pattern" in schema:
         # `$` of Python lets a line break through that RE2's does not.
         drawn: Drawn = st.from_regex(schema["pattern"].replace("$", r"\Z"))
@@ -162,7 +162,9 @@ def _string(schema: Schema) -> Drawn:
 def _number(schema: Schema, *, whole: bool) -> Drawn:
     low, high = schema.get("minimum", -(2**31)), schema.get("maximum", 2**31 - 1)
     between = st.integers(int(low), min(int(high), int(low) + 8)) if whole else st.floats(low, min(high, low + 8))
-    return st.one_of(between, st.sampled_from([low, high]))
+    odd = [number for number in (0, 1, 3) if low <= number <= high]
+    odd += [] if whole else [number for number in (0.5, 5e-324, 1e308, -1e308) if low <= number <= high]
+    return st.one_of(between, st.sampled_from([low, high, *odd]))
 
 
 def _array(schema: Schema) -> Drawn:

@@ -49,7 +49,8 @@ class Namespace:
 
     def deployment(self, pool: str, replicas: int) -> None:
         labels = {names.LABEL_POOL: pool, names.LABEL_REVISION: "new"}
-        metadata = {"name": f"{pool}-new", "namespace": "rl", "labels": labels}
+        metadata: Object = {"name": f"{pool}-worker-new", "namespace": "rl", "labels": labels}
+        metadata["ownerReferences"] = [{"kind": names.KIND, "name": pool}]
         self.put(client.DEPLOYMENTS, {"metadata": metadata, "spec": {"replicas": replicas}})
 
     def put(self, resource: client.Resource, found: Object) -> None:

@@ -12,7 +12,7 @@ from rewardpool_operator.metrics import Metrics
 
 # Of a ConfigMap that no pool owns the store keeps no data.
 OWNERS = [{"kind": "RewardPool", "name": "rm", "uid": "u", "controller": True}]
-METADATA = {"name": "rm-files", "namespace": "rl", "labels": {"rewardpool.dev/pool": "rm"}, "ownerReferences": OWNERS}
+METADATA = {"name": "rm-pins", "namespace": "rl", "labels": {"rewardpool.dev/pool": "rm"}, "ownerReferences": OWNERS}
 MANIFEST = {"kind": "ConfigMap", "metadata": METADATA, "data": {"a": "1"}}
 
 
@@ -58,7 +58,7 @@ class Counted:
         return self._metrics.registry.get_sample_value("rewardpool_object_repairs_total", {"kind": "ConfigMap"})
 
     def edit(self, **fields: object) -> None:
-        live = self.store.find(client.CONFIG_MAPS, "rl", "rm-files")
+        live = self.store.find(client.CONFIG_MAPS, "rl", "rm-pins")
         assert live is not None
         version = str(int(live["metadata"]["resourceVersion"]) + 1)
         self.store.put(
@@ -85,7 +85,7 @@ async def test_nothing_is_read_before_the_objects_of_a_new_pool_are_made(counted
 
 async def test_the_pool_is_asked_for_before_what_was_there_is_made_again(counted: Counted) -> None:
     await counted.bring_about()
-    counted.store.forget(client.CONFIG_MAPS, "rl", "rm-files")
+    counted.store.forget(client.CONFIG_MAPS, "rl", "rm-pins")
     await counted.bring_about()
     assert counted.kube.asked == [a_pool().metadata.name]
 
@@ -105,7 +105,7 @@ async def test_what_is_changed_is_applied(counted: Counted) -> None:
 
 async def test_an_object_that_was_deleted_is_a_repair(counted: Counted) -> None:
     await counted.bring_about()
-    counted.store.forget(client.CONFIG_MAPS, "rl", "rm-files")
+    counted.store.forget(client.CONFIG_MAPS, "rl", "rm-pins")
     assert await counted.bring_about()
     assert counted.repairs() == 1
 
@@ -126,7 +126,7 @@ async def test_another_manifest_is_no_repair(counted: Counted) -> None:
 
 
 async def test_an_object_of_somebody_else_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted = Counted(monkeypatch, FakeKube(foreign={"metadata": {"name": "rm-files", "uid": "other"}}))
-    with pytest.raises(NotOursError, match="ConfigMap rm-files"):
+    counted = Counted(monkeypatch, FakeKube(foreign={"metadata": {"name": "rm-pins", "uid": "other"}}))
+    with pytest.raises(NotOursError, match="ConfigMap rm-pins"):
         await counted.bring_about()
     assert counted.kube.writes == []

@@ -7,6 +7,7 @@ import pytest
 from support.pool_surroundings import KEY, URL, Surroundings
 
 from rewardpool_operator.kubernetes import client
+from rewardpool_operator.kubernetes.cache.owned import OWNED
 from rewardpool_operator.kubernetes.credentials import secret_reader
 from rewardpool_operator.kubernetes.leader import Acting
 from rewardpool_operator.routers.admin import RouterAdmin
@@ -102,6 +103,23 @@ async def test_a_pool_that_is_gone_and_left_its_objects_is_forgotten(around: Sur
     del around.kube.objects[client.POOLS, "rm"]
     assert [await around.reconciler.look(Acting.FULL, pools=1) for _ in range(3)][-1] is None
     assert around.store.pool(KEY) is None
+
+
+async def test_what_a_pool_left_behind_belongs_to_the_next_one_of_its_name(around: Surroundings) -> None:
+    """As after `kubectl delete --cascade=orphan`, in the middle of a rollout."""
+    around.declare(engine={"args": ["--seed=1"]})
+    await around.look()
+    around.make_anew(told=True)
+    for resource, name in tuple(around.kube.objects):
+        if resource in OWNED:
+            found = around.kube.objects[resource, name]
+            orphan = {**found, "metadata": {**found["metadata"], "ownerReferences": []}}
+            around.store.put(resource, around.kube.keep(resource, orphan))
+    for _ in range(5):
+        await around.look()
+    found = [item for (resource, _), item in around.kube.objects.items() if resource == client.DEPLOYMENTS]
+    assert len(found) == 3
+    assert {owner["uid"] for item in found for owner in item["metadata"]["ownerReferences"]} == {"another"}
 
 
 async def test_nothing_is_made_again_for_a_pool_that_was_made_anew(around: Surroundings) -> None:

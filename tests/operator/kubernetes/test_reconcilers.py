@@ -286,7 +286,8 @@ async def test_a_stopped_worker_is_deleted_where_the_controller_would_take_anoth
 
 
 def an_old_deployment(replicas: int) -> Object:
-    metadata = {"name": "rm-worker-old", "labels": {names.LABEL_POOL: "rm", names.LABEL_REVISION: "old"}}
+    labels = {names.LABEL_POOL: "rm", names.LABEL_REVISION: "old"}
+    metadata = {"name": "rm-worker-old", "labels": labels, "ownerReferences": render.owner_references(POOL)}
     template = {"spec": {}}
     return {"kind": "Deployment", "metadata": metadata, "spec": {"replicas": replicas, "template": template}}
 

@@ -39,8 +39,7 @@ class Watched:
         self.news += keys
 
     def names(self) -> list[str]:
-        objects = self.store.objects(KEY)
-        return [item["metadata"]["name"] for item in objects.config_maps] if objects else []
+        return [name for _, _, name in self.store.refs(client.CONFIG_MAPS)] if self.store.pool(KEY) else []
 
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(30):
@@ -107,7 +106,7 @@ async def test_a_silent_watch_is_no_trouble_and_all_is_listed_again(
 async def test_a_list_of_older_versions_than_before_is_of_a_restored_backup_and_ends_the_reflector(
     watched: Watched,
 ) -> None:
-    watched.kube.words.put_nowait(WatchEvent("MODIFIED", an_object("a", version=5000, data={"a": "lost"})))
+    watched.kube.words.put_nowait(WatchEvent("MODIFIED", an_object("rm-pins", version=5000, data={"a": "lost"})))
     await watched.until(lambda: "lost" in str(watched.store.objects(KEY)))
     watched.kube.version = 20
     watched.kube.words.put_nowait(WatchSilentError("nothing was said"))
@@ -183,4 +182,5 @@ async def test_a_pod_that_moves_on_can_wait_for_what_follows(
 def a_bare_pod(status: Object, *, version: int) -> Object:
     """A pod of which no container was started, with this in its status."""
     pod = an_object("w0", version=version)
+    pod["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "uid": "set"}]
     return {**pod, "spec": {"containers": []}, "status": status}

@@ -2,22 +2,28 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.kube_builders import a_pod
 
 from rewardpool_api import names
 from rewardpool_operator.kubernetes import client
+from rewardpool_operator.kubernetes.cache.owned import OWNED
 from rewardpool_operator.kubernetes.cache.store import Store
-from rewardpool_operator.kubernetes.client import Object
+from rewardpool_operator.kubernetes.client import Object, Resource
+from rewardpool_operator.kubernetes.revisions import files_of
 
 KEY = ("rl", "rm")
 
 
-def an_object(name: str = "files", *, version: int = 1, pool: str | None = "rm", **fields: Any) -> Object:
+def an_object(
+    name: str = "rm-pins", *, version: int = 1, pool: str | None = "rm", revision: str | None = None, **fields: Any
+) -> Object:
     metadata: Object = {"namespace": "rl", "name": name, "uid": f"uid-{name}", "resourceVersion": str(version)}
     metadata["labels"] = {names.LABEL_POOL: pool} if pool else {}
-    metadata["ownerReferences"] = [{"kind": names.KIND, "name": "rm"}]
+    metadata["labels"] |= {names.LABEL_REVISION: revision} if revision else {}
+    metadata["ownerReferences"] = [{"kind": names.KIND, "name": pool}]
     return {"metadata": metadata, **fields}
 
 
@@ -54,7 +60,7 @@ def test_only_a_newer_version_replaces_what_is_there() -> None:
 
 def test_what_kubernetes_notes_of_a_deployments_rollout_is_no_news() -> None:
     store = a_store()
-    made, noted = (an_object("workers", version=version, spec={}) for version in (2, 3))
+    made, noted = (an_object("rm-router", version=version, spec={}) for version in (2, 3))
     noted["metadata"]["annotations"] = {"deployment.kubernetes.io/revision": "1"}
     assert store.put(client.DEPLOYMENTS, made) == [KEY]
     assert store.put(client.DEPLOYMENTS, noted) == []
@@ -63,7 +69,9 @@ def test_what_kubernetes_notes_of_a_deployments_rollout_is_no_news() -> None:
 def test_what_two_objects_have_alike_is_kept_once_and_true_is_not_taken_for_one() -> None:
     store = a_store()
     for name, flag in (("a", True), ("b", True), ("c", 1)):
-        store.put(client.DEPLOYMENTS, an_object(name, spec={"replicas": 4, "paused": flag}))
+        store.put(
+            client.DEPLOYMENTS, an_object(f"rm-worker-{name}", revision=name, spec={"replicas": 4, "paused": flag})
+        )
     objects = store.objects(KEY)
     assert objects is not None
     one, other, third = (deployment["spec"] for deployment in objects.deployments)
@@ -126,19 +134,51 @@ def test_what_a_list_does_not_have_is_dropped_unless_it_is_newer_than_the_list()
     store = a_store(version=5)
     store.put(client.CONFIG_MAPS, an_object("made-since", version=12, data={"b": "1"}))
     assert store.keep_only(client.CONFIG_MAPS, "rl", ["rl/other"], version="10") == [KEY]
-    assert data(store) == [{"b": "1"}]
+    assert data(store) == []
+    assert store.find(client.CONFIG_MAPS, "rl", "made-since") is not None
 
 
-def test_of_a_config_map_that_no_pool_owns_nothing_is_kept_but_its_name() -> None:
+@pytest.mark.parametrize("called", ["theirs", "rm-router", "rm-worker-a"])
+@pytest.mark.parametrize("resource", sorted([*OWNED, client.PODS], key=str), ids=lambda resource: resource.plural)
+def test_of_what_only_has_our_label_nothing_is_kept_but_its_name(resource: Resource, called: str) -> None:
     store = Store()
     store.put(client.POOLS, an_object("rm", pool=None))
-    foreign = an_object("theirs", data={"a": "x" * 1000})
-    foreign["metadata"]["ownerReferences"] = []
-    foreign["metadata"]["annotations"] = {"note": "x" * 1000}
-    store.put(client.CONFIG_MAPS, foreign)
-    kept = store.find(client.CONFIG_MAPS, "rl", "theirs")
-    assert kept is not None
-    assert len(str(kept)) < 300
+    foreign = an_object(called, revision="a", data={"a": "x" * 1000})
+    foreign["metadata"] |= {"ownerReferences": [], "annotations": {"note": "x" * 250_000}}
+    foreign["metadata"]["labels"]["note"] = "x" * 60
+    foreign["spec"] = {
+        "containers": [{"name": "x" * 1000}],
+        "template": {"metadata": {"annotations": {"a": "x" * 1000}}},
+    }
+    assert store.put(resource, foreign) == [KEY]
+    assert len(str(store.find(resource, "rl", called))) < 400
+    objects = store.objects(KEY)
+    assert objects is not None
+    assert (objects.deployments, objects.pods, objects.services, objects.config_maps) == ((), (), (), ())
+    assert set(objects.others.values()) <= {()}
+
+
+def test_a_pod_is_kept_with_what_is_ours_to_read_and_no_more() -> None:
+    store = a_store()
+    pod = a_pod("w0")
+    long = "x" * 250_000
+    pod["metadata"] |= {"namespace": "rl", "resourceVersion": "1"}
+    pod["metadata"]["annotations"] = {names.ANNOTATION_DRAINING_SINCE: long, "note": long, names.ANNOTATION_SPEC: long}
+    pod["spec"]["containers"] += [{"name": "sidecar", "ports": [{"name": "http", "containerPort": 1}] * 1000}]
+    store.put(client.PODS, pod)
+    (kept,) = store.objects(KEY).pods  # type: ignore[union-attr]
+    assert len(str(kept)) < 1500
+
+
+@pytest.mark.parametrize("resource", [client.PODS, client.DEPLOYMENTS])
+def test_mounted_files_that_somebody_else_mounts_are_known(resource: Resource) -> None:
+    store = Store()
+    volumes = [{"name": "v", "configMap": {"name": name}} for name in ("rewardpool-files-1", "x" * 1000)]
+    pod_spec = {"containers": [], "volumes": [*volumes, {"name": "w", "emptyDir": {}}]}
+    spec = pod_spec if resource == client.PODS else {"template": {"spec": pod_spec}}
+    store.put(resource, an_object("theirs", spec=spec))
+    (found,) = store.mounting("rl")
+    assert files_of(found) | files_of(found["spec"].get("template") or {}) == {"rewardpool-files-1"}
 
 
 def test_a_list_of_one_namespace_leaves_the_others_alone() -> None:

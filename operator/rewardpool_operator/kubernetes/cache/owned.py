@@ -11,8 +11,10 @@ from rewardpool_api import names
 from rewardpool_api.demand import MAX_BYTES, MAX_JOB_NAME
 from rewardpool_operator.kubernetes import client
 from rewardpool_operator.kubernetes.client import Object, Resource
+from rewardpool_operator.kubernetes.containers import CONTAINER_ROUTER, CONTAINER_WORKER, PORT_HTTP, PORT_METRICS
 from rewardpool_operator.kubernetes.diff import content_hash
 from rewardpool_operator.kubernetes.managed_fields import is_created_by_us
+from rewardpool_operator.kubernetes.pods import ANNOTATION_DELETION_COST
 
 WATCHED: Final[Mapping[str, Resource]] = {
     "Deployment": client.DEPLOYMENTS,
@@ -31,6 +33,23 @@ deleted one is noticed nevertheless see `secret_deletion.py`."""
 
 RESOURCES: Final[Mapping[str, Resource]] = {**WATCHED, **READ_BY_NAME}
 
+OWNED: Final = frozenset(
+    {
+        client.DEPLOYMENTS,
+        client.SERVICES,
+        client.CONFIG_MAPS,
+        client.DISRUPTION_BUDGETS,
+        client.NETWORK_POLICIES,
+    }
+)
+"""Kinds of which a pool's own are kept whole, and of all others with our label little more than the name."""
+ORPHAN: Final = "orphan"
+"""On a Deployment in memory that is called as a pool's and has no owner, as `kubectl delete --cascade=orphan` leaves
+one behind."""
+MOST_FILES: Final = 16
+"""ConfigMaps of mounted files that one object may keep from being deleted; ours mount one or two."""
+LONGEST_NOTE: Final = 256
+"""Characters of an annotation of ours on a pod."""
 
 NOT_APPLIED: Final = "notApplied"
 """On a Deployment in memory that was made and never applied since, see `managed_fields.py`. Of other kinds our
@@ -53,13 +72,70 @@ def trimmed(resource: Resource, found: Object) -> Object:
     """The object without what nobody here reads.
 
     A thousand pools are five thousand pods; as they come, they take hundreds of megabytes, and half of their changes
-    (times of conditions, counts of Deployments) are no reason to look at a pool.
+    (times of conditions, counts of Deployments) are no reason to look at a pool. And whoever may make an object may put
+    our label on a megabyte.
     """
+    if resource in OWNED and not is_files(found) and not is_owned(found):
+        return _foreign(found)
     kept = _TRIMS.get(resource, _as_is)(found)
     metadata = {name: value for name, value in kept["metadata"].items() if name != "managedFields"}
     if resource == client.DEPLOYMENTS and is_created_by_us(found["metadata"].get("managedFields") or ()):
         kept = {**kept, NOT_APPLIED: True}
     return {**kept, "metadata": metadata}
+
+
+def is_owned(found: Object) -> bool:
+    """Whether an object belongs to the pool that its label names, and is called as one of that pool's."""
+    pool = (found["metadata"].get("labels") or {}).get(names.LABEL_POOL)
+    owners = found["metadata"].get("ownerReferences") or []
+    owned = any((owner.get("kind"), owner.get("name")) == (names.KIND, pool) for owner in owners)
+    return owned and _is_called_as_ours(found["metadata"])
+
+
+def _is_called_as_ours(metadata: Object) -> bool:
+    labels = metadata.get("labels") or {}
+    pool = str(labels.get(names.LABEL_POOL))
+    if names.LABEL_REVISION in labels:
+        return bool(metadata["name"] == names.worker_name(pool, labels[names.LABEL_REVISION]))
+    return metadata["name"] in (
+        names.router_name(pool),
+        f"{pool}-{names.COMPONENT_WORKER}",
+        names.pins_config_map(pool),
+    )
+
+
+def _foreign(found: Object) -> Object:
+    """The name of an object that no pool owns, and which mounted files it needs."""
+    metadata = found["metadata"]
+    kept: Object = {"metadata": _bare(metadata), **_mounting(found)}
+    is_left = not metadata.get("ownerReferences") and names.LABEL_REVISION in kept["metadata"]["labels"]
+    return {**kept, ORPHAN: True} if is_left and _is_called_as_ours(metadata) else kept
+
+
+def _bare(metadata: Object) -> Object:
+    """What tells one object from another, and whose its label says that it is."""
+    return {
+        **_only(metadata, "name", "namespace", "uid", "resourceVersion", "creationTimestamp"),
+        "labels": _only(metadata.get("labels") or {}, *_LABELS),
+    }
+
+
+_LABELS: Final = (names.LABEL_POOL, names.LABEL_COMPONENT, names.LABEL_REVISION)
+
+
+def _mounting(found: Object) -> Object:
+    """The volumes of a pod, or of a Deployment's, that are mounted files of ours."""
+    spec = found.get("spec") or {}
+    template = spec.get("template") or {}
+    mounted = {"template": {"spec": {"volumes": _files(template)}}} if template else {"volumes": _files(found)}
+    return {"spec": mounted}
+
+
+def _files(template: Object) -> list[Object]:
+    volumes = [volume.get("configMap") or {} for volume in template.get("spec", {}).get("volumes") or []]
+    mounted = {config_map.get("name") or "" for config_map in volumes}
+    ours = sorted(name for name in mounted if name.startswith(names.FILES_PREFIX))
+    return [{"configMap": {"name": name}} for name in ours[:MOST_FILES]]
 
 
 def is_files(found: Object) -> bool:
@@ -81,8 +157,23 @@ def _as_is(found: Object) -> Object:
 
 
 def _pod(pod: Object) -> Object:
-    spec, status = pod["spec"], pod.get("status", {})
-    containers = [_only(container, "name", "ports") for container in spec["containers"]]
+    """A pod that no ReplicaSet made is nobody's here, and may need mounted files all the same."""
+    metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
+    owners = [owner for owner in metadata.get("ownerReferences") or [] if owner["kind"] == "ReplicaSet"]
+    if not owners:
+        return {"metadata": _bare(metadata), **_mounting(pod)}
+    notes = _only(metadata.get("annotations") or {}, *_POD_ANNOTATIONS)
+    kept_metadata = {
+        **_bare(metadata),
+        **_only(metadata, "deletionTimestamp"),
+        "annotations": {name: text[:LONGEST_NOTE] for name, text in notes.items()},
+        "ownerReferences": [_only(owners[0], "kind", "name", "uid")],
+    }
+    containers = [
+        {"name": one["name"], "ports": [port for port in one.get("ports") or [] if port.get("name") in _PORTS]}
+        for one in spec["containers"]
+        if one["name"] in (CONTAINER_WORKER, CONTAINER_ROUTER)
+    ]
     kept_status = _only(status, "phase", "podIP", "reason", "message")
     conditions = [
         _only(condition, "type", "status", "reason", "message")
@@ -91,11 +182,19 @@ def _pod(pod: Object) -> Object:
     ]
     for name in ("containerStatuses", "initContainerStatuses"):
         kept_status[name] = [_only(entry, *_CONTAINER_STATUS) for entry in status.get(name) or []]
-    files = [_only(volume, "configMap") for volume in spec.get("volumes") or [] if "configMap" in volume]
-    kept_spec = {**_only(spec, "nodeName"), "containers": containers, "volumes": files}
-    return {"metadata": pod["metadata"], "spec": kept_spec, "status": {**kept_status, "conditions": conditions}}
+    kept_spec = {**_only(spec, "nodeName"), "containers": containers, **_mounting(pod)["spec"]}
+    return {"metadata": kept_metadata, "spec": kept_spec, "status": {**kept_status, "conditions": conditions}}
 
 
+_PORTS: Final = (PORT_HTTP, PORT_METRICS)
+_POD_ANNOTATIONS: Final = (
+    names.ANNOTATION_DRAINING_SINCE,
+    names.ANNOTATION_FLAVOR,
+    names.ANNOTATION_KEYS,
+    names.ANNOTATION_ROUTER_TEMPLATE,
+    names.ANNOTATION_TLS,
+    ANNOTATION_DELETION_COST,
+)
 _POD_CONDITIONS: Final = frozenset(
     {names.CONDITION_HOLDS_WORKERS, "Ready", "ContainersReady", "DisruptionTarget", "PodScheduled"}
 )
@@ -122,21 +221,10 @@ def _without_rollout(annotations: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def _config_map(config_map: Object) -> Object:
-    """Anybody who may make a ConfigMap may put our label on a megabyte: of what no pool owns the name will do.
-
-    Of mounted files, the hash of their content will do.
-    """
-    metadata = config_map["metadata"]
+    """Of mounted files, the hash of their content will do."""
     if is_files(config_map):
-        return {"metadata": metadata, "content": content_of(config_map)}
-    if any(owner.get("kind") == names.KIND for owner in metadata.get("ownerReferences") or []):
-        return config_map
-    return {
-        "metadata": {
-            **_only(metadata, "name", "namespace", "uid", "resourceVersion", "creationTimestamp"),
-            "labels": _only(metadata.get("labels") or {}, names.LABEL_POOL, names.LABEL_COMPONENT),
-        }
-    }
+        return {"metadata": _bare(config_map["metadata"]), "content": content_of(config_map)}
+    return config_map
 
 
 def _without_status(found: Object) -> Object:
@@ -152,9 +240,8 @@ def _lease(lease: Object) -> Object:
     """
     metadata = lease["metadata"]
     written = [entry["time"] for entry in metadata.get("managedFields") or [] if "time" in entry]
-    kept = _only(metadata, "name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     # Anybody who may announce could fill the store with what is beside these, or with one that is far too long.
-    kept["labels"] = _only(metadata.get("labels") or {}, names.LABEL_POOL, names.LABEL_COMPONENT)
+    kept = _bare(metadata)
     said = _only(metadata.get("annotations") or {}, names.ANNOTATION_DEMAND)
     kept["annotations"] = {name: text[: MAX_BYTES + 1] for name, text in said.items()}
     spec = lease.get("spec") or {}

@@ -14,7 +14,13 @@ from rewardpool_api import names
 from rewardpool_operator.kubernetes import client, pods
 from rewardpool_operator.kubernetes.cache.alike import kept_once
 from rewardpool_operator.kubernetes.cache.objects import Objects
-from rewardpool_operator.kubernetes.cache.owned import RESOURCES, is_files, trimmed
+from rewardpool_operator.kubernetes.cache.owned import (
+    ORPHAN,
+    OWNED,
+    RESOURCES,
+    is_files,
+    trimmed,
+)
 from rewardpool_operator.kubernetes.client import Object, Resource
 
 Key = tuple[str, str]
@@ -52,13 +58,16 @@ class Store:
         return self._pools[self._keys[ref]][ref] if ref in self._keys else None
 
     def objects(self, key: Key) -> Objects | None:
-        """The pool and what it owns at this moment; None when there is no such pool."""
+        """The pool and what it owns at this moment; None when there is no such pool.
+
+        What only has the pool's label is not among them.
+        """
         pool = self.pool(key)
         if pool is None:
             return None
         found: dict[str, list[Object]] = {kind: [] for kind in RESOURCES}
         for (resource, _, _), item in self._pools[key].items():
-            if resource != client.POOLS:
+            if resource != client.POOLS and (resource not in OWNED or "ownerReferences" in item["metadata"]):
                 found[_KINDS[resource]].append(item)
         return Objects(
             pool=pool,
@@ -71,6 +80,10 @@ class Store:
             leases=tuple(found.pop("Lease")),
             others={kind: tuple(items) for kind, items in found.items()},
         )
+
+    def orphans(self, key: Key) -> list[Object]:
+        """Deployments of revisions that lost their owner, as far as they are kept: name and version."""
+        return [item for item in self._pools.get(key, {}).values() if ORPHAN in item]
 
     def files(self, namespace: str) -> list[Object]:
         """The namespace's ConfigMaps of mounted files."""
@@ -150,12 +163,13 @@ class Store:
         there = set(listed)
         gone = [
             ref
-            for ref in self._refs(resource, namespace)
+            for ref in self.refs(resource, namespace)
             if f"{ref[1]}/{ref[2]}" not in there and _version(self._pools[self._keys[ref]][ref]) <= int(version)
         ]
         return [key for ref in gone for key in self._bury(ref, int(version))]
 
-    def _refs(self, resource: Resource, namespace: str) -> Iterator[ObjectRef]:
+    def refs(self, resource: Resource, namespace: str = "") -> Iterator[ObjectRef]:
+        """Objects of that kind in a namespace; "" stands for all."""
         return (ref for ref in self._keys if ref[0] == resource and namespace in ("", ref[1]))
 
     def _bury(self, ref: ObjectRef, version: int) -> list[Key]:

@@ -140,6 +140,13 @@ class _Pass:
             KubeUnreachableError: the API server went away; what was not done is done by a later pass.
         """
         await asyncio.gather(*(self._guarded(self._files.bring_about(manifest)) for manifest in rendered.files))
+        await asyncio.gather(
+            *(
+                self._guarded(self._adopt(orphan))
+                for orphan in self._store.orphans((self._namespace, self._pool.metadata.name))
+                if again
+            )
+        )
         self._serves = plan.status.ready_replicas > 0
         seen = self._looked_at(plan, rendered)
         is_settled = seen.holds(self._memory.settled)
@@ -173,6 +180,19 @@ class _Pass:
             *(self._guarded(self._set_gate(router, "True", "ListComplete")) for router in plan.expose),
             *(self._guarded(self._set_gate(router, "False", "ListIncomplete")) for router in plan.conceal),
         )
+
+    async def _adopt(self, orphan: Object) -> None:
+        """Own a revision's Deployment again that a pool of this name left behind: whatever is done with it comes next.
+
+        What else such a pool left is applied by its name, which gives it an owner.
+        """
+        metadata = orphan["metadata"]
+        owners = render.owner_references(self._pool)
+        patch = {"metadata": {"resourceVersion": metadata["resourceVersion"], "ownerReferences": owners}}
+        self._store.put(
+            client.DEPLOYMENTS, await self._kube.merge(client.DEPLOYMENTS, self._namespace, metadata["name"], patch)
+        )
+        self.changed = True
 
     def _looked_at(self, plan: Plan, rendered: Rendered) -> Settled:
         found = self._objects

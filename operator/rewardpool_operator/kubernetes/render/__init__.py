@@ -12,7 +12,7 @@ download.py what puts a downloaded model into the workers' pods
 common.py   what they have in common: labels, owner, the shape of every pod
 """
 
-from rewardpool_operator.kubernetes.render.common import selector
+from rewardpool_operator.kubernetes.render.common import owner_references, selector
 from rewardpool_operator.kubernetes.render.download import DOWNLOAD_LINK, HUB_DIR
 from rewardpool_operator.kubernetes.render.policies import (
     disruption_budget_name,
@@ -41,6 +41,7 @@ __all__ = [
     "disruption_budgets",
     "files_config_map",
     "network_policies",
+    "owner_references",
     "pins_config_map",
     "pool_host",
     "pool_url",

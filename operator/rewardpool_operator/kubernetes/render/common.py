@@ -66,6 +66,16 @@ def recommended_labels(pool: RewardPool, component: str, revision: str | None = 
 
 def metadata(pool: RewardPool, name: str, component: str, *, revision: str | None = None) -> dict[str, Any]:
     """Metadata of an object that the pool owns, and that goes with it."""
+    return {
+        "name": name,
+        "namespace": pool.metadata.namespace,
+        "labels": {**recommended_labels(pool, component, revision), **labels(pool, component, revision)},
+        "ownerReferences": owner_references(pool),
+    }
+
+
+def owner_references(pool: RewardPool) -> list[Object]:
+    """The pool as the owner of an object."""
     owner = {
         "apiVersion": names.API_VERSION,
         "kind": names.KIND,
@@ -74,12 +84,7 @@ def metadata(pool: RewardPool, name: str, component: str, *, revision: str | Non
         "controller": True,
         "blockOwnerDeletion": True,
     }
-    return {
-        "name": name,
-        "namespace": pool.metadata.namespace,
-        "labels": {**recommended_labels(pool, component, revision), **labels(pool, component, revision)},
-        "ownerReferences": [owner],
-    }
+    return [owner]
 
 
 def environment(pool: RewardPool, variables: Mapping[str, str]) -> list[Object]:
