@@ -6,7 +6,7 @@ probes report, so a part is right to some tenths of a second.
 
 from typing import Literal
 
-from rewardpool_api.quantities import Time
+from rewardpool_api.quantities import Duration, Time
 from rewardpool_api.rules import ApiModel
 
 FirstScorePart = Literal["Decision", "Scheduling", "Pull", "Download", "Load", "Answer"]
@@ -15,17 +15,17 @@ FirstScorePart = Literal["Decision", "Scheduling", "Pull", "Download", "Load", "
 class FirstScoreParts(ApiModel):
     """Seconds of a first score, by part; they add up to all of it."""
 
-    decision: float = 0.0
+    decision: Duration = 0.0
     """Seconds from the last look at which nobody waited until the request was noticed and a replica wanted."""
-    scheduling: float = 0.0
+    scheduling: Duration = 0.0
     """Seconds until the replica was made and a node took it."""
-    pull: float = 0.0
+    pull: Duration = 0.0
     """Seconds until its container ran: volumes, network and image."""
-    download: float = 0.0
+    download: Duration = 0.0
     """Seconds in which the model was downloaded."""
-    load: float = 0.0
+    load: Duration = 0.0
     """Seconds from the engine's start until a probe had a score of it."""
-    answer: float = 0.0
+    answer: Duration = 0.0
     """Seconds until the routers had the replica and the first request its score."""
 
 
@@ -34,7 +34,7 @@ class FirstScoreStatus(ApiModel):
 
     since: Time
     """RFC 3339 time from which on the request may have waited."""
-    seconds: float
+    seconds: Duration
     """Seconds that it has waited so far, or did until its score."""
     parts: FirstScoreParts = FirstScoreParts()
     """What the time was spent on."""

@@ -14,5 +14,15 @@ EntryName = Annotated[str, Field(max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
 """What an entry of a Secret or ConfigMap may be called."""
 Seconds = Annotated[int, Field(ge=0, le=86_400)]
 """A duration of at most a day."""
+Count = Annotated[int, Field(ge=0, le=10**18)]
+"""A number of things."""
+Generation = Annotated[int, Field(ge=-1, le=2**53)]
+"""Which version of a spec; -1 for none."""
+MIN_RATE = 1e-6
+MAX_RATE = 1e12
+Rate = Annotated[float, Field(ge=MIN_RATE, le=MAX_RATE)]
+"""Requests per second, of which there are some."""
+Duration = Annotated[float, Field(ge=0, le=1e12)]
+"""Seconds that were measured."""
 Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 """RFC 3339 time."""

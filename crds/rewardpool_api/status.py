@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rewardpool_api.first_score import FirstScoreStatus
-from rewardpool_api.quantities import Time
+from rewardpool_api.quantities import Count, Duration, Generation, Rate, Time
 from rewardpool_api.rules import ApiModel
 
 ConditionType = Literal["Ready", "Serving", "WorkersReady", "RouterReady", "ScalingActive", "Progressing", "Degraded"]
@@ -57,7 +57,7 @@ class Condition(ApiModel):
     """Cause in a sentence for people, and where there is something to do, what."""
     last_transition_time: Time
     """RFC 3339 time of the last change of `status`."""
-    observed_generation: int = 0
+    observed_generation: Generation = 0
     """Generation of the spec that the condition was set for."""
 
 
@@ -66,13 +66,13 @@ class DownloadStatus(ApiModel):
 
     phase: Literal["Resolving", "Waiting", "Downloading", "Verifying"]
     """Resolving: asking what the revision is now. Waiting: for another worker's download into the same cache. Verifying: all bytes are there and are checked."""
-    downloaded_bytes: int = 0
+    downloaded_bytes: Count = 0
     """Number of the model's bytes that are on the disk."""
-    total_bytes: int | None = None
+    total_bytes: Count | None = None
     """Size of the model in bytes; absent until it is known."""
     note: Annotated[str, Field(max_length=512)] | None = None
     """What delays the download, in words; absent when nothing does."""
-    workers: int = 1
+    workers: Count = 1
     """Number of workers that download the model, or wait for one that does."""
     time: Time
     """RFC 3339 time of these figures, which are written every few seconds."""
@@ -95,7 +95,7 @@ class RevisionModel(ApiModel):
     """Value of the field `model` in a request."""
     tokenizer: Annotated[str, Field(max_length=64)] | None = None
     """Digest of the model's tokenizer and chat template, as each answer has it; absent for judges, functions and until a worker answered."""
-    max_model_len: int | None = None
+    max_model_len: Count | None = None
     """Longest sample in tokens, as the engine says."""
     head: Annotated[str, Field(max_length=64)] | None = None
     """Type of spec.model.head; absent for a model with one label."""
@@ -116,7 +116,7 @@ class ModelStatus(ApiModel):
     """Value of the field `model` in a request to the router."""
     adapters: list[str] | None = None
     """Names of the LoRA adapters that every worker scores by, beside the model itself; a new one is here when its rollout is done."""
-    max_model_len: int | None = None
+    max_model_len: Count | None = None
     """Longest sample in tokens, as the engine says; absent for functions and until a worker answered."""
     commit: str | None = None
     """What the present revision of workers is pinned to: the hub's commit, or the digest of an S3 listing."""
@@ -155,9 +155,9 @@ class AuthStatus(ApiModel):
 class LoadStatus(ApiModel):
     """Requests at the routers, summed over router replicas."""
 
-    in_flight: int = 0
+    in_flight: Count = 0
     """Number of requests that workers are computing now."""
-    waiting: int = 0
+    waiting: Count = 0
     """Requests accepted by a router and not at a worker: retrying, or nobody is there."""
 
 
@@ -180,7 +180,7 @@ class ScalingDecision(ApiModel):
 
     time: Time
     """RFC 3339 time at which the number was decided."""
-    replicas: int
+    replicas: Count
     """Number of replicas that was decided on."""
     reason: str
     """Cause of the decision in a sentence for people."""
@@ -193,25 +193,25 @@ class DesiredAt(ApiModel):
 
     time: Time
     """RFC 3339 time at which the recommendation began, or for earlier ones ended."""
-    replicas: int
+    replicas: Count
     """Number of replicas that the policies asked for."""
 
 
 class BusyRate(ApiModel):
     """What one busy replica did for some seconds."""
 
-    rate: float
+    rate: Rate
     """Requests per second that the replica answered."""
-    in_flight: int
+    in_flight: Count
     """Fewest requests that the replica had in flight meanwhile."""
 
 
 class ServiceRateStatus(ApiModel):
     """What one replica does, as it was measured."""
 
-    per_replica: float
+    per_replica: Rate
     """Requests that one replica answers in a second when it has enough to do."""
-    in_flight: int
+    in_flight: Count
     """Requests that are enough for it: the fewest with which a replica was seen to answer about as many."""
     measured: Annotated[list[BusyRate], Field(max_length=16)] = []
     """Measurements that the rate was made from, newest last."""
@@ -224,7 +224,7 @@ class WorkerStart(ApiModel):
 
     worker: str
     """Name of the replica that started."""
-    seconds: float
+    seconds: Duration
     """Seconds from the replica's creation to its first score."""
 
 
@@ -235,7 +235,7 @@ class Burst(ApiModel):
     """RFC 3339 time of the burst's first request."""
     ended: Time | None = None
     """RFC 3339 time since which there is none; absent while it goes on."""
-    replicas: int = 0
+    replicas: Count = 0
     """Most replicas that the requests at the routers were worth meanwhile."""
     jobs: Annotated[list[str], Field(max_length=32)] = []
     """Jobs that said meanwhile that samples of theirs were coming; empty where none did."""
@@ -244,11 +244,11 @@ class Burst(ApiModel):
 class ScalingStatus(ApiModel):
     """The autoscaler's decision and the state it needs to decide the same after a restart."""
 
-    desired: int
+    desired: Count
     """Number of replicas that the pool is to have now."""
     reason: str
     """Cause of the present number in a sentence for people."""
-    recommended_replicas: int | None = None
+    recommended_replicas: Count | None = None
     """What the policies ask for, before bounds, steps, windows and budget; absent where there are none."""
     limit: Limit | None = None
     """What keeps `desired` from being `recommendedReplicas`; absent when nothing does."""
@@ -279,11 +279,11 @@ class DemandStatus(ApiModel):
     """Live: it counts. Lapsed: the job did not renew it in time. Ended: the job said so. Ignored: it makes no sense; the message says why."""
     phase: str | None = None
     """What the training job does now: Starting, Rollout or Update."""
-    samples: int | None = None
+    samples: Count | None = None
     """Number of samples in one burst of the job."""
     next_burst: Time | None = None
     """RFC 3339 time at which the next burst begins, or the present one began to be expected; absent where nobody knows."""
-    replicas: int = 0
+    replicas: Count = 0
     """Number of replicas that the pool keeps for the job now."""
     stalled: bool = False
     """Whether the trainer does nothing but wait for scores."""
@@ -352,32 +352,32 @@ class WorkerProcess(ApiModel):
     """Revision of the command that the replica was started with."""
     url: str
     """Base URL at which the replica itself listens."""
-    pid: int | None = None
+    pid: Count | None = None
     """Process id of the leader of the replica's process group."""
     phase: str
     """Starting, Ready, Parked, Asleep, Draining, or Waiting (backing off after a failed start)."""
-    restarts: int = 0
+    restarts: Count = 0
     """Number of times the replica was started again."""
-    in_flight: int | None = None
+    in_flight: Count | None = None
     """Requests it is working on, when a router says so."""
 
 
 class RewardPoolStatus(ApiModel):
     """What the pool is now: its URL, its workers and its health. Written by the operator alone."""
 
-    observed_generation: int = NEVER_OBSERVED
+    observed_generation: Generation = NEVER_OBSERVED
     """Generation of the spec the rest of the status is about; -1 until the operator has seen the pool, which kstatus (Flux, Helm) waits for."""
     url: str | None = None
     """Base URL of the router; trainers post to URL/v1/embeddings or URL/v1/chat/completions."""
     ready: str = ""
     """Replicas that serve, of those that are wanted, such as `1/2`: what `kubectl get` shows."""
-    replicas: int = 0
+    replicas: Count = 0
     """Number of workers, without those that are leaving and those that are parked."""
-    ready_replicas: int = 0
+    ready_replicas: Count = 0
     """Number of workers that answer and are in every router's list."""
-    draining_replicas: int = 0
+    draining_replicas: Count = 0
     """Number of workers that finish what they have in flight before they leave."""
-    parked_replicas: int = 0
+    parked_replicas: Count = 0
     """Number of workers that answer and are in no router's list, kept for when more are wanted."""
     parked_workers: Annotated[list[str], Field(max_length=MAX_PARKED_NAMES)] = []
     """Names of those, the first 32: a pod that is parked is Ready for Kubernetes like any other."""

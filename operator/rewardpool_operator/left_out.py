@@ -3,12 +3,14 @@
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from typing import Any, Final, Literal, TypeVar
 
 from pydantic import ValidationError
 
 from rewardpool_api import RewardPoolStatus
 from rewardpool_operator.metrics import METRICS
+from rewardpool_operator.times import CLOCKS_DIFFER, rfc3339
 from rewardpool_operator.untrusted import NONSENSE, printable, time_of
 
 log = logging.getLogger(__name__)
@@ -57,24 +59,37 @@ def leave_out(kind: Kind, name: str, error: BaseException) -> None:
     log.warning("%s %s is left out, it makes no sense: %s", kind, name, words)
 
 
-def with_sane_status(pool: dict[str, Any]) -> dict[str, Any]:
-    """The pool, as JSON, without the parts of its status that no operator can have written."""
-    return {**pool, "status": sane_status(pool.get("status"))}
+def with_sane_status(pool: dict[str, Any], *, now: datetime) -> dict[str, Any]:
+    """The pool, as JSON, without the parts of its status that no operator can have written; see `sane_status`."""
+    return {**pool, "status": sane_status(pool.get("status"), now=now)}
 
 
-def sane_status(status: object) -> dict[str, Any]:
+def sane_status(status: object, *, now: datetime) -> dict[str, Any]:
     """The parts of a pool's status that an operator can have written; those that somebody spoilt are left out.
 
-    Decisions go on from the status. Without a part of it they begin anew there, as for a pool that was just made.
+    Decisions go on from the status. Without a part of it they begin anew there, as for a pool that was just made. A
+    time that is to come is taken for now: by another clock it may have been, and nothing waits for it for years.
     """
     if not isinstance(status, dict):
         return {}
     if _is_sane(status):
-        return status
+        return {name: _limited(name, value, now) for name, value in status.items()}
     sane = {str(name): value for name, value in status.items() if _is_sane({name: value})}
     spoilt = ", ".join(sorted(printable(name, most=64) for name in status.keys() - sane.keys()))
     leave_out("statuses", spoilt or "as a whole", ValueError("a time, number or word in it is none"))
-    return sane
+    return {name: _limited(name, value, now) for name, value in sane.items()}
+
+
+def _limited(name: str, value: Any, now: datetime) -> Any:
+    """A part of the status with no time that is to come, but for the one that says what is expected."""
+    if isinstance(value, list):
+        return [_limited(name, entry, now) for entry in value]
+    if isinstance(value, dict):
+        return {inner: _limited(inner, entry, now) for inner, entry in value.items()}
+    if name not in _TIMES or name == _EXPECTED or value is None:
+        return value
+    moment = time_of(value)
+    return rfc3339(now) if moment is None or moment > now + CLOCKS_DIFFER else value
 
 
 _TIMES: Final = frozenset(
@@ -92,6 +107,8 @@ _TIMES: Final = frozenset(
     }
 )
 """Fields of the status that are RFC 3339 times."""
+_EXPECTED: Final = "nextBurst"
+"""The one of these that may be to come."""
 
 
 def _is_sane(status: dict[str, Any]) -> bool:

@@ -1,6 +1,10 @@
 """RFC 3339 times, as Kubernetes writes them."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+CLOCKS_DIFFER: Final = timedelta(minutes=1)
+"""A time is not taken to be of the future for so much: clocks of machines differ."""
 
 
 def rfc3339(moment: datetime) -> str:

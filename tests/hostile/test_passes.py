@@ -30,7 +30,13 @@ SPECS: tuple[Mapping[str, Any], ...] = (
     {"replicas": 1, "router": {"tls": {"secretName": "certificate"}}},
 )
 SCALED: tuple[Mapping[str, Any], ...] = (
-    {"autoscaling": {"minReplicas": 0, "maxReplicas": 4, "policy": {"type": "DrainTime", "drainTime": {"targetSeconds": 5}}}},
+    {
+        "autoscaling": {
+            "minReplicas": 0,
+            "maxReplicas": 4,
+            "policy": {"type": "DrainTime", "drainTime": {"targetSeconds": 5}},
+        }
+    },
     {"autoscaling": {"minReplicas": 0, "maxReplicas": 4, "policy": {"type": "Demand", "demand": {"learn": True}}}},
 )
 

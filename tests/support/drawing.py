@@ -150,7 +150,9 @@ anything_kept: Final[Drawn] = st.recursive(
 def _string(schema: Schema) -> Drawn:
     shortest, longest = schema.get("minLength", 0), schema.get("maxLength", 6000)
     if schema.get("format") == "date-time":
-        return st.sampled_from(["0001-01-01T00:00:00Z", "2026-01-01T00:00:00Z", "8999-12-31T00:00:00Z", "9999-12-31T23:59:59Z"])
+        return st.sampled_from(
+            ["0001-01-01T00:00:00Z", "2026-01-01T00:00:00Z", "8999-12-31T00:00:00Z", "9999-12-31T23:59:59Z"]
+        )
     if "pattern" in schema:
         # `$` of Python lets a line break through that RE2's does not.
         drawn: Drawn = st.from_regex(schema["pattern"].replace("$", r"\Z"))

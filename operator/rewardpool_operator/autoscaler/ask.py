@@ -2,7 +2,10 @@
 
 import math
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
+
+MOST: Final = 1e9
+"""More replicas nothing asks for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,4 +25,4 @@ class Ask:
     @property
     def replicas(self) -> int:
         """Rounded up. What differs from a whole number by rounding errors alone is that number."""
-        return math.ceil(self.exact - 1e-9)
+        return math.ceil(min(self.exact - 1e-9, MOST))

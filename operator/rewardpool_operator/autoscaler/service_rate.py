@@ -12,11 +12,12 @@ measurement of a replica that had more to do, and did more, shows that those bef
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from math import ceil, isfinite
+from math import ceil
 from statistics import median
 from typing import Final
 
 from rewardpool_api.autoscaling import ServiceRateSpec
+from rewardpool_api.quantities import MAX_RATE, MIN_RATE
 from rewardpool_api.status import BusyRate, ServiceRateStatus
 from rewardpool_operator.autoscaler.signals import Throughput
 from rewardpool_operator.times import from_rfc3339, rfc3339
@@ -37,7 +38,7 @@ def learned(
     """What is known after one more look; None while nothing is."""
     if known is not None and (now - from_rfc3339(known.time)).total_seconds() < APART_SECONDS:
         return known
-    sane = [one for one in seen if isfinite(one.rate) and one.rate > 0]
+    sane = [one for one in seen if MIN_RATE <= one.rate <= MAX_RATE]
     telling = [one for one in sane if known is None or _is_full(one, known)]
     enough = _enough(known, sane)
     if telling:

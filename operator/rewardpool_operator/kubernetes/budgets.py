@@ -89,7 +89,7 @@ class Budgets:
         known = self._parsed.get(key)
         if known is None or known[0] is not found:
             try:
-                known = found, RewardPool.model_validate(with_sane_status(found), extra="ignore")
+                known = found, RewardPool.model_validate(with_sane_status(found, now=datetime.now(UTC)), extra="ignore")
             except ValidationError:
                 known = found, None
             self._parsed[key] = known

@@ -7,10 +7,9 @@ server is away, with the objects as they were last seen.
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from time import monotonic
-from typing import Final
 
 import aiohttp
 
@@ -31,11 +30,8 @@ from rewardpool_operator.routers.admin import RouterAdmin
 from rewardpool_operator.snapshot import Router, Snapshot, Worker, WorkerSet
 from rewardpool_operator.start_times import StartTimes
 from rewardpool_operator.throughput import Throughputs
-from rewardpool_operator.times import from_rfc3339
+from rewardpool_operator.times import CLOCKS_DIFFER, from_rfc3339
 from rewardpool_operator.untrusted import count_of
-
-CLOCKS_DIFFER: Final = timedelta(minutes=1)
-"""A mark on a worker is not taken to be of the future for so much."""
 
 
 class Observer:

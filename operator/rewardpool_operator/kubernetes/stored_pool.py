@@ -10,6 +10,7 @@ rendered. What is wrong in the status is left out and written anew.
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final, Self
 
 from pydantic import ValidationError
@@ -57,7 +58,7 @@ class StoredPool:
         Raises:
             ValueError: not even its metadata are those of an object.
         """
-        sane = with_sane_status(found)
+        sane = with_sane_status(found, now=datetime.now(UTC))
         try:
             return cls(object=found, pool=RewardPool.model_validate(sane, extra="ignore"))
         except ValidationError as error:
