@@ -55,7 +55,7 @@ async def rate(pool: str, folder: Path) -> None:
                         {
                             "label": episode.label,
                             "score": rating.total,
-                            "revision": next(iter(rating.revisions.values()), None),
+                            "revision": "+".join(next(iter(rating.revisions.values()), ())) or None,
                             "problem": None if rating.error is None else str(rating.error),
                         }
                         for episode, rating in zip(made[first : first + MEMBERS], ratings, strict=True)

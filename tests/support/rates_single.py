@@ -14,3 +14,6 @@ class RatesSingle:
 
     def submit_group(self, episodes: Sequence[Episode]) -> Future[list[Rating]]:
         raise AssertionError("nobody rates groups here")
+
+    def submit_settled(self, episodes: Sequence[Episode], ratings: Sequence[Rating]) -> Future[list[Rating]]:
+        raise AssertionError("one revision rates all of a group here")

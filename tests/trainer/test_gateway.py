@@ -46,7 +46,7 @@ class ScriptedReward:
             raise TROUBLE[episode.response]
         return Rating(total=None if episode.response == "none" else 1.0, components={"part": None})
 
-    async def rate_group(self, episodes: list[Episode]) -> list[Rating]:
+    async def rate_batch(self, episodes: list[Episode]) -> list[Rating]:
         return [await self.rate(episode) for episode in episodes]
 
 

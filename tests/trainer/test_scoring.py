@@ -30,11 +30,10 @@ class FakeReward(RatesSingle):
         return self.answer
 
 
-class FakeGroupReward:
+class FakeGroupReward(RatesSingle):
     """The same for a reward that needs groups."""
 
     names = ("right",)
-    moments = None
     needs_group = True
 
     def __init__(self) -> None:

@@ -86,7 +86,7 @@ async def test_another_model_is_sent_conversations_in_its_own_tokens(
         float(len(worker.requests[0]["input"])),
         float(len(worker.requests[2]["input"])),
     )
-    assert (first.revisions, second.revisions) == ({"skywork": "revision-a"}, {"skywork": "revision-b"})
+    assert (first.revisions, second.revisions) == ({POOL: ("revision-a",)}, {POOL: ("revision-b",)})
     assert (report.samples, report.scored, report.unscored) == (2, 2, 0)
     assert "revision-b answers, whose model has another tokenizer" in caplog.text
 
@@ -97,7 +97,7 @@ async def test_while_two_revisions_serve_each_is_sent_its_own_tokens(folder: Pat
         for name in ("a", "b", "a", "b", "a"):
             serve(folder, worker, name)
             rating = await reward.rate(EPISODE)
-            totals.setdefault(name, set()).add((rating.total, rating.revisions["skywork"]))
+            totals.setdefault(name, set()).add((rating.total, rating.revisions[POOL][0]))
     ends = {name: len(byte_tokenizer(template="")(text)["input_ids"]) for name, text in (("a", TEXT_A), ("b", TEXT_B))}
     assert totals == {name: {(float(ends[name]), f"revision-{name}")} for name in ("a", "b")}
 
@@ -108,7 +108,7 @@ async def test_a_status_that_comes_later_than_the_workers_is_waited_for(folder: 
         rating = asyncio.create_task(reward.rate(EPISODE))
         await worker.arrived.wait()
         announce(folder, worker, "b")
-        assert (await rating).revisions == {"skywork": "revision-b"}
+        assert (await rating).revisions == {POOL: ("revision-b",)}
 
 
 async def test_files_that_are_not_those_of_the_workers_raise_and_say_what_changed(folder: Path) -> None:

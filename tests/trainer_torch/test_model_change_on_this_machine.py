@@ -114,7 +114,7 @@ async def test_no_score_is_one_by_the_wrong_tokenizer(models: Path, here: LocalM
         stop.set()
         await rating
     model_of = {first: "a", second: "b"}
-    by = [(label, one, model_of[one.revisions["length"]]) for label, one in ratings]
+    by = [(label, one, model_of[one.revisions[here.pool_key][0]]) for label, one in ratings]
     strays = [
         (label, model, one.total)
         for label, one, model in by

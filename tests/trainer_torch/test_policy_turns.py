@@ -78,7 +78,7 @@ class Reading:
         self.pools = {"rl/skywork": SimpleNamespace(endpoint=SimpleNamespace(model_type=model_type))}
         self.rated: list[Episode] = []
 
-    async def rate(self, episode: Episode) -> Rating:
+    async def rate_next(self, episode: Episode) -> Rating:
         self.rated.append(episode)
         return Rating(total=1.0, components={"part": 1.0})
 

@@ -9,7 +9,18 @@ colocated/   a reward model that sleeps on the trainer's own GPUs
 from rewardpool_train.pipeline.dynamic_sampling import DynamicSampling
 from rewardpool_train.pipeline.engine import Pipeline
 from rewardpool_train.pipeline.overlap import Overlap
-from rewardpool_train.pipeline.parts import GroupScore, GroupTask, MiniBatch, RolledGroup
+from rewardpool_train.pipeline.parts import GroupScore, GroupTask, MiniBatch, RatedGroup, RolledGroup, SettledScore
 from rewardpool_train.pipeline.schedule import Plan
 
-__all__ = ["DynamicSampling", "GroupScore", "GroupTask", "MiniBatch", "Overlap", "Pipeline", "Plan", "RolledGroup"]
+__all__ = [
+    "DynamicSampling",
+    "GroupScore",
+    "GroupTask",
+    "MiniBatch",
+    "Overlap",
+    "Pipeline",
+    "Plan",
+    "RatedGroup",
+    "RolledGroup",
+    "SettledScore",
+]

@@ -148,6 +148,8 @@ def summarise(records: Sequence[StepRecord], tally: Tally, retried: int, world_s
         "penalties": tally.penalties,
         "unscored": tally.unscored,
         "given_up": tally.given_up,
+        "asked_again": tally.asked_again,
+        "groups_asked_again": tally.groups_asked_again,
         "dropped": sum(record.dropped_samples for record in records),
         "lost": tally.lost,
         "retried": retried,

@@ -143,8 +143,8 @@ class RewardConfig(BaseModel):
     served_name: str | None = None
     """The `model` of requests, for use with `url`; discovery knows it. Default: the name of the pool."""
     one_revision: bool = True
-    """Whether to ask a group's members again where two revisions of the pool scored it, as during a rollout: of the one
-    that most of the group has. The report counts them as `asked_again`."""
+    """Whether one revision of the pool scores each group, as far as the trainer lets it (see docs/rewards.md): members
+    that another one scored, as during a rollout, are asked again. The report counts them as `asked_again`."""
     adapter: Annotated[str, Field(pattern=ADAPTER_PATTERN)] | None = None
     """Name of one of the pool's LoRA adapters, by which it is to score. Default: none, the model itself."""
     timeout: PositiveSeconds = 120.0

@@ -22,8 +22,8 @@ from rewardpool.client.report import Report
 from rewardpool.rewards.announced import Announcement
 from rewardpool.rewards.config import RewardLike, parse_reward, refuse_running
 from rewardpool.rewards.episode import Episode
-from rewardpool.rewards.groups import by_group
-from rewardpool.rewards.lazy import LazyReward, in_order
+from rewardpool.rewards.groups import by_group, in_order
+from rewardpool.rewards.lazy import LazyReward
 from rewardpool.rewards.rating import Rating
 
 RESTARTS = 100

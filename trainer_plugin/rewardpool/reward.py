@@ -12,10 +12,11 @@ The thread is why one reward serves plain code, async code and notebooks, whose 
 
 import asyncio
 import concurrent.futures
+import dataclasses
 import sys
 import time
 import warnings
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -28,9 +29,10 @@ from rewardpool.errors import ConfigError, GroupAbortedError, RewardPoolError, S
 from rewardpool.rewards.blocking import BlockingReward
 from rewardpool.rewards.config import RewardLike
 from rewardpool.rewards.episode import Episode
-from rewardpool.rewards.groups import compared
+from rewardpool.rewards.groups import compared, siblings
 from rewardpool.rewards.keywords import RewardSettings
 from rewardpool.rewards.lazy import LazyReward
+from rewardpool.rewards.one_revision import differ
 from rewardpool.rewards.opened import OpenReward
 from rewardpool.rewards.rating import Rating
 from rewardpool.rewards.reward_function import gathered
@@ -199,7 +201,9 @@ class Reward:
     async def stream(self, rows: Iterable[Row] | AsyncIterable[Row]) -> AsyncGenerator[tuple[int, Rating], None]:
         """Rate rows as they come, and yield `(index, rating)` as they are ready; every index comes once.
 
-        At most 1,024 are begun and not yet taken. Leaving the loop early gives up what is begun; wrap the stream in
+        The first row of a group that is scored decides which revision of a pool scores the others; where that one
+        serves no more, they have no score. At most 1,024 rows are begun and not yet taken. Leaving the loop early gives
+        up what is begun; wrap the stream in
         `contextlib.aclosing` to have that happen at once.
 
         Raises:
@@ -212,9 +216,13 @@ class Reward:
         if opened.needs_group:
             raise ConfigError("reward", "compares the responses to a prompt; call it with whole batches instead")
         loop = asyncio.get_running_loop()
+        this_stream = object()  # in another one the groups of the same names are others
 
         def begin(row: Row, index: int) -> _Begun:
-            return _Begun(opened, row_episode(row, index), index, course.deliver, loop)
+            episode = row_episode(row, index)
+            if episode.group is not None:
+                episode = dataclasses.replace(episode, group=(this_stream, episode.group))
+            return _Begun(opened, episode, index, course.deliver, loop)
 
         silent = JobDemand.silent("a stream of rows says nothing of steps")
         course: Stream[Row, Rating] = Stream(begin, ahead=AHEAD, demand=silent, waited=lambda seconds: None)
@@ -281,19 +289,35 @@ class _Batch:
         """Rate all of them; one without a score stops no other. Raises PoolError."""
         groups = compared(self._episodes) if self._reward.needs_group else [[row] for row in range(self.rows)]
         await gathered([self._rate(rows) for rows in groups])
+        if not self._reward.needs_group:
+            await self._settle()
         return [one for one in self._outcomes if one is not None]
 
     async def _rate(self, rows: Sequence[int]) -> None:
+        await self._enter(rows, self._reward.rate_group([self._episodes[row] for row in rows]))
+        self.done += len(rows)
+
+    async def _settle(self) -> None:
+        """Have one revision of each pool rate each group, of the rows that have ratings."""
+        rated = {row: one for row, one in enumerate(self._outcomes) if isinstance(one, Rating)}
+        if not differ(one.revisions for one in rated.values()):
+            return
+        groups = [[row for row in rows if row in rated] for rows in siblings(self._episodes)]
+        settling = [
+            (rows, self._reward.settled([self._episodes[row] for row in rows], [rated[row] for row in rows]))
+            for rows in groups
+        ]
+        await gathered([self._enter(rows, ratings) for rows, ratings in settling])
+
+    async def _enter(self, rows: Sequence[int], rating: Awaitable[Sequence[Rating]]) -> None:
         try:
-            ratings: Sequence[Rating | SampleError]
-            ratings = await self._reward.rate_group([self._episodes[row] for row in rows])
+            ratings: Sequence[Rating | SampleError] = await rating
         except SampleError as error:
             # An error that names none of them is of the whole group, such as that of post_process.
             named = {row for row in rows if self._episodes[row].label == error.sample} or set(rows)
             ratings = [error if row in named else GroupAbortedError(self._episodes[row].label, error) for row in rows]
-        for row, rating in zip(rows, ratings, strict=True):
-            self._outcomes[row] = rating
-        self.done += len(rows)
+        for row, outcome in zip(rows, ratings, strict=True):
+            self._outcomes[row] = outcome
 
 
 class _Begun:
@@ -307,7 +331,7 @@ class _Begun:
         deliver: Callable[[int, Rating | BaseException], None],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self._future = opened.submit(episode)
+        self._future = opened.submit_next(episode)
 
         def ended(future: "concurrent.futures.Future[Rating]") -> None:
             if future.cancelled():

@@ -78,7 +78,12 @@ async def custom_rm(args: Any, sample: SlimeSample | Sequence[SlimeSample], **_:
         raise ConfigError("reward", "compares the responses to a prompt, and is given single samples; set --group-rm")
     strict = reads_prompts(opened.pools.values())
     with waited(time.monotonic() - began):
-        ratings: Sequence[Rating] = await lazy.rate_batch([episode_of(one, text, strict=strict) for one in samples])
+        episodes = [episode_of(one, text, strict=strict) for one in samples]
+        ratings: Sequence[Rating]
+        if isinstance(sample, Sequence):
+            ratings = await lazy.rate_batch(episodes)
+        else:  # slime has the scores of others of its group already
+            ratings = [await lazy.rate_next(episodes[0])]
     if getattr(args, "custom_reward_post_process_path", None) != POST_PROCESS:
         scored(ratings)
     ratings = [rating if rating.total is not None else replace(rating, total=math.nan) for rating in ratings]

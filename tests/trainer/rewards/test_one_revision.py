@@ -1,29 +1,15 @@
 """One group, one scorer: which revision a group shall have, and that no group is rated by two."""
 
 import asyncio
-import itertools
-import os
 import random
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from typing import Any
+from dataclasses import replace
 
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestServer
+from support.revisions import GROUPS, POOL, Workers, group, plays, reward_by
 
-from rewardpool import Endpoint, RewardConfig
-from rewardpool.client.pool import Pool, injected_pool
-from rewardpool.discovery.pool_sources import LocalSource
-from rewardpool.rewards.composite import CompositeReward, OpenPart
-from rewardpool.rewards.config import parse_reward
-from rewardpool.rewards.discriminative import PoolFunctionScorer
-from rewardpool.rewards.episode import Episode
-from rewardpool.rewards.one_revision import Answered, is_split, wanted_of
-from rewardpool_api.contract import OTHER_REVISION, REQUEST_ID_HEADER, SCORE_PATH, WANTED_REVISION
+from rewardpool.errors import RevisionGoneError
+from rewardpool.rewards.one_revision import Answered, Claims, is_split, wanted_of
 
-POOL = "rl/checker"
-GROUPS = int(os.environ.get("ONE_REVISION_GROUPS", "100"))
 A, B = frozenset({"a"}), frozenset({"b"})
 
 
@@ -50,51 +36,6 @@ def by(*revisions: frozenset[str]) -> list[Answered]:
 )
 def test_the_revision_of_a_group(members: list[Answered], split: bool, wanted: dict[str, str]) -> None:
     assert (is_split(members), wanted_of(members)) == (split, wanted)
-
-
-class Workers:
-    """A stand-in for a router and workers of two revisions; the next one in turn answers."""
-
-    def __init__(self, *revisions: str, refuse: bool = True) -> None:
-        self.revisions = list(revisions)
-        self.refuse = refuse
-        """Whether a worker refuses what is for another revision, as RewardPool's do."""
-        self.scored = 0
-        self.refused = 0
-        self._turns = itertools.count()
-
-    async def serve(self, request: web.Request) -> web.Response:
-        revision = self.revisions[next(self._turns) % len(self.revisions)]
-        header = request.headers[REQUEST_ID_HEADER]
-        _, _, wanted = header.partition(WANTED_REVISION)
-        said = {"request_id": header, "revision": revision}
-        if self.refuse and wanted and wanted != revision:
-            self.refused += 1
-            return web.json_response({**said, "data": [], "error": {"code": OTHER_REVISION, "message": "another"}})
-        self.scored += 1
-        return web.json_response({**said, "data": [{"index": 0, "embedding": [1.0 if revision == "a" else 2.0]}]})
-
-
-@asynccontextmanager
-async def reward_by(workers: Workers, **settings: Any) -> AsyncIterator[tuple[CompositeReward, Pool]]:
-    app = web.Application()
-    app.router.add_post(SCORE_PATH, workers.serve)
-    async with TestServer(app) as server:
-        url = str(server.make_url("")).rstrip("/")
-
-        async def find(config: RewardConfig, **_: Any) -> Endpoint:
-            source = LocalSource({})
-            names = {"pool": POOL, "served_name": "checker", "origin": "a test", "model_type": "Function"}
-            return Endpoint(url=url, source=source, **names)
-
-        config = RewardConfig(pool=POOL, batch=1, **settings)
-        async with injected_pool(config, find=find) as pool:
-            [part] = parse_reward({"pool": POOL, **settings}, path="reward").parts
-            yield CompositeReward([OpenPart(part, "reward", PoolFunctionScorer(pool))], pools={POOL: pool}), pool
-
-
-def group(number: int = 0, *, size: int = 8) -> list[Episode]:
-    return [Episode(prompt="p", response=f"{number}-{member}", id=f"{number}-{member}") for member in range(size)]
 
 
 async def test_a_group_that_two_revisions_scored_is_asked_again_of_one() -> None:
@@ -131,13 +72,6 @@ async def test_members_that_never_agree_are_unscored_and_never_mixed() -> None:
     assert len(totals) <= 1
 
 
-def plays(groups: int) -> Iterator[list[str]]:
-    """Yield the workers that serve while each group is rated: a rollout, a rollback, and one that is killed."""
-    phases = (["a", "a", "a"], ["a", "a", "b"], ["a", "b", "b"], ["b"], ["b", "b", "a"], ["a", "a"], ["a"])
-    for number in range(groups):
-        yield list(phases[number * len(phases) // groups])
-
-
 async def test_no_group_is_split_while_the_pool_is_rolled_out_and_back() -> None:
     chance = random.Random(7)
     workers = Workers("a")
@@ -165,3 +99,76 @@ async def test_a_wanted_revision_that_is_gone_has_the_group_asked_of_the_other()
         workers.revisions = ["b"]
         ratings = await rating
     assert {rating.total for rating in ratings} == {2.0}
+
+
+async def test_a_group_that_was_rated_one_by_one_is_settled_by_asking_the_others_again() -> None:
+    workers = Workers("a", "a", "b")
+    async with reward_by(workers) as (reward, pool):
+        before = [await reward.rate(episode) for episode in group(size=3)]
+        workers.revisions = ["a", "b"]
+        after = await reward.settled(group(size=3), before)
+        report = pool.report()
+    assert [one.total for one in before] == [1.0, 1.0, 2.0]
+    assert [one.revisions for one in after] == [{POOL: ("a",)}] * 3
+    assert after[:2] == before[:2]
+    assert (report.asked_again, report.groups_asked_again) == (1, 1)
+
+
+async def test_a_batch_is_settled_group_by_group() -> None:
+    workers = Workers("a", "b")
+    async with reward_by(workers) as (reward, _):
+        groups = [group(number, size=1) for number in range(8)]
+        alone = await reward.rate_batch([one for [one] in groups])
+        assert {rating.total for rating in alone} == {1.0, 2.0}  # no two of them are of one group
+        pairs = await reward.rate_batch([one for number in range(8) for one in group(number, size=2)])
+        unnamed = await reward.rate_batch([replace(one, group=None) for one in group(size=8)])
+    assert all(one.total == other.total for one, other in zip(pairs[::2], pairs[1::2], strict=True))
+    assert len({rating.total for rating in unnamed}) == 1  # equal in everything but the response
+
+
+async def test_where_ratings_are_handed_on_the_first_member_decides() -> None:
+    workers = Workers("a")
+    async with reward_by(workers) as (reward, pool):
+        first = await reward.rate_next(group()[0])
+        workers.revisions = ["b", "b", "a"]
+        ratings = [first, *(await asyncio.gather(*map(reward.rate_next, group()[1:])))]
+        other = await reward.rate_next(group(1)[0])
+        report = pool.report()
+    assert {rating.total for rating in ratings} == {1.0}
+    assert other.total == 2.0
+    assert report.asked_again == 0  # later members are asked of one revision at once
+
+
+async def test_members_that_are_handed_on_and_asked_at_one_moment_agree() -> None:
+    async with reward_by(Workers("a", "b")) as (reward, pool):
+        ratings = await asyncio.gather(*map(reward.rate_next, group()))
+        report = pool.report()
+    assert len({rating.total for rating in ratings}) == 1
+    assert report.asked_again == report.groups_asked_again == 4
+
+
+async def test_a_member_whose_groups_revision_is_gone_is_unscored_where_ratings_are_handed_on() -> None:
+    workers = Workers("a")
+    async with reward_by(workers, on_failure="skip", timeout=30) as (reward, _):
+        await reward.rate_next(group()[0])
+        workers.revisions = ["b"]
+        late = await reward.rate_next(group()[1])
+    assert late.total is None
+    assert isinstance(late.error, RevisionGoneError)
+    assert late.error.fault == "infra"
+
+
+async def test_the_key_lets_handed_on_ratings_differ() -> None:
+    workers = Workers("a", "b")
+    async with reward_by(workers, one_revision=False) as (reward, _):
+        ratings = [await reward.rate_next(episode) for episode in group()]
+        settled = await reward.settled(group(), ratings)
+    assert {rating.total for rating in settled} == {1.0, 2.0}
+    assert {rating.revisions[POOL] for rating in settled} == {("a",), ("b",)}  # who scored is said all the same
+
+
+def test_only_so_many_groups_are_remembered() -> None:
+    claims = Claims(most=2)
+    for number in range(3):
+        claims.enter(number, Answered({POOL: A}))
+    assert [dict(claims.of(number)) for number in range(3)] == [{}, {POOL: "a"}, {POOL: "a"}]

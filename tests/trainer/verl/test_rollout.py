@@ -87,7 +87,7 @@ class Reading:
     def __init__(self, model_type: str) -> None:
         self.pools = {"rl/skywork": SimpleNamespace(endpoint=SimpleNamespace(model_type=model_type))}
 
-    async def rate(self, _: Episode) -> Rating:
+    async def rate_next(self, _: Episode) -> Rating:
         return Rating(total=1.0, components={"part": 1.0})
 
 

@@ -1,4 +1,4 @@
-"""From a rollout to its score: what a pipeline's `Score` or `GroupScore` is, where the config's `reward` gives it."""
+"""From a rollout to its score: what a pipeline's scoring is, where the config's `reward` gives it."""
 
 import asyncio
 import concurrent.futures
@@ -8,11 +8,12 @@ from typing import Any, Protocol, TypeVar
 
 from rewardpool.policy_steps import Decode, at_tokens
 from rewardpool.rewards.episode import Episode
+from rewardpool.rewards.one_revision import differ
 from rewardpool.rewards.rating import Rating
 from rewardpool.rewards.running import RunningMoments
 from rewardpool_train.actor.data import Prompt, Rollout
 from rewardpool_train.advantages import TokenReward
-from rewardpool_train.pipeline.parts import GroupScore, GroupTask, RolledGroup, Score
+from rewardpool_train.pipeline.parts import GroupScore, GroupTask, RatedGroup, RolledGroup, SettledScore
 
 T = TypeVar("T")
 
@@ -46,6 +47,12 @@ class Rater(Protocol):
         """Start rating the episodes of a group together."""
         ...
 
+    def submit_settled(
+        self, episodes: Sequence[Episode], ratings: Sequence[Rating]
+    ) -> concurrent.futures.Future[list[Rating]]:
+        """Start having one revision of each pool rate a group whose episodes were rated one by one."""
+        ...
+
 
 @dataclass(kw_only=True)
 class Tally:
@@ -57,6 +64,8 @@ class Tally:
         penalties: Those in whose score a penalty stands for what failed, as `on_failure` names it.
         unscored: Those that came back as failed, which their group is trained without.
         given_up: Those that the job itself gave up, because it ended before they were trained on.
+        asked_again: Those that were rated again because two revisions of a pool had rated their group.
+        groups_asked_again: The groups of these.
     """
 
     submitted: int = 0
@@ -64,20 +73,22 @@ class Tally:
     penalties: int = 0
     unscored: int = 0
     given_up: int = 0
+    asked_again: int = 0
+    groups_asked_again: int = 0
 
     @property
     def lost(self) -> int:
         """Samples that nothing was heard of."""
         return self.submitted - self.scored - self.penalties - self.unscored - self.given_up
 
-    def enter(self, rating: Rating) -> float | None:
-        """Count one rating and return its total, or None."""
+    def enter(self, rating: Rating, count: int = 1) -> float | None:
+        """Count one rating, or with -1 take it back, and return its total, or None."""
         if rating.total is None:
-            self.unscored += 1
+            self.unscored += count
         elif rating.error is not None:
-            self.penalties += 1
+            self.penalties += count
         else:
-            self.scored += 1
+            self.scored += count
         return rating.total
 
 
@@ -106,10 +117,14 @@ class RewardScore:
         self._decode = decode
         self._components: dict[tuple[int, int], Components] = {}
         self._steps: dict[tuple[int, int], Sequence[TokenReward]] = {}
+        self._ratings: dict[tuple[int, int], Rating] = {}
+        """Of groups that have not all of their ratings, or are not settled."""
 
-    def in_pipeline(self) -> Score[Prompt, Rollout] | GroupScore[Prompt, Rollout]:
+    def in_pipeline(self) -> GroupScore[Prompt, Rollout] | SettledScore[Prompt, Rollout]:
         """Return what a pipeline asks: of whole groups where the reward needs them, else of each rollout at its end."""
-        return GroupScore(self.judge) if self._reward.needs_group else self.score
+        if self._reward.needs_group:
+            return GroupScore(self.judge)
+        return SettledScore(self.score, self.is_settled, self.settle)
 
     async def score(self, task: GroupTask[Prompt], member: int, rollout: Rollout) -> float | None:
         """Return the rollout's score; None where the failure policy leaves it unscored.
@@ -120,13 +135,54 @@ class RewardScore:
         """
         episode = self._to_episode(task, member, rollout)
         rating = await self._answer(self._reward.submit(episode), samples=1)
+        await self._keep(task, member, rollout, episode, rating)
+        self._ratings[task.index, member] = rating
+        return self._tally.enter(rating)
+
+    def is_settled(self, group: RatedGroup[Prompt, Rollout]) -> bool:
+        """Return whether no two revisions of a pool rated the rollouts of a group; forgets who rated it, if so."""
+        task = group.task
+        ratings = (self._ratings.get((task.index, member)) for member in range(task.size))
+        if differ(rating.revisions for rating in ratings if rating is not None):
+            return False
+        self._forget_ratings(task)
+        return True
+
+    async def settle(self, group: RatedGroup[Prompt, Rollout]) -> list[float | None]:
+        """Return the scores of a group after those that another revision gave are asked for again.
+
+        Raises:
+            SampleError: A rollout has no score now, and the failure policy is `raise`.
+            PoolError: A pool cannot be used.
+        """
+        task = group.task
+        episodes = [self._to_episode(task, member, rollout) for member, rollout in enumerate(group.rollouts)]
+        before = [self._ratings[task.index, member] for member in range(task.size)]
+        after = await asyncio.wrap_future(self._reward.submit_settled(episodes, before))
+        anew = [member for member in range(task.size) if after[member] is not before[member]]
+        for member in anew:
+            await self._keep(task, member, group.rollouts[member], episodes[member], after[member])
+            self._tally.enter(before[member], -1)
+            self._tally.enter(after[member])
+        self._tally.asked_again += len(anew)
+        self._tally.groups_asked_again += bool(anew)
+        self._forget_ratings(task)
+        return [rating.total for rating in after]
+
+    async def _keep(
+        self, task: GroupTask[Prompt], member: int, rollout: Rollout, episode: Episode, rating: Rating
+    ) -> None:
         self._components[task.index, member] = rating.components
+        self._steps.pop((task.index, member), None)
         if self._decode is not None and rating.total is not None:
             token_ids = rollout.response_ids
             self._steps[task.index, member] = await asyncio.to_thread(
                 at_tokens, rating, episode, token_ids, self._decode
             )
-        return self._tally.enter(rating)
+
+    def _forget_ratings(self, task: GroupTask[Prompt]) -> None:
+        for member in range(task.size):
+            self._ratings.pop((task.index, member), None)
 
     async def judge(self, group: RolledGroup[Prompt, Rollout]) -> list[float | None]:
         """Return the scores of a group that is rated as a whole; None where the failure policy leaves one unscored.
@@ -170,18 +226,27 @@ class RewardScore:
         return found
 
     def to_json(self, groups: Iterable[int]) -> list[Any]:
-        """Return the raw scores of these groups' rollouts, and the rewards of their steps, for a checkpoint."""
+        """Return for a checkpoint these groups' raw scores, the rewards of their steps, and who scored."""
         kept = set(groups)
         return [
-            [*key, components, self._steps.get(key)] for key, components in self._components.items() if key[0] in kept
+            [*key, components, self._steps.get(key), _to_json(self._ratings.get(key))]
+            for key, components in self._components.items()
+            if key[0] in kept
         ]
 
     def restore(self, data: Sequence[Any]) -> None:
         """Go on from what `to_json` made."""
-        self._components = {(group, member): components for group, member, components, *_ in data}
-        self._steps = {
-            (group, member): [(token, value) for token, value in steps]
-            for group, member, _, *further in data
-            for steps in further
-            if steps is not None
-        }
+        self._components, self._steps, self._ratings = {}, {}, {}
+        for group, member, components, steps, rated in data:
+            key = (group, member)
+            self._components[key] = components
+            if steps is not None:
+                self._steps[key] = [(token, value) for token, value in steps]
+            if rated is not None:
+                total, revisions = rated
+                known = {pool: tuple(seen) for pool, seen in revisions.items()}
+                self._ratings[key] = Rating(total=total, components=components, revisions=known)
+
+
+def _to_json(rating: Rating | None) -> Any:
+    return None if rating is None else [rating.total, rating.revisions]

@@ -42,7 +42,7 @@ from rewardpool_train.config import TrainConfig
 from rewardpool_train.pipeline.dynamic_sampling import DynamicSampling
 from rewardpool_train.pipeline.engine import Pipeline
 from rewardpool_train.pipeline.on_thread import on_thread
-from rewardpool_train.pipeline.parts import Announcer, GroupTask, Learner, Rollouts
+from rewardpool_train.pipeline.parts import Announcer, GroupTask, Learner, Rollouts, Scoring
 from rewardpool_train.pipeline.schedule import SCHEDULES
 from rewardpool_train.pipeline.times import StepTimes
 
@@ -241,7 +241,7 @@ class _Run:
         rollouts: Rollouts[Prompt, Rollout]
         rollouts = EngineRollouts(engine, self._learner, ranks=ranks, thread=None if schedule.disaggregated else thread)
         learner: Learner[Prompt, Rollout] = self._learner
-        score = self._score.in_pipeline()
+        score: Scoring[Prompt, Rollout] = self._score.in_pipeline()
         after_step: Callable[[StepTimes], Awaitable[None]] = self._after_step
         if self._gpu is not None:
             rollouts, learner, score = share(self._gpu, rollouts, learner, score)

@@ -21,9 +21,12 @@ from rewardpool_train.pipeline.parts import (
     OnEnd,
     P,
     R,
+    RatedGroup,
     RolledGroup,
     Rollouts,
     Score,
+    Scoring,
+    SettledScore,
 )
 
 A = TypeVar("A")
@@ -54,10 +57,17 @@ class _Learner(Generic[P, R]):
 
 
 def share(
-    gpu: SharedGpu, rollouts: Rollouts[P, R], learner: Learner[P, R], score: Score[P, R] | GroupScore[P, R]
-) -> tuple[Rollouts[P, R], Learner[P, R], Score[P, R] | GroupScore[P, R]]:
+    gpu: SharedGpu, rollouts: Rollouts[P, R], learner: Learner[P, R], score: Scoring[P, R]
+) -> tuple[Rollouts[P, R], Learner[P, R], Scoring[P, R]]:
     """Return the three with their turns on the GPU around them."""
-    scoring = _shared_groups(gpu, score) if isinstance(score, GroupScore) else _shared_samples(gpu, score)
+    scoring: Scoring[P, R]
+    match score:
+        case GroupScore():
+            scoring = _shared_groups(gpu, score)
+        case SettledScore():
+            scoring = _settled_samples(gpu, score)
+        case _:
+            scoring = _shared_samples(gpu, score)
     return _Rollouts(gpu, rollouts), _Learner(gpu, learner), scoring
 
 
@@ -75,6 +85,14 @@ def _shared_groups(gpu: SharedGpu, score: GroupScore[P, R]) -> GroupScore[P, R]:
             return await score.judge(group)
 
     return GroupScore(judged)
+
+
+def _settled_samples(gpu: SharedGpu, score: SettledScore[P, R]) -> SettledScore[P, R]:
+    async def settled(group: RatedGroup[P, R]) -> Sequence[float | None]:
+        async with gpu.scoring(group.task.size):
+            return await score.settle(group)
+
+    return SettledScore(_shared_samples(gpu, score.score), score.is_settled, settled)
 
 
 def in_turn(gpu: SharedGpu, callback: Callable[[A], Awaitable[None]]) -> Callable[[A], Awaitable[None]]:

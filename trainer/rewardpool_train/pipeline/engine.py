@@ -15,7 +15,7 @@ from rewardpool_train.pipeline.dynamic_sampling import DynamicSampling
 from rewardpool_train.pipeline.group_tracker import GroupTracker
 from rewardpool_train.pipeline.minibatches import MiniBatches
 from rewardpool_train.pipeline.overlap import Overlap
-from rewardpool_train.pipeline.parts import Announcer, GroupScore, Learner, P, R, Rollouts, Score
+from rewardpool_train.pipeline.parts import Announcer, Learner, P, R, Rollouts, Scoring
 from rewardpool_train.pipeline.rollout_driver import DisaggregatedDriver, RolloutDriver
 from rewardpool_train.pipeline.schedule import SCHEDULES, Done, Plan, Publish, RollOut, Train, next_operation
 from rewardpool_train.pipeline.state import PipelineState
@@ -32,7 +32,7 @@ class Pipeline(Generic[P, R]):
         plan: Plan,
         prompts: Callable[[int], P],
         rollouts: Rollouts[P, R],
-        score: Score[P, R] | GroupScore[P, R],
+        score: Scoring[P, R],
         learner: Learner[P, R],
         overlap: Overlap | None = None,
         sampling: DynamicSampling | None = None,
@@ -49,7 +49,7 @@ class Pipeline(Generic[P, R]):
             prompts: Called with a group's index, returns its prompt; the same one after a resume. Where groups are
                 replaced, indices go on beyond the groups of the plan.
             rollouts: Where rollouts come from.
-            score: Judges a rollout, or a whole group.
+            score: Judges a rollout, or a whole group, or the one and then the other.
             learner: What is trained.
             overlap: How these follow each other; the default trains mini-batches as they are complete.
             sampling: How groups that teach nothing are replaced; None trains on them.

@@ -113,6 +113,14 @@ class GroupBuffer(Generic[P, R]):
         group.rollouts[member] = rollout
         return group
 
+    def with_last(self, index: int, member: int, score: float | None) -> RatedGroup[P, R] | None:
+        """Return the group with the score that is the last one missing, which is not entered; None where others are."""
+        group = self._groups[index]
+        scores = {**group.scores, member: score}
+        if len(scores) < group.task.size:
+            return None
+        return OpenGroup(task=group.task, rollouts=group.rollouts, scores=scores).rated()
+
     def scored(self, index: int, member: int, score: float | None) -> bool:
         """Enter a score, None for a rollout that has explicitly none; returns whether its group is complete now."""
         group = self._groups[index]

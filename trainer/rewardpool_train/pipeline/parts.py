@@ -110,6 +110,25 @@ class GroupScore(Generic[P, R]):
     judge: Callable[[RolledGroup[P, R]], Awaitable[Sequence[float | None]]]
 
 
+@dataclass(frozen=True)
+class SettledScore(Generic[P, R]):
+    """Judges each rollout when it has ended, and looks at its group again when all of it is judged.
+
+    Attributes:
+        score: Judges a rollout.
+        is_settled: Called with the group when it has its last score, returns whether it is trained on with its scores.
+        settle: Called with a group that is not settled, returns the scores that it is trained on, one for each member.
+            An exception ends the run.
+    """
+
+    score: Score[P, R]
+    is_settled: Callable[[RatedGroup[P, R]], bool]
+    settle: Callable[[RatedGroup[P, R]], Awaitable[Sequence[float | None]]]
+
+
+Scoring = Score[P, R] | GroupScore[P, R] | SettledScore[P, R]
+
+
 class Rollouts(Protocol[P, R_co]):
     """Where rollouts come from."""
 

@@ -3,8 +3,9 @@ nothing had happened.
 
 Every group that was begun is in exactly one of four places: trained on; dropped, because it taught nothing and another
 was begun in its place; outstanding, with its rollouts and the scores that are known; or to be rolled out again, because
-not all of its rollouts had ended. A score that is known is never asked for again. Those of a group that is judged as a
-whole are known together: a checkpoint has all of them or none.
+not all of its rollouts had ended. A score that is known is asked for again only where its group turns out to be scored
+by two revisions of a pool. Those of a group that is judged as a whole are known together: a checkpoint has all of them
+or none.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Final, Generic, TypeVar
 
 from rewardpool_train.pipeline.group_buffer import GroupBuffer, OpenGroup
-from rewardpool_train.pipeline.parts import GroupScore, GroupTask, P, R, RolledGroup, Score
+from rewardpool_train.pipeline.parts import GroupScore, GroupTask, P, R, RolledGroup, Score, Scoring, SettledScore
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ class ScoreTasks(Generic[P, R]):
     """Asks for scores and enters them in a buffer.
 
     Args:
-        score: Judges a rollout, or a whole group.
+        score: Judges a rollout, or a whole group, or the one and then the other.
         buffer: Of the run.
         on_complete: Called when a group has its last score.
         tasks: Of the run; what goes wrong with a score goes wrong with them.
@@ -31,7 +31,7 @@ class ScoreTasks(Generic[P, R]):
 
     def __init__(
         self,
-        score: Score[P, R] | GroupScore[P, R],
+        score: Scoring[P, R],
         buffer: GroupBuffer[P, R],
         on_complete: Callable[[], None],
         *,
@@ -81,7 +81,8 @@ class ScoreTasks(Generic[P, R]):
             if isinstance(self._score, GroupScore):
                 asking = self._judge(self._score, group.rolled())
             else:
-                asking = self._ask(self._score, group.task, member, group.rollouts[member])
+                score = self._score.score if isinstance(self._score, SettledScore) else self._score
+                asking = self._ask(score, group.task, member, group.rollouts[member])
             self._start(asking, samples=self._samples_of(group))
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._begin)
@@ -97,6 +98,14 @@ class ScoreTasks(Generic[P, R]):
 
     async def _ask(self, score: Score[P, R], task: GroupTask[P], member: int, rollout: R) -> None:
         value = await _answer(score(task, member, rollout), "the score of member %d of group %d", member, task.index)
+        if isinstance(self._score, SettledScore):
+            group = self._buffer.with_last(task.index, member, value)
+            if group is not None and not self._score.is_settled(group):
+                # A checkpoint that is made meanwhile lacks the last score, so that the group is looked at again.
+                values = await _answer(self._score.settle(group), "the scores of group %d", task.index)
+                self._buffer.judged(task.index, values)
+                self._on_complete()
+                return
         if self._buffer.scored(task.index, member, value):
             self._on_complete()
 

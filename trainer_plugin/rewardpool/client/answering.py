@@ -27,6 +27,11 @@ class Answering:
         if revision is not None:
             self.seen.setdefault(pool, set()).add(revision)
 
+    def add(self, other: "Answering") -> None:
+        """Note what another one has noted."""
+        for pool, seen in other.seen.items():
+            self.seen.setdefault(pool, set()).update(seen)
+
 
 _current: ContextVar[Answering | None] = ContextVar("answering", default=None)
 

@@ -392,7 +392,7 @@ class Pool:
 
     async def _outcome(self, sample: Sample) -> Outcome:
         """Score one sample; the failure policy is still to be applied. Raises PoolError."""
-        noted, pool = current() if self._config.one_revision else None, self.endpoint.pool
+        noted, pool = current(), self.endpoint.pool
         if noted is not None and sample.revision is None and pool in noted.wanted:
             sample = replace(sample, revision=noted.wanted[pool])
         request = self._send(sample)
@@ -402,9 +402,15 @@ class Pool:
             noted.answered(pool, outcome.revision)
         return outcome
 
-    def count_asked_again(self, samples: int) -> None:
-        """Count samples that are asked again because two revisions had scored their group."""
+    @property
+    def one_revision(self) -> bool:
+        """As in the config: whether one revision scores each group."""
+        return self._config.one_revision
+
+    def count_asked_again(self, samples: int, *, groups: int) -> None:
+        """Count samples, and the groups they are of, that are asked again because two revisions had scored a group."""
         self._counters.asked_again += samples
+        self._counters.groups_asked_again += groups
 
     def _gets_penalty(self, error: BaseException | None) -> bool:
         if not isinstance(error, SampleError):
@@ -509,7 +515,7 @@ class _Call(ScoreRequest[T]):
 
     def read(self, status: int, body: bytes) -> T:
         revision = check_echo(status, body, self.echo)
-        if self.noted is not None and self.connections.config.one_revision:
+        if self.noted is not None:
             self.noted.answered(self.connections.endpoint.pool, revision)
         return self.answer(status, body, self.label)
 

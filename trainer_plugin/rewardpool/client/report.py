@@ -40,6 +40,8 @@ class Report:
         hedges: Second requests beside stragglers, which are attempts too.
         hedges_won: Those that were answered first.
         asked_again: Samples that were asked again because two revisions had scored their group.
+        groups_asked_again: Groups of which samples were; a group whose ratings are handed on one by one counts with
+            each of its samples.
         batched_samples: Those that were sent in a request with others.
         batch_fallbacks: Such requests that had no usable answer, so that each sample was sent alone after it.
         exposed_wait_seconds: In which whoever reads a stream waited for the next outcome, over all streams.
@@ -62,6 +64,7 @@ class Report:
     hedges: int = 0
     hedges_won: int = 0
     asked_again: int = 0
+    groups_asked_again: int = 0
     batched_samples: int = 0
     batch_fallbacks: int = 0
     exposed_wait_seconds: float = 0.0
@@ -84,6 +87,7 @@ class Counters:
     hedges: int = 0
     hedges_won: int = 0
     asked_again: int = 0
+    groups_asked_again: int = 0
     batched_samples: int = 0
     batch_fallbacks: int = 0
     exposed_wait_seconds: float = 0.0
@@ -141,6 +145,7 @@ class Counters:
             hedges=self.hedges,
             hedges_won=self.hedges_won,
             asked_again=self.asked_again,
+            groups_asked_again=self.groups_asked_again,
             batched_samples=self.batched_samples,
             batch_fallbacks=self.batch_fallbacks,
             exposed_wait_seconds=self.exposed_wait_seconds,

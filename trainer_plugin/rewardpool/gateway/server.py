@@ -125,7 +125,7 @@ class _Gateway:
         query = await _body(request, Query)
         reward = request.app[REWARD]
         episodes = query.episodes(self._settings.text, strict=reads_prompts(reward.pools.values()))
-        ratings = scored(await reward.rate_group(episodes))
+        ratings = scored(await reward.rate_batch(episodes))
         self._figures.rows.labels("get_reward").inc(len(ratings))
         return web.json_response(openrlhf_answer(ratings))
 

@@ -67,10 +67,25 @@ class AnnouncedReward:
         with self._bursts.sample():
             return await self._reward.rate(episode)
 
+    async def rate_next(self, episode: Episode) -> Rating:
+        """As `OpenReward.rate_next`."""
+        with self._bursts.sample():
+            return await self._reward.rate_next(episode)
+
     async def rate_group(self, episodes: Sequence[Episode]) -> list[Rating]:
         """As `OpenReward.rate_group`."""
         with self._bursts.sample():
             return await self._reward.rate_group(episodes)
+
+    async def rate_batch(self, episodes: Sequence[Episode]) -> list[Rating]:
+        """As `OpenReward.rate_batch`."""
+        with self._bursts.sample():
+            return await self._reward.rate_batch(episodes)
+
+    async def settled(self, episodes: Sequence[Episode], ratings: Sequence[Rating]) -> list[Rating]:
+        """As `OpenReward.settled`."""
+        with self._bursts.sample():
+            return await self._reward.settled(episodes, ratings)
 
 
 @asynccontextmanager

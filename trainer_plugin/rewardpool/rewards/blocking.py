@@ -72,9 +72,23 @@ class BlockingReward(LoopThread[OpenReward]):
         """Start rating an episode; the future has what `OpenReward.rate` returns or raises."""
         return self.start(self.opened.rate(episode))
 
+    def submit_next(self, episode: Episode) -> concurrent.futures.Future[Rating]:
+        """Start rating an episode; the future has what `OpenReward.rate_next` returns or raises."""
+        return self.start(self.opened.rate_next(episode))
+
     def submit_group(self, episodes: Sequence[Episode]) -> concurrent.futures.Future[list[Rating]]:
         """Start rating a group; the future has what `OpenReward.rate_group` returns or raises."""
         return self.start(self.opened.rate_group(episodes))
+
+    def submit_batch(self, episodes: Sequence[Episode]) -> concurrent.futures.Future[list[Rating]]:
+        """Start rating a batch; the future has what `OpenReward.rate_batch` returns or raises."""
+        return self.start(self.opened.rate_batch(episodes))
+
+    def submit_settled(
+        self, episodes: Sequence[Episode], ratings: Sequence[Rating]
+    ) -> concurrent.futures.Future[list[Rating]]:
+        """Start settling a group; the future has what `OpenReward.settled` returns or raises."""
+        return self.start(self.opened.settled(episodes, ratings))
 
     def rate(self, episode: Episode) -> Rating:
         """Rate one episode, as `OpenReward.rate` does."""

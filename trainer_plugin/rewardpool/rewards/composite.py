@@ -13,7 +13,7 @@ One part is a mixture of one, so that every reward behaves the same.
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from numbers import Real
@@ -33,8 +33,9 @@ from rewardpool.errors import (
 )
 from rewardpool.rewards.config import without_steps
 from rewardpool.rewards.episode import Episode
+from rewardpool.rewards.groups import compared, in_order, siblings
 from rewardpool.rewards.mixture import Scaling, clipped, combined, normalized
-from rewardpool.rewards.one_revision import ROUNDS, Answered, is_split, wanted_of
+from rewardpool.rewards.one_revision import ROUNDS, Answered, Claims, differ, is_split, wanted_of
 from rewardpool.rewards.part_config import FixedMoments, Part
 from rewardpool.rewards.rating import Rating, StepReward
 from rewardpool.rewards.requests import Asked, requests_by_pool
@@ -85,8 +86,6 @@ class _Result:
     error: SampleError | None = None
     steps: tuple[StepReward, ...] | None = None
     """Clipped, as `used` is."""
-    revision: str | None = None
-    """Of the workers that scored."""
 
 
 @dataclass
@@ -101,13 +100,6 @@ class _Draft:
     """The total that a closed gate gave."""
     answering: Answering = field(default_factory=lambda: Answering({}))
     """Revisions of the pools that may answer, and did."""
-
-    @property
-    def answered(self) -> Answered:
-        """Which revisions scored it."""
-        errors = [one.error for one in self.results.values()]
-        gone = {error.pool: error.found for error in errors if isinstance(error, RevisionGoneError)}
-        return Answered({pool: frozenset(seen) for pool, seen in self.answering.seen.items()}, gone)
 
     @property
     def is_open(self) -> bool:
@@ -145,6 +137,8 @@ class CompositeReward:
         if post_process is not None:
             grouping.append(f"{path}.post_process")
         self._needs_group_for = next(filter(None, grouping), None)
+        self._one_revision = frozenset(name for name, pool in self._pools.items() if pool.one_revision)
+        self._claims = Claims()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -172,47 +166,123 @@ class CompositeReward:
 
     async def rate(self, episode: Episode) -> Rating:
         """Rate one episode; raises what `OpenReward.rate` does."""
+        self._refuse_single()
+        [rating] = await self.rate_group([episode])
+        return rating
+
+    async def rate_next(self, episode: Episode) -> Rating:
+        """Rate one by the revision of its group's first; raises what `OpenReward.rate_next` does."""
+        if episode.group is None or not self._one_revision:
+            return await self.rate(episode)
+        self._refuse_single()
+        draft = _Draft(episode, 0, answering=Answering(self._claims.of(episode.group)))
+        await self._fill_all([draft])
+        answered = self._answered(draft)
+        wanted = self._claims.enter(episode.group, answered)
+        if not answered.gone and not answered.agrees(wanted):  # another member was answered first
+            self._count_asked_again([Answered({pool: frozenset({one}) for pool, one in wanted.items()}), answered], 1)
+            draft = _Draft(episode, 0, answering=Answering(wanted))
+            await self._fill_all([draft])
+        return self._ratings([draft])[0]
+
+    async def rate_group(self, episodes: Sequence[Episode]) -> list[Rating]:
+        """Rate the rollouts of one prompt; raises what `OpenReward.rate_group` does."""
+        drafts = await self._drafts(episodes)
+        if len(drafts) > 1:
+            anew = await self._asked_again(episodes, [self._answered(draft) for draft in drafts])
+            drafts = [anew.get(draft.place, draft) for draft in drafts]
+        ratings = self._ratings(drafts)
+        return _post_processed(ratings, self._post_process) if self._post_process and ratings else ratings
+
+    async def rate_batch(self, episodes: Sequence[Episode]) -> list[Rating]:
+        """Rate those of several prompts; raises what `OpenReward.rate_batch` does."""
+        if self._needs_group_for is not None:
+            groups = compared(episodes)
+            rated = await gathered([self.rate_group([episodes[place] for place in group]) for group in groups])
+            return in_order(groups, rated)
+        ratings = self._ratings(await self._drafts(episodes))
+        return await self._groups_settled(episodes, ratings)
+
+    async def settled(self, episodes: Sequence[Episode], ratings: Sequence[Rating]) -> list[Rating]:
+        """Return a group's ratings by one revision; raises what `OpenReward.settled` does."""
+        answered = [Answered(self._to_agree(rating.revisions)) for rating in ratings]
+        if self._needs_group_for is not None or not is_split(answered):
+            return list(ratings)
+        anew = await self._asked_again(episodes, answered)
+        by_place = dict(zip(anew, self._ratings(list(anew.values())), strict=True))
+        return [by_place.get(place, rating) for place, rating in enumerate(ratings)]
+
+    async def _groups_settled(self, episodes: Sequence[Episode], ratings: list[Rating]) -> list[Rating]:
+        if not differ(self._to_agree(rating.revisions) for rating in ratings):
+            return ratings  # as nearly always, and then nobody asks which episodes are a group
+        groups = siblings(episodes)
+        rated = await gathered(
+            [
+                self.settled([episodes[place] for place in group], [ratings[place] for place in group])
+                for group in groups
+            ]
+        )
+        return in_order(groups, rated)
+
+    async def _asked_again(self, episodes: Sequence[Episode], answered: list[Answered]) -> dict[int, _Draft]:
+        """Return, by their place, the members of a group in which no two revisions shall be: see `one_revision.py`.
+
+        Those that are not among them stay as they were.
+        """
+        anew: dict[int, _Draft] = {}
+        for number in range(ROUNDS):
+            if not is_split(answered):
+                return anew
+            wanted = wanted_of(answered)
+            # A comparison shows all of them to one judge.
+            again = [place for place, one in enumerate(answered) if self._compares or not one.agrees(wanted)]
+            self._count_asked_again(answered, len(again), is_first=number == 0)
+            drafts = [_Draft(episodes[place], place, answering=Answering(wanted)) for place in again]
+            await self._fill_all(drafts)
+            anew |= {draft.place: draft for draft in drafts}
+            answered = [self._answered(anew[place]) if place in anew else one for place, one in enumerate(answered)]
+        wanted = wanted_of(answered)
+        split = [place for place, one in enumerate(answered) if not one.agrees(wanted)]
+        for place in range(len(episodes)) if self._compares and split else split:
+            anew[place] = self._unscored(episodes[place], place)
+        return anew
+
+    def _unscored(self, episode: Episode, place: int) -> _Draft:
+        """Return a member without a score, which could not be brought to its group's revision."""
+        error = ScoreError(episode.label, f"two revisions of a pool scored its group, also when asked {ROUNDS} times")
+        return _Draft(episode, place, results={name: _Result(None, None, error=error) for name in self._names})
+
+    def _count_asked_again(self, answered: Sequence[Answered], samples: int, *, is_first: bool = True) -> None:
+        for name, pool in self._pools.items():
+            if differ({name: one.seen.get(name, ())} for one in answered):
+                pool.count_asked_again(samples, groups=int(is_first))
+
+    def _answered(self, draft: _Draft) -> Answered:
+        errors = [one.error for one in draft.results.values()]
+        gone = {error.pool: error.found for error in errors if isinstance(error, RevisionGoneError)}
+        return Answered(self._to_agree(draft.answering.seen), gone)
+
+    def _to_agree(self, revisions: Mapping[str, Collection[str]]) -> dict[str, frozenset[str]]:
+        """Return those of the pools whose groups shall be scored by one."""
+        return {pool: frozenset(seen) for pool, seen in revisions.items() if pool in self._one_revision}
+
+    def _refuse_single(self) -> None:
         if self._needs_group_for is not None:
             raise ConfigError(
                 self._needs_group_for, "needs the whole group of a prompt, and single episodes are rated here"
             )
-        [rating] = await self.rate_group([episode])
-        return rating
 
-    async def rate_group(self, episodes: Sequence[Episode]) -> list[Rating]:
-        """Rate the rollouts of one prompt; raises what `OpenReward.rate_group` does."""
+    async def _drafts(self, episodes: Sequence[Episode]) -> list[_Draft]:
         if self._needs_version_for is not None and any(episode.version is None for episode in episodes):
             raise without_steps(self._needs_version_for)
         drafts = [_Draft(episode, place) for place, episode in enumerate(episodes)]
         await self._fill_all(drafts)
-        if len(drafts) > 1:
-            drafts = await self._by_one_revision(drafts)
+        return drafts
+
+    def _ratings(self, drafts: Sequence[_Draft]) -> list[Rating]:
         _raise_unsettled(drafts, self._parts)
         totals = self._totals(drafts)
-        ratings = [self._rating(draft, total) for draft, total in zip(drafts, totals, strict=True)]
-        return _post_processed(ratings, self._post_process) if self._post_process and ratings else ratings
-
-    async def _by_one_revision(self, drafts: list[_Draft]) -> list[_Draft]:
-        """Return the group with no two revisions of a pool in it: see `one_revision.py`."""
-        for _ in range(ROUNDS):
-            answered = [draft.answered for draft in drafts]
-            if not is_split(answered):
-                return drafts
-            wanted = wanted_of(answered)
-            # A comparison shows all of them to one judge.
-            again = [draft for draft in drafts if self._compares or not draft.answered.agrees(wanted)]
-            for pool in self._pools.values():
-                if len({one for each in answered for one in each.seen.get(pool.endpoint.pool, ())}) > 1:
-                    pool.count_asked_again(len(again))
-            anew = [_Draft(draft.episode, draft.place, answering=Answering(wanted)) for draft in again]
-            await self._fill_all(anew)
-            by_place = {draft.place: draft for draft in anew}
-            drafts = [by_place.get(draft.place, draft) for draft in drafts]
-        wanted = wanted_of([draft.answered for draft in drafts])
-        split = [draft for draft in drafts if not draft.answered.agrees(wanted)]
-        for draft in drafts if self._compares and split else split:
-            _unscore(draft)
-        return drafts
+        return [self._rating(draft, total) for draft, total in zip(drafts, totals, strict=True)]
 
     async def _fill_all(self, drafts: Sequence[_Draft]) -> None:
         asking = _Asking([*self._gates, *self._others], expected=len(drafts))
@@ -277,7 +347,7 @@ class CompositeReward:
             total=total,
             components={name: result.raw if result else None for name, result in results.items()},
             info={name: result.info for name, result in results.items() if result and result.info},
-            revisions={name: result.revision for name, result in results.items() if result and result.revision},
+            revisions={pool: tuple(sorted(seen)) for pool, seen in draft.answering.seen.items()},
             steps=None if total is None else self._step_rewards(draft, total),
             error=next((result.error for result in results.values() if result and result.error), None),
         )
@@ -339,11 +409,13 @@ class _Meeting:
     async def _compare(self) -> None:
         if self._drafts:
             drafts = sorted(self._drafts, key=lambda draft: draft.place)
-            with _under_way(self._part, len(drafts)):
+            noted = Answering(drafts[0].answering.wanted)
+            with _under_way(self._part, len(drafts)), answering(noted):
                 outcomes = await self._function.compare([draft.episode for draft in drafts])
                 for outcome in outcomes:
                     _note(self._part, outcome)
             for draft, outcome in zip(drafts, outcomes, strict=True):
+                draft.answering.add(noted)
                 draft.results[self._part.name] = await _settled(self._part, outcome)
         self._done.set()
 
@@ -384,7 +456,7 @@ async def _settled(part: OpenPart, outcome: PartScore | SampleError) -> _Result:
     if isinstance(outcome, PartScore):
         steps = outcome.steps and tuple(replace(one, value=clipped(one.value, config.clip)) for one in outcome.steps)
         used = clipped(outcome.value, config.clip)
-        return _Result(outcome.value, used, outcome.info, steps=steps, revision=outcome.revision)
+        return _Result(outcome.value, used, outcome.info, steps=steps)
     if isinstance(outcome, RevisionGoneError):
         return _Result(None, None, error=outcome)
     action = action_for(config.on_failure, outcome.fault)
@@ -400,13 +472,6 @@ async def _settled(part: OpenPart, outcome: PartScore | SampleError) -> _Result:
             return _Result(None, action.penalty, error=outcome)
         log.warning("%s (%s, %s): %s", outcome, outcome.fault, outcome.kind, NOTHING_PROVEN)
     return _Result(None, None, error=outcome)
-
-
-def _unscore(draft: _Draft) -> None:
-    """Leave a member without a score that could not be brought to its group's revision."""
-    error = ScoreError(draft.episode.label, f"two revisions of a pool scored its group, also when asked {ROUNDS} times")
-    draft.results = {name: _Result(None, None, error=error) for name in draft.results}
-    draft.floor = None
 
 
 def _raise_unsettled(drafts: Sequence[_Draft], parts: Sequence[OpenPart]) -> None:

@@ -90,7 +90,8 @@ class Episode:
         data_source: Which data set the prompt is from, for reward functions.
         extra_info: Whatever else the data set says, for reward functions and a judge's prompt: a mapping, or the JSON
             text of an object; None and NaN, which mark a missing value in a table, are an empty one.
-        group: The same for all rollouts of one prompt; None where the trainer has no groups.
+        group: The same for all rollouts of one prompt, and another each time it is rolled out; None where the trainer
+            has no groups.
         prompt_ids: The prompt in the policy's own tokens, shape (tokens,).
         response_ids: The response in the policy's own tokens, shape (tokens,).
         response_tokens: Length of the response in the policy's tokens; by default that of `response_ids`.

@@ -9,6 +9,7 @@ from typing import Any
 
 from rewardpool.errors import ConfigError
 from rewardpool.rewards.episode import Episode
+from rewardpool.rewards.rating import Rating
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +62,27 @@ def by_group(episodes: Sequence[Episode]) -> list[list[int]]:
     return list(groups.values())
 
 
+def siblings(episodes: Sequence[Episode]) -> list[list[int]]:
+    """Return the indices of the episodes by their group, as `by_group` does.
+
+    Episodes that name no group are one where they are equal in everything but the response.
+    """
+    unnamed = [index for index, episode in enumerate(episodes) if episode.group is None]
+    rows = [episodes[index] for index in unnamed]
+    numbers = groups_of(*([getattr(row, name) for row in rows] for name in _OF_THE_PROMPT)) if rows else []
+    keys: dict[int, tuple[Any, ...]] = {
+        index: ("equal", number) for index, number in zip(unnamed, numbers, strict=True)
+    }
+    groups: dict[Any, list[int]] = {}
+    for index, episode in enumerate(episodes):
+        groups.setdefault(keys.get(index) or ("group", episode.group), []).append(index)
+    return list(groups.values())
+
+
+_OF_THE_PROMPT = ("prompt", "ground_truth", "data_source", "extra_info")
+"""Fields of an episode that are those of its siblings too."""
+
+
 def compared(episodes: Sequence[Episode]) -> list[list[int]]:
     """Return what `by_group` does, for a reward that compares the members; log a warning where none has a sibling.
 
@@ -81,3 +103,11 @@ def compared(episodes: Sequence[Episode]) -> list[list[int]]:
             len(episodes),
         )
     return groups
+
+
+def in_order(groups: Sequence[Sequence[int]], rated: Sequence[Sequence[Rating]]) -> list[Rating]:
+    """Return the ratings of episodes that were rated in groups; these are the places of each group's episodes."""
+    by_place: dict[int, Rating] = {}
+    for places, ratings in zip(groups, rated, strict=True):
+        by_place.update(zip(places, ratings, strict=True))
+    return [by_place[place] for place in range(len(by_place))]

@@ -14,13 +14,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from rewardpool.client.loop_thread import result_of
 from rewardpool.deadline import waited
 from rewardpool.demand.handle import JobDemand
 from rewardpool.rewards.announced import Announcement
 from rewardpool.rewards.blocking import BlockingReward
 from rewardpool.rewards.config import RewardLike, as_mapping, parse_reward, refuse_process, refuse_running
 from rewardpool.rewards.episode import Episode
-from rewardpool.rewards.groups import compared
 from rewardpool.rewards.rating import Rating
 
 
@@ -145,24 +145,24 @@ class LazyReward:
         began = time.monotonic()
         reward = await asyncio.to_thread(self.opened)
         with waited(time.monotonic() - began):
-            submitted = _submitted(reward, episodes)
-        try:
-            rated = await asyncio.gather(*(asyncio.wrap_future(future) for _, future in submitted))
-        finally:
-            _give_up(submitted)
-        return in_order([members for members, _ in submitted], rated)
+            submitted = reward.submit_batch(episodes)
+        return await asyncio.wrap_future(submitted)
+
+    async def rate_next(self, episode: Episode) -> Rating:
+        """Rate an episode as `OpenReward.rate_next` does; raises the same."""
+        began = time.monotonic()
+        reward = await asyncio.to_thread(self.opened)
+        with waited(time.monotonic() - began):
+            submitted = reward.submit_next(episode)
+        return await asyncio.wrap_future(submitted)
 
     def rate_batch_blocking(self, episodes: Sequence[Episode]) -> list[Rating]:
         """As `rate_batch`, for callers without a loop."""
         began = time.monotonic()
         reward = self.opened()
         with waited(time.monotonic() - began):
-            submitted = _submitted(reward, episodes)
-        try:
-            rated = [future.result() for _, future in submitted]
-        finally:
-            _give_up(submitted)
-        return in_order([members for members, _ in submitted], rated)
+            submitted = reward.submit_batch(episodes)
+        return result_of(submitted)
 
     def announce(self, *, samples: int | None = None, steps: int | None = None) -> Sequence[JobDemand]:
         """The demands of this job, one a pool: announced from the first call on, with what is known at that call."""
@@ -193,25 +193,3 @@ def _end_demands(reward: BlockingReward, process: int) -> None:
     if process == os.getpid():
         for pool in reward.pools.values():
             pool.job_demand.end()
-
-
-_Submitted = list[tuple[list[int], "concurrent.futures.Future[list[Rating]]"]]
-
-
-def _submitted(reward: BlockingReward, episodes: Sequence[Episode]) -> _Submitted:
-    # Where no part looks at groups, the whole batch is one: that crosses to the reward's thread once.
-    groups = compared(episodes) if reward.needs_group else [list(range(len(episodes)))] if episodes else []
-    return [(members, reward.submit_group([episodes[index] for index in members])) for members in groups]
-
-
-def _give_up(submitted: _Submitted) -> None:
-    for _, future in submitted:
-        future.cancel()  # does nothing to those that are done
-
-
-def in_order(groups: Sequence[Sequence[int]], rated: Sequence[Sequence[Rating]]) -> list[Rating]:
-    """The ratings of episodes that were rated in parts; `groups` has the places of each part's episodes."""
-    by_index: dict[int, Rating] = {}
-    for members, ratings in zip(groups, rated, strict=True):
-        by_index.update(zip(members, ratings, strict=True))
-    return [by_index[index] for index in range(len(by_index))]

@@ -56,11 +56,54 @@ class OpenReward(Protocol):
         """
         ...
 
+    async def rate_next(self, episode: Episode) -> Rating:
+        """Rate an episode whose siblings' ratings are handed on one by one, so that none of them can be asked again.
+
+        The first one of the group that is scored decides which revision of a pool scores the later ones. Where that
+        one serves no more, they have no score, by a fault of `infra`. The group is `Episode.group`, another one each
+        time that a prompt is rolled out; without it this is `rate`.
+
+        Raises:
+            SampleError: A part has no score and its policy is `raise`.
+            PoolError: A pool cannot be used, whatever the policy.
+            ConfigError: As `rate`.
+        """
+        ...
+
     async def rate_group(self, episodes: Sequence[Episode]) -> list[Rating]:
         """Rate the rollouts of one prompt; the ratings come in the order of the episodes.
 
         Raises:
             SampleError: A part has no score and its policy is `raise`; what is in flight is cancelled.
+            PoolError: A pool cannot be used, whatever the policy.
+        """
+        ...
+
+    async def rate_batch(self, episodes: Sequence[Episode]) -> list[Rating]:
+        """Rate episodes of any number of prompts; the ratings come in the order of the episodes.
+
+        No two revisions of a pool score a group: its episodes have the same `Episode.group`, or where they name none,
+        are equal in everything but the response.
+
+        Raises:
+            SampleError: A part has no score and its policy is `raise`; what is in flight is cancelled.
+            PoolError: A pool cannot be used, whatever the policy.
+            ConfigError: A part compares the episodes of a group, and one names no group.
+        """
+        ...
+
+    async def settled(self, episodes: Sequence[Episode], ratings: Sequence[Rating]) -> list[Rating]:
+        """Return the ratings of a group whose episodes were rated one by one, so that one revision of each pool did it.
+
+        Those that another revision scored are rated again; where that cannot be, they are unscored. The others are the
+        same objects.
+
+        Args:
+            episodes: Of the group.
+            ratings: Of `rate`, one for each.
+
+        Raises:
+            SampleError: One has no score now, and the policy of a part is `raise`; what is in flight is cancelled.
             PoolError: A pool cannot be used, whatever the policy.
         """
         ...

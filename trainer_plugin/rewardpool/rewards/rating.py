@@ -31,8 +31,8 @@ class Rating:
             not asked because a gate had closed.
         info: By a part's name, what it said beside its score: a judge's words and votes, the further keys of a reward
             function's dict. Values can be written as JSON.
-        revisions: By a part's name, the revision of its pool's workers that scored the episode. Parts that are not a
-            reward model's or function's of a pool, and pools that do not say it, are not among them.
+        revisions: By the name of each pool that was asked, the revisions of its workers that answered, in the order of
+            their names: one, unless `one_revision` is off. Pools that do not say it are not among them.
         steps: With `supervision: process`, the rewards of the response's steps in their order, of which `total` is the
             aggregate that the pool declares; a penalty is one step. None where the total is
             None, and with any other reward.
@@ -42,6 +42,6 @@ class Rating:
     total: float | None
     components: Mapping[str, float | None]
     info: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    revisions: Mapping[str, str] = field(default_factory=dict)
+    revisions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     steps: tuple[StepReward, ...] | None = None
     error: SampleError | None = None

@@ -21,8 +21,6 @@ class PartScore:
     info: Mapping[str, Any] = field(default_factory=dict)
     steps: tuple[StepReward, ...] | None = None
     """Raw values of the response's steps, under process supervision."""
-    revision: str | None = None
-    """Revision of the pool's workers that scored; None where it was no pool's, or several answers made the score."""
 
 
 @runtime_checkable

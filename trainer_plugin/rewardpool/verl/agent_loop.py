@@ -26,8 +26,11 @@ from rewardpool.verl.advantages import LEAST_REWARD
 from rewardpool.verl.announced import shared_reward
 from rewardpool.verl.response_scorer import ResponseScorer, Unscored
 from rewardpool.verl.settings import AGENT_LOOP, MAPPING_PATH, Settings, plain_config, read_settings
+from rewardpool.verl.whole_groups import Member, WholeGroups
 
 log = logging.getLogger(__name__)
+
+_groups = WholeGroups()
 
 
 class StepRewardedOutput(AgentLoopOutput):  # type: ignore[misc]  # verl is not where types are checked
@@ -75,7 +78,7 @@ class InlineScorer:
         self.settings = settings
         self._scorer = scorer
 
-    async def score(self, outputs: Sequence[Any], of_row: dict[str, Any]) -> Any:
+    async def score(self, outputs: Sequence[Any], of_row: dict[str, Any], *, member: Member) -> Any:
         """Add the reward to the last output of a trajectory, as verl's agent loop worker does, and return that output.
 
         A trajectory without a score is logged.
@@ -83,6 +86,7 @@ class InlineScorer:
         Args:
             outputs: verl's `AgentLoopOutput`s of one trajectory, one at least.
             of_row: The columns of the data set's row.
+            member: What the trajectory is of its group.
 
         Returns:
             The last output, or a `StepRewardedOutput` in its place; None for a trajectory without a score.
@@ -107,12 +111,12 @@ class InlineScorer:
             "tool_extra_fields": last.extra_fields,
             "multi_modal_data": last.multi_modal_data,
         }
-        scored = await self._scorer.score(others, last.response_ids, prompt_ids=last.prompt_ids)
+        scored = await self._scorer.score(others, last.response_ids, prompt_ids=last.prompt_ids, member=member)
         if isinstance(scored, Unscored):
             log.warning("a trajectory has no score, and is left out of its group: %s", scored.error)
             return None
         last.reward_score, last.extra_fields["reward_extra_info"] = scored.score, scored.extra_info
-        last.metrics.compute_score = time.monotonic() - began
+        last.metrics.compute_score = time.monotonic() - began - member.waited_seconds
         return last if scored.steps is None else StepRewardedOutput.of(last, scored.steps)
 
 
@@ -143,12 +147,18 @@ class ScoringAgentLoop:
             SampleError: The trajectory has no score, and the failure policy is `raise`.
             PoolError: A pool cannot be used.
         """
+        uid = of_row.get("uid")
+        group = (id(self._config), object() if uid is None else str(uid))
+        with _groups.member(group) as member:  # before anything is waited for
+            return await self._run(sampling_params, of_row, member)
+
+    async def _run(self, sampling_params: dict[str, Any], of_row: dict[str, Any], member: Member) -> Any:
         scorer = await self._scorer()
         output = await self._writer(scorer.settings.agent_loop).run(sampling_params, **of_row)
         outputs = output if isinstance(output, list) else [output]
         if not outputs:
             return output
-        last = await scorer.score(outputs, of_row)
+        last = await scorer.score(outputs, of_row, member=member)
         if last is None:
             return []
         return [*outputs[:-1], last] if isinstance(output, list) else last

@@ -15,6 +15,7 @@ from rewardpool.rewards.episode import Message
 from rewardpool.rewards.together import Together, or_error
 from rewardpool.verl.result import score_and_extra_info
 from rewardpool.verl.rollout import SINGLE_TURN, beside_prompt, episode, medium
+from rewardpool.verl.whole_groups import Member
 
 _Tokens = tuple[list[int], Sequence[int] | None]
 """A response's, and its prompt's."""
@@ -63,7 +64,12 @@ class ResponseScorer:
         self._max_response_tokens = max_response_tokens
 
     async def score(
-        self, others: Mapping[str, Any], token_ids: list[int], *, prompt_ids: Sequence[int] | None = None
+        self,
+        others: Mapping[str, Any],
+        token_ids: list[int],
+        *,
+        prompt_ids: Sequence[int] | None = None,
+        member: Member | None = None,
     ) -> VerlScore | Unscored:
         """Return the reward with what verl logs of it, or that there is none.
 
@@ -71,6 +77,8 @@ class ResponseScorer:
             others: What verl has of the sample beside its tensors: a row's `non_tensor_batch`.
             token_ids: The response in the policy's tokens, without padding.
             prompt_ids: The end of its prompt in the policy's tokens; None where that is not known.
+            member: What it is of its group, where the group's scores are held until all are there; None where each is
+                handed on at once.
 
         Raises:
             SampleError: It has no score, and the failure policy is `raise`.
@@ -91,7 +99,10 @@ class ResponseScorer:
             max_tokens=self._max_response_tokens,
             eos=self._tokenizer.eos_token_id,
         )
-        rating = await self.reward.rate(rated)
+        if member is None:
+            rating = await self.reward.rate_next(rated)
+        else:
+            rating = await member.settled(self.reward, rated, await self.reward.rate(rated))
         if rating.total is None:
             return Unscored(rating.error or ScoreError(rated.label, "is unscored"))
         score, extra_info = score_and_extra_info(rating, label=rated.label, info=self._info)

@@ -1,0 +1,127 @@
+"""Holds the trajectories of a group until all of them are scored, so that one revision of each pool scores it.
+
+verl's agent loop worker begins all trajectories of a prompt at one moment, and its trainers train on none of them
+before the last one has ended. So one that is scored waits here for those that have begun beside it, which costs nobody
+time. One that fails, or that no pool scores, is not waited for.
+"""
+
+import asyncio
+import time
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from rewardpool.rewards import Episode, OpenReward, Rating
+
+
+@dataclass(eq=False)
+class _Waiting:
+    """A trajectory that is scored."""
+
+    episode: Episode
+    rating: Rating
+    settled: "asyncio.Future[Rating]"
+
+
+@dataclass(eq=False)
+class _Group:
+    """Trajectories of one prompt, on one event loop."""
+
+    under_way: int = 0
+    """Members that have begun, and neither ended nor wait."""
+    waiting: list[_Waiting] = field(default_factory=list)
+    reward: OpenReward | None = None
+    """Of those that wait."""
+    settling: "asyncio.Task[None] | None" = None
+
+
+class Member:
+    """One trajectory of a group."""
+
+    def __init__(self, groups: "WholeGroups", key: Hashable) -> None:
+        self._groups = groups
+        self._key = key
+        self.is_under_way = True
+        self.waited_seconds = 0.0
+        """For the others of its group."""
+
+    async def settled(self, reward: OpenReward, episode: Episode, rating: Rating) -> Rating:
+        """Return the rating that the trajectory has when all of its group are scored, by `OpenReward.settled`.
+
+        Raises:
+            SampleError: One of its group has no score now, and the policy of a part is `raise`.
+            PoolError: A pool cannot be used.
+        """
+        pools = (reward.pools.get(name) for name in rating.revisions)
+        if not any(pool is not None and pool.one_revision for pool in pools):
+            return rating
+        began = time.monotonic()
+        settled: asyncio.Future[Rating] = asyncio.get_running_loop().create_future()
+        group = self._groups.group(self._key)
+        group.reward = reward
+        group.waiting.append(_Waiting(episode, rating, settled))
+        self.ends()
+        try:
+            return await settled
+        finally:
+            self.waited_seconds += time.monotonic() - began
+
+    def ends(self) -> None:
+        """Let the others wait for this one no more."""
+        if self.is_under_way:
+            self.is_under_way = False
+            self._groups.left(self._key)
+
+
+class WholeGroups:
+    """The groups of one process."""
+
+    def __init__(self) -> None:
+        self._groups: dict[Hashable, _Group] = {}
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    @contextmanager
+    def member(self, key: Hashable) -> Iterator[Member]:
+        """Within this block a trajectory of a group is under way; entered before anything is waited for.
+
+        Args:
+            key: Of the group, on the event loop of the block.
+        """
+        self._groups.setdefault(key, _Group()).under_way += 1
+        member = Member(self, key)
+        try:
+            yield member
+        finally:
+            member.ends()
+
+    def group(self, key: Hashable) -> _Group:
+        """Return a group of which a member is under way."""
+        return self._groups[key]
+
+    def left(self, key: Hashable) -> None:
+        """Count a member that is no more under way, and settle the group after the last one."""
+        group = self._groups[key]
+        group.under_way -= 1
+        if group.under_way:
+            return
+        del self._groups[key]
+        if group.waiting and group.reward is not None:
+            group.settling = asyncio.get_running_loop().create_task(_settle(group.waiting, group.reward))
+
+
+async def _settle(waiting: Sequence[_Waiting], reward: OpenReward) -> None:
+    """Give each that waits its rating, or the error that keeps the group from being settled."""
+    try:
+        ratings = await reward.settled([one.episode for one in waiting], [one.rating for one in waiting])
+    except BaseException as error:
+        for one in waiting:
+            if not one.settled.done():
+                one.settled.set_exception(error) if isinstance(error, Exception) else one.settled.cancel()
+        if not isinstance(error, Exception):
+            raise
+        return
+    for one, rating in zip(waiting, ratings, strict=True):
+        if not one.settled.done():
+            one.settled.set_result(rating)
