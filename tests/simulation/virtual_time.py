@@ -83,9 +83,9 @@ class VirtualLoop(base_events.BaseEventLoop):
     def time(self) -> float:
         return self._selector.now
 
-    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> "asyncio.Future[T]":
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> "asyncio.Future[Any]":  # type: ignore[override]
         """Call it at once: the order in which threads end is nobody's to repeat."""
-        future: asyncio.Future[T] = self.create_future()
+        future: asyncio.Future[Any] = self.create_future()
         try:
             future.set_result(func(*args))
         except Exception as error:

@@ -1,0 +1,188 @@
+"""What must hold at every moment, and what must be so in the end."""
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from rewardpool_api import names
+from rewardpool_api.reasons import ConditionReason
+from simulation.api_server import Object
+from simulation.cluster import mark_of
+from simulation.programs import Entry, Router, Worker
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+EVERY_SECONDS: Final = 1.0
+CALLS_PER_SECOND: Final = 60
+"""Of one operator at one router, at most, over ten seconds: a pass asks two things of it, ten times a second at most."""
+MOST_TASKS: Final = 400
+OPERATORS_OWN: Final = ("replica set", "somebody", "operator")
+"""Whose deletion of a worker is what an operator wanted."""
+NO_EXCUSE: Final = frozenset(
+    {
+        ConditionReason.AS_EXPECTED,
+        ConditionReason.STARTING,
+        ConditionReason.SCALING,
+        ConditionReason.SURGING,
+        ConditionReason.STABLE,
+        ConditionReason.ALL_READY,
+        ConditionReason.UPDATING_WORKER_LIST,
+        ConditionReason.SERVING,
+    }
+)
+"""Reasons that say that all is well or will soon be."""
+
+
+class Invariants:
+    """Those of one world."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._calls: Counter[str] = Counter()
+        self._specs: dict[tuple[str, int], Object] = {}
+        """Uid and generation of a pool -> its spec."""
+
+    def start(self) -> None:
+        self._world.network.on_write = self._written
+        self._world.server.listeners.append(self._changed)
+        self._world.cluster.removed = self.removed
+        asyncio.get_running_loop().call_later(EVERY_SECONDS, self._look, 0)
+
+    # Always.
+
+    def _written(self, operator: str, method: str, path: str) -> None:
+        """At most one leader writes. A Lease is how they find out who."""
+        if "/leases" in path:
+            return
+        leaders = [one.name for one in self._world.operators if one.leads]
+        if len(leaders) > 1:
+            self._world.violated(f"{' and '.join(leaders)} lead at once: {method} {path}")
+
+    def worker_stopped(self, worker: Worker, by: str) -> None:
+        """No router has a worker that an operator stops."""
+        if by not in OPERATORS_OWN or self._world.server.get(names.KIND, *worker.pool) is None:
+            return
+        if not worker.loaded or self._is_excused():
+            return
+        for router in self._world.cluster.routers():
+            if worker.url in router.entries and router.pool == worker.pool and self._is_heard(router):
+                self._world.violated(f"{worker.pod} was stopped by {by} while {router.pod} lists it")
+        if worker.in_flight:
+            self._world.note("stopped with", len(worker.in_flight), "in flight:", worker.pod)
+
+    def removed(self, router: Router, entry: Entry) -> None:
+        self._world.note("list", router.pod, "without", entry.url)
+
+    def _changed(self, type_: str, kind: str, found: Object) -> None:
+        if kind != names.KIND or type_ == "DELETED":
+            return
+        metadata = found["metadata"]
+        self._specs[metadata["uid"], metadata.get("generation", 1)] = found["spec"]
+        self._check_claim(found)
+
+    def _check_claim(self, pool: Object) -> None:
+        """A status that says that a generation serves says so of workers that were made of it."""
+        status, metadata = pool.get("status") or {}, pool["metadata"]
+        conditions = {one["type"]: one for one in status.get("conditions") or []}
+        progressing = conditions.get("Progressing", {})
+        spec = self._specs.get((metadata["uid"], status.get("observedGeneration", 0)))
+        rollout = status.get("rollout") or {}
+        if spec is None or progressing.get("reason") != ConditionReason.STABLE:
+            return
+        revision = status.get("currentRevision")
+        if not revision or rollout.get("targetRevision") != revision:
+            return
+        name = names.worker_name(metadata["name"], revision)
+        deployment = self._world.server.get("Deployment", metadata["namespace"], name)
+        if deployment is None:
+            return
+        wanted = next((one["value"] for one in spec["engine"]["env"] if one["name"] == "MARK"), "")
+        made = mark_of(deployment["spec"]["template"]["spec"])
+        if wanted != made:
+            self._world.violated(
+                f"{metadata['name']} claims generation {status['observedGeneration']} ({wanted}), and {name} is {made}"
+            )
+
+    def _look(self, number: int) -> None:
+        world = self._world
+        if sum(one.leads for one in world.operators) > 1:
+            world.violated("two operators lead at once")
+        if number % 10 == 0:
+            calls = world.network.calls
+            for name, total in calls.items():
+                if total - self._calls[name] > 10 * CALLS_PER_SECOND:
+                    world.violated(f"{total - self._calls[name]} calls in 10 s: {name}")
+            self._calls = calls.copy()
+            tasks = len(asyncio.all_tasks())
+            if tasks > MOST_TASKS:
+                world.violated(f"{tasks} tasks")
+            self._check_bounds()
+        asyncio.get_running_loop().call_later(EVERY_SECONDS, self._look, number + 1)
+
+    def _check_bounds(self) -> None:
+        for kind, there in self._world.server.count_of_objects().items():
+            if there > (600 if kind == "Event" else 80):
+                self._world.violated(f"{there} objects of kind {kind}")
+
+    def _is_excused(self) -> bool:
+        """While nobody may lead, or what an operator knows may be old, a worker may go unseen."""
+        world = self._world
+        return bool(world.network.api_faults or world.network.partitions or world.network.silent)
+
+    def _is_heard(self, router: Router) -> bool:
+        return router.odd is None and router.address.partition(":")[0] not in self._world.network.silent
+
+    # In the end.
+
+    def not_settled(self) -> list[str]:
+        """What is not as the last specs want it and not told either."""
+        found: list[str] = []
+        for pool in self._world.server.all(names.KIND):
+            problem = self._problem_of(pool)
+            if problem is not None:
+                found.append(f"{pool['metadata']['name']}: {problem}")
+        leaders = sum(one.leads for one in self._world.operators)
+        if leaders != 1:
+            found.append(f"{leaders} operators lead")
+        for operator in self._world.operators:
+            if operator.manager is None or not operator.manager.health()["ok"]:
+                found.append(f"{operator.name} is not healthy")
+        return found
+
+    def _problem_of(self, pool: Object) -> str | None:
+        metadata, status = pool["metadata"], pool.get("status") or {}
+        if status.get("observedGeneration") != metadata.get("generation", 1):
+            return f"generation {metadata.get('generation')} is not observed: {status.get('observedGeneration')}"
+        conditions = {one["type"]: one for one in status.get("conditions") or []}
+        reasons = {kind: one["reason"] for kind, one in conditions.items()}
+        excuses = {reasons.get("Degraded"), reasons.get("Progressing"), reasons.get("Ready")} - NO_EXCUSE - {None}
+        wanted = (status.get("scaling") or {}).get("desired", 0)
+        key = (metadata["namespace"], metadata["name"])
+        serving = self._serving(key, status.get("currentRevision", ""))
+        stale = self._stale_entries(key)
+        if stale:
+            return f"routers list what is not there: {stale}"
+        if serving is None:
+            return None if excuses else f"no router is ready: {reasons}"
+        if serving == wanted and not pool["spec"].get("suspend"):
+            return None
+        if pool["spec"].get("suspend") and serving == 0:
+            return None
+        return None if excuses else f"{serving} of {wanted} serve: {reasons}"
+
+    def _serving(self, key: tuple[str, str], revision: str) -> int | None:
+        """Workers of the revision in the lists of all exposed routers."""
+        routers = self._world.cluster.exposed_routers(key)
+        if not routers:
+            return None
+        listed = set.intersection(*({*router.entries} for router in routers))
+        there = {
+            worker.url for worker in self._world.cluster.workers() if worker.pool == key and revision in worker.pod
+        }
+        return len(listed & there)
+
+    def _stale_entries(self, key: tuple[str, str]) -> list[str]:
+        there = {worker.url for worker in self._world.cluster.workers() if worker.pool == key}
+        routers = self._world.cluster.exposed_routers(key)
+        return sorted({url for router in routers for url in router.entries if url not in there})
